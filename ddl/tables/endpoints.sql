@@ -1,0 +1,46 @@
+-- endpoints: Endpoints: where messages are produced, consumed or subscribed to.
+-- Grain: one row per endpoint.  Key: registryid, xid.
+-- Retention: Delta's own time travel reaches 30 days back; the log `changes` keeps every past state.
+CREATE TABLE IF NOT EXISTS endpoints (
+  registryid STRING NOT NULL COMMENT 'Registry that the entity belongs to: the namespace of its XID',
+  xid STRING NOT NULL COMMENT 'XID of the entity: its path within the registry',
+  name STRING COMMENT 'Human-readable name',
+  description STRING COMMENT 'Short text about the entity',
+  documentation STRING COMMENT 'URL of further documentation',
+  labels MAP<STRING, STRING> COMMENT 'Labels: name to value',
+  deprecated STRING COMMENT 'JSON object: since when deprecated, when removed, what to use instead; NULL when not deprecated',
+  epoch BIGINT COMMENT 'Revision number: as declared by the document, else counted up with each change',
+  createdat TIMESTAMP COMMENT 'When the entity was created: as declared, else when it was first committed (UTC)',
+  modifiedat TIMESTAMP COMMENT 'When the entity last changed: as declared, else when the change was committed (UTC)',
+  endpointid STRING COMMENT 'Id of the endpoint',
+  usage ARRAY<STRING> COMMENT 'Roles that a client can act in: producer, consumer, subscriber',
+  channel STRING COMMENT 'Endpoints with the same channel belong together, such as the two ends of a queue',
+  envelope STRING COMMENT 'Envelope of the messages, such as CloudEvents/1.0',
+  envelopeoptions STRING COMMENT 'JSON object: options of the envelope, such as mode and format',
+  protocol STRING COMMENT 'Protocol of the endpoint, such as KAFKA',
+  protocol_family STRING COMMENT 'Name part of protocol in upper case: AMQP, HTTP, KAFKA, MQTT, NATS or another',
+  protocol_version STRING COMMENT 'Version part of protocol; AMQP without one is 1.0, MQTT 5.0, others NULL',
+  protocoloptions STRING COMMENT 'JSON object: all protocol options, with addresses and authorization',
+  deployed BOOLEAN COMMENT 'true: expected to be reachable; false: a template; NULL: not said (the default is true)',
+  endpoints ARRAY<STRUCT<uri: STRING, options: MAP<STRING, STRING>>> COMMENT 'Network addresses: the URI, and other members of the address as text',
+  messagegroups ARRAY<STRING> COMMENT 'XIDs of the message groups whose messages the endpoint carries',
+  extensions STRING COMMENT 'JSON object: attributes that the specification does not know, as written',
+  document_uris ARRAY<STRING> COMMENT 'URIs of the documents that hold this entity now, sorted',
+  content_hash STRING COMMENT 'SHA-256 of the normal form in hexadecimal digits: differs when the content differs',
+  snapshot_id BIGINT COMMENT 'Snapshot that last changed this row'
+)
+USING DELTA
+CLUSTER BY (registryid, xid)
+COMMENT 'Endpoints: where messages are produced, consumed or subscribed to.'
+TBLPROPERTIES (
+  'xregistry.schema_version' = '1',
+  'delta.checkpointPolicy' = 'classic',
+  'delta.enableDeletionVectors' = 'false',
+  'delta.deletedFileRetentionDuration' = 'interval 30 days',
+  'delta.logRetentionDuration' = 'interval 30 days',
+  'delta.constraints.registryid_not_empty' = 'registryid <> \'\'',
+  'delta.constraints.xid_names_this_kind' = 'xid LIKE \'/endpoints/%\'',
+  'delta.constraints.epoch_not_negative' = 'epoch >= 0',
+  'delta.constraints.content_hash_is_sha256' = 'length(content_hash) = 64',
+  'delta.constraints.snapshot_counts_from_1' = 'snapshot_id >= 1'
+);

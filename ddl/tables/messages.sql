@@ -1,0 +1,38 @@
+-- messages: Messages: what belongs to a message and not to one of its Versions.
+-- Grain: one row per message.  Key: registryid, xid.
+-- Retention: Delta's own time travel reaches 30 days back; the log `changes` keeps every past state.
+CREATE TABLE IF NOT EXISTS messages (
+  registryid STRING NOT NULL COMMENT 'Registry that the entity belongs to: the namespace of its XID',
+  xid STRING NOT NULL COMMENT 'XID of the entity: its path within the registry',
+  group_xid STRING COMMENT 'XID of the message group, or the endpoint, that holds the message',
+  messageid STRING COMMENT 'Id of the message in its group',
+  defaultversionid STRING COMMENT 'Id of the default Version',
+  defaultversionsticky BOOLEAN COMMENT 'true: the default Version was chosen and stays when newer ones come',
+  xref STRING COMMENT 'XID of the message that this one stands for; NULL for one with a definition of its own',
+  readonly BOOLEAN COMMENT 'true: clients must not change it',
+  compatibility STRING COMMENT 'Compatibility promised between Versions',
+  authority STRING COMMENT 'Authority that defines it, for catalogs that are copied elsewhere',
+  deprecated STRING COMMENT 'JSON object: since when deprecated, when removed, what to use instead; NULL when not deprecated',
+  epoch BIGINT COMMENT 'Revision number: as declared by the document, else counted up with each change',
+  createdat TIMESTAMP COMMENT 'When the entity was created: as declared, else when it was first committed (UTC)',
+  modifiedat TIMESTAMP COMMENT 'When the entity last changed: as declared, else when the change was committed (UTC)',
+  extensions STRING COMMENT 'JSON object: attributes that the specification does not know, as written',
+  document_uris ARRAY<STRING> COMMENT 'URIs of the documents that hold this entity now, sorted',
+  content_hash STRING COMMENT 'SHA-256 of the normal form in hexadecimal digits: differs when the content differs',
+  snapshot_id BIGINT COMMENT 'Snapshot that last changed this row'
+)
+USING DELTA
+CLUSTER BY (registryid, xid)
+COMMENT 'Messages: what belongs to a message and not to one of its Versions.'
+TBLPROPERTIES (
+  'xregistry.schema_version' = '1',
+  'delta.checkpointPolicy' = 'classic',
+  'delta.enableDeletionVectors' = 'false',
+  'delta.deletedFileRetentionDuration' = 'interval 30 days',
+  'delta.logRetentionDuration' = 'interval 30 days',
+  'delta.constraints.registryid_not_empty' = 'registryid <> \'\'',
+  'delta.constraints.xid_names_this_kind' = 'xid LIKE \'/messagegroups/%/messages/%\' OR xid LIKE \'/endpoints/%/messages/%\'',
+  'delta.constraints.epoch_not_negative' = 'epoch >= 0',
+  'delta.constraints.content_hash_is_sha256' = 'length(content_hash) = 64',
+  'delta.constraints.snapshot_counts_from_1' = 'snapshot_id >= 1'
+);

@@ -1,0 +1,59 @@
+"""The errors that this package raises.
+
+Faults of a caller or of the machine raise one of these; faults in data are rows of the table `violations`.
+Each error carries its facts as attributes, and its text says what is wrong, where, and how to fix it.
+"""
+
+from __future__ import annotations
+
+
+class LakehouseError(Exception):
+    """Base of all errors that this package raises; the command line prints its text and exits with `exit_code`."""
+
+    exit_code = 1
+
+
+class SettingsError(LakehouseError):
+    """A setting, an option or an argument is wrong (exit code 2)."""
+
+    exit_code = 2
+
+
+class JavaNotFound(LakehouseError):
+    """No Java that Spark runs on was found."""
+
+
+class SourceNotFound(LakehouseError):
+    """A SOURCE of an ingest names nothing that can be read (exit code 2).
+
+    Attributes:
+        source: the argument as given.
+    """
+
+    exit_code = 2
+
+    def __init__(self, source: str, reason: str) -> None:
+        super().__init__(f"{source}: {reason}")
+        self.source = source
+
+
+class WarehouseError(LakehouseError):
+    """The tables of a warehouse are not the ones that this version of the product works with."""
+
+
+class QueryError(LakehouseError):
+    """A query of `lakehouse sql` cannot be run (exit code 2)."""
+
+    exit_code = 2
+
+
+class CommitLost(LakehouseError):
+    """Another writer committed the snapshot first; the caller plans again on the new head.
+
+    Attributes:
+        snapshot_id: the snapshot that the other writer has taken.
+    """
+
+    def __init__(self, snapshot_id: int) -> None:
+        super().__init__(f"snapshot {snapshot_id} was committed by another writer. Run the command again.")
+        self.snapshot_id = snapshot_id

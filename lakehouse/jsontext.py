@@ -1,0 +1,167 @@
+"""JSON text, read strictly and written canonically.
+
+Reading refuses what two readers could understand differently: one key with two values, NaN, numbers that no double holds,
+text that is not UTF-8. Numbers keep their spelling until they are written: `as_written` gives it back, `canonical` writes
+integers exactly and other numbers as the shortest double (RFC 8785 in spirit, keys sorted).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import jiter
+import numpy as np
+import orjson
+
+from lakehouse.findings import BYTE_ORDER_MARK, DUPLICATE_KEY, Problem
+
+_BOM = b"\xef\xbb\xbf"
+_TOO_DEEP = "deeper than {} levels of objects and arrays (setting max_json_depth)"
+
+
+class NotJson(Exception):
+    """The text is no JSON document that can be trusted; its message tells why and where."""
+
+
+def read_json(text: bytes, max_depth: int) -> tuple[Any, list[Problem]]:
+    """Read a JSON document.
+
+    Args:
+        text: the document, UTF-8.
+        max_depth: levels of nesting allowed.
+
+    Returns:
+        The value, with numbers that are not integers as `jiter.LosslessFloat`; and what was found: a byte order mark, keys
+        that stand twice (with one value: a warning, the key counts once; with different values: an error at its pointer).
+
+    Raises:
+        NotJson: the text is not JSON, not UTF-8, too deep, or holds NaN, Infinity or a number outside the doubles.
+    """
+    problems: list[Problem] = []
+    if text.startswith(_BOM):
+        text = text[len(_BOM) :]
+        problems.append(Problem("", BYTE_ORDER_MARK, "warning", "the document starts with a byte order mark", "Save it as UTF-8 without one."))
+    try:
+        value = jiter.from_json(text, allow_inf_nan=False, catch_duplicate_keys=True, float_mode="lossless-float")
+    except ValueError as error:
+        if "duplicate key" not in str(error).lower():
+            raise NotJson(_told(error, max_depth)) from error
+        value = _read_with_duplicates(text)
+        problems.extend(_duplicates(value, ""))
+    if text.count(b"{") + text.count(b"[") > max_depth and _depth(text) > max_depth:
+        raise NotJson(_TOO_DEEP.format(max_depth))
+    return value, problems
+
+
+def canonical(value: Any) -> bytes:
+    """Write a value canonically: keys sorted, no blanks, integers exact, other numbers as the shortest double.
+
+    Raises:
+        OverflowError: a number lies outside the doubles.
+    """
+    try:
+        return orjson.dumps(value, default=_double, option=orjson.OPT_SORT_KEYS)
+    except TypeError as error:
+        if isinstance(error.__cause__, OverflowError):
+            raise error.__cause__ from error
+        return _dumps(value, _double, sort_keys=True)  # an integer of more than 64 bits
+
+
+def as_written(value: Any) -> str:
+    """Write a value with its keys in their order and its numbers in their spelling, without blanks."""
+    try:
+        return orjson.dumps(value, default=lambda number: orjson.Fragment(bytes(number))).decode()
+    except TypeError:
+        return _dumps(value, float, sort_keys=False).decode()
+
+
+def pointer_of(*tokens: str) -> str:
+    """Join tokens to a JSON Pointer (RFC 6901)."""
+    return "".join("/" + token.replace("~", "~0").replace("/", "~1") for token in tokens)
+
+
+def _told(error: ValueError, max_depth: int) -> str:
+    return _TOO_DEEP.format(max_depth) if "recursion limit" in str(error) else f"not JSON: {error}"
+
+
+def _double(number: Any) -> float:
+    if not isinstance(number, jiter.LosslessFloat):
+        raise TypeError(f"not a JSON value: {type(number).__name__}")
+    double = float(number)
+    if math.isinf(double):
+        raise OverflowError(f"the number {number} lies outside the range of a double")
+    return double
+
+
+def _dumps(value: Any, default: Any, *, sort_keys: bool) -> bytes:
+    text = json.dumps(value, default=default, sort_keys=sort_keys, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.encode()
+
+
+def _depth(text: bytes) -> int:
+    """Count the levels of nesting of a valid JSON text: brackets outside strings, vectorised."""
+    if b"\\" in text:
+        text = text.replace(rb"\\", b"__").replace(rb"\"", b"__")
+    kinds = _KIND_OF_BYTE[np.frombuffer(text, dtype=np.uint8)]
+    kinds = kinds[kinds != 0]
+    quotes = kinds == _QUOTE
+    outside = np.cumsum(quotes) % 2 == 0
+    steps = kinds[outside & ~quotes]
+    return int(np.cumsum(steps, dtype=np.int64).max(initial=0))
+
+
+_QUOTE = 2
+_KIND_OF_BYTE = np.zeros(256, dtype=np.int8)
+_KIND_OF_BYTE[list(b"{[")] = 1
+_KIND_OF_BYTE[list(b"}]")] = -1
+_KIND_OF_BYTE[ord('"')] = _QUOTE
+
+
+class _Duplicated(dict[str, Any]):
+    """An object in which keys stand twice: all values of each such key."""
+
+    twice: dict[str, list[Any]]
+
+
+def _read_with_duplicates(text: bytes) -> Any:
+    def keep(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        first = _Duplicated()
+        first.twice = {}
+        for key, value in pairs:
+            if key in first:
+                first.twice.setdefault(key, [first[key]]).append(value)
+            else:
+                first[key] = value
+        return first if first.twice else dict(first)
+
+    def refuse(constant: str) -> Any:
+        raise NotJson(f"not JSON: {constant} is no JSON number")
+
+    try:
+        return json.loads(text, object_pairs_hook=keep, parse_constant=refuse, parse_float=lambda t: jiter.LosslessFloat(t.encode()))
+    except (ValueError, RecursionError) as error:
+        raise NotJson(f"not JSON: {error}") from error
+
+
+def _duplicates(value: Any, pointer: str) -> Iterator[Problem]:
+    if isinstance(value, _Duplicated):
+        for key, values in value.twice.items():
+            differs = len({canonical(one) for one in values}) > 1
+            told = "different values" if differs else "the same value"
+            yield Problem(
+                pointer + pointer_of(key),
+                DUPLICATE_KEY,
+                "error" if differs else "warning",
+                f"the key {key!r} stands {len(values)} times in one object, with {told}",
+                "Keep one of them.",
+                as_written(values),
+            )
+    if isinstance(value, dict):
+        for key, member in value.items():
+            yield from _duplicates(member, pointer + pointer_of(key))
+    elif isinstance(value, list):
+        for index, member in enumerate(value):
+            yield from _duplicates(member, f"{pointer}/{index}")

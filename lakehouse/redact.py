@@ -1,0 +1,62 @@
+"""Secrets are taken out of a document before anything of it is written (END-111: no credentials in a registry).
+
+Placeholders such as `{token}` are no secrets. What was taken out is told as a warning with its pointer, never with its value.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from lakehouse.findings import SECRET, Problem
+from lakehouse.jsontext import pointer_of
+
+REDACTED = "REDACTED"
+_SECRET_KEY = re.compile(
+    r"\A(?:.*[-_.]?(?:password|passwd|passphrase|secret|apikey|api[-_]key|accesskey|access[-_]key|sharedaccesskey|privatekey|"
+    r"private[-_]key|credential|credentials)|token|access[-_]?token|key|value)\Z",
+    re.IGNORECASE,
+)
+_USERINFO = re.compile(r"(://[^/@\s:]+:)([^/@\s{]+)(@)")
+_SECRET_TEXT = re.compile(
+    rb'("[^"]*(?:password|passwd|secret|api[-_]?key|access[-_]?key|private[-_]?key|token)"\s*:\s*")((?:[^"\\]|\\.)*)', re.IGNORECASE
+)
+
+
+def redact(document: Any) -> list[Problem]:
+    """Replace the secrets of a parsed document's endpoints, in place.
+
+    It looks at the endpoints: secret-like keys of an `authorization` map, and passwords inside addresses.
+
+    Returns:
+        One finding for each value that was replaced.
+    """
+    found: list[Problem] = []
+    endpoints = document.get("endpoints") if isinstance(document, dict) else None
+    for key, endpoint in endpoints.items() if isinstance(endpoints, dict) else ():
+        if isinstance(endpoint, dict):
+            for member in ("protocoloptions", "config", "endpoints"):
+                if isinstance(endpoint.get(member), dict | list):
+                    _redact(endpoint[member], pointer_of("endpoints", key, member), False, found)
+    return found
+
+
+def redact_text(text: bytes) -> bytes:
+    """Replace the values of secret-like keys in text that could not be parsed."""
+    return _SECRET_TEXT.sub(rb"\1" + REDACTED.encode(), text)
+
+
+def _redact(value: Any, pointer: str, in_authorization: bool, found: list[Problem]) -> None:
+    members = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, member in list(members):
+        here = pointer + pointer_of(str(key))
+        if isinstance(member, dict | list):
+            _redact(member, here, in_authorization or key == "authorization", found)
+        elif isinstance(member, str):
+            secret = in_authorization and isinstance(key, str) and _SECRET_KEY.match(key) and not re.fullmatch(r"\{[^{}]*\}", member)
+            clean = REDACTED if secret and member else _USERINFO.sub(rf"\1{REDACTED}\3", member)
+            if clean != member:
+                value[key] = clean
+                found.append(
+                    Problem(here, SECRET, "warning", "a secret was replaced before storing", "Keep credentials out of registry documents.")
+                )

@@ -1,0 +1,191 @@
+"""The Spark session: one factory for the command line, the jobs and the tests.
+
+Started by `spark-submit`, or with a session already there, it takes what was given and adds only what is missing, and it
+never sets a master. Started as a plain Python process it runs locally, listens on the loopback address only, and keeps
+what the JVM writes to standard error in a file that is shown when the start fails.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from importlib.resources import as_file
+from pathlib import Path
+
+from platformdirs import user_cache_path
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from lakehouse.errors import JavaNotFound, LakehouseError, SettingsError
+from lakehouse.settings import Settings, data_folder
+
+JAVA_VERSIONS = (17, 21)
+_LOOPBACK = "127.0.0.1"
+
+
+def open_session(settings: Settings, app_name: str = "lakehouse") -> SparkSession:
+    """Open a Spark session with Delta Lake in which the catalog's tables can be attached.
+
+    Raises:
+        JavaNotFound: neither Java 17 nor 21 is there.
+        LakehouseError: Delta's jars cannot be resolved, or the JVM does not start.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return _open_submitted(settings, app_name)
+    return _open_local(settings, app_name)
+
+
+def absolute_location(path: str) -> str:
+    """Give a local path as absolute; a URI stays as it is."""
+    return path if re.match(r"\A[A-Za-z][A-Za-z0-9+.\-]*:", path) else str(Path(path).absolute())
+
+
+def find_java() -> str:
+    """Find the Java that Spark will start.
+
+    Returns:
+        Path of the `java` binary.
+
+    Raises:
+        JavaNotFound: there is none, or its version is not 17 or 21.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+    how = (
+        "Install one, for example `apt-get install openjdk-17-jre-headless` or `brew install openjdk@17`, "
+        "and let JAVA_HOME name its folder."
+    )
+    if java is None:
+        where = f"JAVA_HOME={home}" if home else "the PATH"
+        raise JavaNotFound(f"Spark needs Java 17 or 21, and {where} has no `java`. {how}")
+    version = _java_version(java)
+    if version not in JAVA_VERSIONS:
+        raise JavaNotFound(f"Spark needs Java 17 or 21, and {java} is version {version or 'unknown'}. {how}")
+    return java
+
+
+def resolve_delta_jars(settings: Settings) -> list[str]:
+    """Give the paths of Delta Lake's jars, resolved from Maven at first use and from the cache folder after.
+
+    Raises:
+        SettingsError: `delta_jars` names a folder without Delta's jars.
+        LakehouseError: they cannot be resolved.
+    """
+    if settings.delta_jars:
+        jars = sorted(str(path) for path in Path(settings.delta_jars).glob("*.jar"))
+        if not any("delta-spark" in jar for jar in jars):
+            raise SettingsError(f"delta_jars: {settings.delta_jars} holds no delta-spark jar. docs/operations.md lists the jars.")
+        return jars
+    module = data_folder("conf").joinpath("delta-jars.xml").read_text(encoding="utf-8")
+    wanted = [f"{name}-{revision}.jar" for name, revision in re.findall(r'name="([^"]+)" rev="([^"]+)"', module)]
+    folder = user_cache_path("xregistry-lakehouse") / "jars"
+    jars = [str(folder / name) for name in wanted]
+    if not all(Path(jar).exists() for jar in jars):
+        _download_jars(settings, folder)
+    return jars
+
+
+def _open_submitted(settings: Settings, app_name: str) -> SparkSession:
+    SparkContext._ensure_initialized()
+    given = dict(SparkConf().getAll())
+    builder = SparkSession.builder.appName(given.get("spark.app.name", app_name))
+    for key, value in (_packaged_conf() | _warehouse_conf(settings) | settings.spark).items():
+        if key not in given:
+            builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _open_local(settings: Settings, app_name: str) -> SparkSession:
+    find_java()
+    conf = {
+        "spark.app.name": app_name,
+        "spark.pyspark.python": sys.executable,
+        "spark.driver.memory": "4g",
+        **_packaged_conf(),
+        **_warehouse_conf(settings),
+        **settings.spark,
+    }
+    if conf.get("spark.master", "local").startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+        conf |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+    jars = resolve_delta_jars(settings)
+    class_path = conf.get("spark.driver.extraClassPath")
+    conf["spark.driver.extraClassPath"] = os.pathsep.join([*jars, class_path] if class_path else jars)
+    if not conf.get("spark.master", "local").startswith("local"):
+        conf.setdefault("spark.jars", ",".join(jars))
+    return _launch(conf)
+
+
+def _launch(conf: dict[str, str]) -> SparkSession:
+    with as_file(data_folder("conf").joinpath("log4j2.properties")) as log4j:
+        options = f"-Dlog4j2.configurationFile={log4j.as_uri()} {conf.get('spark.driver.extraJavaOptions', '')}"
+        spark_conf = SparkConf(loadDefaults=False)
+        spark_conf.setAll(list((conf | {"spark.driver.extraJavaOptions": options.strip()}).items()))
+        log = tempfile.NamedTemporaryFile(prefix="lakehouse-", suffix=".log", delete=False)  # noqa: SIM115
+        atexit.register(Path(log.name).unlink, missing_ok=True)
+        with log:
+            try:
+                gateway = launch_gateway(conf=spark_conf, popen_kwargs={"stderr": log})
+                context = SparkContext(gateway=gateway, conf=spark_conf)
+            except Exception as error:
+                told = Path(log.name).read_text(encoding="utf-8", errors="replace")[-4000:]
+                raise LakehouseError(f"Spark did not start: {error}\n{told}") from error
+    return SparkSession(context)
+
+
+def _packaged_conf() -> dict[str, str]:
+    """Read `conf/spark-defaults.conf`, in the format of Spark's own file of that name."""
+    text = data_folder("conf").joinpath("spark-defaults.conf").read_text(encoding="utf-8")
+    pairs = (line.split(None, 1) for line in text.splitlines() if line.strip() and not line.startswith("#"))
+    return {key: value.strip() for key, value in pairs}
+
+
+def _warehouse_conf(settings: Settings) -> dict[str, str]:
+    return {"spark.sql.warehouse.dir": absolute_location(settings.warehouse)}
+
+
+def _java_version(java: str) -> int | None:
+    """Read the major version from the installation's `release` file, else ask the binary (slower)."""
+    release = Path(java).resolve().parent.parent / "release"
+    if release.is_file():
+        text = release.read_text(encoding="utf-8", errors="replace")
+        found = re.search(r'JAVA_VERSION="(?:1\.)?(\d+)', text)
+    else:
+        asked = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+        found = re.search(r'version "(?:1\.)?(\d+)', asked.stderr + asked.stdout)
+    return int(found.group(1)) if found else None
+
+
+def _download_jars(settings: Settings, folder: Path) -> None:
+    """Resolve the jars with the Ivy that Spark ships, beside the folder, and move them in when all are there."""
+    spark_jars = Path(SparkContext.__module__ and sys.modules["pyspark"].__path__[0]) / "jars"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.write("Resolving Delta Lake's jars from Maven (13 MB, once) ...\n")
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch, as_file(data_folder("conf") / "delta-jars.xml") as module:
+        command = [
+            find_java(), "-cp", str(spark_jars / "*"), "org.apache.ivy.Main",
+            "-ivy", str(module), "-types", "jar", "-m2compatible",
+            "-cache", str(Path(scratch) / "cache"),
+            "-retrieve", f"{scratch}/jars/[artifact]-[revision].[ext]",
+            *(["-settings", settings.ivy_settings] if settings.ivy_settings else []),
+        ]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        found = list(Path(scratch, "jars").glob("*.jar"))
+        if ran.returncode or not found:
+            raise LakehouseError(
+                "Delta Lake's jars could not be resolved from Maven. On a machine that does not reach it, put them into a "
+                "folder and name it with the setting delta_jars (LAKEHOUSE_DELTA_JARS); docs/operations.md lists them.\n"
+                + (ran.stdout + ran.stderr)[-2000:]
+            )
+        folder.mkdir(exist_ok=True)
+        for jar in found:
+            jar.replace(folder / jar.name)

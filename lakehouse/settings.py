@@ -1,0 +1,108 @@
+"""Settings: read once, frozen, passed to whatever needs them.
+
+They come from, each over the one before: `conf/lakehouse.toml` of the package, a file of the user's (`--conf`,
+`LAKEHOUSE_CONF`), environment variables `LAKEHOUSE_<KEY>`, the command line.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError as SettingsSourceError,
+)
+
+from lakehouse.errors import SettingsError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+class Settings(BaseModel):
+    """Everything that a user can set; `conf/lakehouse.toml` tells each key's meaning, unit and default."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    warehouse: str = Field(min_length=1)
+    registry: str
+    delta_jars: str
+    ivy_settings: str
+    max_document_bytes: int = Field(gt=0)
+    max_json_depth: int = Field(gt=0, le=200)
+    commit_attempts: int = Field(gt=0)
+    spark: dict[str, str]
+
+
+def read_settings(conf: str | None = None, **options: Any) -> Settings:
+    """Read the settings.
+
+    Args:
+        conf: TOML file of the user's; None reads the one that `LAKEHOUSE_CONF` names, if any.
+        options: settings of the command line; None means not given.
+
+    Raises:
+        SettingsError: a file cannot be read, a key is unknown, a value is of the wrong type or out of range.
+    """
+    in_files = tomllib.loads(data_folder("conf").joinpath("lakehouse.toml").read_text(encoding="utf-8"))
+    user_file = conf or os.environ.get("LAKEHOUSE_CONF")
+    if user_file:
+        in_files |= _read_toml(user_file)
+
+    class Sources(Settings, BaseSettings):
+        model_config = SettingsConfigDict(env_prefix="LAKEHOUSE_", frozen=True, extra="forbid")
+
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return init_settings, env_settings, InitSettingsSource(settings_cls, in_files)
+
+    try:
+        given = {key: value for key, value in options.items() if value is not None}
+        return Settings(**Sources(**given).model_dump())
+    except (ValidationError, SettingsSourceError) as error:
+        raise SettingsError(_told(error)) from error
+
+
+def data_folder(name: str) -> Traversable:
+    """Give a folder that travels with the package: 'ddl', 'conf' or 'expectations'.
+
+    In a wheel it stands inside the package, in a checkout beside it.
+    """
+    package = files("lakehouse")
+    packaged = package.joinpath("_data", name)
+    return packaged if packaged.is_dir() else Path(str(package)).parent.joinpath(name)
+
+
+def _read_toml(path: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read ({error.strerror}). Name an existing file with --conf.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: not TOML: {error}") from error
+
+
+def _told(error: ValidationError | SettingsSourceError) -> str:
+    if isinstance(error, SettingsSourceError):
+        return f"{error}. See conf/lakehouse.toml."
+    problem = error.errors()[0]
+    key = ".".join(str(part) for part in problem["loc"])
+    return f"{key}: {problem['msg']} (given: {problem['input']!r}). See conf/lakehouse.toml for the keys."

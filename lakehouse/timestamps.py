@@ -1,0 +1,40 @@
+"""RFC 3339 timestamps of documents, as microseconds since 1970 in UTC (decision 10)."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, timezone
+
+_RFC3339 = re.compile(
+    r"\A(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)?\Z", re.ASCII
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MICRO = timedelta(microseconds=1)
+_FIRST = (datetime(1, 1, 1, tzinfo=timezone.utc) - _EPOCH) // _MICRO
+_LAST = (datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=timezone.utc) - _EPOCH) // _MICRO
+
+
+def microseconds(text: str) -> tuple[int, bool]:
+    """Read a timestamp.
+
+    Returns:
+        Microseconds since 1970 (UTC), further digits cut off; and whether a time zone was written (without one it is UTC).
+
+    Raises:
+        ValueError: it is none, or lies outside the years 1 to 9999.
+    """
+    match = _RFC3339.match(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no RFC 3339 timestamp")
+    *parts, fraction, zone = match.groups()
+    try:
+        moment = datetime(*(int(part) for part in parts), tzinfo=timezone.utc)  # type: ignore[misc,arg-type]
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no moment: {error}") from error
+    micros = (moment - _EPOCH) // _MICRO + int((fraction or "").ljust(6, "0")[:6])
+    if zone and zone not in "Zz":
+        seconds = int(zone[1:3]) * 3600 + int(zone[4:6]) * 60
+        micros -= (seconds if zone[0] == "+" else -seconds) * 1_000_000
+    if not _FIRST <= micros <= _LAST:
+        raise ValueError(f"{text!r} lies outside the years 1 to 9999")
+    return micros, zone is not None

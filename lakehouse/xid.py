@@ -1,0 +1,45 @@
+"""XIDs and ids: their syntax, and the spellings of references that become XIDs (requirements MSG-143, MSG-153, WIP-029)."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+ID = re.compile(r"\A[A-Za-z0-9_][A-Za-z0-9_.\-~:@]{0,127}\Z")
+_ID_RULE = "1 to 128 letters, digits and _ . - ~ : @, the first a letter, a digit or _"
+XID = re.compile(r"\A(?:/[^/#?\s]+)+\Z")
+
+# Collections of the older dialects, as they stand in references.
+_COLLECTIONS = {"definitionGroups": "messagegroups", "definitions": "messages", "schemaGroups": "schemagroups"}
+
+
+def id_problem(text: str) -> str | None:
+    """Tell what is wrong with an id, or None."""
+    return None if ID.match(text) else f"{text!r} is no id: an id has {_ID_RULE}"
+
+
+def as_xid(reference: str) -> str | None:
+    """Turn a reference within a registry into an XID.
+
+    Args:
+        reference: an XID, or a JSON Pointer in URI fragment form (`#/messagegroups/g/messages/m`).
+
+    Returns:
+        The XID, with percent-escapes and `~1`, `~0` of a pointer resolved and old collection names replaced; None when the
+        reference leads elsewhere (another host) or is no reference at all.
+    """
+    text = reference.strip()
+    if text.startswith("#/"):
+        tokens = [unquote(token).replace("~1", "/").replace("~0", "~") for token in text[2:].split("/")]
+    elif text.startswith("/"):
+        tokens = text[1:].split("/")
+    else:
+        return None
+    tokens[::2] = [_COLLECTIONS.get(token, token) for token in tokens[::2]]
+    xid = "/" + "/".join(tokens)
+    return xid if XID.match(xid) else None
+
+
+def xid_of(*tokens: str) -> str:
+    """Join collection names and ids to an XID; without any it is the registry's."""
+    return "/" + "/".join(tokens)
