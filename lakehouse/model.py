@@ -232,6 +232,7 @@ STAGE = StructType(
         StructField("body", _STRING),
         StructField("raw", _STRING),
         StructField("attributes", _MAP),
+        StructField("facts", _STRING),  # JSON: DOCUMENT_BODY
         StructField("finding", FINDING),
     ]
 )

@@ -108,7 +108,6 @@ def _open_local(settings: Settings, app_name: str) -> SparkSession:
     find_java()
     conf = {
         "spark.app.name": app_name,
-        "spark.pyspark.python": sys.executable,
         "spark.driver.memory": "4g",
         **_packaged_conf(),
         **_warehouse_conf(settings),
@@ -116,6 +115,7 @@ def _open_local(settings: Settings, app_name: str) -> SparkSession:
     }
     if conf.get("spark.master", "local").startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+        os.environ["PYSPARK_PYTHON"] = sys.executable  # or executors start another Python, without our packages
         conf |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
     jars = resolve_delta_jars(settings)
     class_path = conf.get("spark.driver.extraClassPath")

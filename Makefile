@@ -1,0 +1,37 @@
+# make demo   load the demo documents and look at what came out
+# make test   all tests            make lint   ruff and mypy
+# make bench  benchmark (N messages, default 10000)
+# Each target makes .venv and installs what it needs; only Python 3.10 or newer and Java 17 or 21 must be there.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+N ?= 10000
+
+.PHONY: demo test lint bench clean java
+
+demo: java $(VENV)/installed
+	$(BIN)/lakehouse demo
+
+test: java $(VENV)/installed
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: java $(VENV)/installed
+	$(BIN)/python -m tests.bench.ingest --messages $(N)
+
+# Told before anything is installed.
+java:
+	@PYTHON=$(PYTHON) sh .ci/check-java
+
+$(VENV)/installed: pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "Python 3.10 or newer is needed: install it, or name it with make PYTHON=..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) demo-warehouse dist build .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,203 @@
+"""The command `lakehouse`: arguments → settings → session → one call of the library → output and exit code.
+
+Exit codes: 0 done; 3 done, but something was refused; 2 wrong usage or settings; 1 failure.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+import lakehouse
+from lakehouse.errors import LakehouseError
+from lakehouse.settings import Settings, read_settings
+
+REFUSED = 3
+_GLOBALS = ("warehouse", "registry", "conf", "as_json", "quiet")
+
+
+class Context:
+    """What the global options said, wherever they stood."""
+
+    def __init__(self) -> None:
+        self.options: dict[str, Any] = {}
+
+    @property
+    def settings(self) -> Settings:
+        """Read the settings under the options."""
+        return read_settings(self.options.get("conf"), **{key: self.options.get(key) for key in ("warehouse", "registry")})
+
+    @property
+    def as_json(self) -> bool:
+        """Tell that standard output takes one JSON value and nothing else."""
+        return bool(self.options.get("as_json"))
+
+    @property
+    def quiet(self) -> bool:
+        """Tell that nothing but the result is wanted."""
+        return bool(self.options.get("quiet"))
+
+
+def _with_globals(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the global options, so that they may stand before or after its name."""
+
+    @click.option("--warehouse", metavar="DIR", help="Folder or URI of the catalog (default ./warehouse).")
+    @click.option("--registry", metavar="ID", help="Registry to load into or to look at.")
+    @click.option("--conf", metavar="FILE", help="Settings file, see conf/lakehouse.toml.")
+    @click.option("--json", "as_json", is_flag=True, default=None, help="One JSON value on standard output, all else on standard error.")
+    @click.option("--quiet", is_flag=True, default=None, help="No progress.")
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        context = click.get_current_context().ensure_object(Context)
+        given = {key: kwargs.pop(key) for key in _GLOBALS}
+        context.options |= {key: value for key, value in given.items() if value is not None}
+        return command(*args, **kwargs)
+
+    return run
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@_with_globals
+@click.version_option(lakehouse.__version__, prog_name="lakehouse")
+def cli() -> None:
+    """Load xRegistry documents into Delta tables, and query, audit and export them."""
+
+
+@cli.command()
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.option(
+    "--registry-from",
+    type=click.Choice(["folder", "document"]),
+    help="Name each document's registry after its folder, or its path, below SOURCE.",
+)
+@_with_globals
+@click.pass_obj
+def ingest(context: Context, sources: tuple[str, ...], registry_from: str | None) -> int:
+    """Load documents: files, folders (all *.json, *.cereg and .gz of them), globs, or URIs that Spark reads."""
+    from lakehouse.pipeline import ingest as run_ingest  # noqa: PLC0415 - Spark loads only when it is needed
+    from lakehouse.session import open_session  # noqa: PLC0415
+
+    settings = context.settings
+    with _progress(context) as watcher:
+        with watcher.stage("session", "starting Spark"):
+            spark = open_session(settings)
+        summary = run_ingest(spark, settings, list(sources), registry_from=registry_from, watcher=watcher)
+    for path in summary.hidden:
+        _told(f"warning: not read, since Hadoop hides names that start with _ or . : {path}")
+    if context.as_json:
+        click.echo(json.dumps(summary.as_json()))
+    else:
+        show_summary(summary.as_json())
+    return REFUSED if summary.refused else 0
+
+
+@cli.command()
+@click.argument("query")
+@_with_globals
+@click.pass_obj
+def sql(context: Context, query: str) -> int:
+    """Run a Spark SQL query on the catalog and print its rows."""
+    from lakehouse.queries import run_query  # noqa: PLC0415
+    from lakehouse.session import open_session  # noqa: PLC0415
+
+    settings = context.settings
+    with _progress(context) as watcher, watcher.stage("session", "starting Spark"):
+        spark = open_session(settings)
+    result = run_query(spark, query)
+    if context.as_json:
+        click.echo("[" + ",\n ".join(result.json_rows()) + "]")
+    else:
+        show_table(result.columns, result.text_rows())
+    return 0
+
+
+def show_summary(summary: dict[str, Any]) -> None:
+    """Print the summary of an ingest."""
+    documents, snapshot = summary["documents"], summary["snapshot_id"]
+    click.echo("Documents: " + ", ".join(f"{count} {name}" for name, count in documents.items()))
+    columns = ["table", *next(iter(summary["entities"].values()))]
+    show_table(columns, ([table, *map(str, counts.values())] for table, counts in summary["entities"].items()), numbers=True)
+    click.echo("Findings: " + ", ".join(f"{count} {name}" for name, count in summary["violations"].items()) + _where(summary))
+    told = f"Snapshot {snapshot} committed" if snapshot else "Nothing changed, so no snapshot"
+    click.echo(f"{told}, in {summary['seconds']['total']:.1f} s.")
+
+
+def show_table(columns: list[str], rows: Any, *, numbers: bool = False) -> None:
+    """Print rows as a table: as wide as the terminal, or as the values when there is none."""
+    console = Console(width=None if sys.stdout.isatty() else 100_000, highlight=False, soft_wrap=False)
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for index, column in enumerate(columns):
+        table.add_column(escape(column), justify="right" if numbers and index else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*("NULL" if value is None else escape(_printable(value)) for value in row))
+    console.print(table)
+
+
+def main() -> None:
+    """Run the command; errors of this package are told in one message, without a stack trace."""
+    try:
+        code = cli.main(standalone_mode=False, obj=Context())
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except click.Abort:
+        _told("stopped")
+        code = 1
+    except LakehouseError as error:
+        _told(f"error: {error}")
+        code = error.exit_code
+    sys.exit(code or 0)
+
+
+def _where(summary: dict[str, Any]) -> str:
+    return ". See table `violations`." if any(summary["violations"].values()) else "."
+
+
+def _printable(value: str) -> str:
+    """Show control characters of data instead of sending them to the terminal."""
+    return "".join(char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in value)
+
+
+def _told(text: str) -> None:
+    click.echo(_printable(text), err=True)
+
+
+class _Told:
+    """Tells stages on a terminal: a spinner with the time while one runs."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+
+    @contextmanager
+    def stage(self, name: str, told: str) -> Iterator[None]:
+        begun = time.monotonic()
+        task = self.progress.add_task(f"{name:8} {escape(_printable(told))[:100]}", total=None)
+        try:
+            yield
+        finally:
+            self.progress.remove_task(task)
+        self.progress.console.print(f"[dim]{name:8} {time.monotonic() - begun:6.1f} s  {escape(_printable(told))}[/dim]", highlight=False)
+
+
+@contextmanager
+def _progress(context: Context) -> Iterator[Any]:
+    console = Console(stderr=True)
+    shown = console.is_terminal and not context.quiet
+    with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True, disable=not shown) as progress:
+        if shown:
+            yield _Told(progress)
+        else:
+            from lakehouse.pipeline import Unwatched  # noqa: PLC0415
+
+            yield Unwatched()

@@ -1,0 +1,185 @@
+"""Sources: which documents an ingest reads, and what is known of them from the last one.
+
+A SOURCE is a file, a folder (searched recursively), a glob, or any URI that Spark's Hadoop filesystems read. Spark lists,
+reads and hashes them; only a document that changed, or of which something was refused, goes on to be parsed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakehouse.errors import SourceNotFound
+from lakehouse.model import DOCUMENT_BODY
+from lakehouse.session import absolute_location
+
+SUFFIXES = ("json", "cereg")
+NAME_PATTERN = "*.{json,cereg,json.gz,cereg.gz}"
+_GLOB = re.compile(r"[*?\[{]")
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The sources of an ingest.
+
+    Attributes:
+        folders: folders that are searched recursively.
+        files: single files, whatever their names.
+        roots: for each source the URI that document paths are relative to, longest first.
+        hidden: files that Hadoop does not list since their names start with `_` or `.` (local folders only).
+    """
+
+    folders: list[str]
+    files: list[str]
+    roots: list[str]
+    hidden: list[str]
+
+
+def find_sources(spark: SparkSession, sources: list[str]) -> Sources:
+    """Look up the sources.
+
+    Raises:
+        SourceNotFound: one of them names nothing.
+    """
+    folders: list[str] = []
+    files: list[str] = []
+    roots: set[str] = set()
+    hidden: list[str] = []
+    for source in sources:
+        for path, is_folder, root in _statuses(spark, source):
+            (folders if is_folder else files).append(path)
+            roots.add(root)
+            if is_folder:
+                hidden.extend(_hidden_files(path))
+            elif path.rsplit("/", 1)[-1].startswith(("_", ".")):
+                raise SourceNotFound(source, f"Hadoop hides files whose names start with _ or . ({path}). Rename it.")
+    return Sources(sorted(set(folders)), sorted(set(files)), sorted(roots, key=len, reverse=True), hidden)
+
+
+def read_documents(spark: SparkSession, sources: Sources) -> DataFrame:
+    """Read the documents of the sources.
+
+    Returns:
+        One row per document: document_uri, size (bytes as stored), sha256 (hexadecimal), content (bytes as stored).
+    """
+    reader = spark.read.format("binaryFile")
+    parts = []
+    if sources.folders:
+        found = reader.option("recursiveFileLookup", "true").option("pathGlobFilter", NAME_PATTERN)
+        parts.append(found.load([_no_glob(folder) for folder in sources.folders]))
+    if sources.files:
+        parts.append(spark.read.format("binaryFile").load([_no_glob(file) for file in sources.files]))
+    every = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1]).dropDuplicates(["path"])
+    return every.select(
+        F.col("path").alias("document_uri"),
+        F.col("length").alias("size"),
+        F.sha2("content", 256).alias("sha256"),
+        "content",
+    )
+
+
+def with_unchanged(documents: DataFrame, known: DataFrame, registry: Column | None) -> DataFrame:
+    """Tell which documents need not be parsed: same URI and hash as at the last load, and nothing refused then.
+
+    Args:
+        documents: as from `read_documents`.
+        known: one row per document and registry, as from `current_documents`.
+        registry: registry that the documents go into; None when each document says it itself.
+
+    Returns:
+        `documents` with `unchanged`; the content of an unchanged document is NULL.
+    """
+    clean = (F.col("facts.status") != "rejected") & (F.coalesce(F.size("facts.quarantined"), F.lit(0)) <= 0)
+    same = known.filter(clean).select(
+        F.col("xid").alias("document_uri"), F.col("facts.sha256").alias("sha256"), F.col("registryid").alias("_registry"),
+    )
+    keys = ["document_uri", "sha256"]
+    if registry is None:
+        matched = documents.join(same.select(*keys).distinct().withColumn("_same", F.lit(True)), on=keys, how="left")
+    else:
+        same = same.withColumnRenamed("_registry", "_wanted").withColumn("_same", F.lit(True))
+        matched = documents.withColumn("_wanted", registry).join(same, on=[*keys, "_wanted"], how="left").drop("_wanted")
+    unchanged = F.coalesce("_same", F.lit(False))
+    return matched.select(
+        "document_uri", "size", "sha256", unchanged.alias("unchanged"), F.when(~unchanged, F.col("content")).alias("content")
+    )
+
+
+def registry_from_path(mode: str, roots: list[str]) -> Column:
+    """Name a document's registry after its path (decision 2): `document`, the path without suffixes; `folder`, its folder.
+
+    A document that stands directly in its SOURCE has no folder below it and goes into `default`.
+    """
+    uri = F.col("document_uri")
+    relative = uri
+    for root in reversed(roots):  # the longest root is looked at first, so it is wrapped last
+        relative = F.when(uri.startswith(root), F.substring(uri, len(root) + 1, 2**31 - 1)).otherwise(relative)
+    relative = F.regexp_replace(relative, r"\A/+", "")
+    if mode == "document":
+        return F.regexp_replace(relative, r"(\.xreg)?(\.json|\.cereg)?(\.gz)?\z", "")
+    folder = F.regexp_replace(relative, r"/?[^/]*\z", "")
+    return F.when(folder == "", F.lit("default")).otherwise(folder)
+
+
+def current_documents(changes: DataFrame) -> DataFrame:
+    """Give what is known of each document from its last load.
+
+    Returns:
+        One row per (registryid, document): registryid, xid (the document's URI), snapshot_id, facts (struct DOCUMENT_BODY).
+    """
+    rows = changes.filter((F.col("kind") == "document"))
+    latest = rows.groupBy("registryid", "xid").agg(F.max(F.struct("snapshot_id", "op", "body")).alias("last"))
+    facts = F.from_json("last.body", DOCUMENT_BODY)
+    return latest.filter(F.col("last.op") != "delete").select(
+        "registryid", "xid", F.col("last.snapshot_id").alias("snapshot_id"), F.col("last.body").alias("body"), facts.alias("facts")
+    )
+
+
+def _statuses(spark: SparkSession, source: str) -> list[tuple[str, bool, str]]:
+    """Look up a source: (URI, whether it is a folder, URI that paths are relative to)."""
+    local = absolute_location(source) if "://" not in source and not source.startswith("file:") else source
+    jvm: Any = spark._jvm
+    assert jvm is not None  # noqa: S101 - a classic session has one
+    path = jvm.org.apache.hadoop.fs.Path(local)
+    try:
+        filesystem = path.getFileSystem(spark._jsc.hadoopConfiguration())
+        if filesystem.exists(path):
+            status = filesystem.getFileStatus(path)
+            uri = status.getPath().toString()
+            return [(uri, status.isDirectory(), uri if status.isDirectory() else uri.rsplit("/", 1)[0])]
+        if not _GLOB.search(source):
+            raise SourceNotFound(source, "no such file or folder. Name a file, a folder, a glob, or a URI that Spark reads.")
+        base = filesystem.makeQualified(jvm.org.apache.hadoop.fs.Path(local[: _GLOB.search(local).start()].rsplit("/", 1)[0] or "/"))  # type: ignore[union-attr]
+        found = [(status.getPath().toString(), status.isDirectory(), base.toString()) for status in filesystem.globStatus(path) or []]
+    except SourceNotFound:
+        raise
+    except Exception as error:
+        told = str(getattr(error, "java_exception", error)).splitlines()[0]
+        raise SourceNotFound(source, f"cannot be read: {told}") from error
+    if not found:
+        raise SourceNotFound(source, "the glob matches nothing.")
+    return found
+
+
+def _no_glob(path: str) -> str:
+    """Escape what Spark's reader would take for a glob: the path names one file or folder."""
+    return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)
+
+
+def _hidden_files(folder: str) -> list[str]:
+    if not folder.startswith("file:"):
+        return []
+    hidden = []
+    local = Path(re.sub(r"\Afile:/+", "/", folder))
+    for parent, folders, files in os.walk(local):
+        within = any(part.startswith(("_", ".")) for part in Path(parent).relative_to(local).parts)
+        folders.sort()
+        named = [name for name in files if name.removesuffix(".gz").endswith(tuple("." + suffix for suffix in SUFFIXES))]
+        hidden.extend(str(Path(parent) / name) for name in sorted(named) if within or name.startswith(("_", ".")))
+    return hidden

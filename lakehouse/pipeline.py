@@ -1,0 +1,232 @@
+"""The ways through the product, step by step; the command line and the jobs only call these."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from delta.exceptions import ConcurrentAppendException, ConcurrentTransactionException
+from delta.tables import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from lakehouse.changes import Head, Plan, Run, commit, find_conflicts, one_per_entity, plan_changes, read_head
+from lakehouse.documents import Sources, current_documents, find_sources, read_documents, registry_from_path, with_unchanged
+from lakehouse.errors import CommitLost
+from lakehouse.model import DOCUMENT_BODY, ENTITY_TABLES, STAGE, VIOLATIONS
+from lakehouse.parse import parse_documents
+from lakehouse.projections import roll_forward
+from lakehouse.settings import Settings
+from lakehouse.tables import create_tables, table_name
+
+logger = logging.getLogger(__name__)
+
+OUTCOMES = ("inserted", "updated", "deleted", "unchanged", "quarantined")
+_OUTCOME_OF_OP = {"insert": "inserted", "update": "updated", "own": "updated", "delete": "deleted", "unchanged": "unchanged"}
+
+
+class Watcher(Protocol):
+    """Somebody who waits: told when a stage begins and what is known then."""
+
+    def stage(self, name: str, told: str) -> AbstractContextManager[None]:
+        """Be open while a stage runs."""
+
+
+class Unwatched:
+    """Nobody waits."""
+
+    def stage(self, name: str, told: str) -> AbstractContextManager[None]:
+        """Do nothing."""
+        return nullcontext()
+
+
+@dataclass
+class Summary:
+    """What an ingest did; `as_json` is the contract of `lakehouse ingest --json`."""
+
+    snapshot_id: int | None
+    documents: dict[str, int]
+    entities: dict[str, dict[str, int]]
+    violations: dict[str, int]
+    seconds: dict[str, float]
+    hidden: list[str] = field(default_factory=list)
+
+    @property
+    def refused(self) -> bool:
+        """Tell that something was refused: exit code 3."""
+        return bool(self.documents["rejected"]) or any(counts["quarantined"] for counts in self.entities.values())
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the summary as one JSON value."""
+        return {
+            "snapshot_id": self.snapshot_id,
+            "documents": self.documents,
+            "entities": self.entities,
+            "violations": self.violations,
+            "seconds": {name: round(seconds, 3) for name, seconds in self.seconds.items()},
+        }
+
+
+def ingest(
+    spark: SparkSession, settings: Settings, sources: list[str], *, registry_from: str | None = None, watcher: Watcher | None = None
+) -> Summary:
+    """Load documents into the catalog.
+
+    Args:
+        spark: a session from `open_session`.
+        settings: warehouse, registry, limits.
+        sources: files, folders, globs, URIs.
+        registry_from: 'document' or 'folder': name each document's registry after its path; None: what it says itself.
+        watcher: is told of the stages.
+
+    Raises:
+        SourceNotFound: a source names nothing.
+        CommitLost: other writers won the race more often than `commit_attempts`.
+    """
+    clock = _Clock(watcher or Unwatched())
+    ingest_id = uuid.uuid4().hex
+    with clock("attach", "tables of the catalog"):
+        create_tables(spark)
+        head = read_head(spark)
+        roll_forward(spark, head)
+    with clock("list", ", ".join(sources)):
+        found = find_sources(spark, sources)
+        documents = _documents(spark, settings, found, registry_from)
+    location = f"{spark.conf.get('spark.sql.warehouse.dir')}/_stage/{ingest_id}"
+    with clock("parse", "documents that changed"):
+        parse_documents(documents, settings).write.parquet(location)
+        stage = spark.read.schema(STAGE).parquet(location)
+        seen = _count_documents(stage)
+    try:
+        run = Run(ingest_id, "ingest", {name: seen[name] for name in ("read", "unchanged", "skipped", "rejected")})
+        plan, new_head = _publish(spark, settings, stage, run, clock)
+        return _summary(spark, stage, plan, new_head, run, clock, found)
+    finally:
+        _remove(spark, location)
+
+
+def _documents(spark: SparkSession, settings: Settings, found: Sources, registry_from: str | None) -> DataFrame:
+    registry: Column | None = None
+    if settings.registry:
+        registry = F.lit(settings.registry)
+    elif registry_from:
+        registry = registry_from_path(registry_from, found.roots)
+    known = current_documents(spark.table(table_name("changes")))
+    documents = with_unchanged(read_documents(spark, found), known, registry)
+    return documents.withColumn("registry", F.lit(None).cast("string") if registry is None else registry)
+
+
+def _count_documents(stage: DataFrame) -> dict[str, int]:
+    status = F.get_json_object("facts", "$.status")
+    rows = stage.filter(F.col("row") == "document").groupBy(status.alias("status")).count().collect()
+    counts = {row["status"]: row["count"] for row in rows}
+    return {
+        "read": sum(counts.values()),
+        "unchanged": counts.get("unchanged", 0),
+        "skipped": counts.get("skipped", 0),
+        "rejected": counts.get("rejected", 0),
+    }
+
+
+def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, run: Run, clock: _Clock) -> tuple[Plan, Head | None]:
+    """Check, commit and project, and plan again when another writer was first."""
+
+    @retry(
+        retry=retry_if_exception_type(CommitLost),
+        stop=stop_after_attempt(settings.commit_attempts),
+        wait=wait_random_exponential(multiplier=0.5, max=10),
+        reraise=True,
+    )
+    def attempt() -> tuple[Plan, Head | None]:
+        head = read_head(spark)
+        roll_forward(spark, head)
+        with clock("check", "what differs from the catalog"):
+            chosen = one_per_entity(stage)
+            conflicts = find_conflicts(chosen, stage)
+            plan = plan_changes(spark, head, stage, chosen, conflicts)
+            _record(spark, stage, conflicts, run)
+        if plan.is_empty:
+            return plan, None
+        with clock("commit", f"{sum(plan.changed.values())} changed entities as snapshot {head.snapshot_id + 1}"):
+            new_head = commit(spark, plan, stage, run)
+        with clock("project", "tables: " + ", ".join(name for name, n in plan.changed.items() if n)):
+            roll_forward(spark, new_head)
+        return plan, new_head
+
+    return attempt()
+
+
+@retry(
+    retry=retry_if_exception_type((ConcurrentAppendException, ConcurrentTransactionException)),
+    stop=stop_after_attempt(8),
+    wait=wait_random_exponential(multiplier=0.5, max=10),
+    reraise=True,
+)
+def _record(spark: SparkSession, stage: DataFrame, conflicts: DataFrame, run: Run) -> None:
+    """Append the findings that `violations` does not hold yet; a merge, so that two writers cannot both append one."""
+    found = stage.filter(F.col("row") == "finding")
+    if not found.take(1) and not conflicts.take(1):
+        return
+    columns = ["document_uri", "registryid", "xid", "finding"]
+    rows = found.select(*columns).unionByName(conflicts.select(*columns)).withColumns(
+        {"ingest_id": F.lit(run.ingest_id), "found_at": F.current_timestamp()}
+    )
+    flat = rows.select(*(F.col(name) if name in rows.columns else F.col(f"finding.{name}") for name in VIOLATIONS.names))
+    target = DeltaTable.forName(spark, table_name("violations")).alias("target")
+    once = flat.dropDuplicates(["violation_id"])  # one key standing twice under one pointer is one finding
+    target.merge(once.alias("found"), "target.violation_id = found.violation_id").whenNotMatchedInsertAll().execute()
+
+
+def _summary(
+    spark: SparkSession, stage: DataFrame, plan: Plan, head: Head | None, run: Run, clock: _Clock, found: Sources
+) -> Summary:
+    entities = {table.name: dict.fromkeys(OUTCOMES, 0) for table in ENTITY_TABLES}
+    for table, ops in plan.counts.items():
+        for op, count in ops.items():
+            entities[table][_OUTCOME_OF_OP[op]] += count
+    facts = F.from_json("facts", DOCUMENT_BODY)
+    loaded = stage.filter(F.col("row") == "document").select("registryid", "xid", facts.alias("facts"))
+    refused = loaded.select(F.explode("facts.quarantined").alias("table", "n")).groupBy("table").agg(F.sum("n").alias("n"))
+    for row in refused.collect():
+        entities[row["table"]]["quarantined"] += row["n"]
+    if run.documents["unchanged"]:
+        known = current_documents(spark.table(table_name("changes")))
+        same = known.join(loaded.filter("facts.status = 'unchanged'").select("xid").distinct(), on="xid", how="left_semi")
+        for row in same.select(F.explode("facts.entities").alias("table", "n")).groupBy("table").agg(F.sum("n").alias("n")).collect():
+            entities[row["table"]]["unchanged"] += row["n"]
+    violations = dict.fromkeys(("error", "warning", "info"), 0)
+    for row in stage.filter(F.col("row") == "finding").groupBy(F.col("finding.severity").alias("severity")).count().collect():
+        violations[row["severity"]] += row["count"]
+    return Summary(head.snapshot_id if head else None, run.documents, entities, violations, clock.seconds(), found.hidden)
+
+
+def _remove(spark: SparkSession, location: str) -> None:
+    jvm: Any = spark._jvm
+    path = jvm.org.apache.hadoop.fs.Path(location)
+    path.getFileSystem(spark._jsc.hadoopConfiguration()).delete(path, True)
+
+
+class _Clock:
+    """Measures the stages, and tells the watcher of them."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self.watcher = watcher
+        self.begun = time.monotonic()
+        self.spent: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, name: str, told: str) -> Iterator[None]:
+        begun = time.monotonic()
+        with self.watcher.stage(name, told):
+            yield
+        self.spent[name] = self.spent.get(name, 0.0) + time.monotonic() - begun
+        logger.info("%s: %.2f s (%s)", name, time.monotonic() - begun, told)
+
+    def seconds(self) -> dict[str, float]:
+        return {"total": time.monotonic() - self.begun, **self.spent}

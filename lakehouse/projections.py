@@ -1,0 +1,147 @@
+"""The entity tables follow the log: each takes the rows above its own position with one MERGE that may be repeated.
+
+A process that died between commit and projection loses nothing: whoever comes next rolls the tables forward first.
+"""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+from delta.tables import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from lakehouse.changes import Head
+from lakehouse.model import ENDPOINTS, ENTITY_TABLES, GROUPS, MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS, Table, body_schema
+from lakehouse.tables import table_name
+
+_THREADS = 4
+
+
+def roll_forward(spark: SparkSession, head: Head) -> list[str]:
+    """Bring all entity tables to the head.
+
+    Returns:
+        Names of the tables that lagged behind.
+    """
+    with ThreadPoolExecutor(_THREADS) as pool:
+        behind = pool.map(lambda table: _roll_forward(spark, table, head), [table for table in ENTITY_TABLES if table.name in head.tables])
+        return [name for name in behind if name is not None]
+
+
+def project(changes: DataFrame, table: Table, *also: str) -> DataFrame:
+    """Turn rows of the log into rows of an entity table.
+
+    Args:
+        changes: rows of one kind, one per entity; columns `model.CHANGES`.
+        table: the table of that kind.
+        also: columns of `changes` to keep beside.
+
+    Returns:
+        The table's columns, and those of `also`.
+    """
+    derived = _derived(table)
+    parsed = changes.withColumn("b", F.from_json("body", body_schema(table)))
+    columns = [
+        derived.get(name, F.col(f"b.{name}") if name in table.body else F.col(name)).alias(name) for name in table.columns.names
+    ]
+    return parsed.select(*columns, *also)
+
+
+def _roll_forward(spark: SparkSession, table: Table, head: Head) -> str | None:
+    needed = head.tables[table.name]
+    session = spark.newSession()
+    session.catalog.setCurrentDatabase(spark.catalog.currentDatabase())
+    name = table_name(table.name)
+    position = session.table(name).agg(F.max("snapshot_id")).collect()[0][0] or 0
+    if position < needed:
+        position = max(position, _last_projected(session, name))
+    if position >= needed:
+        return None
+    session.conf.set("spark.databricks.delta.commitInfo.userMetadata", json.dumps({"snapshot_id": head.snapshot_id, "job": "project"}))
+    log = session.table(table_name("changes"))
+    rows = log.filter((F.col("kind") == table.kind) & (F.col("snapshot_id") > position) & (F.col("snapshot_id") <= head.snapshot_id))
+    if position < needed - 1:
+        newest_first = Window.partitionBy("registryid", "xid").orderBy(F.desc("snapshot_id"))
+        rows = rows.withColumn("nth", F.row_number().over(newest_first)).filter("nth = 1").drop("nth")
+    if position == 0:
+        # Nothing is there yet: append, as a transaction of its own, so that two processes cannot both do it.
+        fresh = project(rows.filter(F.col("op") != "delete"), table)
+        fresh.write.format("delta").mode("append").option("txnAppId", f"lakehouse.{table.name}").option("txnVersion", 1).saveAsTable(name)
+    else:
+        _merge(session, table, rows)
+    return table.name
+
+
+def _merge(session: SparkSession, table: Table, rows: DataFrame) -> None:
+    values = {name: f"source.{name}" for name in table.columns.names}
+    (
+        DeltaTable.forName(session, table_name(table.name))
+        .alias("target")
+        .merge(project(rows, table, "op").alias("source"), "target.registryid = source.registryid AND target.xid = source.xid")
+        .whenMatchedDelete("source.op = 'delete'")
+        .whenMatchedUpdate("target.snapshot_id < source.snapshot_id", set=values)
+        .whenNotMatchedInsert("source.op <> 'delete'", values=values)
+        .execute()
+    )
+
+
+def _last_projected(session: SparkSession, name: str) -> int:
+    """Read the snapshot that the table's last commit projected: after deletions only, no row tells it."""
+    last = DeltaTable.forName(session, name).history(1).select("userMetadata").collect()
+    told = json.loads(last[0]["userMetadata"]) if last and last[0]["userMetadata"] else {}
+    return int(told.get("snapshot_id", 0)) if told.get("job") == "project" else 0
+
+
+def _part(xid: str, number: int) -> Column:
+    """Give the nth part of an XID: /messagegroups/g/messages/m has the parts messagegroups, g, messages, m."""
+    return F.element_at(F.split(F.col(xid), "/"), number + 1)
+
+
+def _owner(xid: str, collection: str) -> Column:
+    """Give the XID of the entity that holds this one, whose collection is named."""
+    return F.regexp_replace(F.col(xid), rf"/{collection}/[^/]+\z", "")
+
+
+def _protocol_version() -> Column:
+    """Give the version part of protocol; the shorthands are END-090 and END-092."""
+    family, version = F.upper(F.split_part("b.protocol", F.lit("/"), F.lit(1))), F.split_part("b.protocol", F.lit("/"), F.lit(2))
+    return F.when(version != "", version).when(family == "AMQP", F.lit("1.0")).when(family == "MQTT", F.lit("5.0"))
+
+
+def _addresses() -> Column:
+    """Read the addresses out of the options: the URI, and the other members as text."""
+    each = F.from_json(F.get_json_object("b.protocoloptions", "$.endpoints"), "array<map<string,string>>")
+    return F.transform(each, lambda one: F.struct(one["uri"].alias("uri"), F.map_filter(one, lambda key, _: key != "uri").alias("options")))
+
+
+def _derived(table: Table) -> dict[str, Column]:
+    """Give the columns that follow from others; all else stands in `body` or in the log itself."""
+    if table is GROUPS:
+        return {"grouptype": _part("xid", 1), "groupid": _part("xid", 2)}
+    if table is ENDPOINTS:
+        return {
+            "endpointid": _part("xid", 2),
+            "protocol_family": F.upper(F.split_part("b.protocol", F.lit("/"), F.lit(1))),
+            "protocol_version": _protocol_version(),
+            "deployed": F.get_json_object("b.protocoloptions", "$.deployed").cast("boolean"),
+            "endpoints": _addresses(),
+        }
+    if table is MESSAGES:
+        return {"group_xid": _owner("xid", "messages"), "messageid": _part("xid", 4)}
+    if table is SCHEMAS:
+        return {"group_xid": _owner("xid", "schemas"), "schemaid": _part("xid", 4)}
+    version = {"versionid": _part("xid", 6)}
+    if table is VERSIONS:
+        base = F.col("b.basemessage")
+        schema = F.col("attributes")["/dataschema"]
+        return version | {
+            "message_xid": _owner("xid", "versions"),
+            "base_xid": F.when(base.startswith("/"), base),
+            "dataschema": schema,
+        }
+    if table is SCHEMAVERSIONS:
+        return version | {"schema_xid": _owner("xid", "versions"), "schema": F.col("attributes")["/schema"]}
+    return {}

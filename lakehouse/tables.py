@@ -1,0 +1,116 @@
+"""The catalog's tables: created from `ddl/tables`, attached as late as a command needs them.
+
+Without a metastore each session attaches the tables that stand under the warehouse folder; with one (Hive, Unity Catalog) they
+are there already. Names, not paths, are used everywhere else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from lakehouse.errors import WarehouseError
+from lakehouse.model import SCHEMA
+from lakehouse.settings import data_folder
+
+TABLES = (
+    "changes",
+    "violations",
+    "registries",
+    "groups",
+    "endpoints",
+    "messages",
+    "versions",
+    "schemas",
+    "schemaversions",
+)
+SCHEMA_VERSION = 1
+_THREADS = 4
+
+
+def table_name(name: str) -> str:
+    """Give the full name of a table of the live schema."""
+    return f"{SCHEMA}.{name}"
+
+
+def create_tables(spark: SparkSession) -> None:
+    """Create the tables that are missing and attach the others.
+
+    Raises:
+        WarehouseError: the warehouse was written by a newer version of the product.
+    """
+    _use_schema(spark)
+    _each(lambda name: _attach(spark, name) or _create(spark, name), TABLES)
+    _check_version(spark)
+
+
+def attach_tables(spark: SparkSession, names: Iterable[str] = TABLES) -> None:
+    """Attach tables of the warehouse to this session.
+
+    Raises:
+        WarehouseError: the warehouse holds no catalog, or one of a newer version of the product.
+    """
+    wanted = list(names)
+    _use_schema(spark)
+    missing = [name for name, attached in zip(wanted, _each(lambda name: _attach(spark, name), wanted), strict=True) if not attached]
+    if missing:
+        location = spark.conf.get("spark.sql.warehouse.dir")
+        raise WarehouseError(f"{location} holds no catalog (no table {missing[0]}). Load documents with `lakehouse ingest SOURCE`.")
+    if "changes" in wanted:
+        _check_version(spark)
+
+
+def tables_named_in(query: str) -> list[str]:
+    """Give the tables whose names stand in a query; all of them when none does and it may list them."""
+    words = {word.lower() for word in re.findall(r"\w+", query)}
+    named = [name for name in TABLES if name in words]
+    lists = not named and re.match(r"\s*(show|describe|desc)\b", query, re.IGNORECASE)
+    return list(TABLES) if lists else named
+
+
+def _use_schema(spark: SparkSession) -> None:
+    spark.sql(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+    spark.catalog.setCurrentDatabase(SCHEMA)
+
+
+def _each(action: Any, names: Iterable[str]) -> list[Any]:
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(action, names))
+
+
+def _attach(spark: SparkSession, name: str) -> bool:
+    """Attach one table; False when there is none."""
+    if spark.catalog.tableExists(table_name(name)):
+        return True
+    location = f"{_schema_location(spark)}/{name}"
+    jvm: Any = spark._jvm
+    log = jvm.org.apache.hadoop.fs.Path(f"{location}/_delta_log")
+    if not log.getFileSystem(spark._jsc.hadoopConfiguration()).exists(log):
+        return False
+    spark.catalog.createTable(table_name(name), path=location, source="delta")
+    return True
+
+
+def _create(spark: SparkSession, name: str) -> bool:
+    session = spark.newSession()
+    session.catalog.setCurrentDatabase(SCHEMA)
+    ddl = data_folder("ddl").joinpath("tables", f"{name}.sql").read_text(encoding="utf-8")
+    session.sql(ddl.rstrip().removesuffix(";"))
+    return True
+
+
+def _schema_location(spark: SparkSession) -> str:
+    return str(spark.catalog.getDatabase(SCHEMA).locationUri).rstrip("/")
+
+
+def _check_version(spark: SparkSession) -> None:
+    found = spark.sql(f"SHOW TBLPROPERTIES {table_name('changes')} ('xregistry.schema_version')").collect()
+    version = int(found[0]["value"]) if found and str(found[0]["value"]).isdigit() else 0
+    if version > SCHEMA_VERSION:
+        raise WarehouseError(
+            f"the warehouse has tables of version {version}, and this product works with version {SCHEMA_VERSION}. Install a newer release."
+        )
