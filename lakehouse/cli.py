@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.resources import as_file, files
 from typing import Any
 
 import click
@@ -55,7 +56,9 @@ def _with_globals(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--warehouse", metavar="DIR", help="Folder or URI of the catalog (default ./warehouse).")
     @click.option("--registry", metavar="ID", help="Registry to load into or to look at.")
     @click.option("--conf", metavar="FILE", help="Settings file, see conf/lakehouse.toml.")
-    @click.option("--json", "as_json", is_flag=True, default=None, help="One JSON value on standard output, all else on standard error.")
+    @click.option(
+        "--json", "as_json", is_flag=True, default=None, help="One JSON value on standard output, all else on standard error."
+    )
     @click.option("--quiet", is_flag=True, default=None, help="No progress.")
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -114,11 +117,41 @@ def sql(context: Context, query: str) -> int:
     settings = context.settings
     with _progress(context) as watcher, watcher.stage("session", "starting Spark"):
         spark = open_session(settings)
-    result = run_query(spark, query)
+    result = run_query(spark, settings, query)
     if context.as_json:
         click.echo("[" + ",\n ".join(result.json_rows()) + "]")
     else:
         show_table(result.columns, result.text_rows())
+    return 0
+
+
+@cli.command()
+@_with_globals
+@click.pass_obj
+def demo(context: Context) -> int:
+    """Load an online shop's documents into ./demo-warehouse and look at what came out."""
+    from lakehouse.demo import GLIMPSES, QUESTIONS  # noqa: PLC0415
+    from lakehouse.pipeline import ingest as run_ingest  # noqa: PLC0415
+    from lakehouse.queries import run_query  # noqa: PLC0415
+    from lakehouse.session import open_session  # noqa: PLC0415
+
+    context.options.setdefault("warehouse", "demo-warehouse")
+    settings = context.settings
+    with as_file(files("lakehouse").joinpath("demo")) as folder:
+        click.echo(f"$ lakehouse --warehouse {settings.warehouse} ingest {folder}")
+        with _progress(context) as watcher:
+            with watcher.stage("session", "starting Spark"):
+                spark = open_session(settings)
+            summary = run_ingest(spark, settings, [str(folder)], watcher=watcher)
+    show_summary(summary.as_json())
+    titled = [*(("A few rows", query) for query in GLIMPSES), *QUESTIONS]
+    for title, query in titled:
+        click.echo(f'\n{title}\n$ lakehouse --warehouse {settings.warehouse} sql "{" ".join(query.split())}"')
+        result = run_query(spark, settings, query)
+        show_table(result.columns, result.text_rows())
+    click.echo(
+        "\nOne message was refused on purpose. Next: `lakehouse ingest` your own documents, and `lakehouse sql` your questions."
+    )
     return 0
 
 
@@ -141,7 +174,10 @@ def show_table(columns: list[str], rows: Any, *, numbers: bool = False) -> None:
         table.add_column(escape(column), justify="right" if numbers and index else "left", overflow="fold")
     for row in rows:
         table.add_row(*("NULL" if value is None else escape(_printable(value)) for value in row))
-    console.print(table)
+    with console.capture() as printed:
+        console.print(table)
+    for line in printed.get().splitlines():
+        click.echo(line.rstrip())
 
 
 def main() -> None:
@@ -187,14 +223,18 @@ class _Told:
             yield
         finally:
             self.progress.remove_task(task)
-        self.progress.console.print(f"[dim]{name:8} {time.monotonic() - begun:6.1f} s  {escape(_printable(told))}[/dim]", highlight=False)
+        self.progress.console.print(
+            f"[dim]{name:8} {time.monotonic() - begun:6.1f} s  {escape(_printable(told))}[/dim]", highlight=False
+        )
 
 
 @contextmanager
 def _progress(context: Context) -> Iterator[Any]:
     console = Console(stderr=True)
     shown = console.is_terminal and not context.quiet
-    with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True, disable=not shown) as progress:
+    with Progress(
+        SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True, disable=not shown
+    ) as progress:
         if shown:
             yield _Told(progress)
         else:

@@ -62,8 +62,8 @@ class Entity:
 @cache
 def table() -> list[dict[str, str]]:
     """Read `dialects.csv`: one dict a row."""
-    with files("lakehouse").joinpath("dialects.csv").open(encoding="utf-8", newline="") as lines:
-        return list(csv.DictReader(lines))
+    text = files("lakehouse").joinpath("dialects.csv").read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
 
 
 def family_of(protocol: Any) -> str | None:
@@ -77,7 +77,7 @@ def family_of_options(options: Any) -> str | None:
     """Guess the family of message options whose message names no protocol, from names that only one family has."""
     if not isinstance(options, dict) or not options:
         return None
-    names = [{spelled for spelled in _places("message", family)["protocoloptions"].targets} for family in FAMILIES]
+    names = [set(_places("message", family)["protocoloptions"].targets) for family in FAMILIES]
     fits = [family for family, known in zip(FAMILIES, names, strict=True) if set(options) <= known]
     return fits[0] if len(fits) == 1 else None
 
@@ -192,9 +192,9 @@ class _Reading:
             return False
         named = {rest: (place, attribute) for rest, place, attribute in targets}
         for member, inner in value.items():
-            place, attribute = named.get(member, named.get("*", ("", None)))
-            if attribute is None:
+            if member not in named and "*" not in named:
                 return False
+            place, attribute = named[member] if member in named else named["*"]
             named_attribute = attribute if member in named else attribute._replace(name=member)
             if place:
                 moved.append((key, place, named_attribute, inner, where + pointer_of(member)))
@@ -215,8 +215,13 @@ class _Reading:
             target[attribute.name] = value
             self.found.pointers[f"{place}/{attribute.name}"] = where
         elif target[attribute.name] != value:
-            self._told(where, attribute.rule, "warning", f"`{attribute.name}` stands here and in `{place}` with another value, "
-                       f"which is taken", "Keep the one in its place.")
+            self._told(
+                where,
+                attribute.rule,
+                "warning",
+                f"`{attribute.name}` stands here and in `{place}` with another value, which is taken",
+                "Keep the one in its place.",
+            )
 
     def _known(self, attribute: Attribute, key: str, value: Any) -> None:
         name = attribute.name
@@ -241,9 +246,13 @@ class _Reading:
     def _twice(self, attribute: Attribute, key: str, value: Any, where: str) -> None:
         if self._coerce(attribute, value, where) != self.found.known[attribute.name]:
             taken = f"`{attribute.name}`" if key == attribute.name else "the other one"
-            self._told(where, attribute.rule, "warning",
-                       f"`{attribute.name}` is written in two spellings with different values; {taken} is taken",
-                       f"Keep `{attribute.name}` only.")
+            self._told(
+                where,
+                attribute.rule,
+                "warning",
+                f"`{attribute.name}` is written in two spellings with different values; {taken} is taken",
+                f"Keep `{attribute.name}` only.",
+            )
 
     def _place(self, place: str, written: dict[str, Any], family: str | None) -> dict[str, Any]:
         """Bring the members of a nested place into normal form."""
@@ -259,11 +268,16 @@ class _Reading:
             elif value is not None and attribute.type != "computed":
                 if key != attribute.name:
                     self._spelled(f"{place}/{key}", f"{place}/{attribute.name}")
-                at = self.found.pointers.get(f"{place}/{attribute.name}", at)
-                coerced = self._coerce(attribute, value, at, f"{place}/{attribute.name}", family)
+                where_written = self.found.pointers.get(f"{place}/{attribute.name}", at)
+                coerced = self._coerce(attribute, value, where_written, f"{place}/{attribute.name}")
                 if attribute.name in normal and normal[attribute.name] != coerced:
-                    self._told(at, attribute.rule, "warning", f"`{attribute.name}` is written twice with different values; "
-                               "the first is taken", "Keep one of them.")
+                    self._told(
+                        where_written,
+                        attribute.rule,
+                        "warning",
+                        f"`{attribute.name}` is written twice with different values; the first is taken",
+                        "Keep one of them.",
+                    )
                 elif coerced is not None:
                     normal[attribute.name] = coerced
         return normal
@@ -274,7 +288,11 @@ class _Reading:
         lifted: list[tuple[str, Any, str]] = []
         for key, value in written.items():
             at = where + pointer_of(key)
-            wraps = key in rows.lifts and isinstance(value, dict) and not (key == "attributes" and value and set(value) <= _DECLARATION)
+            wraps = (
+                key in rows.lifts
+                and isinstance(value, dict)
+                and not (key == "attributes" and value and set(value) <= _DECLARATION)
+            )
             if wraps:
                 self._spelled(f"{place}/{key}/*", f"{place}/*")
                 lifted.extend((inner, member, at + pointer_of(inner)) for inner, member in value.items())
@@ -284,11 +302,16 @@ class _Reading:
         return direct + [member for member in lifted if member[0] not in names or self._hides(member)]
 
     def _hides(self, member: tuple[str, Any, str]) -> bool:
-        self._told(member[2], "END-050", "warning", f"`{member[0]}` stands here and one level up; the one above is taken",
-                   "Keep the one above.")
+        self._told(
+            member[2],
+            "END-050",
+            "warning",
+            f"`{member[0]}` stands here and one level up; the one above is taken",
+            "Keep the one above.",
+        )
         return False
 
-    def _coerce(self, attribute: Attribute, value: Any, where: str, path: str = "", family: str | None = None) -> Any:
+    def _coerce(self, attribute: Attribute, value: Any, where: str, path: str = "") -> Any:
         """Check the type of a value and bring it into normal form; None when it is refused or absent."""
         coerce = _COERCIONS.get(attribute.type)
         if coerce is None:
@@ -297,8 +320,9 @@ class _Reading:
 
     def wrong(self, attribute: Attribute, value: Any, where: str, wanted: str) -> None:
         """Note an error: the value is of another type than the specification's."""
-        self._told(where, attribute.rule, "error", f"`{attribute.name}` is {_kind_of(value)} and must be {wanted}",
-                   f"Write {wanted}.")
+        self._told(
+            where, attribute.rule, "error", f"`{attribute.name}` is {_kind_of(value)} and must be {wanted}", f"Write {wanted}."
+        )
 
     def _told(self, where: str, rule: str, severity: str, message: str, hint: str) -> None:
         self.found.problems.append(Problem(self.pointer + where, rule, severity, message, hint))
@@ -405,7 +429,9 @@ def _addresses(reading: _Reading, attribute: Attribute, value: Any, where: str, 
             reading.respelled(f"{path}/[]/url", f"{path}/[]/uri")
             if item.get("uri", item["url"]) != item["url"]:
                 reading.warn(at, "END-047", "`uri` and `url` differ; `uri` is taken", "Keep `uri`.")
-            addresses.append({"uri": item.get("uri", item["url"])} | {key: item[key] for key in item if key not in ("url", "uri")})
+            addresses.append(
+                {"uri": item.get("uri", item["url"])} | {key: item[key] for key in item if key not in ("url", "uri")}
+            )
         else:
             addresses.append(item)
     return addresses
@@ -451,8 +477,12 @@ def _named_values(reading: _Reading, attribute: Attribute, value: Any, where: st
     if not isinstance(value, dict):
         return reading.wrong(attribute, value, where, "a map")
     if value.get("type") == "object" and isinstance(value.get("properties"), dict):
-        reading.warn(where, attribute.rule, f"`{attribute.name}` is shaped like a JSON Schema; its `properties` are taken",
-                     "Write a map of name to declaration.")
+        reading.warn(
+            where,
+            attribute.rule,
+            f"`{attribute.name}` is shaped like a JSON Schema; its `properties` are taken",
+            "Write a map of name to declaration.",
+        )
         value = value["properties"]
     return {
         key: _without_name(_declaration(reading, attribute, member, where, path), key)
@@ -462,7 +492,11 @@ def _named_values(reading: _Reading, attribute: Attribute, value: Any, where: st
 
 
 def _without_name(item: dict[str, Any], name: str) -> dict[str, Any]:
-    return {key: member for key, member in item.items() if not (key == "name" and member == name) and (member is not None or key == "value")}
+    return {
+        key: member
+        for key, member in item.items()
+        if not (key == "name" and member == name) and (member is not None or key == "value")
+    }
 
 
 def _headers(reading: _Reading, attribute: Attribute, value: Any, where: str, path: str) -> Any:

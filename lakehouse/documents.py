@@ -97,7 +97,9 @@ def with_unchanged(documents: DataFrame, known: DataFrame, registry: Column | No
     """
     clean = (F.col("facts.status") != "rejected") & (F.coalesce(F.size("facts.quarantined"), F.lit(0)) <= 0)
     same = known.filter(clean).select(
-        F.col("xid").alias("document_uri"), F.col("facts.sha256").alias("sha256"), F.col("registryid").alias("_registry"),
+        F.col("xid").alias("document_uri"),
+        F.col("facts.sha256").alias("sha256"),
+        F.col("registryid").alias("_registry"),
     )
     keys = ["document_uri", "sha256"]
     if registry is None:
@@ -133,11 +135,15 @@ def current_documents(changes: DataFrame) -> DataFrame:
     Returns:
         One row per (registryid, document): registryid, xid (the document's URI), snapshot_id, facts (struct DOCUMENT_BODY).
     """
-    rows = changes.filter((F.col("kind") == "document"))
+    rows = changes.filter(F.col("kind") == "document")
     latest = rows.groupBy("registryid", "xid").agg(F.max(F.struct("snapshot_id", "op", "body")).alias("last"))
     facts = F.from_json("last.body", DOCUMENT_BODY)
     return latest.filter(F.col("last.op") != "delete").select(
-        "registryid", "xid", F.col("last.snapshot_id").alias("snapshot_id"), F.col("last.body").alias("body"), facts.alias("facts")
+        "registryid",
+        "xid",
+        F.col("last.snapshot_id").alias("snapshot_id"),
+        F.col("last.body").alias("body"),
+        facts.alias("facts"),
     )
 
 
@@ -145,7 +151,7 @@ def _statuses(spark: SparkSession, source: str) -> list[tuple[str, bool, str]]:
     """Look up a source: (URI, whether it is a folder, URI that paths are relative to)."""
     local = absolute_location(source) if "://" not in source and not source.startswith("file:") else source
     jvm: Any = spark._jvm
-    assert jvm is not None  # noqa: S101 - a classic session has one
+    assert jvm is not None
     path = jvm.org.apache.hadoop.fs.Path(local)
     try:
         filesystem = path.getFileSystem(spark._jsc.hadoopConfiguration())
@@ -153,10 +159,13 @@ def _statuses(spark: SparkSession, source: str) -> list[tuple[str, bool, str]]:
             status = filesystem.getFileStatus(path)
             uri = status.getPath().toString()
             return [(uri, status.isDirectory(), uri if status.isDirectory() else uri.rsplit("/", 1)[0])]
-        if not _GLOB.search(source):
+        fixed = _GLOB.split(local, maxsplit=1)[0]
+        if fixed == local:
             raise SourceNotFound(source, "no such file or folder. Name a file, a folder, a glob, or a URI that Spark reads.")
-        base = filesystem.makeQualified(jvm.org.apache.hadoop.fs.Path(local[: _GLOB.search(local).start()].rsplit("/", 1)[0] or "/"))  # type: ignore[union-attr]
-        found = [(status.getPath().toString(), status.isDirectory(), base.toString()) for status in filesystem.globStatus(path) or []]
+        base = filesystem.makeQualified(jvm.org.apache.hadoop.fs.Path(fixed.rsplit("/", 1)[0] or "/"))
+        found = [
+            (status.getPath().toString(), status.isDirectory(), base.toString()) for status in filesystem.globStatus(path) or []
+        ]
     except SourceNotFound:
         raise
     except Exception as error:
@@ -175,7 +184,7 @@ def _no_glob(path: str) -> str:
 def _hidden_files(folder: str) -> list[str]:
     if not folder.startswith("file:"):
         return []
-    hidden = []
+    hidden: list[str] = []
     local = Path(re.sub(r"\Afile:/+", "/", folder))
     for parent, folders, files in os.walk(local):
         within = any(part.startswith(("_", ".")) for part in Path(parent).relative_to(local).parts)

@@ -43,7 +43,9 @@ def read_json(text: bytes, max_depth: int) -> tuple[Any, list[Problem]]:
     problems: list[Problem] = []
     if text.startswith(_BOM):
         text = text[len(_BOM) :]
-        problems.append(Problem("", BYTE_ORDER_MARK, "warning", "the document starts with a byte order mark", "Save it as UTF-8 without one."))
+        problems.append(
+            Problem("", BYTE_ORDER_MARK, "warning", "the document starts with a byte order mark", "Save it as UTF-8 without one.")
+        )
     try:
         value = jiter.from_json(text, allow_inf_nan=False, catch_duplicate_keys=True, float_mode="lossless-float")
     except ValueError as error:
@@ -141,7 +143,9 @@ def _read_with_duplicates(text: bytes) -> Any:
         raise NotJson(f"not JSON: {constant} is no JSON number")
 
     try:
-        return json.loads(text, object_pairs_hook=keep, parse_constant=refuse, parse_float=lambda t: jiter.LosslessFloat(t.encode()))
+        return json.loads(
+            text, object_pairs_hook=keep, parse_constant=refuse, parse_float=lambda t: jiter.LosslessFloat(t.encode())
+        )
     except (ValueError, RecursionError) as error:
         raise NotJson(f"not JSON: {error}") from error
 

@@ -90,9 +90,22 @@ def _resource(name: str, kind: str, group: str, singular: str) -> Table:
         ("readonly", _BOOLEAN, "true: clients must not change it"),
         ("compatibility", _STRING, "Compatibility promised between Versions"),
         ("authority", _STRING, "Authority that defines it, for catalogs that are copied elsewhere"),
-        ("deprecated", _STRING, "JSON object: since when deprecated, when removed, what to use instead; NULL when not deprecated"),
+        (
+            "deprecated",
+            _STRING,
+            "JSON object: since when deprecated, when removed, what to use instead; NULL when not deprecated",
+        ),
     )
-    body = ("defaultversionid", "defaultversionsticky", "xref", "readonly", "compatibility", "authority", "deprecated", "extensions")
+    body = (
+        "defaultversionid",
+        "defaultversionsticky",
+        "xref",
+        "readonly",
+        "compatibility",
+        "authority",
+        "deprecated",
+        "extensions",
+    )
     return Table(name, kind, _join(_KEY, specific, _LIFE, _STORE), body)
 
 
@@ -199,7 +212,11 @@ CHANGES = _columns(
 )
 
 VIOLATIONS = _columns(
-    ("violation_id", _STRING, "Identity of the finding: registry, document, rule, XID, pointer and value hashed; stable over runs"),
+    (
+        "violation_id",
+        _STRING,
+        "Identity of the finding: registry, document, rule, XID, pointer and value hashed; stable over runs",
+    ),
     ("ingest_id", _STRING, "Ingest that found it first"),
     ("found_at", _TIME, "When it was found first (UTC)"),
     ("registryid", _STRING, "Registry that the document is loaded into"),
@@ -215,7 +232,10 @@ VIOLATIONS = _columns(
 )
 
 FINDING = StructType(
-    [StructField(name, _STRING) for name in ("violation_id", "pointer", "rule_id", "severity", "action", "message", "hint", "raw")]
+    [
+        StructField(name, _STRING)
+        for name in ("violation_id", "pointer", "rule_id", "severity", "action", "message", "hint", "raw")
+    ]
 )
 
 STAGE = StructType(

@@ -80,7 +80,9 @@ class _Collection(NamedTuple):
 
 
 _GROUPS = {
-    "messagegroups": _Collection("messagegroup", "group", "messagegroupid", "messages", "message", "MSG-020", "MSG-018", "MSG-036"),
+    "messagegroups": _Collection(
+        "messagegroup", "group", "messagegroupid", "messages", "message", "MSG-020", "MSG-018", "MSG-036"
+    ),
     "endpoints": _Collection("endpoint", "endpoint", "endpointid", "messages", "message", "END-033", "END-031", "END-045"),
     "schemagroups": _Collection("schemagroup", "group", "schemagroupid", "schemas", "schema", "MSG-020", "MSG-018", "MSG-036"),
 }
@@ -192,18 +194,24 @@ class _Document:
         meta = _split_meta(read.known.pop("meta", {}), entity)
         key, members = read.children.get("versions", ("versions", None))
         if members is not None and not isinstance(members, dict):
-            problems.append(Problem(here + pointer_of(key), "MSG-069", "error", "`versions` is no map", "Write a map keyed by versionid."))
+            problems.append(
+                Problem(here + pointer_of(key), "MSG-069", "error", "`versions` is no map", "Write a map keyed by versionid.")
+            )
             members = None
         if "xref" in meta.known:
             self._read_alias(entity, xid, here, written, read, meta, problems)
         elif members:
             problems.extend(self._text_errors(here, (key,)))
-            versions = self._read_versions(entity, here + pointer_of(key), members, family or family_of(read.known.get("protocol")))
+            versions = self._read_versions(
+                entity, here + pointer_of(key), members, family or family_of(read.known.get("protocol"))
+            )
             rest = {member: value for member, value in written.items() if member != key}
             self._emit_versioned(entity, xid, here, rest, read, meta, versions, problems)
         else:
             declared = read.known.get("versionid", meta.known.get("defaultversionid", "1"))
-            single = _Version(declared, here, written, read, [*_id_syntax(declared, "MSG-038", here), *self._text_errors(here, ())])
+            single = _Version(
+                declared, here, written, read, [*_id_syntax(declared, "MSG-038", here), *self._text_errors(here, ())]
+            )
             self._emit_single(entity, xid, here, written, meta, single, problems)
 
     def _read_alias(
@@ -236,7 +244,7 @@ class _Document:
     ) -> None:
         """Emit a message without `versions`: what it says of itself belongs to its only Version, and `raw` stands there."""
         read = version.read
-        assert read is not None  # noqa: S101 - a single Version is the message's own object
+        assert read is not None
         kind, version_xid = _VERSION_KIND[entity], f"{xid}/versions/{version.versionid}"
         meta.known["defaultversionid"] = version.versionid
         life_broken = any(problem.severity == "error" for problem in _life(dict(read.known), here)[1])
@@ -316,7 +324,15 @@ class _Document:
         return family_of(base.get("protocol")) or self._base_family(base, depth + 1)
 
     def _emit(
-        self, kind: str, xid: str, here: str, written: dict[str, Any], read: Entity, problems: list[Problem], *, keep_raw: bool = True
+        self,
+        kind: str,
+        xid: str,
+        here: str,
+        written: dict[str, Any],
+        read: Entity,
+        problems: list[Problem],
+        *,
+        keep_raw: bool = True,
     ) -> bool:
         """Emit an entity's row, or refuse it when there is an error; True when it was accepted."""
         self.reading.spellings.update(read.spellings)
@@ -362,7 +378,12 @@ class _Document:
         versions = written.get("versions") if isinstance(written, dict) else None
         if isinstance(versions, dict) and versions:
             for versionid in versions:
-                self._refuse(_VERSION_KIND[kind], f"{xid}/versions/{versionid}", _dependent(here + pointer_of("versions", versionid), cause), None)
+                self._refuse(
+                    _VERSION_KIND[kind],
+                    f"{xid}/versions/{versionid}",
+                    _dependent(here + pointer_of("versions", versionid), cause),
+                    None,
+                )
         else:
             declared = written.get("versionid", written.get("defaultversionid")) if isinstance(written, dict) else None
             versionid = declared if isinstance(declared, str) else "1"
@@ -460,7 +481,9 @@ def _life(known: dict[str, Any], here: str) -> tuple[tuple[int | None, int | Non
             try:
                 moment, has_zone = microseconds(text)
             except ValueError as error:
-                problems.append(Problem(f"{here}/{name}", "MSG-047", "error", f"`{name}`: {error}", "Write it as 2024-12-31T23:59:59Z."))
+                problems.append(
+                    Problem(f"{here}/{name}", "MSG-047", "error", f"`{name}`: {error}", "Write it as 2024-12-31T23:59:59Z.")
+                )
             else:
                 if not has_zone:
                     told = f"`{name}` {text!r} has no time zone and is taken as UTC"
@@ -485,7 +508,9 @@ def _row(
 @cache
 def _sections() -> frozenset[str]:
     """Give the names of protocol options that hold a map of declarations."""
-    return frozenset(row["name"] for row in table() if row["entity"] == "message" and row["type"] in ("declarations", "namedvalues"))
+    return frozenset(
+        row["name"] for row in table() if row["entity"] == "message" and row["type"] in ("declarations", "namedvalues")
+    )
 
 
 def _leaves(known: dict[str, Any], extensions: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -124,27 +124,36 @@ class _Stage:
                 raise _Rejected("MSG-002", f"registryid: {wrong}", "Mend it, or choose a registry with --registry.")
         except NotJson as error:
             rule = LIMIT if "max_json_depth" in str(error) else NOT_JSON
-            self._reject(source, registry, facts, content, _Rejected(rule, str(error), "Mend the document; nothing of it was loaded."))
+            self._reject(
+                source, registry, facts, content, _Rejected(rule, str(error), "Mend the document; nothing of it was loaded.")
+            )
         except _Rejected as rejected:
             self._reject(source, registry, facts, content, rejected)
         else:
             self._add_reading(source, registry, facts, document, reading)
 
-    def _add_reading(self, source: _Source, registry: str, facts: dict[str, Any], document: dict[str, Any], reading: Reading) -> None:
+    def _add_reading(
+        self, source: _Source, registry: str, facts: dict[str, Any], document: dict[str, Any], reading: Reading
+    ) -> None:
         uri = source.document_uri
         self.entities.extend((uri, registry, row) for row in reading.rows)
         ids = [self._add_finding(source, registry, finding) for finding in reading.findings]
         specversion = document.get("specversion")
-        self._add_facts(source, registry, facts | {
-            "status": "loaded",
-            "dialect": dialect_of(document, reading.spellings),
-            "specversion": specversion if isinstance(specversion, str) else None,
-            "entities": reading.entities,
-            "quarantined": reading.quarantined,
-            "spellings": reading.spellings,
-            "root": reading.root,
-            "findings": sorted(set(ids)),
-        })
+        self._add_facts(
+            source,
+            registry,
+            facts
+            | {
+                "status": "loaded",
+                "dialect": dialect_of(document, reading.spellings),
+                "specversion": specversion if isinstance(specversion, str) else None,
+                "entities": reading.entities,
+                "quarantined": reading.quarantined,
+                "spellings": reading.spellings,
+                "root": reading.root,
+                "findings": sorted(set(ids)),
+            },
+        )
 
     def _reject(self, source: _Source, registry: str, facts: dict[str, Any], content: bytes, why: _Rejected) -> None:
         raw = redact_text(content[:_RAW_OF_DOCUMENT]).decode("utf-8", errors="replace")
@@ -153,7 +162,7 @@ class _Stage:
         self._add_facts(source, registry, facts | {"status": "rejected", "reason": why.message, "findings": ids})
 
     def _add_facts(self, source: _Source, registry: str, facts: dict[str, Any]) -> None:
-        kept = {key: value for key, value in facts.items() if value is not None and value != {} and value != []}
+        kept = {key: value for key, value in facts.items() if value not in (None, {}, [])}
         plain = {key: dict(value) if isinstance(value, Counter) else value for key, value in kept.items()}
         self.documents.append((source.document_uri, registry, orjson.dumps(plain, option=orjson.OPT_SORT_KEYS).decode()))
 
@@ -176,34 +185,69 @@ class _Stage:
             return None
         uris, registries, rows = zip(*self.entities, strict=True)
         kind, xid, content_hash, epoch, createdat, modifiedat, body, raw, attributes = zip(*rows, strict=True)
-        return self._batch(len(rows), {
-            "row": ["entity"] * len(rows), "document_uri": uris, "registryid": registries, "kind": kind, "xid": xid,
-            "content_hash": content_hash, "epoch": epoch, "createdat": createdat, "modifiedat": modifiedat, "body": body,
-            "raw": raw, "attributes": _maps(attributes),
-        })
+        return self._batch(
+            len(rows),
+            {
+                "row": ["entity"] * len(rows),
+                "document_uri": uris,
+                "registryid": registries,
+                "kind": kind,
+                "xid": xid,
+                "content_hash": content_hash,
+                "epoch": epoch,
+                "createdat": createdat,
+                "modifiedat": modifiedat,
+                "body": body,
+                "raw": raw,
+                "attributes": _maps(attributes),
+            },
+        )
 
     def _finding_batch(self) -> pa.RecordBatch | None:
         if not self.findings:
             return None
         uris, registries, ids, findings = zip(*self.findings, strict=True)
         kind, xid, pointer, rule_id, severity, action, message, hint, raw = zip(*findings, strict=True)
-        members = {"violation_id": ids, "pointer": pointer, "rule_id": rule_id, "severity": severity, "action": action,
-                   "message": message, "hint": hint, "raw": raw}
+        members = {
+            "violation_id": ids,
+            "pointer": pointer,
+            "rule_id": rule_id,
+            "severity": severity,
+            "action": action,
+            "message": message,
+            "hint": hint,
+            "raw": raw,
+        }
         struct = self.schema.field("finding").type
-        return self._batch(len(findings), {
-            "row": ["finding"] * len(findings), "document_uri": uris, "registryid": registries, "kind": kind,
-            "xid": [one or None for one in xid],
-            "finding": pa.StructArray.from_arrays([pa.array(members[field.name], field.type) for field in struct], fields=list(struct)),
-        })
+        return self._batch(
+            len(findings),
+            {
+                "row": ["finding"] * len(findings),
+                "document_uri": uris,
+                "registryid": registries,
+                "kind": kind,
+                "xid": [one or None for one in xid],
+                "finding": pa.StructArray.from_arrays(
+                    [pa.array(members[field.name], field.type) for field in struct], fields=list(struct)
+                ),
+            },
+        )
 
     def _document_batch(self) -> pa.RecordBatch | None:
         if not self.documents:
             return None
         uris, registries, facts = zip(*self.documents, strict=True)
-        return self._batch(len(uris), {
-            "row": ["document"] * len(uris), "document_uri": uris, "registryid": registries,
-            "kind": ["document"] * len(uris), "xid": uris, "facts": facts,
-        })
+        return self._batch(
+            len(uris),
+            {
+                "row": ["document"] * len(uris),
+                "document_uri": uris,
+                "registryid": registries,
+                "kind": ["document"] * len(uris),
+                "xid": uris,
+                "facts": facts,
+            },
+        )
 
     def _batch(self, count: int, columns: dict[str, Any]) -> pa.RecordBatch:
         arrays = []
@@ -230,7 +274,9 @@ def _maps(rows: Iterable[list[tuple[str, str]] | None]) -> pa.Array:
         for key, value in pairs or ():
             keys.append(key)
             values.append(value)
-    return pa.MapArray.from_arrays(pa.array([*offsets, len(keys)], pa.int32()), pa.array(keys, pa.string()), pa.array(values, pa.string()))
+    return pa.MapArray.from_arrays(
+        pa.array([*offsets, len(keys)], pa.int32()), pa.array(keys, pa.string()), pa.array(values, pa.string())
+    )
 
 
 def _plain_text(source: _Source, limits: Limits) -> bytes:
@@ -240,7 +286,9 @@ def _plain_text(source: _Source, limits: Limits) -> bytes:
         _Rejected: it is larger than allowed, as stored or unpacked, or no gzip file.
     """
     if source.size > limits.bytes or source.content is None:
-        raise _Rejected(LIMIT, f"{source.size} bytes, more than max_document_bytes ({limits.bytes})", "Split it, or raise the limit.")
+        raise _Rejected(
+            LIMIT, f"{source.size} bytes, more than max_document_bytes ({limits.bytes})", "Split it, or raise the limit."
+        )
     if not source.document_uri.endswith(".gz"):
         return source.content
     parts, length = [], 0
@@ -253,7 +301,9 @@ def _plain_text(source: _Source, limits: Limits) -> bytes:
                 rest = unpack.unconsumed_tail
                 length += len(part)
                 if length > limits.bytes:
-                    raise _Rejected(LIMIT, f"unpacks to more than max_document_bytes ({limits.bytes})", "Split it, or raise the limit.")
+                    raise _Rejected(
+                        LIMIT, f"unpacks to more than max_document_bytes ({limits.bytes})", "Split it, or raise the limit."
+                    )
                 parts.append(part)
                 if not part and not rest:
                     break

@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from delta.exceptions import ConcurrentAppendException, ConcurrentTransactionException
@@ -16,12 +16,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from lakehouse.changes import Head, Plan, Run, commit, find_conflicts, one_per_entity, plan_changes, read_head
+from lakehouse.changes import Run, commit, read_head
 from lakehouse.documents import Sources, current_documents, find_sources, read_documents, registry_from_path, with_unchanged
 from lakehouse.errors import CommitLost
-from lakehouse.model import DOCUMENT_BODY, ENTITY_TABLES, STAGE, VIOLATIONS
+from lakehouse.model import ENTITY_TABLES, STAGE, VIOLATIONS
 from lakehouse.parse import parse_documents
+from lakehouse.plans import document_facts, find_conflicts, one_per_entity, plan_changes
 from lakehouse.projections import roll_forward
+from lakehouse.session import absolute_location
 from lakehouse.settings import Settings
 from lakehouse.tables import create_tables, table_name
 
@@ -74,7 +76,12 @@ class Summary:
 
 
 def ingest(
-    spark: SparkSession, settings: Settings, sources: list[str], *, registry_from: str | None = None, watcher: Watcher | None = None
+    spark: SparkSession,
+    settings: Settings,
+    sources: list[str],
+    *,
+    registry_from: str | None = None,
+    watcher: Watcher | None = None,
 ) -> Summary:
     """Load documents into the catalog.
 
@@ -92,21 +99,23 @@ def ingest(
     clock = _Clock(watcher or Unwatched())
     ingest_id = uuid.uuid4().hex
     with clock("attach", "tables of the catalog"):
-        create_tables(spark)
+        create_tables(spark, settings)
         head = read_head(spark)
         roll_forward(spark, head)
     with clock("list", ", ".join(sources)):
         found = find_sources(spark, sources)
         documents = _documents(spark, settings, found, registry_from)
-    location = f"{spark.conf.get('spark.sql.warehouse.dir')}/_stage/{ingest_id}"
+    location = f"{absolute_location(settings.warehouse)}/_stage/{ingest_id}"
     with clock("parse", "documents that changed"):
         parse_documents(documents, settings).write.parquet(location)
         stage = spark.read.schema(STAGE).parquet(location)
         seen = _count_documents(stage)
     try:
         run = Run(ingest_id, "ingest", {name: seen[name] for name in ("read", "unchanged", "skipped", "rejected")})
-        plan, new_head = _publish(spark, settings, stage, run, clock)
-        return _summary(spark, stage, plan, new_head, run, clock, found)
+        checked, counts, snapshot_id = _publish(spark, settings, stage, run, clock)
+        summary = _summarise(spark, stage, checked, counts, run)
+        checked.facts.unpersist()
+        return replace(summary, snapshot_id=snapshot_id, seconds=clock.seconds(), hidden=found.hidden)
     finally:
         _remove(spark, location)
 
@@ -134,8 +143,35 @@ def _count_documents(stage: DataFrame) -> dict[str, int]:
     }
 
 
-def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, run: Run, clock: _Clock) -> tuple[Plan, Head | None]:
-    """Check, commit and project, and plan again when another writer was first."""
+@dataclass
+class _Checked:
+    """What the check stage found: chosen entities, all findings, and the facts of each document that was read."""
+
+    chosen: DataFrame
+    findings: DataFrame
+    facts: DataFrame
+    has_conflicts: bool
+
+
+def _check(stage: DataFrame) -> _Checked:
+    chosen = one_per_entity(stage)
+    conflicts = find_conflicts(chosen, stage)
+    facts = document_facts(stage, conflicts).persist()
+    findings = stage.filter(F.col("row") == "finding").select(*conflicts.columns).unionByName(conflicts)
+    return _Checked(chosen, findings, facts, bool(conflicts.take(1)))
+
+
+def _publish(
+    spark: SparkSession, settings: Settings, stage: DataFrame, run: Run, clock: _Clock
+) -> tuple[_Checked, dict[str, dict[str, int]], int | None]:
+    """Check, commit and project; plan again when another writer was first.
+
+    Returns:
+        What was checked, the counts of the plan that was committed, and the snapshot (None: nothing changed).
+    """
+    with clock("check", "what differs from the catalog"):
+        checked = _check(stage)
+        _record(spark, checked.findings, run)
 
     @retry(
         retry=retry_if_exception_type(CommitLost),
@@ -143,23 +179,23 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, run: Run
         wait=wait_random_exponential(multiplier=0.5, max=10),
         reraise=True,
     )
-    def attempt() -> tuple[Plan, Head | None]:
-        head = read_head(spark)
-        roll_forward(spark, head)
+    def attempt() -> tuple[dict[str, dict[str, int]], int | None]:
         with clock("check", "what differs from the catalog"):
-            chosen = one_per_entity(stage)
-            conflicts = find_conflicts(chosen, stage)
-            plan = plan_changes(spark, head, stage, chosen, conflicts)
-            _record(spark, stage, conflicts, run)
-        if plan.is_empty:
-            return plan, None
-        with clock("commit", f"{sum(plan.changed.values())} changed entities as snapshot {head.snapshot_id + 1}"):
-            new_head = commit(spark, plan, stage, run)
-        with clock("project", "tables: " + ", ".join(name for name, n in plan.changed.items() if n)):
-            roll_forward(spark, new_head)
-        return plan, new_head
+            head = read_head(spark)
+            roll_forward(spark, head)
+            plan = plan_changes(spark, head, checked.chosen, checked.facts, has_conflicts=checked.has_conflicts)
+        try:
+            if plan.is_empty:
+                return plan.counts, None
+            with clock("commit", f"{sum(plan.changed.values())} changed entities as snapshot {head.snapshot_id + 1}"):
+                new_head = commit(spark, plan, stage, run)
+            with clock("project", "tables: " + ", ".join(name for name, n in plan.changed.items() if n)):
+                roll_forward(spark, new_head)
+            return plan.counts, new_head.snapshot_id
+        finally:
+            plan.release()
 
-    return attempt()
+    return checked, *attempt()
 
 
 @retry(
@@ -168,42 +204,41 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, run: Run
     wait=wait_random_exponential(multiplier=0.5, max=10),
     reraise=True,
 )
-def _record(spark: SparkSession, stage: DataFrame, conflicts: DataFrame, run: Run) -> None:
+def _record(spark: SparkSession, findings: DataFrame, run: Run) -> None:
     """Append the findings that `violations` does not hold yet; a merge, so that two writers cannot both append one."""
-    found = stage.filter(F.col("row") == "finding")
-    if not found.take(1) and not conflicts.take(1):
+    if not findings.take(1):
         return
-    columns = ["document_uri", "registryid", "xid", "finding"]
-    rows = found.select(*columns).unionByName(conflicts.select(*columns)).withColumns(
-        {"ingest_id": F.lit(run.ingest_id), "found_at": F.current_timestamp()}
-    )
+    rows = findings.withColumns({"ingest_id": F.lit(run.ingest_id), "found_at": F.current_timestamp()})
     flat = rows.select(*(F.col(name) if name in rows.columns else F.col(f"finding.{name}") for name in VIOLATIONS.names))
     target = DeltaTable.forName(spark, table_name("violations")).alias("target")
     once = flat.dropDuplicates(["violation_id"])  # one key standing twice under one pointer is one finding
     target.merge(once.alias("found"), "target.violation_id = found.violation_id").whenNotMatchedInsertAll().execute()
 
 
-def _summary(
-    spark: SparkSession, stage: DataFrame, plan: Plan, head: Head | None, run: Run, clock: _Clock, found: Sources
+def _summarise(
+    spark: SparkSession, stage: DataFrame, checked: _Checked, plan_counts: dict[str, dict[str, int]], run: Run
 ) -> Summary:
     entities = {table.name: dict.fromkeys(OUTCOMES, 0) for table in ENTITY_TABLES}
-    for table, ops in plan.counts.items():
+    for table, ops in plan_counts.items():
         for op, count in ops.items():
             entities[table][_OUTCOME_OF_OP[op]] += count
-    facts = F.from_json("facts", DOCUMENT_BODY)
-    loaded = stage.filter(F.col("row") == "document").select("registryid", "xid", facts.alias("facts"))
-    refused = loaded.select(F.explode("facts.quarantined").alias("table", "n")).groupBy("table").agg(F.sum("n").alias("n"))
-    for row in refused.collect():
-        entities[row["table"]]["quarantined"] += row["n"]
+    _add_counts(entities, checked.facts, "quarantined")
     if run.documents["unchanged"]:
+        is_unchanged = F.get_json_object("facts", "$.status") == "unchanged"
+        same = stage.filter((F.col("row") == "document") & is_unchanged).select("registryid", "xid")
         known = current_documents(spark.table(table_name("changes")))
-        same = known.join(loaded.filter("facts.status = 'unchanged'").select("xid").distinct(), on="xid", how="left_semi")
-        for row in same.select(F.explode("facts.entities").alias("table", "n")).groupBy("table").agg(F.sum("n").alias("n")).collect():
-            entities[row["table"]]["unchanged"] += row["n"]
+        _add_counts(entities, known.join(same.select("xid").distinct(), on="xid", how="left_semi"), "unchanged", "facts.entities")
     violations = dict.fromkeys(("error", "warning", "info"), 0)
-    for row in stage.filter(F.col("row") == "finding").groupBy(F.col("finding.severity").alias("severity")).count().collect():
+    for row in checked.findings.groupBy(F.col("finding.severity").alias("severity")).count().collect():
         violations[row["severity"]] += row["count"]
-    return Summary(head.snapshot_id if head else None, run.documents, entities, violations, clock.seconds(), found.hidden)
+    return Summary(None, run.documents, entities, violations, {})
+
+
+def _add_counts(entities: dict[str, dict[str, int]], facts: DataFrame, outcome: str, column: str | None = None) -> None:
+    """Add up a map of counts by table over documents."""
+    counts = facts.select(F.explode(column or f"facts.{outcome}").alias("table", "n")).groupBy("table").agg(F.sum("n").alias("n"))
+    for row in counts.collect():
+        entities[row["table"]][outcome] += row["n"]
 
 
 def _remove(spark: SparkSession, location: str) -> None:

@@ -13,8 +13,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from lakehouse.changes import Head
 from lakehouse.model import ENDPOINTS, ENTITY_TABLES, GROUPS, MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS, Table, body_schema
+from lakehouse.plans import Head
 from lakehouse.tables import table_name
 
 _THREADS = 4
@@ -27,7 +27,9 @@ def roll_forward(spark: SparkSession, head: Head) -> list[str]:
         Names of the tables that lagged behind.
     """
     with ThreadPoolExecutor(_THREADS) as pool:
-        behind = pool.map(lambda table: _roll_forward(spark, table, head), [table for table in ENTITY_TABLES if table.name in head.tables])
+        behind = pool.map(
+            lambda table: _roll_forward(spark, table, head), [table for table in ENTITY_TABLES if table.name in head.tables]
+        )
         return [name for name in behind if name is not None]
 
 
@@ -60,23 +62,29 @@ def _roll_forward(spark: SparkSession, table: Table, head: Head) -> str | None:
         position = max(position, _last_projected(session, name))
     if position >= needed:
         return None
-    session.conf.set("spark.databricks.delta.commitInfo.userMetadata", json.dumps({"snapshot_id": head.snapshot_id, "job": "project"}))
+    session.conf.set(
+        "spark.databricks.delta.commitInfo.userMetadata", json.dumps({"snapshot_id": head.snapshot_id, "job": "project"})
+    )
     log = session.table(table_name("changes"))
-    rows = log.filter((F.col("kind") == table.kind) & (F.col("snapshot_id") > position) & (F.col("snapshot_id") <= head.snapshot_id))
+    rows = log.filter(
+        (F.col("kind") == table.kind) & (F.col("snapshot_id") > position) & (F.col("snapshot_id") <= head.snapshot_id)
+    )
     if position < needed - 1:
         newest_first = Window.partitionBy("registryid", "xid").orderBy(F.desc("snapshot_id"))
         rows = rows.withColumn("nth", F.row_number().over(newest_first)).filter("nth = 1").drop("nth")
     if position == 0:
         # Nothing is there yet: append, as a transaction of its own, so that two processes cannot both do it.
         fresh = project(rows.filter(F.col("op") != "delete"), table)
-        fresh.write.format("delta").mode("append").option("txnAppId", f"lakehouse.{table.name}").option("txnVersion", 1).saveAsTable(name)
+        fresh.write.format("delta").mode("append").option("txnAppId", f"lakehouse.{table.name}").option(
+            "txnVersion", 1
+        ).saveAsTable(name)
     else:
         _merge(session, table, rows)
     return table.name
 
 
 def _merge(session: SparkSession, table: Table, rows: DataFrame) -> None:
-    values = {name: f"source.{name}" for name in table.columns.names}
+    values: dict[str, str | Column] = {name: f"source.{name}" for name in table.columns.names}
     (
         DeltaTable.forName(session, table_name(table.name))
         .alias("target")
@@ -114,7 +122,9 @@ def _protocol_version() -> Column:
 def _addresses() -> Column:
     """Read the addresses out of the options: the URI, and the other members as text."""
     each = F.from_json(F.get_json_object("b.protocoloptions", "$.endpoints"), "array<map<string,string>>")
-    return F.transform(each, lambda one: F.struct(one["uri"].alias("uri"), F.map_filter(one, lambda key, _: key != "uri").alias("options")))
+    return F.transform(
+        each, lambda one: F.struct(one["uri"].alias("uri"), F.map_filter(one, lambda key, _: key != "uri").alias("options"))
+    )
 
 
 def _derived(table: Table) -> dict[str, Column]:

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.errors import QueryError
+from lakehouse.settings import Settings
 from lakehouse.tables import attach_tables, tables_named_in
 
 
@@ -32,19 +33,21 @@ class Result:
 
     def json_rows(self) -> Iterator[str]:
         """Give each row as a JSON object; NULL is null."""
-        row = F.to_json(F.struct(*(F.col(f"`{name.replace('`', '``')}`") for name in self.columns)), {"ignoreNullFields": "false"})
+        row = F.to_json(
+            F.struct(*(F.col(f"`{name.replace('`', '``')}`") for name in self.columns)), {"ignoreNullFields": "false"}
+        )
         for one in self.frame.select(row).toLocalIterator():
             yield one[0]
 
 
-def run_query(spark: SparkSession, query: str) -> Result:
+def run_query(spark: SparkSession, settings: Settings, query: str) -> Result:
     """Run a query on the catalog.
 
     Raises:
         QueryError: Spark does not understand it, or a name in it does not exist.
         WarehouseError: the warehouse holds no catalog.
     """
-    attach_tables(spark, tables_named_in(query))
+    attach_tables(spark, settings, tables_named_in(query))
     try:
         return Result(spark.sql(query))
     except PySparkException as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from lakehouse.findings import SECRET, Problem
+from lakehouse.findings import CREDENTIAL, Problem
 from lakehouse.jsontext import pointer_of
 
 REDACTED = "REDACTED"
@@ -19,7 +19,8 @@ _SECRET_KEY = re.compile(
 )
 _USERINFO = re.compile(r"(://[^/@\s:]+:)([^/@\s{]+)(@)")
 _SECRET_TEXT = re.compile(
-    rb'("[^"]*(?:password|passwd|secret|api[-_]?key|access[-_]?key|private[-_]?key|token)"\s*:\s*")((?:[^"\\]|\\.)*)', re.IGNORECASE
+    rb'("[^"]*(?:password|passwd|secret|api[-_]?key|access[-_]?key|private[-_]?key|token)"\s*:\s*")((?:[^"\\]|\\.)*)',
+    re.IGNORECASE,
 )
 
 
@@ -53,10 +54,18 @@ def _redact(value: Any, pointer: str, in_authorization: bool, found: list[Proble
         if isinstance(member, dict | list):
             _redact(member, here, in_authorization or key == "authorization", found)
         elif isinstance(member, str):
-            secret = in_authorization and isinstance(key, str) and _SECRET_KEY.match(key) and not re.fullmatch(r"\{[^{}]*\}", member)
+            secret = (
+                in_authorization and isinstance(key, str) and _SECRET_KEY.match(key) and not re.fullmatch(r"\{[^{}]*\}", member)
+            )
             clean = REDACTED if secret and member else _USERINFO.sub(rf"\1{REDACTED}\3", member)
             if clean != member:
                 value[key] = clean
                 found.append(
-                    Problem(here, SECRET, "warning", "a secret was replaced before storing", "Keep credentials out of registry documents.")
+                    Problem(
+                        here,
+                        CREDENTIAL,
+                        "warning",
+                        "a secret was replaced before storing",
+                        "Keep credentials out of registry documents.",
+                    )
                 )

@@ -134,7 +134,9 @@ def _launch(conf: dict[str, str]) -> SparkSession:
         atexit.register(Path(log.name).unlink, missing_ok=True)
         with log:
             try:
-                gateway = launch_gateway(conf=spark_conf, popen_kwargs={"stderr": log})
+                gateway = launch_gateway(  # type: ignore[no-untyped-call]
+                    conf=spark_conf, popen_kwargs={"stderr": log}
+                )
                 context = SparkContext(gateway=gateway, conf=spark_conf)
             except Exception as error:
                 told = Path(log.name).read_text(encoding="utf-8", errors="replace")[-4000:]
@@ -172,10 +174,19 @@ def _download_jars(settings: Settings, folder: Path) -> None:
     sys.stderr.write("Resolving Delta Lake's jars from Maven (13 MB, once) ...\n")
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch, as_file(data_folder("conf") / "delta-jars.xml") as module:
         command = [
-            find_java(), "-cp", str(spark_jars / "*"), "org.apache.ivy.Main",
-            "-ivy", str(module), "-types", "jar", "-m2compatible",
-            "-cache", str(Path(scratch) / "cache"),
-            "-retrieve", f"{scratch}/jars/[artifact]-[revision].[ext]",
+            find_java(),
+            "-cp",
+            str(spark_jars / "*"),
+            "org.apache.ivy.Main",
+            "-ivy",
+            str(module),
+            "-types",
+            "jar",
+            "-m2compatible",
+            "-cache",
+            str(Path(scratch) / "cache"),
+            "-retrieve",
+            f"{scratch}/jars/[artifact]-[revision].[ext]",
             *(["-settings", settings.ivy_settings] if settings.ivy_settings else []),
         ]
         ran = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603

@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 import sys
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_settings import (
@@ -19,10 +18,15 @@ from pydantic_settings import (
     InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
+)
+from pydantic_settings import (
     SettingsError as SettingsSourceError,
 )
 
 from lakehouse.errors import SettingsError
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -87,13 +91,14 @@ def data_folder(name: str) -> Traversable:
     In a wheel it stands inside the package, in a checkout beside it.
     """
     package = files("lakehouse")
-    packaged = package.joinpath("_data", name)
-    return packaged if packaged.is_dir() else Path(str(package)).parent.joinpath(name)
+    packaged = package / "_data" / name
+    return packaged if packaged.is_dir() else Path(str(package)).parent / name
 
 
 def _read_toml(path: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        found: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return found
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read ({error.strerror}). Name an existing file with --conf.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 
 from lakehouse.errors import WarehouseError
 from lakehouse.model import SCHEMA
-from lakehouse.settings import data_folder
+from lakehouse.session import absolute_location
+from lakehouse.settings import Settings, data_folder
 
 TABLES = (
     "changes",
@@ -37,29 +38,32 @@ def table_name(name: str) -> str:
     return f"{SCHEMA}.{name}"
 
 
-def create_tables(spark: SparkSession) -> None:
+def create_tables(spark: SparkSession, settings: Settings) -> None:
     """Create the tables that are missing and attach the others.
 
     Raises:
         WarehouseError: the warehouse was written by a newer version of the product.
     """
-    _use_schema(spark)
+    _use_schema(spark, settings)
     _each(lambda name: _attach(spark, name) or _create(spark, name), TABLES)
     _check_version(spark)
 
 
-def attach_tables(spark: SparkSession, names: Iterable[str] = TABLES) -> None:
+def attach_tables(spark: SparkSession, settings: Settings, names: Iterable[str] = TABLES) -> None:
     """Attach tables of the warehouse to this session.
 
     Raises:
         WarehouseError: the warehouse holds no catalog, or one of a newer version of the product.
     """
     wanted = list(names)
-    _use_schema(spark)
-    missing = [name for name, attached in zip(wanted, _each(lambda name: _attach(spark, name), wanted), strict=True) if not attached]
+    _use_schema(spark, settings)
+    missing = [
+        name for name, attached in zip(wanted, _each(lambda name: _attach(spark, name), wanted), strict=True) if not attached
+    ]
     if missing:
-        location = spark.conf.get("spark.sql.warehouse.dir")
-        raise WarehouseError(f"{location} holds no catalog (no table {missing[0]}). Load documents with `lakehouse ingest SOURCE`.")
+        raise WarehouseError(
+            f"{settings.warehouse} holds no catalog (no table {missing[0]}). Load documents with `lakehouse ingest SOURCE`."
+        )
     if "changes" in wanted:
         _check_version(spark)
 
@@ -72,8 +76,23 @@ def tables_named_in(query: str) -> list[str]:
     return list(TABLES) if lists else named
 
 
-def _use_schema(spark: SparkSession) -> None:
-    spark.sql(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+def _use_schema(spark: SparkSession, settings: Settings) -> None:
+    """Make the schema the current one; without a metastore its tables stand right below the warehouse folder.
+
+    Raises:
+        WarehouseError: the session has the tables of another warehouse.
+    """
+    embedded = spark.conf.get("spark.sql.catalogImplementation") == "in-memory"
+    if not embedded:
+        spark.sql(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+    else:
+        wanted = _qualified(spark, settings.warehouse)
+        if not spark.catalog.databaseExists(SCHEMA):
+            literal = wanted.replace("\\", "\\\\").replace("'", "\\'")
+            spark.sql(f"CREATE SCHEMA {SCHEMA} LOCATION '{literal}'")
+        attached = _schema_location(spark)
+        if attached != wanted:
+            raise WarehouseError(f"this Spark session works on {attached}, not on {wanted}. Use one session per warehouse.")
     spark.catalog.setCurrentDatabase(SCHEMA)
 
 
@@ -98,13 +117,20 @@ def _attach(spark: SparkSession, name: str) -> bool:
 def _create(spark: SparkSession, name: str) -> bool:
     session = spark.newSession()
     session.catalog.setCurrentDatabase(SCHEMA)
-    ddl = data_folder("ddl").joinpath("tables", f"{name}.sql").read_text(encoding="utf-8")
+    ddl = (data_folder("ddl") / "tables" / f"{name}.sql").read_text(encoding="utf-8")
     session.sql(ddl.rstrip().removesuffix(";"))
     return True
 
 
 def _schema_location(spark: SparkSession) -> str:
-    return str(spark.catalog.getDatabase(SCHEMA).locationUri).rstrip("/")
+    return _qualified(spark, str(spark.catalog.getDatabase(SCHEMA).locationUri))
+
+
+def _qualified(spark: SparkSession, location: str) -> str:
+    """Give a location as Hadoop writes it, with its scheme."""
+    jvm: Any = spark._jvm
+    path = jvm.org.apache.hadoop.fs.Path(absolute_location(location))
+    return str(path.getFileSystem(spark._jsc.hadoopConfiguration()).makeQualified(path).toString()).rstrip("/")
 
 
 def _check_version(spark: SparkSession) -> None:
@@ -112,5 +138,6 @@ def _check_version(spark: SparkSession) -> None:
     version = int(found[0]["value"]) if found and str(found[0]["value"]).isdigit() else 0
     if version > SCHEMA_VERSION:
         raise WarehouseError(
-            f"the warehouse has tables of version {version}, and this product works with version {SCHEMA_VERSION}. Install a newer release."
+            f"the warehouse has tables of version {version}, and this product works with "
+            f"version {SCHEMA_VERSION}. Install a newer release."
         )

@@ -1,0 +1,139 @@
+"""Builders of small registry documents, and what tests ask of a reading of one. All data here is our own."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from lakehouse.findings import Finding, Problem
+from lakehouse.jsontext import read_json
+from lakehouse.normalform import Reading, Row, read_document
+from lakehouse.redact import redact
+
+MAX_DEPTH = 100
+SPECVERSION = "1.0-rc2"
+
+# Laws run fast and leave no file behind.
+law = settings(max_examples=60, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+
+_text = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=8)
+_scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | _text
+json_values = st.recursive(
+    _scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_text, inner, max_size=4),
+    max_leaves=12,
+)
+ids = st.from_regex(r"\A[A-Za-z0-9_][A-Za-z0-9_.\-~:@]{0,20}\Z")
+
+
+def message(**attributes: Any) -> dict[str, Any]:
+    """Build a message (or a Version of one, or a schema): a CloudEvent, unless it is told otherwise."""
+    return {"envelope": "CloudEvents/1.0"} | attributes
+
+
+def group(members: dict[str, Any] | None = None, *, holds: str = "messages", **attributes: Any) -> dict[str, Any]:
+    """Build a group or an endpoint that holds members."""
+    return attributes | ({} if members is None else {holds: members})
+
+
+def document(
+    messagegroups: dict[str, Any] | None = None,
+    endpoints: dict[str, Any] | None = None,
+    schemagroups: dict[str, Any] | None = None,
+    **attributes: Any,
+) -> dict[str, Any]:
+    """Build a document; a collection that is not given is not written."""
+    collections = {"messagegroups": messagegroups, "endpoints": endpoints, "schemagroups": schemagroups}
+    written = {key: value for key, value in collections.items() if value is not None}
+    return {"specversion": SPECVERSION} | attributes | written
+
+
+def message_document(written: Any, **group_attributes: Any) -> dict[str, Any]:
+    """Build a document with one message: /messagegroups/g/messages/m."""
+    return document({"g": group({"m": written}, **group_attributes)})
+
+
+def read(written: dict[str, Any] | str | bytes) -> Reading:
+    """Read a document as parse does: the text, the redaction, the normal form."""
+    if isinstance(written, dict):
+        written = json.dumps(written)
+    text = written.encode() if isinstance(written, str) else written
+    value, problems = read_json(text, MAX_DEPTH)
+    problems += redact(value)
+    return read_document(value, problems)
+
+
+def rows(reading: Reading, kind: str | None = None) -> dict[str, Row]:
+    """Give the rows of a kind (None: all) by XID."""
+    found = [row for row in reading.rows if kind in (None, row.kind)]
+    by_xid = {row.xid: row for row in found}
+    assert len(by_xid) == len(found), "an XID has two rows"
+    return by_xid
+
+
+def body(reading: Reading, xid: str) -> dict[str, Any]:
+    """Give the body of an entity."""
+    return json.loads(rows(reading)[xid].body)
+
+
+def only_version(written: dict[str, Any], **group_attributes: Any) -> dict[str, Any]:
+    """Read one message and give the body of its only Version, which must have been read without an error."""
+    reading = read(message_document(written, **group_attributes))
+    assert errors(reading) == []
+    return body(reading, "/messagegroups/g/messages/m/versions/1")
+
+
+def leaves(written: dict[str, Any], **group_attributes: Any) -> dict[str, str]:
+    """Read one message and give the leaves of its only Version."""
+    reading = read(message_document(written, **group_attributes))
+    pairs = rows(reading)["/messagegroups/g/messages/m/versions/1"].attributes
+    assert pairs is not None
+    assert len(dict(pairs)) == len(pairs), "a pointer has two leaves"
+    return dict(pairs)
+
+
+def errors(reading: Reading) -> list[Finding]:
+    """Give the findings that are errors."""
+    return [finding for finding in reading.findings if finding.severity == "error"]
+
+
+def warnings(reading: Reading) -> list[Finding]:
+    """Give the findings that are warnings."""
+    return [finding for finding in reading.findings if finding.severity == "warning"]
+
+
+def refused(reading: Reading) -> dict[str, set[str]]:
+    """Give for each entity that was refused the rules of the errors."""
+    found: dict[str, set[str]] = {}
+    for finding in errors(reading):
+        assert finding.action == "quarantined"
+        found.setdefault(finding.xid, set()).add(finding.rule_id)
+    return found
+
+
+def found(problems: list[Problem]) -> list[tuple[str, str, str]]:
+    """Give pointer, rule and severity of problems."""
+    return [(problem.pointer, problem.rule_id, problem.severity) for problem in problems]
+
+
+def as_document(reading: Reading) -> dict[str, Any]:
+    """Write the bodies of a reading as a document in normal form, each message and schema with its `versions`."""
+    written: dict[str, Any] = {}
+    for row in sorted(reading.rows, key=lambda row: row.xid.count("/") if row.xid != "/" else 0):
+        known = json.loads(row.body)
+        own = {key: value for key, value in known.items() if key != "extensions"} | known.get("extensions", {})
+        own |= {} if row.epoch is None else {"epoch": row.epoch}
+        if row.kind in ("message", "schema"):
+            own = {"meta": own}
+        *parents, last = row.xid[1:].split("/")
+        holder = written
+        for token in parents:
+            holder = holder.setdefault(token, {})
+        if last:
+            holder[last] = own
+        else:
+            written.update(own)
+    return written

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from builders import document, found, read
+
+from lakehouse.findings import SECRET
+from lakehouse.redact import REDACTED, redact, redact_text
+
+HIDDEN = "hunter2"
+
+
+def with_authorization(**authorization):
+    return document(endpoints={"e": {"usage": ["producer"], "protocoloptions": {"authorization": authorization}}})
+
+
+def with_address(uri):
+    return document(endpoints={"e": {"protocoloptions": {"endpoints": [{"uri": uri}]}}})
+
+
+def uri_of(written):
+    return written["endpoints"]["e"]["protocoloptions"]["endpoints"][0]["uri"]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "password",
+        "Password",
+        "secret",
+        "clientsecret",
+        "client_secret",
+        "token",
+        "access_token",
+        "accessToken",
+        "apikey",
+        "api-key",
+        "key",
+        "value",
+        "sharedaccesskey",
+        "private_key",
+        "credentials",
+    ],
+)
+def test_a_secret_of_an_authorization_is_replaced_and_told(key):
+    written = with_authorization(type="Plain", **{key: HIDDEN})
+    problems = redact(written)
+    assert written == with_authorization(type="Plain", **{key: REDACTED})
+    assert found(problems) == [(f"/endpoints/e/protocoloptions/authorization/{key}", SECRET, "warning")]
+
+
+def test_what_was_taken_out_is_not_told():
+    assert HIDDEN not in repr(redact(with_authorization(password=HIDDEN)))
+
+
+@pytest.mark.parametrize("placeholder", ["{token}", "{my-token}", "{}"])
+def test_a_placeholder_is_no_secret(placeholder):
+    written = with_authorization(token=placeholder)
+    assert redact(written) == []
+    assert written == with_authorization(token=placeholder)
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        {"type": "OAuth2", "resourceuri": "https://a.example", "authorityuri": "https://b.example", "grant_types": ["password"]},
+        {"password": ""},
+        {"tokenendpoint": "https://b.example/token"},
+    ],
+)
+def test_the_rest_of_an_authorization_stays(authorization):
+    written = with_authorization(**authorization)
+    assert redact(written) == []
+    assert written == with_authorization(**authorization)
+
+
+def test_secrets_are_found_below_an_authorization():
+    written = with_authorization(sasl={"password": HIDDEN})
+    redact(written)
+    assert HIDDEN not in json.dumps(written)
+
+
+@pytest.mark.parametrize(
+    ("uri", "clean"),
+    [
+        ("amqps://user:hunter2@broker.example:5671", f"amqps://user:{REDACTED}@broker.example:5671"),
+        ("redis://:hunter2@broker.example", f"redis://:{REDACTED}@broker.example"),
+        ("mqtt://user:hun@ter2@broker.example", f"mqtt://user:{REDACTED}@broker.example"),
+        ("SASL_SSL://user:hunter2@broker.example:9092", f"SASL_SSL://user:{REDACTED}@broker.example:9092"),
+    ],
+)
+def test_the_password_of_an_address_is_replaced(uri, clean):
+    written = with_address(uri)
+    problems = redact(written)
+    assert uri_of(written) == clean
+    assert found(problems) == [("/endpoints/e/protocoloptions/endpoints/0/uri", SECRET, "warning")]
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "amqps://broker.example:5671/queue",
+        "https://user@broker.example",
+        "https://broker.example/a:b@c",
+        "amqps://user:{password}@broker.example",
+    ],
+)
+def test_an_address_without_a_password_stays(uri):
+    written = with_address(uri)
+    assert redact(written) == []
+    assert uri_of(written) == uri
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "pointer"),
+    [
+        ({"endpoints": [{"uri": "amqps://u:hunter2@b.example"}]}, "/endpoints/0/uri"),
+        ({"endpoints": ["amqps://u:hunter2@b.example"]}, "/endpoints/0"),
+        ({"config": {"endpoints": ["amqps://u:hunter2@b.example"]}}, "/config/endpoints/0"),
+        ({"config": {"authorization": {"password": "hunter2"}}}, "/config/authorization/password"),
+        ({"protocoloptions": {"options": {"authorization": {"password": "hunter2"}}}}, "/protocoloptions/options/authorization/password"),
+    ],
+)
+def test_secrets_are_found_in_the_places_of_all_dialects(endpoint, pointer):
+    written = document(endpoints={"e": endpoint})
+    assert found(redact(written)) == [(f"/endpoints/e{pointer}", SECRET, "warning")]
+    assert HIDDEN not in json.dumps(written)
+
+
+def test_an_authorization_that_is_a_text_is_replaced_whole():
+    written = document(endpoints={"e": {"protocoloptions": {"authorization": f"Bearer {HIDDEN}"}}})
+    redact(written)
+    assert HIDDEN not in json.dumps(written)
+
+
+def test_a_secret_that_is_a_number_is_replaced():
+    written = with_authorization(password=12345678)
+    redact(written)
+    assert "12345678" not in json.dumps(written)
+
+
+def test_secrets_in_a_list_are_replaced():
+    written = with_authorization(password=[HIDDEN])
+    redact(written)
+    assert HIDDEN not in json.dumps(written)
+
+
+def test_messages_keep_their_declarations_of_keys_and_values():
+    written = document({"g": {"messages": {"m": {"protocol": "KAFKA", "protocoloptions": {"key": {"value": "{lampid}"}}}}}})
+    before = json.dumps(written)
+    assert redact(written) == []
+    assert json.dumps(written) == before
+
+
+@pytest.mark.parametrize("written", [None, [], "x", {}, {"endpoints": []}, {"endpoints": {"e": None}}, {"endpoints": {"e": {"config": 1}}}])
+def test_any_document_can_be_looked_at(written):
+    assert redact(written) == []
+
+
+def test_the_pointer_of_a_secret_is_escaped():
+    written = document(endpoints={"e": {"protocoloptions": {"authorization": {"a/b~c": {"password": HIDDEN}}}}})
+    assert [problem.pointer for problem in redact(written)] == ["/endpoints/e/protocoloptions/authorization/a~1b~0c/password"]
+
+
+# Nothing of a secret leaves the reading
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(
+            '{"endpoints":{"e":{"protocoloptions":{"authorization":{"password":"hunter2"}}}}}',
+            id="accepted endpoint",
+        ),
+        pytest.param(
+            '{"endpoints":{"e":{"usage":5,"protocoloptions":{"authorization":{"password":"hunter2"}}}}}',
+            id="refused endpoint",
+        ),
+        pytest.param(
+            '{"endpoints":{"e":{"protocoloptions":{"authorization":{"password":"hunter2","password":"hunter22"}}}}}',
+            id="the secret stands twice",
+        ),
+        pytest.param(
+            '{"endpoints":{"e":{"protocoloptions":{"authorization":{"password":"hunter2"}}},"e":{"usage":["producer"]}}}',
+            id="the endpoint stands twice",
+        ),
+        pytest.param(
+            '{"endpoints":{"e":{"protocoloptions":{"authorization":"Bearer hunter2"}}}}',
+            id="an authorization of the wrong type",
+        ),
+    ],
+)
+def test_no_row_and_no_finding_holds_a_secret(text):
+    reading = read(text)
+    assert HIDDEN not in repr(reading)
+
+
+# Text that is no JSON
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        (b'{"password": "hunter2", "a": 1', b'{"password": "REDACTED", "a": 1'),
+        (b'{"client_secret":"hunter2"', b'{"client_secret":"REDACTED"'),
+        (b'{"token" : "hun\\"ter2"', b'{"token" : "REDACTED"'),
+        (b'{"apiKey":"hunter2', b'{"apiKey":"REDACTED'),
+        (b'{"a":"b"}', b'{"a":"b"}'),
+        (b'{"uri":"amqps://user:hunter2@broker.example"', b'{"uri":"amqps://user:REDACTED@broker.example"'),
+    ],
+)
+def test_secrets_are_replaced_in_text_that_is_no_json(text, clean):
+    assert redact_text(text) == clean
