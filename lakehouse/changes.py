@@ -26,7 +26,8 @@ from pyspark.sql import functions as F
 import lakehouse
 from lakehouse.errors import CommitLost
 from lakehouse.model import CHANGES
-from lakehouse.plans import KEY, LOGGED, Head, Plan
+from lakehouse.plans import LOGGED, Head, Plan
+from lakehouse.refusals import KEY
 from lakehouse.tables import table_name
 
 _FEW_ROWS = 50_000
@@ -55,7 +56,7 @@ def read_head(spark: SparkSession) -> Head:
     if newest is None:
         return Head()
     body = _snapshot_bodies(spark, newest)[0]
-    return Head(newest, datetime.fromisoformat(body["committed_at"]), body["digest"], body["tables"])
+    return _head(newest, body)
 
 
 def commit(spark: SparkSession, plan: Plan, stage: DataFrame, run: Run) -> Head:
@@ -90,7 +91,7 @@ def commit(spark: SparkSession, plan: Plan, stage: DataFrame, run: Run) -> Head:
     # Delta skips a stale transaction without an error: whose row is it?
     if [body["ingest_id"] for body in _snapshot_bodies(spark, snapshot_id)] != [run.ingest_id]:
         raise CommitLost(snapshot_id)
-    return Head(snapshot_id, plan.committed_at, snapshot["digest"], snapshot["tables"])
+    return _head(snapshot_id, snapshot)
 
 
 def _log_rows(spark: SparkSession, plan: Plan, stage: DataFrame) -> DataFrame:
@@ -118,6 +119,10 @@ def _log_rows(spark: SparkSession, plan: Plan, stage: DataFrame) -> DataFrame:
     return rows.unionByName(log.join(owned, on=[*KEY, "stored_in"], how="inner").select(*LOGGED, "body", "raw", "attributes"))
 
 
+def _head(snapshot_id: int, body: dict[str, Any]) -> Head:
+    return Head(snapshot_id, datetime.fromisoformat(body["committed_at"]), body["digest"], body["tables"], body["deletions"])
+
+
 def _snapshot_body(plan: Plan, run: Run, snapshot_id: int) -> dict[str, Any]:
     rows = sum(plan.changed.values()) + plan.document_rows
     link = f"{plan.head.digest}|{snapshot_id}|{rows}|{plan.digest}"
@@ -129,7 +134,7 @@ def _snapshot_body(plan: Plan, run: Run, snapshot_id: int) -> dict[str, Any]:
         "product_version": lakehouse.__version__,
         "documents": run.documents,
         "counts": {
-            table: {op: n for op, n in ops.items() if op != "unchanged"}
+            table: {op: n for op, n in ops.items() if op not in ("unchanged", "refused")}
             for table, ops in plan.counts.items()
             if plan.changed[table]
         },
@@ -137,6 +142,7 @@ def _snapshot_body(plan: Plan, run: Run, snapshot_id: int) -> dict[str, Any]:
         "rows_digest": plan.digest,
         "digest": hashlib.sha256(link.encode()).hexdigest(),
         "previous_digest": plan.head.digest,
+        "deletions": plan.head.deletions + sum(ops.get("delete", 0) for ops in plan.counts.values()),
         "tables": plan.head.tables | {table: snapshot_id for table, n in plan.changed.items() if n},
     }
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -193,6 +194,14 @@ def main() -> None:
     except LakehouseError as error:
         _told(f"error: {error}")
         code = error.exit_code
+    except Exception as error:
+        if os.environ.get("LAKEHOUSE_DEBUG"):
+            raise
+        _told(
+            f"error: {type(error).__name__}: {error}\n"
+            "This is a fault of the program or the machine; LAKEHOUSE_DEBUG=1 shows where."
+        )
+        code = 1
     sys.exit(code or 0)
 
 

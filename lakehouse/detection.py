@@ -16,6 +16,7 @@ COLLECTIONS = {
     "schemaGroups": "schemagroups",
 }
 _OTHER_KINDS = {"asyncapi": "an AsyncAPI document", "openapi": "an OpenAPI document", "swagger": "an OpenAPI document"}
+_OWN = {"labels", "capabilities", "model", "modelsource"}
 _CLOUDEVENT = {"specversion", "id", "source", "type"}
 
 
@@ -32,7 +33,7 @@ def not_a_registry(document: Any) -> str | None:
         return "a model file, not a registry document"
     if "json-schema.org" in str(document.get("$schema", "")):
         return "a JSON Schema"
-    foreign = [key for key, value in document.items() if _is_collection(value)]
+    foreign = [key for key, value in document.items() if _is_collection(value) and key not in _OWN]
     says_registry = any(isinstance(document.get(key), str) for key in ("specversion", "registryid"))
     if says_registry and not foreign and not document.keys() >= _CLOUDEVENT:
         return None
@@ -55,7 +56,7 @@ def dialect_of(document: dict[str, Any], spellings: Counter[str]) -> str:
     version = document.get("specversion")
     if isinstance(version, str) and version:
         return version
-    met = {spelling.split(": ", 1)[1].split(" → ")[0] for spelling in spellings}
+    met = {spelling.split(": ", 1)[1].split(" → ")[0].rsplit("/", 1)[-1] for spelling in spellings}
     for dialect in ("0.5-wip", "1.0-rc1"):
         if met & {word for row in table() for word in row[dialect].split()}:
             return dialect

@@ -22,7 +22,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from lakehouse.findings import Problem
-from lakehouse.jsontext import pointer_of
+from lakehouse.jsontext import pointer_of, same
 from lakehouse.xid import as_xid
 
 FAMILIES = ("AMQP", "HTTP", "KAFKA", "MQTT", "NATS")
@@ -214,7 +214,7 @@ class _Reading:
         if attribute.name not in target:
             target[attribute.name] = value
             self.found.pointers[f"{place}/{attribute.name}"] = where
-        elif target[attribute.name] != value:
+        elif not same(target[attribute.name], value):
             self._told(
                 where,
                 attribute.rule,
@@ -229,22 +229,27 @@ class _Reading:
             return
         where = "/" + key if "/" in key else pointer_of(key)
         if attribute.type == "entities":
+            if name in self.found.children:
+                self._told(where, attribute.rule, "error", f"`{name}` is written in two spellings", f"Keep `{name}` only.")
             self.found.children[name] = (key, value)
             return
         if key != name:
             self._spelled(key, name)
         if name in self.found.known:
-            self._twice(attribute, key, value, where)
+            coerced = self._coerce(attribute, value, where)
+            self._twice(attribute, key, coerced, where)
             if key != name:
                 return
-        coerced = self._coerce(attribute, value, where)
+            self.found.pointers.pop(name, None)
+        else:
+            coerced = self._coerce(attribute, value, where)
         if coerced is not None:
             self.found.known[name] = coerced
             if key != name:
                 self.found.pointers[name] = where
 
     def _twice(self, attribute: Attribute, key: str, value: Any, where: str) -> None:
-        if self._coerce(attribute, value, where) != self.found.known[attribute.name]:
+        if value is not None and not same(value, self.found.known[attribute.name]):
             taken = f"`{attribute.name}`" if key == attribute.name else "the other one"
             self._told(
                 where,
@@ -270,7 +275,7 @@ class _Reading:
                     self._spelled(f"{place}/{key}", f"{place}/{attribute.name}")
                 where_written = self.found.pointers.get(f"{place}/{attribute.name}", at)
                 coerced = self._coerce(attribute, value, where_written, f"{place}/{attribute.name}")
-                if attribute.name in normal and normal[attribute.name] != coerced:
+                if attribute.name in normal and not same(normal[attribute.name], coerced):
                     self._told(
                         where_written,
                         attribute.rule,
@@ -288,11 +293,7 @@ class _Reading:
         lifted: list[tuple[str, Any, str]] = []
         for key, value in written.items():
             at = where + pointer_of(key)
-            wraps = (
-                key in rows.lifts
-                and isinstance(value, dict)
-                and not (key == "attributes" and value and set(value) <= _DECLARATION)
-            )
+            wraps = key in rows.lifts and isinstance(value, dict) and not (key == "attributes" and _is_declaration(value))
             if wraps:
                 self._spelled(f"{place}/{key}/*", f"{place}/*")
                 lifted.extend((inner, member, at + pointer_of(inner)) for inner, member in value.items())
@@ -337,6 +338,12 @@ class _Reading:
     def respelled(self, spelled: str, normal: str) -> None:
         """Count a value (not a name) that was written otherwise."""
         self._spelled(spelled, normal)
+
+
+def _is_declaration(value: dict[str, Any]) -> bool:
+    """Tell a declaration from a map of declarations, which may hold one of `type` too (requirements.md 7)."""
+    plain = all(not isinstance(member, dict) for key, member in value.items() if key != "value")
+    return bool(value) and value.keys() <= _DECLARATION and plain
 
 
 def _kind_of(value: Any) -> str:
@@ -462,7 +469,10 @@ def _declarations(reading: _Reading, attribute: Attribute, value: Any, where: st
         if name != key:
             reading.respelled(f"{path}/{key}", f"{path}/{name}")
         if member is not None:
-            section.setdefault(name, _declaration(reading, attribute, member, where + pointer_of(key), path))
+            declaration = _declaration(reading, attribute, member, where + pointer_of(key), path)
+            if not same(section.setdefault(name, declaration), declaration):
+                told = f"`{name}` is written twice with different values; the first is taken"
+                reading.warn(where + pointer_of(key), attribute.rule, told, "Keep one of them.")
     return section
 
 
@@ -470,7 +480,7 @@ def _named_values(reading: _Reading, attribute: Attribute, value: Any, where: st
     """Take a map name → declaration; written as a list it becomes one when no name stands twice (requirements.md 14)."""
     if isinstance(value, list):
         names = [item.get("name") if isinstance(item, dict) else None for item in value]
-        if len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
+        if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
             return value
         reading.respelled(f"{path} as a list", "a map")
         return {item["name"]: _without_name(item, item["name"]) for item in value}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from lakehouse.errors import SourceNotFound
 from lakehouse.model import DOCUMENT_BODY
 from lakehouse.session import absolute_location
 
-SUFFIXES = ("json", "cereg")
+SUFFIXES = (".json", ".cereg")
 NAME_PATTERN = "*.{json,cereg,json.gz,cereg.gz}"
 _GLOB = re.compile(r"[*?\[{]")
 
@@ -59,7 +60,9 @@ def find_sources(spark: SparkSession, sources: list[str]) -> Sources:
                 hidden.extend(_hidden_files(path))
             elif path.rsplit("/", 1)[-1].startswith(("_", ".")):
                 raise SourceNotFound(source, f"Hadoop hides files whose names start with _ or . ({path}). Rename it.")
-    return Sources(sorted(set(folders)), sorted(set(files)), sorted(roots, key=len, reverse=True), hidden)
+    folders = [folder for folder in sorted(set(folders)) if not _stands_in(folder, set(folders) - {folder})]
+    listed = [file for file in sorted(set(files)) if not (_is_document(file) and _stands_in(file, set(folders)))]
+    return Sources(folders, listed, sorted(roots, key=len, reverse=True), hidden)
 
 
 def read_documents(spark: SparkSession, sources: Sources) -> DataFrame:
@@ -68,14 +71,13 @@ def read_documents(spark: SparkSession, sources: Sources) -> DataFrame:
     Returns:
         One row per document: document_uri, size (bytes as stored), sha256 (hexadecimal), content (bytes as stored).
     """
-    reader = spark.read.format("binaryFile")
     parts = []
     if sources.folders:
-        found = reader.option("recursiveFileLookup", "true").option("pathGlobFilter", NAME_PATTERN)
+        found = spark.read.format("binaryFile").option("recursiveFileLookup", "true").option("pathGlobFilter", NAME_PATTERN)
         parts.append(found.load([_no_glob(folder) for folder in sources.folders]))
     if sources.files:
         parts.append(spark.read.format("binaryFile").load([_no_glob(file) for file in sources.files]))
-    every = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1]).dropDuplicates(["path"])
+    every = reduce(DataFrame.unionByName, parts)
     return every.select(
         F.col("path").alias("document_uri"),
         F.col("length").alias("size"),
@@ -93,23 +95,29 @@ def with_unchanged(documents: DataFrame, known: DataFrame, registry: Column | No
         registry: registry that the documents go into; None when each document says it itself.
 
     Returns:
-        `documents` with `unchanged`; the content of an unchanged document is NULL.
+        `documents` with registry, unchanged, again (the same as at the last load, but something was refused then) and
+        content, which is NULL for an unchanged document.
     """
-    clean = (F.col("facts.status") != "rejected") & (F.coalesce(F.size("facts.quarantined"), F.lit(0)) <= 0)
-    same = known.filter(clean).select(
+    nothing_refused = (F.col("facts.status") != "rejected") & (F.coalesce(F.size("facts.quarantined"), F.lit(0)) <= 0)
+    last = known.select(
         F.col("xid").alias("document_uri"),
         F.col("facts.sha256").alias("sha256"),
-        F.col("registryid").alias("_registry"),
+        F.when(F.col("facts.own_registry"), F.lit(None)).otherwise(F.col("registryid")).alias("_registry"),
+        nothing_refused.alias("_clean"),
     )
-    keys = ["document_uri", "sha256"]
-    if registry is None:
-        matched = documents.join(same.select(*keys).distinct().withColumn("_same", F.lit(True)), on=keys, how="left")
-    else:
-        same = same.withColumnRenamed("_registry", "_wanted").withColumn("_same", F.lit(True))
-        matched = documents.withColumn("_wanted", registry).join(same, on=[*keys, "_wanted"], how="left").drop("_wanted")
-    unchanged = F.coalesce("_same", F.lit(False))
+    wanted = documents.withColumn("registry", F.lit(None).cast("string") if registry is None else registry)
+    same = (
+        (wanted["document_uri"] == last["document_uri"])
+        & (wanted["sha256"] == last["sha256"])
+        & wanted["registry"].eqNullSafe(last["_registry"])
+    )
+    matched = wanted.join(last.select(*(last[name] for name in last.columns)), on=same, how="left")
+    unchanged = F.coalesce("_clean", F.lit(False))
     return matched.select(
-        "document_uri", "size", "sha256", unchanged.alias("unchanged"), F.when(~unchanged, F.col("content")).alias("content")
+        *(wanted[name] for name in ("document_uri", "size", "sha256", "registry")),
+        unchanged.alias("unchanged"),
+        F.coalesce(~F.col("_clean"), F.lit(False)).alias("again"),
+        F.when(~unchanged, wanted["content"]).alias("content"),
     )
 
 
@@ -176,6 +184,14 @@ def _statuses(spark: SparkSession, source: str) -> list[tuple[str, bool, str]]:
     return found
 
 
+def _stands_in(path: str, folders: set[str]) -> bool:
+    return any(path.startswith(folder.rstrip("/") + "/") for folder in folders)
+
+
+def _is_document(path: str) -> bool:
+    return path.removesuffix(".gz").endswith(SUFFIXES)
+
+
 def _no_glob(path: str) -> str:
     """Escape what Spark's reader would take for a glob: the path names one file or folder."""
     return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)
@@ -189,6 +205,6 @@ def _hidden_files(folder: str) -> list[str]:
     for parent, folders, files in os.walk(local):
         within = any(part.startswith(("_", ".")) for part in Path(parent).relative_to(local).parts)
         folders.sort()
-        named = [name for name in files if name.removesuffix(".gz").endswith(tuple("." + suffix for suffix in SUFFIXES))]
+        named = [name for name in files if _is_document(name)]
         hidden.extend(str(Path(parent) / name) for name in sorted(named) if within or name.startswith(("_", ".")))
     return hidden

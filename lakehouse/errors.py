@@ -47,6 +47,23 @@ class QueryError(LakehouseError):
     exit_code = 2
 
 
+class PruneRefused(LakehouseError):
+    """Pruning would delete more than half of the entities.
+
+    Attributes:
+        deleted: entities that would go.
+        held: entities of the registries concerned.
+    """
+
+    def __init__(self, deleted: int, held: int) -> None:
+        super().__init__(
+            f"--prune would delete {deleted} of {held} entities, more than half, so nothing was done. Check that SOURCE is whole "
+            "(an empty or half-copied folder looks like this), or say --force."
+        )
+        self.deleted = deleted
+        self.held = held
+
+
 class CommitLost(LakehouseError):
     """Another writer committed the snapshot first; the caller plans again on the new head.
 

@@ -51,7 +51,7 @@ def read_json(text: bytes, max_depth: int) -> tuple[Any, list[Problem]]:
     except ValueError as error:
         if "duplicate key" not in str(error).lower():
             raise NotJson(_told(error, max_depth)) from error
-        value = _read_with_duplicates(text)
+        value = _read_with_duplicates(text, max_depth)
         problems.extend(_duplicates(value, ""))
     if text.count(b"{") + text.count(b"[") > max_depth and _depth(text) > max_depth:
         raise NotJson(_TOO_DEEP.format(max_depth))
@@ -69,15 +69,23 @@ def canonical(value: Any) -> bytes:
     except TypeError as error:
         if isinstance(error.__cause__, OverflowError):
             raise error.__cause__ from error
-        return _dumps(value, _double, sort_keys=True)  # an integer of more than 64 bits
+    try:
+        return orjson.dumps(_with_big_integers(value), default=_double, option=orjson.OPT_SORT_KEYS)
+    except TypeError as error:
+        raise (error.__cause__ if isinstance(error.__cause__, OverflowError) else error) from error
 
 
 def as_written(value: Any) -> str:
     """Write a value with its keys in their order and its numbers in their spelling, without blanks."""
     try:
-        return orjson.dumps(value, default=lambda number: orjson.Fragment(bytes(number))).decode()
+        return orjson.dumps(value, default=_spelling).decode()
     except TypeError:
-        return _dumps(value, float, sort_keys=False).decode()
+        return orjson.dumps(_with_big_integers(value), default=_spelling).decode()
+
+
+def same(one: Any, other: Any) -> bool:
+    """Tell that two values mean the same, however their numbers are spelled (`jiter.LosslessFloat` compares by identity)."""
+    return _comparable(one) == _comparable(other)
 
 
 def pointer_of(*tokens: str) -> str:
@@ -98,9 +106,27 @@ def _double(number: Any) -> float:
     return double
 
 
-def _dumps(value: Any, default: Any, *, sort_keys: bool) -> bytes:
-    text = json.dumps(value, default=default, sort_keys=sort_keys, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.encode()
+def _spelling(number: Any) -> orjson.Fragment:
+    if not isinstance(number, jiter.LosslessFloat):
+        raise TypeError(f"not a JSON value: {type(number).__name__}")
+    return orjson.Fragment(bytes(number))
+
+
+def _with_big_integers(value: Any) -> Any:
+    """Replace integers of more than 64 bits by their text: orjson writes none."""
+    if isinstance(value, dict):
+        return {key: _with_big_integers(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [_with_big_integers(member) for member in value]
+    is_big = isinstance(value, int) and not -(2**63) <= value < 2**64
+    return orjson.Fragment(str(value)) if is_big else value
+
+
+def _comparable(value: Any) -> bytes:
+    try:
+        return canonical(value)
+    except OverflowError:
+        return as_written(value).encode()
 
 
 def _depth(text: bytes) -> int:
@@ -128,7 +154,7 @@ class _Duplicated(dict[str, Any]):
     twice: dict[str, list[Any]]
 
 
-def _read_with_duplicates(text: bytes) -> Any:
+def _read_with_duplicates(text: bytes, max_depth: int) -> Any:
     def keep(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         first = _Duplicated()
         first.twice = {}
@@ -143,17 +169,21 @@ def _read_with_duplicates(text: bytes) -> Any:
         raise NotJson(f"not JSON: {constant} is no JSON number")
 
     try:
-        return json.loads(
-            text, object_pairs_hook=keep, parse_constant=refuse, parse_float=lambda t: jiter.LosslessFloat(t.encode())
+        value = json.loads(
+            text.decode(), object_pairs_hook=keep, parse_constant=refuse, parse_float=lambda t: jiter.LosslessFloat(t.encode())
         )
-    except (ValueError, RecursionError) as error:
+        as_written(value)  # a lone surrogate cannot be written
+    except RecursionError as error:
+        raise NotJson(_TOO_DEEP.format(max_depth)) from error
+    except (ValueError, TypeError) as error:
         raise NotJson(f"not JSON: {error}") from error
+    return value
 
 
 def _duplicates(value: Any, pointer: str) -> Iterator[Problem]:
     if isinstance(value, _Duplicated):
         for key, values in value.twice.items():
-            differs = len({canonical(one) for one in values}) > 1
+            differs = len({_comparable(one) for one in values}) > 1
             told = "different values" if differs else "the same value"
             yield Problem(
                 pointer + pointer_of(key),
@@ -161,7 +191,8 @@ def _duplicates(value: Any, pointer: str) -> Iterator[Problem]:
                 "error" if differs else "warning",
                 f"the key {key!r} stands {len(values)} times in one object, with {told}",
                 "Keep one of them.",
-                as_written(values),
+                # Endpoints may hold secrets, which are redacted later and not in here: the entity's own raw is told.
+                None if (pointer + pointer_of(key)).startswith("/endpoints") else as_written(values),
             )
     if isinstance(value, dict):
         for key, member in value.items():

@@ -242,6 +242,7 @@ STAGE = StructType(
     [
         StructField("row", _STRING),  # entity, document or finding
         StructField("document_uri", _STRING),
+        StructField("again", _BOOLEAN),  # the document did not change and is read only since something was refused
         StructField("registryid", _STRING),
         StructField("kind", _STRING),
         StructField("xid", _STRING),
@@ -265,6 +266,7 @@ DOCUMENT_BODY = StructType(
         StructField("reason", _STRING),
         StructField("dialect", _STRING),
         StructField("specversion", _STRING),
+        StructField("own_registry", _BOOLEAN),  # the document itself says its registry
         StructField("sha256", _STRING),
         StructField("size", _LONG),
         StructField("entities", _COUNTS),  # accepted, by table

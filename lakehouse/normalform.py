@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from lakehouse.detection import COLLECTIONS
 from lakehouse.dialects import FAMILIES, Entity, family_of, family_of_options, read_entity, table
 from lakehouse.findings import Finding, Problem
-from lakehouse.jsontext import as_written, canonical, pointer_of
+from lakehouse.jsontext import as_written, canonical, pointer_of, same
 from lakehouse.timestamps import microseconds
 from lakehouse.xid import as_xid, id_problem, xid_of
 
@@ -37,6 +37,8 @@ _NOT_IN_BODY = frozenset(("registryid", "versionid", "messageid", "schemaid", "m
 # Attributes of a Version that are no part of the definition, so that nothing inherits them (requirements.md 3).
 _NOT_INHERITED = frozenset(("isdefault", "ancestor", "basemessage", "deprecated", "version_uri", "extensions"))
 _MAX_BASES = 20
+_OLD_NAMES = {"messagegroups": ("definitionGroups",), "messages": ("definitions",)}
+_TELLS_FAMILY = ("protocol", "format", "basemessage", "basemessageuri", "basemessageurl")
 
 
 class Row(NamedTuple):
@@ -101,8 +103,16 @@ class _Version(NamedTuple):
     @property
     def broken(self) -> bool:
         """Tell whether an error was found."""
-        found = self.problems if self.read is None else [*self.problems, *self.read.problems]
-        return self.read is None or any(problem.severity == "error" for problem in found)
+        if self.read is None:
+            return True
+        found = [*self.problems, *self.read.problems, *_life(dict(self.read.known), self.pointer)[1]]
+        if _has_error(found):
+            return True
+        try:
+            canonical([self.read.known, self.read.extensions])
+        except OverflowError:
+            return True
+        return False
 
 
 def read_document(document: dict[str, Any], problems: list[Problem]) -> Reading:
@@ -117,7 +127,8 @@ def read_document(document: dict[str, Any], problems: list[Problem]) -> Reading:
 
 def natural_order(text: str) -> list[tuple[int, int, str]]:
     """Give a sort key under which 1.10 comes after 1.9 (decision 7)."""
-    return [(0, int(part), part) if part.isdecimal() else (1, 0, part) for part in re.findall(r"[0-9]+|[^0-9]+", text)]
+    parts = re.findall(r"0*([0-9]+)|([^0-9]+)", text)
+    return [(0, len(digits), digits) if digits else (1, 0, other) for digits, other in parts] + [(-1, 0, text)]
 
 
 class _Document:
@@ -125,6 +136,7 @@ class _Document:
         self.document = document
         self.text_problems = problems
         self.reading = Reading()
+        self.groups: dict[str, dict[str, str]] = {}
 
     def read(self) -> Reading:
         for problem in self.text_problems:
@@ -148,13 +160,17 @@ class _Document:
             problem = Problem(here, shape.map_rule, "error", f"`{key}` is no map", "Write a map keyed by id.", as_written(groups))
             self._tell("registry", "/", problem, "quarantined", None)
             return
-        seen: dict[str, str] = {}
+        seen = self.groups.setdefault(collection, {})
+        earlier = set(seen.values())
         for groupid, written in groups.items():
             xid = xid_of(collection, groupid)
             at = here + pointer_of(groupid)
             if isinstance(written, dict):
                 read = read_entity(shape.entity, written, at, None)
                 ids = _id_problems(groupid, read, shape.idattribute, shape.id_rule, at, seen)
+                if groupid in earlier:
+                    told = f"{xid} stands in both spellings of `{collection}`"
+                    ids.append(Problem(at, shape.map_rule, "error", told, f"Keep it in `{collection}`."))
                 self._read_group(shape, xid, at, written, read, ids)
             else:
                 self._refuse_shape(shape.kind, xid, at, written, shape.map_rule)
@@ -203,7 +219,7 @@ class _Document:
         elif members:
             problems.extend(self._text_errors(here, (key,)))
             versions = self._read_versions(
-                entity, here + pointer_of(key), members, family or family_of(read.known.get("protocol"))
+                entity, here + pointer_of(key), members, group, {name: written[name] for name in _TELLS_FAMILY if name in written}
             )
             rest = {member: value for member, value in written.items() if member != key}
             self._emit_versioned(entity, xid, here, rest, read, meta, versions, problems)
@@ -225,14 +241,24 @@ class _Document:
         meta.problems, meta.spellings = read.problems, read.spellings
         self._emit(entity, xid, here, written, meta, [*problems, *self._text_errors(here, ())])
 
-    def _read_versions(self, entity: str, here: str, members: dict[str, Any], family: str | None) -> list[_Version]:
+    def _read_versions(
+        self, entity: str, here: str, members: dict[str, Any], group: Entity, outer: dict[str, Any]
+    ) -> list[_Version]:
         versions = []
         seen: dict[str, str] = {}
         for versionid, written in members.items():
             at = here + pointer_of(versionid)
             if isinstance(written, dict):
+                warned: list[Problem] = []
+                family = self._family(outer | written, at, group, warned) if entity == "message" else None
                 read = read_entity(entity, written, at, family)
-                problems = [*_id_problems(versionid, read, "versionid", "MSG-038", at, seen), *self._text_errors(at, ())]
+                self_meta = read.known.get("meta", {})
+                if "deprecated" in self_meta:
+                    read.known["deprecated"] = self_meta.pop("deprecated")
+                if self_meta:
+                    told = f"{', '.join(sorted(self_meta))} belongs to the {entity}, not to a Version, and is kept in raw only"
+                    warned.append(Problem(at, "MSG-066", "warning", told, f"Write it in `meta` of the {entity}."))
+                problems = [*warned, *_id_problems(versionid, read, "versionid", "MSG-038", at, seen), *self._text_errors(at, ())]
                 read.known.pop(f"{entity}id", None)
                 versions.append(_Version(versionid, at, written, read, problems))
             else:
@@ -247,16 +273,17 @@ class _Document:
         assert read is not None
         kind, version_xid = _VERSION_KIND[entity], f"{xid}/versions/{version.versionid}"
         meta.known["defaultversionid"] = version.versionid
-        life_broken = any(problem.severity == "error" for problem in _life(dict(read.known), here)[1])
-        if version.broken or life_broken:
+        if _has_error([*problems, *_life(dict(meta.known), here)[1]]):
+            self._emit(entity, xid, here, written, meta, problems, keep_raw=False)
+            if version.broken:
+                self._emit(kind, version_xid, here, written, read, version.problems)
+            else:
+                self._refuse_dependent(kind, version_xid, here, written, f"{xid} was refused")
+            return
+        read.known |= {"ancestor": read.known.get("ancestor", version.versionid), "isdefault": True}
+        if not self._emit(kind, version_xid, here, written, read, version.problems):
             problems = [*problems, _dependent(here, f"its only Version {version.versionid} was refused")]
-        if self._emit(entity, xid, here, written, meta, problems, keep_raw=False):
-            read.known |= {"ancestor": read.known.get("ancestor", version.versionid), "isdefault": True}
-            self._emit(kind, version_xid, here, written, read, version.problems)
-        elif version.broken or life_broken:
-            self._emit(kind, version_xid, here, written, read, version.problems)
-        else:
-            self._refuse_dependent(kind, version_xid, here, written, f"{xid} was refused")
+        self._emit(entity, xid, here, written, meta, problems, keep_raw=False)
 
     def _emit_versioned(
         self,
@@ -279,7 +306,7 @@ class _Document:
         meta.problems, meta.spellings = read.problems, read.spellings
         accepted = self._emit(entity, xid, here, written, meta, problems)
         kind = _VERSION_KIND[entity]
-        before = versions[0].versionid
+        before: str | None = None
         for version in versions:
             version_xid = f"{xid}/versions/{version.versionid}"
             if version.read is None:
@@ -288,11 +315,11 @@ class _Document:
                 self._refuse_dependent(kind, version_xid, version.pointer, version.written, f"{xid} was refused")
             else:
                 version.read.known |= {
-                    "ancestor": version.read.known.get("ancestor", before),
+                    "ancestor": version.read.known.get("ancestor", before or version.versionid),
                     "isdefault": version is default,
                 }
-                self._emit(kind, version_xid, version.pointer, version.written, version.read, version.problems)
-            before = version.versionid
+                if self._emit(kind, version_xid, version.pointer, version.written, version.read, version.problems):
+                    before = version.versionid
 
     def _family(self, written: dict[str, Any], here: str, group: Entity, warned: list[Problem]) -> str | None:
         """Find the protocol family of a message: its own, its group's, its base's, or that of its option names (decision 15)."""
@@ -318,7 +345,8 @@ class _Document:
             return None
         base: Any = self.document
         for token in xid[1:].split("/")[:4]:
-            base = base.get(token) if isinstance(base, dict) else None
+            names = (token, *_OLD_NAMES.get(token, ()))
+            base = next((base[name] for name in names if name in base), None) if isinstance(base, dict) else None
         if not isinstance(base, dict):
             return None
         return family_of(base.get("protocol")) or self._base_family(base, depth + 1)
@@ -336,10 +364,10 @@ class _Document:
     ) -> bool:
         """Emit an entity's row, or refuse it when there is an error; True when it was accepted."""
         self.reading.spellings.update(read.spellings)
-        life, life_problems = _life(read.known, here)
+        life, life_problems = _life(read.known, f"{here}/meta" if kind in _VERSION_KIND else here)
         every = [*problems, *read.problems, *life_problems]
         row = None
-        if not any(problem.severity == "error" for problem in every):
+        if not _has_error(every):
             try:
                 row = _row(kind, xid, life, read, written if keep_raw else None)
             except OverflowError as error:
@@ -375,6 +403,8 @@ class _Document:
             self._refuse_versions(kind, xid, here, written, cause)
 
     def _refuse_versions(self, kind: str, xid: str, here: str, written: Any, cause: str) -> None:
+        if isinstance(written, dict) and "xref" in _meta_of(kind, written):
+            return  # an alias has no Versions
         versions = written.get("versions") if isinstance(written, dict) else None
         if isinstance(versions, dict) and versions:
             for versionid in versions:
@@ -402,8 +432,17 @@ class _Document:
             self.reading.spellings[f"{entity}: {spelled} → {normal}"] += 1
 
 
+def _has_error(problems: list[Problem]) -> bool:
+    return any(problem.severity == "error" for problem in problems)
+
+
 def _dependent(here: str, cause: str) -> Problem:
     return Problem(here, "MSG-115", "error", f"it cannot be loaded: {cause}", "Mend the cause, which has a finding of its own.")
+
+
+def _meta_of(entity: str, written: dict[str, Any]) -> dict[str, Any]:
+    meta: dict[str, Any] = read_entity(entity, written, "", None).known.get("meta", {})
+    return meta
 
 
 def _split_meta(meta: dict[str, Any], entity: str) -> Entity:
@@ -457,7 +496,7 @@ def _fill_default(entity: str, read: Entity, default: _Version, problems: list[P
             continue
         if name not in default.read.known:
             default.read.known[name] = value
-        elif default.read.known[name] != value and name not in _LIFE:
+        elif not same(default.read.known[name], value) and name not in _LIFE:
             told = f"`{name}` of the {entity} differs from its default Version's, which is taken"
             problems.append(Problem(default.pointer, "MSG-038", "warning", told, "Write it in the Version only."))
 

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from lakehouse.detection import dialect_of, not_a_registry
@@ -53,15 +52,15 @@ def parse_documents(documents: DataFrame, settings: Settings) -> DataFrame:
     """Parse documents.
 
     Args:
-        documents: one row per document: document_uri, size, sha256, unchanged, content, registry (NULL: the document's own).
+        documents: one row per document: document_uri, size, sha256, registry (NULL: the document's own), unchanged, again,
+            content.
         settings: its limits.
 
     Returns:
         The stage, columns `model.STAGE`. An unchanged document gives a document row only, with the status `unchanged`.
     """
     limits = Limits(settings.max_document_bytes, settings.max_json_depth)
-    columns = documents.select("document_uri", "size", "sha256", "unchanged", "registry", F.col("content"))
-    return columns.mapInArrow(_parser(limits), STAGE)
+    return documents.select(*_Source._fields).mapInArrow(_parser(limits), STAGE)
 
 
 def _parser(limits: Limits) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -81,8 +80,9 @@ class _Source(NamedTuple):
     document_uri: str
     size: int
     sha256: str
-    unchanged: bool
     registry: str | None
+    unchanged: bool
+    again: bool
     content: bytes | None
 
 
@@ -95,7 +95,7 @@ class _Stage:
 
     def clear(self) -> None:
         self.documents: list[tuple[str, str, str]] = []  # uri, registry, facts
-        self.entities: list[tuple[str, str, Row]] = []
+        self.entities: list[tuple[str, bool, str, Row]] = []
         self.findings: list[tuple[str, str, str, Finding]] = []
 
     def __len__(self) -> int:
@@ -103,7 +103,7 @@ class _Stage:
 
     def add_document(self, source: _Source, limits: Limits) -> None:
         """Parse one document and add its rows."""
-        facts: dict[str, Any] = {"sha256": source.sha256, "size": source.size}
+        facts: dict[str, Any] = {"sha256": source.sha256, "size": source.size, "own_registry": source.registry is None}
         registry = source.registry or DEFAULT_REGISTRY
         if source.unchanged:
             self._add_facts(source, registry, facts | {"status": "unchanged"})
@@ -136,7 +136,7 @@ class _Stage:
         self, source: _Source, registry: str, facts: dict[str, Any], document: dict[str, Any], reading: Reading
     ) -> None:
         uri = source.document_uri
-        self.entities.extend((uri, registry, row) for row in reading.rows)
+        self.entities.extend((uri, source.again, registry, row) for row in reading.rows)
         ids = [self._add_finding(source, registry, finding) for finding in reading.findings]
         specversion = document.get("specversion")
         self._add_facts(
@@ -183,13 +183,14 @@ class _Stage:
     def _entity_batch(self) -> pa.RecordBatch | None:
         if not self.entities:
             return None
-        uris, registries, rows = zip(*self.entities, strict=True)
+        uris, again, registries, rows = zip(*self.entities, strict=True)
         kind, xid, content_hash, epoch, createdat, modifiedat, body, raw, attributes = zip(*rows, strict=True)
         return self._batch(
             len(rows),
             {
                 "row": ["entity"] * len(rows),
                 "document_uri": uris,
+                "again": again,
                 "registryid": registries,
                 "kind": kind,
                 "xid": xid,

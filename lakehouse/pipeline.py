@@ -21,7 +21,7 @@ from lakehouse.documents import Sources, current_documents, find_sources, read_d
 from lakehouse.errors import CommitLost
 from lakehouse.model import ENTITY_TABLES, STAGE, VIOLATIONS
 from lakehouse.parse import parse_documents
-from lakehouse.plans import document_facts, find_conflicts, one_per_entity, plan_changes
+from lakehouse.plans import Plan, Policy, plan_changes
 from lakehouse.projections import roll_forward
 from lakehouse.session import absolute_location
 from lakehouse.settings import Settings
@@ -81,6 +81,7 @@ def ingest(
     sources: list[str],
     *,
     registry_from: str | None = None,
+    policy: Policy | None = None,
     watcher: Watcher | None = None,
 ) -> Summary:
     """Load documents into the catalog.
@@ -90,6 +91,7 @@ def ingest(
         settings: warehouse, registry, limits.
         sources: files, folders, globs, URIs.
         registry_from: 'document' or 'folder': name each document's registry after its path; None: what it says itself.
+        policy: what it may do beside inserting and updating.
         watcher: is told of the stages.
 
     Raises:
@@ -111,13 +113,19 @@ def ingest(
         stage = spark.read.schema(STAGE).parquet(location)
         seen = _count_documents(stage)
     try:
-        run = Run(ingest_id, "ingest", {name: seen[name] for name in ("read", "unchanged", "skipped", "rejected")})
-        checked, counts, snapshot_id = _publish(spark, settings, stage, run, clock)
-        summary = _summarise(spark, stage, checked, counts, run)
-        checked.facts.unpersist()
-        return replace(summary, snapshot_id=snapshot_id, seconds=clock.seconds(), hidden=found.hidden)
+        work = _Work(found, policy or Policy(), Run(ingest_id, "ingest", seen))
+        return replace(_publish(spark, settings, stage, work, clock), seconds=clock.seconds())
     finally:
         _remove(spark, location)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What an ingest was asked for."""
+
+    sources: Sources
+    policy: Policy
+    run: Run
 
 
 def _documents(spark: SparkSession, settings: Settings, found: Sources, registry_from: str | None) -> DataFrame:
@@ -127,8 +135,7 @@ def _documents(spark: SparkSession, settings: Settings, found: Sources, registry
     elif registry_from:
         registry = registry_from_path(registry_from, found.roots)
     known = current_documents(spark.table(table_name("changes")))
-    documents = with_unchanged(read_documents(spark, found), known, registry)
-    return documents.withColumn("registry", F.lit(None).cast("string") if registry is None else registry)
+    return with_unchanged(read_documents(spark, found), known, registry)
 
 
 def _count_documents(stage: DataFrame) -> dict[str, int]:
@@ -143,35 +150,8 @@ def _count_documents(stage: DataFrame) -> dict[str, int]:
     }
 
 
-@dataclass
-class _Checked:
-    """What the check stage found: chosen entities, all findings, and the facts of each document that was read."""
-
-    chosen: DataFrame
-    findings: DataFrame
-    facts: DataFrame
-    has_conflicts: bool
-
-
-def _check(stage: DataFrame) -> _Checked:
-    chosen = one_per_entity(stage)
-    conflicts = find_conflicts(chosen, stage)
-    facts = document_facts(stage, conflicts).persist()
-    findings = stage.filter(F.col("row") == "finding").select(*conflicts.columns).unionByName(conflicts)
-    return _Checked(chosen, findings, facts, bool(conflicts.take(1)))
-
-
-def _publish(
-    spark: SparkSession, settings: Settings, stage: DataFrame, run: Run, clock: _Clock
-) -> tuple[_Checked, dict[str, dict[str, int]], int | None]:
-    """Check, commit and project; plan again when another writer was first.
-
-    Returns:
-        What was checked, the counts of the plan that was committed, and the snapshot (None: nothing changed).
-    """
-    with clock("check", "what differs from the catalog"):
-        checked = _check(stage)
-        _record(spark, checked.findings, run)
+def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _Work, clock: _Clock) -> Summary:
+    """Check, commit and project; plan again when another writer was first."""
 
     @retry(
         retry=retry_if_exception_type(CommitLost),
@@ -179,23 +159,26 @@ def _publish(
         wait=wait_random_exponential(multiplier=0.5, max=10),
         reraise=True,
     )
-    def attempt() -> tuple[dict[str, dict[str, int]], int | None]:
+    def attempt() -> Summary:
         with clock("check", "what differs from the catalog"):
             head = read_head(spark)
             roll_forward(spark, head)
-            plan = plan_changes(spark, head, checked.chosen, checked.facts, has_conflicts=checked.has_conflicts)
+            plan = plan_changes(spark, head, stage, work.policy, work.sources.roots)
+            findings = stage.filter(F.col("row") == "finding").select(*plan.findings.columns).unionByName(plan.findings)
+            _record(spark, findings, work.run)
         try:
-            if plan.is_empty:
-                return plan.counts, None
-            with clock("commit", f"{sum(plan.changed.values())} changed entities as snapshot {head.snapshot_id + 1}"):
-                new_head = commit(spark, plan, stage, run)
-            with clock("project", "tables: " + ", ".join(name for name, n in plan.changed.items() if n)):
-                roll_forward(spark, new_head)
-            return plan.counts, new_head.snapshot_id
+            snapshot_id = None
+            if not plan.is_empty:
+                with clock("commit", f"{sum(plan.changed.values())} changed entities as snapshot {head.snapshot_id + 1}"):
+                    new_head = commit(spark, plan, stage, work.run)
+                with clock("project", "tables: " + ", ".join(name for name, n in plan.changed.items() if n)):
+                    roll_forward(spark, new_head)
+                snapshot_id = new_head.snapshot_id
+            return _summarise(spark, stage, plan, findings, work, snapshot_id)
         finally:
             plan.release()
 
-    return checked, *attempt()
+    return attempt()
 
 
 @retry(
@@ -216,22 +199,24 @@ def _record(spark: SparkSession, findings: DataFrame, run: Run) -> None:
 
 
 def _summarise(
-    spark: SparkSession, stage: DataFrame, checked: _Checked, plan_counts: dict[str, dict[str, int]], run: Run
+    spark: SparkSession, stage: DataFrame, plan: Plan, findings: DataFrame, work: _Work, snapshot_id: int | None
 ) -> Summary:
     entities = {table.name: dict.fromkeys(OUTCOMES, 0) for table in ENTITY_TABLES}
-    for table, ops in plan_counts.items():
+    for table, ops in plan.counts.items():
         for op, count in ops.items():
-            entities[table][_OUTCOME_OF_OP[op]] += count
-    _add_counts(entities, checked.facts, "quarantined")
-    if run.documents["unchanged"]:
+            if op in _OUTCOME_OF_OP:
+                entities[table][_OUTCOME_OF_OP[op]] += count
+    _add_counts(entities, plan.facts, "quarantined")
+    documents = work.run.documents
+    if documents["unchanged"]:
         is_unchanged = F.get_json_object("facts", "$.status") == "unchanged"
-        same = stage.filter((F.col("row") == "document") & is_unchanged).select("registryid", "xid")
+        same = stage.filter((F.col("row") == "document") & is_unchanged).select("xid").distinct()
         known = current_documents(spark.table(table_name("changes")))
-        _add_counts(entities, known.join(same.select("xid").distinct(), on="xid", how="left_semi"), "unchanged", "facts.entities")
+        _add_counts(entities, known.join(same, on="xid", how="left_semi"), "unchanged", "facts.entities")
     violations = dict.fromkeys(("error", "warning", "info"), 0)
-    for row in checked.findings.groupBy(F.col("finding.severity").alias("severity")).count().collect():
+    for row in findings.groupBy(F.col("finding.severity").alias("severity")).count().collect():
         violations[row["severity"]] += row["count"]
-    return Summary(None, run.documents, entities, violations, {})
+    return Summary(snapshot_id, documents, entities, violations, {}, work.sources.hidden)
 
 
 def _add_counts(entities: dict[str, dict[str, int]], facts: DataFrame, outcome: str, column: str | None = None) -> None:

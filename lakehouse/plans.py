@@ -1,6 +1,7 @@
 """What a stage changes against the current state of the catalog, told without reading a text twice.
 
-Everything here is narrow: keys, hashes, dates. The texts stay in the stage until `changes.commit` appends them.
+Everything here is narrow: keys, hashes, dates, owners. The texts stay in the stage until `changes.commit` appends them.
+Decisions 3 to 9 of docs/decisions.md.
 """
 
 from __future__ import annotations
@@ -13,12 +14,29 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.documents import current_documents
-from lakehouse.findings import CONFLICT
+from lakehouse.errors import PruneRefused
+from lakehouse.findings import CONFLICT, STALE
 from lakehouse.model import CHANGES, DOCUMENT_BODY, ENTITY_TABLES, TABLE_OF_KIND
+from lakehouse.refusals import KEY, find_refusals, no_uris
 from lakehouse.tables import table_name
 
-KEY = ["registryid", "kind", "xid"]
-LOGGED = ["registryid", "kind", "xid", "op", "content_hash", "epoch", "createdat", "modifiedat", "document_uris"]
+LOGGED = [*KEY, "op", "content_hash", "epoch", "createdat", "modifiedat", "document_uris"]
+_LIFE = ("epoch", "createdat", "modifiedat")
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What an ingest may do.
+
+    Attributes:
+        force: read unchanged documents again, take stale entities, prune more than half.
+        prune: delete what its last document dropped.
+        on_conflict: 'update' lets a later document take an entity over; 'refuse' does not.
+    """
+
+    force: bool = False
+    prune: bool = False
+    on_conflict: str = "update"
 
 
 @dataclass(frozen=True)
@@ -27,12 +45,14 @@ class Head:
 
     Attributes:
         tables: for each entity table the snapshot that changed it last.
+        deletions: how many rows of the log are deletions.
     """
 
     snapshot_id: int = 0
     committed_at: datetime = datetime(1970, 1, 1, tzinfo=timezone.utc)
     digest: str = ""
     tables: dict[str, int] = field(default_factory=dict)
+    deletions: int = 0
 
 
 @dataclass
@@ -42,17 +62,21 @@ class Plan:
     Attributes:
         head: the snapshot that it was planned against.
         committed_at: time of the snapshot to come; never before the head's.
-        compared: staged entities without their text: KEY, op, epoch, createdat, modifiedat, document_uris, document_uri (the
-            one whose text is taken; NULL for op own), content_hash, stored_in (snapshot of the row that op own repeats).
+        compared: as from `with_verdict`.
+        findings: of entities that were refused or taken over; as from `find_refusals`.
+        facts: as from `document_facts`.
         documents: facts of documents that changed, columns of `changes` without snapshot_id.
-        conflicts: entities of a document that another document of the same stage defines otherwise.
-        counts: rows of `entities` by table and op; `unchanged` too.
-        whole_stage: all entities of the stage are new and stand in one document each.
+        counts: rows of `compared` by table and op; `unchanged` and `refused` too.
+        document_rows: rows of `documents`.
+        digest: of all rows, whatever their order.
+        whole_stage: all entities of the stage are new, and each stands in one document.
     """
 
     head: Head
     committed_at: datetime
     compared: DataFrame
+    findings: DataFrame
+    facts: DataFrame
     documents: DataFrame
     counts: dict[str, dict[str, int]]
     document_rows: int
@@ -64,20 +88,58 @@ class Plan:
         """Give the changed entities: `compared` without those that stay as they are."""
         return self.compared.filter(F.col("op").isNotNull())
 
-    def release(self) -> None:
-        """Give back the memory that the plan holds."""
-        self.compared.unpersist()
-        self.documents.unpersist()
+    @property
+    def changed(self) -> dict[str, int]:
+        """Give the changed rows by table."""
+        return {
+            table: sum(n for op, n in ops.items() if op not in ("unchanged", "refused")) for table, ops in self.counts.items()
+        }
 
     @property
     def is_empty(self) -> bool:
         """Tell that nothing would be committed."""
         return self.document_rows == 0 and not any(self.changed.values())
 
-    @property
-    def changed(self) -> dict[str, int]:
-        """Changed rows by table."""
-        return {table: sum(n for op, n in ops.items() if op != "unchanged") for table, ops in self.counts.items()}
+    def release(self) -> None:
+        """Give back the memory that the plan holds."""
+        for frame in (self.compared, self.facts, self.documents):
+            frame.unpersist()
+
+
+def plan_changes(spark: SparkSession, head: Head, stage: DataFrame, policy: Policy, roots: list[str]) -> Plan:
+    """Compare a stage with the current state.
+
+    Args:
+        spark: the session.
+        head: snapshot that the entity tables stand at.
+        stage: columns `model.STAGE`.
+        policy: what the ingest may do.
+        roots: URIs of the sources: with `prune`, a known document below them that is no longer there dropped everything.
+
+    Raises:
+        PruneRefused: pruning would delete more than half of the registries' entities.
+    """
+    changes = spark.table(table_name("changes"))
+    known = current_documents(changes)
+    vanished = find_vanished(known, stage, roots) if policy.prune else known.select("registryid", "xid").limit(0)
+    committed_at = max(datetime.now(timezone.utc), head.committed_at + timedelta(microseconds=1))
+    state = read_state(spark)
+    dropped = find_dropped(state, stage, vanished)
+    deleted = changes.filter((F.col("op") == "delete") & (F.col("kind") != "document")) if head.deletions else changes.limit(0)
+    compared = with_verdict(one_per_entity(stage), dropped, state, deleted, policy, F.lit(committed_at))
+    stored = changes.filter(F.col("snapshot_id") <= head.snapshot_id)
+    compared = without_stale(compared, stored, policy).persist()
+    findings = find_refusals(compared, stage)
+    facts = document_facts(stage, findings).persist()
+    documents = with_document_op(facts, known, vanished).persist()
+    counts, digest, whole_stage = _count(compared)
+    if policy.prune and not policy.force:
+        _guard_prune(counts, state, compared)
+    total = documents.agg(F.count("*").alias("n"), F.coalesce(_digest("body"), F.lit(0)).alias("digest")).collect()[0]
+    return Plan(
+        head, committed_at, compared, findings, facts, documents, counts, total["n"],
+        f"{(digest ^ total['digest']) & (2**64 - 1):016x}", whole_stage,
+    )  # fmt: skip
 
 
 def read_state(spark: SparkSession) -> DataFrame:
@@ -86,7 +148,7 @@ def read_state(spark: SparkSession) -> DataFrame:
     Returns:
         One row per entity: KEY, content_hash, epoch, createdat, modifiedat, document_uris, snapshot_id.
     """
-    columns = ["xid", "content_hash", "epoch", "createdat", "modifiedat", "document_uris", "snapshot_id"]
+    columns = ["xid", "content_hash", *_LIFE, "document_uris", "snapshot_id"]
     parts = [
         spark.table(table_name(table.name)).select("registryid", F.lit(table.kind).alias("kind"), *columns)
         for table in ENTITY_TABLES
@@ -95,219 +157,290 @@ def read_state(spark: SparkSession) -> DataFrame:
 
 
 def one_per_entity(stage: DataFrame) -> DataFrame:
-    """Choose for each entity the document whose text is taken: the first by URI (decision 4).
+    """Choose for each entity the document whose text is taken: the first by URI.
 
     Args:
         stage: columns `model.STAGE`.
 
     Returns:
-        One row per entity: KEY, document_uri, content_hash, epoch, createdat, modifiedat as declared there, owners (all
-        documents with the same content, sorted), losers (documents with another content). Of a
-        registry's root all documents are owners, whatever they say (decision 3).
+        One row per entity: KEY, document_uri, content_hash, epoch, createdat, modifiedat as declared there, again, owners
+        (all documents with the same content, sorted), losers (documents with another content), hashes (of all documents:
+        document_uri, content_hash). Of a registry's root all documents are owners, whatever they say (decision 3).
     """
-    facts = ["document_uri", "content_hash", "epoch", "createdat", "modifiedat"]
+    facts = ["document_uri", "content_hash", *_LIFE, "again"]
     every = (
         stage.filter(F.col("row") == "entity").groupBy(*KEY).agg(F.sort_array(F.collect_list(F.struct(*facts))).alias("every"))
     )
     first = F.col("every")[0]
-    same = F.filter("every", lambda one: (one["content_hash"] == first["content_hash"]) | (F.col("kind") == "registry"))
+    is_root = F.col("kind") == "registry"
+    same = F.filter("every", lambda one: (one["content_hash"] == first["content_hash"]) | is_root)
     other = F.filter("every", lambda one: one["content_hash"] != first["content_hash"])
-    uris = [F.transform(part, lambda one: one["document_uri"]) for part in (same, other)]
-    return every.select(*KEY, *(first[name].alias(name) for name in facts), uris[0].alias("owners"), uris[1].alias("losers"))
+    owners, losers = (F.transform(part, lambda one: one["document_uri"]) for part in (same, other))
+    return every.select(
+        *KEY,
+        *(first[name].alias(name) for name in facts),
+        owners.alias("owners"),
+        losers.alias("losers"),
+        F.col("every").alias("hashes"),
+    )
 
 
-def find_conflicts(chosen: DataFrame, stage: DataFrame) -> DataFrame:
-    """Tell of each document that lost an entity to another document of the same ingest.
-
-    Args:
-        chosen: as from `one_per_entity`.
-        stage: columns `model.STAGE`.
+def find_vanished(known: DataFrame, stage: DataFrame, roots: list[str]) -> DataFrame:
+    """Find documents that stood below the sources at their last load and stand there no more.
 
     Returns:
-        Findings: columns row, document_uri, registryid, kind, xid, finding, as in `model.STAGE`.
+        registryid, xid (the document's URI).
     """
-    is_root = F.col("kind") == "registry"
-    lost = chosen.filter(F.size("losers") > 0).select(
-        *KEY, F.col("document_uri").alias("winner"), F.explode("losers").alias("document_uri")
-    )
-    texts = stage.filter(F.col("row") == "entity").select(*KEY, "document_uri", F.coalesce("raw", "body").alias("raw"))
-    message = F.concat(
-        F.lit("the documents "), F.col("winner"), F.lit(" and "), F.col("document_uri"),
-        F.when(is_root, " differ in the registry's own attributes").otherwise(" define this entity differently"),
-        F.lit("; those of the first are taken"),
-    )  # fmt: skip
-    identity = F.concat_ws("\0", "registryid", "document_uri", F.lit(CONFLICT), "xid", message)
-    finding = F.struct(
-        F.substring(F.sha2(identity, 256), 1, 32).alias("violation_id"),
-        F.lit("").alias("pointer"),
-        F.lit(CONFLICT).alias("rule_id"),
-        F.when(is_root, "info").otherwise("error").alias("severity"),
-        F.when(is_root, "kept").otherwise("quarantined").alias("action"),
-        message.alias("message"),
-        F.lit("Define it in one document, or load one of them into another registry.").alias("hint"),
-        F.when(~is_root, F.col("raw")).alias("raw"),
-    )
-    return lost.join(texts, on=[*KEY, "document_uri"], how="left").select(
-        F.lit("finding").alias("row"), "document_uri", *KEY, finding.alias("finding")
-    )
+    below = reduce(Column.__or__, [F.col("xid").startswith(root.rstrip("/") + "/") | (F.col("xid") == root) for root in roots])
+    seen = stage.filter(F.col("row") == "document").select("xid").distinct()
+    return known.filter(below).select("registryid", "xid").join(seen, on="xid", how="left_anti")
 
 
-def plan_changes(spark: SparkSession, head: Head, chosen: DataFrame, facts: DataFrame, *, has_conflicts: bool) -> Plan:
-    """Compare a stage with the current state.
+def find_dropped(state: DataFrame, stage: DataFrame, vanished: DataFrame) -> DataFrame:
+    """Find entities that a document held at its last load and holds no more.
 
-    Args:
-        spark: the session.
-        head: snapshot that the entity tables stand at.
-        chosen: as from `one_per_entity`.
-        facts: as from `document_facts`.
-        has_conflicts: tells that a document lost an entity to another one.
+    A document that was rejected dropped nothing, nor did one drop what was refused in it, or what stands below that.
+
+    Returns:
+        One row per entity: KEY, dropped (the documents, sorted).
     """
-    committed_at = max(datetime.now(timezone.utc), head.committed_at + timedelta(microseconds=1))
-    compared = with_op(chosen, read_state(spark), F.lit(committed_at)).persist()
-    totals = (
-        compared.groupBy("kind", "op").agg(F.count("*").alias("n"), F.max(F.size("owners")).alias("owners"), _digest()).collect()
+    documents = stage.filter((F.col("row") == "document") & F.get_json_object("facts", "$.status").isin("loaded", "skipped"))
+    gone = documents.select("registryid", F.col("xid").alias("document_uri")).unionByName(
+        vanished.select("registryid", F.col("xid").alias("document_uri"))
     )
-    documents = with_document_op(facts, current_documents(spark.table(table_name("changes")))).persist()
-    document_total = documents.agg(F.count("*").alias("n"), F.coalesce(_digest("body"), F.lit(0)).alias("digest")).collect()[0]
-    counts: dict[str, dict[str, int]] = {table.name: {} for table in ENTITY_TABLES}
-    for total in totals:
-        counts[TABLE_OF_KIND[total["kind"]].name][total["op"] or "unchanged"] = total["n"]
-    digest = reduce(
-        lambda one, total: one ^ total["digest"], (total for total in totals if total["op"]), document_total["digest"]
+    held = state.select(*KEY, F.explode("document_uris").alias("document_uri"))
+    held = held.join(F.broadcast(gone), on=["registryid", "document_uri"], how="left_semi")
+    holds = stage.filter(F.col("row") == "entity").select(*KEY, "document_uri")
+    refused = stage.filter((F.col("row") == "finding") & (F.col("finding.action") == "quarantined") & F.col("xid").isNotNull())
+    shield = refused.select(
+        F.col("registryid").alias("_registry"), F.col("document_uri").alias("_document"), F.col("xid").alias("_xid")
+    ).distinct()
+    shielded = (
+        (F.col("registryid") == F.col("_registry"))
+        & (F.col("document_uri") == F.col("_document"))
+        & ((F.col("xid") == F.col("_xid")) | F.col("xid").startswith(F.concat("_xid", F.lit("/"))))
     )
-    return Plan(
-        head=head,
-        committed_at=committed_at,
-        compared=compared,
-        documents=documents,
-        counts=counts,
-        document_rows=document_total["n"],
-        digest=f"{digest & (2**64 - 1):016x}",
-        whole_stage=all(total["op"] == "insert" and total["owners"] == 1 for total in totals) and not has_conflicts,
-    )
+    dropped = held.join(holds, on=[*KEY, "document_uri"], how="left_anti").join(shield, on=shielded, how="left_anti")
+    return dropped.groupBy(*KEY).agg(F.array_sort(F.collect_set("document_uri")).alias("dropped"))
 
 
-def with_op(chosen: DataFrame, state: DataFrame, now: Column) -> DataFrame:
-    """Tell of each staged entity what happens to it (decisions 3, 8 and 9).
+def with_verdict(
+    chosen: DataFrame, dropped: DataFrame, state: DataFrame, deleted: DataFrame, policy: Policy, now: Column
+) -> DataFrame:
+    """Tell of each staged or dropped entity what happens to it (decisions 3, 4, 8 and 9).
 
     Args:
         chosen: as from `one_per_entity`.
+        dropped: as from `find_dropped`.
         state: as from `read_state`.
+        deleted: rows of the log with op delete.
+        policy: what the ingest may do.
         now: time of the snapshot to come.
 
     Returns:
-        `chosen` with op (insert, update, own; NULL: unchanged), epoch, createdat, modifiedat and document_uris after the
-        change, and stored_in. A declared epoch or date is stored as declared; where none is, an update counts the epoch and
-        sets modifiedat.
+        One row per entity: KEY; op (insert, update, own, delete; NULL: nothing); refused (NULL, or why: conflict); taken_from
+        (document that defined it before, when another takes it over or fails to); document_uri (the one whose text is taken;
+        NULL for own and delete); content_hash, epoch, createdat, modifiedat and document_uris after the change; stored_in
+        (snapshot of the stored row); owners, losers, source_uri; and what was declared and stored before. A declared epoch or
+        date is stored as declared; where none is, an update counts the epoch and sets modifiedat.
     """
-    renamed = state.select(*KEY, *(F.col(name).alias(f"_{name}") for name in state.columns if name not in KEY))
-    both = chosen.join(renamed, on=KEY, how="left")
-    is_new = F.col("_content_hash").isNull()
-    first_owner = F.col("_document_uris")[0]
+    stored = state.select(*KEY, *(F.col(name).alias(f"_{name}") for name in state.columns if name not in KEY))
+    before = deleted.groupBy(*KEY).agg(F.max("epoch").alias("_deleted_epoch"))
+    both = chosen.join(dropped, on=KEY, how="full").join(stored, on=KEY, how="left").join(before, on=KEY, how="left")
+    is_staged, is_new = F.col("document_uri").isNotNull(), F.col("_content_hash").isNull()
+    is_root = F.col("kind") == "registry"
+    kept = F.array_except(F.coalesce("_document_uris", no_uris()), F.coalesce("dropped", no_uris()))
+    differs = is_staged & ~is_new & (F.col("content_hash") != F.col("_content_hash"))
+    first_kept = F.get(kept, F.lit(0))
     # The root of a registry comes from the first of all its documents, also from those of earlier ingests.
-    keeps_root = (F.col("kind") == "registry") & (first_owner < F.col("document_uri")) & ~F.array_contains("owners", first_owner)
-    differs = (F.col("content_hash") != F.col("_content_hash")) | reduce(
-        Column.__or__,
-        [F.col(name).isNotNull() & ~F.col(name).eqNullSafe(F.col(f"_{name}")) for name in ("epoch", "createdat", "modifiedat")],
+    keeps_root = is_staged & is_root & F.coalesce(first_kept < F.col("document_uri"), F.lit(False))
+    root_hash = F.when(keeps_root, F.col("_content_hash")).otherwise(F.col("content_hash"))
+    other_roots = F.transform(F.filter("hashes", lambda one: one["content_hash"] != root_hash), lambda one: one["document_uri"])
+    is_foreign = differs & ~is_root & (F.size(kept) > 0) & ~F.arrays_overlap("owners", F.col("_document_uris"))
+    is_conflict = is_foreign & (F.col("again") | F.lit(policy.on_conflict == "refuse"))
+    redated = reduce(Column.__or__, [F.col(name).isNotNull() & ~F.col(name).eqNullSafe(F.col(f"_{name}")) for name in _LIFE])
+    changed = is_staged & ~is_new & (differs | redated) & ~keeps_root & ~is_conflict
+    owners = (
+        F.when(~is_staged | is_conflict, kept)
+        .when(changed & differs & ~is_root, F.col("owners"))
+        .otherwise(F.array_union(kept, "owners"))
     )
-    changed = differs & ~F.coalesce(keeps_root, F.lit(False))
-    owners = F.array_sort(F.array_union(F.coalesce("_document_uris", F.array()), F.col("owners")))
-    op = F.when(is_new, F.lit("insert")).when(changed, F.lit("update")).when(owners != F.col("_document_uris"), F.lit("own"))
-    writes = is_new | changed
+    owners = F.array_sort(F.array_distinct(owners))
+    op = (
+        F.when(is_new & is_staged, "insert")
+        .when(changed, "update")
+        .when(~is_staged & (F.size(owners) == 0) & F.lit(policy.prune), "delete")
+        .when(~is_new & (owners != F.col("_document_uris")), "own")
+    )
+    writes = op.isin("insert", "update")
+    counted = F.when(is_new, F.coalesce(F.col("_deleted_epoch") + 1, F.lit(1))).otherwise(F.col("_epoch") + 1)
     return both.select(
         *KEY,
         op.alias("op"),
+        F.when(is_conflict, CONFLICT).alias("refused"),
+        F.when(is_foreign | keeps_root, first_kept).alias("taken_from"),
+        F.col("document_uri").alias("source_uri"),
+        F.when(writes, F.col("document_uri")).alias("document_uri"),
         F.when(writes, F.col("content_hash")).otherwise(F.col("_content_hash")).alias("content_hash"),
-        F.when(is_new, F.coalesce("epoch", F.lit(1)))
-        .when(changed, F.coalesce("epoch", F.col("_epoch") + 1))
-        .otherwise(F.col("_epoch"))
-        .alias("epoch"),
+        F.when(writes, F.coalesce("epoch", counted)).otherwise(F.col("_epoch")).alias("epoch"),
         F.when(writes, F.coalesce("createdat", "_createdat", now)).otherwise(F.col("_createdat")).alias("createdat"),
         F.when(writes, F.coalesce("modifiedat", now)).otherwise(F.col("_modifiedat")).alias("modifiedat"),
         owners.alias("document_uris"),
-        F.when(writes, F.col("document_uri")).alias("document_uri"),
         F.col("_snapshot_id").alias("stored_in"),
-        "owners",
-    )
+        F.coalesce("owners", no_uris()).alias("owners"),
+        F.coalesce(F.when(is_root, other_roots).otherwise(F.col("losers")), no_uris()).alias("losers"),
+        F.col("epoch").alias("declared_epoch"),
+        F.col("modifiedat").alias("declared_modifiedat"),
+        F.col("_epoch").alias("stored_epoch"),
+        F.col("_createdat").alias("stored_createdat"),
+        F.col("_modifiedat").alias("stored_modifiedat"),
+        F.col("_document_uris").alias("stored_uris"),
+        F.col("_content_hash").alias("stored_hash"),
+    )  # fmt: skip
 
 
-def with_document_op(facts: DataFrame, known: DataFrame) -> DataFrame:
-    """Keep the documents whose facts differ from those of their last load.
+def without_stale(compared: DataFrame, log: DataFrame, policy: Policy) -> DataFrame:
+    """Refuse updates that are older than what is stored: declared is compared with declared (decision 8).
 
     Args:
-        facts: as from `document_facts`.
-        known: as from `current_documents`.
+        compared: as from `with_verdict`.
+        log: rows of `changes` up to the head.
+        policy: `force` takes them.
 
     Returns:
-        registryid, kind, xid, op and body of what is to be appended, with the columns that `_digest` reads.
+        `compared`; a stale update has no op, and `refused` tells why.
     """
-    before = known.select("registryid", "xid", F.col("body").alias("_body"))
-    empty = [
-        F.lit(None).cast(CHANGES[name].dataType).alias(name)
-        for name in ("content_hash", "epoch", "createdat", "modifiedat", "document_uris")
-    ]
-    return (
-        facts.select("registryid", "xid", F.to_json("facts").alias("body"))
-        .join(before, on=["registryid", "xid"], how="left")
-        .filter(~F.col("body").eqNullSafe(F.col("_body")))
-        .select(
-            "registryid",
-            F.lit("document").alias("kind"),
-            "xid",
-            F.when(F.col("_body").isNull(), "insert").otherwise("update").alias("op"),
-            *empty,
-            "body",
-        )
+    if policy.force:
+        return compared
+    older_epoch = F.col("declared_epoch") < F.col("stored_epoch")
+    older_date = F.col("declared_modifiedat") < F.col("stored_modifiedat")
+    suspect = F.coalesce((F.col("op") == "update") & (older_epoch | older_date), F.lit(False))
+    raw = F.coalesce("raw", "body")
+    # Whether the stored values were declared stands in the text that they came with; only suspects are looked up.
+    declared = log.select(
+        *KEY,
+        F.col("snapshot_id").alias("stored_in"),
+        F.get_json_object(raw, "$.epoch").isNotNull().alias("_has_epoch"),
+        F.get_json_object(raw, "$.modifiedat").isNotNull().alias("_has_date"),
     )
+    suspects = compared.filter(suspect).select(*KEY, "stored_in")
+    looked_up = declared.join(F.broadcast(suspects), on=[*KEY, "stored_in"], how="left_semi")
+    both = compared.join(F.broadcast(looked_up), on=[*KEY, "stored_in"], how="left")
+    stale = suspect & F.coalesce((F.col("_has_epoch") & older_epoch) | (F.col("_has_date") & older_date), F.lit(False))
+    undone = {name: F.when(stale, F.col(stored)).otherwise(F.col(name)).alias(name) for name, stored in _UNDONE.items()}
+    columns = {
+        "op": F.when(~stale, F.col("op")).alias("op"),
+        "refused": F.when(stale, STALE).otherwise(F.col("refused")).alias("refused"),
+        "taken_from": F.when(~stale, F.col("taken_from")).alias("taken_from"),
+        "document_uri": F.when(~stale, F.col("document_uri")).alias("document_uri"),
+        **undone,
+    }
+    return both.select(*(columns.get(name, F.col(name)) for name in compared.columns))
 
 
-def document_facts(stage: DataFrame, conflicts: DataFrame) -> DataFrame:
+_UNDONE = {
+    "content_hash": "stored_hash",
+    "epoch": "stored_epoch",
+    "createdat": "stored_createdat",
+    "modifiedat": "stored_modifiedat",
+    "document_uris": "stored_uris",
+}
+
+
+def document_facts(stage: DataFrame, findings: DataFrame) -> DataFrame:
     """Complete the facts of parsed documents with what was found after parsing.
 
     Args:
         stage: columns `model.STAGE`.
-        conflicts: as from `find_conflicts`.
+        findings: as from `find_refusals`.
 
     Returns:
         One row per document that was read: registryid, xid (its URI), facts (struct DOCUMENT_BODY).
     """
-    found = conflicts.groupBy("registryid", F.col("document_uri").alias("xid")).agg(
-        F.collect_set("finding.violation_id").alias("ids"),
-        F.collect_list(F.when(F.col("finding.action") == "quarantined", F.col("kind"))).alias("kinds"),
+    table = F.create_map(*(F.lit(part) for kind, table in TABLE_OF_KIND.items() for part in (kind, table.name)))[F.col("kind")]
+    refused = F.when(F.col("finding.action") == "quarantined", table)
+    found = findings.groupBy("registryid", F.col("document_uri").alias("xid")).agg(
+        F.collect_set("finding.violation_id").alias("ids"), F.collect_list(refused).alias("refused")
     )
-    names = F.create_map(*(F.lit(part) for kind, table in TABLE_OF_KIND.items() for part in (kind, table.name)))
     facts = stage.filter(F.col("row") == "document").select(
         "registryid", "xid", F.from_json("facts", DOCUMENT_BODY).alias("facts")
     )
-    late = F.transform(F.col("kinds"), lambda kind: names[kind])
-
-    def shifted(column: str, sign: int) -> Column:
-        empty = F.create_map().cast("map<string,int>")
-        counted = F.map_from_entries(
-            F.transform(
-                F.array_distinct(late),
-                lambda table: F.struct(table.alias("table"), F.size(F.filter(late, lambda other: other == table)).alias("n")),
-            )
-        )
-        summed = F.map_zip_with(
-            F.coalesce(f"facts.{column}", empty),
-            counted,
-            lambda _, before, more: F.coalesce(before, F.lit(0)) + sign * F.coalesce(more, F.lit(0)),
-        )
-        return F.when(F.col("kinds").isNull(), F.col(f"facts.{column}")).otherwise(F.map_filter(summed, lambda _, n: n != 0))
-
-    ids = F.array_sort(F.array_union(F.coalesce("facts.findings", F.array()), F.coalesce("ids", F.array())))
+    ids = F.array_sort(F.array_union(F.coalesce("facts.findings", no_uris()), F.coalesce("ids", no_uris())))
     complete = (
         F.col("facts")
         .withField("findings", F.when(F.size(ids) > 0, ids))
-        .withField("entities", shifted("entities", -1))
-        .withField("quarantined", shifted("quarantined", 1))
+        .withField("entities", _counted_on(F.col("facts.entities"), F.col("refused"), -1))
+        .withField("quarantined", _counted_on(F.col("facts.quarantined"), F.col("refused"), 1))
     )
     return (
         facts.filter(F.col("facts.status") != "unchanged")
         .join(found, on=["registryid", "xid"], how="left")
         .select("registryid", "xid", complete.alias("facts"))
     )
+
+
+def with_document_op(facts: DataFrame, known: DataFrame, vanished: DataFrame) -> DataFrame:
+    """Keep the documents whose facts differ from those of their last load, and those that vanished.
+
+    Args:
+        facts: as from `document_facts`.
+        known: as from `current_documents`.
+        vanished: as from `find_vanished`.
+
+    Returns:
+        Rows of `changes` without snapshot_id, raw and attributes.
+    """
+    before = known.select("registryid", "xid", F.col("body").alias("_body"))
+    op = F.when(F.col("_body").isNull(), "insert").otherwise("update")
+    written = facts.select("registryid", "xid", F.to_json("facts").alias("body")).join(
+        before, on=["registryid", "xid"], how="left"
+    )
+    differs = written.filter(~F.col("body").eqNullSafe(F.col("_body"))).select("registryid", "xid", op.alias("op"), "body")
+    gone = vanished.select("registryid", "xid", F.lit("delete").alias("op"), F.lit(None).cast("string").alias("body"))
+    every = differs.unionByName(gone)
+    empty = {name: F.lit(None).cast(CHANGES[name].dataType) for name in LOGGED if name not in (*KEY, "op")}
+    return every.withColumn("kind", F.lit("document")).withColumns(empty).select(*LOGGED, "body")
+
+
+def _counted_on(counts: Column, tables: Column, sign: int) -> Column:
+    """Add to a map of counts by table, or take away, one for each table named."""
+    more = F.map_from_entries(
+        F.transform(
+            F.array_distinct(F.coalesce(tables, no_uris())),
+            lambda table: F.struct(table.alias("table"), F.size(F.filter(tables, lambda other: other == table)).alias("n")),
+        )
+    )
+    none = F.create_map().cast("map<string,int>")
+    summed = F.map_zip_with(
+        F.coalesce(counts, none), more, lambda _, before, n: F.coalesce(before, F.lit(0)) + sign * F.coalesce(n, F.lit(0))
+    )
+    kept = F.map_filter(summed, lambda _, n: n != 0)
+    return F.when(F.size(kept) > 0, kept)
+
+
+def _count(compared: DataFrame) -> tuple[dict[str, dict[str, int]], int, bool]:
+    """Count the rows by table and op, fold them into a digest, and tell whether all are new and stand in one document."""
+    outcome = F.coalesce("op", F.when(F.col("refused").isNotNull(), "refused"), F.lit("unchanged"))
+    many = F.max((F.size("owners") > 1) | (F.size("losers") > 0))
+    folded = compared.groupBy("kind", outcome.alias("outcome")).agg(F.count("*").alias("n"), many.alias("many"), _digest())
+    totals = folded.collect()
+    counts: dict[str, dict[str, int]] = {table.name: {} for table in ENTITY_TABLES}
+    for total in totals:
+        counts[TABLE_OF_KIND[total["kind"]].name][total["outcome"]] = total["n"]
+    written = [total["digest"] for total in totals if total["outcome"] not in ("unchanged", "refused")]
+    whole = all(total["outcome"] == "insert" and not total["many"] for total in totals)
+    return counts, reduce(lambda one, other: one ^ other, written, 0), whole
+
+
+def _guard_prune(counts: dict[str, dict[str, int]], state: DataFrame, compared: DataFrame) -> None:
+    """Refuse to delete over half of the entities of the registries concerned (decision 4)."""
+    deleted = sum(ops.get("delete", 0) for ops in counts.values())
+    if not deleted:
+        return
+    concerned = compared.filter(F.col("op") == "delete").select("registryid").distinct()
+    held = state.join(F.broadcast(concerned), on="registryid", how="left_semi").count()
+    if deleted * 2 > held:
+        raise PruneRefused(deleted, held)
 
 
 def _digest(*also: str) -> Column:

@@ -17,7 +17,8 @@ _SECRET_KEY = re.compile(
     r"private[-_]key|credential|credentials)|token|access[-_]?token|key|value)\Z",
     re.IGNORECASE,
 )
-_USERINFO = re.compile(r"(://[^/@\s:]+:)([^/@\s{]+)(@)")
+_USERINFO = re.compile(r"(://[^/@\s:]*:)([^/\s\"]+)(@)")
+_USERINFO_TEXT = re.compile(rb"(://[^/@\s:\"]*:)([^/\s\"]+)(@)")
 _SECRET_TEXT = re.compile(
     rb'("[^"]*(?:password|passwd|secret|api[-_]?key|access[-_]?key|private[-_]?key|token)"\s*:\s*")((?:[^"\\]|\\.)*)',
     re.IGNORECASE,
@@ -36,36 +37,42 @@ def redact(document: Any) -> list[Problem]:
     endpoints = document.get("endpoints") if isinstance(document, dict) else None
     for key, endpoint in endpoints.items() if isinstance(endpoints, dict) else ():
         if isinstance(endpoint, dict):
-            for member in ("protocoloptions", "config", "endpoints"):
-                if isinstance(endpoint.get(member), dict | list):
-                    _redact(endpoint[member], pointer_of("endpoints", key, member), False, found)
+            own = {name: member for name, member in endpoint.items() if name not in ("messages", "definitions")}
+            _redact(own, pointer_of("endpoints", key), False, found)
+            endpoint.update(own)
     return found
 
 
 def redact_text(text: bytes) -> bytes:
     """Replace the values of secret-like keys in text that could not be parsed."""
-    return _SECRET_TEXT.sub(rb"\1" + REDACTED.encode(), text)
+    clean = _SECRET_TEXT.sub(rb"\1" + REDACTED.encode(), text)
+    return _USERINFO_TEXT.sub(rb"\1" + REDACTED.encode() + rb"\3", clean)
 
 
 def _redact(value: Any, pointer: str, in_authorization: bool, found: list[Problem]) -> None:
     members = value.items() if isinstance(value, dict) else enumerate(value)
     for key, member in list(members):
         here = pointer + pointer_of(str(key))
-        if isinstance(member, dict | list):
+        clean = member
+        is_map = isinstance(member, dict)
+        is_secret = in_authorization and isinstance(key, str) and bool(_SECRET_KEY.match(key)) and not _is_harmless(member)
+        if is_secret or (key == "authorization" and member is not None and not is_map):
+            clean = REDACTED
+        elif isinstance(member, dict | list):
             _redact(member, here, in_authorization or key == "authorization", found)
         elif isinstance(member, str):
-            secret = (
-                in_authorization and isinstance(key, str) and _SECRET_KEY.match(key) and not re.fullmatch(r"\{[^{}]*\}", member)
-            )
-            clean = REDACTED if secret and member else _USERINFO.sub(rf"\1{REDACTED}\3", member)
-            if clean != member:
-                value[key] = clean
-                found.append(
-                    Problem(
-                        here,
-                        CREDENTIAL,
-                        "warning",
-                        "a secret was replaced before storing",
-                        "Keep credentials out of registry documents.",
-                    )
-                )
+            clean = _USERINFO.sub(_without_password, member)
+        if clean is not member and clean != member:
+            value[key] = clean
+            told = "a secret was replaced before storing"
+            found.append(Problem(here, CREDENTIAL, "warning", told, "Keep credentials out of registry documents."))
+
+
+def _is_harmless(value: Any) -> bool:
+    """Tell what is no secret under any key: nothing, a flag, a placeholder."""
+    return value in ("", None, True, False) or (isinstance(value, str) and re.fullmatch(r"\{[^{}]*\}", value) is not None)
+
+
+def _without_password(match: re.Match[str]) -> str:
+    before, password, after = match.groups()
+    return before + (password if _is_harmless(password) else REDACTED) + after

@@ -8,6 +8,7 @@ what the JVM writes to standard error in a file that is shown when the start fai
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import re
 import shutil
@@ -36,6 +37,8 @@ def open_session(settings: Settings, app_name: str = "lakehouse") -> SparkSessio
         JavaNotFound: neither Java 17 nor 21 is there.
         LakehouseError: Delta's jars cannot be resolved, or the JVM does not start.
     """
+    # PySpark logs each failed query as JSON beside raising it; the error is told once.
+    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
     active = SparkSession.getActiveSession()
     if active is not None:
         return active

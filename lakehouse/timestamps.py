@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta, timezone
 
-_RFC3339 = re.compile(r"\A(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)?\Z", re.ASCII)
+_RFC3339 = re.compile(
+    r"\A(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d+))?([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)?\Z", re.ASCII
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICRO = timedelta(microseconds=1)
 _FIRST = (datetime(1, 1, 1, tzinfo=timezone.utc) - _EPOCH) // _MICRO

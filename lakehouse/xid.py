@@ -35,6 +35,8 @@ def as_xid(reference: str) -> str | None:
         tokens = text[1:].split("/")
     else:
         return None
+    if any("/" in token for token in tokens):
+        return None
     tokens[::2] = [_COLLECTIONS.get(token, token) for token in tokens[::2]]
     xid = "/" + "/".join(tokens)
     return xid if XID.match(xid) else None

@@ -194,7 +194,7 @@ def test_as_many_levels_as_allowed_are_read():
 
 @pytest.mark.parametrize("text", [nested(6), '{"a":' * 6 + "1" + "}" * 6, '{"k":1,"k":1,"a":' + nested(5) + "}"])
 def test_one_level_more_is_refused(text):
-    with pytest.raises(NotJson, match="deeper than 5 levels .*max_json_depth"):
+    with pytest.raises(NotJson, match=r"deeper than 5 levels .*max_json_depth"):
         value_of(text, max_depth=5)
 
 
@@ -293,11 +293,6 @@ def test_an_integer_of_thousands_of_digits_beside_a_duplicate_key_is_refused_or_
     except NotJson:
         return
     assert canonical(value).decode() == text.replace('"a":1,"a":1', '"a":1')
-
-
-def test_two_readings_of_one_number_are_equal():
-    # Conflicts between two spellings of an attribute are found by comparing values.
-    assert canonical(value_of("[1.5]")) == canonical(value_of("[1.50]"))
 
 
 # Canonical and as written

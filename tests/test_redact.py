@@ -5,7 +5,7 @@ import json
 import pytest
 from builders import document, found, read
 
-from lakehouse.findings import SECRET
+from lakehouse.findings import CREDENTIAL
 from lakehouse.redact import REDACTED, redact, redact_text
 
 HIDDEN = "hunter2"
@@ -47,7 +47,7 @@ def test_a_secret_of_an_authorization_is_replaced_and_told(key):
     written = with_authorization(type="Plain", **{key: HIDDEN})
     problems = redact(written)
     assert written == with_authorization(type="Plain", **{key: REDACTED})
-    assert found(problems) == [(f"/endpoints/e/protocoloptions/authorization/{key}", SECRET, "warning")]
+    assert found(problems) == [(f"/endpoints/e/protocoloptions/authorization/{key}", CREDENTIAL, "warning")]
 
 
 def test_what_was_taken_out_is_not_told():
@@ -87,6 +87,7 @@ def test_secrets_are_found_below_an_authorization():
         ("amqps://user:hunter2@broker.example:5671", f"amqps://user:{REDACTED}@broker.example:5671"),
         ("redis://:hunter2@broker.example", f"redis://:{REDACTED}@broker.example"),
         ("mqtt://user:hun@ter2@broker.example", f"mqtt://user:{REDACTED}@broker.example"),
+        ("amqps://user:hun{ter2@broker.example", f"amqps://user:{REDACTED}@broker.example"),
         ("SASL_SSL://user:hunter2@broker.example:9092", f"SASL_SSL://user:{REDACTED}@broker.example:9092"),
     ],
 )
@@ -94,7 +95,7 @@ def test_the_password_of_an_address_is_replaced(uri, clean):
     written = with_address(uri)
     problems = redact(written)
     assert uri_of(written) == clean
-    assert found(problems) == [("/endpoints/e/protocoloptions/endpoints/0/uri", SECRET, "warning")]
+    assert found(problems) == [("/endpoints/e/protocoloptions/endpoints/0/uri", CREDENTIAL, "warning")]
 
 
 @pytest.mark.parametrize(
@@ -117,14 +118,19 @@ def test_an_address_without_a_password_stays(uri):
     [
         ({"endpoints": [{"uri": "amqps://u:hunter2@b.example"}]}, "/endpoints/0/uri"),
         ({"endpoints": ["amqps://u:hunter2@b.example"]}, "/endpoints/0"),
+        ({"authorization": {"password": "hunter2"}}, "/authorization/password"),
+        ({"options": {"authorization": {"password": "hunter2"}}}, "/options/authorization/password"),
         ({"config": {"endpoints": ["amqps://u:hunter2@b.example"]}}, "/config/endpoints/0"),
         ({"config": {"authorization": {"password": "hunter2"}}}, "/config/authorization/password"),
-        ({"protocoloptions": {"options": {"authorization": {"password": "hunter2"}}}}, "/protocoloptions/options/authorization/password"),
+        (
+            {"protocoloptions": {"options": {"authorization": {"password": "hunter2"}}}},
+            "/protocoloptions/options/authorization/password",
+        ),
     ],
 )
 def test_secrets_are_found_in_the_places_of_all_dialects(endpoint, pointer):
     written = document(endpoints={"e": endpoint})
-    assert found(redact(written)) == [(f"/endpoints/e{pointer}", SECRET, "warning")]
+    assert found(redact(written)) == [(f"/endpoints/e{pointer}", CREDENTIAL, "warning")]
     assert HIDDEN not in json.dumps(written)
 
 
@@ -153,7 +159,9 @@ def test_messages_keep_their_declarations_of_keys_and_values():
     assert json.dumps(written) == before
 
 
-@pytest.mark.parametrize("written", [None, [], "x", {}, {"endpoints": []}, {"endpoints": {"e": None}}, {"endpoints": {"e": {"config": 1}}}])
+@pytest.mark.parametrize(
+    "written", [None, [], "x", {}, {"endpoints": []}, {"endpoints": {"e": None}}, {"endpoints": {"e": {"config": 1}}}]
+)
 def test_any_document_can_be_looked_at(written):
     assert redact(written) == []
 

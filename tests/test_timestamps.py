@@ -57,7 +57,7 @@ def test_a_timestamp_without_a_zone_is_utc_and_says_so():
         "2024-01-01T00:00:00+01",
         "2024-01-01T00:00:00Z\n",
         " 2024-01-01T00:00:00Z",
-        "２０２４-01-01T00:00:00Z",
+        "\uff12\uff10\uff12\uff14-01-01T00:00:00Z",
         "01-01-0000T00:00:00Z",
         "2023-02-29T00:00:00Z",
         "2024-13-01T00:00:00Z",
@@ -66,7 +66,7 @@ def test_a_timestamp_without_a_zone_is_utc_and_says_so():
     ],
 )
 def test_other_texts_are_no_timestamps(text):
-    with pytest.raises(ValueError, match="no RFC 3339 timestamp|no moment"):
+    with pytest.raises(ValueError, match=r"no RFC 3339 timestamp|no moment"):
         microseconds(text)
 
 
@@ -81,7 +81,7 @@ def test_a_zone_beyond_a_day_or_an_hour_is_no_zone(zone):
     "text", ["0000-01-01T00:00:00Z", "0000-12-31T23:59:59Z", "0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00"]
 )
 def test_a_moment_that_no_timestamp_column_holds_is_refused(text):
-    with pytest.raises(ValueError, match="0000|0001|9999"):
+    with pytest.raises(ValueError, match=r"0000|0001|9999"):
         microseconds(text)
 
 
@@ -90,7 +90,7 @@ def test_the_first_and_the_last_moment_are_taken(text):
     assert microseconds(text)[1]
 
 
-moments = st.datetimes(min_value=datetime(2, 1, 1), max_value=datetime(9998, 12, 31))  # noqa: DTZ001 - a zone is added
+moments = st.datetimes(min_value=datetime(2, 1, 1), max_value=datetime(9998, 12, 31))
 zones = st.integers(-23 * 60, 23 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 
 

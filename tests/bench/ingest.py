@@ -33,7 +33,7 @@ from pyspark.sql.types import MapType, StringType, StructField, StructType
 from rich.console import Console
 from rich.table import Table
 
-from lakehouse.documents import find_sources, read_documents
+from lakehouse.documents import current_documents, find_sources, read_documents, with_unchanged
 from lakehouse.parse import parse_documents
 from lakehouse.pipeline import Summary, ingest
 from lakehouse.session import open_session
@@ -130,14 +130,18 @@ class Bench:
         data, count = self.data, self.data.shape.messages
         data.put(changed=False)
         self._empty_catalog()
-        new = {"messages": {"inserted": count}, "versions": {"inserted": count}}
+        new = {"messages.inserted": count, "versions.inserted": count, "documents.read": data.shape.documents}
         self._measure(NEW, lambda: self._ingest(NEW, "one", new), lambda: self._read_and_write([data.folder]))
         self._measure(BESIDE, lambda: self._ingest(BESIDE, "two", new), lambda: self._read_and_write([data.folder]))
-        same = {"messages": {"unchanged": count}, "versions": {"unchanged": count}}
+        same = {"documents.unchanged": data.shape.documents, "snapshot_id": None}
         self._measure(UNCHANGED, lambda: self._ingest(UNCHANGED, "two", same), self._hash)
         data.put(changed=True)
         touched = len(replace(data.shape, touched=SHARE_CHANGED).touched_messages)
-        few = {"messages": {"updated": 0}, "versions": {"updated": touched}}
+        few = {
+            "messages.updated": 0,
+            "versions.updated": touched,
+            "documents.unchanged": data.shape.documents - len(data.changed),
+        }
         self._measure(CHANGED, lambda: self._ingest(CHANGED, "two", few), self._hash_and_write_changed)
         self._measure(PARSE, self._parse, self._read)
 
@@ -151,7 +155,7 @@ class Bench:
             into.append(round(time.perf_counter() - begun, 3))
         progress.log(f"{what}: {case.seconds[-1]:.2f} s, floor {case.floor_seconds[-1]:.2f} s")
 
-    def _ingest(self, what: str, registry: str, expected: dict[str, dict[str, int]]) -> None:
+    def _ingest(self, what: str, registry: str, expected: dict[str, int | None]) -> None:
         settings = self.settings.model_copy(update={"registry": registry})
         summary = ingest(self.spark, settings, [str(self.data.folder)])
         check(summary, expected)
@@ -187,8 +191,8 @@ class Bench:
 
     def _parse(self) -> None:
         documents = read_documents(self.spark, find_sources(self.spark, [str(self.data.folder)]))
-        every = documents.withColumns({"unchanged": F.lit(False), "registry": F.lit("one")})
-        to_nowhere(parse_documents(every, self.settings))
+        known = current_documents(self.spark.table("xregistry.changes")).filter(F.lit(False))
+        to_nowhere(parse_documents(with_unchanged(documents, known, F.lit("one")), self.settings))
 
 
 def read_json(spark: SparkSession, paths: Iterable[Path]) -> DataFrame:
@@ -208,11 +212,14 @@ def to_nowhere(rows: DataFrame) -> None:
     rows.write.format("noop").mode("overwrite").save()
 
 
-def check(summary: Summary, expected: dict[str, dict[str, int]]) -> None:
+def check(summary: Summary, expected: dict[str, int | None]) -> None:
     """Stop when an ingest did not do what it was measured for."""
-    found = {table: {outcome: summary.entities[table][outcome] for outcome in counts} for table, counts in expected.items()}
-    if found != expected or summary.refused:
-        raise click.ClickException(f"the ingest is wrong: {found} instead of {expected}; {summary.documents}")
+    counts = summary.entities | {"documents": summary.documents}
+    told = {f"{table}.{outcome}": count for table, outcomes in counts.items() for outcome, count in outcomes.items()}
+    told["snapshot_id"] = summary.snapshot_id
+    found = {name: told[name] for name in expected}
+    if found != expected or summary.refused or any(summary.violations.values()):
+        raise click.ClickException(f"the ingest is wrong: {found} instead of {expected}; {summary.as_json()}")
 
 
 def warm_up(spark: SparkSession, settings: Settings, work: Path) -> None:

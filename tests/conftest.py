@@ -1,0 +1,95 @@
+"""One Spark session for all tests, and a fresh catalog for each test that asks for one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lakehouse.model import SCHEMA
+from lakehouse.pipeline import Summary, ingest
+from lakehouse.session import open_session
+from lakehouse.settings import Settings, read_settings
+from lakehouse.tables import create_tables
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    settings = read_settings(
+        warehouse=str(tmp_path_factory.mktemp("session")), spark={"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"}
+    )
+    session = open_session(settings, "tests")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def empty_warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse with all tables and no rows: copied for each test, which is quicker than creating them."""
+    folder = tmp_path_factory.mktemp("empty") / "warehouse"
+    create_tables(spark, read_settings(warehouse=str(folder)))
+    _forget(spark, folder)
+    return folder
+
+
+def _forget(spark: SparkSession, warehouse: Path) -> None:
+    """Detach the tables without deleting them: moved away, there is nothing to delete."""
+    spark.catalog.setCurrentDatabase("default")
+    if warehouse.is_dir():
+        aside = warehouse.rename(warehouse.with_name("aside"))
+        spark.sql(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
+        shutil.rmtree(warehouse, ignore_errors=True)
+        aside.rename(warehouse)
+    spark.sql(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
+
+
+class Catalog:
+    """A catalog in a warehouse of its own, and a folder of documents to load into it."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark = spark
+        self.documents = folder / "documents"
+        self.documents.mkdir()
+        self.settings = read_settings(warehouse=str(folder / "warehouse"))
+
+    def write(self, name: str, document: Any) -> Path:
+        path = self.documents / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(document if isinstance(document, bytes) else json.dumps(document).encode())
+        return path
+
+    def ingest(self, *sources: Path, settings: Settings | None = None, **options: Any) -> Summary:
+        named = [str(source) for source in sources] or [str(self.documents)]
+        return ingest(self.spark, settings or self.settings, named, **options)
+
+    def rows(self, query: str) -> list[Any]:
+        return [row[0] if len(row) == 1 else tuple(row) for row in self.spark.sql(query).collect()]
+
+
+@pytest.fixture
+def bare_catalog(spark: SparkSession, tmp_path: Path) -> Iterator[Catalog]:
+    """A catalog whose tables are not there yet."""
+    made = Catalog(spark, tmp_path)
+    yield made
+    _forget(spark, Path(made.settings.warehouse))
+
+
+@pytest.fixture
+def catalog(bare_catalog: Catalog, empty_warehouse: Path) -> Catalog:
+    """A catalog whose tables are there and empty."""
+    shutil.copytree(empty_warehouse, bare_catalog.settings.warehouse)
+    return bare_catalog
+
+
+@pytest.fixture
+def samples() -> Path:
+    folder = Path(__file__).parents[2] / "shared" / "samples"
+    if not folder.is_dir():
+        pytest.skip("the published samples are not beside this checkout")
+    return folder
+

@@ -1,0 +1,57 @@
+"""The modules stand in one row, and each imports only from modules to its left."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "lakehouse"
+
+ORDER = [
+    "__init__",
+    "errors", "settings", "findings", "xid", "timestamps", "jsontext", "redact", "model",
+    "session", "tables",
+    "dialects", "detection", "normalform", "documents", "parse",
+    "refusals", "plans", "changes", "projections",
+    "queries", "pipeline", "demo", "cli",
+]  # fmt: skip
+
+
+def imports_of(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "lakehouse":
+            parts = node.module.split(".")
+            found |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {(alias.name.split(".") + ["__init__"])[1] for alias in node.names if alias.name.split(".")[0] == "lakehouse"}
+    return found
+
+
+MODULES = sorted(path for path in PACKAGE.glob("*.py")) + [PACKAGE / "demo" / "__init__.py"]
+
+
+def name_of(path: Path) -> str:
+    return path.parent.name if path.parent != PACKAGE else path.stem
+
+
+def test_every_module_has_its_place_in_the_row():
+    assert sorted(ORDER) == sorted(name_of(path) for path in MODULES)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_a_module_imports_only_from_its_left(path):
+    place = ORDER.index(name_of(path))
+    to_the_right = [name for name in imports_of(path) if ORDER.index(name) >= place and name != "__init__"]
+    assert to_the_right == []
+
+
+def test_only_the_command_line_prints():
+    printing = [
+        name_of(path)
+        for path in MODULES
+        if any(isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print" for node in ast.walk(ast.parse(path.read_text())))
+    ]
+    assert printing == []

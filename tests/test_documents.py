@@ -1,0 +1,94 @@
+"""Sources: what is listed, what is skipped, how registries are named after paths."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from lakehouse.documents import find_sources, read_documents, registry_from_path
+from lakehouse.errors import SourceNotFound
+
+DOCUMENT = {"messagegroups": {"g": {}}}
+
+
+def names(catalog, *sources):
+    found = find_sources(catalog.spark, [str(source) for source in sources])
+    uris = [row["document_uri"] for row in read_documents(catalog.spark, found).select("document_uri").collect()]
+    return sorted(uri.split("/documents/")[1] for uri in uris)
+
+
+def test_a_folder_gives_all_json_and_cereg_below_it_and_gz_of_them(catalog):
+    for name in ("a.json", "sub/b.xreg.json", "sub/deep/c.cereg", "d.json.gz", "e.cereg.gz", "notes.txt", "f.yaml"):
+        catalog.write(name, b"{}")
+    assert names(catalog, catalog.documents) == ["a.json", "d.json.gz", "e.cereg.gz", "sub/b.xreg.json", "sub/deep/c.cereg"]
+
+
+def test_a_file_is_read_whatever_its_name(catalog):
+    assert names(catalog, catalog.write("catalog.txt", b"{}")) == ["catalog.txt"]
+
+
+def test_a_glob_gives_what_it_matches(catalog):
+    for name in ("a.json", "b.json", "c.txt"):
+        catalog.write(name, b"{}")
+    assert names(catalog, catalog.documents / "*.json") == ["a.json", "b.json"]
+
+
+def test_a_document_named_by_several_sources_is_read_once(catalog):
+    path = catalog.write("sub/a.json", b"{}")
+    assert names(catalog, catalog.documents, catalog.documents / "sub", path) == ["sub/a.json"]
+
+
+@pytest.mark.parametrize("name", ["with blank.json", "br[ac]ket.json", "st{a}r.json", "ünïcode.json", "per%20cent.json"])
+def test_odd_names_are_names(catalog, name):
+    path = catalog.write(name, b"{}")
+    assert names(catalog, path) == [name]
+    assert names(catalog, catalog.documents) == [name]
+
+
+def test_a_source_that_names_nothing_is_an_error_that_says_which(catalog):
+    with pytest.raises(SourceNotFound, match="nothing-here"):
+        find_sources(catalog.spark, [str(catalog.documents / "nothing-here")])
+    with pytest.raises(SourceNotFound, match="matches nothing"):
+        find_sources(catalog.spark, [str(catalog.documents / "*.nothing")])
+
+
+def test_hidden_files_are_told(catalog):
+    for name in ("a.json", "_b.json", ".c.json", "_sub/d.json"):
+        catalog.write(name, DOCUMENT)
+    summary = catalog.ingest()
+    assert summary.documents["read"] == 1
+    assert [path.rsplit("/documents/", 1)[1] for path in summary.hidden] == [".c.json", "_b.json", "_sub/d.json"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "uri", "registry"),
+    [
+        ("document", "file:/s/feeds/pegel.xreg.json", "feeds/pegel"),
+        ("document", "file:/s/Microsoft.Storage.xreg.json.gz", "Microsoft.Storage"),
+        ("document", "file:/s/contoso-crm.cereg", "contoso-crm"),
+        ("folder", "file:/s/team/a/x.json", "team/a"),
+        ("folder", "file:/s/x.json", "default"),
+        ("document", "file:/s/inner/x.json", "x"),
+    ],
+)
+def test_registries_are_named_after_paths(spark, mode, uri, registry):
+    roots = ["file:/s/inner", "file:/s"]
+    frame = spark.createDataFrame([(uri,)], "document_uri string")
+    assert frame.select(registry_from_path(mode, roots)).collect()[0][0] == registry
+
+
+def test_a_gz_document_is_unpacked(catalog):
+    catalog.write("a.json.gz", gzip.compress(json.dumps(DOCUMENT).encode()))
+    assert catalog.ingest().entities["groups"]["inserted"] == 1
+
+
+def test_a_gz_that_grows_beyond_the_limit_or_is_none_is_rejected_and_the_rest_loads(catalog):
+    catalog.write("bomb.json.gz", gzip.compress(b" " * 5_000_000))
+    catalog.write("no.json.gz", b"not gzip")
+    catalog.write("cut.json.gz", gzip.compress(json.dumps(DOCUMENT).encode() * 50)[:40])
+    catalog.write("good.json", DOCUMENT)
+    summary = catalog.ingest(settings=catalog.settings.model_copy(update={"max_document_bytes": 1_000_000}))
+    assert (summary.documents["rejected"], summary.entities["groups"]["inserted"]) == (3, 1)
+    assert sorted(catalog.rows("SELECT rule_id FROM violations")) == ["JSON-001", "JSON-001", "JSON-004"]

@@ -1,0 +1,99 @@
+"""Tables: what the DDL creates is what `model` declares, and other Delta readers can read it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import deltalake
+import duckdb
+import pytest
+
+from lakehouse.errors import WarehouseError
+from lakehouse.model import CHANGES, ENTITY_TABLES, VIOLATIONS
+from lakehouse.queries import run_query
+from lakehouse.settings import data_folder, read_settings
+from lakehouse.tables import TABLES, create_tables, tables_named_in
+
+DECLARED = {table.name: table.columns for table in ENTITY_TABLES} | {"changes": CHANGES, "violations": VIOLATIONS}
+
+
+def test_there_is_a_ddl_file_for_each_table():
+    names = sorted(Path(str(file)).stem for file in (data_folder("ddl") / "tables").iterdir())
+    assert names == sorted(TABLES) == sorted(DECLARED)
+
+
+def test_ddl_and_model_declare_the_same_columns_types_and_comments(bare_catalog):
+    create_tables(bare_catalog.spark, bare_catalog.settings)
+    for name, declared in DECLARED.items():
+        created = bare_catalog.spark.table(name).schema
+        assert [(c.name, c.dataType.simpleString(), c.metadata["comment"]) for c in created] == [
+            (c.name, c.dataType.simpleString(), c.metadata["comment"]) for c in declared
+        ], name
+
+
+def test_tables_have_a_comment_and_retention_and_need_no_new_reader(catalog):
+    create_tables(catalog.spark, catalog.settings)
+    for name in TABLES:
+        detail = catalog.spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]
+        assert detail["description"]
+        assert detail["minReaderVersion"] == 1
+        assert detail["properties"]["delta.deletedFileRetentionDuration"] == "interval 30 days"
+        assert detail["properties"]["xregistry.schema_version"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("table", "values"),
+    [
+        ("changes", {"snapshot_id": "0", "registryid": "'r'", "kind": "'message'", "xid": "'/x'", "op": "'insert'"}),
+        ("changes", {"snapshot_id": "1", "registryid": "'r'", "kind": "'thing'", "xid": "'/x'", "op": "'insert'"}),
+        ("changes", {"snapshot_id": "1", "registryid": "'r'", "kind": "'message'", "xid": "'/x'", "op": "'upsert'"}),
+        ("violations", {"violation_id": "'v'", "severity": "'fatal'", "action": "'kept'"}),
+        ("groups", {"registryid": "'r'", "xid": "'/endpoints/e'"}),
+        ("messages", {"registryid": "''", "xid": "'/messagegroups/g/messages/m'"}),
+    ],
+)
+def test_check_constraints_refuse_rows_that_cannot_be(catalog, table, values):
+    create_tables(catalog.spark, catalog.settings)
+    with pytest.raises(Exception, match="CHECK constraint"):
+        catalog.spark.sql(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({', '.join(values.values())})").collect()
+
+
+def test_other_delta_readers_read_the_tables(catalog):
+    catalog.write("a.json", {"messagegroups": {"g": {"messages": {"m": {"labels": {"a": "b"}}}}}})
+    catalog.ingest()
+    versions = deltalake.DeltaTable(f"{catalog.settings.warehouse}/versions").to_pyarrow_dataset()
+    assert versions.to_table(columns=["labels", "attributes"]).to_pylist() == [
+        {"labels": [("a", "b")], "attributes": [("/labels/a", '"b"')]}
+    ]
+    assert duckdb.sql("SELECT versionid, isdefault FROM versions").fetchall() == [("1", True)]
+
+
+def test_a_warehouse_without_a_catalog_says_so(bare_catalog):
+    with pytest.raises(WarehouseError, match="holds no catalog"):
+        run_query(bare_catalog.spark, bare_catalog.settings, "SELECT * FROM messages")
+
+
+def test_a_warehouse_of_a_newer_product_is_refused(catalog):
+    create_tables(catalog.spark, catalog.settings)
+    catalog.spark.sql("ALTER TABLE changes SET TBLPROPERTIES ('xregistry.schema_version' = '2')")
+    with pytest.raises(WarehouseError, match="newer"):
+        create_tables(catalog.spark, catalog.settings)
+
+
+def test_one_session_works_on_one_warehouse(catalog, tmp_path):
+    create_tables(catalog.spark, catalog.settings)
+    with pytest.raises(WarehouseError, match="one session per warehouse"):
+        create_tables(catalog.spark, read_settings(warehouse=str(tmp_path / "another")))
+
+
+@pytest.mark.parametrize(
+    ("query", "tables"),
+    [
+        ("SELECT * FROM Messages m JOIN xregistry.versions v ON true", ["messages", "versions"]),
+        ("SELECT 1", []),
+        ("SHOW TABLES", list(TABLES)),
+        ("DESCRIBE groups", ["groups"]),
+    ],
+)
+def test_a_query_attaches_the_tables_that_it_names(query, tables):
+    assert sorted(tables_named_in(query)) == sorted(tables)
