@@ -1,0 +1,11 @@
+"""The pages of docs/ that are told by the code are current."""
+
+from __future__ import annotations
+
+import pytest
+from docs import DOCS, PAGES
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page_is_current(page):
+    assert (DOCS / page).read_text(encoding="utf-8") == PAGES[page](), "run `make docs`"
