@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 N ?= 10000
 
-.PHONY: demo test lint bench clean java
+.PHONY: demo test lint bench docs clean java
 
 demo: java $(VENV)/installed
 	$(BIN)/lakehouse demo
@@ -22,6 +22,9 @@ lint: $(VENV)/installed
 
 bench: java $(VENV)/installed
 	$(BIN)/python -m tests.bench.ingest --messages $(N)
+
+docs: $(VENV)/installed
+	$(BIN)/python tests/docs.py
 
 # Told before anything is installed.
 java:

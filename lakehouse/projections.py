@@ -58,8 +58,10 @@ def _roll_forward(spark: SparkSession, table: Table, head: Head) -> str | None:
     session.catalog.setCurrentDatabase(spark.catalog.currentDatabase())
     name = table_name(table.name)
     position = session.table(name).agg(F.max("snapshot_id")).collect()[0][0] or 0
+    is_new = False
     if position < needed:
-        position = max(position, _last_projected(session, name))
+        is_new, projected = _last_projected(session, name)
+        position = max(position, projected)
     if position >= needed:
         return None
     session.conf.set(
@@ -72,7 +74,7 @@ def _roll_forward(spark: SparkSession, table: Table, head: Head) -> str | None:
     if position < needed - 1:
         newest_first = Window.partitionBy("registryid", "xid").orderBy(F.desc("snapshot_id"))
         rows = rows.withColumn("nth", F.row_number().over(newest_first)).filter("nth = 1").drop("nth")
-    if position == 0:
+    if is_new:
         # Nothing is there yet: append, as a transaction of its own, so that two processes cannot both do it.
         fresh = project(rows.filter(F.col("op") != "delete"), table)
         fresh.write.format("delta").mode("append").option("txnAppId", f"lakehouse.{table.name}").option(
@@ -96,11 +98,14 @@ def _merge(session: SparkSession, table: Table, rows: DataFrame) -> None:
     )
 
 
-def _last_projected(session: SparkSession, name: str) -> int:
-    """Read the snapshot that the table's last commit projected: after deletions only, no row tells it."""
-    last = DeltaTable.forName(session, name).history(1).select("userMetadata").collect()
-    told = json.loads(last[0]["userMetadata"]) if last and last[0]["userMetadata"] else {}
-    return int(told.get("snapshot_id", 0)) if told.get("job") == "project" else 0
+def _last_projected(session: SparkSession, name: str) -> tuple[bool, int]:
+    """Read from the table's last commit whether it was ever written, and up to which snapshot.
+
+    After deletions no row of the table tells the latter.
+    """
+    last = DeltaTable.forName(session, name).history(1).select("version", "userMetadata").collect()[0]
+    told = json.loads(last["userMetadata"] or "{}")
+    return last["version"] == 0, int(told.get("snapshot_id", 0)) if told.get("job") == "project" else 0
 
 
 def _part(xid: str, number: int) -> Column:

@@ -92,4 +92,3 @@ def samples() -> Path:
     if not folder.is_dir():
         pytest.skip("the published samples are not beside this checkout")
     return folder
-

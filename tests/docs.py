@@ -15,11 +15,25 @@ _COLUMN = re.compile(r"^  (\w+) (.+?)(?: NOT NULL)? COMMENT '(.*?)',?$", re.MULT
 
 def tables_page() -> str:
     """Write docs/tables.md from the comments in ddl/tables."""
-    parts = ["# Tables", "", "Written from the comments in `ddl/tables` by `make docs`. All tables stand in the schema `xregistry`."]
+    parts = [
+        "# Tables",
+        "",
+        "Written from the comments in `ddl/tables` by `make docs`. All tables stand in the schema `xregistry`.",
+    ]
     for name in TABLES:
         text = (data_folder("ddl") / "tables" / f"{name}.sql").read_text(encoding="utf-8")
         about, grain = (line.removeprefix("-- ") for line in text.splitlines()[:2])
-        parts += ["", f"## {name}", "", about.removeprefix(f"{name}: "), "", f"{grain}", "", "| column | type | meaning |", "|---|---|---|"]
+        parts += [
+            "",
+            f"## {name}",
+            "",
+            about.removeprefix(f"{name}: "),
+            "",
+            f"{grain}",
+            "",
+            "| column | type | meaning |",
+            "|---|---|---|",
+        ]
         for column, kind, comment in _COLUMN.findall(text):
             comment = comment.replace("\\'", "'").replace("|", "\\|")
             parts.append(f"| {column} | {kind} | {comment} |")

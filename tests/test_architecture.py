@@ -26,7 +26,9 @@ def imports_of(path: Path) -> set[str]:
             parts = node.module.split(".")
             found |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
         elif isinstance(node, ast.Import):
-            found |= {(alias.name.split(".") + ["__init__"])[1] for alias in node.names if alias.name.split(".")[0] == "lakehouse"}
+            found |= {
+                (alias.name.split(".") + ["__init__"])[1] for alias in node.names if alias.name.split(".")[0] == "lakehouse"
+            }
     return found
 
 
@@ -52,6 +54,9 @@ def test_only_the_command_line_prints():
     printing = [
         name_of(path)
         for path in MODULES
-        if any(isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print" for node in ast.walk(ast.parse(path.read_text())))
+        if any(
+            isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print"
+            for node in ast.walk(ast.parse(path.read_text()))
+        )
     ]
     assert printing == []

@@ -29,15 +29,17 @@ def test_each_kind_of_entity_lands_in_its_table(catalog):
         "schemagroups": {"s": {"schemas": {"t": {"versions": {"1": {"schema": "text"}, "2": {"schema": {"b": 1.10}}}}}}},
     })  # fmt: skip
     summary = catalog.ingest()
-    assert {table: found["inserted"] for table, found in summary.entities.items()} == dict(zip(KINDS, (1, 2, 1, 2, 2, 1, 2), strict=True))
+    assert {table: found["inserted"] for table, found in summary.entities.items()} == dict(
+        zip(KINDS, (1, 2, 1, 2, 2, 1, 2), strict=True)
+    )
     assert catalog.rows("SELECT registryid, extensions FROM registries") == [("shop", '{"dirs":{"d":{"files":{}}}}')]
     assert catalog.rows("SELECT groupid, grouptype, envelope FROM groups ORDER BY 1") == [
         ("g", "messagegroups", "CloudEvents/1.0"),
         ("s", "schemagroups", None),
     ]
-    assert catalog.rows("SELECT endpointid, protocol_family, protocol_version, deployed, endpoints[0].uri, endpoints[0].options FROM endpoints") == [
-        ("e", "MQTT", "3.1.1", False, "mqtt://a.example.com", {"zone": "x"})
-    ]
+    assert catalog.rows(
+        "SELECT endpointid, protocol_family, protocol_version, deployed, endpoints[0].uri, endpoints[0].options FROM endpoints"
+    ) == [("e", "MQTT", "3.1.1", False, "mqtt://a.example.com", {"zone": "x"})]
     assert catalog.rows("SELECT xid, group_xid, messageid FROM messages ORDER BY 1") == [
         ("/endpoints/e/messages/n", "/endpoints/e", "n"),
         (f"{G}/messages/m", G, "m"),
@@ -67,9 +69,9 @@ def test_an_edit_of_one_message_adds_exactly_its_version(catalog):
     catalog.write("a.json", document({"m": {"name": "M"}, "n": {"name": "edited"}}))
     summary = catalog.ingest()
     assert {table: found["updated"] for table, found in summary.entities.items() if found["updated"]} == {"versions": 1}
-    assert catalog.rows("SELECT kind, xid, op, epoch FROM changes WHERE snapshot_id = 2 AND kind NOT IN ('document', 'snapshot')") == [
-        ("version", f"{G}/messages/n/versions/1", "update", 2)
-    ]
+    assert catalog.rows(
+        "SELECT kind, xid, op, epoch FROM changes WHERE snapshot_id = 2 AND kind NOT IN ('document', 'snapshot')"
+    ) == [("version", f"{G}/messages/n/versions/1", "update", 2)]
     assert catalog.rows("SELECT name, epoch, snapshot_id, createdat < modifiedat FROM versions ORDER BY 1") == [
         ("M", 1, 1, False),
         ("edited", 2, 2, True),
@@ -82,7 +84,10 @@ def test_white_space_changes_facts_of_the_document_and_no_entity(catalog):
     catalog.write("a.json", json.dumps(document({"m": {}}), indent=4).encode())
     summary = catalog.ingest()
     assert (summary.snapshot_id, changed(summary)["versions"]) == (2, {"unchanged": 1})
-    assert catalog.rows("SELECT kind, op FROM changes WHERE snapshot_id = 2 ORDER BY 1") == [("document", "update"), ("snapshot", "insert")]
+    assert catalog.rows("SELECT kind, op FROM changes WHERE snapshot_id = 2 ORDER BY 1") == [
+        ("document", "update"),
+        ("snapshot", "insert"),
+    ]
 
 
 def test_declared_epoch_and_dates_are_stored_as_declared(catalog):
@@ -97,9 +102,13 @@ def test_declared_epoch_and_dates_are_stored_as_declared(catalog):
 
 
 def test_raw_keeps_what_was_written_and_unknown_attributes_can_be_queried(catalog):
-    catalog.write("a.json", b'{"messagegroups":{"g":{"messages":{"m":{"x-rate":1.10,"basemessageurl":"#/messagegroups/g/messages/n"}}}}}')
+    catalog.write(
+        "a.json", b'{"messagegroups":{"g":{"messages":{"m":{"x-rate":1.10,"basemessageurl":"#/messagegroups/g/messages/n"}}}}}'
+    )
     catalog.ingest()
-    assert catalog.rows("SELECT raw FROM changes WHERE kind = 'version'") == ['{"x-rate":1.10,"basemessageurl":"#/messagegroups/g/messages/n"}']
+    assert catalog.rows("SELECT raw FROM changes WHERE kind = 'version'") == [
+        '{"x-rate":1.10,"basemessageurl":"#/messagegroups/g/messages/n"}'
+    ]
     assert catalog.rows("SELECT basemessage, base_xid, extensions, attributes['/x-rate'] FROM versions") == [
         (f"{G}/messages/n", f"{G}/messages/n", '{"x-rate":1.1}', "1.1")
     ]
@@ -110,9 +119,19 @@ def test_what_is_refused_is_told_with_its_raw_and_the_rest_loads(catalog):
     summary = catalog.ingest()
     assert summary.refused
     assert (summary.entities["messages"]["inserted"], summary.entities["messages"]["quarantined"]) == (1, 1)
-    found = catalog.rows("SELECT xid, pointer, rule_id, action, raw, document_uri, hint <> '' FROM violations WHERE rule_id = 'MSG-043'")
+    found = catalog.rows(
+        "SELECT xid, pointer, rule_id, action, raw, document_uri, hint <> '' FROM violations WHERE rule_id = 'MSG-043'"
+    )
     assert found == [
-        (f"{G}/messages/bad/versions/1", f"{G}/messages/bad/name", "MSG-043", "quarantined", '{"name":5,"epoch":3}', f"file:{path}", True)
+        (
+            f"{G}/messages/bad/versions/1",
+            f"{G}/messages/bad/name",
+            "MSG-043",
+            "quarantined",
+            '{"name":5,"epoch":3}',
+            f"file:{path}",
+            True,
+        )
     ]
 
 
@@ -178,7 +197,10 @@ def test_two_documents_with_equal_content_own_it_both(catalog):
 
 
 def test_of_two_definitions_in_one_ingest_the_first_by_uri_stays(catalog):
-    a, b = catalog.write("a.json", document({"m": {"name": "A"}})), catalog.write("b.json", document({"m": {"name": "B"}, "n": {}}))
+    a, b = (
+        catalog.write("a.json", document({"m": {"name": "A"}})),
+        catalog.write("b.json", document({"m": {"name": "B"}, "n": {}})),
+    )
     summary = catalog.ingest()
     assert summary.entities["versions"] == {"inserted": 2, "updated": 0, "deleted": 0, "unchanged": 0, "quarantined": 1}
     assert catalog.rows("SELECT name, document_uris FROM versions WHERE name IS NOT NULL") == [("A", [f"file:{a}"])]
@@ -224,7 +246,9 @@ def test_the_log_is_chained_and_counts_its_rows(catalog):
     catalog.ingest()
     catalog.write("a.json", document({"m": {"name": "x"}}))
     catalog.ingest()
-    first, second = (json.loads(body) for body in catalog.rows("SELECT body FROM changes WHERE kind = 'snapshot' ORDER BY snapshot_id"))
+    first, second = (
+        json.loads(body) for body in catalog.rows("SELECT body FROM changes WHERE kind = 'snapshot' ORDER BY snapshot_id")
+    )
     assert second["previous_digest"] == first["digest"] != second["digest"]
     assert first["rows"] == catalog.rows("SELECT count(*) - 1 FROM changes WHERE snapshot_id = 1")[0]
     assert second["counts"] == {"versions": {"update": 1}}

@@ -1,0 +1,56 @@
+"""The session factory: Java, jars, what is set and what is left alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakehouse.errors import JavaNotFound, SettingsError
+from lakehouse.session import absolute_location, find_java, resolve_delta_jars
+from lakehouse.settings import read_settings
+
+
+def fake_java(folder, version):
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "java").write_text("#!/bin/sh\n")
+    (folder / "bin" / "java").chmod(0o755)
+    (folder / "release").write_text(f'JAVA_VERSION="{version}"\n')
+    return str(folder)
+
+
+@pytest.mark.parametrize("version", ["17.0.9", "21.0.1"])
+def test_java_17_and_21_are_taken(tmp_path, monkeypatch, version):
+    monkeypatch.setenv("JAVA_HOME", fake_java(tmp_path / "jdk", version))
+    assert find_java().startswith(str(tmp_path))
+
+
+@pytest.mark.parametrize("version", ["1.8.0_372", "11.0.2", "25"])
+def test_another_java_is_refused_with_its_version(tmp_path, monkeypatch, version):
+    monkeypatch.setenv("JAVA_HOME", fake_java(tmp_path / "jdk", version))
+    with pytest.raises(JavaNotFound, match="17 or 21"):
+        find_java()
+
+
+def test_no_java_at_all(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(JavaNotFound, match="Install one"):
+        find_java()
+
+
+def test_an_air_gapped_machine_names_a_folder_of_jars(tmp_path):
+    (tmp_path / "delta-spark_x.jar").touch()
+    assert resolve_delta_jars(read_settings(delta_jars=str(tmp_path))) == [str(tmp_path / "delta-spark_x.jar")]
+    with pytest.raises(SettingsError, match="holds no delta-spark jar"):
+        resolve_delta_jars(read_settings(delta_jars=str(tmp_path / "empty")))
+
+
+def test_the_session_has_the_settings_of_the_packaged_file(spark):
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.sql.cteRecursionRowLimit") == "-1"
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"  # given by the test's settings, which win
+    assert spark.sparkContext.getConf().get("spark.driver.host") == "127.0.0.1"
+
+
+def test_local_paths_become_absolute_and_uris_stay(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert absolute_location("w") == str(tmp_path / "w")
+    assert absolute_location("s3a://bucket/w") == "s3a://bucket/w"

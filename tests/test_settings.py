@@ -1,0 +1,44 @@
+"""Settings: where they come from, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakehouse.errors import SettingsError
+from lakehouse.settings import read_settings
+
+
+def test_command_line_over_environment_over_file_over_default(tmp_path, monkeypatch):
+    file = tmp_path / "conf.toml"
+    file.write_text('warehouse = "of-file"\nregistry = "of-file"\nmax_json_depth = 10\n')
+    monkeypatch.setenv("LAKEHOUSE_WAREHOUSE", "of-environment")
+    monkeypatch.setenv("LAKEHOUSE_REGISTRY", "of-environment")
+    settings = read_settings(str(file), warehouse="of-command-line")
+    assert (settings.warehouse, settings.registry, settings.max_json_depth) == ("of-command-line", "of-environment", 10)
+    assert settings.commit_attempts == 8
+
+
+def test_the_environment_names_the_file(tmp_path, monkeypatch):
+    (tmp_path / "conf.toml").write_text("commit_attempts = 3")
+    monkeypatch.setenv("LAKEHOUSE_CONF", str(tmp_path / "conf.toml"))
+    assert read_settings().commit_attempts == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("max_jsn_depth = 3", "max_jsn_depth"),
+        ("max_json_depth = 0", "greater than 0"),
+        ("warehouse = 5", "string"),
+        ("= 5", "not TOML"),
+    ],
+)
+def test_a_wrong_file_is_told(tmp_path, text, told):
+    (tmp_path / "conf.toml").write_text(text)
+    with pytest.raises(SettingsError, match=told):
+        read_settings(str(tmp_path / "conf.toml"))
+
+
+def test_a_missing_file_is_told():
+    with pytest.raises(SettingsError, match=r"nowhere\.toml"):
+        read_settings("nowhere.toml")
