@@ -13,6 +13,22 @@ DOCS = Path(__file__).parents[1] / "docs"
 _COLUMN = re.compile(r"^  (\w+) (.+?)(?: NOT NULL)? COMMENT '(.*?)',?$", re.MULTILINE)
 
 
+_ABOUT_DIALECTS = """\
+# Dialects
+
+Teams write registry documents in several dialects. Each becomes one normal form, that of 1.0-rc2. This page is written from
+`lakehouse/dialects.csv` by `make docs`: every attribute of the normal form that is spelled otherwise somewhere, where it
+stands, and how else it is spelled. A spelling is relative to its place; one that starts with `/` starts at the entity; `*`
+stands for all members, so `options/*` means that the members of `options` are lifted. How often each other spelling was met
+in a document is told by its row in the log (`spellings`), and the dialect that was recognised (`dialect`).
+
+Beside names, these values are brought into normal form: references `#/messagegroups/g/messages/m` become XIDs; `protocol`
+`Kafka` becomes `KAFKA`, and the text `None` absent; `usage` as a string becomes an array; a bare value of a message's
+protocol option becomes a declaration (`"qos": 1` → `"qos": {"value": 1}`).
+
+"""
+
+
 def tables_page() -> str:
     """Write docs/tables.md from the comments in ddl/tables."""
     parts = [
@@ -35,8 +51,8 @@ def tables_page() -> str:
             "|---|---|---|",
         ]
         for column, kind, comment in _COLUMN.findall(text):
-            comment = comment.replace("\\'", "'").replace("|", "\\|")
-            parts.append(f"| {column} | {kind} | {comment} |")
+            told = comment.replace("\\'", "'").replace("|", "\\|")
+            parts.append(f"| {column} | {kind} | {told} |")
     return "\n".join(parts) + "\n"
 
 
@@ -44,15 +60,7 @@ def dialects_page() -> str:
     """Write docs/dialects.md from dialects.csv."""
     dialects = ["1.0-rc1", "1.0-rc4", "0.5-wip", "cereg", "also"]
     parts = [
-        "# Dialects", "",
-        "Teams write registry documents in several dialects. Each becomes one normal form, that of 1.0-rc2. This page is written from",
-        "`lakehouse/dialects.csv` by `make docs`: every attribute of the normal form that is spelled otherwise somewhere, where it stands,",
-        "and how else it is spelled. A spelling is relative to its place; one that starts with `/` starts at the entity; `*` stands for",
-        "all members, so `options/*` means that the members of `options` are lifted. How often each other spelling was met in a document",
-        "is told by its row in the log (`spellings`), and the dialect that was recognised (`dialect`).", "",
-        "Beside names, these values are brought into normal form: references `#/messagegroups/g/messages/m` become XIDs; `protocol`",
-        '`Kafka` becomes `KAFKA`, and the text `None` absent; `usage` as a string becomes an array; a bare value of a message\'s protocol',
-        'option becomes a declaration (`"qos": 1` → `"qos": {"value": 1}`).', "",
+        *_ABOUT_DIALECTS.splitlines(),
         "| entity | place | protocol | normal form | " + " | ".join(dialects) + " | rule |",
         "|---|---|---|---|" + "---|" * len(dialects) + "---|",
     ]  # fmt: skip

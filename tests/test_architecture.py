@@ -26,13 +26,11 @@ def imports_of(path: Path) -> set[str]:
             parts = node.module.split(".")
             found |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
         elif isinstance(node, ast.Import):
-            found |= {
-                (alias.name.split(".") + ["__init__"])[1] for alias in node.names if alias.name.split(".")[0] == "lakehouse"
-            }
+            found |= {[*alias.name.split("."), "__init__"][1] for alias in node.names if alias.name.split(".")[0] == "lakehouse"}
     return found
 
 
-MODULES = sorted(path for path in PACKAGE.glob("*.py")) + [PACKAGE / "demo" / "__init__.py"]
+MODULES = [*sorted(PACKAGE.glob("*.py")), PACKAGE / "demo" / "__init__.py"]
 
 
 def name_of(path: Path) -> str:
