@@ -1,5 +1,6 @@
 # make demo   load the demo documents and look at what came out
 # make test   all tests            make lint   ruff and mypy
+# make soak   writers and kill -9, for hours
 # make bench  benchmark (N messages, default 10000)
 # Each target makes .venv and installs what it needs; only Python 3.10 or newer and Java 17 or 21 must be there.
 
@@ -8,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 N ?= 10000
 
-.PHONY: demo test lint bench docs clean java
+.PHONY: demo test lint bench soak docs clean java
 
 demo: java $(VENV)/installed
 	$(BIN)/lakehouse demo
@@ -22,6 +23,9 @@ lint: $(VENV)/installed
 
 bench: java $(VENV)/installed
 	$(BIN)/python -m tests.bench.ingest --messages $(N)
+
+soak: java $(VENV)/installed
+	$(BIN)/python -m tests.soak
 
 docs: $(VENV)/installed
 	$(BIN)/python tests/docs.py

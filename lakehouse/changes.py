@@ -25,6 +25,7 @@ from pyspark.sql import functions as F
 
 import lakehouse
 from lakehouse.errors import CommitLost
+from lakehouse.faults import crash_point
 from lakehouse.model import CHANGES
 from lakehouse.plans import LOGGED, Head, Plan
 from lakehouse.refusals import KEY
@@ -47,6 +48,7 @@ class Run:
     ingest_id: str
     command: str
     documents: dict[str, int]
+    label: str | None = None
 
 
 def read_head(spark: SparkSession) -> Head:
@@ -68,11 +70,11 @@ def commit(spark: SparkSession, plan: Plan, stage: DataFrame, run: Run) -> Head:
     snapshot_id = plan.head.snapshot_id + 1
     snapshot = _snapshot_body(plan, run, snapshot_id)
     rows = _log_rows(spark, plan, stage).unionByName(plan.documents.select(*LOGGED, "body"), allowMissingColumns=True)
-    own_row = spark.createDataFrame(
-        [("", "snapshot", "", "insert", json.dumps(snapshot, sort_keys=True))],
-        "registryid string, kind string, xid string, op string, body string",
-    )
-    rows = rows.unionByName(own_row, allowMissingColumns=True).withColumn("snapshot_id", F.lit(snapshot_id).cast("bigint"))
+    own = [("", "snapshot", "", "insert", json.dumps(snapshot, sort_keys=True))]
+    if run.label is not None:
+        own.append(("", "label", run.label, "insert", json.dumps({"snapshot_id": snapshot_id})))
+    own_rows = spark.createDataFrame(own, "registryid string, kind string, xid string, op string, body string")
+    rows = rows.unionByName(own_rows, allowMissingColumns=True).withColumn("snapshot_id", F.lit(snapshot_id).cast("bigint"))
     total = sum(plan.changed.values()) + plan.document_rows
     if total < _FEW_ROWS:
         rows = rows.coalesce(1)
@@ -84,6 +86,7 @@ def commit(spark: SparkSession, plan: Plan, stage: DataFrame, run: Run) -> Head:
         .option("txnVersion", snapshot_id)
         .option("userMetadata", json.dumps({"snapshot_id": snapshot_id, "ingest_id": run.ingest_id, "command": run.command}))
     )
+    crash_point("before_commit")
     try:
         writer.saveAsTable(table_name("changes"))
     except _LOST_RACES as error:
@@ -91,6 +94,7 @@ def commit(spark: SparkSession, plan: Plan, stage: DataFrame, run: Run) -> Head:
     # Delta skips a stale transaction without an error: whose row is it?
     if [body["ingest_id"] for body in _snapshot_bodies(spark, snapshot_id)] != [run.ingest_id]:
         raise CommitLost(snapshot_id)
+    crash_point("after_commit")
     return _head(snapshot_id, snapshot)
 
 

@@ -1,5 +1,6 @@
 """The command `lakehouse`: arguments → settings → session → one call of the library → output and exit code.
 
+Spark is imported by the commands that need it, so that `--help` and wrong usage answer at once.
 Exit codes: 0 done; 3 done, but something was refused; 2 wrong usage or settings; 1 failure.
 """
 
@@ -85,18 +86,29 @@ def cli() -> None:
     type=click.Choice(["folder", "document"]),
     help="Name each document's registry after its folder, or its path, below SOURCE.",
 )
+@click.option("--prune", is_flag=True, help="Delete what its last document dropped.")
+@click.option("--force", is_flag=True, help="Read unchanged documents again, take stale entities, prune more than half.")
+@click.option("--strict", is_flag=True, help="Refuse a document whole when anything in it is refused.")
+@click.option("--dry-run", is_flag=True, help="Tell what would change, and change nothing.")
+@click.option("--label", metavar="NAME", help="Name the snapshot.")
 @_with_globals
 @click.pass_obj
-def ingest(context: Context, sources: tuple[str, ...], registry_from: str | None) -> int:
+def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | None, **flags: Any) -> int:
     """Load documents: files, folders (all *.json, *.cereg and .gz of them), globs, or URIs that Spark reads."""
-    from lakehouse.pipeline import ingest as run_ingest  # noqa: PLC0415 - Spark loads only when it is needed
-    from lakehouse.session import open_session  # noqa: PLC0415
+    from lakehouse.pipeline import Request
+    from lakehouse.pipeline import ingest as run_ingest
+    from lakehouse.plans import Policy
+    from lakehouse.session import open_session
 
     settings = context.settings
+    if flags["label"] is not None and not flags["label"].strip():
+        raise click.UsageError("--label needs a name.")
+    policy = Policy(flags["force"], flags["prune"], settings.on_conflict)
+    request = Request(policy, flags["strict"], flags["dry_run"], flags["label"])
     with _progress(context) as watcher:
         with watcher.stage("session", "starting Spark"):
             spark = open_session(settings)
-        summary = run_ingest(spark, settings, list(sources), registry_from=registry_from, watcher=watcher)
+        summary = run_ingest(spark, settings, list(sources), registry_from=registry_from, request=request, watcher=watcher)
     for path in summary.hidden:
         _told(f"warning: not read, since Hadoop hides names that start with _ or . : {path}")
     if context.as_json:
@@ -112,8 +124,8 @@ def ingest(context: Context, sources: tuple[str, ...], registry_from: str | None
 @click.pass_obj
 def sql(context: Context, query: str) -> int:
     """Run a Spark SQL query on the catalog and print its rows."""
-    from lakehouse.queries import run_query  # noqa: PLC0415
-    from lakehouse.session import open_session  # noqa: PLC0415
+    from lakehouse.queries import run_query
+    from lakehouse.session import open_session
 
     settings = context.settings
     with _progress(context) as watcher, watcher.stage("session", "starting Spark"):
@@ -131,10 +143,10 @@ def sql(context: Context, query: str) -> int:
 @click.pass_obj
 def demo(context: Context) -> int:
     """Load an online shop's documents into ./demo-warehouse and look at what came out."""
-    from lakehouse.demo import GLIMPSES, QUESTIONS  # noqa: PLC0415
-    from lakehouse.pipeline import ingest as run_ingest  # noqa: PLC0415
-    from lakehouse.queries import run_query  # noqa: PLC0415
-    from lakehouse.session import open_session  # noqa: PLC0415
+    from lakehouse.demo import GLIMPSES, QUESTIONS
+    from lakehouse.pipeline import ingest as run_ingest
+    from lakehouse.queries import run_query
+    from lakehouse.session import open_session
 
     context.options.setdefault("warehouse", "demo-warehouse")
     settings = context.settings
@@ -163,7 +175,10 @@ def show_summary(summary: dict[str, Any]) -> None:
     columns = ["table", *next(iter(summary["entities"].values()))]
     show_table(columns, ([table, *map(str, counts.values())] for table, counts in summary["entities"].items()), numbers=True)
     click.echo("Findings: " + ", ".join(f"{count} {name}" for name, count in summary["violations"].items()) + _where(summary))
-    told = f"Snapshot {snapshot} committed" if snapshot else "Nothing changed, so no snapshot"
+    if summary.get("dry_run"):
+        show_table(["op", "registryid", "xid"], ([row["op"], row["registryid"], row["xid"]] for row in summary["changes"]))
+    nothing = "Dry run: nothing was done" if summary.get("dry_run") else "Nothing changed, so no snapshot"
+    told = f"Snapshot {snapshot} committed" if snapshot else nothing
     click.echo(f"{told}, in {summary['seconds']['total']:.1f} s.")
 
 
@@ -247,6 +262,6 @@ def _progress(context: Context) -> Iterator[Any]:
         if shown:
             yield _Told(progress)
         else:
-            from lakehouse.pipeline import Unwatched  # noqa: PLC0415
+            from lakehouse.pipeline import Unwatched
 
             yield Unwatched()

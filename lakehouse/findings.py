@@ -13,6 +13,7 @@ CREDENTIAL = "END-111"
 CONFLICT = "DOC-001"
 OWNER_CHANGED = "DOC-002"
 STALE = "DOC-003"
+STRICT = "DOC-004"
 
 
 class Problem(NamedTuple):

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from lakehouse.detection import dialect_of, not_a_registry
-from lakehouse.findings import LIMIT, NOT_JSON, Finding
+from lakehouse.findings import LIMIT, NOT_JSON, STRICT, Finding
 from lakehouse.jsontext import NotJson, read_json
 from lakehouse.model import STAGE
 from lakehouse.normalform import Reading, Row, read_document
@@ -29,13 +29,17 @@ DEFAULT_REGISTRY = "default"
 _RAW_OF_DOCUMENT = 4096
 _ROWS_PER_BATCH = 20_000
 _CHUNK = 1 << 20
+_ERRORS_TOLD = 20
 
 
 class Limits(NamedTuple):
-    """Limits on a document: bytes as stored, bytes out of a `.gz`, levels of nesting."""
+    """Limits on a document: bytes as stored, bytes out of a `.gz`, nesting, entities; and whether an error refuses it whole."""
 
     bytes: int
+    unpacked: int
     depth: int
+    entities: int
+    strict: bool
 
 
 class _Rejected(Exception):
@@ -48,18 +52,21 @@ class _Rejected(Exception):
         self.hint = hint
 
 
-def parse_documents(documents: DataFrame, settings: Settings) -> DataFrame:
+def parse_documents(documents: DataFrame, settings: Settings, *, strict: bool = False) -> DataFrame:
     """Parse documents.
 
     Args:
         documents: one row per document: document_uri, size, sha256, registry (NULL: the document's own), unchanged, again,
             content.
         settings: its limits.
+        strict: a document with any error is rejected.
 
     Returns:
         The stage, columns `model.STAGE`. An unchanged document gives a document row only, with the status `unchanged`.
     """
-    limits = Limits(settings.max_document_bytes, settings.max_json_depth)
+    limits = Limits(
+        settings.max_document_bytes, settings.max_unpacked_bytes, settings.max_json_depth, settings.max_entities, strict
+    )
     return documents.select(*_Source._fields).mapInArrow(_parser(limits), STAGE)
 
 
@@ -120,6 +127,7 @@ class _Stage:
             problems += redact(document)
             reading = read_document(document, problems)
             registry = source.registry or reading.registryid or DEFAULT_REGISTRY
+            _refuse_whole(reading, limits)
             if source.registry is None and (wrong := id_problem(registry)):
                 raise _Rejected("MSG-002", f"registryid: {wrong}", "Mend it, or choose a registry with --registry.")
         except NotJson as error:
@@ -280,6 +288,17 @@ def _maps(rows: Iterable[list[tuple[str, str]] | None]) -> pa.Array:
     )
 
 
+def _refuse_whole(reading: Reading, limits: Limits) -> None:
+    """Refuse a document with too many entities, or under `strict` one with an error."""
+    count = sum(reading.entities.values()) + sum(reading.quarantined.values())
+    if count > limits.entities:
+        raise _Rejected(LIMIT, f"{count} entities, more than max_entities ({limits.entities})", "Split it, or raise the limit.")
+    errors = [finding for finding in reading.findings if finding.severity == "error"]
+    if limits.strict and errors:
+        told = "; ".join(f"{finding.pointer}: {finding.rule_id}: {finding.message}" for finding in errors[:_ERRORS_TOLD])
+        raise _Rejected(STRICT, f"{len(errors)} errors under --strict: {told}", "Mend them, or load the rest without --strict.")
+
+
 def _plain_text(source: _Source, limits: Limits) -> bytes:
     """Give the document's text, unpacked when it is a `.gz`.
 
@@ -301,9 +320,9 @@ def _plain_text(source: _Source, limits: Limits) -> bytes:
                 part = unpack.decompress(rest, _CHUNK)
                 rest = unpack.unconsumed_tail
                 length += len(part)
-                if length > limits.bytes:
+                if length > limits.unpacked:
                     raise _Rejected(
-                        LIMIT, f"unpacks to more than max_document_bytes ({limits.bytes})", "Split it, or raise the limit."
+                        LIMIT, f"unpacks to more than max_unpacked_bytes ({limits.unpacked})", "Split it, or raise the limit."
                     )
                 parts.append(part)
                 if not part and not rest:

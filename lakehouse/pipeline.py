@@ -19,16 +19,19 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 from lakehouse.changes import Run, commit, read_head
 from lakehouse.documents import Sources, current_documents, find_sources, read_documents, registry_from_path, with_unchanged
 from lakehouse.errors import CommitLost
+from lakehouse.faults import crash_point
 from lakehouse.model import ENTITY_TABLES, STAGE, VIOLATIONS
 from lakehouse.parse import parse_documents
 from lakehouse.plans import Plan, Policy, plan_changes
 from lakehouse.projections import roll_forward
-from lakehouse.session import absolute_location
+from lakehouse.refusals import KEY
 from lakehouse.settings import Settings
+from lakehouse.stages import remove_dead_stages, remove_folder, stages_location
 from lakehouse.tables import create_tables, table_name
 
 logger = logging.getLogger(__name__)
 
+MAX_CHANGES_TOLD = 1000  # by a dry run
 OUTCOMES = ("inserted", "updated", "deleted", "unchanged", "quarantined")
 _OUTCOME_OF_OP = {"insert": "inserted", "update": "updated", "own": "updated", "delete": "deleted", "unchanged": "unchanged"}
 
@@ -48,9 +51,26 @@ class Unwatched:
         return nullcontext()
 
 
+@dataclass(frozen=True)
+class Request:
+    """What is asked for beside loading.
+
+    Attributes:
+        policy: what the ingest may do.
+        strict: refuse a document whole when anything in it is refused.
+        dry_run: tell what would change, and do nothing.
+        label: name for the snapshot; one is committed even when nothing changed.
+    """
+
+    policy: Policy = field(default_factory=Policy)
+    strict: bool = False
+    dry_run: bool = False
+    label: str | None = None
+
+
 @dataclass
 class Summary:
-    """What an ingest did; `as_json` is the contract of `lakehouse ingest --json`."""
+    """What an ingest did, or what a dry run would do; `as_json` is the contract of `lakehouse ingest --json`."""
 
     snapshot_id: int | None
     documents: dict[str, int]
@@ -58,6 +78,7 @@ class Summary:
     violations: dict[str, int]
     seconds: dict[str, float]
     hidden: list[str] = field(default_factory=list)
+    changes: list[dict[str, str]] | None = None
 
     @property
     def refused(self) -> bool:
@@ -72,6 +93,7 @@ class Summary:
             "entities": self.entities,
             "violations": self.violations,
             "seconds": {name: round(seconds, 3) for name, seconds in self.seconds.items()},
+            **({} if self.changes is None else {"dry_run": True, "changes": self.changes}),
         }
 
 
@@ -81,7 +103,7 @@ def ingest(
     sources: list[str],
     *,
     registry_from: str | None = None,
-    policy: Policy | None = None,
+    request: Request | None = None,
     watcher: Watcher | None = None,
 ) -> Summary:
     """Load documents into the catalog.
@@ -91,7 +113,7 @@ def ingest(
         settings: warehouse, registry, limits.
         sources: files, folders, globs, URIs.
         registry_from: 'document' or 'folder': name each document's registry after its path; None: what it says itself.
-        policy: what it may do beside inserting and updating.
+        request: what it may do, and what is asked for beside.
         watcher: is told of the stages.
 
     Raises:
@@ -99,24 +121,25 @@ def ingest(
         CommitLost: other writers won the race more often than `commit_attempts`.
     """
     clock = _Clock(watcher or Unwatched())
+    request = request or Request()
     ingest_id = uuid.uuid4().hex
     with clock("attach", "tables of the catalog"):
         create_tables(spark, settings)
-        head = read_head(spark)
-        roll_forward(spark, head)
+        remove_dead_stages(spark, settings)
     with clock("list", ", ".join(sources)):
         found = find_sources(spark, sources)
-        documents = _documents(spark, settings, found, registry_from)
-    location = f"{absolute_location(settings.warehouse)}/_stage/{ingest_id}"
+        documents = _documents(spark, settings, found, registry_from, force=request.policy.force)
+    location = f"{stages_location(settings)}/{ingest_id}"
     with clock("parse", "documents that changed"):
-        parse_documents(documents, settings).write.parquet(location)
+        parse_documents(documents, settings, strict=request.strict).write.parquet(location)
         stage = spark.read.schema(STAGE).parquet(location)
         seen = _count_documents(stage)
+    crash_point("after_stage")
     try:
-        work = _Work(found, policy or Policy(), Run(ingest_id, "ingest", seen))
+        work = _Work(found, request, Run(ingest_id, "ingest", seen, request.label))
         return replace(_publish(spark, settings, stage, work, clock), seconds=clock.seconds())
     finally:
-        _remove(spark, location)
+        remove_folder(spark, location)
 
 
 @dataclass(frozen=True)
@@ -124,17 +147,19 @@ class _Work:
     """What an ingest was asked for."""
 
     sources: Sources
-    policy: Policy
+    request: Request
     run: Run
 
 
-def _documents(spark: SparkSession, settings: Settings, found: Sources, registry_from: str | None) -> DataFrame:
+def _documents(spark: SparkSession, settings: Settings, found: Sources, registry_from: str | None, *, force: bool) -> DataFrame:
     registry: Column | None = None
     if settings.registry:
         registry = F.lit(settings.registry)
     elif registry_from:
         registry = registry_from_path(registry_from, found.roots)
     known = current_documents(spark.table(table_name("changes")))
+    if force:
+        known = known.limit(0)
     return with_unchanged(read_documents(spark, found), known, registry)
 
 
@@ -163,22 +188,27 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
         with clock("check", "what differs from the catalog"):
             head = read_head(spark)
             roll_forward(spark, head)
-            plan = plan_changes(spark, head, stage, work.policy, work.sources.roots)
+            plan = plan_changes(spark, head, stage, work.request.policy, work.sources.roots)
             findings = stage.filter(F.col("row") == "finding").select(*plan.findings.columns).unionByName(plan.findings)
-            _record(spark, findings, work.run)
         try:
             snapshot_id = None
-            if not plan.is_empty:
-                with clock("commit", f"{sum(plan.changed.values())} changed entities as snapshot {head.snapshot_id + 1}"):
-                    new_head = commit(spark, plan, stage, work.run)
-                with clock("project", "tables: " + ", ".join(name for name, n in plan.changed.items() if n)):
-                    roll_forward(spark, new_head)
-                snapshot_id = new_head.snapshot_id
+            if not work.request.dry_run:
+                _record(spark, findings, work.run)
+                if not plan.is_empty or work.run.label is not None:
+                    snapshot_id = _commit(spark, plan, stage, work, clock)
             return _summarise(spark, stage, plan, findings, work, snapshot_id)
         finally:
             plan.release()
 
     return attempt()
+
+
+def _commit(spark: SparkSession, plan: Plan, stage: DataFrame, work: _Work, clock: _Clock) -> int:
+    with clock("commit", f"{sum(plan.changed.values())} changed entities as snapshot {plan.head.snapshot_id + 1}"):
+        head = commit(spark, plan, stage, work.run)
+    with clock("project", "tables: " + ", ".join(name for name, n in plan.changed.items() if n)):
+        roll_forward(spark, head)
+    return head.snapshot_id
 
 
 @retry(
@@ -216,7 +246,11 @@ def _summarise(
     violations = dict.fromkeys(("error", "warning", "info"), 0)
     for row in findings.groupBy(F.col("finding.severity").alias("severity")).count().collect():
         violations[row["severity"]] += row["count"]
-    return Summary(snapshot_id, documents, entities, violations, {}, work.sources.hidden)
+    changes = None
+    if work.request.dry_run:
+        changed = plan.entities.select("op", *KEY).orderBy(*KEY).limit(MAX_CHANGES_TOLD)
+        changes = [row.asDict() for row in changed.collect()]
+    return Summary(snapshot_id, documents, entities, violations, {}, work.sources.hidden, changes)
 
 
 def _add_counts(entities: dict[str, dict[str, int]], facts: DataFrame, outcome: str, column: str | None = None) -> None:
@@ -224,12 +258,6 @@ def _add_counts(entities: dict[str, dict[str, int]], facts: DataFrame, outcome: 
     counts = facts.select(F.explode(column or f"facts.{outcome}").alias("table", "n")).groupBy("table").agg(F.sum("n").alias("n"))
     for row in counts.collect():
         entities[row["table"]][outcome] += row["n"]
-
-
-def _remove(spark: SparkSession, location: str) -> None:
-    jvm: Any = spark._jvm
-    path = jvm.org.apache.hadoop.fs.Path(location)
-    path.getFileSystem(spark._jsc.hadoopConfiguration()).delete(path, True)
 
 
 class _Clock:

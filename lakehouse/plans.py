@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import reduce
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from lakehouse.documents import current_documents
 from lakehouse.errors import PruneRefused
@@ -119,39 +121,44 @@ def plan_changes(spark: SparkSession, head: Head, stage: DataFrame, policy: Poli
     Raises:
         PruneRefused: pruning would delete more than half of the registries' entities.
     """
-    changes = spark.table(table_name("changes"))
+    changes = spark.table(table_name("changes")).filter(F.col("snapshot_id") <= head.snapshot_id)
     known = current_documents(changes)
     vanished = find_vanished(known, stage, roots) if policy.prune else known.select("registryid", "xid").limit(0)
     committed_at = max(datetime.now(timezone.utc), head.committed_at + timedelta(microseconds=1))
-    state = read_state(spark)
-    dropped = find_dropped(state, stage, vanished)
+    state = read_state(spark, head)
+    dropped = find_dropped(state, stage, vanished, known)
     deleted = changes.filter((F.col("op") == "delete") & (F.col("kind") != "document")) if head.deletions else changes.limit(0)
-    compared = with_verdict(one_per_entity(stage), dropped, state, deleted, policy, F.lit(committed_at))
-    stored = changes.filter(F.col("snapshot_id") <= head.snapshot_id)
-    compared = without_stale(compared, stored, policy).persist()
+    compared = with_verdict(one_per_entity(stage), dropped, state, deleted, policy, F.lit(committed_at)).persist()
+    count = _count(compared)
+    if count.suspects and not policy.force:
+        compared = without_stale(compared, changes).persist()
+        count = _count(compared)
     findings = find_refusals(compared, stage)
+    if not count.told:
+        findings = findings.limit(0)
     facts = document_facts(stage, findings).persist()
     documents = with_document_op(facts, known, vanished).persist()
-    counts, digest, whole_stage = _count(compared)
     if policy.prune and not policy.force:
-        _guard_prune(counts, state, compared)
+        _guard_prune(count.by_table, state, compared)
     total = documents.agg(F.count("*").alias("n"), F.coalesce(_digest("body"), F.lit(0)).alias("digest")).collect()[0]
-    return Plan(
-        head, committed_at, compared, findings, facts, documents, counts, total["n"],
-        f"{(digest ^ total['digest']) & (2**64 - 1):016x}", whole_stage,
-    )  # fmt: skip
+    digest = f"{(count.digest ^ total['digest']) & (2**64 - 1):016x}"
+    whole_stage = count.all_single_inserts and not head.deletions
+    return Plan(head, committed_at, compared, findings, facts, documents, count.by_table, total["n"], digest, whole_stage)
 
 
-def read_state(spark: SparkSession) -> DataFrame:
+def read_state(spark: SparkSession, head: Head) -> DataFrame:
     """Read the current state of all entities from their tables.
 
     Returns:
         One row per entity: KEY, content_hash, epoch, createdat, modifiedat, document_uris, snapshot_id.
     """
-    columns = ["xid", "content_hash", *_LIFE, "document_uris", "snapshot_id"]
+    columns = ["content_hash", *_LIFE, "document_uris", "snapshot_id"]
+    used = [table for table in ENTITY_TABLES if table.name in head.tables]
+    if not used:
+        return spark.createDataFrame([], StructType([CHANGES[name] for name in (*KEY, *columns)]))
     parts = [
-        spark.table(table_name(table.name)).select("registryid", F.lit(table.kind).alias("kind"), *columns)
-        for table in ENTITY_TABLES
+        spark.table(table_name(table.name)).select("registryid", F.lit(table.kind).alias("kind"), "xid", *columns)
+        for table in used
     ]
     return reduce(DataFrame.unionByName, parts)
 
@@ -196,7 +203,7 @@ def find_vanished(known: DataFrame, stage: DataFrame, roots: list[str]) -> DataF
     return known.filter(below).select("registryid", "xid").join(seen, on="xid", how="left_anti")
 
 
-def find_dropped(state: DataFrame, stage: DataFrame, vanished: DataFrame) -> DataFrame:
+def find_dropped(state: DataFrame, stage: DataFrame, vanished: DataFrame, known: DataFrame) -> DataFrame:
     """Find entities that a document held at its last load and holds no more.
 
     A document that was rejected dropped nothing, nor did one drop what was refused in it, or what stands below that.
@@ -205,9 +212,10 @@ def find_dropped(state: DataFrame, stage: DataFrame, vanished: DataFrame) -> Dat
         One row per entity: KEY, dropped (the documents, sorted).
     """
     documents = stage.filter((F.col("row") == "document") & F.get_json_object("facts", "$.status").isin("loaded", "skipped"))
-    gone = documents.select("registryid", F.col("xid").alias("document_uri")).unionByName(
-        vanished.select("registryid", F.col("xid").alias("document_uri"))
-    )
+    read_before = documents.select("registryid", "xid").join(known.select("registryid", "xid"), on=["registryid", "xid"])
+    gone = read_before.unionByName(vanished).withColumnRenamed("xid", "document_uri")
+    if not gone.take(1):  # all documents are new
+        return state.limit(0).select(*KEY, F.col("document_uris").alias("dropped"))
     held = state.select(*KEY, F.explode("document_uris").alias("document_uri"))
     held = held.join(F.broadcast(gone), on=["registryid", "document_uri"], how="left_semi")
     holds = stage.filter(F.col("row") == "entity").select(*KEY, "document_uri")
@@ -244,107 +252,127 @@ def with_verdict(
         (snapshot of the stored row); owners, losers, source_uri; and what was declared and stored before. A declared epoch or
         date is stored as declared; where none is, an update counts the epoch and sets modifiedat.
     """
-    stored = state.select(*KEY, *(F.col(name).alias(f"_{name}") for name in state.columns if name not in KEY))
-    before = deleted.groupBy(*KEY).agg(F.max("epoch").alias("_deleted_epoch"))
+    stored = state.select(*KEY, *(F.col(name).alias(f"stored_{name}") for name in state.columns if name not in KEY))
+    before = deleted.groupBy(*KEY).agg(F.max("epoch").alias("deleted_epoch"))
     both = chosen.join(dropped, on=KEY, how="full").join(stored, on=KEY, how="left").join(before, on=KEY, how="left")
-    is_staged, is_new = F.col("document_uri").isNotNull(), F.col("_content_hash").isNull()
-    is_root = F.col("kind") == "registry"
-    kept = F.array_except(F.coalesce("_document_uris", no_uris()), F.coalesce("dropped", no_uris()))
-    differs = is_staged & ~is_new & (F.col("content_hash") != F.col("_content_hash"))
-    first_kept = F.get(kept, F.lit(0))
-    # The root of a registry comes from the first of all its documents, also from those of earlier ingests.
-    keeps_root = is_staged & is_root & F.coalesce(first_kept < F.col("document_uri"), F.lit(False))
-    root_hash = F.when(keeps_root, F.col("_content_hash")).otherwise(F.col("content_hash"))
-    other_roots = F.transform(F.filter("hashes", lambda one: one["content_hash"] != root_hash), lambda one: one["document_uri"])
-    is_foreign = differs & ~is_root & (F.size(kept) > 0) & ~F.arrays_overlap("owners", F.col("_document_uris"))
-    is_conflict = is_foreign & (F.col("again") | F.lit(policy.on_conflict == "refuse"))
-    redated = reduce(Column.__or__, [F.col(name).isNotNull() & ~F.col(name).eqNullSafe(F.col(f"_{name}")) for name in _LIFE])
-    changed = is_staged & ~is_new & (differs | redated) & ~keeps_root & ~is_conflict
-    owners = (
-        F.when(~is_staged | is_conflict, kept)
-        .when(changed & differs & ~is_root, F.col("owners"))
-        .otherwise(F.array_union(kept, "owners"))
+    dates = {"createdat": F.coalesce("createdat", "stored_createdat", now), "modifiedat": F.coalesce("modifiedat", now)}
+    # Step by step, so that no expression is copied into those that build on it: Spark would plan each copy.
+    return (
+        both.transform(_with_relation)
+        .transform(_with_outcome, policy)
+        .select(
+            *KEY,
+            "op",
+            F.when(F.col("is_conflict"), CONFLICT).alias("refused"),
+            F.when(F.col("is_foreign") | F.col("keeps_root"), F.get("kept", F.lit(0))).alias("taken_from"),
+            F.col("document_uri").alias("source_uri"),
+            F.when(F.col("writes"), F.col("document_uri")).alias("document_uri"),
+            F.when(F.col("writes"), F.col("content_hash")).otherwise(F.col("stored_content_hash")).alias("content_hash"),
+            F.when(F.col("writes"), F.coalesce("epoch", "counted")).otherwise(F.col("stored_epoch")).alias("epoch"),
+            *(F.when(F.col("writes"), after).otherwise(F.col(f"stored_{name}")).alias(name) for name, after in dates.items()),
+            F.col("owners_after").alias("document_uris"),
+            F.col("stored_snapshot_id").alias("stored_in"),
+            F.coalesce("owners", no_uris()).alias("owners"),
+            F.coalesce("losers", no_uris()).alias("losers"),
+            F.col("epoch").alias("declared_epoch"),
+            F.col("modifiedat").alias("declared_modifiedat"),
+            *(f"stored_{name}" for name in ("content_hash", *_LIFE, "document_uris")),
+        )
     )
-    owners = F.array_sort(F.array_distinct(owners))
+
+
+def _with_relation(both: DataFrame) -> DataFrame:
+    """Tell how what is staged relates to what is stored."""
+    is_staged, is_new, is_root = F.col("is_staged"), F.col("is_new"), F.col("is_root")
+    redated = [F.col(name).isNotNull() & ~F.col(name).eqNullSafe(F.col(f"stored_{name}")) for name in _LIFE]
+    first_kept = F.get("kept", F.lit(0))
+    first = {
+        "is_staged": F.col("document_uri").isNotNull(),
+        "is_new": F.col("stored_content_hash").isNull(),
+        "is_root": F.col("kind") == "registry",
+        "kept": F.array_except(F.coalesce("stored_document_uris", no_uris()), F.coalesce("dropped", no_uris())),
+    }
+    second = {
+        "differs": is_staged & ~is_new & (F.col("content_hash") != F.col("stored_content_hash")),
+        "redated": is_staged & ~is_new & reduce(Column.__or__, redated),
+        # The root of a registry comes from the first of all its documents, also from those of earlier ingests.
+        "keeps_root": is_staged & is_root & F.coalesce(first_kept < F.col("document_uri"), F.lit(False)),
+    }
+    root_hash = F.when(F.col("keeps_root"), F.col("stored_content_hash")).otherwise(F.col("content_hash"))
+    other_roots = F.transform(F.filter("hashes", lambda one: one["content_hash"] != root_hash), lambda one: one["document_uri"])
+    none_left = ~F.arrays_overlap("owners", "stored_document_uris") & (F.size("kept") > 0)
+    third = {
+        "is_foreign": F.coalesce(F.col("differs") & ~is_root & none_left, F.lit(False)),
+        "losers": F.when(is_root, other_roots).otherwise(F.col("losers")),
+    }
+    return both.withColumns(first).withColumns(second).withColumns(third)
+
+
+def _with_outcome(related: DataFrame, policy: Policy) -> DataFrame:
+    """Tell what happens to each entity, and who owns it then."""
+    is_staged, is_new, changed = F.col("is_staged"), F.col("is_new"), F.col("changed")
+    is_conflict = F.col("is_foreign") & (F.col("again") | F.lit(policy.on_conflict == "refuse"))
+    owners = (
+        F.when(~is_staged | F.col("is_conflict"), F.col("kept"))
+        .when(changed & F.col("differs") & ~F.col("is_root"), F.col("owners"))
+        .otherwise(F.array_union("kept", "owners"))
+    )
     op = (
         F.when(is_new & is_staged, "insert")
         .when(changed, "update")
-        .when(~is_staged & (F.size(owners) == 0) & F.lit(policy.prune), "delete")
-        .when(~is_new & (owners != F.col("_document_uris")), "own")
+        .when(~is_staged & (F.size("owners_after") == 0) & F.lit(policy.prune), "delete")
+        .when(~is_new & (F.col("owners_after") != F.col("stored_document_uris")), "own")
     )
-    writes = op.isin("insert", "update")
-    counted = F.when(is_new, F.coalesce(F.col("_deleted_epoch") + 1, F.lit(1))).otherwise(F.col("_epoch") + 1)
-    return both.select(
-        *KEY,
-        op.alias("op"),
-        F.when(is_conflict, CONFLICT).alias("refused"),
-        F.when(is_foreign | keeps_root, first_kept).alias("taken_from"),
-        F.col("document_uri").alias("source_uri"),
-        F.when(writes, F.col("document_uri")).alias("document_uri"),
-        F.when(writes, F.col("content_hash")).otherwise(F.col("_content_hash")).alias("content_hash"),
-        F.when(writes, F.coalesce("epoch", counted)).otherwise(F.col("_epoch")).alias("epoch"),
-        F.when(writes, F.coalesce("createdat", "_createdat", now)).otherwise(F.col("_createdat")).alias("createdat"),
-        F.when(writes, F.coalesce("modifiedat", now)).otherwise(F.col("_modifiedat")).alias("modifiedat"),
-        owners.alias("document_uris"),
-        F.col("_snapshot_id").alias("stored_in"),
-        F.coalesce("owners", no_uris()).alias("owners"),
-        F.coalesce(F.when(is_root, other_roots).otherwise(F.col("losers")), no_uris()).alias("losers"),
-        F.col("epoch").alias("declared_epoch"),
-        F.col("modifiedat").alias("declared_modifiedat"),
-        F.col("_epoch").alias("stored_epoch"),
-        F.col("_createdat").alias("stored_createdat"),
-        F.col("_modifiedat").alias("stored_modifiedat"),
-        F.col("_document_uris").alias("stored_uris"),
-        F.col("_content_hash").alias("stored_hash"),
-    )  # fmt: skip
+    counted = F.when(is_new, F.coalesce(F.col("deleted_epoch") + 1, F.lit(1))).otherwise(F.col("stored_epoch") + 1)
+    changes = (F.col("differs") | F.col("redated")) & ~F.col("keeps_root") & ~F.col("is_conflict")
+    return (
+        related.withColumn("is_conflict", is_conflict)
+        .withColumn("changed", F.coalesce(changes, F.lit(False)))
+        .withColumn("owners_after", F.array_sort(owners))
+        .withColumns({"op": op, "counted": counted})
+        .withColumn("writes", F.col("op").isin("insert", "update"))
+    )
 
 
-def without_stale(compared: DataFrame, log: DataFrame, policy: Policy) -> DataFrame:
+def is_suspect() -> Column:
+    """Tell updates that look older than what is stored; whether they are, `without_stale` looks up."""
+    older_epoch = F.col("declared_epoch") < F.col("stored_epoch")
+    older_date = F.col("declared_modifiedat") < F.col("stored_modifiedat")
+    return F.coalesce((F.col("op") == "update") & (older_epoch | older_date), F.lit(False))
+
+
+def without_stale(compared: DataFrame, log: DataFrame) -> DataFrame:
     """Refuse updates that are older than what is stored: declared is compared with declared (decision 8).
 
     Args:
         compared: as from `with_verdict`.
         log: rows of `changes` up to the head.
-        policy: `force` takes them.
 
     Returns:
         `compared`; a stale update has no op, and `refused` tells why.
     """
-    if policy.force:
-        return compared
-    older_epoch = F.col("declared_epoch") < F.col("stored_epoch")
-    older_date = F.col("declared_modifiedat") < F.col("stored_modifiedat")
-    suspect = F.coalesce((F.col("op") == "update") & (older_epoch | older_date), F.lit(False))
     raw = F.coalesce("raw", "body")
     # Whether the stored values were declared stands in the text that they came with; only suspects are looked up.
     declared = log.select(
         *KEY,
         F.col("snapshot_id").alias("stored_in"),
-        F.get_json_object(raw, "$.epoch").isNotNull().alias("_has_epoch"),
-        F.get_json_object(raw, "$.modifiedat").isNotNull().alias("_has_date"),
+        F.get_json_object(raw, "$.epoch").isNotNull().alias("has_epoch"),
+        F.get_json_object(raw, "$.modifiedat").isNotNull().alias("has_modifiedat"),
     )
-    suspects = compared.filter(suspect).select(*KEY, "stored_in")
+    suspects = compared.filter(is_suspect()).select(*KEY, "stored_in")
     looked_up = declared.join(F.broadcast(suspects), on=[*KEY, "stored_in"], how="left_semi")
+    older = [F.col(f"has_{name}") & (F.col(f"declared_{name}") < F.col(f"stored_{name}")) for name in ("epoch", "modifiedat")]
+    is_older = reduce(Column.__or__, older)
     both = compared.join(F.broadcast(looked_up), on=[*KEY, "stored_in"], how="left")
-    stale = suspect & F.coalesce((F.col("_has_epoch") & older_epoch) | (F.col("_has_date") & older_date), F.lit(False))
-    undone = {name: F.when(stale, F.col(stored)).otherwise(F.col(name)).alias(name) for name, stored in _UNDONE.items()}
-    columns = {
-        "op": F.when(~stale, F.col("op")).alias("op"),
-        "refused": F.when(stale, STALE).otherwise(F.col("refused")).alias("refused"),
-        "taken_from": F.when(~stale, F.col("taken_from")).alias("taken_from"),
-        "document_uri": F.when(~stale, F.col("document_uri")).alias("document_uri"),
-        **undone,
+    both = both.withColumn("stale", F.coalesce(is_suspect() & is_older, F.lit(False)))
+    stale = F.col("stale")
+    undone = {
+        name: F.when(stale, F.col(f"stored_{name}")).otherwise(F.col(name)) for name in ("content_hash", *_LIFE, "document_uris")
     }
-    return both.select(*(columns.get(name, F.col(name)) for name in compared.columns))
-
-
-_UNDONE = {
-    "content_hash": "stored_hash",
-    "epoch": "stored_epoch",
-    "createdat": "stored_createdat",
-    "modifiedat": "stored_modifiedat",
-    "document_uris": "stored_uris",
-}
+    dropped = {name: F.when(~stale, F.col(name)) for name in ("op", "taken_from", "document_uri")}
+    refused = {"refused": F.when(stale, STALE).otherwise(F.col("refused"))}
+    columns = undone | dropped | refused
+    return both.select(*(columns.get(name, F.col(name)).alias(name) for name in compared.columns))
 
 
 def document_facts(stage: DataFrame, findings: DataFrame) -> DataFrame:
@@ -418,18 +446,43 @@ def _counted_on(counts: Column, tables: Column, sign: int) -> Column:
     return F.when(F.size(kept) > 0, kept)
 
 
-def _count(compared: DataFrame) -> tuple[dict[str, dict[str, int]], int, bool]:
-    """Count the rows by table and op, fold them into a digest, and tell whether all are new and stand in one document."""
+class _Count(NamedTuple):
+    """Totals of a comparison.
+
+    by_table: rows by table and outcome; digest: of the changed rows; all_single_inserts: all are new, each in one document;
+    suspects: updates that may be stale; told: rows that findings are about.
+    """
+
+    by_table: dict[str, dict[str, int]]
+    digest: int
+    all_single_inserts: bool
+    suspects: int
+    told: int
+
+
+def _count(compared: DataFrame) -> _Count:
     outcome = F.coalesce("op", F.when(F.col("refused").isNotNull(), "refused"), F.lit("unchanged"))
-    many = F.max((F.size("owners") > 1) | (F.size("losers") > 0))
-    folded = compared.groupBy("kind", outcome.alias("outcome")).agg(F.count("*").alias("n"), many.alias("many"), _digest())
+    has_many = (F.size("owners") > 1) | (F.size("losers") > 0)
+    is_told = F.col("refused").isNotNull() | F.col("taken_from").isNotNull() | (F.size("losers") > 0)
+    folded = compared.groupBy("kind", outcome.alias("outcome")).agg(
+        F.count("*").alias("n"),
+        F.max(has_many).alias("many"),
+        F.count_if(is_suspect()).alias("suspects"),
+        F.count_if(is_told).alias("told"),
+        _digest(),
+    )
     totals = folded.collect()
-    counts: dict[str, dict[str, int]] = {table.name: {} for table in ENTITY_TABLES}
+    by_table: dict[str, dict[str, int]] = {table.name: {} for table in ENTITY_TABLES}
     for total in totals:
-        counts[TABLE_OF_KIND[total["kind"]].name][total["outcome"]] = total["n"]
+        by_table[TABLE_OF_KIND[total["kind"]].name][total["outcome"]] = total["n"]
     written = [total["digest"] for total in totals if total["outcome"] not in ("unchanged", "refused")]
-    whole = all(total["outcome"] == "insert" and not total["many"] for total in totals)
-    return counts, reduce(lambda one, other: one ^ other, written, 0), whole
+    return _Count(
+        by_table,
+        reduce(lambda one, other: one ^ other, written, 0),
+        all(total["outcome"] == "insert" and not total["many"] for total in totals),
+        sum(total["suspects"] for total in totals),
+        sum(total["told"] for total in totals),
+    )
 
 
 def _guard_prune(counts: dict[str, dict[str, int]], state: DataFrame, compared: DataFrame) -> None:

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
+from lakehouse.faults import crash_point
 from lakehouse.model import ENDPOINTS, ENTITY_TABLES, GROUPS, MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS, Table, body_schema
 from lakehouse.plans import Head
 from lakehouse.tables import table_name
@@ -82,6 +83,7 @@ def _roll_forward(spark: SparkSession, table: Table, head: Head) -> str | None:
         ).saveAsTable(name)
     else:
         _merge(session, table, rows)
+    crash_point(f"after_project_{table.name}")
     return table.name
 
 

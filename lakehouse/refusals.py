@@ -29,10 +29,11 @@ def find_refusals(compared: DataFrame, stage: DataFrame) -> DataFrame:
     first = F.when(F.col("op") == "update", F.col("source_uri")).otherwise(F.coalesce("taken_from", "source_uri"))
     contested = F.array_union("losers", F.when(F.col("refused") == CONFLICT, F.col("owners")).otherwise(no_uris()))
     contested = F.filter(contested, lambda uri: uri != first)
+    is_taken = (F.col("op") == "update") & ~is_root & F.col("taken_from").isNotNull()
     told = F.concat(
         F.transform(contested, lambda uri: _conflict(uri, first, is_root)),
         F.transform(F.when(F.col("refused") == STALE, F.col("owners")).otherwise(no_uris()), _stale),
-        F.transform(F.when(F.col("op") == "update", F.array_compact(F.array("taken_from"))).otherwise(no_uris()), _taken_over),
+        F.transform(F.when(is_taken, F.array("taken_from")).otherwise(no_uris()), _taken_over),
     )
     rows = compared.select(*KEY, F.explode(told).alias("finding"))
     texts = stage.filter(F.col("row") == "entity").select(*KEY, "document_uri", F.coalesce("raw", "body").alias("_raw"))

@@ -10,7 +10,7 @@ import os
 import sys
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_settings import (
@@ -44,7 +44,11 @@ class Settings(BaseModel):
     delta_jars: str
     ivy_settings: str
     max_document_bytes: int = Field(gt=0)
+    max_unpacked_bytes: int = Field(gt=0)
     max_json_depth: int = Field(gt=0, le=200)
+    max_entities: int = Field(gt=0)
+    on_conflict: Literal["update", "refuse"]
+    stage_retention_hours: int = Field(gt=0)
     commit_attempts: int = Field(gt=0)
     spark: dict[str, str]
 

@@ -11,8 +11,8 @@ PACKAGE = Path(__file__).parents[1] / "lakehouse"
 
 ORDER = [
     "__init__",
-    "errors", "settings", "findings", "xid", "timestamps", "jsontext", "redact", "model",
-    "session", "tables",
+    "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "redact", "model",
+    "session", "stages", "tables",
     "dialects", "detection", "normalform", "documents", "parse",
     "refusals", "plans", "changes", "projections",
     "queries", "pipeline", "demo", "cli",

@@ -89,6 +89,6 @@ def test_a_gz_that_grows_beyond_the_limit_or_is_none_is_rejected_and_the_rest_lo
     catalog.write("no.json.gz", b"not gzip")
     catalog.write("cut.json.gz", gzip.compress(json.dumps(DOCUMENT).encode() * 50)[:40])
     catalog.write("good.json", DOCUMENT)
-    summary = catalog.ingest(settings=catalog.settings.model_copy(update={"max_document_bytes": 1_000_000}))
+    summary = catalog.ingest(settings=catalog.settings.model_copy(update={"max_unpacked_bytes": 1_000_000}))
     assert (summary.documents["rejected"], summary.entities["groups"]["inserted"]) == (3, 1)
     assert sorted(catalog.rows("SELECT rule_id FROM violations")) == ["JSON-001", "JSON-001", "JSON-004"]

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from lakehouse.pipeline import Request
 from lakehouse.plans import Policy
 
 KINDS = ("registries", "groups", "endpoints", "messages", "versions", "schemas", "schemaversions")
@@ -236,7 +237,7 @@ def test_on_conflict_refuse_keeps_the_earlier_definition(catalog):
     catalog.write("day1/a.json", document({"m": {"name": "old"}}))
     catalog.ingest()
     catalog.write("day2/a.json", document({"m": {"name": "new"}}))
-    summary = catalog.ingest(policy=Policy(on_conflict="refuse"))
+    summary = catalog.ingest(request=Request(Policy(on_conflict="refuse")))
     assert summary.entities["versions"]["quarantined"] == 1
     assert catalog.rows("SELECT name FROM versions") == ["old"]
 

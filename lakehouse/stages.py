@@ -1,0 +1,38 @@
+"""Where stages are kept while an ingest runs, and how those of dead runs go."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from lakehouse.session import absolute_location
+from lakehouse.settings import Settings
+
+
+def stages_location(settings: Settings) -> str:
+    """Give the folder in which each run has a folder of its own."""
+    return f"{absolute_location(settings.warehouse)}/_stage"
+
+
+def remove_dead_stages(spark: SparkSession, settings: Settings) -> None:
+    """Remove stages that are older than `stage_retention_hours`: their runs have died."""
+    path, filesystem = _open(spark, stages_location(settings))
+    oldest = (time.time() - settings.stage_retention_hours * 3600) * 1000
+    if filesystem.exists(path):
+        for status in filesystem.listStatus(path):
+            if status.getModificationTime() < oldest:
+                filesystem.delete(status.getPath(), True)
+
+
+def remove_folder(spark: SparkSession, location: str) -> None:
+    """Remove a folder and what is in it."""
+    path, filesystem = _open(spark, location)
+    filesystem.delete(path, True)
+
+
+def _open(spark: SparkSession, location: str) -> tuple[Any, Any]:
+    jvm: Any = spark._jvm
+    path = jvm.org.apache.hadoop.fs.Path(location)
+    return path, path.getFileSystem(spark._jsc.hadoopConfiguration())

@@ -1,0 +1,284 @@
+"""Safety: deletions, stale documents, crashes, two writers, hostile documents."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lakehouse.changes import Run, commit, read_head
+from lakehouse.errors import CommitLost, PruneRefused
+from lakehouse.faults import CrashRequested
+from lakehouse.model import ENTITY_TABLES, STAGE
+from lakehouse.pipeline import Request
+from lakehouse.plans import Policy, plan_changes
+from lakehouse.projections import roll_forward
+
+PRUNE = Request(Policy(prune=True))
+FORCE = Request(Policy(force=True))
+
+
+def document(*messages, **more):
+    return {"messagegroups": {"g": {"messages": {name: {"name": name} for name in messages}}}, **more}
+
+
+def contents(catalog):
+    """Give all entity rows without what differs between two runs of the same."""
+    columns = "registryid, xid, content_hash, epoch, snapshot_id"
+    return {table.name: sorted(catalog.rows(f"SELECT {columns} FROM {table.name}")) for table in ENTITY_TABLES}
+
+
+# Deletions
+
+
+def test_what_a_document_dropped_stays_without_an_owner_and_goes_with_prune(catalog):
+    catalog.write("a.json", document("m", "n", "o"))
+    catalog.ingest()
+    catalog.write("a.json", document("m", "o"))
+    assert catalog.ingest().entities["messages"] == {"inserted": 0, "updated": 1, "deleted": 0, "unchanged": 2, "quarantined": 0}
+    assert catalog.rows("SELECT messageid FROM messages WHERE size(document_uris) = 0") == ["n"]
+    pruned = catalog.ingest(request=PRUNE)
+    assert (pruned.entities["messages"]["deleted"], pruned.entities["versions"]["deleted"]) == (1, 1)
+    assert sorted(catalog.rows("SELECT messageid FROM messages")) == ["m", "o"]
+    assert catalog.ingest(request=PRUNE).snapshot_id is None
+
+
+def test_prune_keeps_what_another_document_still_holds(catalog):
+    catalog.write("a.json", document("m", "n"))
+    catalog.write("b.json", document("n"))
+    catalog.ingest()
+    catalog.write("a.json", document("m"))
+    assert catalog.ingest(request=PRUNE).entities["messages"]["deleted"] == 0
+    assert [len(uris) for uris in catalog.rows("SELECT document_uris FROM messages ORDER BY messageid")] == [1, 1]
+
+
+def test_prune_deletes_what_a_vanished_document_held(catalog):
+    catalog.write("a.json", document("m", "n", "o"))
+    gone = catalog.write("b.json", document("p"))
+    catalog.ingest()
+    gone.unlink()
+    assert catalog.ingest().snapshot_id is None
+    pruned = catalog.ingest(request=PRUNE)
+    assert (pruned.entities["messages"]["deleted"], pruned.entities["groups"]["deleted"]) == (1, 0)
+    assert catalog.rows("SELECT op FROM changes WHERE kind = 'document' AND snapshot_id = 2") == ["delete"]
+
+
+def test_prune_refuses_to_delete_more_than_half_unless_forced(catalog):
+    catalog.write("a.json", document("m"))
+    gone = catalog.write("b.json", document(*"abcdef"))
+    catalog.ingest()
+    gone.unlink()
+    with pytest.raises(PruneRefused, match="--force"):
+        catalog.ingest(request=PRUNE)
+    assert catalog.rows("SELECT count(*) FROM messages") == [7]
+    assert catalog.ingest(request=Request(Policy(prune=True, force=True))).entities["messages"]["deleted"] == 6
+
+
+def test_a_rejected_document_drops_nothing(catalog):
+    catalog.write("a.json", document("m", "n"))
+    catalog.ingest()
+    catalog.write("a.json", b"{ cut off")
+    assert catalog.ingest(request=PRUNE).documents["rejected"] == 1
+    assert catalog.rows("SELECT count(*) FROM messages WHERE size(document_uris) = 1") == [2]
+
+
+def test_what_is_refused_is_not_dropped_nor_what_stands_below_it(catalog):
+    catalog.write("a.json", document("m", "n"))
+    catalog.ingest()
+    catalog.write("a.json", {"messagegroups": {"g": {"messages": ["not", "a", "map"]}}})
+    catalog.ingest(request=Request(Policy(prune=True, force=True)))
+    assert catalog.rows("SELECT count(*) FROM messages WHERE size(document_uris) = 1") == [2]
+
+
+def test_what_comes_back_goes_on_counting_its_epoch(catalog):
+    catalog.write("a.json", document("m", "n", "o"))
+    catalog.ingest()
+    catalog.write("a.json", document("m", "o"))
+    catalog.ingest(request=PRUNE)
+    catalog.write("a.json", document("m", "n", "o"))
+    assert catalog.ingest().entities["versions"]["inserted"] == 1
+    assert catalog.rows("SELECT versions.epoch FROM versions WHERE name = 'n'") == [2]
+
+
+# Stale documents
+
+
+def test_a_stale_entity_is_refused_with_a_warning_and_taken_by_force(catalog):
+    def version(name, epoch):
+        return {"messagegroups": {"g": {"messages": {"m": {"name": name, "epoch": epoch}}}}}
+
+    catalog.write("a.json", version("new", 5))
+    catalog.ingest()
+    catalog.write("a.json", version("old", 4))
+    summary = catalog.ingest()
+    assert (summary.snapshot_id, summary.violations["warning"]) == (2, 1)  # the facts of the document changed
+    assert summary.entities["versions"]["quarantined"] == 1
+    assert catalog.rows("SELECT name, epoch FROM versions") == [("new", 5)]
+    assert catalog.rows("SELECT severity, action FROM violations WHERE rule_id = 'DOC-003'") == [("warning", "quarantined")]
+    assert catalog.ingest().snapshot_id is None
+    assert catalog.ingest(request=FORCE).entities["versions"]["updated"] == 1
+    assert catalog.rows("SELECT name, epoch FROM versions") == [("old", 4)]
+
+
+def test_a_declared_epoch_below_a_counted_one_is_not_stale(catalog):
+    catalog.write("a.json", document("m"))
+    catalog.ingest()
+    for name in ("x", "y"):
+        catalog.write("a.json", {"messagegroups": {"g": {"messages": {"m": {"name": name}}}}})
+        catalog.ingest()
+    catalog.write("a.json", {"messagegroups": {"g": {"messages": {"m": {"name": "z", "epoch": 1}}}}})
+    assert catalog.ingest().entities["versions"]["updated"] == 1
+
+
+# Flags
+
+
+def test_force_reads_again_and_commits_nothing_when_nothing_changed(catalog):
+    catalog.write("a.json", document("m"))
+    catalog.ingest()
+    summary = catalog.ingest(request=FORCE)
+    assert (summary.snapshot_id, summary.documents["unchanged"], summary.entities["messages"]["unchanged"]) == (None, 0, 1)
+
+
+def test_strict_refuses_a_document_whole(catalog):
+    catalog.write("a.json", {"messagegroups": {"g": {"messages": {"m": {}, "bad": {"name": 5}}}}})
+    catalog.write("b.json", {"messagegroups": {"h": {}}})
+    summary = catalog.ingest(request=Request(strict=True))
+    assert (summary.documents["rejected"], summary.entities["groups"]["inserted"]) == (1, 1)
+    told, raw = catalog.rows("SELECT message, raw FROM violations")[0]
+    assert "MSG-043" in told
+    assert "bad" in raw
+
+
+def test_a_dry_run_tells_what_would_change_and_does_nothing(catalog):
+    catalog.write("a.json", document("m"))
+    catalog.ingest()
+    catalog.write("a.json", {"messagegroups": {"g": {"messages": {"m": {"name": "edited"}, "bad": {"name": 5}}}}})
+    told = catalog.ingest(request=Request(dry_run=True)).as_json()
+    assert (told["snapshot_id"], told["dry_run"], told["entities"]["versions"]["updated"]) == (None, True, 1)
+    changed = {"op": "update", "registryid": "default", "kind": "version", "xid": "/messagegroups/g/messages/m/versions/1"}
+    assert told["changes"] == [changed]
+    assert catalog.rows("SELECT max(snapshot_id) FROM changes") == [1]
+    assert catalog.rows("SELECT count(*) FROM violations") == [0]
+
+
+def test_a_label_names_the_snapshot(catalog):
+    catalog.write("a.json", document("m"))
+    catalog.ingest(request=Request(label="release 1"))
+    assert catalog.rows("SELECT xid, snapshot_id FROM changes WHERE kind = 'label'") == [("release 1", 1)]
+
+
+# Crashes
+
+POINTS = ["after_stage", "before_commit", "after_commit", "after_project_groups", "after_project_versions"]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_after_a_crash_and_a_rerun_all_is_as_if_undisturbed(catalog, monkeypatch, point):
+    catalog.write("a.json", {"messagegroups": {"g": {"messages": {"m": {}, "bad": {"name": 5}}}}})
+    monkeypatch.setenv("LAKEHOUSE_CRASH_AT", point)
+    with pytest.raises(CrashRequested):
+        catalog.ingest()
+    monkeypatch.delenv("LAKEHOUSE_CRASH_AT")
+    catalog.ingest()
+    assert {table: [row[:2] for row in rows] for table, rows in contents(catalog).items() if rows} == {
+        "registries": [("default", "/")],
+        "groups": [("default", "/messagegroups/g")],
+        "messages": [("default", "/messagegroups/g/messages/m")],
+        "versions": [("default", "/messagegroups/g/messages/m/versions/1")],
+    }
+    assert catalog.rows("SELECT max(snapshot_id), count(*) FROM changes WHERE kind = 'snapshot'") == [(1, 1)]
+    assert catalog.rows("SELECT count(*), count(DISTINCT violation_id) FROM violations") == [(2, 2)]
+
+
+def test_stages_of_dead_runs_are_removed_by_age(catalog, monkeypatch):
+    catalog.write("a.json", document("m"))
+    monkeypatch.setenv("LAKEHOUSE_CRASH_AT", "after_stage")
+    with pytest.raises(CrashRequested):
+        catalog.ingest()
+    monkeypatch.delenv("LAKEHOUSE_CRASH_AT")
+    folder = catalog.documents.parent / "warehouse" / "_stage"
+    assert len(list(folder.iterdir())) == 1
+    catalog.ingest()
+    assert len(list(folder.iterdir())) == 1  # young: its run may live
+    for stage in folder.iterdir():
+        import os
+
+        os.utime(stage, (0, 0))
+    catalog.ingest()
+    assert list(folder.iterdir()) == []
+
+
+# Two writers
+
+
+def test_a_writer_that_lost_the_race_notices(catalog):
+    catalog.write("a.json", document("m"))
+    catalog.ingest()
+    head = read_head(catalog.spark)
+    nothing = catalog.spark.createDataFrame([], STAGE)
+    stale = plan_changes(catalog.spark, head, nothing, Policy(), [])
+    catalog.write("a.json", document("m", "n"))
+    catalog.ingest()
+    with pytest.raises(CommitLost):
+        commit(catalog.spark, stale, nothing, Run("late", "ingest", {}))
+    ingests = [json.loads(body)["ingest_id"] for body in catalog.rows("SELECT body FROM changes WHERE kind = 'snapshot'")]
+    assert len(ingests) == 2
+    assert "late" not in ingests
+
+
+def test_a_writer_that_lost_the_race_plans_again(catalog, monkeypatch):
+    catalog.write("a.json", document("m"))
+    from lakehouse import pipeline
+
+    genuine, first = pipeline.commit, []
+
+    def overtaken(spark, plan, stage, run):
+        if not first:
+            first.append(True)
+            other = plan_changes(spark, plan.head, stage.limit(0), Policy(), [])
+            roll_forward(spark, genuine(spark, other, stage.limit(0), Run("other", "ingest", {})))
+        return genuine(spark, plan, stage, run)
+
+    monkeypatch.setattr(pipeline, "commit", overtaken)
+    assert catalog.ingest().snapshot_id == 2
+    assert catalog.rows("SELECT count(*) FROM messages") == [1]
+
+
+# Hostile documents
+
+HOSTILE = [
+    b'{"messagegroups":{"../../x":{}}}',
+    b'{"messagegroups":{"a\'; DROP TABLE messages; --":{}}}',
+    b'{"messagegroups":{"g":{"messages":{"<script>":{}}}}}',
+    b'{"messagegroups":{"g":{"messages":{"m":{"name":"' + b"x" * 100_000 + b'"}}}}}',
+    b'{"messagegroups":{"g":{"messages":{"m":{"name":"\\u0000\\u001b[31m\\u2028"}}}}}',
+    b'{"messagegroups":{"g":{"messages":{"m":{"name":"\\ud800"}}}}}',
+    b'{"messagegroups":' + b'{"g":' * 100 + b"1" + b"}" * 100 + b"}",
+    b'{"messagegroups":{"g":{"epoch":' + b"9" * 5000 + b"}}}",
+    b'{"messagegroups":{"g":{"epoch":-1,"labels":{"a":[]},"createdat":"0000-01-01T00:00:00Z"}}}',
+    b'{"messagegroups":{"g":{"messages":{"m":{"basemessage":"/messagegroups/g/messages/m"}}}}}',
+    b'{"messagegroups":null,"endpoints":[],"schemagroups":7}',
+    b'{"registryid":"../etc","messagegroups":{}}',
+    b"",
+    b"null",
+    b"[" * 100_000,
+]
+
+
+def test_hostile_documents_neither_stop_the_others_nor_leave_the_warehouse(catalog):
+    for index, text in enumerate(HOSTILE):
+        catalog.write(f"{index:02}.json", text)
+    catalog.write("zz.json", document("good", registryid="good"))
+    summary = catalog.ingest()
+    assert summary.documents["read"] == len(HOSTILE) + 1
+    assert catalog.rows("SELECT messageid FROM messages WHERE registryid = 'good'") == ["good"]
+    assert sorted(path.name for path in catalog.documents.parent.iterdir()) == ["documents", "warehouse"]
+    assert catalog.rows("SELECT xid FROM groups WHERE xid LIKE '%DROP%' OR xid LIKE '%..%'") == []
+
+
+def test_a_document_with_too_many_entities_is_rejected(catalog):
+    catalog.write("a.json", document(*(f"m{index}" for index in range(50))))
+    summary = catalog.ingest(settings=catalog.settings.model_copy(update={"max_entities": 20}))
+    assert summary.documents["rejected"] == 1
+    assert catalog.rows("SELECT rule_id FROM violations") == ["JSON-004"]
