@@ -127,6 +127,9 @@ def plan_changes(spark: SparkSession, head: Head, stage: DataFrame, policy: Poli
     committed_at = max(datetime.now(timezone.utc), head.committed_at + timedelta(microseconds=1))
     state = read_state(spark, head)
     dropped = find_dropped(state, stage, vanished, known)
+    if policy.prune:  # what lost its last owner in an ingest without --prune
+        ownerless = state.filter(F.size("document_uris") == 0)
+        dropped = dropped.unionByName(ownerless.select(*KEY, F.col("document_uris").alias("dropped")))
     deleted = changes.filter((F.col("op") == "delete") & (F.col("kind") != "document")) if head.deletions else changes.limit(0)
     compared = with_verdict(one_per_entity(stage), dropped, state, deleted, policy, F.lit(committed_at)).persist()
     count = _count(compared)
