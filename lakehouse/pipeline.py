@@ -196,7 +196,7 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
                 _record(spark, findings, work.run)
                 if not plan.is_empty or work.run.label is not None:
                     snapshot_id = _commit(spark, plan, stage, work, clock)
-            return _summarise(spark, stage, plan, findings, work, snapshot_id)
+            return _summarise(stage, plan, findings, work, snapshot_id)
         finally:
             plan.release()
 
@@ -207,7 +207,7 @@ def _commit(spark: SparkSession, plan: Plan, stage: DataFrame, work: _Work, cloc
     with clock("commit", f"{sum(plan.changed.values())} changed entities as snapshot {plan.head.snapshot_id + 1}"):
         head = commit(spark, plan, stage, work.run)
     with clock("project", "tables: " + ", ".join(name for name, n in plan.changed.items() if n)):
-        roll_forward(spark, head)
+        roll_forward(spark, head, verified=plan.head)
     return head.snapshot_id
 
 
@@ -228,9 +228,7 @@ def _record(spark: SparkSession, findings: DataFrame, run: Run) -> None:
     target.merge(once.alias("found"), "target.violation_id = found.violation_id").whenNotMatchedInsertAll().execute()
 
 
-def _summarise(
-    spark: SparkSession, stage: DataFrame, plan: Plan, findings: DataFrame, work: _Work, snapshot_id: int | None
-) -> Summary:
+def _summarise(stage: DataFrame, plan: Plan, findings: DataFrame, work: _Work, snapshot_id: int | None) -> Summary:
     entities = {table.name: dict.fromkeys(OUTCOMES, 0) for table in ENTITY_TABLES}
     for table, ops in plan.counts.items():
         for op, count in ops.items():
@@ -241,8 +239,7 @@ def _summarise(
     if documents["unchanged"]:
         is_unchanged = F.get_json_object("facts", "$.status") == "unchanged"
         same = stage.filter((F.col("row") == "document") & is_unchanged).select("xid").distinct()
-        known = current_documents(spark.table(table_name("changes")))
-        _add_counts(entities, known.join(same, on="xid", how="left_semi"), "unchanged", "facts.entities")
+        _add_counts(entities, plan.known.join(same, on="xid", how="left_semi"), "unchanged", "facts.entities")
     violations = dict.fromkeys(("error", "warning", "info"), 0)
     for row in findings.groupBy(F.col("finding.severity").alias("severity")).count().collect():
         violations[row["severity"]] += row["count"]

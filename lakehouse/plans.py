@@ -64,6 +64,7 @@ class Plan:
     Attributes:
         head: the snapshot that it was planned against.
         committed_at: time of the snapshot to come; never before the head's.
+        known: as from `current_documents`, before the commit.
         compared: as from `with_verdict`.
         findings: of entities that were refused or taken over; as from `find_refusals`.
         facts: as from `document_facts`.
@@ -76,6 +77,7 @@ class Plan:
 
     head: Head
     committed_at: datetime
+    known: DataFrame
     compared: DataFrame
     findings: DataFrame
     facts: DataFrame
@@ -104,7 +106,7 @@ class Plan:
 
     def release(self) -> None:
         """Give back the memory that the plan holds."""
-        for frame in (self.compared, self.facts, self.documents):
+        for frame in (self.known, self.compared, self.facts, self.documents):
             frame.unpersist()
 
 
@@ -122,7 +124,7 @@ def plan_changes(spark: SparkSession, head: Head, stage: DataFrame, policy: Poli
         PruneRefused: pruning would delete more than half of the registries' entities.
     """
     changes = spark.table(table_name("changes")).filter(F.col("snapshot_id") <= head.snapshot_id)
-    known = current_documents(changes)
+    known = current_documents(changes).persist()
     vanished = find_vanished(known, stage, roots) if policy.prune else known.select("registryid", "xid").limit(0)
     committed_at = max(datetime.now(timezone.utc), head.committed_at + timedelta(microseconds=1))
     state = read_state(spark, head)
@@ -146,7 +148,7 @@ def plan_changes(spark: SparkSession, head: Head, stage: DataFrame, policy: Poli
     total = documents.agg(F.count("*").alias("n"), F.coalesce(_digest("body"), F.lit(0)).alias("digest")).collect()[0]
     digest = f"{(count.digest ^ total['digest']) & (2**64 - 1):016x}"
     whole_stage = count.all_single_inserts and not head.deletions
-    return Plan(head, committed_at, compared, findings, facts, documents, count.by_table, total["n"], digest, whole_stage)
+    return Plan(head, committed_at, known, compared, findings, facts, documents, count.by_table, total["n"], digest, whole_stage)
 
 
 def read_state(spark: SparkSession, head: Head) -> DataFrame:

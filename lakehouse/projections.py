@@ -21,16 +21,21 @@ from lakehouse.tables import table_name
 _THREADS = 4
 
 
-def roll_forward(spark: SparkSession, head: Head) -> list[str]:
+def roll_forward(spark: SparkSession, head: Head, verified: Head | None = None) -> list[str]:
     """Bring all entity tables to the head.
+
+    Args:
+        spark: the session.
+        head: the newest snapshot.
+        verified: a snapshot that all tables are known to have reached, so that only those changed since are looked at.
 
     Returns:
         Names of the tables that lagged behind.
     """
+    since = verified.snapshot_id if verified else 0
+    tables = [table for table in ENTITY_TABLES if head.tables.get(table.name, 0) > since]
     with ThreadPoolExecutor(_THREADS) as pool:
-        behind = pool.map(
-            lambda table: _roll_forward(spark, table, head), [table for table in ENTITY_TABLES if table.name in head.tables]
-        )
+        behind = pool.map(lambda table: _roll_forward(spark, table, head, verified), tables)
         return [name for name in behind if name is not None]
 
 
@@ -53,16 +58,12 @@ def project(changes: DataFrame, table: Table, *also: str) -> DataFrame:
     return parsed.select(*columns, *also)
 
 
-def _roll_forward(spark: SparkSession, table: Table, head: Head) -> str | None:
+def _roll_forward(spark: SparkSession, table: Table, head: Head, verified: Head | None) -> str | None:
     needed = head.tables[table.name]
     session = spark.newSession()
     session.catalog.setCurrentDatabase(spark.catalog.currentDatabase())
     name = table_name(table.name)
-    position = session.table(name).agg(F.max("snapshot_id")).collect()[0][0] or 0
-    is_new = False
-    if position < needed:
-        is_new, projected = _last_projected(session, name)
-        position = max(position, projected)
+    is_new, position = _position(session, name, needed) if verified is None else _known_position(table, verified)
     if position >= needed:
         return None
     session.conf.set(
@@ -98,6 +99,19 @@ def _merge(session: SparkSession, table: Table, rows: DataFrame) -> None:
         .whenNotMatchedInsert("source.op <> 'delete'", values=values)
         .execute()
     )
+
+
+def _position(session: SparkSession, name: str, needed: int) -> tuple[bool, int]:
+    """Tell whether the table was never written, and the snapshot that it stands at."""
+    position = session.table(name).agg(F.max("snapshot_id")).collect()[0][0] or 0
+    if position >= needed:
+        return False, position
+    is_new, projected = _last_projected(session, name)
+    return is_new, max(position, projected)
+
+
+def _known_position(table: Table, verified: Head) -> tuple[bool, int]:
+    return table.name not in verified.tables, verified.snapshot_id
 
 
 def _last_projected(session: SparkSession, name: str) -> tuple[bool, int]:
