@@ -110,7 +110,7 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
             spark = open_session(settings)
         summary = run_ingest(spark, settings, list(sources), registry_from=registry_from, request=request, watcher=watcher)
     for path in summary.hidden:
-        _told(f"warning: not read, since Hadoop hides names that start with _ or . : {path}")
+        _told(f"warning: not read, since Spark lists no empty file and no name that starts with _ or . : {path}")
     if context.as_json:
         click.echo(json.dumps(summary.as_json()))
     else:

@@ -33,7 +33,7 @@ class Sources:
         folders: folders that are searched recursively.
         files: single files, whatever their names.
         roots: for each source the URI that document paths are relative to, longest first.
-        hidden: files that Hadoop does not list since their names start with `_` or `.` (local folders only).
+        hidden: files that Spark does not list: empty ones, and those whose names start with `_` or `.` (local folders only).
     """
 
     folders: list[str]
@@ -197,6 +197,10 @@ def _no_glob(path: str) -> str:
     return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)
 
 
+def _is_unlisted(path: Path) -> bool:
+    return path.name.startswith(("_", ".")) or path.stat().st_size == 0
+
+
 def _hidden_files(folder: str) -> list[str]:
     if not folder.startswith("file:"):
         return []
@@ -206,5 +210,5 @@ def _hidden_files(folder: str) -> list[str]:
         within = any(part.startswith(("_", ".")) for part in Path(parent).relative_to(local).parts)
         folders.sort()
         named = [name for name in files if _is_document(name)]
-        hidden.extend(str(Path(parent) / name) for name in sorted(named) if within or name.startswith(("_", ".")))
+        hidden.extend(str(Path(parent) / name) for name in sorted(named) if within or _is_unlisted(Path(parent) / name))
     return hidden
