@@ -47,6 +47,20 @@ class QueryError(LakehouseError):
     exit_code = 2
 
 
+class SnapshotNotFound(LakehouseError):
+    """What was given names no snapshot (exit code 2).
+
+    Attributes:
+        text: number, label, time or date as given.
+    """
+
+    exit_code = 2
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(f"{text!r} names no snapshot: {reason}. `lakehouse snapshots` lists all.")
+        self.text = text
+
+
 class PruneRefused(LakehouseError):
     """Pruning would delete more than half of the entities.
 

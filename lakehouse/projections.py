@@ -50,12 +50,22 @@ def project(changes: DataFrame, table: Table, *also: str) -> DataFrame:
     Returns:
         The table's columns, and those of `also`.
     """
+    columns = [f"{expression} AS {name}" for name, expression in expressions(table).items()]
+    return changes.selectExpr("*", f"{parsed_body(table)} AS b").selectExpr(*columns, *also)
+
+
+def parsed_body(table: Table) -> str:
+    """Give the SQL expression that reads `body`; `expressions` calls what it gives `b`."""
+    return f"from_json(body, '{body_schema(table).simpleString()}')"
+
+
+def expressions(table: Table) -> dict[str, str]:
+    """Give each column of an entity table as an SQL expression over a row of the log and `b`.
+
+    This is the one definition of what a table makes of the log: the tables and the views at a snapshot use it.
+    """
     derived = _derived(table)
-    parsed = changes.withColumn("b", F.from_json("body", body_schema(table)))
-    columns = [
-        derived.get(name, F.col(f"b.{name}") if name in table.body else F.col(name)).alias(name) for name in table.columns.names
-    ]
-    return parsed.select(*columns, *also)
+    return {name: derived.get(name, f"b.{name}" if name in table.body else name) for name in table.columns.names}
 
 
 def _roll_forward(spark: SparkSession, table: Table, head: Head, verified: Head | None) -> str | None:
@@ -124,55 +134,52 @@ def _last_projected(session: SparkSession, name: str) -> tuple[bool, int]:
     return last["version"] == 0, int(told.get("snapshot_id", 0)) if told.get("job") == "project" else 0
 
 
-def _part(xid: str, number: int) -> Column:
+def _part(number: int) -> str:
     """Give the nth part of an XID: /messagegroups/g/messages/m has the parts messagegroups, g, messages, m."""
-    return F.element_at(F.split(F.col(xid), "/"), number + 1)
+    return f"element_at(split(xid, '/'), {number + 1})"
 
 
-def _owner(xid: str, collection: str) -> Column:
+def _owner(collection: str) -> str:
     """Give the XID of the entity that holds this one, whose collection is named."""
-    return F.regexp_replace(F.col(xid), rf"/{collection}/[^/]+\z", "")
+    return rf"regexp_replace(xid, r'/{collection}/[^/]+\z', '')"
 
 
-def _protocol_version() -> Column:
-    """Give the version part of protocol; the shorthands are END-090 and END-092."""
-    family, version = F.upper(F.split_part("b.protocol", F.lit("/"), F.lit(1))), F.split_part("b.protocol", F.lit("/"), F.lit(2))
-    return F.when(version != "", version).when(family == "AMQP", F.lit("1.0")).when(family == "MQTT", F.lit("5.0"))
+# The shorthands of protocol are END-090 and END-092.
+_PROTOCOL_VERSION = """CASE
+    WHEN split_part(b.protocol, '/', 2) <> '' THEN split_part(b.protocol, '/', 2)
+    WHEN upper(split_part(b.protocol, '/', 1)) = 'AMQP' THEN '1.0'
+    WHEN upper(split_part(b.protocol, '/', 1)) = 'MQTT' THEN '5.0'
+  END"""
+# The URI of each address, and its other members as text.
+_ADDRESSES = """transform(
+    from_json(get_json_object(b.protocoloptions, '$.endpoints'), 'array<map<string,string>>'),
+    one -> struct(one['uri'] AS uri, map_filter(one, (key, value) -> key <> 'uri') AS options)
+  )"""
 
 
-def _addresses() -> Column:
-    """Read the addresses out of the options: the URI, and the other members as text."""
-    each = F.from_json(F.get_json_object("b.protocoloptions", "$.endpoints"), "array<map<string,string>>")
-    return F.transform(
-        each, lambda one: F.struct(one["uri"].alias("uri"), F.map_filter(one, lambda key, _: key != "uri").alias("options"))
-    )
-
-
-def _derived(table: Table) -> dict[str, Column]:
+def _derived(table: Table) -> dict[str, str]:
     """Give the columns that follow from others; all else stands in `body` or in the log itself."""
     if table is GROUPS:
-        return {"grouptype": _part("xid", 1), "groupid": _part("xid", 2)}
+        return {"grouptype": _part(1), "groupid": _part(2)}
     if table is ENDPOINTS:
         return {
-            "endpointid": _part("xid", 2),
-            "protocol_family": F.upper(F.split_part("b.protocol", F.lit("/"), F.lit(1))),
-            "protocol_version": _protocol_version(),
-            "deployed": F.get_json_object("b.protocoloptions", "$.deployed").cast("boolean"),
-            "endpoints": _addresses(),
+            "endpointid": _part(2),
+            "protocol_family": "upper(split_part(b.protocol, '/', 1))",
+            "protocol_version": _PROTOCOL_VERSION,
+            "deployed": "CAST(get_json_object(b.protocoloptions, '$.deployed') AS BOOLEAN)",
+            "endpoints": _ADDRESSES,
         }
     if table is MESSAGES:
-        return {"group_xid": _owner("xid", "messages"), "messageid": _part("xid", 4)}
+        return {"group_xid": _owner("messages"), "messageid": _part(4)}
     if table is SCHEMAS:
-        return {"group_xid": _owner("xid", "schemas"), "schemaid": _part("xid", 4)}
-    version = {"versionid": _part("xid", 6)}
+        return {"group_xid": _owner("schemas"), "schemaid": _part(4)}
     if table is VERSIONS:
-        base = F.col("b.basemessage")
-        schema = F.col("attributes")["/dataschema"]
-        return version | {
-            "message_xid": _owner("xid", "versions"),
-            "base_xid": F.when(base.startswith("/"), base),
-            "dataschema": schema,
+        return {
+            "message_xid": _owner("versions"),
+            "versionid": _part(6),
+            "base_xid": "CASE WHEN startswith(b.basemessage, '/') THEN b.basemessage END",
+            "dataschema": "attributes['/dataschema']",
         }
     if table is SCHEMAVERSIONS:
-        return version | {"schema_xid": _owner("xid", "versions"), "schema": F.col("attributes")["/schema"]}
+        return {"schema_xid": _owner("versions"), "versionid": _part(6), "schema": "attributes['/schema']"}
     return {}
