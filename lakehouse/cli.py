@@ -99,10 +99,11 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
     from lakehouse.pipeline import ingest as run_ingest
     from lakehouse.plans import Policy
     from lakehouse.session import open_session
+    from lakehouse.snapshots import check_label
 
     settings = context.settings
-    if flags["label"] is not None and not flags["label"].strip():
-        raise click.UsageError("--label needs a name.")
+    if flags["label"] is not None:
+        check_label(flags["label"])
     policy = Policy(flags["force"], flags["prune"], settings.on_conflict)
     request = Request(policy, flags["strict"], flags["dry_run"], flags["label"])
     with _progress(context) as watcher:
@@ -120,9 +121,10 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
 
 @cli.command()
 @click.argument("query")
+@click.option("--at", metavar="SNAPSHOT", help="Snapshot to ask: its number, label, date, time, or head.")
 @_with_globals
 @click.pass_obj
-def sql(context: Context, query: str) -> int:
+def sql(context: Context, query: str, at: str | None) -> int:
     """Run a Spark SQL query on the catalog and print its rows."""
     from lakehouse.queries import run_query
     from lakehouse.session import open_session
@@ -130,12 +132,112 @@ def sql(context: Context, query: str) -> int:
     settings = context.settings
     with _progress(context) as watcher, watcher.stage("session", "starting Spark"):
         spark = open_session(settings)
-    result = run_query(spark, settings, query)
+    result = run_query(spark, settings, query, at)
     if context.as_json:
         click.echo("[" + ",\n ".join(result.json_rows()) + "]")
     else:
         show_table(result.columns, result.text_rows())
     return 0
+
+
+@cli.command()
+@_with_globals
+@click.pass_obj
+def snapshots(context: Context) -> int:
+    """List all snapshots: when, by whom, what changed, and their labels."""
+    from lakehouse.session import open_session
+    from lakehouse.snapshots import read_snapshots
+    from lakehouse.tables import attach_tables
+
+    settings = context.settings
+    with _progress(context) as watcher, watcher.stage("session", "starting Spark"):
+        spark = open_session(settings)
+    attach_tables(spark, settings, ["changes"])
+    found = [one.as_json() for one in read_snapshots(spark)]
+    if context.as_json:
+        click.echo(json.dumps(found))
+    else:
+        columns = ["snapshot_id", "committed_at", "committed_by", "command", "inserted", "updated", "deleted", "labels"]
+        rows = ([*(str(one[name]) for name in columns[:-1]), ", ".join(one["labels"])] for one in found)
+        show_table(columns, rows)
+    return 0
+
+
+@cli.command()
+@click.argument("snapshot")
+@click.argument("name")
+@click.option("--why", metavar="TEXT", help="Reason, kept with the label.")
+@click.option("--move", is_flag=True, help="Take the name away from another snapshot.")
+@_with_globals
+@click.pass_obj
+def label(context: Context, snapshot: str, name: str, why: str | None, move: bool) -> int:
+    """Name a snapshot, given by its number, label, date, time, or `head`."""
+    from lakehouse.session import open_session
+    from lakehouse.snapshots import check_label, label_snapshot
+
+    check_label(name)
+    settings = context.settings
+    with _progress(context) as watcher, watcher.stage("session", "starting Spark"):
+        spark = open_session(settings)
+    snapshot_id = label_snapshot(spark, settings, snapshot, name, why=why, move=move)
+    click.echo(json.dumps({"snapshot_id": snapshot_id, "label": name}) if context.as_json else f"{name}: snapshot {snapshot_id}")
+    return 0
+
+
+@cli.command()
+@click.argument("xid")
+@click.option("--at", metavar="SNAPSHOT", help="Leave out what came after this snapshot.")
+@click.option("--below", is_flag=True, help="With everything that stands below the entity, not only its Versions.")
+@_with_globals
+@click.pass_obj
+def log(context: Context, xid: str, at: str | None, below: bool) -> int:
+    """Tell who changed an entity, when, from which document, and what: a JSON Patch from state to state."""
+    changes = _read_history(context, xid, at, below=below)
+    if context.as_json:
+        click.echo(json.dumps([one.as_json() for one in changes], ensure_ascii=False))
+        return 0
+    for one in changes:
+        click.echo(_printable(f"snapshot {one.snapshot_id}  {one.committed_at}  {one.committed_by}  {one.command}"))
+        click.echo(_printable(f"  {one.op} {one.kind} {one.xid}  (registry {one.registryid})"))
+        for told in one.told():
+            click.echo(_printable(f"    {told}"))
+    return 0
+
+
+@cli.command()
+@click.argument("xid")
+@click.option("--at", metavar="SNAPSHOT", help="The entity as of this snapshot.")
+@_with_globals
+@click.pass_obj
+def blame(context: Context, xid: str, at: str | None) -> int:
+    """Tell for each attribute of an entity which snapshot and document set it."""
+    from lakehouse.audits import blame as blame_of
+
+    told = [one.as_json() for one in blame_of(_read_history(context, xid, at))]
+    if context.as_json:
+        click.echo(json.dumps(told, ensure_ascii=False))
+        return 0
+    columns = ["snapshot_id", "committed_at", "committed_by", "document_uris", "xid", "pointer", "value"]
+    rows = [
+        {**one, "document_uris": ", ".join(one["document_uris"]), "value": json.dumps(one["value"], ensure_ascii=False)}
+        for one in told
+    ]
+    show_table(columns, ([_printable(str(one[name])) for name in columns] for one in rows))
+    return 0
+
+
+def _read_history(context: Context, xid: str, at: str | None, *, below: bool = False) -> list[Any]:
+    from lakehouse.audits import read_history
+    from lakehouse.session import open_session
+    from lakehouse.snapshots import resolve_snapshot
+    from lakehouse.tables import attach_tables
+
+    settings = context.settings
+    with _progress(context) as watcher, watcher.stage("session", "starting Spark"):
+        spark = open_session(settings)
+    attach_tables(spark, settings, ["changes"])
+    upto = None if at is None else resolve_snapshot(spark, at)
+    return read_history(spark, xid, registryid=context.options.get("registry"), upto=upto, below=below)
 
 
 @cli.command()

@@ -61,6 +61,32 @@ class SnapshotNotFound(LakehouseError):
         self.text = text
 
 
+class EntityNotFound(LakehouseError):
+    """The catalog never held the entity that was asked for (exit code 2).
+
+    Attributes:
+        xid: as given.
+    """
+
+    exit_code = 2
+
+    def __init__(self, xid: str, registryid: str | None) -> None:
+        where = "" if registryid is None else f" in registry {registryid!r}"
+        super().__init__(f"no entity {xid!r} was ever in the catalog{where}. An XID starts with /, as in the tables' column xid.")
+        self.xid = xid
+
+
+class LabelTaken(LakehouseError):
+    """The label names another snapshot already (exit code 2)."""
+
+    exit_code = 2
+
+    def __init__(self, name: str, snapshot_id: int) -> None:
+        super().__init__(
+            f"label {name!r} names snapshot {snapshot_id} already. Choose another, or move it with `lakehouse label --move`."
+        )
+
+
 class PruneRefused(LakehouseError):
     """Pruning would delete more than half of the entities.
 

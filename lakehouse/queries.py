@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.errors import QueryError
 from lakehouse.settings import Settings
+from lakehouse.snapshots import open_snapshot, resolve_snapshot
 from lakehouse.tables import attach_tables, tables_named_in
 
 
@@ -40,16 +41,28 @@ class Result:
             yield one[0]
 
 
-def run_query(spark: SparkSession, settings: Settings, query: str) -> Result:
+def run_query(spark: SparkSession, settings: Settings, query: str, at: str | None = None) -> Result:
     """Run a query on the catalog.
+
+    Args:
+        spark: the session.
+        settings: the warehouse.
+        query: Spark SQL.
+        at: snapshot in whose schema the bare names are looked up, as in `resolve_snapshot`; None: the live tables.
 
     Raises:
         QueryError: Spark does not understand it, or a name in it does not exist.
+        SnapshotNotFound: `at` names no snapshot.
         WarehouseError: the warehouse holds no catalog.
     """
-    attach_tables(spark, settings, tables_named_in(query))
+    attach_tables(spark, settings, [*tables_named_in(query), *([] if at is None else ["changes"])])
+    live = spark.catalog.currentDatabase()
+    if at is not None:
+        spark.catalog.setCurrentDatabase(open_snapshot(spark, settings, resolve_snapshot(spark, at)))
     try:
         return Result(spark.sql(query))
     except PySparkException as error:
         told = str(error).split("\n\nJVM stacktrace")[0].strip()
         raise QueryError(f"the query cannot be run: {told}") from error
+    finally:
+        spark.catalog.setCurrentDatabase(live)

@@ -11,6 +11,7 @@ import json
 import re
 import shutil
 import tempfile
+import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -21,8 +22,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from lakehouse.errors import SettingsError, SnapshotNotFound
+from lakehouse.changes import Label, Run, commit_label, read_head
+from lakehouse.errors import CommitLost, LabelTaken, SettingsError, SnapshotNotFound
 from lakehouse.model import CHANGES, DOCUMENT_BODY, ENTITY_TABLES, SCHEMA, VIOLATIONS
 from lakehouse.projections import expressions, parsed_body
 from lakehouse.settings import Settings
@@ -92,6 +95,20 @@ class Snapshot:
         """Give the time of the commit."""
         return datetime.fromisoformat(self.facts["committed_at"])
 
+    def as_json(self) -> dict[str, Any]:
+        """Give the contract of `lakehouse snapshots --json`."""
+        counted = {"inserted": ("insert",), "updated": ("update", "own"), "deleted": ("delete",)}
+        told = ("committed_at", "committed_by", "command", "ingest_id", "product_version", "documents", "digest")
+        return {
+            "snapshot_id": self.snapshot_id,
+            **{name: self.facts[name] for name in told},
+            **{
+                name: sum(counts.get(op, 0) for counts in self.facts["counts"].values() for op in ops)
+                for name, ops in counted.items()
+            },
+            "labels": self.labels,
+        }
+
 
 def schema_at(snapshot_id: int) -> str:
     """Give the name of the schema in which a snapshot is read."""
@@ -160,6 +177,63 @@ def check_label(name: str) -> None:
     wanted = name.strip()
     if not wanted or wanted != name or wanted == HEAD or _NUMBER.match(wanted) or _DATE.match(wanted) or _TIME.match(wanted):
         raise SettingsError(f"{name!r} cannot be a label: a number, a date, a time and `head` name snapshots already.")
+
+
+def check_label_is_free(spark: SparkSession, name: str) -> None:
+    """Check that a name can be a label and names nothing yet.
+
+    Raises:
+        SettingsError: the name looks like a number or a time.
+        LabelTaken: it names a snapshot.
+    """
+    check_label(name)
+    taken = read_labels(spark).get(name)
+    if taken is not None:
+        raise LabelTaken(name, taken[0])
+
+
+def label_snapshot(
+    spark: SparkSession, settings: Settings, text: str, name: str, *, why: str | None = None, move: bool = False
+) -> int:
+    """Name a snapshot. The name is a row of the log, committed as a snapshot of its own.
+
+    Args:
+        spark: the session.
+        settings: warehouse, `commit_attempts`.
+        text: the snapshot, as in `resolve_snapshot`.
+        name: the label.
+        why: the reason, kept with it.
+        move: a label that names another snapshot may be moved; the log keeps both rows.
+
+    Returns:
+        The snapshot that has the name now.
+
+    Raises:
+        SettingsError: the name looks like a number or a time.
+        LabelTaken: it names another snapshot, and `move` was not asked for.
+        CommitLost: other writers won the race more often than `commit_attempts`.
+    """
+    check_label(name)
+    attach_tables(spark, settings, ["changes"])
+    snapshot_id = resolve_snapshot(spark, text)
+
+    @retry(
+        retry=retry_if_exception_type(CommitLost),
+        stop=stop_after_attempt(settings.commit_attempts),
+        wait=wait_random_exponential(multiplier=0.2, max=5),
+        reraise=True,
+    )
+    def attempt() -> int:
+        present = read_labels(spark).get(name)
+        if present is not None and present == (snapshot_id, why if why is not None else present[1]):
+            return snapshot_id
+        if present is not None and present[0] != snapshot_id and not move:
+            raise LabelTaken(name, present[0])
+        label = Label(name, snapshot_id, why)
+        commit_label(spark, read_head(spark), label, Run(uuid.uuid4().hex, "label", {}))
+        return snapshot_id
+
+    return attempt()
 
 
 def open_snapshot(spark: SparkSession, settings: Settings, snapshot_id: int) -> str:

@@ -14,7 +14,7 @@ ORDER = [
     "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "redact", "model",
     "session", "stages", "tables",
     "dialects", "detection", "normalform", "documents", "parse",
-    "refusals", "plans", "changes", "projections", "snapshots",
+    "refusals", "plans", "changes", "projections", "snapshots", "audits",
     "queries", "pipeline", "demo", "cli",
 ]  # fmt: skip
 
