@@ -31,6 +31,7 @@ from lakehouse.projections import expressions, parsed_body
 from lakehouse.settings import Settings
 from lakehouse.tables import attach_tables, table_name
 from lakehouse.timestamps import microseconds
+from lakehouse.views import create_views
 
 HEAD = "head"
 _NUMBER = re.compile(r"\A[0-9]+\Z")
@@ -236,11 +237,17 @@ def label_snapshot(
     return attempt()
 
 
-def open_snapshot(spark: SparkSession, settings: Settings, snapshot_id: int) -> str:
+def open_snapshot(spark: SparkSession, settings: Settings, snapshot_id: int, views: Iterable[str] | None = None) -> str:
     """Create the schema of a snapshot in this session's catalog, unless it is there.
 
+    Args:
+        spark: the session.
+        settings: the warehouse, and how far chains are followed.
+        snapshot_id: the snapshot, as from `resolve_snapshot`.
+        views: those of `ddl/views` that are wanted; None: all.
+
     Returns:
-        Its name: each table of the live schema stands in it as a view with the same columns, and all of `ddl/views`.
+        Its name: each table of the live schema stands in it as a view with the same columns, beside the views.
 
     Raises:
         SnapshotNotFound: there is no such snapshot.
@@ -248,10 +255,10 @@ def open_snapshot(spark: SparkSession, settings: Settings, snapshot_id: int) -> 
     attach_tables(spark, settings, ["changes", "violations"])
     _numbered(spark, str(snapshot_id), snapshot_id)
     schema = schema_at(snapshot_id)
-    if not spark.catalog.databaseExists(schema):
-        _create_schema(spark, schema)
-        for statement in _statements(snapshot_id):
-            spark.sql(statement)
+    _create_schema(spark, schema)
+    for statement in _statements(snapshot_id):
+        spark.sql(statement)
+    create_views(spark, settings, schema, views)
     return schema
 
 

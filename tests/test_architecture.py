@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "lakehouse"
 ORDER = [
     "__init__",
     "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "redact", "model",
-    "session", "stages", "tables",
+    "session", "stages", "tables", "views",
     "dialects", "detection", "normalform", "documents", "parse",
     "refusals", "plans", "changes", "projections", "snapshots", "audits",
     "queries", "pipeline", "demo", "cli",
