@@ -241,6 +241,34 @@ def _read_history(context: Context, xid: str, at: str | None, *, below: bool = F
 
 
 @cli.command()
+@click.option("--since", default="0", metavar="SNAPSHOT", help="Last snapshot that the reader knows (default 0: none).")
+@click.option("--until", metavar="SNAPSHOT", help="Last snapshot to tell of (default: the head).")
+@click.option("--format", "form", type=click.Choice(["cloudevents"]), default="cloudevents", help="CloudEvents as JSON lines.")
+@click.option(
+    "--feed", "feeds", multiple=True, type=click.Choice(["core", "messagecatalog"]), help="Only this feed (repeatable)."
+)
+@_with_globals
+@click.pass_obj
+def changes(context: Context, since: str, until: str | None, form: str, feeds: tuple[str, ...]) -> int:
+    """Write what changed as events, one a line, oldest first; the same call writes the same events again."""
+    from lakehouse.events import FEEDS, change_events
+    from lakehouse.session import open_session
+    from lakehouse.snapshots import HEAD, resolve_snapshot
+    from lakehouse.tables import attach_tables
+
+    settings = context.settings
+    with _progress(context) as watcher, watcher.stage("session", "starting Spark"):
+        spark = open_session(settings)
+    attach_tables(spark, settings, ["changes"])
+    first = 0 if since == "0" else resolve_snapshot(spark, since)
+    last = resolve_snapshot(spark, until or HEAD)
+    for row in change_events(spark, settings, first, last, feeds or FEEDS).toLocalIterator():
+        click.echo(row["event"])
+    _told(f"events after snapshot {first} up to {last}. The next time: --since {last}")
+    return 0
+
+
+@cli.command()
 @_with_globals
 @click.pass_obj
 def demo(context: Context) -> int:

@@ -51,6 +51,7 @@ class Settings(BaseModel):
     on_conflict: Literal["update", "refuse"]
     stage_retention_hours: int = Field(gt=0)
     commit_attempts: int = Field(gt=0)
+    events_source: str = Field(min_length=1)
     spark: dict[str, str]
 
 

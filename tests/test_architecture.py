@@ -14,7 +14,7 @@ ORDER = [
     "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "redact", "model",
     "session", "stages", "tables", "views",
     "dialects", "detection", "normalform", "documents", "parse",
-    "refusals", "plans", "changes", "projections", "snapshots", "audits",
+    "refusals", "plans", "changes", "digests", "projections", "snapshots", "audits", "events",
     "queries", "pipeline", "demo", "cli",
 ]  # fmt: skip
 
