@@ -269,6 +269,83 @@ def changes(context: Context, since: str, until: str | None, form: str, feeds: t
 
 
 @cli.command()
+@click.option("--deep", is_flag=True, help="Compare all columns and verify the checksums of all pages.")
+@_with_globals
+@click.pass_obj
+def doctor(context: Context, deep: bool) -> int:
+    """Tell whether the warehouse is sound, and which command mends what is not (exit code 1)."""
+    from lakehouse.doctor import diagnose
+    from lakehouse.session import open_session
+
+    settings = context.settings
+    with _progress(context) as watcher:
+        with watcher.stage("session", "starting Spark"):
+            spark = open_session(settings)
+        with watcher.stage("doctor", "reading all tables"):
+            found = [one.as_json() for one in diagnose(spark, settings, deep=deep)]
+    if context.as_json:
+        click.echo(json.dumps(found))
+    else:
+        columns = ["state", "check", "table", "told", "mend"]
+        show_table(columns, ([one[name] for name in columns] for one in found))
+    return 1 if any(one["state"] == "error" for one in found) else 0
+
+
+@cli.command()
+@_with_globals
+@click.pass_obj
+def rebuild(context: Context) -> int:
+    """Make every entity table anew from the log."""
+    from lakehouse.doctor import rebuild as rebuild_tables
+    from lakehouse.session import open_session
+
+    settings = context.settings
+    with _progress(context) as watcher:
+        with watcher.stage("session", "starting Spark"):
+            spark = open_session(settings)
+        with watcher.stage("rebuild", "all entity tables"):
+            names = rebuild_tables(spark, settings)
+    click.echo(json.dumps(names) if context.as_json else f"Made anew from the log: {', '.join(names)}.")
+    return 0
+
+
+@cli.command()
+@click.argument("folder", metavar="DIR")
+@_with_globals
+@click.pass_obj
+def backup(context: Context, folder: str) -> int:
+    """Copy what came since the last backup into DIR and verify it; ingests may run meanwhile."""
+    from lakehouse.backups import backup as make_backup
+
+    return _tell_backup(context, folder, make_backup, "Backup of snapshots 1 to {} in {}")
+
+
+@cli.command()
+@click.argument("folder", metavar="DIR")
+@_with_globals
+@click.pass_obj
+def restore(context: Context, folder: str) -> int:
+    """Make a catalog in an empty warehouse out of the newest backup in DIR, which is verified first."""
+    from lakehouse.backups import restore as restore_backup
+
+    return _tell_backup(context, folder, restore_backup, "Restored snapshots 1 to {} from {}")
+
+
+def _tell_backup(context: Context, folder: str, act: Callable[..., Any], told: str) -> int:
+    from lakehouse.session import open_session
+
+    settings = context.settings
+    with _progress(context) as watcher:
+        with watcher.stage("session", "starting Spark"):
+            spark = open_session(settings)
+        with watcher.stage("backup", folder):
+            manifest = act(spark, settings, folder)
+    counts = f"{manifest.rows} rows, {manifest.findings_count} findings; digests verified"
+    click.echo(json.dumps(manifest.as_json()) if context.as_json else f"{told.format(manifest.snapshot_id, folder)}: {counts}.")
+    return 0
+
+
+@cli.command()
 @_with_globals
 @click.pass_obj
 def demo(context: Context) -> int:

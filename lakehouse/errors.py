@@ -41,6 +41,10 @@ class WarehouseError(LakehouseError):
     """The tables of a warehouse are not the ones that this version of the product works with."""
 
 
+class WarehouseTooNew(WarehouseError):
+    """The warehouse was written by a newer version of the product."""
+
+
 class QueryError(LakehouseError):
     """A query of `lakehouse sql` cannot be run (exit code 2)."""
 
@@ -74,6 +78,10 @@ class EntityNotFound(LakehouseError):
         where = "" if registryid is None else f" in registry {registryid!r}"
         super().__init__(f"no entity {xid!r} was ever in the catalog{where}. An XID starts with /, as in the tables' column xid.")
         self.xid = xid
+
+
+class BackupError(LakehouseError):
+    """A backup cannot be made or restored."""
 
 
 class LabelTaken(LakehouseError):

@@ -274,14 +274,13 @@ def _parent_events(own: DataFrame) -> list[DataFrame]:
     became = F.array_contains("names", "isdefault")
     dates = F.array(F.lit("epoch"), F.lit("modifiedat"))
     all_or_names = F.when(became, F.array_union("names", "all_names")).otherwise(F.col("names"))
+    shown_names = F.array_except(all_or_names, F.array(F.lit("isdefault")))
     shown = (F.col("entity") == "version") & (became | F.get_json_object("body", "$.isdefault").eqNullSafe("true"))
     return [
         parent(own.filter((F.col("entity") == "group") & came_or_went), "registry", listed("epoch", "modifiedat")),
         parent(own.filter((F.col("entity") == "resource") & came_or_went), "group", listed("epoch", "modifiedat")),
         parent(own.filter((F.col("entity") == "version") & came_or_went), "resource", listed("meta.epoch", "meta.modifiedat")),
-        parent(
-            own.filter(shown & (F.col("op") == "update")), "resource", F.array_except(all_or_names, F.array(F.lit("isdefault")))
-        ),
+        parent(own.filter(shown & (F.col("op") == "update")), "resource", F.array_union(shown_names, dates)),
     ]
 
 

@@ -19,6 +19,7 @@ from lakehouse.plans import Head
 from lakehouse.tables import table_name
 
 _THREADS = 4
+_JOBS = ("project", "rebuild")
 
 
 def roll_forward(spark: SparkSession, head: Head, verified: Head | None = None) -> list[str]:
@@ -37,6 +38,26 @@ def roll_forward(spark: SparkSession, head: Head, verified: Head | None = None) 
     with ThreadPoolExecutor(_THREADS) as pool:
         behind = pool.map(lambda table: _roll_forward(spark, table, head, verified), tables)
         return [name for name in behind if name is not None]
+
+
+def rebuild_table(spark: SparkSession, table: Table, head: Head) -> None:
+    """Make an entity table anew from the log, in one commit; what it held is not read."""
+    session = spark.newSession()
+    session.catalog.setCurrentDatabase(spark.catalog.currentDatabase())
+    _tell_commit(session, head, "rebuild")
+    log = session.table(table_name("changes"))
+    rows = last_rows(log.filter((F.col("kind") == table.kind) & (F.col("snapshot_id") <= head.snapshot_id)))
+    project(rows.filter(F.col("op") != "delete"), table).write.insertInto(table_name(table.name), overwrite=True)
+
+
+def last_rows(changes: DataFrame) -> DataFrame:
+    """Keep the last row of each entity.
+
+    Args:
+        changes: rows of one kind.
+    """
+    newest_first = Window.partitionBy("registryid", "xid").orderBy(F.desc("snapshot_id"))
+    return changes.withColumn("nth", F.row_number().over(newest_first)).filter("nth = 1").drop("nth")
 
 
 def project(changes: DataFrame, table: Table, *also: str) -> DataFrame:
@@ -76,16 +97,13 @@ def _roll_forward(spark: SparkSession, table: Table, head: Head, verified: Head 
     is_new, position = _position(session, name, needed) if verified is None else _known_position(table, verified)
     if position >= needed:
         return None
-    session.conf.set(
-        "spark.databricks.delta.commitInfo.userMetadata", json.dumps({"snapshot_id": head.snapshot_id, "job": "project"})
-    )
+    _tell_commit(session, head, "project")
     log = session.table(table_name("changes"))
     rows = log.filter(
         (F.col("kind") == table.kind) & (F.col("snapshot_id") > position) & (F.col("snapshot_id") <= head.snapshot_id)
     )
     if position < needed - 1:
-        newest_first = Window.partitionBy("registryid", "xid").orderBy(F.desc("snapshot_id"))
-        rows = rows.withColumn("nth", F.row_number().over(newest_first)).filter("nth = 1").drop("nth")
+        rows = last_rows(rows)
     if is_new:
         # Nothing is there yet: append, as a transaction of its own, so that two processes cannot both do it.
         fresh = project(rows.filter(F.col("op") != "delete"), table)
@@ -96,6 +114,11 @@ def _roll_forward(spark: SparkSession, table: Table, head: Head, verified: Head 
         _merge(session, table, rows)
     crash_point(f"after_project_{table.name}")
     return table.name
+
+
+def _tell_commit(session: SparkSession, head: Head, job: str) -> None:
+    """Let the commits of this session say in Delta's history which snapshot they bring, and which job made them."""
+    session.conf.set("spark.databricks.delta.commitInfo.userMetadata", json.dumps({"snapshot_id": head.snapshot_id, "job": job}))
 
 
 def _merge(session: SparkSession, table: Table, rows: DataFrame) -> None:
@@ -131,7 +154,7 @@ def _last_projected(session: SparkSession, name: str) -> tuple[bool, int]:
     """
     last = DeltaTable.forName(session, name).history(1).select("version", "userMetadata").collect()[0]
     told = json.loads(last["userMetadata"] or "{}")
-    return last["version"] == 0, int(told.get("snapshot_id", 0)) if told.get("job") == "project" else 0
+    return last["version"] == 0, int(told.get("snapshot_id", 0)) if told.get("job") in _JOBS else 0
 
 
 def _part(number: int) -> str:
