@@ -12,9 +12,9 @@ PACKAGE = Path(__file__).parents[1] / "lakehouse"
 ORDER = [
     "__init__",
     "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "redact", "model",
-    "session", "stages", "tables",
+    "session", "stages", "tables", "views",
     "dialects", "detection", "normalform", "documents", "parse",
-    "refusals", "plans", "changes", "projections",
+    "refusals", "plans", "changes", "digests", "projections", "snapshots", "audits", "events", "backups", "doctor",
     "queries", "pipeline", "demo", "cli",
 ]  # fmt: skip
 
