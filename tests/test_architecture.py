@@ -15,6 +15,7 @@ ORDER = [
     "session", "stages", "tables",
     "dialects", "detection", "normalform", "documents", "parse",
     "refusals", "plans", "changes", "projections",
+    "documentview", "serialise", "targets", "export",
     "queries", "pipeline", "demo", "cli",
 ]  # fmt: skip
 
