@@ -10,7 +10,7 @@ import getpass
 import hashlib
 import json
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from delta.exceptions import (
@@ -61,6 +61,20 @@ def read_head(spark: SparkSession) -> Head:
     return _head(newest, body)
 
 
+@dataclass(frozen=True)
+class Label:
+    """A name for a snapshot, and why it has it."""
+
+    name: str
+    snapshot_id: int
+    why: str | None = None
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """Give the facts that the label's row holds."""
+        return {"snapshot_id": self.snapshot_id} | ({} if self.why is None else {"why": self.why})
+
+
 def commit(spark: SparkSession, plan: Plan, stage: DataFrame, run: Run) -> Head:
     """Append a plan as the next snapshot.
 
@@ -68,18 +82,60 @@ def commit(spark: SparkSession, plan: Plan, stage: DataFrame, run: Run) -> Head:
         CommitLost: another writer has taken that snapshot; nothing was appended.
     """
     snapshot_id = plan.head.snapshot_id + 1
-    snapshot = _snapshot_body(plan, run, snapshot_id)
+    labels = [Label(run.label, snapshot_id)] if run.label is not None else []
+    snapshot = _snapshot_body(plan, run, snapshot_id, labels)
     rows = _log_rows(spark, plan, stage).unionByName(plan.documents.select(*LOGGED, "body"), allowMissingColumns=True)
-    own = [("", "snapshot", "", "insert", json.dumps(snapshot, sort_keys=True))]
-    if run.label is not None:
-        own.append(("", "label", run.label, "insert", json.dumps({"snapshot_id": snapshot_id})))
-    own_rows = spark.createDataFrame(own, "registryid string, kind string, xid string, op string, body string")
-    rows = rows.unionByName(own_rows, allowMissingColumns=True).withColumn("snapshot_id", F.lit(snapshot_id).cast("bigint"))
-    total = sum(plan.changed.values()) + plan.document_rows
-    if total < _FEW_ROWS:
+    rows = rows.unionByName(_own_rows(spark, snapshot, labels), allowMissingColumns=True)
+    if sum(plan.changed.values()) + plan.document_rows < _FEW_ROWS:
         rows = rows.coalesce(1)
+    return _append(spark, snapshot_id, rows, snapshot, run)
+
+
+def commit_label(spark: SparkSession, head: Head, label: Label, run: Run) -> Head:
+    """Append a name for a snapshot; the row is a snapshot of its own, in which nothing else changed.
+
+    Raises:
+        CommitLost: another writer has taken that snapshot; nothing was appended.
+    """
+    snapshot_id = head.snapshot_id + 1
+    committed_at = max(datetime.now(timezone.utc), head.committed_at + timedelta(microseconds=1))
+    snapshot = _sealed(
+        _who_and_when(run, committed_at)
+        | {
+            "counts": {},
+            "rows": 0,
+            "rows_digest": f"{0:016x}",
+            "previous_digest": head.digest,
+            "deletions": head.deletions,
+            "tables": head.tables,
+        },
+        snapshot_id,
+        [label],
+    )
+    rows = (
+        spark.createDataFrame([], CHANGES)
+        .drop("snapshot_id")
+        .unionByName(_own_rows(spark, snapshot, [label]), allowMissingColumns=True)
+    )
+    return _append(spark, snapshot_id, rows.coalesce(1), snapshot, run)
+
+
+def chained_digest(snapshot_id: int, body: dict[str, Any], labels: dict[str, Any]) -> str:
+    """Give the digest of a snapshot: over its number, its facts, the digest of its rows, the digest before, and its labels.
+
+    Args:
+        snapshot_id: the snapshot.
+        body: facts of the snapshot; a `digest` among them is left out.
+        labels: bodies of the label rows that were committed with it, by name.
+    """
+    told = {key: value for key, value in body.items() if key != "digest"}
+    return hashlib.sha256(json.dumps([snapshot_id, told, labels], sort_keys=True).encode()).hexdigest()
+
+
+def _append(spark: SparkSession, snapshot_id: int, rows: DataFrame, snapshot: dict[str, Any], run: Run) -> Head:
     writer = (
-        rows.select(*CHANGES.names)
+        rows.withColumn("snapshot_id", F.lit(snapshot_id).cast("bigint"))
+        .select(*CHANGES.names)
         .write.format("delta")
         .mode("append")
         .option("txnAppId", "lakehouse.changes")
@@ -96,6 +152,13 @@ def commit(spark: SparkSession, plan: Plan, stage: DataFrame, run: Run) -> Head:
         raise CommitLost(snapshot_id)
     crash_point("after_commit")
     return _head(snapshot_id, snapshot)
+
+
+def _own_rows(spark: SparkSession, snapshot: dict[str, Any], labels: list[Label]) -> DataFrame:
+    """Give the rows of the snapshot itself and of its labels."""
+    own = [("", "snapshot", "", "insert", json.dumps(snapshot, sort_keys=True))]
+    own += [("", "label", label.name, "insert", json.dumps(label.body, sort_keys=True)) for label in labels]
+    return spark.createDataFrame(own, "registryid string, kind string, xid string, op string, body string")
 
 
 def _log_rows(spark: SparkSession, plan: Plan, stage: DataFrame) -> DataFrame:
@@ -127,28 +190,35 @@ def _head(snapshot_id: int, body: dict[str, Any]) -> Head:
     return Head(snapshot_id, datetime.fromisoformat(body["committed_at"]), body["digest"], body["tables"], body["deletions"])
 
 
-def _snapshot_body(plan: Plan, run: Run, snapshot_id: int) -> dict[str, Any]:
-    rows = sum(plan.changed.values()) + plan.document_rows
-    link = f"{plan.head.digest}|{snapshot_id}|{rows}|{plan.digest}"
+def _who_and_when(run: Run, committed_at: datetime) -> dict[str, Any]:
     return {
         "ingest_id": run.ingest_id,
-        "committed_at": plan.committed_at.isoformat(),
+        "committed_at": committed_at.isoformat(),
         "command": run.command,
         "committed_by": getpass.getuser(),
         "product_version": lakehouse.__version__,
         "documents": run.documents,
+    }
+
+
+def _sealed(body: dict[str, Any], snapshot_id: int, labels: list[Label]) -> dict[str, Any]:
+    return body | {"digest": chained_digest(snapshot_id, body, {label.name: label.body for label in labels})}
+
+
+def _snapshot_body(plan: Plan, run: Run, snapshot_id: int, labels: list[Label]) -> dict[str, Any]:
+    body = _who_and_when(run, plan.committed_at) | {
         "counts": {
             table: {op: n for op, n in ops.items() if op not in ("unchanged", "refused")}
             for table, ops in plan.counts.items()
             if plan.changed[table]
         },
-        "rows": rows,
+        "rows": sum(plan.changed.values()) + plan.document_rows,
         "rows_digest": plan.digest,
-        "digest": hashlib.sha256(link.encode()).hexdigest(),
         "previous_digest": plan.head.digest,
         "deletions": plan.head.deletions + sum(ops.get("delete", 0) for ops in plan.counts.values()),
         "tables": plan.head.tables | {table: snapshot_id for table, n in plan.changed.items() if n},
     }
+    return _sealed(body, snapshot_id, labels)
 
 
 def _snapshot_bodies(spark: SparkSession, snapshot_id: int) -> list[dict[str, Any]]:

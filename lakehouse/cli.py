@@ -99,10 +99,11 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
     from lakehouse.pipeline import ingest as run_ingest
     from lakehouse.plans import Policy
     from lakehouse.session import open_session
+    from lakehouse.snapshots import check_label
 
     settings = context.settings
-    if flags["label"] is not None and not flags["label"].strip():
-        raise click.UsageError("--label needs a name.")
+    if flags["label"] is not None:
+        check_label(flags["label"])
     policy = Policy(flags["force"], flags["prune"], settings.on_conflict)
     request = Request(policy, flags["strict"], flags["dry_run"], flags["label"])
     with _progress(context) as watcher:
@@ -120,9 +121,10 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
 
 @cli.command()
 @click.argument("query")
+@click.option("--at", metavar="SNAPSHOT", help="Snapshot to ask: its number, label, date, time, or head.")
 @_with_globals
 @click.pass_obj
-def sql(context: Context, query: str) -> int:
+def sql(context: Context, query: str, at: str | None) -> int:
     """Run a Spark SQL query on the catalog and print its rows."""
     from lakehouse.queries import run_query
     from lakehouse.session import open_session
@@ -130,11 +132,216 @@ def sql(context: Context, query: str) -> int:
     settings = context.settings
     with _progress(context) as watcher, watcher.stage("session", "starting Spark"):
         spark = open_session(settings)
-    result = run_query(spark, settings, query)
+    result = run_query(spark, settings, query, at)
     if context.as_json:
         click.echo("[" + ",\n ".join(result.json_rows()) + "]")
     else:
         show_table(result.columns, result.text_rows())
+    return 0
+
+
+@cli.command()
+@_with_globals
+@click.pass_obj
+def snapshots(context: Context) -> int:
+    """List all snapshots: when, by whom, what changed, and their labels."""
+    from lakehouse.session import open_session
+    from lakehouse.snapshots import read_snapshots
+    from lakehouse.tables import attach_tables
+
+    settings = context.settings
+    with _progress(context) as watcher, watcher.stage("session", "starting Spark"):
+        spark = open_session(settings)
+    attach_tables(spark, settings, ["changes"])
+    found = [one.as_json() for one in read_snapshots(spark)]
+    if context.as_json:
+        click.echo(json.dumps(found))
+    else:
+        columns = ["snapshot_id", "committed_at", "committed_by", "command", "inserted", "updated", "deleted", "labels"]
+        rows = ([*(str(one[name]) for name in columns[:-1]), ", ".join(one["labels"])] for one in found)
+        show_table(columns, rows)
+    return 0
+
+
+@cli.command()
+@click.argument("snapshot")
+@click.argument("name")
+@click.option("--why", metavar="TEXT", help="Reason, kept with the label.")
+@click.option("--move", is_flag=True, help="Take the name away from another snapshot.")
+@_with_globals
+@click.pass_obj
+def label(context: Context, snapshot: str, name: str, why: str | None, move: bool) -> int:
+    """Name a snapshot, given by its number, label, date, time, or `head`."""
+    from lakehouse.session import open_session
+    from lakehouse.snapshots import check_label, label_snapshot
+
+    check_label(name)
+    settings = context.settings
+    with _progress(context) as watcher, watcher.stage("session", "starting Spark"):
+        spark = open_session(settings)
+    snapshot_id = label_snapshot(spark, settings, snapshot, name, why=why, move=move)
+    click.echo(json.dumps({"snapshot_id": snapshot_id, "label": name}) if context.as_json else f"{name}: snapshot {snapshot_id}")
+    return 0
+
+
+@cli.command()
+@click.argument("xid")
+@click.option("--at", metavar="SNAPSHOT", help="Leave out what came after this snapshot.")
+@click.option("--below", is_flag=True, help="With everything that stands below the entity, not only its Versions.")
+@_with_globals
+@click.pass_obj
+def log(context: Context, xid: str, at: str | None, below: bool) -> int:
+    """Tell who changed an entity, when, from which document, and what: a JSON Patch from state to state."""
+    changes = _read_history(context, xid, at, below=below)
+    if context.as_json:
+        click.echo(json.dumps([one.as_json() for one in changes], ensure_ascii=False))
+        return 0
+    for one in changes:
+        click.echo(_printable(f"snapshot {one.snapshot_id}  {one.committed_at}  {one.committed_by}  {one.command}"))
+        click.echo(_printable(f"  {one.op} {one.kind} {one.xid}  (registry {one.registryid})"))
+        for told in one.told():
+            click.echo(_printable(f"    {told}"))
+    return 0
+
+
+@cli.command()
+@click.argument("xid")
+@click.option("--at", metavar="SNAPSHOT", help="The entity as of this snapshot.")
+@_with_globals
+@click.pass_obj
+def blame(context: Context, xid: str, at: str | None) -> int:
+    """Tell for each attribute of an entity which snapshot and document set it."""
+    from lakehouse.audits import blame as blame_of
+
+    told = [one.as_json() for one in blame_of(_read_history(context, xid, at))]
+    if context.as_json:
+        click.echo(json.dumps(told, ensure_ascii=False))
+        return 0
+    columns = ["snapshot_id", "committed_at", "committed_by", "document_uris", "xid", "pointer", "value"]
+    rows = [
+        {**one, "document_uris": ", ".join(one["document_uris"]), "value": json.dumps(one["value"], ensure_ascii=False)}
+        for one in told
+    ]
+    show_table(columns, ([_printable(str(one[name])) for name in columns] for one in rows))
+    return 0
+
+
+def _read_history(context: Context, xid: str, at: str | None, *, below: bool = False) -> list[Any]:
+    from lakehouse.audits import read_history
+    from lakehouse.session import open_session
+    from lakehouse.snapshots import resolve_snapshot
+    from lakehouse.tables import attach_tables
+
+    settings = context.settings
+    with _progress(context) as watcher, watcher.stage("session", "starting Spark"):
+        spark = open_session(settings)
+    attach_tables(spark, settings, ["changes"])
+    upto = None if at is None else resolve_snapshot(spark, at)
+    return read_history(spark, xid, registryid=context.options.get("registry"), upto=upto, below=below)
+
+
+@cli.command()
+@click.option("--since", default="0", metavar="SNAPSHOT", help="Last snapshot that the reader knows (default 0: none).")
+@click.option("--until", metavar="SNAPSHOT", help="Last snapshot to tell of (default: the head).")
+@click.option("--format", "form", type=click.Choice(["cloudevents"]), default="cloudevents", help="CloudEvents as JSON lines.")
+@click.option(
+    "--feed", "feeds", multiple=True, type=click.Choice(["core", "messagecatalog"]), help="Only this feed (repeatable)."
+)
+@_with_globals
+@click.pass_obj
+def changes(context: Context, since: str, until: str | None, form: str, feeds: tuple[str, ...]) -> int:
+    """Write what changed as events, one a line, oldest first; the same call writes the same events again."""
+    from lakehouse.events import FEEDS, change_events
+    from lakehouse.session import open_session
+    from lakehouse.snapshots import HEAD, resolve_snapshot
+    from lakehouse.tables import attach_tables
+
+    settings = context.settings
+    with _progress(context) as watcher, watcher.stage("session", "starting Spark"):
+        spark = open_session(settings)
+    attach_tables(spark, settings, ["changes"])
+    first = 0 if since == "0" else resolve_snapshot(spark, since)
+    last = resolve_snapshot(spark, until or HEAD)
+    for row in change_events(spark, settings, first, last, feeds or FEEDS).toLocalIterator():
+        click.echo(row["event"])
+    _told(f"events after snapshot {first} up to {last}. The next time: --since {last}")
+    return 0
+
+
+@cli.command()
+@click.option("--deep", is_flag=True, help="Compare all columns and verify the checksums of all pages.")
+@_with_globals
+@click.pass_obj
+def doctor(context: Context, deep: bool) -> int:
+    """Tell whether the warehouse is sound, and which command mends what is not (exit code 1)."""
+    from lakehouse.doctor import diagnose
+    from lakehouse.session import open_session
+
+    settings = context.settings
+    with _progress(context) as watcher:
+        with watcher.stage("session", "starting Spark"):
+            spark = open_session(settings)
+        with watcher.stage("doctor", "reading all tables"):
+            found = [one.as_json() for one in diagnose(spark, settings, deep=deep)]
+    if context.as_json:
+        click.echo(json.dumps(found))
+    else:
+        columns = ["state", "check", "table", "told", "mend"]
+        show_table(columns, ([one[name] for name in columns] for one in found))
+    return 1 if any(one["state"] == "error" for one in found) else 0
+
+
+@cli.command()
+@_with_globals
+@click.pass_obj
+def rebuild(context: Context) -> int:
+    """Make every entity table anew from the log."""
+    from lakehouse.doctor import rebuild as rebuild_tables
+    from lakehouse.session import open_session
+
+    settings = context.settings
+    with _progress(context) as watcher:
+        with watcher.stage("session", "starting Spark"):
+            spark = open_session(settings)
+        with watcher.stage("rebuild", "all entity tables"):
+            names = rebuild_tables(spark, settings)
+    click.echo(json.dumps(names) if context.as_json else f"Made anew from the log: {', '.join(names)}.")
+    return 0
+
+
+@cli.command()
+@click.argument("folder", metavar="DIR")
+@_with_globals
+@click.pass_obj
+def backup(context: Context, folder: str) -> int:
+    """Copy what came since the last backup into DIR and verify it; ingests may run meanwhile."""
+    from lakehouse.backups import backup as make_backup
+
+    return _tell_backup(context, folder, make_backup, "Backup of snapshots 1 to {} in {}")
+
+
+@cli.command()
+@click.argument("folder", metavar="DIR")
+@_with_globals
+@click.pass_obj
+def restore(context: Context, folder: str) -> int:
+    """Make a catalog in an empty warehouse out of the newest backup in DIR, which is verified first."""
+    from lakehouse.backups import restore as restore_backup
+
+    return _tell_backup(context, folder, restore_backup, "Restored snapshots 1 to {} from {}")
+
+
+def _tell_backup(context: Context, folder: str, act: Callable[..., Any], told: str) -> int:
+    from lakehouse.session import open_session
+
+    settings = context.settings
+    with _progress(context) as watcher:
+        with watcher.stage("session", "starting Spark"):
+            spark = open_session(settings)
+        with watcher.stage("backup", folder):
+            manifest = act(spark, settings, folder)
+    counts = f"{manifest.rows} rows, {manifest.findings_count} findings; digests verified"
+    click.echo(json.dumps(manifest.as_json()) if context.as_json else f"{told.format(manifest.snapshot_id, folder)}: {counts}.")
     return 0
 
 

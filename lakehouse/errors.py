@@ -41,10 +41,58 @@ class WarehouseError(LakehouseError):
     """The tables of a warehouse are not the ones that this version of the product works with."""
 
 
+class WarehouseTooNew(WarehouseError):
+    """The warehouse was written by a newer version of the product."""
+
+
 class QueryError(LakehouseError):
     """A query of `lakehouse sql` cannot be run (exit code 2)."""
 
     exit_code = 2
+
+
+class SnapshotNotFound(LakehouseError):
+    """What was given names no snapshot (exit code 2).
+
+    Attributes:
+        text: number, label, time or date as given.
+    """
+
+    exit_code = 2
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(f"{text!r} names no snapshot: {reason}. `lakehouse snapshots` lists all.")
+        self.text = text
+
+
+class EntityNotFound(LakehouseError):
+    """The catalog never held the entity that was asked for (exit code 2).
+
+    Attributes:
+        xid: as given.
+    """
+
+    exit_code = 2
+
+    def __init__(self, xid: str, registryid: str | None) -> None:
+        where = "" if registryid is None else f" in registry {registryid!r}"
+        super().__init__(f"no entity {xid!r} was ever in the catalog{where}. An XID starts with /, as in the tables' column xid.")
+        self.xid = xid
+
+
+class BackupError(LakehouseError):
+    """A backup cannot be made or restored."""
+
+
+class LabelTaken(LakehouseError):
+    """The label names another snapshot already (exit code 2)."""
+
+    exit_code = 2
+
+    def __init__(self, name: str, snapshot_id: int) -> None:
+        super().__init__(
+            f"label {name!r} names snapshot {snapshot_id} already. Choose another, or move it with `lakehouse label --move`."
+        )
 
 
 class PruneRefused(LakehouseError):

@@ -26,6 +26,7 @@ from lakehouse.plans import Plan, Policy, plan_changes
 from lakehouse.projections import roll_forward
 from lakehouse.refusals import KEY
 from lakehouse.settings import Settings
+from lakehouse.snapshots import check_label_is_free
 from lakehouse.stages import remove_dead_stages, remove_folder, stages_location
 from lakehouse.tables import create_tables, table_name
 
@@ -118,6 +119,7 @@ def ingest(
 
     Raises:
         SourceNotFound: a source names nothing.
+        LabelTaken: the label names a snapshot already.
         CommitLost: other writers won the race more often than `commit_attempts`.
     """
     clock = _Clock(watcher or Unwatched())
@@ -126,6 +128,8 @@ def ingest(
     with clock("attach", "tables of the catalog"):
         create_tables(spark, settings)
         remove_dead_stages(spark, settings)
+        if request.label is not None:
+            check_label_is_free(spark, request.label)
     with clock("list", ", ".join(sources)):
         found = find_sources(spark, sources)
         documents = _documents(spark, settings, found, registry_from, force=request.policy.force)

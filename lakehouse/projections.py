@@ -19,6 +19,7 @@ from lakehouse.plans import Head
 from lakehouse.tables import table_name
 
 _THREADS = 4
+_JOBS = ("project", "rebuild")
 
 
 def roll_forward(spark: SparkSession, head: Head, verified: Head | None = None) -> list[str]:
@@ -39,6 +40,26 @@ def roll_forward(spark: SparkSession, head: Head, verified: Head | None = None) 
         return [name for name in behind if name is not None]
 
 
+def rebuild_table(spark: SparkSession, table: Table, head: Head) -> None:
+    """Make an entity table anew from the log, in one commit; what it held is not read."""
+    session = spark.newSession()
+    session.catalog.setCurrentDatabase(spark.catalog.currentDatabase())
+    _tell_commit(session, head, "rebuild")
+    log = session.table(table_name("changes"))
+    rows = last_rows(log.filter((F.col("kind") == table.kind) & (F.col("snapshot_id") <= head.snapshot_id)))
+    project(rows.filter(F.col("op") != "delete"), table).write.insertInto(table_name(table.name), overwrite=True)
+
+
+def last_rows(changes: DataFrame) -> DataFrame:
+    """Keep the last row of each entity.
+
+    Args:
+        changes: rows of one kind.
+    """
+    newest_first = Window.partitionBy("registryid", "xid").orderBy(F.desc("snapshot_id"))
+    return changes.withColumn("nth", F.row_number().over(newest_first)).filter("nth = 1").drop("nth")
+
+
 def project(changes: DataFrame, table: Table, *also: str) -> DataFrame:
     """Turn rows of the log into rows of an entity table.
 
@@ -50,12 +71,22 @@ def project(changes: DataFrame, table: Table, *also: str) -> DataFrame:
     Returns:
         The table's columns, and those of `also`.
     """
+    columns = [f"{expression} AS {name}" for name, expression in expressions(table).items()]
+    return changes.selectExpr("*", f"{parsed_body(table)} AS b").selectExpr(*columns, *also)
+
+
+def parsed_body(table: Table) -> str:
+    """Give the SQL expression that reads `body`; `expressions` calls what it gives `b`."""
+    return f"from_json(body, '{body_schema(table).simpleString()}')"
+
+
+def expressions(table: Table) -> dict[str, str]:
+    """Give each column of an entity table as an SQL expression over a row of the log and `b`.
+
+    This is the one definition of what a table makes of the log: the tables and the views at a snapshot use it.
+    """
     derived = _derived(table)
-    parsed = changes.withColumn("b", F.from_json("body", body_schema(table)))
-    columns = [
-        derived.get(name, F.col(f"b.{name}") if name in table.body else F.col(name)).alias(name) for name in table.columns.names
-    ]
-    return parsed.select(*columns, *also)
+    return {name: derived.get(name, f"b.{name}" if name in table.body else name) for name in table.columns.names}
 
 
 def _roll_forward(spark: SparkSession, table: Table, head: Head, verified: Head | None) -> str | None:
@@ -66,16 +97,13 @@ def _roll_forward(spark: SparkSession, table: Table, head: Head, verified: Head 
     is_new, position = _position(session, name, needed) if verified is None else _known_position(table, verified)
     if position >= needed:
         return None
-    session.conf.set(
-        "spark.databricks.delta.commitInfo.userMetadata", json.dumps({"snapshot_id": head.snapshot_id, "job": "project"})
-    )
+    _tell_commit(session, head, "project")
     log = session.table(table_name("changes"))
     rows = log.filter(
         (F.col("kind") == table.kind) & (F.col("snapshot_id") > position) & (F.col("snapshot_id") <= head.snapshot_id)
     )
     if position < needed - 1:
-        newest_first = Window.partitionBy("registryid", "xid").orderBy(F.desc("snapshot_id"))
-        rows = rows.withColumn("nth", F.row_number().over(newest_first)).filter("nth = 1").drop("nth")
+        rows = last_rows(rows)
     if is_new:
         # Nothing is there yet: append, as a transaction of its own, so that two processes cannot both do it.
         fresh = project(rows.filter(F.col("op") != "delete"), table)
@@ -86,6 +114,11 @@ def _roll_forward(spark: SparkSession, table: Table, head: Head, verified: Head 
         _merge(session, table, rows)
     crash_point(f"after_project_{table.name}")
     return table.name
+
+
+def _tell_commit(session: SparkSession, head: Head, job: str) -> None:
+    """Let the commits of this session say in Delta's history which snapshot they bring, and which job made them."""
+    session.conf.set("spark.databricks.delta.commitInfo.userMetadata", json.dumps({"snapshot_id": head.snapshot_id, "job": job}))
 
 
 def _merge(session: SparkSession, table: Table, rows: DataFrame) -> None:
@@ -121,58 +154,55 @@ def _last_projected(session: SparkSession, name: str) -> tuple[bool, int]:
     """
     last = DeltaTable.forName(session, name).history(1).select("version", "userMetadata").collect()[0]
     told = json.loads(last["userMetadata"] or "{}")
-    return last["version"] == 0, int(told.get("snapshot_id", 0)) if told.get("job") == "project" else 0
+    return last["version"] == 0, int(told.get("snapshot_id", 0)) if told.get("job") in _JOBS else 0
 
 
-def _part(xid: str, number: int) -> Column:
+def _part(number: int) -> str:
     """Give the nth part of an XID: /messagegroups/g/messages/m has the parts messagegroups, g, messages, m."""
-    return F.element_at(F.split(F.col(xid), "/"), number + 1)
+    return f"element_at(split(xid, '/'), {number + 1})"
 
 
-def _owner(xid: str, collection: str) -> Column:
+def _owner(collection: str) -> str:
     """Give the XID of the entity that holds this one, whose collection is named."""
-    return F.regexp_replace(F.col(xid), rf"/{collection}/[^/]+\z", "")
+    return rf"regexp_replace(xid, r'/{collection}/[^/]+\z', '')"
 
 
-def _protocol_version() -> Column:
-    """Give the version part of protocol; the shorthands are END-090 and END-092."""
-    family, version = F.upper(F.split_part("b.protocol", F.lit("/"), F.lit(1))), F.split_part("b.protocol", F.lit("/"), F.lit(2))
-    return F.when(version != "", version).when(family == "AMQP", F.lit("1.0")).when(family == "MQTT", F.lit("5.0"))
+# The shorthands of protocol are END-090 and END-092.
+_PROTOCOL_VERSION = """CASE
+    WHEN split_part(b.protocol, '/', 2) <> '' THEN split_part(b.protocol, '/', 2)
+    WHEN upper(split_part(b.protocol, '/', 1)) = 'AMQP' THEN '1.0'
+    WHEN upper(split_part(b.protocol, '/', 1)) = 'MQTT' THEN '5.0'
+  END"""
+# The URI of each address, and its other members as text.
+_ADDRESSES = """transform(
+    from_json(get_json_object(b.protocoloptions, '$.endpoints'), 'array<map<string,string>>'),
+    one -> struct(one['uri'] AS uri, map_filter(one, (key, value) -> key <> 'uri') AS options)
+  )"""
 
 
-def _addresses() -> Column:
-    """Read the addresses out of the options: the URI, and the other members as text."""
-    each = F.from_json(F.get_json_object("b.protocoloptions", "$.endpoints"), "array<map<string,string>>")
-    return F.transform(
-        each, lambda one: F.struct(one["uri"].alias("uri"), F.map_filter(one, lambda key, _: key != "uri").alias("options"))
-    )
-
-
-def _derived(table: Table) -> dict[str, Column]:
+def _derived(table: Table) -> dict[str, str]:
     """Give the columns that follow from others; all else stands in `body` or in the log itself."""
     if table is GROUPS:
-        return {"grouptype": _part("xid", 1), "groupid": _part("xid", 2)}
+        return {"grouptype": _part(1), "groupid": _part(2)}
     if table is ENDPOINTS:
         return {
-            "endpointid": _part("xid", 2),
-            "protocol_family": F.upper(F.split_part("b.protocol", F.lit("/"), F.lit(1))),
-            "protocol_version": _protocol_version(),
-            "deployed": F.get_json_object("b.protocoloptions", "$.deployed").cast("boolean"),
-            "endpoints": _addresses(),
+            "endpointid": _part(2),
+            "protocol_family": "upper(split_part(b.protocol, '/', 1))",
+            "protocol_version": _PROTOCOL_VERSION,
+            "deployed": "CAST(get_json_object(b.protocoloptions, '$.deployed') AS BOOLEAN)",
+            "endpoints": _ADDRESSES,
         }
     if table is MESSAGES:
-        return {"group_xid": _owner("xid", "messages"), "messageid": _part("xid", 4)}
+        return {"group_xid": _owner("messages"), "messageid": _part(4)}
     if table is SCHEMAS:
-        return {"group_xid": _owner("xid", "schemas"), "schemaid": _part("xid", 4)}
-    version = {"versionid": _part("xid", 6)}
+        return {"group_xid": _owner("schemas"), "schemaid": _part(4)}
     if table is VERSIONS:
-        base = F.col("b.basemessage")
-        schema = F.col("attributes")["/dataschema"]
-        return version | {
-            "message_xid": _owner("xid", "versions"),
-            "base_xid": F.when(base.startswith("/"), base),
-            "dataschema": schema,
+        return {
+            "message_xid": _owner("versions"),
+            "versionid": _part(6),
+            "base_xid": "CASE WHEN startswith(b.basemessage, '/') THEN b.basemessage END",
+            "dataschema": "attributes['/dataschema']",
         }
     if table is SCHEMAVERSIONS:
-        return version | {"schema_xid": _owner("xid", "versions"), "schema": F.col("attributes")["/schema"]}
+        return {"schema_xid": _owner("versions"), "versionid": _part(6), "schema": "attributes['/schema']"}
     return {}

@@ -1,4 +1,4 @@
-"""Queries of a user: the tables that they name are attached, and the rows come back as text or as JSON."""
+"""Queries of a user: the tables that they name are attached, the views created, and the rows come back as text or as JSON."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.errors import QueryError
+from lakehouse.model import SCHEMA
 from lakehouse.settings import Settings
+from lakehouse.snapshots import open_snapshot, resolve_snapshot
 from lakehouse.tables import attach_tables, tables_named_in
+from lakehouse.views import create_views, tables_read_by, views_named_in
 
 
 @dataclass(frozen=True)
@@ -40,16 +43,33 @@ class Result:
             yield one[0]
 
 
-def run_query(spark: SparkSession, settings: Settings, query: str) -> Result:
+def run_query(spark: SparkSession, settings: Settings, query: str, at: str | None = None) -> Result:
     """Run a query on the catalog.
+
+    Args:
+        spark: the session.
+        settings: the warehouse.
+        query: Spark SQL.
+        at: snapshot in whose schema the bare names are looked up, as in `resolve_snapshot`; None: the live tables.
 
     Raises:
         QueryError: Spark does not understand it, or a name in it does not exist.
+        SnapshotNotFound: `at` names no snapshot.
         WarehouseError: the warehouse holds no catalog.
     """
-    attach_tables(spark, settings, tables_named_in(query))
+    views = views_named_in(query)
+    if at is None:
+        attach_tables(spark, settings, dict.fromkeys([*tables_named_in(query), *tables_read_by(views)]))
+        if views:
+            create_views(spark, settings, SCHEMA, views)
+    else:
+        attach_tables(spark, settings, dict.fromkeys(["changes", *tables_named_in(query)]))
+        spark.catalog.setCurrentDatabase(open_snapshot(spark, settings, resolve_snapshot(spark, at), views))
     try:
         return Result(spark.sql(query))
     except PySparkException as error:
         told = str(error).split("\n\nJVM stacktrace")[0].strip()
         raise QueryError(f"the query cannot be run: {told}") from error
+    finally:
+        if at is not None:
+            spark.catalog.setCurrentDatabase(SCHEMA)

@@ -32,6 +32,47 @@ def remove_folder(spark: SparkSession, location: str) -> None:
     filesystem.delete(path, True)
 
 
+def list_folder(spark: SparkSession, location: str) -> list[tuple[str, int, float]]:
+    """List a folder: path, size in bytes and time of change of each member; nothing when there is no folder."""
+    path, filesystem = _open(spark, location)
+    if not filesystem.exists(path):
+        return []
+    return [
+        (str(status.getPath().toString()), int(status.getLen()), status.getModificationTime() / 1000)
+        for status in filesystem.listStatus(path)
+    ]
+
+
+def move_folder(spark: SparkSession, location: str, target: str) -> None:
+    """Move a folder to a place whose parent is made when it is missing; does nothing when there is no folder."""
+    path, filesystem = _open(spark, location)
+    wanted, _ = _open(spark, target)
+    if filesystem.exists(path):
+        filesystem.mkdirs(wanted.getParent())
+        filesystem.rename(path, wanted)
+
+
+def read_text(spark: SparkSession, location: str) -> str:
+    """Read a small text file."""
+    path, filesystem = _open(spark, location)
+    stream = filesystem.open(path)
+    try:
+        jvm: Any = spark._jvm
+        return bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(stream)).decode()
+    finally:
+        stream.close()
+
+
+def write_text(spark: SparkSession, location: str, text: str) -> None:
+    """Write a small text file, over the one that is there."""
+    path, filesystem = _open(spark, location)
+    stream = filesystem.create(path, True)
+    try:
+        stream.write(bytearray(text.encode()))
+    finally:
+        stream.close()
+
+
 def _open(spark: SparkSession, location: str) -> tuple[Any, Any]:
     jvm: Any = spark._jvm
     path = jvm.org.apache.hadoop.fs.Path(location)

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from lakehouse.errors import WarehouseError
+from lakehouse.errors import WarehouseError, WarehouseTooNew
 from lakehouse.model import SCHEMA
 from lakehouse.session import absolute_location
 from lakehouse.settings import Settings, data_folder
@@ -36,6 +36,16 @@ _THREADS = 4
 def table_name(name: str) -> str:
     """Give the full name of a table of the live schema."""
     return f"{SCHEMA}.{name}"
+
+
+def table_location(spark: SparkSession, name: str) -> str:
+    """Give the folder of a table of a warehouse whose schema is in use."""
+    return f"{_schema_location(spark)}/{name}"
+
+
+def forget_table(spark: SparkSession, name: str) -> None:
+    """Take a table out of the session's catalog after its folder was moved away."""
+    spark.sql(f"DROP TABLE IF EXISTS {table_name(name)}")
 
 
 def create_tables(spark: SparkSession, settings: Settings) -> None:
@@ -137,7 +147,7 @@ def _check_version(spark: SparkSession) -> None:
     found = spark.sql(f"SHOW TBLPROPERTIES {table_name('changes')} ('xregistry.schema_version')").collect()
     version = int(found[0]["value"]) if found and str(found[0]["value"]).isdigit() else 0
     if version > SCHEMA_VERSION:
-        raise WarehouseError(
+        raise WarehouseTooNew(
             f"the warehouse has tables of version {version}, and this product works with "
             f"version {SCHEMA_VERSION}. Install a newer release."
         )

@@ -12,10 +12,10 @@ PACKAGE = Path(__file__).parents[1] / "lakehouse"
 ORDER = [
     "__init__",
     "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "redact", "model",
-    "session", "stages", "tables",
+    "session", "stages", "tables", "views",
     "dialects", "detection", "normalform", "documents", "parse",
-    "refusals", "plans", "changes", "projections",
-    "documentview", "serialise", "targets", "export",
+    "refusals", "plans", "changes", "digests", "projections", "snapshots", "audits", "events", "backups", "doctor",
+    "documentview", "serialise", "targets", "selection", "export",
     "queries", "pipeline", "demo", "cli",
 ]  # fmt: skip
 

@@ -1,0 +1,214 @@
+"""Audits of one entity: who changed it, when, from which document, what; and who set each of its attributes.
+
+All is read out of the log. A state is the normal form of the entity with its epoch and dates; a change is told as a JSON Patch
+(RFC 6902) from the state before to the state after.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jsonpatch
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
+
+from lakehouse.errors import EntityNotFound
+from lakehouse.jsontext import pointer_of
+from lakehouse.model import TABLE_OF_KIND
+from lakehouse.tables import table_name
+
+_BOOKKEEPING = ("/epoch", "/createdat", "/modifiedat")
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change of an entity.
+
+    Attributes:
+        snapshot_id, committed_at, committed_by, command: the commit.
+        registryid, kind, xid, op: the entity, and what happened to it.
+        document_uris: documents that hold it afterwards.
+        documents_before: documents that held it before.
+        patch: JSON Patch from the state before to the state after; an insert adds the whole, a delete removes it.
+        state: the state after; None when it was deleted.
+    """
+
+    snapshot_id: int
+    committed_at: str
+    committed_by: str
+    command: str
+    registryid: str
+    kind: str
+    xid: str
+    op: str
+    document_uris: list[str]
+    documents_before: list[str]
+    patch: list[dict[str, Any]]
+    state: dict[str, Any] | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the contract of `lakehouse log --json`."""
+        return {name: value for name, value in vars(self).items() if name not in ("state", "documents_before")}
+
+    def told(self) -> Iterator[str]:
+        """Tell each operation in words, without epoch and dates when there is more to tell."""
+        essential = [one for one in self.patch if one["path"] not in _BOOKKEEPING]
+        for one in essential or self.patch:
+            value = f" {json.dumps(one['value'], ensure_ascii=False)}" if "value" in one else ""
+            moved = f" from {one['from']}" if "from" in one else ""
+            yield f"{one['op']} {one['path'] or '(all)'}{moved}{value}"
+        for uri in sorted(set(self.document_uris) - set(self.documents_before)):
+            yield f"held by {uri}"
+        for uri in sorted(set(self.documents_before) - set(self.document_uris)):
+            yield f"no longer held by {uri}"
+
+
+@dataclass(frozen=True)
+class Blame:
+    """Who set an attribute to the value that it has.
+
+    Attributes:
+        xid, registryid: the entity.
+        pointer: JSON Pointer to the attribute in the entity's normal form.
+        value: its value.
+        snapshot_id, committed_at, committed_by: the commit that set it.
+        document_uris: documents that held the entity after that commit.
+    """
+
+    registryid: str
+    xid: str
+    pointer: str
+    value: Any
+    snapshot_id: int
+    committed_at: str
+    committed_by: str
+    document_uris: list[str]
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the contract of `lakehouse blame --json`."""
+        return dict(vars(self))
+
+
+def read_history(
+    spark: SparkSession, xid: str, *, registryid: str | None = None, upto: int | None = None, below: bool = False
+) -> list[Change]:
+    """Read all changes of an entity and of its Versions, oldest first; the table `changes` must be attached.
+
+    Args:
+        spark: the session.
+        xid: XID of the entity.
+        registryid: the registry; None: all that have the XID.
+        upto: newest snapshot that counts; None: all.
+        below: with everything that stands below the entity, not only its Versions.
+
+    Raises:
+        EntityNotFound: the log knows no such entity.
+    """
+    wanted = xid.rstrip("/") or "/"
+    prefix = wanted.rstrip("/") + ("/" if below else "/versions/")
+    log = spark.table(table_name("changes"))
+    rows = log.filter(F.col("kind").isin(*TABLE_OF_KIND) & ((F.col("xid") == wanted) | F.col("xid").startswith(prefix)))
+    if registryid is not None:
+        rows = rows.filter(F.col("registryid") == registryid)
+    if upto is not None:
+        rows = rows.filter(F.col("snapshot_id") <= upto)
+    columns = ["snapshot_id", "registryid", "kind", "xid", "op", "epoch", "document_uris", "body"]
+    # As text in the session's zone, UTC: Python's own zone does not matter then.
+    dates = (F.translate(F.col(name).cast("string"), " ", "T").alias(name) for name in ("createdat", "modifiedat"))
+    found = rows.select(*columns, *dates).collect()
+    if not found:
+        raise EntityNotFound(xid, registryid)
+    ids = sorted({row["snapshot_id"] for row in found})
+    commits = log.filter((F.col("kind") == "snapshot") & F.col("snapshot_id").isin(ids)).select("snapshot_id", "body").collect()
+    return history(found, {row["snapshot_id"]: json.loads(row["body"]) for row in commits})
+
+
+def history(rows: Iterable[Row], commits: dict[int, dict[str, Any]]) -> list[Change]:
+    """Tell what each row of the log changed.
+
+    Args:
+        rows: rows of entities, in any order, with all rows of each up to the last; createdat and modifiedat as text.
+        commits: facts of the snapshots, by number.
+    """
+    states: dict[tuple[str, str], dict[str, Any] | None] = {}
+    holders: dict[tuple[str, str], list[str]] = {}
+    changes = []
+    for row in sorted(rows, key=lambda row: (row["snapshot_id"], row["registryid"], row["xid"])):
+        key = (row["registryid"], row["xid"])
+        before, after = states.get(key), None if row["op"] == "delete" else _state(row)
+        commit, uris = commits[row["snapshot_id"]], list(row["document_uris"] or [])
+        changes.append(
+            Change(
+                row["snapshot_id"],
+                commit["committed_at"],
+                commit["committed_by"],
+                commit["command"],
+                row["registryid"],
+                row["kind"],
+                row["xid"],
+                row["op"],
+                uris,
+                holders.get(key, []),
+                _patch(before, after),
+                after,
+            )
+        )
+        states[key], holders[key] = after, [] if after is None else uris
+    return changes
+
+
+def blame(changes: Iterable[Change]) -> list[Blame]:
+    """Tell for each attribute of each entity that is there, which change set it.
+
+    Args:
+        changes: as from `history`.
+    """
+    set_by: dict[tuple[str, str], dict[str, tuple[Any, Change]]] = {}
+    for change in changes:
+        key = (change.registryid, change.xid)
+        before = set_by.get(key, {})
+        after: dict[str, tuple[Any, Change]] = {}
+        for pointer, value in leaves(change.state) if change.state is not None else ():
+            is_same = pointer in before and _same(before[pointer][0], value)
+            after[pointer] = before[pointer] if is_same else (value, change)
+        set_by[key] = after
+    return [
+        Blame(*key, pointer, value, one.snapshot_id, one.committed_at, one.committed_by, one.document_uris)
+        for key, attributes in sorted(set_by.items())
+        for pointer, (value, one) in sorted(attributes.items())
+    ]
+
+
+def leaves(value: dict[str, Any], pointer: str = "") -> Iterator[tuple[str, Any]]:
+    """Give the leaves of an object with their JSON Pointers: scalars, arrays, empty objects."""
+    for key, member in value.items():
+        place = pointer + pointer_of(key)
+        if isinstance(member, dict) and member:
+            yield from leaves(member, place)
+        else:
+            yield place, member
+
+
+def _state(row: Row) -> dict[str, Any]:
+    """Give the entity as it was: the normal form, unknown attributes among the others, epoch and dates."""
+    body: dict[str, Any] = json.loads(row["body"])
+    body |= body.pop("extensions", {})
+    dates = {name: f"{row[name]}Z" for name in ("createdat", "modifiedat") if row[name] is not None}
+    return body | {"epoch": row["epoch"]} | dates
+
+
+def _patch(before: dict[str, Any] | None, after: dict[str, Any] | None) -> list[dict[str, Any]]:
+    if after is None:
+        return [{"op": "remove", "path": ""}]
+    if before is None:
+        return [{"op": "add", "path": "", "value": after}]
+    operations: list[dict[str, Any]] = jsonpatch.make_patch(before, after).patch
+    return operations
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Compare as JSON: 1 and true differ."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

@@ -1,0 +1,167 @@
+"""Backups: the log and the findings, copied in parts into another folder; all else is made anew from them.
+
+A backup goes up to one snapshot, so it is consistent whatever an ingest does meanwhile. The next one adds only the snapshots
+that came since. Each part is read back and its digests are computed anew before the manifest that names it is written, and
+again before anything is restored.
+
+    DIR/parts/<part>/...                     rows of `changes`, and of `violations`, as Parquet
+    DIR/manifests/backup-<snapshot>.json     the parts of one backup, written last
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import asdict, dataclass, field
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import lakehouse
+from lakehouse.changes import read_head
+from lakehouse.digests import Link, check_chain
+from lakehouse.errors import BackupError
+from lakehouse.model import CHANGES, VIOLATIONS
+from lakehouse.projections import roll_forward
+from lakehouse.session import absolute_location
+from lakehouse.settings import Settings
+from lakehouse.stages import list_folder, read_text, write_text
+from lakehouse.tables import SCHEMA_VERSION, attach_tables, create_tables, table_name
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What one backup consists of.
+
+    Attributes:
+        snapshot_id, digest: the snapshot that it goes up to.
+        parts: folders below `parts` with rows of `changes`, oldest first.
+        findings: folders below `parts` with rows of `violations`.
+        rows: rows of `changes` in all.
+        findings_count: rows of `violations` in all.
+        product_version, schema_version: what wrote it.
+    """
+
+    snapshot_id: int = 0
+    digest: str = ""
+    parts: list[str] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
+    rows: int = 0
+    findings_count: int = 0
+    product_version: str = lakehouse.__version__
+    schema_version: int = SCHEMA_VERSION
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the manifest as it is written."""
+        return asdict(self)
+
+
+def backup(spark: SparkSession, settings: Settings, folder: str) -> Manifest:
+    """Copy what came since the last backup into a folder, and verify the copy.
+
+    Args:
+        spark: the session.
+        settings: the warehouse.
+        folder: folder or URI; the backups of one catalog go into the same.
+
+    Raises:
+        BackupError: the folder holds backups of another catalog, or the copy is not what was committed.
+    """
+    attach_tables(spark, settings, ["changes", "violations"])
+    head, last, place = read_head(spark), read_manifest(spark, folder), absolute_location(folder)
+    log = spark.table(table_name("changes"))
+    _check_same_catalog(log, last, head.snapshot_id, folder)
+    parts, findings = list(last.parts), list(last.findings)
+    rows, count = last.rows, last.findings_count
+    if head.snapshot_id > last.snapshot_id:
+        name = f"changes-{last.snapshot_id + 1:09}-{head.snapshot_id:09}-{uuid.uuid4().hex[:8]}"
+        added = log.filter((F.col("snapshot_id") > last.snapshot_id) & (F.col("snapshot_id") <= head.snapshot_id))
+        added.write.parquet(f"{place}/parts/{name}")
+        copy = _read(spark, place, [name], CHANGES)
+        _verify(copy, Link(last.snapshot_id, last.digest), Link(head.snapshot_id, head.digest), name)
+        parts.append(name)
+        rows += copy.count()
+    # Findings are recorded before the commit that they belong to: those of the snapshots above are all there now.
+    known = _read(spark, place, findings, VIOLATIONS).select("violation_id")
+    new = spark.table(table_name("violations")).join(known, on="violation_id", how="left_anti")
+    if new.take(1):
+        name = f"violations-{head.snapshot_id:09}-{uuid.uuid4().hex[:8]}"
+        new.select(*VIOLATIONS.names).write.parquet(f"{place}/parts/{name}")
+        findings.append(name)
+        count += _read(spark, place, [name], VIOLATIONS).count()
+    made = Manifest(head.snapshot_id, head.digest, parts, findings, rows, count)
+    if made != last:
+        write_text(spark, f"{place}/manifests/backup-{head.snapshot_id:09}.json", json.dumps(made.as_json(), indent=1))
+    return made
+
+
+def restore(spark: SparkSession, settings: Settings, folder: str) -> Manifest:
+    """Make a catalog in an empty warehouse out of the newest backup in a folder, verified before anything is written.
+
+    Snapshots, labels, digests and findings are those of the catalog that was backed up.
+
+    Raises:
+        BackupError: there is no backup, it is damaged, or the warehouse holds snapshots already.
+    """
+    place, manifest = absolute_location(folder), read_manifest(spark, folder)
+    if manifest.snapshot_id == 0:
+        raise BackupError(f"{folder} holds no backup. `lakehouse backup {folder}` makes one.")
+    if manifest.schema_version > SCHEMA_VERSION:
+        raise BackupError(f"the backup in {folder} was made by a newer release ({manifest.product_version}). Install that.")
+    rows = _read(spark, place, manifest.parts, CHANGES)
+    _verify(rows, Link(), Link(manifest.snapshot_id, manifest.digest), folder)
+    create_tables(spark, settings)
+    if read_head(spark).snapshot_id:
+        raise BackupError(f"{settings.warehouse} holds a catalog already. Restore into an empty warehouse, then take that.")
+    findings = _read(spark, place, manifest.findings, VIOLATIONS)
+    findings = findings.join(spark.table(table_name("violations")).select("violation_id"), on="violation_id", how="left_anti")
+    findings.select(*VIOLATIONS.names).write.format("delta").mode("append").saveAsTable(table_name("violations"))
+    told = json.dumps({"snapshot_id": manifest.snapshot_id, "command": "restore"})
+    rows.select(*CHANGES.names).write.format("delta").mode("append").option("txnAppId", "lakehouse.changes").option(
+        "txnVersion", manifest.snapshot_id
+    ).option("userMetadata", told).saveAsTable(table_name("changes"))
+    head = read_head(spark)
+    if (head.snapshot_id, head.digest) != (manifest.snapshot_id, manifest.digest):
+        raise BackupError(f"another process committed snapshot {head.snapshot_id} to {settings.warehouse} meanwhile.")
+    roll_forward(spark, head)
+    return manifest
+
+
+def read_manifest(spark: SparkSession, folder: str) -> Manifest:
+    """Read the newest manifest of a folder; one of no snapshot when there is none. What is no manifest is passed over."""
+    listed = list_folder(spark, f"{absolute_location(folder)}/manifests")
+    paths = sorted((path for path, _, _ in listed if path.endswith(".json")), reverse=True)
+    return next((found for path in paths if (found := _parsed(read_text(spark, path))) is not None), Manifest())
+
+
+def _parsed(text: str) -> Manifest | None:
+    """Read a manifest; None for one that was cut off while it was written: the one before counts."""
+    try:
+        return Manifest(**json.loads(text))
+    except (ValueError, TypeError):
+        return None
+
+
+def _check_same_catalog(log: DataFrame, last: Manifest, head_id: int, folder: str) -> None:
+    if last.snapshot_id == 0:
+        return
+    rows = log.filter((F.col("snapshot_id") == last.snapshot_id) & (F.col("kind") == "snapshot")).select("body").collect()
+    if last.snapshot_id > head_id or [json.loads(row["body"])["digest"] for row in rows] != [last.digest]:
+        raise BackupError(
+            f"{folder} holds backups of another catalog, or this one lost snapshots (`lakehouse doctor` tells). "
+            "Name another folder."
+        )
+
+
+def _verify(rows: DataFrame, before: Link, wanted: Link, name: str) -> None:
+    last, problems = check_chain(rows, before, deep=True)
+    if problems or last != wanted:
+        told = "; ".join(problems) or f"it ends at snapshot {last.snapshot_id} instead of {wanted.snapshot_id}"
+        raise BackupError(f"{name} is not what was committed: {told}")
+
+
+def _read(spark: SparkSession, place: str, names: list[str], schema: Any) -> DataFrame:
+    parts = [spark.read.schema(schema).parquet(f"{place}/parts/{name}") for name in names]
+    return reduce(DataFrame.unionByName, parts) if parts else spark.createDataFrame([], schema)

@@ -1,0 +1,86 @@
+"""The digests of the log, computed anew: whoever lost a row of a snapshot, or edited one by hand, is found here.
+
+Each snapshot's row says how many rows it has, their digest whatever their order, and a digest chained to the snapshot before.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from lakehouse.changes import chained_digest
+from lakehouse.model import TABLE_OF_KIND
+from lakehouse.plans import LOGGED
+
+MAX_TOLD = 20
+
+
+class Link(NamedTuple):
+    """A snapshot of the chain: its number and digest; number 0 before the first."""
+
+    snapshot_id: int = 0
+    digest: str = ""
+
+
+def check_chain(rows: DataFrame, before: Link, *, deep: bool = False) -> tuple[Link, list[str]]:
+    """Compute the digests of consecutive snapshots anew.
+
+    Args:
+        rows: columns `model.CHANGES`: all rows of the snapshots after `before`.
+        before: the snapshot before the first.
+        deep: hash each body too, which reads all texts.
+
+    Returns:
+        The last snapshot, and what is wrong, in words.
+    """
+    problems: list[str] = []
+    found = {row["snapshot_id"]: row.asDict() for row in _by_snapshot(rows, deep=deep).collect()}
+    link = before
+    for snapshot_id in sorted(found):
+        here = found[snapshot_id]
+        if snapshot_id != link.snapshot_id + 1:
+            problems.append(f"snapshots {link.snapshot_id + 1} to {snapshot_id - 1} are missing")
+        if len(here["bodies"]) != 1:
+            problems.append(f"snapshot {snapshot_id} has {len(here['bodies'])} rows of its own instead of 1")
+            link = Link(snapshot_id, "")
+            continue
+        body = json.loads(here["bodies"][0])
+        problems += _problems(snapshot_id, body, here, link)
+        link = Link(snapshot_id, body["digest"])
+    return link, problems[:MAX_TOLD]
+
+
+def _problems(snapshot_id: int, body: dict[str, Any], here: dict[str, Any], before: Link) -> list[str]:
+    labels = {name: json.loads(text) for name, text in (here["labels"] or {}).items()}
+    digest = f"{here['digest'] & (2**64 - 1):016x}"
+    told = []
+    if here["n"] != body["rows"]:
+        told.append(f"snapshot {snapshot_id} has {here['n']} rows instead of {body['rows']}")
+    if digest != body["rows_digest"]:
+        told.append(f"the rows of snapshot {snapshot_id} are not those that were committed")
+    if here["altered"]:
+        told.append(f"{here['altered']} bodies of snapshot {snapshot_id} do not have their content_hash")
+    if body["digest"] != chained_digest(snapshot_id, body, labels):
+        told.append(f"the facts or labels of snapshot {snapshot_id} were changed after the commit")
+    if before.digest and body["previous_digest"] != before.digest:
+        told.append(f"snapshot {snapshot_id} does not follow the snapshot before it")
+    if before.snapshot_id == 0 and snapshot_id == 1 and body["previous_digest"]:
+        told.append("the first snapshot follows another one")
+    return told
+
+
+def _by_snapshot(rows: DataFrame, *, deep: bool) -> DataFrame:
+    is_entity, is_document = F.col("kind").isin(*TABLE_OF_KIND), F.col("kind") == "document"
+    altered = is_entity & (F.sha2("body", 256) != F.col("content_hash")) if deep else F.lit(False)
+    each = F.when(is_entity, F.xxhash64(*LOGGED)).when(is_document, F.xxhash64(*LOGGED, "body")).otherwise(F.lit(0))
+    labels = F.when(F.col("kind") == "label", F.struct("xid", "body"))
+    return rows.groupBy("snapshot_id").agg(
+        F.count_if(is_entity | is_document).alias("n"),
+        F.bit_xor(each).alias("digest"),
+        F.count_if(altered).alias("altered"),
+        F.collect_list(F.when(F.col("kind") == "snapshot", F.col("body"))).alias("bodies"),
+        F.map_from_entries(F.collect_list(labels)).alias("labels"),
+    )

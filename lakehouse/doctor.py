@@ -1,0 +1,274 @@
+"""Doctor: tells whether a warehouse is sound, and what mends it; rebuild makes the tables anew from the log.
+
+It only reads. The log is checked against its own digests, each entity table against the log, each Delta log against what its
+folder shows. A table that cannot be read is a finding and not a failure.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+
+import pyspark
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import MapType
+
+import lakehouse
+from lakehouse.changes import read_head
+from lakehouse.digests import Link, check_chain
+from lakehouse.errors import WarehouseError, WarehouseTooNew
+from lakehouse.model import CHANGES, ENTITY_TABLES, VIOLATIONS, Table
+from lakehouse.plans import Head
+from lakehouse.projections import last_rows, project, rebuild_table, roll_forward
+from lakehouse.settings import Settings, data_folder
+from lakehouse.stages import list_folder, move_folder, stages_location
+from lakehouse.tables import (
+    SCHEMA_VERSION,
+    TABLES,
+    attach_tables,
+    create_tables,
+    forget_table,
+    table_location,
+    table_name,
+)
+
+_RESTORE = "`lakehouse restore DIR` into an empty warehouse, from a folder that `lakehouse backup` wrote"
+_REBUILD = "`lakehouse rebuild`"
+_COMMIT = re.compile(r"\A(\d{20})\.json\Z")
+_CHECKSUM = re.compile(r"\A(\d{20})\.crc\Z")
+_CHECKPOINT = re.compile(r"\A(\d{20})\.checkpoint\b.*\.parquet\Z")
+_PROPERTY = re.compile(r"^  '([^']+)' = '((?:[^'\\]|\\.)*)'", re.MULTILINE)
+_THREADS = 4
+_VERIFY_PAGES = "parquet.page.verify-checksum.enabled"
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """One thing that was looked at.
+
+    Attributes:
+        check: what was looked at.
+        table: the table, or empty.
+        state: ok, warning or error.
+        told: what was found.
+        mend: the command or the step that mends it; empty when nothing is wrong.
+    """
+
+    check: str
+    table: str
+    state: str
+    told: str
+    mend: str = ""
+
+    def as_json(self) -> dict[str, str]:
+        """Give the contract of `lakehouse doctor --json`."""
+        return asdict(self)
+
+
+def diagnose(spark: SparkSession, settings: Settings, *, deep: bool = False) -> list[Diagnosis]:
+    """Look at everything.
+
+    Args:
+        spark: the session.
+        settings: the warehouse.
+        deep: compare all columns and verify the checksum of each page that is read, not only counts, keys and hashes.
+
+    Raises:
+        WarehouseError: there is no catalog at all, or one of a newer version of the product.
+    """
+    readable, found = _attach(spark, settings)
+    for name in TABLES:
+        found += _check_log_folder(spark, name)
+    verified = spark.conf.get(_VERIFY_PAGES, None)
+    if deep:
+        spark.conf.set(_VERIFY_PAGES, "true")
+    try:
+        found += _check_contents(spark, readable, deep=deep)
+    finally:
+        if deep and verified is None:
+            spark.conf.unset(_VERIFY_PAGES)
+    for name in readable:
+        found.append(_check_ddl(spark, name))
+    found.append(_check_stages(spark, settings))
+    told = f"xRegistry Lakehouse {lakehouse.__version__}, tables of version {SCHEMA_VERSION}"
+    found.append(Diagnosis("versions", "", "ok", f"{told}, Spark {pyspark.__version__}, Delta Lake {version('delta-spark')}"))
+    return found
+
+
+def rebuild(spark: SparkSession, settings: Settings) -> list[str]:
+    """Make every entity table anew from the log. A table that cannot be read is moved aside first, into `_broken`.
+
+    Returns:
+        The tables.
+
+    Raises:
+        WarehouseError: the log itself cannot be read; only a backup helps then.
+    """
+    try:
+        attach_tables(spark, settings, ["changes"])
+        head = read_head(spark)
+    except PySparkException as error:
+        raise WarehouseError(f"the log cannot be read: {_short(error)}. {_RESTORE}.") from error
+    aside = f"{stages_location(settings).rsplit('/', 1)[0]}/_broken/{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
+    for table in ENTITY_TABLES:
+        if _problem_of_opening(spark, settings, table.name):
+            move_folder(spark, table_location(spark, table.name), f"{aside}-{table.name}")
+            forget_table(spark, table.name)
+    create_tables(spark, settings)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        list(pool.map(lambda table: rebuild_table(spark, table, head), ENTITY_TABLES))
+    roll_forward(spark, read_head(spark))  # what another process committed meanwhile
+    return [table.name for table in ENTITY_TABLES]
+
+
+def _attach(spark: SparkSession, settings: Settings) -> tuple[list[str], list[Diagnosis]]:
+    problems = {name: _problem_of_opening(spark, settings, name) for name in TABLES}
+    if all(problems.values()):
+        raise WarehouseError(f"{settings.warehouse} holds no table that can be read: {problems['changes']}")
+    found = [Diagnosis("readable", name, "error", told, _mend(name)) for name, told in problems.items() if told]
+    return [name for name, told in problems.items() if not told], found
+
+
+def _check_log_folder(spark: SparkSession, name: str) -> list[Diagnosis]:
+    """Look for commits of Delta's log that are gone: Delta itself reads on without the last ones."""
+    files = {path.rsplit("/", 1)[-1]: size for path, size, _ in list_folder(spark, f"{table_location(spark, name)}/_delta_log")}
+    commits = {int(found.group(1)): size for file, size in files.items() if (found := _COMMIT.match(file))}
+    checked = [int(found.group(1)) for file in files if (found := _CHECKSUM.match(file))]
+    points = [int(found.group(1)) for file in files if (found := _CHECKPOINT.match(file))]
+    if not commits and not points:
+        return [Diagnosis("Delta log", name, "error", "there is none", _mend(name))]
+    last = max([*commits, *points])
+    problems = [f"commit {number} is empty" for number, size in commits.items() if size == 0]
+    gaps = [number for number in range(min(commits, default=last), last + 1) if number not in commits]
+    problems += [f"commit {number} is missing" for number in gaps if number > max(points, default=-1)]
+    if checked and max(checked) > last:
+        problems.append(f"commits after {last} are missing: there was a commit {max(checked)}")
+    if problems:
+        return [Diagnosis("Delta log", name, "error", "; ".join(problems[:5]), _mend(name))]
+    return [Diagnosis("Delta log", name, "ok", f"up to Delta version {last}")]
+
+
+def _check_contents(spark: SparkSession, readable: list[str], *, deep: bool) -> list[Diagnosis]:
+    if "changes" not in readable:
+        return []
+    found = []
+    try:
+        log = spark.table(table_name("changes"))
+        link, problems = check_chain(log, Link(), deep=deep)
+        head = read_head(spark)
+    except PySparkException as error:
+        return [Diagnosis("digests", "changes", "error", f"it cannot be read: {_short(error)}", _RESTORE)]
+    if problems:
+        found += [Diagnosis("digests", "changes", "error", told, _RESTORE) for told in problems]
+    else:
+        found.append(Diagnosis("digests", "changes", "ok", f"snapshots 1 to {link.snapshot_id}" if head.snapshot_id else "empty"))
+    for table in ENTITY_TABLES:
+        if table.name in readable:
+            found.append(_against_log(spark, table, log, head, deep=deep))
+    if "violations" in readable:
+        found.append(_check_violations(spark))
+    return found
+
+
+def _against_log(spark: SparkSession, table: Table, log: DataFrame, head: Head, *, deep: bool) -> Diagnosis:
+    """Compare an entity table with what the log makes of it."""
+    expected = last_rows(log.filter(F.col("kind") == table.kind)).filter(F.col("op") != "delete")
+    try:
+        digest = _digest(table, deep=deep)
+        should = (project(expected, table) if deep else expected).agg(*digest).collect()[0]
+        has = spark.table(table_name(table.name)).agg(*digest).collect()[0]
+    except PySparkException as error:
+        return Diagnosis("against the log", table.name, "error", f"it cannot be read: {_short(error)}", _REBUILD)
+    if (has["n"], has["digest"]) == (should["n"], should["digest"]):
+        return Diagnosis("against the log", table.name, "ok", f"{has['n']} rows")
+    if (has["newest"] or 0) > head.snapshot_id:
+        told = f"it is at snapshot {has['newest']}, and the log ends at {head.snapshot_id}: the log lost its end"
+        return Diagnosis("against the log", table.name, "error", told, _RESTORE)
+    if (has["newest"] or 0) < head.tables.get(table.name, 0):
+        told = f"it is at snapshot {has['newest'] or 0}, and the log at {head.tables[table.name]}"
+        return Diagnosis("against the log", table.name, "warning", told, f"the next `lakehouse ingest`, or {_REBUILD}")
+    told = f"{has['n']} rows instead of {should['n']}" if has["n"] != should["n"] else "rows differ from the log"
+    return Diagnosis("against the log", table.name, "error", told, _REBUILD)
+
+
+def _digest(table: Table, *, deep: bool) -> list[Column]:
+    names = [column.name for column in table.columns] if deep else ["registryid", "xid", "content_hash", "epoch", "snapshot_id"]
+    maps = {column.name for column in table.columns if isinstance(column.dataType, MapType)}
+    # A map has no hash of its own; neither has the one inside of an address.
+    hashable = [F.array_sort(F.map_entries(name)) if name in maps else F.col(name) for name in names if name != "endpoints"]
+    if "endpoints" in names:
+        hashable.append(F.to_json("endpoints"))
+    each = F.xxhash64(*hashable)
+    return [F.count("*").alias("n"), F.bit_xor(each).alias("digest"), F.max("snapshot_id").alias("newest")]
+
+
+def _check_violations(spark: SparkSession) -> Diagnosis:
+    rows = spark.table(table_name("violations"))
+    try:
+        told = rows.agg(F.count("*").alias("n"), F.count_distinct("violation_id").alias("ids")).collect()[0]
+    except PySparkException as error:
+        return Diagnosis("findings", "violations", "error", f"it cannot be read: {_short(error)}", _RESTORE)
+    if told["n"] != told["ids"]:
+        return Diagnosis("findings", "violations", "warning", f"{told['n'] - told['ids']} findings stand twice", _RESTORE)
+    return Diagnosis("findings", "violations", "ok", f"{told['n']} findings")
+
+
+def _check_ddl(spark: SparkSession, name: str) -> Diagnosis:
+    """Compare columns, comments and properties with `ddl/tables`."""
+    declared = {"changes": CHANGES, "violations": VIOLATIONS} | {table.name: table.columns for table in ENTITY_TABLES}
+    text = (data_folder("ddl") / "tables" / f"{name}.sql").read_text(encoding="utf-8")
+    wanted = {key: value.replace("\\'", "'") for key, value in _PROPERTY.findall(text[text.index("TBLPROPERTIES") :])}
+    has = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {table_name(name)}").collect()}
+    problems = [
+        f"{key} is {has.get(key, 'not set')!r} instead of {value!r}" for key, value in wanted.items() if has.get(key) != value
+    ]
+    if name in declared:
+        columns = {column.name: column for column in spark.table(table_name(name)).schema}
+        for column in declared[name]:
+            stored = columns.get(column.name)
+            if stored is None:
+                problems.append(f"column {column.name} is missing")
+            elif stored.dataType.simpleString() != column.dataType.simpleString():
+                problems.append(f"column {column.name} is {stored.dataType.simpleString()}")
+            elif stored.metadata.get("comment") != column.metadata["comment"]:
+                problems.append(f"column {column.name} has another comment")
+    if not problems:
+        return Diagnosis("definition", name, "ok", "as in ddl/tables")
+    mend = f"ALTER TABLE {table_name(name)} in `lakehouse sql`, to what ddl/tables/{name}.sql says"
+    return Diagnosis("definition", name, "warning", "; ".join(problems[:5]), mend)
+
+
+def _check_stages(spark: SparkSession, settings: Settings) -> Diagnosis:
+    oldest = time.time() - settings.stage_retention_hours * 3600
+    stages = list_folder(spark, stages_location(settings))
+    dead = [path for path, _, modified in stages if modified < oldest]
+    if dead:
+        told = f"{len(dead)} stages of runs that died"
+        return Diagnosis("stages", "", "warning", told, "the next `lakehouse ingest` removes them")
+    return Diagnosis("stages", "", "ok", f"{len(stages)} of running or recent ingests")
+
+
+def _problem_of_opening(spark: SparkSession, settings: Settings, name: str) -> str | None:
+    try:
+        attach_tables(spark, settings, [name])
+        spark.table(table_name(name)).schema  # noqa: B018
+    except WarehouseTooNew:
+        raise
+    except WarehouseError:
+        return "there is no such table"
+    except PySparkException as error:
+        return _short(error)
+    return None
+
+
+def _mend(name: str) -> str:
+    return _RESTORE if name in ("changes", "violations") else _REBUILD
+
+
+def _short(error: Exception) -> str:
+    return str(error).split("\n", 1)[0][:300]

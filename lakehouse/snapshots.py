@@ -1,0 +1,329 @@
+"""A snapshot is a schema: `xregistry_at_<id>` shows the whole catalog as it was, read from the log alone.
+
+Its views hold the last row of each entity with `snapshot_id <= id`, and then the same `ddl/views` as the live schema. So it
+lasts as long as `changes` does, whatever Delta's retention, and reading it writes nothing into the warehouse.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import re
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from functools import cache
+from string import Template
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from lakehouse.changes import Label, Run, commit_label, read_head
+from lakehouse.errors import CommitLost, LabelTaken, SettingsError, SnapshotNotFound
+from lakehouse.model import CHANGES, DOCUMENT_BODY, ENTITY_TABLES, SCHEMA, VIOLATIONS
+from lakehouse.projections import expressions, parsed_body
+from lakehouse.settings import Settings
+from lakehouse.tables import attach_tables, table_name
+from lakehouse.timestamps import microseconds
+from lakehouse.views import create_views
+
+HEAD = "head"
+_NUMBER = re.compile(r"\A[0-9]+\Z")
+_DATE = re.compile(r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
+_TIME = re.compile(r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]")
+_DAY = timedelta(days=1)
+
+# The relations of a snapshot. All that is put in are names and expressions of this package, and the snapshot's number.
+_CHANGES = Template("""\
+SELECT
+  $columns
+FROM $live_changes
+WHERE snapshot_id <= $snapshot_id""")
+# What the projection of a table makes of the last row of each entity.
+_ENTITIES = Template("""\
+WITH numbered AS (
+  SELECT
+    *,
+    row_number() OVER (PARTITION BY registryid, xid ORDER BY snapshot_id DESC) AS nth
+  FROM $schema.changes
+  WHERE kind = '$kind'
+),
+parsed AS (
+  SELECT
+    *,
+    $parsed_body AS b
+  FROM numbered
+  WHERE nth = 1
+    AND op <> 'delete'
+)
+SELECT
+  $columns
+FROM parsed""")
+# The findings that a document had at a load up to the snapshot: the log tells, not the clock.
+_VIOLATIONS = Template("""\
+SELECT
+  $columns
+FROM $live_violations
+WHERE violation_id IN (
+  SELECT explode(from_json(body, '$facts').findings)
+  FROM $schema.changes
+  WHERE kind = 'document'
+)""")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One snapshot of the log.
+
+    Attributes:
+        snapshot_id: its number.
+        facts: the body of its row: committed_at, command, counts, digest ...
+        labels: its names, with the reason of each where one was given.
+    """
+
+    snapshot_id: int
+    facts: dict[str, Any]
+    labels: dict[str, str | None]
+
+    @property
+    def committed_at(self) -> datetime:
+        """Give the time of the commit."""
+        return datetime.fromisoformat(self.facts["committed_at"])
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the contract of `lakehouse snapshots --json`."""
+        counted = {"inserted": ("insert",), "updated": ("update", "own"), "deleted": ("delete",)}
+        told = ("committed_at", "committed_by", "command", "ingest_id", "product_version", "documents", "digest")
+        return {
+            "snapshot_id": self.snapshot_id,
+            **{name: self.facts[name] for name in told},
+            **{
+                name: sum(counts.get(op, 0) for counts in self.facts["counts"].values() for op in ops)
+                for name, ops in counted.items()
+            },
+            "labels": self.labels,
+        }
+
+
+def schema_at(snapshot_id: int) -> str:
+    """Give the name of the schema in which a snapshot is read."""
+    return f"{SCHEMA}_at_{snapshot_id}"
+
+
+def resolve_snapshot(spark: SparkSession, text: str) -> int:
+    """Find the snapshot that a user means; the table `changes` must be attached.
+
+    Args:
+        spark: the session.
+        text: a number; a label; `head`; an RFC 3339 time (UTC when it has no zone): the last snapshot committed by then; a date:
+            the last one of that day (UTC) or before.
+
+    Raises:
+        SnapshotNotFound: it names none.
+    """
+    wanted = text.strip()
+    known = spark.table(table_name("changes")).filter(F.col("kind") == "snapshot")
+    if wanted == HEAD:
+        newest = known.agg(F.max("snapshot_id")).collect()[0][0]
+        if newest is None:
+            raise SnapshotNotFound(text, "the catalog has none yet")
+        return int(newest)
+    if _NUMBER.match(wanted):
+        return _numbered(spark, text, int(wanted))
+    labelled = read_labels(spark).get(wanted)
+    if labelled is not None:
+        return labelled[0]
+    moment = _moment(text)
+    if moment is None:
+        raise SnapshotNotFound(text, "it is no number, label, date (2026-03-01) or time (2026-03-01T12:00:00Z)")
+    committed_at = F.to_timestamp(F.get_json_object("body", "$.committed_at"))
+    found = known.filter(committed_at <= F.lit(moment)).agg(F.max("snapshot_id")).collect()[0][0]
+    if found is None:
+        raise SnapshotNotFound(text, "the first one is later")
+    return int(found)
+
+
+def read_snapshots(spark: SparkSession) -> list[Snapshot]:
+    """Read all snapshots, oldest first; the table `changes` must be attached."""
+    changes = spark.table(table_name("changes"))
+    rows = changes.filter(F.col("kind") == "snapshot").select("snapshot_id", "body").orderBy("snapshot_id").collect()
+    names: dict[int, dict[str, str | None]] = {}
+    for name, (snapshot_id, why) in read_labels(spark).items():
+        names.setdefault(snapshot_id, {})[name] = why
+    return [Snapshot(row["snapshot_id"], json.loads(row["body"]), names.get(row["snapshot_id"], {})) for row in rows]
+
+
+def read_labels(spark: SparkSession) -> dict[str, tuple[int, str | None]]:
+    """Read the labels: name to snapshot and reason; the last row of a name counts."""
+    labels = spark.table(table_name("changes")).filter(F.col("kind") == "label").select("snapshot_id", "xid", "op", "body")
+    found: dict[str, tuple[int, str | None]] = {}
+    for row in sorted(labels.collect(), key=lambda row: row["snapshot_id"]):
+        told = json.loads(row["body"])
+        found[row["xid"]] = (told["snapshot_id"], told.get("why"))
+    return found
+
+
+def check_label(name: str) -> None:
+    """Check that a name can be told from numbers, times and `head`.
+
+    Raises:
+        SettingsError: it cannot.
+    """
+    wanted = name.strip()
+    if not wanted or wanted != name or wanted == HEAD or _NUMBER.match(wanted) or _DATE.match(wanted) or _TIME.match(wanted):
+        raise SettingsError(f"{name!r} cannot be a label: a number, a date, a time and `head` name snapshots already.")
+
+
+def check_label_is_free(spark: SparkSession, name: str) -> None:
+    """Check that a name can be a label and names nothing yet.
+
+    Raises:
+        SettingsError: the name looks like a number or a time.
+        LabelTaken: it names a snapshot.
+    """
+    check_label(name)
+    taken = read_labels(spark).get(name)
+    if taken is not None:
+        raise LabelTaken(name, taken[0])
+
+
+def label_snapshot(
+    spark: SparkSession, settings: Settings, text: str, name: str, *, why: str | None = None, move: bool = False
+) -> int:
+    """Name a snapshot. The name is a row of the log, committed as a snapshot of its own.
+
+    Args:
+        spark: the session.
+        settings: warehouse, `commit_attempts`.
+        text: the snapshot, as in `resolve_snapshot`.
+        name: the label.
+        why: the reason, kept with it.
+        move: a label that names another snapshot may be moved; the log keeps both rows.
+
+    Returns:
+        The snapshot that has the name now.
+
+    Raises:
+        SettingsError: the name looks like a number or a time.
+        LabelTaken: it names another snapshot, and `move` was not asked for.
+        CommitLost: other writers won the race more often than `commit_attempts`.
+    """
+    check_label(name)
+    attach_tables(spark, settings, ["changes"])
+    snapshot_id = resolve_snapshot(spark, text)
+
+    @retry(
+        retry=retry_if_exception_type(CommitLost),
+        stop=stop_after_attempt(settings.commit_attempts),
+        wait=wait_random_exponential(multiplier=0.2, max=5),
+        reraise=True,
+    )
+    def attempt() -> int:
+        present = read_labels(spark).get(name)
+        if present is not None and present == (snapshot_id, why if why is not None else present[1]):
+            return snapshot_id
+        if present is not None and present[0] != snapshot_id and not move:
+            raise LabelTaken(name, present[0])
+        label = Label(name, snapshot_id, why)
+        commit_label(spark, read_head(spark), label, Run(uuid.uuid4().hex, "label", {}))
+        return snapshot_id
+
+    return attempt()
+
+
+def open_snapshot(spark: SparkSession, settings: Settings, snapshot_id: int, views: Iterable[str] | None = None) -> str:
+    """Create the schema of a snapshot in this session's catalog, unless it is there.
+
+    Args:
+        spark: the session.
+        settings: the warehouse, and how far chains are followed.
+        snapshot_id: the snapshot, as from `resolve_snapshot`.
+        views: those of `ddl/views` that are wanted; None: all.
+
+    Returns:
+        Its name: each table of the live schema stands in it as a view with the same columns, beside the views.
+
+    Raises:
+        SnapshotNotFound: there is no such snapshot.
+    """
+    attach_tables(spark, settings, ["changes", "violations"])
+    _numbered(spark, str(snapshot_id), snapshot_id)
+    schema = schema_at(snapshot_id)
+    _create_schema(spark, schema)
+    for statement in _statements(snapshot_id):
+        spark.sql(statement)
+    create_views(spark, settings, schema, views)
+    return schema
+
+
+def _create_schema(spark: SparkSession, schema: str) -> None:
+    embedded = spark.conf.get("spark.sql.catalogImplementation") == "in-memory"
+    # Spark makes a folder for each schema; views need none, so it stands outside of the warehouse.
+    place = f" LOCATION '{_scratch()}/{schema}'" if embedded else ""
+    spark.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}{place}")
+
+
+@cache
+def _scratch() -> str:
+    folder = tempfile.mkdtemp(prefix="lakehouse-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _statements(snapshot_id: int) -> Iterable[str]:
+    """Give the statements that create a snapshot's relations, each after those that it reads."""
+    schema = schema_at(snapshot_id)
+    names = {
+        "schema": schema,
+        "snapshot_id": str(snapshot_id),
+        "live_changes": table_name("changes"),
+        "live_violations": table_name("violations"),
+        "facts": DOCUMENT_BODY.simpleString(),
+    }
+    yield _view(schema, "changes", CHANGES, _CHANGES.substitute(names, columns=_listed(CHANGES.names)))
+    for table in ENTITY_TABLES:
+        columns = _listed(f"{expression} AS {name}" for name, expression in expressions(table).items())
+        query = _ENTITIES.substitute(names, kind=table.kind, parsed_body=parsed_body(table), columns=columns)
+        yield _view(schema, table.name, table.columns, query)
+    yield _view(schema, "violations", VIOLATIONS, _VIOLATIONS.substitute(names, columns=_listed(VIOLATIONS.names)))
+
+
+def _view(schema: str, name: str, columns: StructType, query: str) -> str:
+    declared = _listed(f"{column.name} COMMENT '{_escaped(column.metadata['comment'])}'" for column in columns)
+    return f"CREATE OR REPLACE VIEW {schema}.{name} (\n  {declared}\n) AS\n{query}"
+
+
+def _listed(items: Iterable[str]) -> str:
+    return ",\n  ".join(items)
+
+
+def _numbered(spark: SparkSession, text: str, snapshot_id: int) -> int:
+    known = spark.table(table_name("changes")).filter(F.col("kind") == "snapshot")
+    newest = known.agg(F.max("snapshot_id")).collect()[0][0] or 0
+    if not 1 <= snapshot_id <= newest:
+        raise SnapshotNotFound(text, f"there are the snapshots 1 to {newest}" if newest else "the catalog has none yet")
+    return snapshot_id
+
+
+def _moment(text: str) -> datetime | None:
+    """Read a time, or the last moment of a date; None when it is neither."""
+    wanted = text.strip()
+    is_date = _DATE.match(wanted) is not None
+    if not is_date and not _TIME.match(wanted):
+        return None
+    try:
+        micros, _ = microseconds(f"{wanted}T00:00:00" if is_date else wanted.replace(" ", "T", 1))
+    except ValueError as error:
+        raise SnapshotNotFound(text, str(error)) from error
+    start = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=micros)
+    return start + _DAY - timedelta(microseconds=1) if is_date else start
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")
