@@ -86,6 +86,8 @@ def resource_view(xid: str, row: Stored | None, versions: list[Stored], group_pr
     singular = tokens[2][:-1]
     ids = {f"{singular}id": tokens[3]}
     own = {} if row is None else _attributes(row.body)
+    if versions and versions[0].leaves is not None:  # flattened: it has one definition, whatever it stands for
+        own = {name: value for name, value in own.items() if name != "xref"} | {"defaultversionid": _last(versions[0].xid)}
     texts = (*versions, row) if row else versions
     meta: dict[str, Any] = ids | {"self": urls.of(*tokens, "meta"), "xid": xid + "/meta"}
     if row is not None:
@@ -161,7 +163,10 @@ def _attributes(body: str) -> dict[str, Any]:
 
 
 def _version(row: Stored, resource: Stored | None) -> dict[str, Any]:
-    attributes = _attributes(row.body) if row.leaves is None else nested(row.leaves)
+    if row.leaves is None:
+        attributes = _attributes(row.body)
+    else:
+        attributes = {"ancestor": _last(row.xid), "isdefault": True} | nested(row.leaves)
     return _life(row, (row,) if resource is None else (row, resource)) | attributes
 
 

@@ -19,11 +19,14 @@ from pyspark.sql.window import Window
 
 from lakehouse.documentview import COLLECTIONS, MEMBERS, Stored, Urls, as_bytes, registry_view, source_of_group
 from lakehouse.errors import NothingToExport
-from lakehouse.model import TABLE_OF_KIND
+from lakehouse.model import SCHEMA, TABLE_OF_KIND
+from lakehouse.selection import Selection, current_rows, select_units
 from lakehouse.serialise import LINES, TRAILER_DIGITS, Run, Style, Trailer, writer
 from lakehouse.settings import Settings
+from lakehouse.snapshots import open_snapshot, resolve_snapshot
 from lakehouse.tables import attach_tables, table_name
 from lakehouse.targets import Target, TargetFile
+from lakehouse.views import create_views, tables_read_by, with_read
 
 logger = logging.getLogger(__name__)
 
@@ -42,14 +45,18 @@ class Request:
         registry: the registry; None: all of them, which is one file only when there is one registry.
         to_folder: `out` is a folder with a file for each registry, or with `style.by_group` for each group.
         style: how entities are written.
-        snapshot_id: the catalog as of this snapshot; None: as it is.
+        at: the catalog as of this snapshot: number, label, date, time or head; None: as it is.
+        select: groups, endpoints, messages or schemas, which are exported with what they hold and refer to; none: all.
+        flat: effective definitions of messages, without `basemessage`.
     """
 
     out: str
     registry: str | None = None
     to_folder: bool = False
     style: Style = field(default_factory=Style)
-    snapshot_id: int | None = None
+    at: str | None = None
+    select: tuple[str, ...] = ()
+    flat: bool = False
 
 
 @dataclass
@@ -62,6 +69,8 @@ class Exported:
     registries: list[str] = field(default_factory=list)
     groups: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COLLECTIONS, 0))
     members: dict[str, int] = field(default_factory=lambda: {"messages": 0, "schemas": 0})
+    added: dict[str, int] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         """Give the summary as one JSON value."""
@@ -71,6 +80,7 @@ class Exported:
             "bytes": self.size,
             "registries": self.registries,
             "entities": self.groups | self.members,
+            **({"added": self.added, "added_first": self.told} if self.told else {}),
         }
 
 
@@ -79,18 +89,22 @@ def export(spark: SparkSession, settings: Settings, request: Request) -> Exporte
 
     Raises:
         WarehouseError: the warehouse holds no catalog.
-        NothingToExport: the catalog or the registry is empty; or it holds several registries, and one file was asked for.
+        NothingToExport: the catalog, the registry or the entity is not there; or there are several registries, and one is needed.
+        SnapshotNotFound: `at` names no snapshot.
         TargetError: the target cannot be written.
     """
     attach_tables(spark, settings, ["changes"])
-    log = read_log(spark, request.snapshot_id)
-    _check_registry(log, request)
+    snapshot_id = None if request.at is None else resolve_snapshot(spark, request.at)
+    log = read_log(spark, snapshot_id)
+    registryid = _find_registry(log, request)
+    if registryid is not None:
+        log = log.filter(F.col("registryid") == registryid)
     with Target(spark, request.out, is_folder=request.to_folder) as target:
-        _write_parts(spark, log, request, target)
-        parts = _Parts(target)
-        if not parts.registries:
-            raise NothingToExport("the catalog is empty. Load documents with `lakehouse ingest SOURCE`.")
-        exported = _join(target, parts, request)
+        selection = select_units(log, list(request.select)) if request.select else Selection(log)
+        rows = with_flat_versions(selection.log, _flat_messages(spark, settings, snapshot_id)) if request.flat else selection.log
+        _write_parts(rows, _partitions(spark, log), request.style, target)
+        exported = _join(target, _Parts(target), request)
+        exported.added, exported.told = selection.added, selection.told
         target.publish()
     return exported
 
@@ -110,7 +124,7 @@ def sorted_rows(log: DataFrame, partitions: int, *, with_raw: bool) -> DataFrame
         with_raw: keep all of `raw`, and not only where it tells how a date was written.
 
     Returns:
-        Columns of `Stored` without leaves; dates in microseconds.
+        Columns of `Stored`, leaves where the log has them; dates in microseconds.
     """
     keyed = log.withColumns({"group_xid": F.substring_index("xid", "/", 3), "path": F.translate("xid", "/", "\u0001")})
     dated = F.col("raw").contains('createdat"') | F.col("raw").contains('modifiedat"')
@@ -119,7 +133,7 @@ def sorted_rows(log: DataFrame, partitions: int, *, with_raw: bool) -> DataFrame
         "modifiedat": F.unix_micros("modifiedat"),
         "raw": F.col("raw") if with_raw else F.when(dated, F.col("raw")),
     }
-    wanted = ["registryid", "kind", "xid", "epoch", "createdat", "modifiedat", "body", "raw"]
+    wanted = [name for name in Stored._fields if name in log.columns]
     slim = keyed.withColumns(columns).select(*wanted, "op", "snapshot_id", "group_xid", "path")
     order = ["registryid", "group_xid", "path"]
     newest_first = Window.partitionBy(*order).orderBy(F.desc("snapshot_id"))
@@ -132,30 +146,71 @@ def sorted_rows(log: DataFrame, partitions: int, *, with_raw: bool) -> DataFrame
     )
 
 
-def _check_registry(log: DataFrame, request: Request) -> None:
-    """Check that the registry is there, and that one file takes all that was asked for."""
-    if request.registry is None and request.to_folder and not request.style.by_group:
-        return
+def with_flat_versions(log: DataFrame, flat: DataFrame) -> DataFrame:
+    """Let the effective definition of each message stand for its Versions.
+
+    Args:
+        log: rows of `changes`.
+        flat: one row per message; registryid, xid, version_xid, attributes.
+
+    Returns:
+        `log` with `leaves`, which are NULL but for messages' Versions; of these there is one for each message.
+    """
+    columns = [name for name in log.columns if name not in ("registryid", "kind", "xid")]
+    definitions = flat.select("registryid", F.col("xid").alias("message_xid"), F.col("version_xid").alias("xid"), "attributes")
+    versions = current_rows(log.filter(F.col("kind") == "version")).drop("attributes")
+    versionid = F.substring_index("xid", "/", -1)
+    effective = versions.join(definitions, on=["registryid", "xid"], how="inner").select(
+        "registryid",
+        "kind",
+        F.concat("message_xid", F.lit("/versions/"), versionid).alias("xid"),
+        *columns,
+        F.col("attributes").alias("leaves"),
+    )
+    return log.filter(F.col("kind") != "version").unionByName(effective, allowMissingColumns=True)
+
+
+def _flat_messages(spark: SparkSession, settings: Settings, snapshot_id: int | None) -> DataFrame:
+    if snapshot_id is not None:
+        return spark.table(f"{open_snapshot(spark, settings, snapshot_id, ['flat_messages'])}.flat_messages")
+    attach_tables(spark, settings, tables_read_by(with_read(["flat_messages"])))
+    create_views(spark, settings, SCHEMA, ["flat_messages"])
+    return spark.table(table_name("flat_messages"))
+
+
+def _find_registry(log: DataFrame, request: Request) -> str | None:
+    """Give the registry to export; None: all of them.
+
+    Raises:
+        NothingToExport: there is none, or not one when one is needed.
+    """
     found = log.select("registryid").distinct().orderBy("registryid").limit(_MAX_TOLD + 1).collect()
     known = [row["registryid"] for row in found]
     told = ", ".join(known[:_MAX_TOLD]) + (" ..." if len(known) > _MAX_TOLD else "")
     if not known:
         raise NothingToExport("the catalog is empty. Load documents with `lakehouse ingest SOURCE`.")
-    if request.registry is None and len(known) > 1:
+    if request.registry is not None:
+        if current_rows(log.filter(F.col("registryid") == request.registry)).isEmpty():
+            raise NothingToExport(f"there is nothing in a registry {request.registry!r}. The catalog holds {told}.")
+        return request.registry
+    if len(known) == 1:
+        return str(known[0])
+    if not request.to_folder or request.style.by_group or request.select:
         raise NothingToExport(
             f"the catalog holds several registries ({told}). Choose one with --registry, or name a folder for a file of each."
         )
-    if request.registry is not None and log.filter(F.col("registryid") == request.registry).isEmpty():
-        raise NothingToExport(f"there is no registry {request.registry!r}. The catalog holds {told}.")
+    return None
 
 
-def _write_parts(spark: SparkSession, log: DataFrame, request: Request, target: Target) -> None:
+def _partitions(spark: SparkSession, log: DataFrame) -> int:
+    """Choose the number of tasks: enough for all cores, unless there is little to do."""
     rows = log.count()
-    cores = spark.sparkContext.defaultParallelism
-    partitions = max(1, rows // _ROWS_PER_TASK, min(cores, rows // _FEWEST_ROWS_PER_TASK))
-    wanted = log if request.registry is None else log.filter(F.col("registryid") == request.registry)
-    ordered = sorted_rows(wanted, partitions, with_raw=request.style.source)
-    ordered.mapInArrow(writer(request.style), LINES).write.mode("append").text(target.scratch)
+    return max(1, rows // _ROWS_PER_TASK, min(spark.sparkContext.defaultParallelism, rows // _FEWEST_ROWS_PER_TASK))
+
+
+def _write_parts(rows: DataFrame, partitions: int, style: Style, target: Target) -> None:
+    ordered = sorted_rows(rows, partitions, with_raw=style.source)
+    ordered.mapInArrow(writer(style), LINES).write.mode("append").text(target.scratch)
 
 
 class _Parts:

@@ -1,6 +1,6 @@
 """How long an export takes beside Spark writing `raw` of the same messages as text, in one run.
 
-    python -m tests.bench.export --messages 100000
+python -m tests.bench.export --messages 100000
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ def main(messages: int, documents: int, repeats: int, target: Path | None) -> No
             f"{bench.bytes[name] / 1e6:.0f}",
         )
     console.print(table)
-    console.print(f"Driver: Python {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB at most, JVM heap {driver:.0f} MB used")
+    python = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    console.print(f"Driver: Python {python:.0f} MB at most, JVM heap {driver:.0f} MB used")
     if target:
         target.write_text(json.dumps({"seconds": bench.seconds, "bytes": bench.bytes, "messages": messages}, indent=2) + "\n")
 
