@@ -1,5 +1,5 @@
 -- scope: The messages that are looked at. Here: all; elsewhere a part, such as those that a change affects.
--- Grain: one row per message.  Reads: messages.  Read by: message_chains, flat_messages.
+-- Grain: one row per message.  Reads: messages.  Read by: merged_definitions.
 CREATE OR REPLACE VIEW scope (
   registryid COMMENT 'Registry that the message belongs to',
   xid COMMENT 'XID of the message',
@@ -7,8 +7,7 @@ CREATE OR REPLACE VIEW scope (
   messageid COMMENT 'Id of the message in its group',
   defaultversionid COMMENT 'Id of the default Version',
   xref COMMENT 'XID of the message that this one stands for; NULL for one with a definition of its own',
-  document_uris COMMENT 'URIs of the documents that hold the message now, sorted',
-  max_depth COMMENT 'Bases that are followed: the setting max_chain_depth'
+  document_uris COMMENT 'URIs of the documents that hold the message now, sorted'
 )
 COMMENT 'The messages that are looked at: all, unless a part is asked for.'
 AS
@@ -19,6 +18,5 @@ SELECT
   messageid,
   defaultversionid,
   xref,
-  document_uris,
-  128 AS max_depth
+  document_uris
 FROM messages;
