@@ -9,10 +9,13 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
+import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.resources import as_file, files
 from typing import Any
 
@@ -343,6 +346,70 @@ def _tell_backup(context: Context, folder: str, act: Callable[..., Any], told: s
     counts = f"{manifest.rows} rows, {manifest.findings_count} findings; digests verified"
     click.echo(json.dumps(manifest.as_json()) if context.as_json else f"{told.format(manifest.snapshot_id, folder)}: {counts}.")
     return 0
+
+
+@cli.command()
+@click.option("--out", default="-", metavar="FILE|DIR", help="File, folder or URI to write; - is standard output (default).")
+@click.option("--split", type=click.Choice(["group"]), help="Write a folder with one document for each group and endpoint.")
+@click.option(
+    "--select", multiple=True, metavar="XID", help="Only this group, endpoint, message or schema, and what it needs. Repeatable."
+)
+@click.option("--at", metavar="SNAPSHOT", help="The catalog as of a snapshot: its number, label, date, time, or head.")
+@click.option("--flat", is_flag=True, help="Effective definitions of messages, without basemessage.")
+@click.option("--source", is_flag=True, help="Entities as they were written, instead of the normal form.")
+@click.option("--base-url", metavar="URL", help="Absolute URLs below this one, instead of references into the document.")
+@_with_globals
+@click.pass_obj
+def export(context: Context, /, out: str, split: str | None, **flags: Any) -> int:
+    """Write the catalog, or a registry of it, as xRegistry documents."""
+    from lakehouse.export import Request
+    from lakehouse.export import export as run_export
+    from lakehouse.serialise import Style
+    from lakehouse.session import open_session
+
+    to_stdout = out == "-"
+    if to_stdout and (split or context.as_json):
+        raise click.UsageError("--split and --json need --out.")
+    if flags["source"] and (flags["flat"] or flags["base_url"]):
+        raise click.UsageError("--source writes what came in: it goes with neither --flat nor --base-url.")
+    base_url = flags["base_url"]
+    if base_url is not None and not re.match(r"\A[A-Za-z][A-Za-z0-9+.\-]*://[^\s#?]+\Z", base_url):
+        raise click.UsageError(
+            "--base-url needs an absolute URL without query and fragment, such as https://example.com/registry."
+        )
+    settings = context.settings
+    style = Style(base_url, flags["source"], by_group=split == "group")
+    select = tuple(xid for given in flags["select"] for xid in given.replace(",", " ").split())
+    with tempfile.TemporaryDirectory(prefix="lakehouse-") if to_stdout else nullcontext(out) as place:
+        target = f"{place}/document.json" if to_stdout else place
+        to_folder = bool(split) or (not to_stdout and (out.endswith("/") or os.path.isdir(out)))
+        request = Request(target, settings.registry or None, to_folder, style, flags["at"], select, flags["flat"])
+        with _progress(context) as watcher:
+            with watcher.stage("session", "starting Spark"):
+                spark = open_session(settings)
+            with watcher.stage("export", "rows to documents"):
+                exported = run_export(spark, settings, request)
+        if to_stdout:
+            with open(target, "rb") as document:
+                shutil.copyfileobj(document, click.get_binary_stream("stdout"))
+    if context.as_json:
+        click.echo(json.dumps(exported.as_json()))
+    else:
+        show_exported(exported.as_json(), on_stderr=to_stdout)
+    return 0
+
+
+def show_exported(exported: dict[str, Any], *, on_stderr: bool) -> None:
+    """Print what an export wrote."""
+    if exported.get("added"):
+        counts = ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in exported["added"].items())
+        more = sum(exported["added"].values()) - len(exported["added_first"])
+        listed = ", ".join(exported["added_first"]) + (f" and {more} more" if more else "")
+        click.echo(f"Added, since what was selected needs it: {counts} ({_printable(listed)}).", err=on_stderr)
+    told = ", ".join(f"{count} {name}" for name, count in exported["entities"].items())
+    if not on_stderr:
+        files = f"{exported['files']} file{'s' if exported['files'] != 1 else ''}"
+        click.echo(f"{_printable(exported['out'])}: {files}, {exported['bytes']} bytes; {told}.")
 
 
 @cli.command()

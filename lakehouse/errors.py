@@ -122,3 +122,23 @@ class CommitLost(LakehouseError):
     def __init__(self, snapshot_id: int) -> None:
         super().__init__(f"snapshot {snapshot_id} was committed by another writer. Run the command again.")
         self.snapshot_id = snapshot_id
+
+
+class TargetError(LakehouseError):
+    """A target of an export cannot be written (exit code 2).
+
+    Attributes:
+        target: the target as given.
+    """
+
+    exit_code = 2
+
+    def __init__(self, target: str, reason: str) -> None:
+        super().__init__(f"{target}: {reason}")
+        self.target = target
+
+
+class NothingToExport(LakehouseError):
+    """What was asked for is not in the catalog (exit code 2)."""
+
+    exit_code = 2

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ import orjson
 from lakehouse.findings import BYTE_ORDER_MARK, DUPLICATE_KEY, Problem
 
 _BOM = b"\xef\xbb\xbf"
+_LONG_NUMBER = re.compile("[0-9]{19}")
 _TOO_DEEP = "deeper than {} levels of objects and arrays (setting max_json_depth)"
 
 
@@ -81,6 +83,21 @@ def as_written(value: Any) -> str:
         return orjson.dumps(value, default=_spelling).decode()
     except TypeError:
         return orjson.dumps(_with_big_integers(value), default=_spelling).decode()
+
+
+def read_canonical(text: str) -> Any:
+    """Read what `canonical` wrote; written canonically again it is the same text."""
+    if _LONG_NUMBER.search(text):  # orjson makes a double of an integer of more than 64 bits
+        return jiter.from_json(text.encode(), float_mode="lossless-float")
+    return orjson.loads(text)
+
+
+def in_order(value: Any) -> bytes:
+    """Write a value like `canonical`, with its keys in their order."""
+    try:
+        return orjson.dumps(value, default=_double)
+    except TypeError:
+        return orjson.dumps(_with_big_integers(value), default=_double)
 
 
 def same(one: Any, other: Any) -> bool:

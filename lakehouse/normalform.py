@@ -21,6 +21,8 @@ from lakehouse.jsontext import as_written, canonical, pointer_of, same
 from lakehouse.timestamps import microseconds
 from lakehouse.xid import as_xid, id_problem, xid_of
 
+SPECVERSION = "1.0-rc2"
+_OTHER_SPECVERSIONS = frozenset(("0.5-wip", "1.0-rc1", "1.0-rc4"))
 TABLE_OF_KIND = {
     "registry": "registries",
     "group": "groups",
@@ -143,6 +145,7 @@ class _Document:
             if problem.severity != "error":
                 self._tell("", "", problem, "kept", None)
         root = read_entity("registry", self.document, "", None)
+        self._read_specversion(root)
         self.reading.registryid = root.known.get("registryid")
         written = {key: value for key, value in self.document.items() if key not in COLLECTIONS}
         self.reading.root = as_written(written)
@@ -152,6 +155,14 @@ class _Document:
                 self._respelled("registry", key, COLLECTIONS[key])
                 self._read_groups(key, value, COLLECTIONS[key])
         return self.reading
+
+    def _read_specversion(self, root: Entity) -> None:
+        """Give the root the specversion of the normal form (WIP-001); one of an unknown specification stays."""
+        declared = root.known.get("specversion", SPECVERSION)
+        if declared in _OTHER_SPECVERSIONS:
+            self._respelled("registry", f"specversion {declared}", SPECVERSION)
+            declared = SPECVERSION
+        root.known["specversion"] = declared
 
     def _read_groups(self, key: str, groups: Any, collection: str) -> None:
         shape = _GROUPS[collection]
@@ -302,7 +313,7 @@ class _Document:
         if default.broken:
             problems.append(_dependent(here, f"its default Version {default.versionid} was refused"))
         meta.known["defaultversionid"] = default.versionid
-        meta.extensions |= read.extensions
+        meta.extensions |= _own_extensions(read, default)
         meta.problems, meta.spellings = read.problems, read.spellings
         accepted = self._emit(entity, xid, here, written, meta, problems)
         kind = _VERSION_KIND[entity]
@@ -499,6 +510,12 @@ def _fill_default(entity: str, read: Entity, default: _Version, problems: list[P
         elif not same(default.read.known[name], value) and name not in _LIFE:
             told = f"`{name}` of the {entity} differs from its default Version's, which is taken"
             problems.append(Problem(default.pointer, "MSG-038", "warning", told, "Write it in the Version only."))
+
+
+def _own_extensions(read: Entity, default: _Version) -> dict[str, Any]:
+    """Give the unknown attributes of a message that do not show those of its default Version (MSG-070)."""
+    shown = default.read.extensions if default.read else {}
+    return {key: value for key, value in read.extensions.items() if key not in shown or not same(value, shown[key])}
 
 
 def _created(read: Entity | None) -> int:

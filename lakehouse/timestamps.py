@@ -38,3 +38,9 @@ def microseconds(text: str) -> tuple[int, bool]:
     if not _FIRST <= micros <= _LAST:
         raise ValueError(f"{text!r} lies outside the years 1 to 9999")
     return micros, zone is not None
+
+
+def rfc3339(micros: int) -> str:
+    """Write microseconds since 1970 as a timestamp in UTC, with as many digits as it has."""
+    text = (_EPOCH + timedelta(microseconds=micros)).replace(tzinfo=None).isoformat()
+    return (text.rstrip("0") if "." in text else text) + "Z"

@@ -15,6 +15,7 @@ ORDER = [
     "session", "stages", "tables", "views",
     "dialects", "detection", "normalform", "documents", "parse",
     "refusals", "plans", "changes", "digests", "projections", "snapshots", "audits", "events", "backups", "doctor",
+    "documentview", "serialise", "targets", "selection", "export",
     "queries", "pipeline", "demo", "cli",
 ]  # fmt: skip
 

@@ -1,0 +1,287 @@
+"""The catalog becomes registry documents: rows of the log → lines on the executors → parts → files.
+
+Read from `changes` alone, whose texts are exact, in one shuffle: each group's rows come together, sorted, and only the last of
+each entity counts. What the executors write is joined by copying bytes; the driver holds no entity but the roots.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from lakehouse.documentview import COLLECTIONS, MEMBERS, Stored, Urls, as_bytes, registry_view, source_of_group
+from lakehouse.errors import NothingToExport
+from lakehouse.model import SCHEMA, TABLE_OF_KIND
+from lakehouse.selection import Selection, current_rows, select_units
+from lakehouse.serialise import LINES, TRAILER_DIGITS, Run, Style, Trailer, writer
+from lakehouse.settings import Settings
+from lakehouse.snapshots import open_snapshot, resolve_snapshot
+from lakehouse.tables import attach_tables, table_name
+from lakehouse.targets import Target, TargetFile
+from lakehouse.views import create_views, tables_read_by, with_read
+
+logger = logging.getLogger(__name__)
+
+_ROWS_PER_TASK = 50_000
+_FEWEST_ROWS_PER_TASK = 10_000
+_MAX_TOLD = 20
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.\-/]")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to export, and how.
+
+    Attributes:
+        out: file or folder, a path or a URI.
+        registry: the registry; None: all of them, which is one file only when there is one registry.
+        to_folder: `out` is a folder with a file for each registry, or with `style.by_group` for each group.
+        style: how entities are written.
+        at: the catalog as of this snapshot: number, label, date, time or head; None: as it is.
+        select: groups, endpoints, messages or schemas, which are exported with what they hold and refer to; none: all.
+        flat: effective definitions of messages, without `basemessage`.
+    """
+
+    out: str
+    registry: str | None = None
+    to_folder: bool = False
+    style: Style = field(default_factory=Style)
+    at: str | None = None
+    select: tuple[str, ...] = ()
+    flat: bool = False
+
+
+@dataclass
+class Exported:
+    """What was written; `as_json` is the contract of `lakehouse export --json`."""
+
+    out: str
+    files: int = 0
+    size: int = 0
+    registries: list[str] = field(default_factory=list)
+    groups: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COLLECTIONS, 0))
+    members: dict[str, int] = field(default_factory=lambda: {"messages": 0, "schemas": 0})
+    added: dict[str, int] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the summary as one JSON value."""
+        return {
+            "out": self.out,
+            "files": self.files,
+            "bytes": self.size,
+            "registries": self.registries,
+            "entities": self.groups | self.members,
+            **({"added": self.added, "added_first": self.told} if self.told else {}),
+        }
+
+
+def export(spark: SparkSession, settings: Settings, request: Request) -> Exported:
+    """Write the catalog as registry documents.
+
+    Raises:
+        WarehouseError: the warehouse holds no catalog.
+        NothingToExport: the catalog, the registry or the entity is not there; or there are several registries, and one is needed.
+        SnapshotNotFound: `at` names no snapshot.
+        TargetError: the target cannot be written.
+    """
+    attach_tables(spark, settings, ["changes"])
+    snapshot_id = None if request.at is None else resolve_snapshot(spark, request.at)
+    log = read_log(spark, snapshot_id)
+    registryid = _find_registry(log, request)
+    if registryid is not None:
+        log = log.filter(F.col("registryid") == registryid)
+    with Target(spark, request.out, is_folder=request.to_folder) as target:
+        selection = select_units(log, list(request.select)) if request.select else Selection(log)
+        rows = with_flat_versions(selection.log, _flat_messages(spark, settings, snapshot_id)) if request.flat else selection.log
+        _write_parts(rows, _partitions(spark, log), request.style, target)
+        exported = _join(target, _Parts(target), request)
+        exported.added, exported.told = selection.added, selection.told
+        target.publish()
+    return exported
+
+
+def read_log(spark: SparkSession, snapshot_id: int | None = None) -> DataFrame:
+    """Read the rows of all entities up to a snapshot."""
+    log = spark.table(table_name("changes")).filter(F.col("kind").isin(*TABLE_OF_KIND))
+    return log if snapshot_id is None else log.filter(F.col("snapshot_id") <= snapshot_id)
+
+
+def sorted_rows(log: DataFrame, partitions: int, *, with_raw: bool) -> DataFrame:
+    """Bring each group's rows together, in the order in which they are written, the last row of each entity only.
+
+    Args:
+        log: rows of `changes`.
+        partitions: how many tasks share them; they hold the groups in order.
+        with_raw: keep all of `raw`, and not only where it tells how a date was written.
+
+    Returns:
+        Columns of `Stored`, leaves where the log has them; dates in microseconds.
+    """
+    keyed = log.withColumns({"group_xid": F.substring_index("xid", "/", 3), "path": F.translate("xid", "/", "\u0001")})
+    dated = F.col("raw").contains('createdat"') | F.col("raw").contains('modifiedat"')
+    columns = {
+        "createdat": F.unix_micros("createdat"),
+        "modifiedat": F.unix_micros("modifiedat"),
+        "raw": F.col("raw") if with_raw else F.when(dated, F.col("raw")),
+    }
+    wanted = [name for name in Stored._fields if name in log.columns]
+    slim = keyed.withColumns(columns).select(*wanted, "op", "snapshot_id", "group_xid", "path")
+    order = ["registryid", "group_xid", "path"]
+    newest_first = Window.partitionBy(*order).orderBy(F.desc("snapshot_id"))
+    return (
+        slim.repartitionByRange(partitions, "registryid", "group_xid")
+        .withColumn("nth", F.row_number().over(newest_first))
+        .filter((F.col("nth") == 1) & (F.col("op") != "delete"))
+        .sortWithinPartitions(*order)
+        .select(*wanted)
+    )
+
+
+def with_flat_versions(log: DataFrame, flat: DataFrame) -> DataFrame:
+    """Let the effective definition of each message stand for its Versions.
+
+    Args:
+        log: rows of `changes`.
+        flat: one row per message; registryid, xid, version_xid, attributes.
+
+    Returns:
+        `log` with `leaves`, which are NULL but for messages' Versions; of these there is one for each message.
+    """
+    columns = [name for name in log.columns if name not in ("registryid", "kind", "xid")]
+    definitions = flat.select("registryid", F.col("xid").alias("message_xid"), F.col("version_xid").alias("xid"), "attributes")
+    versions = current_rows(log.filter(F.col("kind") == "version")).drop("attributes")
+    versionid = F.substring_index("xid", "/", -1)
+    effective = versions.join(definitions, on=["registryid", "xid"], how="inner").select(
+        "registryid",
+        "kind",
+        F.concat("message_xid", F.lit("/versions/"), versionid).alias("xid"),
+        *columns,
+        F.col("attributes").alias("leaves"),
+    )
+    return log.filter(F.col("kind") != "version").unionByName(effective, allowMissingColumns=True)
+
+
+def _flat_messages(spark: SparkSession, settings: Settings, snapshot_id: int | None) -> DataFrame:
+    if snapshot_id is not None:
+        return spark.table(f"{open_snapshot(spark, settings, snapshot_id, ['flat_messages'])}.flat_messages")
+    attach_tables(spark, settings, tables_read_by(with_read(["flat_messages"])))
+    create_views(spark, settings, SCHEMA, ["flat_messages"])
+    return spark.table(table_name("flat_messages"))
+
+
+def _find_registry(log: DataFrame, request: Request) -> str | None:
+    """Give the registry to export; None: all of them.
+
+    Raises:
+        NothingToExport: there is none, or not one when one is needed.
+    """
+    found = log.select("registryid").distinct().orderBy("registryid").limit(_MAX_TOLD + 1).collect()
+    known = [row["registryid"] for row in found]
+    told = ", ".join(known[:_MAX_TOLD]) + (" ..." if len(known) > _MAX_TOLD else "")
+    if not known:
+        raise NothingToExport("the catalog is empty. Load documents with `lakehouse ingest SOURCE`.")
+    if request.registry is not None:
+        if current_rows(log.filter(F.col("registryid") == request.registry)).isEmpty():
+            raise NothingToExport(f"there is nothing in a registry {request.registry!r}. The catalog holds {told}.")
+        return request.registry
+    if len(known) == 1:
+        return str(known[0])
+    if not request.to_folder or request.style.by_group or request.select:
+        raise NothingToExport(
+            f"the catalog holds several registries ({told}). Choose one with --registry, or name a folder for a file of each."
+        )
+    return None
+
+
+def _partitions(spark: SparkSession, log: DataFrame) -> int:
+    """Choose the number of tasks: enough for all cores, unless there is little to do."""
+    rows = log.count()
+    return max(1, rows // _ROWS_PER_TASK, min(spark.sparkContext.defaultParallelism, rows // _FEWEST_ROWS_PER_TASK))
+
+
+def _write_parts(rows: DataFrame, partitions: int, style: Style, target: Target) -> None:
+    ordered = sorted_rows(rows, partitions, with_raw=style.source)
+    ordered.mapInArrow(writer(style), LINES).write.mode("append").text(target.scratch)
+
+
+class _Parts:
+    """What stands in the parts: by registry its runs with the part of each, in order, and its root row."""
+
+    def __init__(self, target: Target) -> None:
+        self.runs: dict[str, list[tuple[str, Run]]] = {}
+        self.roots: dict[str, Stored] = {}
+        for part in target.parts():
+            trailer = Trailer.parse(target.last_line(part, TRAILER_DIGITS))
+            for run in trailer.runs:
+                self.runs.setdefault(run.registryid, []).append((part, run))
+            self.roots |= {root.registryid: root for root in trailer.roots}
+
+    @property
+    def registries(self) -> list[str]:
+        return sorted({*self.runs, *self.roots})
+
+
+def _join(target: Target, parts: _Parts, request: Request) -> Exported:
+    """Write the files of a target out of the parts."""
+    exported = Exported(request.out, registries=parts.registries)
+    for registryid in parts.registries:
+        runs = parts.runs.get(registryid, [])
+        root = parts.roots.get(registryid)
+        head = _head(registryid, root, [run for _, run in runs], request.style)
+        for name, of_file in _files(registryid, runs, request.style):
+            with target.file(name) as file:
+                _write_document(file, head, of_file, request.style)
+            exported.files += 1
+            exported.size += file.size
+        for _, run in runs:
+            exported.groups[run.collection] += run.groups
+            exported.members[MEMBERS[run.collection]] += run.members
+    return exported
+
+
+def _head(registryid: str, root: Stored | None, runs: list[Run], style: Style) -> bytes:
+    if style.source:
+        return source_of_group(root)
+    lived = (min((run.created for run in runs), default=0), max((run.modified for run in runs), default=0))
+    return as_bytes(registry_view(registryid, root, lived, Urls(style.base_url)))
+
+
+def _files(registryid: str, runs: list[tuple[str, Run]], style: Style) -> Iterable[tuple[str, list[tuple[str, Run]]]]:
+    """Give the files of a registry: name and what stands in it."""
+    if not style.by_group or not runs:
+        return [(_file_name(registryid), runs)]
+    return [(_file_name(f"{run.collection}/{run.groupid}"), [(part, run)]) for part, run in runs]
+
+
+def _file_name(path: str) -> str:
+    """Make a file's name that every filesystem takes; no two ids make the same."""
+    safe = _UNSAFE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), path)
+    return re.sub(r"(\A|/)(?=[._])", lambda found: found[0] + "%", safe) + ".json"
+
+
+def _write_document(file: TargetFile, head: bytes, runs: list[tuple[str, Run]], style: Style) -> None:
+    """Write one document: the root's own attributes, and each collection with its URL and count."""
+    separator = b"" if head == b"{}" else b","
+    file.write(head[:-1])
+    for collection in COLLECTIONS:
+        own = [(part, run) for part, run in runs if run.collection == collection]
+        if style.source and not own:
+            continue
+        url = b"" if style.source else b'"%surl":%s,' % (collection.encode(), orjson.dumps(Urls(style.base_url).of(collection)))
+        file.write(separator + b'\n%s"%s":{' % (url, collection.encode()))
+        for index, (part, run) in enumerate(own):
+            file.write(b",\n" if index else b"\n")
+            file.copy(part, run.offset, run.length)
+        count = b"" if style.source else b',"%scount":%d' % (collection.encode(), sum(run.groups for _, run in own))
+        file.write((b"\n}" if own else b"}") + count)
+        separator = b","
+    file.write(b"}\n")

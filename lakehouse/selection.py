@@ -1,0 +1,121 @@
+"""Which entities an export of a few takes along, so that it stands on its own: what they hold and what they refer to.
+
+A unit is a group, an endpoint, a message or a schema; the latter two with their Versions. Followed are `basemessage`, `xref`,
+`dataschemaxid`, `dataschemauri`, an endpoint's `messagegroups` and `willmessage`; what is not in the registry is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from lakehouse.errors import NothingToExport
+
+MAX_TOLD = 20
+_TARGET = r"\A#?(/(?:messagegroups|endpoints|schemagroups)/[^/#?]+(?:/(?:messages|schemas)/[^/#?]+)?)"
+_UNITS = ("group", "endpoint", "message", "schema")
+_REFERENCES = {
+    "message": ("$.xref",),
+    "schema": ("$.xref",),
+    "version": ("$.basemessage", "$.dataschemaxid", "$.dataschemauri"),
+    "endpoint": ("$.protocoloptions.willmessage",),
+}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is exported.
+
+    Attributes:
+        log: the rows of it, with the root and the groups that hold it.
+        added: how many units were added, by kind.
+        told: XIDs of the first ones.
+    """
+
+    log: DataFrame
+    added: dict[str, int] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
+
+
+def select_units(log: DataFrame, xids: list[str]) -> Selection:
+    """Choose units, what they hold and what they refer to.
+
+    Args:
+        log: rows of `changes` of one registry.
+        xids: groups, endpoints, messages or schemas.
+
+    Raises:
+        NothingToExport: one of them is not in the registry.
+    """
+    state = current_rows(log).select("kind", "xid", "body").localCheckpoint()
+    units = state.filter(F.col("kind").isin(*_UNITS)).select("kind", "xid").localCheckpoint()
+    edges = edges_of(state).join(units.select(F.col("xid").alias("target")), on="target", how="left_semi").localCheckpoint()
+    asked = units.filter(F.col("xid").isin(*xids)).select("xid")
+    _check_known(asked, xids)
+    chosen = asked.localCheckpoint()
+    frontier = chosen
+    while not frontier.isEmpty():
+        reached = edges.join(frontier.select(F.col("xid").alias("source")), on="source", how="left_semi")
+        targets = reached.select(F.col("target").alias("xid")).distinct()
+        frontier = targets.join(chosen, on="xid", how="left_anti").localCheckpoint()
+        chosen = chosen.unionByName(frontier).localCheckpoint()
+    own = F.col("xid").isin(*xids) | F.substring_index("xid", "/", 3).isin(*xids)
+    added = units.join(chosen, on="xid", how="left_semi").filter(~own).localCheckpoint()
+    counts = {row["kind"]: row["count"] for row in added.groupBy("kind").count().orderBy("kind").collect()}
+    told = [row["xid"] for row in added.orderBy("xid").limit(MAX_TOLD).collect()]
+    holders = chosen.select(F.substring_index("xid", "/", 3).alias("xid"))
+    wanted = chosen.unionByName(holders).distinct().withColumnRenamed("xid", "unit")
+    kept = log.withColumn("unit", unit_of()).join(wanted, on="unit", how="left_semi").drop("unit")
+    return Selection(kept.unionByName(log.filter(F.col("kind") == "registry")), counts, told)
+
+
+def current_rows(log: DataFrame) -> DataFrame:
+    """Keep the last row of each entity, unless that deleted it."""
+    newest_first = Window.partitionBy("registryid", "xid").orderBy(F.desc("snapshot_id"))
+    numbered = log.withColumn("nth", F.row_number().over(newest_first))
+    return numbered.filter((F.col("nth") == 1) & (F.col("op") != "delete")).drop("nth")
+
+
+def unit_of() -> Column:
+    """Give the unit that a row belongs to: a Version to its message, all else to itself."""
+    return F.substring_index("xid", "/", 5)
+
+
+def edges_of(state: DataFrame) -> DataFrame:
+    """Tell what leads from unit to unit.
+
+    Args:
+        state: one row per entity; columns kind, xid, body.
+
+    Returns:
+        source, target: a group and each member, or what a unit refers to; a target need not be there. A reference to a schema
+        may name a type behind `:`, and an id may hold one too: both readings are given.
+    """
+    members = state.filter(F.col("kind").isin("message", "schema"))
+    held = members.select(F.substring_index("xid", "/", 3).alias("source"), F.col("xid").alias("target"))
+    named = [
+        state.filter(F.col("kind") == kind).select(unit_of().alias("source"), F.get_json_object("body", path).alias("written"))
+        for kind, paths in _REFERENCES.items()
+        for path in paths
+    ]
+    endpoints = state.filter(F.col("kind") == "endpoint")
+    groups = F.from_json(F.get_json_object("body", "$.messagegroups"), "array<string>")
+    named.append(endpoints.select(unit_of().alias("source"), F.explode(groups).alias("written")))
+    found = reduce(DataFrame.unionByName, named).select("source", F.regexp_extract("written", _TARGET, 1).alias("whole"))
+    readings = F.array("whole", F.regexp_replace("whole", r":[^:/]*\z", ""))
+    referred = found.filter(F.col("whole") != "").select("source", F.explode(readings).alias("target"))
+    return held.unionByName(referred).distinct()
+
+
+def _check_known(asked: DataFrame, xids: list[str]) -> None:
+    found = {row["xid"] for row in asked.collect()}
+    missing = [xid for xid in xids if xid not in found]
+    if missing:
+        raise NothingToExport(
+            f"there is no group, endpoint, message or schema {', '.join(missing)} in the registry. "
+            "Write XIDs as /messagegroups/<id>/messages/<id>."
+        )

@@ -1,0 +1,161 @@
+"""Where an export goes: a file or folder on any filesystem that Hadoop reaches, under its name only when it is complete.
+
+All is written beside the target under a temporary name that starts with `.`, and renamed at the end.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from lakehouse.errors import TargetError
+from lakehouse.session import absolute_location
+
+
+class Target:
+    """A file, or a folder of files, that appears when all of it is written.
+
+    Attributes:
+        location: what the user named.
+        scratch: URI of a folder beside it for parts; removed in the end.
+    """
+
+    def __init__(self, spark: SparkSession, location: str, *, is_folder: bool) -> None:
+        self.location = location
+        self.is_folder = is_folder
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        self._streams: dict[str, Any] = {}
+        self._path = jvm.org.apache.hadoop.fs.Path(absolute_location(location).rstrip("/"))
+        with self._told():
+            filesystem = self._path.getFileSystem(spark._jsc.hadoopConfiguration())
+            # A local file gets no checksum file beside it.
+            self._fs = filesystem.getRaw() if filesystem.getScheme() == "file" else filesystem
+            self._path = self._fs.makeQualified(self._path)
+        self._parent, self._name = self._path.getParent(), self._path.getName()
+        if self._parent is None:
+            raise TargetError(location, "the root of a filesystem is no place for an export. Name a file or folder in it.")
+        token = uuid.uuid4().hex[:12]
+        self._parts = self._at(self._parent, f".{self._name}.{token}.parts")
+        self._growing = self._at(self._parent, f".{self._name}.{token}.growing")
+        self.scratch = str(self._parts.toString())
+
+    def __enter__(self) -> Target:
+        """Check that the target can be written.
+
+        Raises:
+            TargetError: it cannot, or a folder is there and not empty.
+        """
+        with self._told():
+            if self._fs.exists(self._path):
+                is_folder = self._fs.getFileStatus(self._path).isDirectory()
+                if is_folder and not self.is_folder:
+                    raise TargetError(self.location, "it is a folder, and one file was asked for. Name a file in it.")
+                if self.is_folder and not is_folder:
+                    raise TargetError(self.location, "it is a file, and a folder was asked for. Name a folder.")
+                if is_folder and self._fs.listStatus(self._path):
+                    raise TargetError(
+                        self.location, "the folder is not empty, and what is in it might be taken for the export. Name a new one."
+                    )
+            self._fs.mkdirs(self._parent)
+            if not self._fs.mkdirs(self._parts):
+                raise TargetError(self.location, "cannot be written beside it")
+            if self.is_folder:
+                self._fs.mkdirs(self._growing)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Remove what is temporary; without an error all of the target is there by then."""
+        for stream in self._streams.values():
+            stream.close()
+        for path in (self._parts, self._growing):
+            self._fs.delete(path, True)
+
+    def parts(self) -> list[str]:
+        """Give the names of the parts that Spark has written, in their order."""
+        names = [str(status.getPath().getName()) for status in self._fs.listStatus(self._parts)]
+        return sorted(name for name in names if name.startswith("part-"))
+
+    def last_line(self, part: str, digits: int) -> bytes:
+        """Read the last line of a part without the digits at its end, which tell its length."""
+        path = self._at(self._parts, part)
+        length = self._fs.getFileStatus(path).getLen()
+        size = int(self._tail(path, length - digits - 1))
+        return self._tail(path, length - digits - 1 - size)[:size]
+
+    @contextmanager
+    def file(self, name: str) -> Iterator[TargetFile]:
+        """Open a file to write: of a folder the one with this name."""
+        growing = self._at(self._growing, name) if self.is_folder else self._growing
+        with self._told():
+            stream = self._fs.create(growing, True)
+        try:
+            yield TargetFile(self, stream)
+        finally:
+            stream.close()
+
+    def publish(self) -> None:
+        """Give the target its name: all of it has been written."""
+        with self._told():
+            if self._fs.exists(self._path) and not self._renames_over():
+                self._fs.delete(self._path, True)
+            if not self._fs.rename(self._growing, self._path):
+                raise TargetError(self.location, "what was written beside it could not be renamed to it")
+
+    def copy(self, part: str, offset: int, length: int, into: Any) -> None:
+        """Copy bytes of a part within the JVM."""
+        if part not in self._streams:
+            self._streams[part] = self._fs.open(self._at(self._parts, part))
+        source = self._streams[part]
+        source.seek(offset)
+        with self._told():
+            self._jvm.org.apache.commons.io.IOUtils.copyLarge(source, into, 0, length)
+
+    def _renames_over(self) -> bool:
+        """Tell whether a rename replaces a file in one step, as it does on local disks."""
+        return not self.is_folder and self._fs.getScheme() == "file"
+
+    def _tail(self, path: Any, offset: int) -> bytes:
+        stream = self._fs.open(path)
+        try:
+            stream.seek(offset)
+            return bytes(stream.readAllBytes())
+        finally:
+            stream.close()
+
+    def _at(self, folder: Any, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{folder.toString().rstrip('/')}/{name}")
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except TargetError:
+            raise
+        except Exception as error:
+            reason = str(getattr(error, "java_exception", error)).splitlines()[0]
+            raise TargetError(self.location, f"cannot be written: {reason}") from error
+
+
+class TargetFile:
+    """A file of a target while it is written."""
+
+    def __init__(self, target: Target, stream: Any) -> None:
+        self._target = target
+        self._stream = stream
+        self.size = 0
+
+    def write(self, text: bytes) -> None:
+        """Append bytes."""
+        self._stream.write(bytearray(text))
+        self.size += len(text)
+
+    def copy(self, part: str, offset: int, length: int) -> None:
+        """Append bytes of a part."""
+        self._target.copy(part, offset, length, self._stream)
+        self.size += length
