@@ -13,7 +13,7 @@ ORDER = [
     "__init__",
     "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "redact", "model",
     "session", "stages", "tables", "views",
-    "dialects", "detection", "normalform", "documents", "parse",
+    "dialects", "detection", "rules", "values", "criteria", "constraints", "locate", "normalform", "documents", "parse",
     "refusals", "plans", "changes", "digests", "projections", "snapshots", "audits", "events", "backups", "doctor",
     "documentview", "serialise", "targets", "selection", "export",
     "queries", "pipeline", "demo", "cli",
