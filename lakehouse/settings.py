@@ -50,6 +50,7 @@ class Settings(BaseModel):
     on_conflict: Literal["update", "refuse"]
     stage_retention_hours: int = Field(gt=0)
     commit_attempts: int = Field(gt=0)
+    expectations_dir: str
     spark: dict[str, str]
 
 

@@ -12,6 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "lakehouse"
 ORDER = [
     "__init__",
     "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "redact", "model",
+    "suites", "expectations",
     "session", "stages", "tables",
     "dialects", "detection", "normalform", "documents", "parse",
     "refusals", "plans", "changes", "projections",
