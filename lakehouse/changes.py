@@ -69,7 +69,7 @@ def commit(spark: SparkSession, plan: Plan, stage: DataFrame, run: Run) -> Head:
     """
     snapshot_id = plan.head.snapshot_id + 1
     snapshot = _snapshot_body(plan, run, snapshot_id)
-    rows = _log_rows(spark, plan, stage).unionByName(plan.documents.select(*LOGGED, "body"), allowMissingColumns=True)
+    rows = log_rows(spark, plan, stage).unionByName(plan.documents.select(*LOGGED, "body"), allowMissingColumns=True)
     own = [("", "snapshot", "", "insert", json.dumps(snapshot, sort_keys=True))]
     if run.label is not None:
         own.append(("", "label", run.label, "insert", json.dumps({"snapshot_id": snapshot_id})))
@@ -98,7 +98,7 @@ def commit(spark: SparkSession, plan: Plan, stage: DataFrame, run: Run) -> Head:
     return _head(snapshot_id, snapshot)
 
 
-def _log_rows(spark: SparkSession, plan: Plan, stage: DataFrame) -> DataFrame:
+def log_rows(spark: SparkSession, plan: Plan, stage: DataFrame) -> DataFrame:
     """Give the changed entities with their texts: staged ones from the stage, those whose owners changed from the log."""
     texts = stage.filter(F.col("row") == "entity")
     now = F.lit(plan.committed_at)

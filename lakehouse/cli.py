@@ -95,6 +95,7 @@ def cli() -> None:
 @click.pass_obj
 def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | None, **flags: Any) -> int:
     """Load documents: files, folders (all *.json, *.cereg and .gz of them), globs, or URIs that Spark reads."""
+    from lakehouse.expectations import warm_up
     from lakehouse.pipeline import Request
     from lakehouse.pipeline import ingest as run_ingest
     from lakehouse.plans import Policy
@@ -107,6 +108,7 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
     request = Request(policy, flags["strict"], flags["dry_run"], flags["label"])
     with _progress(context) as watcher:
         with watcher.stage("session", "starting Spark"):
+            warm_up()
             spark = open_session(settings)
         summary = run_ingest(spark, settings, list(sources), registry_from=registry_from, request=request, watcher=watcher)
     for path in summary.hidden:
@@ -144,6 +146,7 @@ def sql(context: Context, query: str) -> int:
 def demo(context: Context) -> int:
     """Load an online shop's documents into ./demo-warehouse and look at what came out."""
     from lakehouse.demo import GLIMPSES, QUESTIONS
+    from lakehouse.expectations import warm_up
     from lakehouse.pipeline import ingest as run_ingest
     from lakehouse.queries import run_query
     from lakehouse.session import open_session
@@ -154,6 +157,7 @@ def demo(context: Context) -> int:
         click.echo(f"$ lakehouse --warehouse {settings.warehouse} ingest {folder}")
         with _progress(context) as watcher:
             with watcher.stage("session", "starting Spark"):
+                warm_up()
                 spark = open_session(settings)
             summary = run_ingest(spark, settings, [str(folder)], watcher=watcher)
     show_summary(summary.as_json())

@@ -6,6 +6,8 @@ Each error carries its facts as attributes, and its text says what is wrong, whe
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class LakehouseError(Exception):
     """Base of all errors that this package raises; the command line prints its text and exits with `exit_code`."""
@@ -62,6 +64,23 @@ class PruneRefused(LakehouseError):
         )
         self.deleted = deleted
         self.held = held
+
+
+class CandidateRefused(LakehouseError):
+    """What would be committed does not meet an expectation of severity error, so nothing was committed.
+
+    Attributes:
+        results: what came out for each suite.
+    """
+
+    def __init__(self, told: list[str], failed: int, results: Any) -> None:
+        more = f"\n  and {failed - len(told)} more" if failed > len(told) else ""
+        super().__init__(
+            f"what would be published breaks {failed} of the expectations that must hold, so nothing was changed:"
+            + "".join(f"\n  {line}" for line in told)
+            + more
+        )
+        self.results = results
 
 
 class CommitLost(LakehouseError):

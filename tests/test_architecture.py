@@ -15,7 +15,7 @@ ORDER = [
     "suites", "expectations",
     "session", "stages", "tables",
     "dialects", "detection", "normalform", "documents", "parse",
-    "refusals", "plans", "changes", "projections",
+    "violations", "refusals", "plans", "changes", "projections", "candidates",
     "queries", "pipeline", "demo", "cli",
 ]  # fmt: skip
 
