@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.changes import log_rows
+from lakehouse.datadocs import FOLDER, write_pages
 from lakehouse.errors import CandidateRefused, SettingsError
 from lakehouse.expectations import Outcome, Result, Rule, specification, validate_counts, validate_rows
 from lakehouse.model import ENTITY_TABLES, Table
@@ -40,7 +41,13 @@ def read_gates(settings: Settings) -> list[Suite]:
 
 
 def validate_candidate(
-    spark: SparkSession, plan: Plan, stage: DataFrame, findings: DataFrame, rules: Iterable[Rule], gates: list[Suite]
+    spark: SparkSession,
+    plan: Plan,
+    stage: DataFrame,
+    findings: DataFrame,
+    rules: Iterable[Rule],
+    gates: list[Suite],
+    docs: Settings | None = None,
 ) -> None:
     """Validate what a plan would publish.
 
@@ -51,6 +58,7 @@ def validate_candidate(
         findings: all findings of the ingest; columns row, document_uri, registryid, kind, xid, finding.
         rules: the rules; those of severity error have an expectation.
         gates: as from `read_gates`.
+        docs: names the warehouse that Data Docs of a refusal are written to; None: none are.
 
     Raises:
         CandidateRefused: an expectation does not hold, so that nothing may be committed.
@@ -63,7 +71,9 @@ def validate_candidate(
     failed = [(result.suite, one) for result in results for one in result.failed("error")]
     if failed:
         told = [_told(suite, one) for suite, one in failed]
-        raise CandidateRefused(told[:_MAX_TOLD], len(told), results)
+        what = f"What would have become snapshot {plan.head.snapshot_id + 1}"
+        pages = write_pages(spark, docs, what, results, f"{FOLDER}/candidate") if docs else None
+        raise CandidateRefused(told[:_MAX_TOLD], len(told), pages)
 
 
 def only_published(findings: DataFrame, entities: DataFrame) -> DataFrame:

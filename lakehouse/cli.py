@@ -121,6 +121,31 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
 
 
 @cli.command()
+@click.option("--suite", "suites", multiple=True, metavar="NAME", help="Run this suite only; may be given more than once.")
+@_with_globals
+@click.pass_obj
+def validate(context: Context, suites: tuple[str, ...]) -> int:
+    """Run all rules and suites of expectations over the catalog, and write Data Docs."""
+    from lakehouse.checks import check_catalog
+    from lakehouse.expectations import warm_up
+    from lakehouse.rules import RULES
+    from lakehouse.session import open_session
+    from lakehouse.validation import validate as run_validate
+
+    settings = context.settings
+    with _progress(context) as watcher:
+        with watcher.stage("session", "starting Spark"):
+            warm_up()
+            spark = open_session(settings)
+        validation = run_validate(spark, settings, check_catalog, RULES, suites=suites, watcher=watcher)
+    if context.as_json:
+        click.echo(json.dumps(validation.as_json()))
+    else:
+        show_validation(validation.as_json())
+    return REFUSED if validation.has_findings else 0
+
+
+@cli.command()
 @click.argument("query")
 @_with_globals
 @click.pass_obj
@@ -186,6 +211,32 @@ def show_summary(summary: dict[str, Any]) -> None:
     click.echo(f"{told}, in {summary['seconds']['total']:.1f} s.")
 
 
+def show_validation(validation: dict[str, Any]) -> None:
+    """Print what a validation found: suites, rules with an example each, expectations of tables that do not hold."""
+    severities = ("error", "warning", "info")
+    suites = validation["suites"].items()
+    rows = [[name, str(one["expectations"]), *(str(one["failed"][severity]) for severity in severities)] for name, one in suites]
+    show_table(["suite", "expectations", *severities], rows, numbers=True)
+    if validation["rules"]:
+        click.echo("\nRules that something breaks, with an example:")
+        told = [
+            [one["rule_id"], one["severity"], str(one["n"]), *(one["examples"][0][key] for key in ("xid", "message"))]
+            for one in validation["rules"]
+        ]
+        show_table(["rule_id", "severity", "findings", "xid", "message"], told)
+    failed = [one for one in validation["failed"] if one["suite"] != "specification"]
+    if failed:
+        click.echo("\nExpectations on tables that do not hold:")
+        told = [[one["suite"], one["name"], one["severity"], _outcome(one), one["description"]] for one in failed]
+        show_table(["suite", "name", "severity", "found", "description"], told)
+    for name in validation["skipped"]:
+        click.echo(f"Suite {name} was skipped: its table is not in {validation['schema']}.")
+    click.echo(
+        f"\nSnapshot {validation['snapshot_id']} validated, in {validation['seconds']['total']:.1f} s. "
+        f"{validation['recorded']} new findings in table `violations`. Data Docs: {validation['data_docs']}"
+    )
+
+
 def show_table(columns: list[str], rows: Any, *, numbers: bool = False) -> None:
     """Print rows as a table: as wide as the terminal, or as the values when there is none."""
     console = Console(width=None if sys.stdout.isatty() else 100_000, highlight=False, soft_wrap=False)
@@ -222,6 +273,12 @@ def main() -> None:
         )
         code = 1
     sys.exit(code or 0)
+
+
+def _outcome(failed: dict[str, Any]) -> str:
+    if failed["error"]:
+        return f"could not be checked: {failed['error']}"
+    return f"{failed['unexpected']} rows" if failed["unexpected"] is not None else str(failed["observed"])
 
 
 def _where(summary: dict[str, Any]) -> str:

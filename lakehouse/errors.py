@@ -6,8 +6,6 @@ Each error carries its facts as attributes, and its text says what is wrong, whe
 
 from __future__ import annotations
 
-from typing import Any
-
 
 class LakehouseError(Exception):
     """Base of all errors that this package raises; the command line prints its text and exits with `exit_code`."""
@@ -70,17 +68,18 @@ class CandidateRefused(LakehouseError):
     """What would be committed does not meet an expectation of severity error, so nothing was committed.
 
     Attributes:
-        results: what came out for each suite.
+        data_docs: first page of what came out; None when none was written.
     """
 
-    def __init__(self, told: list[str], failed: int, results: Any) -> None:
+    def __init__(self, told: list[str], failed: int, data_docs: str | None) -> None:
         more = f"\n  and {failed - len(told)} more" if failed > len(told) else ""
         super().__init__(
             f"what would be published breaks {failed} of the expectations that must hold, so nothing was changed:"
             + "".join(f"\n  {line}" for line in told)
             + more
+            + (f"\nData Docs: {data_docs}" if data_docs else "")
         )
-        self.results = results
+        self.data_docs = data_docs
 
 
 class CommitLost(LakehouseError):

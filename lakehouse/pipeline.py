@@ -121,7 +121,7 @@ def ingest(
         SourceNotFound: a source names nothing.
         CommitLost: other writers won the race more often than `commit_attempts`.
     """
-    clock = _Clock(watcher or Unwatched())
+    clock = Clock(watcher or Unwatched())
     request = request or Request()
     ingest_id = uuid.uuid4().hex
     gates = read_gates(settings)
@@ -178,7 +178,7 @@ def _count_documents(stage: DataFrame) -> dict[str, int]:
     }
 
 
-def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _Work, clock: _Clock) -> Summary:
+def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _Work, clock: Clock) -> Summary:
     """Check, commit and project; plan again when another writer was first."""
 
     @retry(
@@ -196,7 +196,8 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
         try:
             if not plan.is_empty:
                 with clock("validate", "what would be published"):
-                    validate_candidate(spark, plan, stage, findings, (), work.gates)
+                    docs = None if work.request.dry_run else settings
+                    validate_candidate(spark, plan, stage, findings, (), work.gates, docs)
             snapshot_id = None
             if not work.request.dry_run:
                 record_findings(spark, findings, work.run.ingest_id)
@@ -209,7 +210,7 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
     return attempt()
 
 
-def _commit(spark: SparkSession, plan: Plan, stage: DataFrame, work: _Work, clock: _Clock) -> int:
+def _commit(spark: SparkSession, plan: Plan, stage: DataFrame, work: _Work, clock: Clock) -> int:
     with clock("commit", f"{sum(plan.changed.values())} changed entities as snapshot {plan.head.snapshot_id + 1}"):
         head = commit(spark, plan, stage, work.run)
     with clock("project", "tables: " + ", ".join(name for name, n in plan.changed.items() if n)):
@@ -246,7 +247,7 @@ def _add_counts(entities: dict[str, dict[str, int]], facts: DataFrame, outcome: 
         entities[row["table"]][outcome] += row["n"]
 
 
-class _Clock:
+class Clock:
     """Measures the stages, and tells the watcher of them."""
 
     def __init__(self, watcher: Watcher) -> None:
@@ -256,6 +257,7 @@ class _Clock:
 
     @contextmanager
     def __call__(self, name: str, told: str) -> Iterator[None]:
+        """Be open while a stage runs."""
         begun = time.monotonic()
         with self.watcher.stage(name, told):
             yield
@@ -263,4 +265,5 @@ class _Clock:
         logger.info("%s: %.2f s (%s)", name, time.monotonic() - begun, told)
 
     def seconds(self) -> dict[str, float]:
+        """Give the seconds of each stage, and in total."""
         return {"total": time.monotonic() - self.begun, **self.spent}

@@ -92,7 +92,7 @@ class _SuiteMeta(BaseModel):
 class _SuiteText(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
-    name: str
+    name: str = Field(pattern=r"\A[\w.\-]+\z")  # it names a page
     expectations: list[_ExpectationText]
     meta: _SuiteMeta = _SuiteMeta()
 

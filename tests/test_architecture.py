@@ -15,8 +15,8 @@ ORDER = [
     "suites", "expectations",
     "session", "stages", "tables",
     "dialects", "detection", "normalform", "documents", "parse",
-    "violations", "refusals", "plans", "changes", "projections", "candidates",
-    "queries", "pipeline", "demo", "cli",
+    "violations", "refusals", "plans", "changes", "projections", "datadocs", "candidates",
+    "queries", "pipeline", "validation", "demo", "cli",
 ]  # fmt: skip
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -42,15 +44,26 @@ def test_a_shipped_suite_is_understood_and_tells_each_expectation_in_words(name)
     assert "expect_table_row_count_to_be_between" in kinds
 
 
+@pytest.mark.parametrize("page", ["docs/validation.md", "expectations/README.md"])
+def test_the_examples_of_the_pages_are_suites(page, tmp_path):
+    text = (Path(__file__).parents[1] / page).read_text(encoding="utf-8")
+    examples = re.findall("```json\\n(.*?)```", text, re.DOTALL)
+    for example in examples:
+        name = json.loads(example)["name"]
+        (tmp_path / f"{name}.json").write_text(example)
+        check_expectations(read_suites(read_settings(expectations_dir=str(tmp_path)))[name])
+    assert examples
+
+
 def test_shipped_expectations_do_not_run_at_ingest():
     assert [suite.name for suite in SHIPPED.values() if suite.gate.expectations] == []
 
 
 def test_a_suite_of_the_users_is_added_to_the_shipped_one(folder):
-    messages = folder("messages", expectation("mine"), expectation("messages_xid_is_there", severity="warning"))["messages"]
+    messages = folder("messages", expectation("mine"), expectation("xid_is_there", severity="warning"))["messages"]
     severities = {one.name: one.severity for one in messages.expectations}
     assert severities["mine"] == "error"
-    assert severities["messages_xid_is_there"] == "warning"
+    assert severities["xid_is_there"] == "warning"
     assert set(severities) == {one.name for one in SHIPPED["messages"].expectations} | {"mine"}
 
 
