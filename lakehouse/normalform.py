@@ -14,10 +14,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
 
-from lakehouse.detection import COLLECTIONS
+from lakehouse.constraints import PRESENCE, Subject, check_entity
+from lakehouse.detection import COLLECTIONS, dialect_of
 from lakehouse.dialects import FAMILIES, Entity, family_of, family_of_options, read_entity, table
 from lakehouse.findings import Finding, Problem
 from lakehouse.jsontext import as_written, canonical, pointer_of, same
+from lakehouse.locate import locate
+from lakehouse.rules import RULES
 from lakehouse.timestamps import microseconds
 from lakehouse.xid import as_xid, id_problem, xid_of
 
@@ -115,14 +118,15 @@ class _Version(NamedTuple):
         return False
 
 
-def read_document(document: dict[str, Any], problems: list[Problem]) -> Reading:
+def read_document(document: dict[str, Any], problems: list[Problem], *, rules: bool = True) -> Reading:
     """Bring a registry document into rows.
 
     Args:
         document: the parsed document, for which `not_a_registry` gave None.
         problems: what reading the text and redacting found; an error takes out the entity at its pointer.
+        rules: apply the rules about one entity, beside those of types and ids.
     """
-    return _Document(document, problems).read()
+    return _Document(document, problems, rules).read()
 
 
 def natural_order(text: str) -> list[tuple[int, int, str]]:
@@ -132,11 +136,13 @@ def natural_order(text: str) -> list[tuple[int, int, str]]:
 
 
 class _Document:
-    def __init__(self, document: dict[str, Any], problems: list[Problem]) -> None:
+    def __init__(self, document: dict[str, Any], problems: list[Problem], rules: bool) -> None:
         self.document = document
+        self.rules = rules
         self.text_problems = problems
         self.reading = Reading()
         self.groups: dict[str, dict[str, str]] = {}
+        self.dialect = dialect_of(document, Counter())
 
     def read(self) -> Reading:
         for problem in self.text_problems:
@@ -146,7 +152,11 @@ class _Document:
         self.reading.registryid = root.known.get("registryid")
         written = {key: value for key, value in self.document.items() if key not in COLLECTIONS}
         self.reading.root = as_written(written)
-        self._emit("registry", "/", "", written, root, self._text_errors("", tuple(COLLECTIONS)))
+        problems = [
+            *self._text_errors("", tuple(COLLECTIONS)),
+            *self._broken(Subject("registry", root.known), root, ("", written)),
+        ]
+        self._emit("registry", "/", "", written, root, problems)
         for key, value in self.document.items():
             if key in COLLECTIONS and value is not None:
                 self._respelled("registry", key, COLLECTIONS[key])
@@ -180,7 +190,8 @@ class _Document:
     ) -> None:
         key, members = read.children.get(shape.members, (shape.members, None))
         own = {name: value for name, value in written.items() if name != key}
-        problems = [*ids, *self._text_errors(here, (key,))]
+        subject = Subject(shape.entity, read.known, xid.rsplit("/", 1)[-1], extensions=read.extensions)
+        problems = [*ids, *self._text_errors(here, (key,)), *self._broken(subject, read, (here, written))]
         if members is not None and not isinstance(members, dict):
             told = Problem(here + pointer_of(key), shape.members_rule, "error", f"`{key}` is no map", "Write a map keyed by id.")
             problems.append(told)
@@ -208,6 +219,7 @@ class _Document:
         read = read_entity(entity, written, here, family)
         problems = [*warned, *_id_problems(name, read, f"{entity}id", "MSG-037", here, seen)]
         meta = _split_meta(read.known.pop("meta", {}), entity)
+        problems.extend(self._broken(Subject("meta", meta.known), read, (here, written)))
         key, members = read.children.get("versions", ("versions", None))
         if members is not None and not isinstance(members, dict):
             problems.append(
@@ -222,12 +234,20 @@ class _Document:
                 entity, here + pointer_of(key), members, group, {name: written[name] for name in _TELLS_FAMILY if name in written}
             )
             rest = {member: value for member, value in written.items() if member != key}
-            self._emit_versioned(entity, xid, here, rest, read, meta, versions, problems)
+            default = _default_version(entity, read, meta, versions, here, problems)
+            _fill_default(entity, read, default, problems)
+            for version in versions:
+                if version.read is not None:
+                    outer = [(here, rest)] if version is default else []
+                    subject = _subject(entity, version.read, name, group, family)
+                    version.problems.extend(self._broken(subject, version.read, (version.pointer, version.written), *outer))
+            self._emit_versioned(entity, xid, here, rest, read, meta, versions, default, problems)
         else:
             declared = read.known.get("versionid", meta.known.get("defaultversionid", "1"))
             single = _Version(
                 declared, here, written, read, [*_id_syntax(declared, "MSG-038", here), *self._text_errors(here, ())]
             )
+            single.problems.extend(self._broken(_subject(entity, read, name, group, family), read, (here, written)))
             self._emit_single(entity, xid, here, written, meta, single, problems)
 
     def _read_alias(
@@ -294,11 +314,10 @@ class _Document:
         read: Entity,
         meta: Entity,
         versions: list[_Version],
+        default: _Version,
         problems: list[Problem],
     ) -> None:
         """Emit a message with `versions`; it falls with its default Version, since it shows nothing without."""
-        default = _default_version(entity, read, meta, versions, here, problems)
-        _fill_default(entity, read, default, problems)
         if default.broken:
             problems.append(_dependent(here, f"its default Version {default.versionid} was refused"))
         meta.known["defaultversionid"] = default.versionid
@@ -382,6 +401,17 @@ class _Document:
         self.reading.entities[TABLE_OF_KIND[kind]] += 1
         return True
 
+    def _broken(self, subject: Subject, read: Entity, *written: tuple[str, dict[str, Any]]) -> list[Problem]:
+        """Apply the rules about one entity, and tell where they are broken in the document as written."""
+        problems = []
+        for path, rule_id, message, severity in check_entity(subject._replace(dialect=self.dialect)) if self.rules else ():
+            if rule_id in PRESENCE and _has_error(read.problems):
+                continue  # what is missing was refused for its type, which is told
+            rule = RULES[rule_id]
+            where = locate(subject.entity, path, *written)
+            problems.append(Problem(where, rule_id, severity or rule.severity, message, rule.hint))
+        return problems
+
     def _text_errors(self, here: str, children: tuple[str, ...]) -> list[Problem]:
         """Give the errors of the text that lie in the entity at `here` and not in an entity of its collections."""
         inside = []
@@ -438,6 +468,11 @@ def _has_error(problems: list[Problem]) -> bool:
 
 def _dependent(here: str, cause: str) -> Problem:
     return Problem(here, "MSG-115", "error", f"it cannot be loaded: {cause}", "Mend the cause, which has a finding of its own.")
+
+
+def _subject(entity: str, read: Entity, name: str, group: Entity, family: str | None) -> Subject:
+    own = family or family_of(group.known.get("protocol"))
+    return Subject(entity, read.known, name, own, group.known.get("envelope"), extensions=read.extensions)
 
 
 def _meta_of(entity: str, written: dict[str, Any]) -> dict[str, Any]:

@@ -124,7 +124,7 @@ class _Stage:
             if reason is not None:
                 self._add_facts(source, registry, facts | {"status": "skipped", "reason": reason})
                 return
-            problems += redact(document)
+            problems += redact(document, text)
             reading = read_document(document, problems)
             registry = source.registry or reading.registryid or DEFAULT_REGISTRY
             _refuse_whole(reading, limits)

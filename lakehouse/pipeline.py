@@ -24,6 +24,7 @@ from lakehouse.parse import parse_documents
 from lakehouse.plans import Plan, Policy, plan_changes
 from lakehouse.projections import roll_forward
 from lakehouse.refusals import KEY
+from lakehouse.rules import RULES
 from lakehouse.settings import Settings
 from lakehouse.stages import remove_dead_stages, remove_folder, stages_location
 from lakehouse.suites import Suite
@@ -197,7 +198,7 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
             if not plan.is_empty:
                 with clock("validate", "what would be published"):
                     docs = None if work.request.dry_run else settings
-                    validate_candidate(spark, plan, stage, findings, (), work.gates, docs)
+                    validate_candidate(spark, plan, stage, findings, RULES.values(), work.gates, docs)
             snapshot_id = None
             if not work.request.dry_run:
                 record_findings(spark, findings, work.run.ingest_id)

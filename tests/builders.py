@@ -56,14 +56,14 @@ def message_document(written: Any, **group_attributes: Any) -> dict[str, Any]:
     return document({"g": group({"m": written}, **group_attributes)})
 
 
-def read(written: dict[str, Any] | str | bytes) -> Reading:
-    """Read a document as parse does: the text, the redaction, the normal form."""
+def read(written: dict[str, Any] | str | bytes, *, rules: bool = False) -> Reading:
+    """Read a document as parse does: the text, the redaction, the normal form; with the rules about one entity or without."""
     if isinstance(written, dict):
         written = json.dumps(written)
     text = written.encode() if isinstance(written, str) else written
     value, problems = read_json(text, MAX_DEPTH)
     problems += redact(value)
-    return read_document(value, problems)
+    return read_document(value, problems, rules=rules)
 
 
 def rows(reading: Reading, kind: str | None = None) -> dict[str, Row]:

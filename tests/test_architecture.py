@@ -14,7 +14,7 @@ ORDER = [
     "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "redact", "model",
     "suites", "expectations",
     "session", "stages", "tables",
-    "dialects", "detection", "normalform", "documents", "parse",
+    "dialects", "detection", "rules", "values", "criteria", "constraints", "locate", "normalform", "documents", "parse",
     "violations", "refusals", "plans", "changes", "projections", "datadocs", "candidates",
     "queries", "pipeline", "validation", "demo", "cli",
 ]  # fmt: skip

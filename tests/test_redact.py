@@ -47,7 +47,7 @@ def test_a_secret_of_an_authorization_is_replaced_and_told(key):
     written = with_authorization(type="Plain", **{key: HIDDEN})
     problems = redact(written)
     assert written == with_authorization(type="Plain", **{key: REDACTED})
-    assert found(problems) == [(f"/endpoints/e/protocoloptions/authorization/{key}", CREDENTIAL, "warning")]
+    assert found(problems) == [(f"/endpoints/e/protocoloptions/authorization/{key}", CREDENTIAL, "error")]
 
 
 def test_what_was_taken_out_is_not_told():
@@ -95,7 +95,7 @@ def test_the_password_of_an_address_is_replaced(uri, clean):
     written = with_address(uri)
     problems = redact(written)
     assert uri_of(written) == clean
-    assert found(problems) == [("/endpoints/e/protocoloptions/endpoints/0/uri", CREDENTIAL, "warning")]
+    assert found(problems) == [("/endpoints/e/protocoloptions/endpoints/0/uri", CREDENTIAL, "error")]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_an_address_without_a_password_stays(uri):
 )
 def test_secrets_are_found_in_the_places_of_all_dialects(endpoint, pointer):
     written = document(endpoints={"e": endpoint})
-    assert found(redact(written)) == [(f"/endpoints/e{pointer}", CREDENTIAL, "warning")]
+    assert found(redact(written)) == [(f"/endpoints/e{pointer}", CREDENTIAL, "error")]
     assert HIDDEN not in json.dumps(written)
 
 

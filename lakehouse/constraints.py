@@ -1,0 +1,521 @@
+"""Rules about one entity, applied to its normal form: the table `constraints.csv` by one engine, and the few that it cannot tell.
+
+Runs on the executors while a document is parsed, where each entity is at hand once, and again over what is published
+(`checks.check_catalog`). A row of the table is one test of one attribute, option or declared property: of which entity, for
+which protocol family or envelope, in which place of it, its name (`*`: each member, empty: the place itself), the rule, the
+test and its argument. What a rule says to a person stands in `rules.csv`.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from lakehouse import values
+from lakehouse.criteria import TESTS, Around, Test, shown
+from lakehouse.dialects import FAMILIES, family_of, family_of_options, table
+
+CLOUDEVENTS = "CLOUDEVENTS"
+OLDEST = "cereg"
+_ENVELOPE_NAMES = frozenset(("type", "source", "id", "specversion", "subject", "time", "datacontenttype", "dataschema"))
+_RULE_OF_TYPE = {
+    "binary": "MSG-210",
+    "boolean": "MSG-211",
+    "duration": "MSG-212",
+    "integer": "MSG-213",
+    "int32": "MSG-213",
+    "number": "MSG-214",
+    "string": "MSG-215",
+    "symbol": "MSG-216",
+    "asciisymbol": "MSG-216",
+    "timestamp": "MSG-217",
+    "uri": "MSG-218",
+    "urireference": "MSG-219",
+    "uritemplate": "MSG-220",
+    "ulong": "MSG-305",
+    "uuid": "MSG-305",
+}
+# Rules that older dialects do not have: there they warn (WIP-032, WIP-041; requirements.md 45).
+_NEW_RULES = frozenset(("MSG-156", "MSG-161", "MSG-166", "MSG-260"))
+_SCHEMES = {
+    "HTTP": ("END-134", ("http", "https")),
+    "AMQP": ("END-142", ("amqp", "amqps")),
+    "MQTT": ("END-155", ("mqtt", "mqtts", "tcp", "ssl", "wss")),
+    "KAFKA": ("END-175", ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")),
+    "NATS": ("END-189", ("nats", "tls", "ws")),
+}
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.\-_]*)://([^/?#]*)([^?#]*)(.*)", re.DOTALL)
+_AUTHORITY = re.compile(r"(?:[^@]*@)?(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s@]+)(?::([0-9]{1,5}))?")
+_SEGMENT = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,;=@]|%[0-9A-Fa-f]{2})+")
+_MQTT_WILDCARDS = re.compile(r"[+#]")
+_TEXT_FORMATS = ("proto", "xsd", "xmlschema", "thrift")
+_OLD_MEMBERS = {
+    "publish": (
+        "CAT-137",
+        "topicname qos retain payloadformat expiryinterval responsetopic correlationdata userproperty contenttype",
+    ),
+    "pub": ("CAT-151", "subject reply-to replyto"),
+}
+_BAD_ESCAPE = re.compile(r"://[^/]*/.*%(?![0-9A-Fa-f]{2})")
+PRESENCE = frozenset(("MSG-161", "MSG-166", "MSG-175", "MSG-181", "END-058"))
+
+
+class Broken(NamedTuple):
+    """A rule that an entity breaks: where in the normal form, which, what is wrong; severity None: the rule's."""
+
+    path: tuple[str, ...]
+    rule_id: str
+    message: str
+    severity: str | None = None
+
+
+class Subject(NamedTuple):
+    """An entity under test.
+
+    Attributes:
+        entity: as in `dialects.csv`: registry, messagegroup, endpoint, message, schemagroup, schema.
+        known: its attributes in normal form; for a message those of one Version.
+        ident: its id; for a Version that of its message.
+        family: protocol family of its options, where it does not name one itself.
+        envelope: the envelope of its group.
+        dialect: dialect of its document.
+        extensions: attributes that the specification does not know.
+    """
+
+    entity: str
+    known: dict[str, Any]
+    ident: str = ""
+    family: str | None = None
+    envelope: str | None = None
+    dialect: str = ""
+    extensions: dict[str, Any] | None = None
+
+
+def check_entity(subject: Subject) -> list[Broken]:
+    """Find all rules that an entity breaks by itself."""
+    found = _by_table(subject.entity, "", subject.known)
+    if subject.entity == "message":
+        found.extend(_check_message(subject))
+    elif subject.entity == "endpoint":
+        found.extend(_check_endpoint(subject))
+    elif subject.entity in ("messagegroup", "schemagroup"):
+        found.extend(_check_group(subject))
+    elif subject.entity == "schema":
+        found.extend(_check_schema_text(subject))
+    if subject.dialect == OLDEST or subject.dialect.startswith("0."):
+        return [one._replace(severity="warning") if one.rule_id in _NEW_RULES else one for one in found]
+    return found
+
+
+class _Row(NamedTuple):
+    check: Test
+    argument: str
+    rule_id: str
+    severity: str | None
+
+
+class _Place(NamedTuple):
+    """The tests of one place: of its members by name, of each member, of the place itself; and the names it has."""
+
+    path: tuple[str, ...]
+    names: dict[str, tuple[_Row, ...]]
+    each: tuple[_Row, ...]
+    itself: tuple[_Row, ...]
+    fixed: frozenset[str]
+
+
+@cache
+def _places(entity: str, family: str) -> tuple[_Place, ...]:
+    """Compile the rows of the table for an entity and a family."""
+    text = files("lakehouse").joinpath("constraints.csv").read_text(encoding="utf-8")
+    places: dict[str, dict[str, list[_Row]]] = {}
+    for row in csv.DictReader(text.splitlines()):
+        if row["entity"] == entity and row["family"] == family:
+            test = _Row(TESTS[row["test"]], row["argument"], row["rule"], row["severity"] or None)
+            places.setdefault(row["place"], {}).setdefault(row["name"], []).append(test)
+    return tuple(
+        _Place(
+            tuple(place.split("/")) if place else (),
+            {name: tuple(tests) for name, tests in names.items() if name not in ("", "*")},
+            tuple(names.get("*", ())),
+            tuple(names.get("", ())),
+            frozenset(names),
+        )
+        for place, names in places.items()
+    )
+
+
+def _by_table(entity: str, family: str, known: dict[str, Any]) -> list[Broken]:
+    """Apply the rows of the table. This runs for every message, so it does nothing that it need not."""
+    found: list[Broken] = []
+    for path, names, each, itself, fixed in _places(entity, family):
+        holder: Any = known
+        for token in path:
+            holder = holder.get(token) if isinstance(holder, dict) else None
+        if not isinstance(holder, dict):
+            continue
+        around = Around(fixed, known)
+        for test in itself:
+            told = test.check(holder, test.argument, around)
+            if told is not None:
+                found.append(Broken(path, test.rule_id, told, test.severity))
+        for name, value in holder.items():
+            tests = names.get(name, ())
+            if not (tests or each):
+                continue
+            around.name = name
+            for check, argument, rule_id, severity in (*each, *tests):
+                told = check(value, argument, around)
+                if told is not None:
+                    found.append(Broken((*path, name), rule_id, f"`{name}` {told}", severity))
+    return found
+
+
+# Groups and schemas.
+
+
+def _check_group(subject: Subject) -> Iterator[Broken]:
+    known, is_messages = subject.known, subject.entity == "messagegroup"
+    has_format = known.get("envelope") is not None or known.get("protocol") is not None
+    if subject.dialect == OLDEST:
+        if not _is_segment(subject.ident):
+            yield Broken((), "CAT-021", f"the id {subject.ident!r} is no segment of a URI without a colon")
+        if is_messages and not has_format:
+            yield Broken((), "CAT-024", "`format` is missing", "warning")  # as in the published documents of this dialect
+    elif subject.dialect.startswith("0.") and is_messages:
+        if not has_format and "envelopemetadata" not in (subject.extensions or {}):
+            yield Broken((), "WIP-024", "neither `envelope` nor `protocol` is given")
+        yield from _check_old_protocol(known)
+
+
+def _check_old_protocol(known: dict[str, Any]) -> Iterator[Broken]:
+    protocol = known.get("protocol")
+    if isinstance(protocol, str) and protocol and "/" not in protocol:
+        yield Broken(("protocol",), "WIP-026", f"`protocol` is {shown(protocol)}, without a version")
+
+
+def _check_schema_text(subject: Subject) -> Iterator[Broken]:
+    form, schema = subject.known.get("format"), subject.known.get("schema")
+    is_text = isinstance(form, str) and form.lower().startswith(_TEXT_FORMATS)
+    if is_text and isinstance(schema, dict | list):
+        severity = None if subject.dialect == OLDEST else "warning"
+        yield Broken(("schema",), "CAT-098", f"a schema of the format {shown(form)} is a text, and this is JSON", severity)
+
+
+# Messages.
+
+
+def _check_message(subject: Subject) -> Iterator[Broken]:
+    known = subject.known
+    metadata, options = known.get("envelopemetadata"), known.get("protocoloptions")
+    if isinstance(metadata, dict) and metadata:
+        envelope = known.get("envelope") or subject.envelope
+        is_event = (
+            envelope.lower().startswith("cloudevents") if isinstance(envelope, str) else bool(_ENVELOPE_NAMES & set(metadata))
+        )
+        if is_event:
+            yield from _by_table("message", CLOUDEVENTS, known)
+        for name, declaration in metadata.items():
+            yield from _check_declaration(declaration, ("envelopemetadata", name), name, is_event)
+    if isinstance(options, dict) and options:
+        family = family_of(known.get("protocol")) or subject.family or family_of_options(options)
+        if family in FAMILIES:
+            yield from _by_table("message", family, known)
+        yield from _check_options(options, family if family in FAMILIES else None)
+        yield from _check_exclusive_options(options, family)
+    yield from _check_schema(known)
+    yield from _check_content_types(known, metadata, options)
+    if "basemessage" not in known:
+        yield from (one for one in check_presence(known))
+    if isinstance(metadata, dict):
+        yield from _check_identity(subject, metadata)
+    if subject.dialect.startswith("0."):
+        yield from _check_old_protocol(known)
+    if subject.dialect == OLDEST:
+        yield from _check_definition(subject)
+    if subject.dialect == OLDEST and not _is_segment(subject.ident):
+        yield Broken((), "CAT-061", f"the id {subject.ident!r} is no segment of a URI without a colon")
+
+
+def check_presence(known: dict[str, Any]) -> Iterator[Broken]:
+    """Tell what a definition lacks; what a base may supply is looked at after flattening (requirements.md 21)."""
+    if known.get("envelope") and not known.get("envelopemetadata"):
+        yield Broken(("envelope",), "MSG-161", f"`envelope` is {shown(known['envelope'])}, and there is no `envelopemetadata`")
+    if known.get("protocol") and not known.get("protocoloptions"):
+        yield Broken(("protocol",), "MSG-166", f"`protocol` is {shown(known['protocol'])}, and there are no `protocoloptions`")
+    if known.get("dataschemaformat") is None:
+        if "dataschema" in known:
+            yield Broken(("dataschema",), "MSG-175", "`dataschema` stands without `dataschemaformat`")
+        uri = known.get("dataschemauri")
+        if uri is not None:
+            # A schema of this registry tells its format itself; published documents lean on that.
+            severity = "warning" if isinstance(uri, str) and uri.startswith(("/schemagroups/", "#/")) else None
+            yield Broken(
+                ("dataschemauri",), "MSG-181", f"`dataschemauri` {shown(uri)} stands without `dataschemaformat`", severity
+            )
+
+
+def _check_declaration(declaration: Any, path: tuple[str, ...], name: str, is_event: bool = False) -> Iterator[Broken]:
+    """Check a declared property by the rules that hold for all of them (MSG-197 to MSG-227)."""
+    if not isinstance(declaration, dict):
+        return
+    required = declaration.get("required")
+    if required is not None and not isinstance(required, bool):
+        yield _wrong_type(path, "required", name, required, "MSG-200", "true or false")
+    description = declaration.get("description")
+    if description is not None and not isinstance(description, str):
+        yield _wrong_type(path, "description", name, description, "MSG-197", "a string")
+    elif description == "":
+        yield Broken((*path, "description"), "MSG-199", f"`description` of `{name}` is empty")
+    specurl = declaration.get("specurl")
+    if specurl is not None and not values.is_uri_reference(specurl):
+        yield Broken((*path, "specurl"), "MSG-203", f"`specurl` of `{name}` is no URI-reference: {shown(specurl)}")
+    kind = declaration.get("type")
+    if isinstance(kind, str):
+        yield from _check_type(declaration, kind, path, name, is_event)
+    elif kind is not None:
+        yield _wrong_type(path, "type", name, kind, "MSG-205", "a string")
+
+
+def _wrong_type(path: tuple[str, ...], member: str, name: str, value: Any, rule_id: str, wanted: str) -> Broken:
+    return Broken((*path, member), rule_id, f"`{member}` of `{name}` is {shown(value)} and must be {wanted}")
+
+
+def _check_type(declaration: dict[str, Any], kind: str, path: tuple[str, ...], name: str, is_event: bool) -> Iterator[Broken]:
+    new = values.OLD_TYPES.get(kind)
+    if new is not None:
+        told = f"`type` of `{name}` is {kind!r}, an older name of `{new}`"
+        yield Broken((*path, "type"), "MSG-208", told, "warning")
+        kind = new
+    elif kind not in values.TYPES or (kind in ("ulong", "uuid") and name != "message-id"):
+        yield Broken((*path, "type"), "MSG-208", f"`type` of `{name}` is {kind!r}, which is no type")
+        return
+    value = declaration.get("value")
+    if value is None:
+        return
+    if kind == "symbol" and "content" in name:
+        kind = "asciisymbol"  # AMQP's own symbols hold the characters of media types (requirements.md 13)
+    elif kind == "integer" and is_event:
+        kind = "int32"
+    if values.fits(kind, value):
+        return
+    problem = values.template_problem(value) if kind == "uritemplate" and isinstance(value, str) else None
+    rule_id, told = problem or (_RULE_OF_TYPE[kind], f"{shown(value)} is no value of the type `{declaration['type']}`")
+    yield Broken((*path, "value"), rule_id, f"`value` of `{name}`: {told}")
+
+
+@cache
+def _kinds(family: str) -> dict[str, str]:
+    """Give the kinds of a family's options on messages."""
+    return {
+        row["name"]: row["type"]
+        for row in table()
+        if row["entity"] == "message" and row["place"] == "protocoloptions" and row["protocol"] == family
+    }
+
+
+def _check_options(options: dict[str, Any], family: str | None) -> Iterator[Broken]:
+    kinds = _kinds(family) if family else {}
+    for option, member in options.items():
+        kind, path = kinds.get(option), ("protocoloptions", option)
+        if kind in ("declarations", "namedvalues") and isinstance(member, dict):
+            for name, declaration in member.items():
+                yield from _check_declaration(declaration, (*path, name), name)
+        elif isinstance(member, list):
+            for index, item in enumerate(member):
+                if isinstance(item, dict):
+                    yield from _check_declaration(item, (*path, str(index)), str(item.get("name", index)))
+        elif kind == "declaration":
+            yield from _check_declaration(member, path, option)
+
+
+def _check_exclusive_options(options: dict[str, Any], family: str | None) -> Iterator[Broken]:
+    if family == "HTTP" and "method" in options and "status" in options:
+        yield Broken(("protocoloptions", "status"), "MSG-290", "`method` and `status` stand both")
+    if family == "KAFKA" and "key" in options and "key_base64" in options:
+        yield Broken(("protocoloptions", "key_base64"), "MSG-370", "`key` and `key_base64` stand both")
+
+
+def _check_schema(known: dict[str, Any]) -> Iterator[Broken]:
+    uri, xid = known.get("dataschemauri"), known.get("dataschemaxid")
+    form = known.get("dataschemaformat")
+    if isinstance(form, str) and form.lower().startswith("proto") and isinstance(uri, str) and uri.endswith(".proto"):
+        yield Broken(("dataschemauri",), "MSG-179", f"`dataschemauri` {shown(uri)} leads to a whole file of message types")
+    if "dataschema" in known and uri is not None:
+        yield Broken(("dataschemauri",), "MSG-174", "`dataschema` and `dataschemauri` stand both")
+    if isinstance(uri, str) and isinstance(xid, str) and xid.startswith("/"):
+        path = uri[1:] if uri.startswith("#/") else re.sub(r"\A[A-Za-z][A-Za-z0-9+.-]*://[^/]*", "", uri)
+        if not re.search(re.escape(xid) + r"(?:[/?#:].*)?\Z", path):
+            yield Broken(
+                ("dataschemaxid",), "MSG-185", f"`dataschemaxid` {xid} is not what `dataschemauri` {shown(uri)} leads to"
+            )
+
+
+def _check_definition(subject: Subject) -> Iterator[Broken]:
+    """Check what only the oldest dialect has (003): the body's declarations, and the wrapper `definition`, kept as written."""
+    known = subject.known
+    metadata, options = known.get("envelopemetadata"), known.get("protocoloptions")
+    if isinstance(metadata, dict) and ("dataschema" in known or "dataschemauri" in known):
+        for name, rule_id in (("datacontenttype", "CAT-104"), ("dataschema", "CAT-106")):
+            if name not in metadata:
+                yield Broken(("envelopemetadata",), rule_id, f"there is a schema, and `{name}` is not declared")
+    header = options.get("header") if isinstance(options, dict) else None
+    for name in header if isinstance(header, dict) else ():
+        if name in ("first-acquirer", "delivery-count"):
+            yield Broken(("protocoloptions", "header", name), "CAT-114", f"`{name}` is state of a message in transit")
+    definition = (subject.extensions or {}).get("definition")
+    if not isinstance(definition, dict):
+        return
+    version, data = definition.get("mqttversion"), definition.get("applicationdata")
+    if version not in (None, "3.1.1", "5.0"):
+        yield Broken(("definition", "mqttversion"), "CAT-138", f"`mqttversion` is {shown(version)}; allowed: 3.1.1, 5.0")
+    encoding = data.get("amqpencoding") if isinstance(data, dict) else None
+    if encoding not in (None, "Data", "Value", "Sequence"):
+        path = ("definition", "applicationdata", "amqpencoding")
+        yield Broken(path, "CAT-133", f"`amqpencoding` is {shown(encoding)}; allowed: Data, Value, Sequence")
+    for section, (rule_id, members) in _OLD_MEMBERS.items():
+        written = definition.get(section)
+        for name in written if isinstance(written, dict) else ():
+            if name not in members.split():
+                yield Broken(("definition", section, name), rule_id, f"`{name}` is no member of `{section}`")
+
+
+def _check_content_types(known: dict[str, Any], metadata: Any, options: Any) -> Iterator[Broken]:
+    """All content types of a definition agree (MSG-189); that of a structured event is its envelope's (MSG-190)."""
+    mode = known["envelopeoptions"].get("mode") if isinstance(known.get("envelopeoptions"), dict) else None
+    own = known.get("datacontenttype")
+    found: list[tuple[tuple[str, ...], str]] = []
+    if isinstance(own, str):
+        found.append((("datacontenttype",), own))
+        if mode == "structured" and not own.lower().startswith("application/cloudevents"):
+            told = f"`datacontenttype` is {shown(own)}; `mode` is structured, so it must be application/cloudevents+…"
+            yield Broken(("datacontenttype",), "MSG-190", told)
+            return
+    if isinstance(metadata, dict) and mode != "structured":
+        found.extend(_text_value(metadata.get("datacontenttype"), ("envelopemetadata", "datacontenttype")))
+    if isinstance(options, dict):
+        found.extend(_text_value(options.get("content_type"), ("protocoloptions", "content_type")))
+        section = options.get("properties")
+        if isinstance(section, dict):
+            found.extend(_text_value(section.get("content-type"), ("protocoloptions", "properties", "content-type")))
+        headers = options.get("headers")
+        for index, item in enumerate(headers) if isinstance(headers, list) else ():
+            if isinstance(item, dict) and str(item.get("name", "")).lower() == "content-type":
+                found.extend(_text_value(item, ("protocoloptions", "headers", str(index))))
+    for path, text in found[1:]:
+        if text.replace(" ", "").lower() != found[0][1].replace(" ", "").lower():
+            yield Broken(
+                path, "MSG-189", f"the content type is {shown(text)} here and {shown(found[0][1])} in {'/'.join(found[0][0])}"
+            )
+
+
+def _text_value(declaration: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    value = declaration.get("value") if isinstance(declaration, dict) else None
+    if isinstance(value, str) and value and not values.is_template(value):
+        yield path, value
+
+
+def _check_identity(subject: Subject, metadata: dict[str, Any]) -> Iterator[Broken]:
+    """What the envelope declares agrees with the message that declares it."""
+    known = subject.known
+    declared = dict(_text_value(metadata.get("type"), ("envelopemetadata", "type"))).get(("envelopemetadata", "type"))
+    if declared is not None and subject.ident and declared != subject.ident:
+        rule_id = "CAT-103" if subject.dialect == OLDEST else "MSG-141"
+        told = f"the message is called {subject.ident}, and the CloudEvents `type` is {shown(declared)}"
+        yield Broken(("envelopemetadata", "type"), rule_id, told)
+    if subject.dialect == OLDEST and declared is None and "basemessage" not in known:
+        yield Broken(("envelopemetadata",), "CAT-102", "no `type` is declared with a value")
+    uri = known.get("dataschemauri")
+    for path, text in _text_value(metadata.get("dataschema"), ("envelopemetadata", "dataschema")):
+        if isinstance(uri, str) and text.strip() != uri.strip():
+            yield Broken(path, "MSG-260", f"the CloudEvents `dataschema` is {shown(text)}, and `dataschemauri` is {shown(uri)}")
+
+
+def _is_segment(text: str) -> bool:
+    return _SEGMENT.fullmatch(text) is not None
+
+
+# Endpoints.
+
+
+def _check_endpoint(subject: Subject) -> Iterator[Broken]:
+    known = subject.known
+    if not known.get("usage") and "usage" not in known:
+        yield Broken((), "END-058", "`usage` is missing")
+    elif known.get("usage") == ["subscriber"] and not known.get("labels"):
+        yield Broken(("usage",), "END-012", "it is for subscribers, and has no `labels` that name the product behind it")
+    options, envelope = known.get("protocoloptions"), known.get("envelopeoptions")
+    family = family_of(known.get("protocol"))
+    if isinstance(envelope, dict):
+        yield from _check_format(envelope, options, family)
+    if not isinstance(options, dict):
+        return
+    if family in FAMILIES:
+        yield from _by_table("endpoint", family, known)
+    addresses = options.get("endpoints")
+    if addresses is None:
+        return
+    if not isinstance(addresses, list):
+        yield Broken(("protocoloptions", "endpoints"), "END-101", "`endpoints` is no array of objects")
+        return
+    for index, address in enumerate(addresses):
+        path = ("protocoloptions", "endpoints", str(index))
+        if not isinstance(address, dict):
+            yield Broken(path, "END-101", f"{shown(address)} is no object with `uri`")
+        else:
+            yield from _check_address(address, path, family)
+
+
+def _check_format(envelope: dict[str, Any], options: Any, family: str | None) -> Iterator[Broken]:
+    form = envelope.get("format")
+    if form is None:
+        return
+    if envelope.get("mode") == "binary":
+        yield Broken(("envelopeoptions", "format"), "END-082", f"`format` is {shown(form)}, and `mode` is binary")
+        return
+    headers = options.get("headers") if isinstance(options, dict) and family == "HTTP" else None
+    for index, item in enumerate(headers) if isinstance(headers, list) else ():
+        if isinstance(item, dict) and str(item.get("name", "")).lower() == "content-type" and item.get("value") != form:
+            path = ("protocoloptions", "headers", str(index))
+            yield Broken(path, "END-083", f"the header says {shown(item.get('value'))}, and `format` is {shown(form)}")
+
+
+def _check_address(address: dict[str, Any], path: tuple[str, ...], family: str | None) -> Iterator[Broken]:
+    """Check a network address: an absolute URI of a scheme that the protocol has (requirements.md 32)."""
+    uri = address.get("uri")
+    here = (*path, "uri")
+    if family == "KAFKA" and isinstance(uri, str) and "://" not in uri:
+        yield Broken(here, "END-175", f"{shown(uri)} has no scheme such as SSL://")
+        return
+    if family == "AMQP" and isinstance(uri, str) and _BAD_ESCAPE.search(uri):
+        yield Broken(here, "END-143", f"the path of {shown(uri)} is no node name")
+        return
+    if not isinstance(uri, str) or not (values.is_uri(uri) or values.is_template(uri)):
+        yield Broken(here if "uri" in address else path, "END-103", f"`uri` is no absolute URI: {shown(uri)}")
+        return
+    parts = _ADDRESS.fullmatch(uri)
+    if family not in _SCHEMES or "{" in uri.split("/", 3)[min(2, uri.count("/"))]:
+        return  # the host is a placeholder
+    rule_id, schemes = _SCHEMES[family]
+    authority = _AUTHORITY.fullmatch(parts[2]) if parts else None
+    if parts is None or authority is None:
+        yield Broken(here, rule_id, f"{shown(uri)} is no address of the form scheme://host:port")
+        return
+    scheme, path_part = parts[1].lower(), parts[3]
+    if scheme not in schemes:
+        # Kafka's own configuration knows four schemes "for example"; others are seen.
+        severity = "warning" if family == "KAFKA" else None
+        yield Broken(here, rule_id, f"{shown(uri)} has none of the schemes {', '.join(schemes)}", severity)
+    elif family == "MQTT":
+        if scheme in ("tcp", "ssl", "wss") and path_part not in ("", "/"):
+            yield Broken(here, "END-158", f"{shown(uri)} has a path")
+        elif _MQTT_WILDCARDS.search(path_part + parts[4]):
+            yield Broken(here, "END-156", f"the path of {shown(uri)} is no topic name: it has a wildcard")
+    if authority[2] is None and family == "NATS" and scheme in schemes:
+        yield Broken(here, "END-190", f"{shown(uri)} has no port")
+    if authority[2] is None and family == "KAFKA":
+        yield Broken(here, "END-175", f"{shown(uri)} has no port", "warning")

@@ -1,0 +1,102 @@
+"""The rules: what each asks, how bad it is when it is broken, how to mend it. Told by `rules.csv`, with examples beside it.
+
+A row of `rules.csv` is a requirement of the specifications (its id is the one in docs/requirements.csv) or a rule of this
+store, and how it is held: `rule`, checked under its own id; `covered`, by another rule; `permissive`, nothing to check since
+the specification allows it; `export`, since it asks for something that only the serialised form has.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+HOWS = ("rule", "covered", "permissive", "export")
+
+
+class Rule(NamedTuple):
+    """A rule.
+
+    Attributes:
+        id: the requirement's id, or one of this store's own.
+        severity: error, warning or info; a single finding may be milder where the document is of an older dialect.
+        action: quarantined, when what breaks it is not loaded; kept.
+        table: entity table whose rows it is about; `documents` for a document as a whole.
+        text: what it asks, in one sentence.
+        hint: how to mend what breaks it.
+        section: where the specification says it.
+    """
+
+    id: str
+    severity: str
+    action: str
+    table: str
+    text: str
+    hint: str
+    section: str
+
+
+class Held(NamedTuple):
+    """How a requirement is held: see the module; by: the rules that cover it."""
+
+    how: str
+    by: tuple[str, ...]
+    text: str
+
+
+class Example(NamedTuple):
+    """A document fragment: where it stands (`document`, or the entity that it is), one that breaks a rule, and its repair."""
+
+    at: str
+    bad: Any
+    good: Any
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    text = files("lakehouse").joinpath(name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
+def _rules() -> dict[str, Rule]:
+    found = {}
+    for row in _rows("rules.csv"):
+        if row["how"] == "rule":
+            action = "quarantined" if row["severity"] == "error" else "kept"
+            found[row["id"]] = Rule(row["id"], row["severity"], action, row["table"], row["text"], row["hint"], row["section"])
+    return found
+
+
+RULES: dict[str, Rule] = _rules()
+
+
+@cache
+def held() -> dict[str, Held]:
+    """Tell of each requirement how it is held."""
+    return {row["id"]: Held(row["how"], tuple(row["by"].split()), row["text"]) for row in _rows("rules.csv")}
+
+
+@cache
+def examples() -> dict[str, Example]:
+    """Give the examples by rule."""
+    return {row["id"]: Example(row["at"], json.loads(row["bad"]), json.loads(row["good"])) for row in _rows("examples.csv")}
+
+
+def registry_of(at: str, fragment: Any) -> dict[str, Any]:
+    """Put a fragment into a whole document.
+
+    Args:
+        at: what the fragment is: document, registry, messagegroup, message, endpoint, schema.
+        fragment: the JSON value.
+    """
+    if at in ("document", "registry"):
+        whole: dict[str, Any] = {"specversion": "1.0-rc2"} | fragment
+        return whole
+    if at == "messagegroup":
+        return {"specversion": "1.0-rc2", "messagegroups": {"g": fragment}}
+    if at == "message":
+        return {"specversion": "1.0-rc2", "messagegroups": {"g": {"messages": {"m": fragment}}}}
+    if at == "endpoint":
+        return {"specversion": "1.0-rc2", "endpoints": {"e": {"usage": ["producer"]} | fragment}}
+    return {"specversion": "1.0-rc2", "schemagroups": {"g": {"schemas": {"s": fragment}}}}

@@ -1,0 +1,149 @@
+"""The types of declared properties: which texts and JSON values fit them (requirements MSG-208 to MSG-227).
+
+A text with placeholders (`{tenantid}`) is a template: of its type it need only be as much as can be told without the values.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+PLACEHOLDER = re.compile(r"\{[A-Za-z0-9_]+\}")
+TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+# Older names of types, met in published documents.
+OLD_TYPES = {"datetime": "timestamp", "uri-template": "uritemplate", "uri-reference": "urireference", "int": "integer"}
+
+_CHARS = r"(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;={}]|[^\x00-\x7f]|%[0-9A-Fa-f]{2})"
+_URI = re.compile(rf"[A-Za-z][A-Za-z0-9+.\-_]*:{_CHARS}+")
+_REFERENCE = re.compile(rf"(?![^/?#]*:){_CHARS}*")
+_TIMESTAMP = re.compile(
+    r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])[Tt]"
+    r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:(?:[0-5][0-9]|60)(?:\.[0-9]+)?(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
+)
+_DURATION = re.compile(
+    r"P(?:[0-9]+W|(?=[0-9T])(?:[0-9]+Y)?(?:[0-9]+M)?(?:[0-9]+D)?(?:T(?=[0-9])(?:[0-9]+H)?(?:[0-9]+M)?(?:[0-9]+(?:\.[0-9]+)?S)?)?)"
+)
+_MEDIA_TYPE = re.compile(rf'{TOKEN.pattern}/{TOKEN.pattern}(?:[ \t]*;[ \t]*(?:{TOKEN.pattern}=(?:{TOKEN.pattern}|"[^"]*"))?)*')
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_BRACES = re.compile(r"[{}]")
+_NOW = "0000-01-01T00:00:00Z"
+
+
+def is_uri(text: Any) -> bool:
+    """Tell an absolute URI; also one whose scheme holds an underscore, as Kafka's do."""
+    return isinstance(text, str) and _URI.fullmatch(text) is not None
+
+
+def is_uri_reference(text: Any) -> bool:
+    """Tell a URI or a relative reference; the fragment of one may hold a second `#` (decision 24)."""
+    return isinstance(text, str) and (is_uri(text) or (text != "" and _REFERENCE.fullmatch(text) is not None))
+
+
+def is_media_type(text: Any) -> bool:
+    """Tell a media type: type/subtype with parameters (RFC 2046)."""
+    return isinstance(text, str) and _MEDIA_TYPE.fullmatch(text) is not None
+
+
+def is_template(value: Any) -> bool:
+    """Tell a text with at least one placeholder."""
+    return isinstance(value, str) and PLACEHOLDER.search(value) is not None
+
+
+def template_problem(text: str) -> tuple[str, str] | None:
+    """Tell what is wrong with the braces of a level 1 template: the rule and what; None when nothing is."""
+    rest = PLACEHOLDER.sub("", text)
+    if not _BRACES.search(rest):
+        return None
+    odd = re.search(r"\{([^{}]*)\}", rest)
+    if odd is None:
+        return "MSG-226", f"{text!r} has a brace without its partner"
+    if odd[1][:1] and odd[1][0] in "+#./;?&=,!@|":
+        return "MSG-220", f"{text!r} is no level 1 template: {odd[0]!r} has an operator"
+    return "MSG-227", f"{text!r} has the placeholder {odd[0]!r}, whose name is not made of letters, digits and _"
+
+
+def fits(kind: str, value: Any) -> bool:
+    """Tell whether a JSON value is one of a type; an unknown type takes anything."""
+    if isinstance(value, str) and kind not in ("boolean", "integer", "number") and is_template(value):
+        return kind != "uritemplate" or template_problem(value) is None
+    test = _TYPES.get(OLD_TYPES.get(kind, kind))
+    return test is None or test(value)
+
+
+def _is_number(value: Any) -> bool:
+    return not isinstance(value, bool | str | dict | list) and value is not None
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_int32(value: Any) -> bool:
+    return _is_integer(value) and -(2**31) <= value < 2**31
+
+
+def _is_string(value: Any) -> bool:
+    return isinstance(value, str) and not _CONTROL.search(value)
+
+
+def _is_binary(value: Any) -> bool:
+    if not isinstance(value, str):
+        return False
+    try:
+        base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return True
+
+
+def is_timestamp(value: Any) -> bool:
+    """Tell a timestamp (RFC 3339), or the marker of the current time."""
+    if not isinstance(value, str) or not _TIMESTAMP.fullmatch(value):
+        return False
+    if value == _NOW:
+        return True
+    try:
+        datetime(int(value[:4]), int(value[5:7]), int(value[8:10]))
+    except ValueError:
+        return False
+    return True
+
+
+def is_now(value: Any) -> bool:
+    """Tell the marker of the current time (MSG-231)."""
+    return bool(value == _NOW)
+
+
+def _matches(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and pattern.fullmatch(value) is not None
+
+
+def _is_ulong(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**64
+
+
+_TYPES: dict[str, Callable[[Any], bool]] = {
+    "any": lambda value: True,
+    "asciisymbol": _matches(re.compile(r"[!-~ ]+")),
+    "binary": _is_binary,
+    "boolean": lambda value: isinstance(value, bool),
+    "duration": _matches(_DURATION),
+    "int32": _is_int32,
+    "integer": _is_integer,
+    "number": _is_number,
+    "string": _is_string,
+    "symbol": _matches(re.compile(r"[A-Za-z0-9_]+")),
+    "timestamp": is_timestamp,
+    "ulong": _is_ulong,
+    "uri": is_uri,
+    "urireference": is_uri_reference,
+    "uritemplate": lambda value: _is_string(value) and template_problem(value) is None,
+    "uuid": _matches(_UUID),
+}
+TYPES = frozenset(_TYPES) - {"asciisymbol", "int32"}

@@ -1,0 +1,161 @@
+"""Rules and requirements: every requirement is held somehow, and every rule tells its bad example from its repair."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from builders import read
+
+from lakehouse.rules import HOWS, RULES, examples, held, registry_of
+
+ROOT = Path(__file__).parents[1]
+SEVERITIES = ("info", "warning", "error")
+# Rules that need the catalog, or a text that is no document: `test_checks.py`, `test_ingest.py`, `test_safety.py` break them.
+BY_DOCUMENTS = {"JSON-001", "JSON-004", "MSG-002", "DOC-001", "DOC-002", "DOC-003", "DOC-004", "CAT-038", "CAT-064"}
+RELATIONAL = {
+    "MSG-049", "MSG-134", "MSG-140", "MSG-146", "MSG-150", "MSG-156", "MSG-157", "MSG-183",
+    "END-074", "END-096", "END-130", "END-173", "END-174", "CAT-007",
+}  # fmt: skip
+
+
+def requirements() -> list[dict[str, str]]:
+    with (ROOT / "docs" / "requirements.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def findings(at: str, fragment: object) -> list[tuple[str, str, str]]:
+    written = fragment if isinstance(fragment, str) else registry_of(at, fragment)
+    reading = read(written, rules=True)
+    return [(finding.rule_id, finding.severity, finding.message) for finding in reading.findings]
+
+
+def at_least_as_bad(rule_id: str, found: list[tuple[str, str, str]]) -> set[str]:
+    """Give the rules that were found to be broken; without milder ones, and without what falls with its cause."""
+    limit = SEVERITIES.index(RULES[rule_id].severity)
+    return {
+        one
+        for one, severity, message in found
+        if one == rule_id or (SEVERITIES.index(severity) >= limit and not message.startswith("it cannot be loaded"))
+    }
+
+
+def test_every_checkable_requirement_is_held(capsys):
+    asked = [row["id"] for row in requirements() if row["check"].startswith("expectation")]
+    told = held()
+    assert [one for one in asked if one not in told] == []
+    counts = Counter(told[one].how for one in asked)
+    with capsys.disabled():
+        print("\nrequirements with the check `expectation`:", ", ".join(f"{counts[how]} {how}" for how in HOWS))
+    assert set(counts) <= set(HOWS)
+    assert sum(counts.values()) == len(asked) == 372
+
+
+def test_what_covers_a_requirement_is_a_rule():
+    for rule_id, one in held().items():
+        assert (one.how == "covered") == bool(one.by), rule_id
+        assert [by for by in one.by if by not in RULES] == [], rule_id
+
+
+def test_a_permissive_requirement_permits():
+    levels = {row["id"]: (row["level"], row["bad_input_example"]) for row in requirements()}
+    for rule_id, one in held().items():
+        if one.how == "permissive" and rule_id in levels:
+            level, bad = levels[rule_id]
+            # What is not a MAY describes a rule set that the other rules are, or a spelling that is normalised.
+            assert level == "MAY" or rule_id in {"MSG-209", "MSG-280", "MSG-303", "END-014", "END-076", "END-077"}, rule_id
+            assert not bad or rule_id == "MSG-303", rule_id
+
+
+PERMITTED = [
+    ("MSG-152 MSG-163 MSG-168 MSG-173 MSG-178 MSG-184 MSG-187", "message", {}),
+    ("MSG-086", "message", {"dataschema": {"type": "object"}, "dataschemaformat": "JSONSchema/draft-07"}),
+    ("MSG-198 MSG-201 MSG-204 MSG-206", "message", {"envelope": "CloudEvents/1.0", "envelopemetadata": {"subject": {}}}),
+    ("MSG-209", "message", {"envelope": "CloudEvents/1.0", "envelopemetadata": {"own": {"type": "any", "value": None}}}),
+    ("MSG-112 MSG-280", "message", {"protocol": "HTTP/2", "protocoloptions": {"method": "POST"}}),
+    ("MSG-300 MSG-303", "message", {"protocol": "AMQP/1.0", "protocoloptions": {"properties": {"subject": "Bare"}}}),
+    *(
+        (
+            rule_id,
+            "message",
+            {"protocol": "AMQP/1.0", "protocoloptions": {section: {"own": {"type": "duration", "value": "PT1H"}}}},
+        )
+        for rule_id, section in (
+            ("MSG-323", "application-properties"),
+            ("MSG-327", "message-annotations"),
+            ("MSG-331", "delivery-annotations"),
+            ("MSG-335", "footer"),
+        )
+    ),
+    ("MSG-130 MSG-138", "messagegroup", {}),
+    ("END-014 END-067 END-076 END-079 END-133", "endpoint", {"protocol": "NATS", "protocoloptions": {}}),
+    ("END-015", "endpoint", {"envelope": "CloudEvents/1.0", "envelopeoptions": {"mode": "binary"}}),
+    (
+        "END-075 END-077",
+        "endpoint",
+        {"envelope": "own/v1-beta", "messages": {"m": {"envelope": "own/v1-beta-2", "envelopemetadata": {"own": {}}}}},
+    ),
+    ("END-102 END-106 END-121", "endpoint", {"protocol": "AMQP/1.0", "protocoloptions": {"node": "queue"}}),
+    ("END-157", "endpoint", {"protocol": "MQTT/5.0", "protocoloptions": {"endpoints": [{"uri": "wss://example.com"}]}}),
+    ("CAT-046", "message", {"meta": {"authority": "http://nobody.example/answers"}}),
+]
+
+
+@pytest.mark.parametrize(("rule_ids", "at", "fragment"), PERMITTED, ids=[one[0] for one in PERMITTED])
+def test_what_the_specification_permits_is_loaded(rule_ids, at, fragment):
+    assert [one for one in findings(at, fragment) if one[1] != "info"] == []
+
+
+def test_every_permissive_requirement_has_its_proof():
+    proved = {rule_id for rule_ids, _, _ in PERMITTED for rule_id in rule_ids.split()}
+    assert {rule_id for rule_id, one in held().items() if one.how == "permissive"} == proved
+
+
+def test_every_rule_has_examples_that_documents_alone_can_break():
+    assert set(RULES) - set(examples()) == {"JSON-004", "DOC-001", "DOC-002", "DOC-003", "DOC-004", "CAT-038", "CAT-064"}
+
+
+BY_ONE_ENTITY = sorted(set(examples()) - RELATIONAL - BY_DOCUMENTS - {"MSG-115"})
+
+
+@pytest.mark.parametrize("rule_id", BY_ONE_ENTITY)
+def test_the_bad_example_breaks_the_rule_and_no_other(rule_id):
+    example = examples()[rule_id]
+    found = findings(example.at, example.bad)
+    assert at_least_as_bad(rule_id, found) == {rule_id}
+    limit = SEVERITIES.index(RULES[rule_id].severity)
+    severities = {SEVERITIES.index(severity) for one, severity, _ in found if one == rule_id}
+    # A requirement of the oldest dialect is broken by its own published documents: there it warns.
+    assert max(severities) == limit or rule_id == "CAT-024"
+
+
+@pytest.mark.parametrize("rule_id", BY_ONE_ENTITY)
+def test_the_repair_breaks_nothing(rule_id):
+    example = examples()[rule_id]
+    assert at_least_as_bad(rule_id, findings(example.at, example.good)) == set()
+
+
+def test_what_falls_with_its_cause_is_told_under_its_own_rule():
+    example = examples()["MSG-115"]
+    told = [message for one, _, message in findings(example.at, example.bad) if one == "MSG-115"]
+    assert told == ["it cannot be loaded: its default Version 1 was refused"]
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_a_rule_tells_what_a_person_needs(rule):
+    assert rule.severity in SEVERITIES
+    assert rule.action == ("quarantined" if rule.severity == "error" else "kept")
+    assert re.fullmatch(r"[A-Z]+-\d{3}", rule.id)
+    assert all((rule.table, rule.text, rule.hint, rule.section))
+
+
+def test_every_rule_that_the_code_names_is_one():
+    named = set()
+    for path in (ROOT / "lakehouse").rglob("*"):
+        if path.suffix in (".py", ".csv") and path.name not in ("rules.csv", "examples.csv", "__init__.py"):
+            code = "\n".join(re.findall(r'"[^"\n]*"', path.read_text(encoding="utf-8"))) if path.suffix == ".py" else ""
+            named |= set(re.findall(r"(?<![A-Z])(?:MSG|END|CAT|WIP|JSON|DOC)-\d{3}(?=\")", code))
+    assert named - set(RULES) - {one for one, how in held().items() if how.how == "export"} == set()
