@@ -135,7 +135,10 @@ def validate_rows(suite: Suite, rows: DataFrame) -> Result:
     Raises:
         SettingsError: an expectation is none that Great Expectations knows, or its arguments are wrong.
     """
-    return _validate(suite, rows, "spark")
+    try:
+        return _validate(suite, rows, "spark")
+    finally:
+        rows.sparkSession.catalog.dropTempView("tmp_view")  # left by expectations that are queries
 
 
 def check_expectations(suite: Suite) -> None:

@@ -157,7 +157,8 @@ def validate(
     finally:
         spark.catalog.setCurrentDatabase(SCHEMA)
     with clock("docs", "Data Docs"):
-        pages = write_pages(spark, settings, f"Snapshot {head.snapshot_id}", results)
+        what = f"Snapshot {head.snapshot_id}" if schema == SCHEMA else f"Schema {schema}"
+        pages = write_pages(spark, settings, what, results)
     skipped = sorted(set(chosen) - {suite.name for suite in there})
     return Validation(schema, head.snapshot_id, results, broken, recorded, skipped, pages, clock.seconds())
 
