@@ -84,7 +84,7 @@ def commit(spark: SparkSession, plan: Plan, stage: DataFrame, run: Run) -> Head:
     snapshot_id = plan.head.snapshot_id + 1
     labels = [Label(run.label, snapshot_id)] if run.label is not None else []
     snapshot = _snapshot_body(plan, run, snapshot_id, labels)
-    rows = _log_rows(spark, plan, stage).unionByName(plan.documents.select(*LOGGED, "body"), allowMissingColumns=True)
+    rows = log_rows(spark, plan, stage).unionByName(plan.documents.select(*LOGGED, "body"), allowMissingColumns=True)
     rows = rows.unionByName(_own_rows(spark, snapshot, labels), allowMissingColumns=True)
     if sum(plan.changed.values()) + plan.document_rows < _FEW_ROWS:
         rows = rows.coalesce(1)
@@ -161,7 +161,7 @@ def _own_rows(spark: SparkSession, snapshot: dict[str, Any], labels: list[Label]
     return spark.createDataFrame(own, "registryid string, kind string, xid string, op string, body string")
 
 
-def _log_rows(spark: SparkSession, plan: Plan, stage: DataFrame) -> DataFrame:
+def log_rows(spark: SparkSession, plan: Plan, stage: DataFrame) -> DataFrame:
     """Give the changed entities with their texts: staged ones from the stage, those whose owners changed from the log."""
     texts = stage.filter(F.col("row") == "entity")
     now = F.lit(plan.committed_at)

@@ -98,6 +98,7 @@ def cli() -> None:
 @click.pass_obj
 def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | None, **flags: Any) -> int:
     """Load documents: files, folders (all *.json, *.cereg and .gz of them), globs, or URIs that Spark reads."""
+    from lakehouse.expectations import warm_up
     from lakehouse.pipeline import Request
     from lakehouse.pipeline import ingest as run_ingest
     from lakehouse.plans import Policy
@@ -111,6 +112,7 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
     request = Request(policy, flags["strict"], flags["dry_run"], flags["label"])
     with _progress(context) as watcher:
         with watcher.stage("session", "starting Spark"):
+            warm_up()
             spark = open_session(settings)
         summary = run_ingest(spark, settings, list(sources), registry_from=registry_from, request=request, watcher=watcher)
     for path in summary.hidden:
@@ -120,6 +122,31 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
     else:
         show_summary(summary.as_json())
     return REFUSED if summary.refused else 0
+
+
+@cli.command()
+@click.option("--suite", "suites", multiple=True, metavar="NAME", help="Run this suite only; may be given more than once.")
+@_with_globals
+@click.pass_obj
+def validate(context: Context, suites: tuple[str, ...]) -> int:
+    """Run all rules and suites of expectations over the catalog, and write Data Docs."""
+    from lakehouse.checks import check_catalog
+    from lakehouse.expectations import warm_up
+    from lakehouse.rules import RULES
+    from lakehouse.session import open_session
+    from lakehouse.validation import validate as run_validate
+
+    settings = context.settings
+    with _progress(context) as watcher:
+        with watcher.stage("session", "starting Spark"):
+            warm_up()
+            spark = open_session(settings)
+        validation = run_validate(spark, settings, check_catalog, RULES, suites=suites, watcher=watcher)
+    if context.as_json:
+        click.echo(json.dumps(validation.as_json()))
+    else:
+        show_validation(validation.as_json())
+    return REFUSED if validation.has_findings else 0
 
 
 @cli.command()
@@ -418,6 +445,7 @@ def show_exported(exported: dict[str, Any], *, on_stderr: bool) -> None:
 def demo(context: Context) -> int:
     """Load an online shop's documents into ./demo-warehouse and look at what came out."""
     from lakehouse.demo import GLIMPSES, QUESTIONS
+    from lakehouse.expectations import warm_up
     from lakehouse.pipeline import ingest as run_ingest
     from lakehouse.queries import run_query
     from lakehouse.session import open_session
@@ -428,6 +456,7 @@ def demo(context: Context) -> int:
         click.echo(f"$ lakehouse --warehouse {settings.warehouse} ingest {folder}")
         with _progress(context) as watcher:
             with watcher.stage("session", "starting Spark"):
+                warm_up()
                 spark = open_session(settings)
             summary = run_ingest(spark, settings, [str(folder)], watcher=watcher)
     show_summary(summary.as_json())
@@ -454,6 +483,32 @@ def show_summary(summary: dict[str, Any]) -> None:
     nothing = "Dry run: nothing was done" if summary.get("dry_run") else "Nothing changed, so no snapshot"
     told = f"Snapshot {snapshot} committed" if snapshot else nothing
     click.echo(f"{told}, in {summary['seconds']['total']:.1f} s.")
+
+
+def show_validation(validation: dict[str, Any]) -> None:
+    """Print what a validation found: suites, rules with an example each, expectations of tables that do not hold."""
+    severities = ("error", "warning", "info")
+    suites = validation["suites"].items()
+    rows = [[name, str(one["expectations"]), *(str(one["failed"][severity]) for severity in severities)] for name, one in suites]
+    show_table(["suite", "expectations", *severities], rows, numbers=True)
+    if validation["rules"]:
+        click.echo("\nRules that something breaks, with an example:")
+        told = [
+            [one["rule_id"], one["severity"], str(one["n"]), *(one["examples"][0][key] for key in ("xid", "message"))]
+            for one in validation["rules"]
+        ]
+        show_table(["rule_id", "severity", "findings", "xid", "message"], told)
+    failed = [one for one in validation["failed"] if one["suite"] != "specification"]
+    if failed:
+        click.echo("\nExpectations on tables that do not hold:")
+        told = [[one["suite"], one["name"], one["severity"], _outcome(one), one["description"]] for one in failed]
+        show_table(["suite", "name", "severity", "found", "description"], told)
+    for name in validation["skipped"]:
+        click.echo(f"Suite {name} was skipped: its table is not in {validation['schema']}.")
+    click.echo(
+        f"\nSnapshot {validation['snapshot_id']} validated, in {validation['seconds']['total']:.1f} s. "
+        f"{validation['recorded']} new findings in table `violations`. Data Docs: {validation['data_docs']}"
+    )
 
 
 def show_table(columns: list[str], rows: Any, *, numbers: bool = False) -> None:
@@ -492,6 +547,12 @@ def main() -> None:
         )
         code = 1
     sys.exit(code or 0)
+
+
+def _outcome(failed: dict[str, Any]) -> str:
+    if failed["error"]:
+        return f"could not be checked: {failed['error']}"
+    return f"{failed['unexpected']} rows" if failed["unexpected"] is not None else str(failed["observed"])
 
 
 def _where(summary: dict[str, Any]) -> str:

@@ -112,6 +112,24 @@ class PruneRefused(LakehouseError):
         self.held = held
 
 
+class CandidateRefused(LakehouseError):
+    """What would be committed does not meet an expectation of severity error, so nothing was committed.
+
+    Attributes:
+        data_docs: first page of what came out; None when none was written.
+    """
+
+    def __init__(self, told: list[str], failed: int, data_docs: str | None) -> None:
+        more = f"\n  and {failed - len(told)} more" if failed > len(told) else ""
+        super().__init__(
+            f"what would be published breaks {failed} of the expectations that must hold, so nothing was changed:"
+            + "".join(f"\n  {line}" for line in told)
+            + more
+            + (f"\nData Docs: {data_docs}" if data_docs else "")
+        )
+        self.data_docs = data_docs
+
+
 class CommitLost(LakehouseError):
     """Another writer committed the snapshot first; the caller plans again on the new head.
 

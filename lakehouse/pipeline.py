@@ -10,25 +10,27 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from delta.exceptions import ConcurrentAppendException, ConcurrentTransactionException
-from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from lakehouse.candidates import read_gates, validate_candidate
 from lakehouse.changes import Run, commit, read_head
 from lakehouse.documents import Sources, current_documents, find_sources, read_documents, registry_from_path, with_unchanged
 from lakehouse.errors import CommitLost
 from lakehouse.faults import crash_point
-from lakehouse.model import ENTITY_TABLES, STAGE, VIOLATIONS
+from lakehouse.model import ENTITY_TABLES, STAGE
 from lakehouse.parse import parse_documents
 from lakehouse.plans import Plan, Policy, plan_changes
 from lakehouse.projections import roll_forward
 from lakehouse.refusals import KEY
+from lakehouse.rules import RULES
 from lakehouse.settings import Settings
 from lakehouse.snapshots import check_label_is_free
 from lakehouse.stages import remove_dead_stages, remove_folder, stages_location
+from lakehouse.suites import Suite
 from lakehouse.tables import create_tables, table_name
+from lakehouse.violations import record_findings
 
 logger = logging.getLogger(__name__)
 
@@ -122,9 +124,10 @@ def ingest(
         LabelTaken: the label names a snapshot already.
         CommitLost: other writers won the race more often than `commit_attempts`.
     """
-    clock = _Clock(watcher or Unwatched())
+    clock = Clock(watcher or Unwatched())
     request = request or Request()
     ingest_id = uuid.uuid4().hex
+    gates = read_gates(settings)
     with clock("attach", "tables of the catalog"):
         create_tables(spark, settings)
         remove_dead_stages(spark, settings)
@@ -140,7 +143,7 @@ def ingest(
         seen = _count_documents(stage)
     crash_point("after_stage")
     try:
-        work = _Work(found, request, Run(ingest_id, "ingest", seen, request.label))
+        work = _Work(found, request, Run(ingest_id, "ingest", seen, request.label), gates)
         return replace(_publish(spark, settings, stage, work, clock), seconds=clock.seconds())
     finally:
         remove_folder(spark, location)
@@ -153,6 +156,7 @@ class _Work:
     sources: Sources
     request: Request
     run: Run
+    gates: list[Suite]
 
 
 def _documents(spark: SparkSession, settings: Settings, found: Sources, registry_from: str | None, *, force: bool) -> DataFrame:
@@ -179,7 +183,7 @@ def _count_documents(stage: DataFrame) -> dict[str, int]:
     }
 
 
-def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _Work, clock: _Clock) -> Summary:
+def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _Work, clock: Clock) -> Summary:
     """Check, commit and project; plan again when another writer was first."""
 
     @retry(
@@ -194,9 +198,13 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
             roll_forward(spark, head)
             plan = plan_changes(spark, head, stage, work.request.policy, work.sources.roots)
             findings = stage.filter(F.col("row") == "finding").select(*plan.findings.columns).unionByName(plan.findings)
+        if not plan.is_empty:
+            with clock("validate", "what would be published"):
+                docs = None if work.request.dry_run else settings
+                validate_candidate(spark, plan, stage, findings, RULES.values(), work.gates, docs)
         snapshot_id = None
         if not work.request.dry_run:
-            _record(spark, findings, work.run)
+            record_findings(spark, findings, work.run.ingest_id)
             if not plan.is_empty or work.run.label is not None:
                 snapshot_id = _commit(spark, plan, stage, work, clock)
         return _summarise(stage, plan, findings, work, snapshot_id)
@@ -204,29 +212,12 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
     return attempt()
 
 
-def _commit(spark: SparkSession, plan: Plan, stage: DataFrame, work: _Work, clock: _Clock) -> int:
+def _commit(spark: SparkSession, plan: Plan, stage: DataFrame, work: _Work, clock: Clock) -> int:
     with clock("commit", f"{sum(plan.changed.values())} changed entities as snapshot {plan.head.snapshot_id + 1}"):
         head = commit(spark, plan, stage, work.run)
     with clock("project", "tables: " + ", ".join(name for name, n in plan.changed.items() if n)):
         roll_forward(spark, head, verified=plan.head)
     return head.snapshot_id
-
-
-@retry(
-    retry=retry_if_exception_type((ConcurrentAppendException, ConcurrentTransactionException)),
-    stop=stop_after_attempt(8),
-    wait=wait_random_exponential(multiplier=0.5, max=10),
-    reraise=True,
-)
-def _record(spark: SparkSession, findings: DataFrame, run: Run) -> None:
-    """Append the findings that `violations` does not hold yet; a merge, so that two writers cannot both append one."""
-    if not findings.take(1):
-        return
-    rows = findings.withColumns({"ingest_id": F.lit(run.ingest_id), "found_at": F.current_timestamp()})
-    flat = rows.select(*(F.col(name) if name in rows.columns else F.col(f"finding.{name}") for name in VIOLATIONS.names))
-    target = DeltaTable.forName(spark, table_name("violations")).alias("target")
-    once = flat.dropDuplicates(["violation_id"])  # one key standing twice under one pointer is one finding
-    target.merge(once.alias("found"), "target.violation_id = found.violation_id").whenNotMatchedInsertAll().execute()
 
 
 def _summarise(stage: DataFrame, plan: Plan, findings: DataFrame, work: _Work, snapshot_id: int | None) -> Summary:
@@ -258,7 +249,7 @@ def _add_counts(entities: dict[str, dict[str, int]], facts: DataFrame, outcome: 
         entities[row["table"]][outcome] += row["n"]
 
 
-class _Clock:
+class Clock:
     """Measures the stages, and tells the watcher of them."""
 
     def __init__(self, watcher: Watcher) -> None:
@@ -268,6 +259,7 @@ class _Clock:
 
     @contextmanager
     def __call__(self, name: str, told: str) -> Iterator[None]:
+        """Be open while a stage runs."""
         begun = time.monotonic()
         with self.watcher.stage(name, told):
             yield
@@ -275,4 +267,5 @@ class _Clock:
         logger.info("%s: %.2f s (%s)", name, time.monotonic() - begun, told)
 
     def seconds(self) -> dict[str, float]:
+        """Give the seconds of each stage, and in total."""
         return {"total": time.monotonic() - self.begun, **self.spent}

@@ -52,6 +52,7 @@ class Settings(BaseModel):
     stage_retention_hours: int = Field(gt=0)
     commit_attempts: int = Field(gt=0)
     events_source: str = Field(min_length=1)
+    expectations_dir: str
     spark: dict[str, str]
 
 

@@ -12,11 +12,13 @@ PACKAGE = Path(__file__).parents[1] / "lakehouse"
 ORDER = [
     "__init__",
     "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "redact", "model",
+    "suites", "expectations",
     "session", "stages", "tables", "views",
     "dialects", "detection", "rules", "values", "criteria", "constraints", "locate", "normalform", "documents", "parse",
-    "refusals", "plans", "changes", "digests", "projections", "snapshots", "audits", "events", "backups", "doctor",
+    "violations", "refusals", "plans", "changes", "digests", "projections", "datadocs", "candidates",
+    "snapshots", "audits", "events", "backups", "doctor",
     "documentview", "serialise", "targets", "selection", "export",
-    "queries", "pipeline", "demo", "cli",
+    "queries", "pipeline", "validation", "demo", "cli",
 ]  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import venv
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -16,6 +17,8 @@ def test_an_installed_wheel_works_away_from_the_checkout(tmp_path):
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path / "dist"), str(ROOT)]
     subprocess.run(build, check=True, capture_output=True)
     (wheel,) = (tmp_path / "dist").glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {"lakehouse/_data/expectations/versions.json", "lakehouse/pages/suite.html", "lakehouse/pages/style.css"} <= names
     venv.create(tmp_path / "venv", with_pip=True)
     subprocess.run([tmp_path / "venv" / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", wheel], check=True)
     command = tmp_path / "venv" / "bin" / "lakehouse"

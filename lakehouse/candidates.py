@@ -1,0 +1,132 @@
+"""The candidate: what the catalog would hold after a commit, validated before it.
+
+Two questions, each an error-level expectation that stops the commit: does anything that would be published carry an error of
+its own (then the gate has a hole), and do the house rules of `expectations_dir` hold on the tables as they would be. What the
+shipped suites ask holds by construction, so they do not cost an ingest anything; `validate` runs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import ExitStack
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakehouse.changes import log_rows
+from lakehouse.datadocs import FOLDER, write_pages
+from lakehouse.errors import CandidateRefused, SettingsError
+from lakehouse.expectations import Outcome, Result, Rule, specification, validate_counts, validate_rows
+from lakehouse.model import ENTITY_TABLES, Table
+from lakehouse.plans import Plan
+from lakehouse.projections import project
+from lakehouse.refusals import KEY
+from lakehouse.settings import Settings
+from lakehouse.suites import Suite, read_suites
+from lakehouse.tables import table_name
+from lakehouse.violations import count_findings
+
+_MAX_TOLD = 10
+
+
+def read_gates(settings: Settings) -> list[Suite]:
+    """Read the suites that may stop an ingest, with those expectations only that do.
+
+    Raises:
+        SettingsError: a suite cannot be read.
+    """
+    names = {table.name for table in ENTITY_TABLES}
+    gates = (suite.gate for suite in read_suites(settings).values())
+    return [suite for suite in gates if suite.expectations and suite.words & names]
+
+
+def validate_candidate(
+    spark: SparkSession,
+    plan: Plan,
+    stage: DataFrame,
+    findings: DataFrame,
+    rules: Iterable[Rule],
+    gates: list[Suite],
+    docs: Settings | None = None,
+) -> None:
+    """Validate what a plan would publish.
+
+    Args:
+        spark: the session.
+        plan: what would be committed.
+        stage: columns `model.STAGE`.
+        findings: all findings of the ingest; columns row, document_uri, registryid, kind, xid, finding.
+        rules: the rules; those of severity error have an expectation.
+        gates: as from `read_gates`.
+        docs: names the warehouse that Data Docs of a refusal are written to; None: none are.
+
+    Raises:
+        CandidateRefused: an expectation does not hold, so that nothing may be committed.
+        SettingsError: a suite cannot be understood.
+    """
+    counts = count_findings(only_published(findings, plan.entities))
+    errors = [rule for rule in rules if rule.severity == "error"]
+    results = [validate_counts(specification(errors, counts), counts)]
+    results += _validate_tables(spark, plan, stage, gates)
+    failed = [(result.suite, one) for result in results for one in result.failed("error")]
+    if failed:
+        told = [_told(suite, one) for suite, one in failed]
+        what = f"What would have become snapshot {plan.head.snapshot_id + 1}"
+        pages = write_pages(spark, docs, what, results, f"{FOLDER}/candidate") if docs else None
+        raise CandidateRefused(told[:_MAX_TOLD], len(told), pages)
+
+
+def only_published(findings: DataFrame, entities: DataFrame) -> DataFrame:
+    """Keep the errors of what would be published: those that quarantine nothing, and those whose entity is there all the same.
+
+    Args:
+        findings: columns row, document_uri, registryid, kind, xid, finding.
+        entities: what would be committed; columns KEY, document_uri (of the text that is taken).
+    """
+    errors = findings.filter(F.col("finding.severity") == "error")
+    refused = errors.filter(F.col("finding.action") == "quarantined")
+    published = entities.filter(F.col("document_uri").isNotNull()).select(*KEY, "document_uri")
+    there = refused.join(published, on=[*KEY, "document_uri"], how="left_semi").select(*errors.columns)
+    return errors.filter(F.col("finding.action") == "kept").unionByName(there)
+
+
+def candidate_table(spark: SparkSession, plan: Plan, stage: DataFrame, table: Table) -> DataFrame:
+    """Give an entity table as it would be after the commit."""
+    rows = log_rows(spark, plan, stage).filter((F.col("kind") == table.kind) & (F.col("op") != "delete"))
+    fresh = project(rows.withColumn("snapshot_id", F.lit(plan.head.snapshot_id + 1).cast("bigint")), table)
+    current = spark.table(table_name(table.name))
+    if table.name not in plan.head.tables:
+        return fresh
+    changed = plan.entities.filter(F.col("kind") == table.kind).select("registryid", "xid")
+    return current.join(changed, on=["registryid", "xid"], how="left_anti").select(*fresh.columns).unionByName(fresh)
+
+
+def _validate_tables(spark: SparkSession, plan: Plan, stage: DataFrame, gates: list[Suite]) -> list[Result]:
+    """Run the suites that concern a table which changes; bare names in their queries mean the candidate."""
+    changed = {table.name: table for table in ENTITY_TABLES if plan.changed[table.name]}
+    concerned = [suite for suite in gates if suite.words & set(changed)]
+    wanted = {name for suite in concerned for name in suite.words & set(changed)}
+    with ExitStack() as views:
+        for name in wanted:
+            candidate_table(spark, plan, stage, changed[name]).createOrReplaceTempView(name)
+            views.callback(spark.catalog.dropTempView, name)
+        return [validate_rows(suite, read_rows(spark, suite)) for suite in concerned]
+
+
+def read_rows(spark: SparkSession, suite: Suite) -> DataFrame:
+    """Give the rows that a suite is about; bare names are those of the current schema.
+
+    Raises:
+        SettingsError: there is no such table, or the query cannot be run.
+    """
+    try:
+        return spark.sql(suite.query) if suite.query else spark.table(suite.table)
+    except Exception as error:
+        told = str(error).split("\n\nJVM stacktrace")[0].strip()
+        raise SettingsError(f"suite {suite.name}: its rows cannot be read: {told}") from error
+
+
+def _told(suite: Suite, outcome: Outcome) -> str:
+    one = outcome.expectation
+    how = outcome.error or (f"{outcome.unexpected} break it" if outcome.unexpected is not None else f"found {outcome.observed}")
+    return f"{suite.name}: {one.name}: {how}. {one.description}".strip()

@@ -1,0 +1,103 @@
+"""Data Docs: what came out of the suites as HTML pages under the warehouse, for people.
+
+Written from the results of Great Expectations by templates of our own, `pages/`. Its own pages load styles, scripts and pictures
+from other hosts, write values unescaped, and have one section per rule; these work without network, run no script, hold counts
+and no value of a document, and everything in them is escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from pyspark.sql import SparkSession
+
+import lakehouse
+from lakehouse.expectations import SEVERITIES, Outcome, Result
+from lakehouse.session import absolute_location
+from lakehouse.settings import Settings
+from lakehouse.stages import remove_folder
+
+FOLDER = "_data_docs"
+
+
+@dataclass(frozen=True)
+class About:
+    """What stands at the foot of each page.
+
+    Attributes:
+        what: what was validated, such as 'Snapshot 12'.
+        counts: expectations that do not hold, by severity.
+    """
+
+    what: str
+    counts: dict[str, int]
+    at: str = ""
+    product: str = ""
+    engine: str = ""
+
+
+def write_pages(spark: SparkSession, settings: Settings, what: str, results: Iterable[Result], folder: str = FOLDER) -> str:
+    """Write the pages below the warehouse, over those of the run before.
+
+    Args:
+        spark: the session.
+        settings: the warehouse: a local folder, or anything that Spark's Hadoop filesystems write.
+        what: what was validated, such as 'Snapshot 12'.
+        results: what came out for each suite.
+        folder: folder below the warehouse.
+
+    Returns:
+        Location of the first page.
+    """
+    location = f"{absolute_location(settings.warehouse)}/{folder}"
+    pages = render_pages(what, list(results), datetime.now(timezone.utc))
+    remove_folder(spark, f"{location}/suites")
+    for name, text in pages.items():
+        _write(spark, f"{location}/{name}", text)
+    return f"{location}/index.html"
+
+
+def render_pages(what: str, results: list[Result], at: datetime) -> dict[str, str]:
+    """Render the pages.
+
+    Returns:
+        The text of each page by its path.
+    """
+    counts = {severity: sum(result.counts[severity] for result in results) for severity in SEVERITIES}
+    told = at.strftime("%Y-%m-%d %H:%M:%S UTC")
+    about = About(what, counts, told, lakehouse.__version__, version("great-expectations"))
+    pages = Environment(loader=PackageLoader("lakehouse", "pages"), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    common = {"about": about, "severities": SEVERITIES}
+    rendered = {"index.html": pages.get_template("index.html").render(common, results=results)}
+    for result in results:
+        held = [one for one in result.outcomes if one.success]
+        page = pages.get_template("suite.html").render(common, result=result, failed=_worst_first(result), held=held)
+        rendered[f"suites/{result.suite.name}.html"] = page
+    return rendered
+
+
+def _worst_first(result: Result) -> list[Outcome]:
+    return [one for severity in SEVERITIES for one in result.failed(severity)]
+
+
+def _write(spark: SparkSession, location: str, text: str) -> None:
+    """Write a text; local files by Python, since Hadoop would put a checksum file beside each."""
+    jvm: Any = spark._jvm
+    path = jvm.org.apache.hadoop.fs.Path(location)
+    filesystem = path.getFileSystem(spark._jsc.hadoopConfiguration())
+    if filesystem.getScheme() == "file":
+        local = Path(path.toUri().getPath())
+        local.parent.mkdir(parents=True, exist_ok=True)
+        local.write_text(text, encoding="utf-8")
+        return
+    stream = filesystem.create(path, True)
+    try:
+        stream.write(bytearray(text.encode()))
+    finally:
+        stream.close()

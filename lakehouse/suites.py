@@ -1,0 +1,172 @@
+"""Suites of expectations as files: Great Expectations' own JSON, one a table, that an analyst edits or adds to.
+
+The shipped ones stand in `expectations/`; the setting `expectations_dir` names a folder of the user's own. What they mean is
+told in `docs/validation.md`; they are run by `expectations`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from lakehouse.errors import SettingsError
+from lakehouse.settings import Settings, data_folder
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
+SPECIFICATION = "specification"  # the suite that is made from the rules, and stands in no file
+
+
+class Expectation(NamedTuple):
+    """One expectation.
+
+    Attributes:
+        name: what it is called in reports; one of the same name in the user's folder stands instead.
+        severity: 'error', 'warning' or 'info'.
+        description: what it asks, in words; empty: Great Expectations' own words are shown.
+        gates: a failure stops an ingest before the commit; only of severity error.
+        config: `type` and `kwargs`, as Great Expectations takes them.
+        meta: other facts, such as the requirement.
+    """
+
+    name: str
+    severity: str
+    description: str
+    gates: bool
+    config: dict[str, Any]
+    meta: dict[str, Any]
+
+
+class Suite(NamedTuple):
+    """The expectations of one table, view or query; `query` is None when the rows of the table are meant."""
+
+    name: str
+    table: str
+    query: str | None
+    expectations: tuple[Expectation, ...]
+
+    @property
+    def words(self) -> set[str]:
+        """Give all words that the suite holds: a table that is not among them does not matter to it."""
+        configs = [one.config for one in self.expectations]
+        return {word.lower() for word in re.findall(r"\w+", json.dumps([self.table, self.query, configs]))}
+
+    @property
+    def gate(self) -> Suite:
+        """Give the suite with those expectations only that stop an ingest."""
+        return self._replace(expectations=tuple(one for one in self.expectations if one.gates))
+
+
+class _ExpectationMeta(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    name: str = ""
+    severity: Literal["error", "warning", "info"] = "error"
+    description: str = ""
+    when: Literal["always", "validate"] = "always"
+
+
+class _ExpectationText(BaseModel):
+    model_config = ConfigDict(extra="ignore")  # Great Expectations writes more keys: id, severity, notes
+
+    type: str
+    kwargs: dict[str, Any] = {}
+    description: str | None = None
+    meta: _ExpectationMeta = _ExpectationMeta()
+
+
+class _SuiteMeta(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    table: str = Field(default="", pattern=r"\A\w*\z")
+    query: str | None = None
+    replaces: bool = False
+
+
+class _SuiteText(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    name: str = Field(pattern=r"\A[\w.\-]+\z")  # it names a page
+    expectations: list[_ExpectationText]
+    meta: _SuiteMeta = _SuiteMeta()
+
+
+def read_suites(settings: Settings) -> dict[str, Suite]:
+    """Read the shipped suites, and over them those of the user's folder.
+
+    A suite of the user's is added to the shipped one of that name: an expectation of a name that is there stands instead, others
+    come beside. With `"replaces": true` in its `meta` it stands instead of the whole suite.
+
+    Raises:
+        SettingsError: a file is no suite, or the folder is not there.
+    """
+    suites = {name: suite for name, (suite, _) in _read_folder(data_folder("expectations")).items()}
+    if settings.expectations_dir:
+        folder = Path(settings.expectations_dir)
+        if not folder.is_dir():
+            raise SettingsError(f"expectations_dir: {folder} is no folder. Name one with suites, or leave it empty.")
+        for name, (suite, replaces) in _read_folder(folder).items():
+            suites[name] = suite if replaces or name not in suites else _added(suites[name], suite)
+    return suites
+
+
+def choose_suites(suites: dict[str, Suite], names: Iterable[str]) -> dict[str, Suite]:
+    """Give the suites that are named; all of them when none is.
+
+    Raises:
+        SettingsError: there is no suite of that name.
+    """
+    wanted = list(names)
+    unknown = [name for name in wanted if name not in suites and name != SPECIFICATION]
+    if unknown:
+        raise SettingsError(f"no suite is called {unknown[0]}. There are: {', '.join([SPECIFICATION, *sorted(suites)])}.")
+    return {name: suite for name, suite in suites.items() if not wanted or name in wanted}
+
+
+def _read_folder(folder: Traversable | Path) -> dict[str, tuple[Suite, bool]]:
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".json")), key=lambda file: file.name)
+    return {file.name.removesuffix(".json"): _read_suite(file) for file in files}
+
+
+def _read_suite(file: Traversable | Path) -> tuple[Suite, bool]:
+    """Read one file: the suite, and whether it replaces the shipped one."""
+    try:
+        text = _SuiteText.model_validate_json(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{file}: cannot be read ({error}).") from error
+    except ValidationError as error:
+        problem = error.errors()[0]
+        key = ".".join(str(part) for part in problem["loc"])
+        raise SettingsError(f"{file}: {key}: {problem['msg']}. docs/validation.md tells what a suite looks like.") from error
+    if text.name != file.name.removesuffix(".json"):
+        raise SettingsError(f"{file}: the suite's name is {text.name!r}. A suite is called like its file.")
+    if text.name == SPECIFICATION:
+        raise SettingsError(f"{file}: the suite {SPECIFICATION} is made from the rules. Give yours another name.")
+    expectations = [_expectation(one) for one in text.expectations]
+    names = [one.name for one in expectations]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise SettingsError(f"{file}: two expectations are called {twice[0]!r}. Give each a `name` of its own in its `meta`.")
+    suite = Suite(text.name, text.meta.table or text.name, text.meta.query, tuple(expectations))
+    return suite, text.meta.replaces
+
+
+def _expectation(text: _ExpectationText) -> Expectation:
+    meta = text.meta
+    about = text.kwargs.get("column") or "+".join(text.kwargs.get("column_list", []))
+    name = meta.name or (f"{text.type}({about})" if about else text.type)
+    gates = meta.severity == "error" and meta.when == "always"
+    config = {"type": text.type, "kwargs": text.kwargs}
+    return Expectation(name, meta.severity, meta.description or text.description or "", gates, config, meta.model_extra or {})
+
+
+def _added(shipped: Suite, own: Suite) -> Suite:
+    names = {one.name for one in own.expectations}
+    kept = tuple(one for one in shipped.expectations if one.name not in names)
+    return own._replace(query=own.query or shipped.query, expectations=kept + own.expectations)

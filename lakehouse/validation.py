@@ -1,0 +1,183 @@
+"""`lakehouse validate`: all rules and suites over the published catalog, told to a person, a query and a scheduler."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from lakehouse.candidates import read_rows
+from lakehouse.changes import read_head
+from lakehouse.datadocs import write_pages
+from lakehouse.expectations import (
+    SEVERITIES,
+    Count,
+    Result,
+    Rule,
+    check_expectations,
+    specification,
+    validate_counts,
+    validate_rows,
+)
+from lakehouse.model import SCHEMA
+from lakehouse.pipeline import Clock, Unwatched, Watcher
+from lakehouse.projections import roll_forward
+from lakehouse.settings import Settings
+from lakehouse.suites import SPECIFICATION, Suite, choose_suites, read_suites
+from lakehouse.tables import attach_tables
+from lakehouse.violations import count_findings, record_findings
+
+EXAMPLES = 3  # told of each rule
+_Check = Callable[[SparkSession], DataFrame]
+
+
+class Broken(NamedTuple):
+    """A rule that has findings, with some of them: registryid, xid, message, hint."""
+
+    found: Count
+    examples: list[dict[str, str]]
+
+
+@dataclass
+class Validation:
+    """What a validation found; `as_json` is the contract of `lakehouse validate --json`.
+
+    Attributes:
+        schema: the schema that was validated.
+        snapshot_id: the newest snapshot.
+        results: what came out for each suite.
+        broken: the rules that have findings, the worst first.
+        recorded: findings that `violations` did not hold before.
+        skipped: suites whose table the schema does not have.
+        data_docs: location of the first page.
+        seconds: by stage.
+    """
+
+    schema: str
+    snapshot_id: int
+    results: list[Result]
+    broken: list[Broken]
+    recorded: int
+    skipped: list[str]
+    data_docs: str
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def has_findings(self) -> bool:
+        """Tell that an expectation of severity error or warning does not hold: exit code 3."""
+        return any(result.failed("error", "warning") for result in self.results)
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the validation as one JSON value."""
+        return {
+            "schema": self.schema,
+            "snapshot_id": self.snapshot_id,
+            "suites": {
+                result.suite.name: {"expectations": len(result.outcomes), "failed": result.counts} for result in self.results
+            },
+            "rules": [{**one.found._asdict(), "examples": one.examples} for one in self.broken],
+            "failed": [
+                {
+                    "suite": result.suite.name,
+                    "name": one.expectation.name,
+                    "severity": one.expectation.severity,
+                    "description": one.expectation.description,
+                    "unexpected": one.unexpected,
+                    "observed": one.observed or None,
+                    "error": one.error or None,
+                }
+                for result in self.results
+                for one in result.failed()
+            ],
+            "recorded": self.recorded,
+            "skipped": self.skipped,
+            "data_docs": self.data_docs,
+            "seconds": {name: round(seconds, 3) for name, seconds in self.seconds.items()},
+        }
+
+
+def validate(
+    spark: SparkSession,
+    settings: Settings,
+    check: _Check,
+    rules: Mapping[str, Rule],
+    *,
+    suites: Iterable[str] = (),
+    schema: str = SCHEMA,
+    watcher: Watcher | None = None,
+) -> Validation:
+    """Run suites over a published state of the catalog.
+
+    Args:
+        spark: a session from `open_session`.
+        settings: warehouse, folder of suites.
+        check: gives the findings of the rules over the current schema; columns row, document_uri, registryid, kind, xid, finding.
+        rules: the rules by id.
+        suites: names of the suites to run; none means all.
+        schema: the live schema, or that of a snapshot. Findings go into `violations` from the live one only.
+        watcher: is told of the stages.
+
+    Raises:
+        SettingsError: a suite is not there, or cannot be understood.
+        WarehouseError: the warehouse holds no catalog.
+    """
+    clock = Clock(watcher or Unwatched())
+    names = list(suites)
+    chosen = choose_suites(read_suites(settings), names)
+    for suite in chosen.values():
+        check_expectations(suite)
+    with clock("attach", "tables of the catalog"):
+        attach_tables(spark, settings)
+        head = read_head(spark)
+        roll_forward(spark, head)
+    spark.catalog.setCurrentDatabase(schema)
+    results: list[Result] = []
+    broken: list[Broken] = []
+    recorded = 0
+    try:
+        if not names or SPECIFICATION in names:
+            with clock("check", f"{len(rules)} rules"):
+                findings = check(spark).persist()
+                try:
+                    counts = count_findings(findings)
+                    results.append(validate_counts(specification(rules.values(), counts), counts))
+                    broken = find_broken(findings, counts)
+                    recorded = record_findings(spark, findings, uuid.uuid4().hex) if schema == SCHEMA else 0
+                finally:
+                    findings.unpersist()
+        there = [suite for suite in chosen.values() if _is_there(spark, suite, schema)]
+        for suite in there:
+            with clock("suites", f"suite {suite.name}: {len(suite.expectations)} expectations"):
+                results.append(validate_rows(suite, read_rows(spark, suite)))
+    finally:
+        spark.catalog.setCurrentDatabase(SCHEMA)
+    with clock("docs", "Data Docs"):
+        what = f"Snapshot {head.snapshot_id}" if schema == SCHEMA else f"Schema {schema}"
+        pages = write_pages(spark, settings, what, results)
+    skipped = sorted(set(chosen) - {suite.name for suite in there})
+    return Validation(schema, head.snapshot_id, results, broken, recorded, skipped, pages, clock.seconds())
+
+
+def find_broken(findings: DataFrame, counts: list[Count]) -> list[Broken]:
+    """Give each rule that has findings with some of them, the worst first."""
+    key = [F.col("finding.rule_id").alias("rule_id"), F.col("finding.severity").alias("severity")]
+    told = [F.coalesce(F.col(f"finding.{name}"), F.lit("")).alias(name) for name in ("message", "hint")]
+    rows = findings.select(*key, "registryid", F.coalesce("xid", "document_uri").alias("xid"), *told)
+    first = Window.partitionBy("rule_id", "severity").orderBy("registryid", "xid", "message")
+    few = rows.withColumn("nth", F.row_number().over(first)).filter(F.col("nth") <= EXAMPLES).orderBy("nth")
+    examples: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for row in few.collect():
+        example = {name: row[name] for name in ("registryid", "xid", "message", "hint")}
+        examples.setdefault((row["rule_id"], row["severity"]), []).append(example)
+    worst_first = sorted(counts, key=lambda count: (SEVERITIES.index(count.severity), count.rule_id))
+    return [Broken(count, examples.get((count.rule_id, count.severity), [])) for count in worst_first]
+
+
+def _is_there(spark: SparkSession, suite: Suite, schema: str) -> bool:
+    """Tell whether a suite's table is in the schema; in the live one reading it will tell."""
+    return schema == SCHEMA or spark.catalog.tableExists(f"{schema}.{suite.table}")

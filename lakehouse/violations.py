@@ -1,0 +1,46 @@
+"""The table `violations`: appending findings that it does not hold yet, and counting findings."""
+
+from __future__ import annotations
+
+from delta.exceptions import ConcurrentAppendException, ConcurrentTransactionException
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from lakehouse.expectations import Count
+from lakehouse.model import VIOLATIONS
+from lakehouse.tables import table_name
+
+
+@retry(
+    retry=retry_if_exception_type((ConcurrentAppendException, ConcurrentTransactionException)),
+    stop=stop_after_attempt(8),
+    wait=wait_random_exponential(multiplier=0.5, max=10),
+    reraise=True,
+)
+def record_findings(spark: SparkSession, findings: DataFrame, ingest_id: str) -> int:
+    """Append the findings that `violations` does not hold yet; a merge, so that two writers cannot both append one.
+
+    Args:
+        spark: the session.
+        findings: columns row, document_uri, registryid, kind, xid, finding, as in `model.STAGE`.
+        ingest_id: the run that found them.
+
+    Returns:
+        How many were appended.
+    """
+    if not findings.take(1):
+        return 0
+    rows = findings.withColumns({"ingest_id": F.lit(ingest_id), "found_at": F.current_timestamp()})
+    flat = rows.select(*(F.col(name) if name in rows.columns else F.col(f"finding.{name}") for name in VIOLATIONS.names))
+    target = DeltaTable.forName(spark, table_name("violations")).alias("target")
+    once = flat.dropDuplicates(["violation_id"])  # one key standing twice under one pointer is one finding
+    merged = target.merge(once.alias("found"), "target.violation_id = found.violation_id").whenNotMatchedInsertAll().execute()
+    return int(merged.collect()[0]["num_inserted_rows"])
+
+
+def count_findings(findings: DataFrame) -> list[Count]:
+    """Count findings by rule and severity."""
+    rows = findings.groupBy(F.col("finding.rule_id").alias("rule_id"), F.col("finding.severity").alias("severity")).count()
+    return sorted(Count(row["rule_id"], row["severity"], row["count"]) for row in rows.collect())

@@ -1,0 +1,129 @@
+"""What an ingest would publish, validated before the commit: the gate's holes, house rules, and that nothing changes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lakehouse.candidates import only_published, validate_candidate
+from lakehouse.changes import read_head
+from lakehouse.errors import CandidateRefused, SettingsError
+from lakehouse.expectations import Count
+from lakehouse.model import STAGE
+from lakehouse.pipeline import Request
+from lakehouse.plans import Policy, plan_changes
+from lakehouse.violations import count_findings, record_findings
+
+FINDINGS = (
+    "row string, document_uri string, registryid string, kind string, xid string, finding "
+    + STAGE["finding"].dataType.simpleString()
+)
+
+
+def finding(xid, rule, severity, action, uri="a.json"):
+    return ("finding", uri, "r", "message", xid, (f"{xid}{rule}", "", rule, severity, action, "what", "hint", None))
+
+
+@pytest.fixture(scope="module")
+def findings(spark):
+    rows = [
+        finding("/refused", "MSG-001", "error", "quarantined"),
+        finding("/kept", "MSG-002", "error", "kept"),
+        finding("/there", "MSG-003", "error", "quarantined"),
+        finding("/elsewhere", "MSG-003", "error", "quarantined", uri="b.json"),
+        finding("/told", "MSG-004", "warning", "kept"),
+    ]
+    return spark.createDataFrame(rows, FINDINGS)
+
+
+@pytest.fixture(scope="module")
+def entities(spark):
+    rows = [("r", "message", xid, "a.json") for xid in ("/there", "/told", "/elsewhere")] + [("r", "message", "/refused", None)]
+    return spark.createDataFrame(rows, "registryid string, kind string, xid string, document_uri string")
+
+
+def test_errors_of_what_would_be_published_are_told_and_those_of_what_is_refused_are_not(findings, entities):
+    assert count_findings(only_published(findings, entities)) == [Count("MSG-002", "error", 1), Count("MSG-003", "error", 1)]
+
+
+def test_findings_are_recorded_once(catalog, findings):
+    catalog.write("a.json", {"messagegroups": {"g": {}}})
+    catalog.ingest()
+    assert record_findings(catalog.spark, findings, "1") == 5
+    assert record_findings(catalog.spark, findings, "2") == 0
+    assert catalog.rows("SELECT count(*) FROM violations WHERE ingest_id = '1'") == [5]
+
+
+def house_rule(catalog, **meta):
+    folder = catalog.documents.parent / "expectations"
+    folder.mkdir(exist_ok=True)
+    query = "SELECT * FROM {batch} WHERE isdefault AND labels['owner'] IS NULL"
+    one = {"type": "unexpected_rows_expectation", "kwargs": {"unexpected_rows_query": query}}
+    one["meta"] = {"name": "message_has_owner", "description": "Every message has an owner label."} | meta
+    (folder / "versions.json").write_text(json.dumps({"name": "versions", "expectations": [one]}))
+    return catalog.settings.model_copy(update={"expectations_dir": str(folder)})
+
+
+def state(catalog):
+    tables = ("changes", "messages", "versions", "violations")
+    return [catalog.rows(f"SELECT count(*) FROM {table}") for table in tables]
+
+
+def message(**labels):
+    return {"labels": labels} if labels else {}
+
+
+def test_a_house_rule_stops_the_commit_and_nothing_changes(catalog):
+    settings = house_rule(catalog, severity="error")
+    group = {"m": message(owner="a"), "n": message(owner="b")}
+    catalog.write("a.json", {"messagegroups": {"g": {"messages": group}}})
+    assert catalog.ingest(settings=settings).snapshot_id == 1
+    before = state(catalog)
+
+    catalog.write("b.json", {"messagegroups": {"h": {"messages": {"o": message(), "p": {"name": 5}}}}})
+    with pytest.raises(CandidateRefused, match=r"versions: message_has_owner: 1 break it\. Every message") as raised:
+        catalog.ingest(settings=settings)
+    assert raised.value.exit_code == 1
+    with pytest.raises(CandidateRefused):
+        catalog.ingest(settings=settings, request=Request(dry_run=True))
+    assert state(catalog) == before
+    assert catalog.spark.catalog.listTables("xregistry", "versions")[0].isTemporary is False
+
+    # what stands in the table counts with what comes: the owner of /m goes in one update, a deletion heals
+    catalog.write("b.json", {})
+    group["m"] = message()
+    catalog.write("a.json", {"messagegroups": {"g": {"messages": group}}})
+    with pytest.raises(CandidateRefused, match="1 break it"):
+        catalog.ingest(settings=settings)
+    del group["m"]
+    catalog.write("a.json", {"messagegroups": {"g": {"messages": group}}})
+    assert catalog.ingest(settings=settings, request=Request(Policy(prune=True, force=True))).snapshot_id == 2
+
+
+def test_a_house_rule_that_warns_or_waits_for_validate_stops_nothing(catalog):
+    catalog.write("a.json", {"messagegroups": {"g": {"messages": {"m": {}}}}})
+    assert catalog.ingest(settings=house_rule(catalog, severity="warning"), request=Request(dry_run=True)).snapshot_id is None
+    assert catalog.ingest(settings=house_rule(catalog, severity="error", when="validate")).snapshot_id == 1
+
+
+def test_a_hole_in_the_gate_stops_the_commit(catalog, spark):
+    catalog.write("a.json", {"messagegroups": {"g": {}}})
+    catalog.ingest()
+    rows = [("entity", "x.json", False, "r", "group", "/messagegroups/g", "0" * 64, *[None] * 3, "{}", *[None] * 4)]
+    stage = spark.createDataFrame(rows, STAGE)
+    plan = plan_changes(spark, read_head(spark), stage, Policy(), [])
+    bad = spark.createDataFrame(
+        [("finding", "x.json", "r", "group", "/messagegroups/g", ("1", "", "MSG-999", "error", "quarantined", "", "", None))],
+        FINDINGS,
+    )
+    with pytest.raises(CandidateRefused, match="specification: MSG-999: 1 break it"):
+        validate_candidate(spark, plan, stage, bad, [], [])
+    validate_candidate(spark, plan, stage, bad.limit(0), [], [])
+    plan.release()
+
+
+def test_a_suite_that_cannot_be_read_is_told_before_anything_is_read(catalog):
+    settings = house_rule(catalog, severity="fatal")
+    with pytest.raises(SettingsError, match=r"versions\.json: expectations\.0\.meta\.severity"):
+        catalog.ingest(settings=settings)

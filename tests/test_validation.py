@@ -1,0 +1,103 @@
+"""`lakehouse validate`: what it runs, what it records, what it writes and tells."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+import pytest
+from pyspark.sql import functions as F
+
+from lakehouse.cli import show_validation
+from lakehouse.errors import SettingsError
+from lakehouse.model import STAGE
+from lakehouse.settings import read_settings
+from lakehouse.suites import read_suites
+from lakehouse.validation import validate
+
+FINDINGS = (
+    "row string, document_uri string, registryid string, kind string, xid string, finding "
+    + STAGE["finding"].dataType.simpleString()
+)
+
+
+class Rule(NamedTuple):
+    id: str
+    severity: str
+    table: str = "versions"
+    text: str = "A text."
+    hint: str = "A hint."
+    section: str = "3.1"
+
+
+RULES = {id_: Rule(id_, severity) for id_, severity in [("MSG-001", "error"), ("MSG-002", "warning"), ("MSG-003", "info")]}
+
+
+def check(spark):
+    """Find that the name of each Version is missing: reads the current schema by bare names, as rules do."""
+    finding = F.struct(
+        F.concat("xid", F.lit("!")).alias("violation_id"),
+        F.lit("").alias("pointer"),
+        F.lit("MSG-002").alias("rule_id"),
+        F.lit("warning").alias("severity"),
+        F.lit("kept").alias("action"),
+        F.concat(F.lit("no name: <b>"), "xid").alias("message"),
+        F.lit("Give it one.").alias("hint"),
+        F.lit(None).cast("string").alias("raw"),
+    )
+    rows = spark.table("versions").filter("name IS NULL")
+    return rows.select(
+        F.lit("finding").alias("row"),
+        F.col("document_uris")[0].alias("document_uri"),
+        "registryid",
+        F.lit("version").alias("kind"),
+        "xid",
+        finding.alias("finding"),
+    )
+
+
+def test_the_catalog_is_validated(catalog, capsys):
+    messages = {f"m{n}": {"description": "<script>SECRET</script>"} for n in range(5)} | {"named": {"name": "n"}}
+    catalog.write("a.json", {"messagegroups": {"g": {"messages": messages}}})
+    catalog.ingest()
+    folder = catalog.documents.parent / "expectations"
+    folder.mkdir()
+    query = "SELECT * FROM {batch} WHERE isdefault AND labels['owner'] IS NULL"
+    one = {"type": "unexpected_rows_expectation", "kwargs": {"unexpected_rows_query": query}}
+    one["meta"] = {"name": "message_has_owner", "severity": "warning", "description": "Every message has an owner label."}
+    (folder / "versions.json").write_text(json.dumps({"name": "versions", "expectations": [one]}))
+    settings = catalog.settings.model_copy(update={"expectations_dir": str(folder)})
+
+    validation = validate(catalog.spark, settings, check, RULES)
+    told = validation.as_json()
+    assert validation.has_findings
+    assert {result.suite.name for result in validation.results} == set(read_suites(settings)) | {"specification"}
+    # the shipped suites hold, so that only the rule and the house rule are told
+    assert [(one["suite"], one["name"], one["severity"], one["unexpected"]) for one in told["failed"]] == [
+        ("specification", "MSG-002", "warning", 5), ("versions", "message_has_owner", "warning", 6)]  # fmt: skip
+    assert told["suites"]["specification"] == {"expectations": 3, "failed": {"error": 0, "warning": 1, "info": 0}}
+    (rule,) = told["rules"]
+    assert (rule["rule_id"], rule["n"], len(rule["examples"])) == ("MSG-002", 5, 3)
+    assert rule["examples"][0]["xid"] == "/messagegroups/g/messages/m0/versions/1"
+    assert (told["recorded"], told["skipped"], told["snapshot_id"]) == (5, [], 1)
+    assert catalog.rows("SELECT count(*) FROM violations WHERE rule_id = 'MSG-002'") == [5]
+
+    pages = list((catalog.documents.parent / "warehouse" / "_data_docs").rglob("*.html"))
+    assert len(pages) == len(validation.results) + 1
+    assert not any("SECRET" in page.read_text() or "<b>" in page.read_text() for page in pages)
+
+    show_validation(told)
+    shown = capsys.readouterr().out
+    assert "/messagegroups/g/messages/m0/versions/1  no name: <b>/messagegroups" in shown
+    assert "6 rows" in shown
+    assert "5 new findings" in shown
+
+    # the same again records nothing, and one suite runs alone
+    catalog.spark.catalog.setCurrentDatabase("xregistry")
+    again = validate(catalog.spark, settings, check, RULES, suites=["specification"])
+    assert (again.recorded, [result.suite.name for result in again.results]) == (0, ["specification"])
+
+
+def test_a_suite_that_is_not_there_is_wrong_usage(spark):
+    with pytest.raises(SettingsError, match="no suite is called mesages"):
+        validate(spark, read_settings(), check, RULES, suites=["mesages"])
