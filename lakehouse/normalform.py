@@ -15,7 +15,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from lakehouse.detection import COLLECTIONS
-from lakehouse.dialects import FAMILIES, Entity, family_of, family_of_options, read_entity, table
+from lakehouse.dialects import FAMILIES, family_of, family_of_options, table
+from lakehouse.entities import Entity, read_entity
 from lakehouse.findings import Finding, Problem
 from lakehouse.jsontext import as_written, canonical, pointer_of, same
 from lakehouse.timestamps import microseconds

@@ -13,7 +13,7 @@ ORDER = [
     "__init__",
     "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "redact", "model",
     "session", "stages", "tables",
-    "dialects", "detection", "normalform", "documents", "parse",
+    "dialects", "coercions", "entities", "detection", "normalform", "documents", "parse",
     "refusals", "plans", "changes", "projections",
     "queries", "pipeline", "demo", "cli",
 ]  # fmt: skip

@@ -22,7 +22,8 @@ from builders import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.dialects import FAMILIES, family_of, family_of_options, read_entity, table
+from lakehouse.dialects import FAMILIES, family_of, family_of_options, table
+from lakehouse.entities import read_entity
 
 SPELLING_COLUMNS = ("1.0-rc1", "1.0-rc4", "0.5-wip", "cereg", "also")
 XID = "/messagegroups/other/messages/m"
