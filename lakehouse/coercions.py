@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from lakehouse.dialects import FAMILIES, Attribute, places_of
+from lakehouse.dialects import FAMILIES, Attribute, places_of, spelled_values
 from lakehouse.jsontext import pointer_of, same
 from lakehouse.xid import as_xid
 
@@ -25,6 +27,13 @@ class Teller(Protocol):
 
     def respelled(self, spelled: str, normal: str) -> None:
         """Count a value that was written otherwise."""
+
+
+class Renamed(NamedTuple):
+    """A value that belongs to another attribute of its place."""
+
+    name: str
+    value: Any
 
 
 def is_declaration(value: dict[str, Any]) -> bool:
@@ -134,9 +143,50 @@ def _addresses(reading: Teller, attribute: Attribute, value: Any, where: str, pa
 
 def _declaration(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
     """Take a declaration; a bare value becomes one (decision 11, requirements.md 15)."""
-    if not isinstance(value, dict):
-        return {"value": value}
-    return {key: member for key, member in value.items() if member is not None or key == "value"}
+    declared = value if isinstance(value, dict) else {"value": value}
+    return {key: _spelled(reading, key, member) for key, member in declared.items() if member is not None or key == "value"}
+
+
+def _spelled(reading: Teller, member: str, text: Any) -> Any:
+    """Give a member of a declaration in normal form: older names of types, the older marker of the current time."""
+    normal = spelled_values().get((member, text)) if isinstance(text, str) else None
+    if normal is None:
+        return text
+    reading.respelled(f'{member} "{text}"', f'"{normal}"')
+    return normal
+
+
+def _binary_key(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+    """Take a Kafka key that is base64: readable text becomes `key`, other bytes `key_base64` (requirements.md 44)."""
+    declaration = _declaration(reading, attribute, value, where, path)
+    text = declaration.get("value")
+    if not isinstance(text, str) or "{" in text:
+        return declaration
+    try:
+        decoded = base64.b64decode(text, validate=True)
+    except binascii.Error:
+        return declaration
+    try:
+        readable = decoded.decode()
+    except UnicodeDecodeError:
+        readable = ""
+    if readable and readable.isprintable():
+        reading.respelled(f"{path} as base64", path)
+        return declaration | {"value": readable}
+    reading.respelled(path, f"{path}_base64")
+    return Renamed(f"{attribute.name}_base64", declaration)
+
+
+def _authorization(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+    """Take an object; a list of one (1.0-rc4) becomes it, a longer one stays, since no object holds it."""
+    if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+        if len(value) == 1:
+            reading.respelled(f"{path} as a list", "an object")
+            return value[0]
+        told = f"`{attribute.name}` is a list of {len(value)} choices, which 1.0-rc2 does not know; it is kept as it is"
+        reading.warn(where, attribute.rule, told, "Keep the one that is used.")
+        return value
+    return value if isinstance(value, dict) else reading.wrong(attribute, value, where, "an object")
 
 
 def _attribute(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
@@ -205,14 +255,14 @@ def _headers(reading: Teller, attribute: Attribute, value: Any, where: str, path
     if not isinstance(value, list):
         return reading.wrong(attribute, value, where, "an array of objects with `name` and `value`")
     items = []
-    for index, item in enumerate(value):
+    for index, written in enumerate(value):
+        item = written
         if not isinstance(item, dict):
             return reading.wrong(attribute, item, f"{where}/{index}", "an object with `name` and `value`")
         if len(item) == 1 and isinstance(inner := next(iter(item.values())), dict):
             reading.respelled(f"{path}/[] as {{name: declaration}}", f"{path}/[]/name")
-            items.append({"name": next(iter(item))} | inner)
-        else:
-            items.append(item)
+            item = {"name": next(iter(item))} | inner
+        items.append({key: _spelled(reading, key, member) for key, member in item.items()})
     return items
 
 
@@ -234,4 +284,6 @@ COERCIONS: dict[str, _Coercion] = {
     "declarations": _declarations,
     "namedvalues": _named_values,
     "headers": _headers,
+    "binarykey": _binary_key,
+    "authorization": _authorization,
 }

@@ -9,8 +9,9 @@ Types: `computed` is dropped (an export computes it); `any` and `plain` are take
 with `value`, `type`, `required` …, and a bare value becomes one; `attribute` is a declaration that must be written as one;
 `declarations` is a map of them; `namedvalues` a map of them that may be written as a list of named items; `headers` the list.
 
-Other tables beside it: `protocols.csv` (versions, shorthands and addresses of the protocols), `option_defaults.csv` (options
-of endpoints), `dialect_values.csv` (values that are written otherwise), `dialect_rules.csv` (what one dialect alone asks for).
+Tables beside it: `protocols.csv` (versions, shorthands and addresses of the protocols), `option_defaults.csv` (of endpoints;
+the default is JSON), `dialect_values.csv` (values that are written otherwise), `dialect_types.csv` (types in one dialect only),
+`dialect_rules.csv` (what one dialect alone asks for), `detection.csv` (how a dialect is told), `cncf_catalog.csv` (the draft).
 Decisions 11 to 19 of docs/decisions.md.
 """
 
@@ -22,6 +23,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 FAMILIES = ("AMQP", "HTTP", "KAFKA", "MQTT", "NATS")
+DIALECTS = ("1.0-rc1", "1.0-rc2", "1.0-rc4", "0.5-wip", "cereg", "cncf-catalog")
 _FORMS = ("entity", "place", "protocol", "name", "type", "rule")
 
 
@@ -34,10 +36,29 @@ class Attribute(NamedTuple):
 
 
 @cache
-def table() -> list[dict[str, str]]:
-    """Read `dialects.csv`: one dict a row."""
-    text = files("lakehouse").joinpath("dialects.csv").read_text(encoding="utf-8")
+def table(name: str = "dialects") -> list[dict[str, str]]:
+    """Read a table of the package, `dialects.csv` or one of those beside it: one dict a row."""
+    text = files("lakehouse").joinpath(f"{name}.csv").read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))
+
+
+@cache
+def spelled_values() -> dict[tuple[str, str], str]:
+    """Give what a value of a declaration's member is in normal form, where it is written otherwise."""
+    return {(row["member"], row["written"]): row["normal"] for row in table("dialect_values")}
+
+
+@cache
+def dialect_rules(dialect: str, entity: str) -> list[dict[str, str]]:
+    """Give what a dialect alone asks of an entity."""
+    return [row for row in table("dialect_rules") if (row["dialect"], row["entity"]) == (dialect, entity)]
+
+
+def protocol_version(protocol: str) -> str | None:
+    """Give the version of a protocol: as written, else the one that the shorthand stands for (END-088, END-090, END-092)."""
+    name, _, version = protocol.partition("/")
+    shorthand = next((row["shorthand"] for row in table("protocols") if row["family"] == name.strip().upper()), "")
+    return version.strip() or shorthand or None
 
 
 def family_of(protocol: Any) -> str | None:
@@ -65,8 +86,8 @@ class Place(NamedTuple):
 
 
 @cache
-def places_of(entity: str, family: str | None) -> dict[str, Place]:
-    """Compile the rows of an entity that hold for a family."""
+def places_of(entity: str, family: str | None, dialect: str = "") -> dict[str, Place]:
+    """Compile the rows of an entity that hold for a family; a dialect may give an attribute a type of its own."""
     places: dict[str, Place] = {}
     for row in table():
         if row["entity"] != entity or row["protocol"] not in ("", family):
@@ -84,6 +105,9 @@ def places_of(entity: str, family: str | None) -> dict[str, Place]:
         for word in (row["name"], *spelled):
             if not word.startswith("/"):
                 place.targets.setdefault(word, attribute)
+    for row in table("dialect_types"):
+        if (row["dialect"], row["entity"], row["protocol"]) == (dialect, entity, family):
+            places[row["place"]].targets[row["name"]] = Attribute(row["name"], row["type"], row["rule"])
     return places
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakehouse.coercions import COERCIONS, is_declaration, kind_of
-from lakehouse.dialects import FAMILIES, Attribute, Place, family_of, moves_of, places_of
+from lakehouse.coercions import COERCIONS, Renamed, is_declaration, kind_of
+from lakehouse.dialects import FAMILIES, Attribute, Place, dialect_rules, family_of, moves_of, places_of
 from lakehouse.findings import Problem
 from lakehouse.jsontext import pointer_of, same
 from lakehouse.xid import as_xid
@@ -34,7 +35,7 @@ class Entity:
     spellings: Counter[str] = field(default_factory=Counter)
 
 
-def read_entity(entity: str, written: dict[str, Any], pointer: str, family: str | None) -> Entity:
+def read_entity(entity: str, written: dict[str, Any], pointer: str, family: str | None, dialect: str = "") -> Entity:
     """Bring one object of a document into normal form.
 
     Args:
@@ -42,16 +43,21 @@ def read_entity(entity: str, written: dict[str, Any], pointer: str, family: str 
         written: the object as written; it is not changed.
         pointer: JSON Pointer of the object in its document.
         family: protocol family whose options stand in it, when it names none itself.
+        dialect: of the document; '' when it is not told.
     """
-    return _Reading(entity, pointer).read(written, family)
+    reading = _Reading(entity, pointer, dialect)
+    found = reading.read(written, family)
+    reading.check_dialect()
+    return found
 
 
 class _Reading:
     """One object on its way into normal form."""
 
-    def __init__(self, entity: str, pointer: str) -> None:
+    def __init__(self, entity: str, pointer: str, dialect: str) -> None:
         self.entity = entity
         self.pointer = pointer
+        self.dialect = dialect
         self.found = Entity()
 
     def read(self, written: dict[str, Any], family: str | None) -> Entity:
@@ -167,7 +173,7 @@ class _Reading:
 
     def _place(self, place: str, written: dict[str, Any], family: str | None) -> dict[str, Any]:
         """Bring the members of a nested place into normal form."""
-        rows = places_of(self.entity, family if family in FAMILIES else None).get(place)
+        rows = places_of(self.entity, family if family in FAMILIES else None, self.dialect).get(place)
         if rows is None:
             return written
         where = self.found.pointers.get(place, "/" + place)
@@ -181,6 +187,8 @@ class _Reading:
                     self._spelled(f"{place}/{key}", f"{place}/{attribute.name}")
                 where_written = self.found.pointers.get(f"{place}/{attribute.name}", at)
                 coerced = self._coerce(attribute, value, where_written, f"{place}/{attribute.name}")
+                if isinstance(coerced, Renamed):
+                    attribute, coerced = attribute._replace(name=coerced.name), coerced.value
                 if attribute.name in normal and not same(normal[attribute.name], coerced):
                     self._told(
                         where_written,
@@ -218,6 +226,20 @@ class _Reading:
         )
         return False
 
+    def check_dialect(self) -> None:
+        """Tell what only the document's dialect asks for: warnings, since the normal form does without."""
+        for row in dialect_rules(self.dialect, self.entity):
+            paths = row["attributes"].split()
+            if not _TESTS[row["test"]]([self._at(path) for path in paths]):
+                where = self.found.pointers.get(paths[0], "/" + paths[0]) if self._at(paths[0]) is not None else ""
+                self._told(where, row["rule"], "warning", row["message"], row["hint"])
+
+    def _at(self, path: str) -> Any:
+        value: Any = self.found.extensions | self.found.known
+        for token in path.split("/"):
+            value = value.get(token) if isinstance(value, dict) else None
+        return value
+
     def _coerce(self, attribute: Attribute, value: Any, where: str, path: str = "") -> Any:
         """Check the type of a value and bring it into normal form; None when it is refused or absent."""
         coerce = COERCIONS.get(attribute.type)
@@ -244,3 +266,13 @@ class _Reading:
     def respelled(self, spelled: str, normal: str) -> None:
         """Count a value (not a name) that was written otherwise."""
         self._spelled(spelled, normal)
+
+
+# Tests of `dialect_rules.csv`: what the attributes' values must be, None when absent.
+_TESTS: dict[str, Callable[[list[Any]], bool]] = {
+    "one_of": lambda values: any(value is not None for value in values),
+    "versioned": lambda values: not isinstance(values[0], str) or "/" in values[0],
+    "needs": lambda values: values[0] is None or values[1] is not None,
+    "filled": lambda values: values[0] != "",
+    "agree": lambda values: None in values or values[0] == values[1],
+}

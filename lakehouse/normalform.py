@@ -116,14 +116,15 @@ class _Version(NamedTuple):
         return False
 
 
-def read_document(document: dict[str, Any], problems: list[Problem]) -> Reading:
+def read_document(document: dict[str, Any], problems: list[Problem], dialect: str = "") -> Reading:
     """Bring a registry document into rows.
 
     Args:
         document: the parsed document, for which `not_a_registry` gave None.
         problems: what reading the text and redacting found; an error takes out the entity at its pointer.
+        dialect: of the document, for what only that one asks for.
     """
-    return _Document(document, problems).read()
+    return _Document(document, problems, dialect).read()
 
 
 def natural_order(text: str) -> list[tuple[int, int, str]]:
@@ -133,8 +134,9 @@ def natural_order(text: str) -> list[tuple[int, int, str]]:
 
 
 class _Document:
-    def __init__(self, document: dict[str, Any], problems: list[Problem]) -> None:
+    def __init__(self, document: dict[str, Any], problems: list[Problem], dialect: str) -> None:
         self.document = document
+        self.dialect = dialect
         self.text_problems = problems
         self.reading = Reading()
         self.groups: dict[str, dict[str, str]] = {}
@@ -143,7 +145,7 @@ class _Document:
         for problem in self.text_problems:
             if problem.severity != "error":
                 self._tell("", "", problem, "kept", None)
-        root = read_entity("registry", self.document, "", None)
+        root = read_entity("registry", self.document, "", None, self.dialect)
         self.reading.registryid = root.known.get("registryid")
         written = {key: value for key, value in self.document.items() if key not in COLLECTIONS}
         self.reading.root = as_written(written)
@@ -167,7 +169,7 @@ class _Document:
             xid = xid_of(collection, groupid)
             at = here + pointer_of(groupid)
             if isinstance(written, dict):
-                read = read_entity(shape.entity, written, at, None)
+                read = read_entity(shape.entity, written, at, None, self.dialect)
                 ids = _id_problems(groupid, read, shape.idattribute, shape.id_rule, at, seen)
                 if groupid in earlier:
                     told = f"{xid} stands in both spellings of `{collection}`"
@@ -206,7 +208,7 @@ class _Document:
         """Read a message or schema with its Versions (decision 7)."""
         warned: list[Problem] = []
         family = self._family(written, here, group, warned) if entity == "message" else None
-        read = read_entity(entity, written, here, family)
+        read = read_entity(entity, written, here, family, self.dialect)
         problems = [*warned, *_id_problems(name, read, f"{entity}id", "MSG-037", here, seen)]
         meta = _split_meta(read.known.pop("meta", {}), entity)
         key, members = read.children.get("versions", ("versions", None))
@@ -252,7 +254,7 @@ class _Document:
             if isinstance(written, dict):
                 warned: list[Problem] = []
                 family = self._family(outer | written, at, group, warned) if entity == "message" else None
-                read = read_entity(entity, written, at, family)
+                read = read_entity(entity, written, at, family, self.dialect)
                 self_meta = read.known.get("meta", {})
                 if "deprecated" in self_meta:
                     read.known["deprecated"] = self_meta.pop("deprecated")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -60,12 +61,14 @@ class Request:
         strict: refuse a document whole when anything in it is refused.
         dry_run: tell what would change, and do nothing.
         label: name for the snapshot; one is committed even when nothing changed.
+        dialect: read all documents as of this dialect; None detects each one's.
     """
 
     policy: Policy = field(default_factory=Policy)
     strict: bool = False
     dry_run: bool = False
     label: str | None = None
+    dialect: str | None = None
 
 
 @dataclass
@@ -79,6 +82,7 @@ class Summary:
     seconds: dict[str, float]
     hidden: list[str] = field(default_factory=list)
     changes: list[dict[str, str]] | None = None
+    dialects: dict[str, int] = field(default_factory=dict)
 
     @property
     def refused(self) -> bool:
@@ -90,6 +94,7 @@ class Summary:
         return {
             "snapshot_id": self.snapshot_id,
             "documents": self.documents,
+            "dialects": self.dialects,
             "entities": self.entities,
             "violations": self.violations,
             "seconds": {name: round(seconds, 3) for name, seconds in self.seconds.items()},
@@ -131,12 +136,12 @@ def ingest(
         documents = _documents(spark, settings, found, registry_from, force=request.policy.force)
     location = f"{stages_location(settings)}/{ingest_id}"
     with clock("parse", "documents that changed"):
-        parse_documents(documents, settings, strict=request.strict).write.parquet(location)
+        parse_documents(documents, settings, strict=request.strict, dialect=request.dialect).write.parquet(location)
         stage = spark.read.schema(STAGE).parquet(location)
-        seen = _count_documents(stage)
+        seen, dialects = _count_documents(stage)
     crash_point("after_stage")
     try:
-        work = _Work(found, request, Run(ingest_id, "ingest", seen, request.label))
+        work = _Work(found, request, Run(ingest_id, "ingest", seen, request.label), dialects)
         return replace(_publish(spark, settings, stage, work, clock), seconds=clock.seconds())
     finally:
         remove_folder(spark, location)
@@ -149,6 +154,7 @@ class _Work:
     sources: Sources
     request: Request
     run: Run
+    dialects: dict[str, int]
 
 
 def _documents(spark: SparkSession, settings: Settings, found: Sources, registry_from: str | None, *, force: bool) -> DataFrame:
@@ -163,16 +169,18 @@ def _documents(spark: SparkSession, settings: Settings, found: Sources, registry
     return with_unchanged(read_documents(spark, found), known, registry)
 
 
-def _count_documents(stage: DataFrame) -> dict[str, int]:
-    status = F.get_json_object("facts", "$.status")
-    rows = stage.filter(F.col("row") == "document").groupBy(status.alias("status")).count().collect()
-    counts = {row["status"]: row["count"] for row in rows}
-    return {
-        "read": sum(counts.values()),
-        "unchanged": counts.get("unchanged", 0),
-        "skipped": counts.get("skipped", 0),
-        "rejected": counts.get("rejected", 0),
-    }
+def _count_documents(stage: DataFrame) -> tuple[dict[str, int], dict[str, int]]:
+    """Count the documents by status, and those that were loaded by dialect."""
+    told = [F.get_json_object("facts", f"$.{name}").alias(name) for name in ("status", "dialect")]
+    rows = stage.filter(F.col("row") == "document").groupBy(*told).count().collect()
+    counts = Counter[str]()
+    dialects = Counter[str]()
+    for row in rows:
+        counts[row["status"]] += row["count"]
+        if row["dialect"] is not None:
+            dialects[row["dialect"]] += row["count"]
+    names = ("unchanged", "skipped", "rejected")
+    return {"read": counts.total()} | {name: counts[name] for name in names}, dict(sorted(dialects.items()))
 
 
 def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _Work, clock: _Clock) -> Summary:
@@ -247,7 +255,7 @@ def _summarise(stage: DataFrame, plan: Plan, findings: DataFrame, work: _Work, s
     if work.request.dry_run:
         changed = plan.entities.select("op", *KEY).orderBy(*KEY).limit(MAX_CHANGES_TOLD)
         changes = [row.asDict() for row in changed.collect()]
-    return Summary(snapshot_id, documents, entities, violations, {}, work.sources.hidden, changes)
+    return Summary(snapshot_id, documents, entities, violations, {}, work.sources.hidden, changes, work.dialects)
 
 
 def _add_counts(entities: dict[str, dict[str, int]], facts: DataFrame, outcome: str, column: str | None = None) -> None:

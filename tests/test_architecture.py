@@ -11,9 +11,9 @@ PACKAGE = Path(__file__).parents[1] / "lakehouse"
 
 ORDER = [
     "__init__",
-    "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "redact", "model",
+    "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "texts", "redact", "model",
     "session", "stages", "tables",
-    "dialects", "coercions", "entities", "detection", "normalform", "documents", "parse",
+    "dialects", "coercions", "entities", "catalogtypes", "detection", "normalform", "catalogdraft", "documents", "parse",
     "refusals", "plans", "changes", "projections",
     "queries", "pipeline", "demo", "cli",
 ]  # fmt: skip
