@@ -58,11 +58,11 @@ def read_draft(value: Any, problems: list[Problem], uri: str) -> Reading:
     text_errors, kept = _inside(problems, converted)
     reading = read_document(converted.document, converted.errors + text_errors)
     reading.findings = [_as_written(finding, converted) for finding in reading.findings]
-    reading.findings.extend(Finding("", "", *problem[:3], "kept", *problem[3:]) for problem in kept)
+    reading.findings.extend(_kept("", "", problem) for problem in kept)
     for xid, problem in converted.told:
         pointer = _translated(problem.pointer, converted.pointers)
         kind = {2: "group", 4: "message", 6: "version"}[xid.count("/")]
-        reading.findings.append(Finding(kind, xid, pointer, *problem[1:3], "kept", *problem[3:]))
+        reading.findings.append(_kept(kind, xid, problem._replace(pointer=pointer)))
     reading.rows = [
         row._replace(raw=as_written(converted.written[row.xid]) if row.xid in converted.written else None) for row in reading.rows
     ]
@@ -112,6 +112,11 @@ def _inside(problems: list[Problem], converted: Converted) -> tuple[list[Problem
 def _translated(pointer: str, pointers: dict[str, str]) -> str:
     best = max((normal for normal in pointers if (pointer + "/").startswith(normal + "/")), key=len, default=None)
     return pointer if best is None else pointers[best] + pointer[len(best) :]
+
+
+def _kept(kind: str, xid: str, problem: Problem) -> Finding:
+    pointer, rule_id, severity, message, hint, raw = problem
+    return Finding(kind, xid, pointer, rule_id, severity, "kept", message, hint, raw)
 
 
 def _as_written(finding: Finding, converted: Converted) -> Finding:

@@ -18,12 +18,14 @@ from pyspark.sql import functions as F
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehouse.changes import Run, commit, read_head
+from lakehouse.detection import DRAFT
 from lakehouse.documents import Sources, current_documents, find_sources, read_documents, registry_from_path, with_unchanged
 from lakehouse.errors import CommitLost
 from lakehouse.faults import crash_point
 from lakehouse.model import ENTITY_TABLES, STAGE, VIOLATIONS
+from lakehouse.numbering import with_numbers
 from lakehouse.parse import parse_documents
-from lakehouse.plans import Plan, Policy, plan_changes
+from lakehouse.plans import Head, Plan, Policy, plan_changes
 from lakehouse.projections import roll_forward
 from lakehouse.refusals import KEY
 from lakehouse.settings import Settings
@@ -133,7 +135,7 @@ def ingest(
         remove_dead_stages(spark, settings)
     with clock("list", ", ".join(sources)):
         found = find_sources(spark, sources)
-        documents = _documents(spark, settings, found, registry_from, force=request.policy.force)
+        documents = _documents(spark, settings, found, registry_from, request)
     location = f"{stages_location(settings)}/{ingest_id}"
     with clock("parse", "documents that changed"):
         parse_documents(documents, settings, strict=request.strict, dialect=request.dialect).write.parquet(location)
@@ -157,15 +159,17 @@ class _Work:
     dialects: dict[str, int]
 
 
-def _documents(spark: SparkSession, settings: Settings, found: Sources, registry_from: str | None, *, force: bool) -> DataFrame:
+def _documents(spark: SparkSession, settings: Settings, found: Sources, registry_from: str | None, request: Request) -> DataFrame:
     registry: Column | None = None
     if settings.registry:
         registry = F.lit(settings.registry)
     elif registry_from:
         registry = registry_from_path(registry_from, found.roots)
     known = current_documents(spark.table(table_name("changes")))
-    if force:
+    if request.policy.force:
         known = known.limit(0)
+    if request.dialect:
+        known = known.filter(F.col("facts.dialect") == request.dialect)
     return with_unchanged(read_documents(spark, found), known, registry)
 
 
@@ -196,19 +200,32 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
         with clock("check", "what differs from the catalog"):
             head = read_head(spark)
             roll_forward(spark, head)
-            plan = plan_changes(spark, head, stage, work.request.policy, work.sources.roots)
-            findings = stage.filter(F.col("row") == "finding").select(*plan.findings.columns).unionByName(plan.findings)
+            numbered, refused, held = _numbered(spark, head, stage, work)
+            plan = plan_changes(spark, head, numbered, work.request.policy, work.sources.roots, refused)
+            findings = numbered.filter(F.col("row") == "finding").select(*plan.findings.columns).unionByName(plan.findings)
         try:
             snapshot_id = None
             if not work.request.dry_run:
                 _record(spark, findings, work.run)
                 if not plan.is_empty or work.run.label is not None:
-                    snapshot_id = _commit(spark, plan, stage, work, clock)
-            return _summarise(stage, plan, findings, work, snapshot_id)
+                    snapshot_id = _commit(spark, plan, numbered, work, clock)
+            return _summarise(numbered, plan, findings, work, snapshot_id)
         finally:
             plan.release()
+            for frame in held:
+                frame.unpersist()
 
     return attempt()
+
+
+def _numbered(
+    spark: SparkSession, head: Head, stage: DataFrame, work: _Work
+) -> tuple[DataFrame, DataFrame | None, list[DataFrame]]:
+    """Number the Versions of definitions of the CNCF catalog draft, if there are any; nobody else waits for it."""
+    if DRAFT not in work.dialects:
+        return stage, None, []
+    log = spark.table(table_name("changes")).filter(F.col("snapshot_id") <= head.snapshot_id)
+    return with_numbers(stage, log, prune=work.request.policy.prune)
 
 
 def _commit(spark: SparkSession, plan: Plan, stage: DataFrame, work: _Work, clock: _Clock) -> int:

@@ -14,7 +14,7 @@ ORDER = [
     "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "texts", "redact", "model",
     "session", "stages", "tables",
     "dialects", "coercions", "entities", "catalogtypes", "detection", "normalform", "catalogdraft", "documents", "parse",
-    "refusals", "plans", "changes", "projections",
+    "refusals", "numbering", "plans", "changes", "projections",
     "queries", "pipeline", "demo", "cli",
 ]  # fmt: skip
 
