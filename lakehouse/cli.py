@@ -26,6 +26,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 import lakehouse
+from lakehouse.dialects import DIALECTS
 from lakehouse.errors import LakehouseError
 from lakehouse.settings import Settings, read_settings
 
@@ -94,10 +95,11 @@ def cli() -> None:
 @click.option("--strict", is_flag=True, help="Refuse a document whole when anything in it is refused.")
 @click.option("--dry-run", is_flag=True, help="Tell what would change, and change nothing.")
 @click.option("--label", metavar="NAME", help="Name the snapshot.")
+@click.option("--dialect", type=click.Choice(DIALECTS), help="Read all documents as of this dialect, instead of detecting it.")
 @_with_globals
 @click.pass_obj
 def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | None, **flags: Any) -> int:
-    """Load documents: files, folders (all *.json, *.cereg and .gz of them), globs, or URIs that Spark reads."""
+    """Load documents: files, folders (all *.json, *.cereg, *.yaml, *.yml and .gz of them), globs, or URIs that Spark reads."""
     from lakehouse.expectations import warm_up
     from lakehouse.pipeline import Request
     from lakehouse.pipeline import ingest as run_ingest
@@ -109,7 +111,7 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
     if flags["label"] is not None:
         check_label(flags["label"])
     policy = Policy(flags["force"], flags["prune"], settings.on_conflict)
-    request = Request(policy, flags["strict"], flags["dry_run"], flags["label"])
+    request = Request(policy, flags["strict"], flags["dry_run"], flags["label"], flags["dialect"])
     with _progress(context) as watcher:
         with watcher.stage("session", "starting Spark"):
             warm_up()
@@ -475,6 +477,8 @@ def show_summary(summary: dict[str, Any]) -> None:
     """Print the summary of an ingest."""
     documents, snapshot = summary["documents"], summary["snapshot_id"]
     click.echo("Documents: " + ", ".join(f"{count} {name}" for name, count in documents.items()))
+    if summary["dialects"]:
+        click.echo("Dialects: " + ", ".join(f"{count} {name}" for name, count in summary["dialects"].items()))
     columns = ["table", *next(iter(summary["entities"].values()))]
     show_table(columns, ([table, *map(str, counts.values())] for table, counts in summary["entities"].items()), numbers=True)
     click.echo("Findings: " + ", ".join(f"{count} {name}" for name, count in summary["violations"].items()) + _where(summary))

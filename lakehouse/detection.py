@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
-from lakehouse.dialects import table
+from lakehouse.catalogtypes import rows
+from lakehouse.dialects import DIALECTS, table
 
 # Collections of the root, in all spellings, and what they are in normal form.
 COLLECTIONS = {
@@ -17,11 +20,14 @@ COLLECTIONS = {
 }
 _OTHER_KINDS = {"asyncapi": "an AsyncAPI document", "openapi": "an OpenAPI document", "swagger": "an OpenAPI document"}
 _OWN = {"labels", "capabilities", "model", "modelsource"}
+DRAFT = "cncf-catalog"
 _CLOUDEVENT = {"specversion", "id", "source", "type"}
 
 
 def not_a_registry(document: Any) -> str | None:
-    """Tell why a JSON document is no xRegistry document of messages, endpoints or schemas; None when it is one."""
+    """Tell why a JSON document is no document of messages, endpoints or schemas; None when it is one."""
+    if is_draft(document):
+        return None
     if not isinstance(document, dict):
         return f"the root is {'an array' if isinstance(document, list) else 'a scalar'}, not a registry object"
     for key, kind in _OTHER_KINDS.items():
@@ -44,23 +50,82 @@ def not_a_registry(document: Any) -> str | None:
     return "not a registry document: it has no messagegroups, endpoints or schemagroups"
 
 
+def is_draft(value: Any) -> bool:
+    """Tell whether a JSON value is a document of the draft: a group, a definition, a version, or an array of groups."""
+    items = value if isinstance(value, list) else [value]
+    return bool(items) and all(isinstance(item, dict) and (is_group(item) or is_definition(item)) for item in items)
+
+
+def is_group(item: dict[str, Any]) -> bool:
+    """Tell a group of the draft by its members."""
+    named = {row["path"] for row in rows("group")}
+    return "messagedefinitions" in item or ("format" in item and "definition" not in item and item.keys() <= named)
+
+
+def is_definition(item: dict[str, Any]) -> bool:
+    """Tell a definition or a version of the draft by its members."""
+    if isinstance(item.get("definition"), dict):
+        return "id" in item or "format" in item
+    return isinstance(item.get("versions"), dict | list) and isinstance(item.get("id"), str) and "format" in item
+
+
+def told_dialect(document: Any) -> str | None:
+    """Name the dialect that a document tells before it is read: by its collections, its specversion, its $schema."""
+    if is_draft(document):
+        return DRAFT
+    for row in table("detection"):
+        dialect = _MARKS[row["what"]](document, row)
+        if dialect:
+            return dialect
+        if row["what"] == "$schema":
+            return None
+    return None
+
+
 def dialect_of(document: dict[str, Any], spellings: Counter[str]) -> str:
-    """Name the dialect of a document: by its collections, its specversion, else by the spellings that were met in it.
+    """Name the dialect of a document that was read: what it tells, else by the spellings and names in it.
 
     Args:
         document: the document as written.
         spellings: how often each other spelling was met, as 'entity: spelled → normal'.
     """
-    if "definitionGroups" in document or "schemaGroups" in document:
-        return "cereg"
-    version = document.get("specversion")
-    if isinstance(version, str) and version:
-        return version
+    told = told_dialect(document)
+    if told:
+        return told
     met = {spelling.split(": ", 1)[1].split(" → ")[0].rsplit("/", 1)[-1] for spelling in spellings}
-    for dialect in ("0.5-wip", "1.0-rc1"):
-        if met & {word for row in table() for word in row[dialect].split()}:
-            return dialect
+    for row in table("detection"):
+        if row["what"] == "spelling":
+            if met & {word for one in table() for word in one[row["dialect"]].split()}:
+                return row["dialect"]
+        elif row["what"] == "member" and _member(document, row):
+            return row["dialect"]
     return "1.0-rc2"
+
+
+def _member(document: Any, row: dict[str, str]) -> str | None:
+    """Tell the dialect of a mark when its member is there; `*` stands for any member."""
+    values = [document]
+    for token in row["mark"].split("/"):
+        objects = [value for value in values if isinstance(value, dict)]
+        values = [one for value in objects for key, one in value.items() if token in ("*", key)]
+    return row["dialect"] if values else None
+
+
+def _specversion(document: Any, row: dict[str, str]) -> str | None:
+    version = document.get("specversion")
+    return version if isinstance(version, str) and version else None
+
+
+def _schema_uri(document: Any, row: dict[str, str]) -> str | None:
+    """Tell the dialect whose name stands in the URI of the document's JSON Schema."""
+    return next((name for name in DIALECTS if name in re.split("[/#]", str(document.get("$schema", "")))), None)
+
+
+_MARKS: dict[str, Callable[[Any, dict[str, str]], str | None]] = {
+    "member": _member,
+    "specversion": _specversion,
+    "$schema": _schema_uri,
+}
 
 
 def _is_model(groups: Any) -> bool:

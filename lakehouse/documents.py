@@ -20,8 +20,8 @@ from lakehouse.errors import SourceNotFound
 from lakehouse.model import DOCUMENT_BODY
 from lakehouse.session import absolute_location
 
-SUFFIXES = (".json", ".cereg")
-NAME_PATTERN = "*.{json,cereg,json.gz,cereg.gz}"
+SUFFIXES = (".json", ".cereg", ".yaml", ".yml")
+NAME_PATTERN = "*.{json,cereg,yaml,yml,json.gz,cereg.gz,yaml.gz,yml.gz}"
 _GLOB = re.compile(r"[*?\[{]")
 
 
@@ -132,7 +132,7 @@ def registry_from_path(mode: str, roots: list[str]) -> Column:
         relative = F.when(uri.startswith(root), F.substring(uri, len(root) + 1, 2**31 - 1)).otherwise(relative)
     relative = F.regexp_replace(relative, r"\A/+", "")
     if mode == "document":
-        return F.regexp_replace(relative, r"(\.xreg)?(\.json|\.cereg)?(\.gz)?\z", "")
+        return F.regexp_replace(relative, r"(\.xreg|\.cereg)?(\.json|\.cereg|\.ya?ml)?(\.gz)?\z", "")
     folder = F.regexp_replace(relative, r"/?[^/]*\z", "")
     return F.when(folder == "", F.lit("default")).otherwise(folder)
 

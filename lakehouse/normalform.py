@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 from lakehouse.constraints import PRESENCE, Subject, check_entity
 from lakehouse.detection import COLLECTIONS, dialect_of
-from lakehouse.dialects import FAMILIES, Entity, family_of, family_of_options, read_entity, table
+from lakehouse.dialects import FAMILIES, family_of, family_of_options, table
+from lakehouse.entities import Entity, read_entity
 from lakehouse.findings import Finding, Problem
 from lakehouse.jsontext import as_written, canonical, pointer_of, same
 from lakehouse.locate import locate
@@ -120,15 +121,16 @@ class _Version(NamedTuple):
         return False
 
 
-def read_document(document: dict[str, Any], problems: list[Problem], *, rules: bool = True) -> Reading:
+def read_document(document: dict[str, Any], problems: list[Problem], dialect: str = "", *, rules: bool = True) -> Reading:
     """Bring a registry document into rows.
 
     Args:
         document: the parsed document, for which `not_a_registry` gave None.
         problems: what reading the text and redacting found; an error takes out the entity at its pointer.
+        dialect: of the document, for what only that one asks for.
         rules: apply the rules about one entity, beside those of types and ids.
     """
-    return _Document(document, problems, rules).read()
+    return _Document(document, problems, dialect, rules).read()
 
 
 def natural_order(text: str) -> list[tuple[int, int, str]]:
@@ -138,19 +140,19 @@ def natural_order(text: str) -> list[tuple[int, int, str]]:
 
 
 class _Document:
-    def __init__(self, document: dict[str, Any], problems: list[Problem], rules: bool) -> None:
+    def __init__(self, document: dict[str, Any], problems: list[Problem], dialect: str, rules: bool) -> None:
         self.document = document
         self.rules = rules
         self.text_problems = problems
         self.reading = Reading()
         self.groups: dict[str, dict[str, str]] = {}
-        self.dialect = dialect_of(document, Counter())
+        self.dialect = dialect or dialect_of(document, Counter())
 
     def read(self) -> Reading:
         for problem in self.text_problems:
             if problem.severity != "error":
                 self._tell("", "", problem, "kept", None)
-        root = read_entity("registry", self.document, "", None)
+        root = read_entity("registry", self.document, "", None, self.dialect)
         self._read_specversion(root)
         self.reading.registryid = root.known.get("registryid")
         written = {key: value for key, value in self.document.items() if key not in COLLECTIONS}
@@ -187,7 +189,7 @@ class _Document:
             xid = xid_of(collection, groupid)
             at = here + pointer_of(groupid)
             if isinstance(written, dict):
-                read = read_entity(shape.entity, written, at, None)
+                read = read_entity(shape.entity, written, at, None, self.dialect)
                 ids = _id_problems(groupid, read, shape.idattribute, shape.id_rule, at, seen)
                 if groupid in earlier:
                     told = f"{xid} stands in both spellings of `{collection}`"
@@ -227,7 +229,7 @@ class _Document:
         """Read a message or schema with its Versions (decision 7)."""
         warned: list[Problem] = []
         family = self._family(written, here, group, warned) if entity == "message" else None
-        read = read_entity(entity, written, here, family)
+        read = read_entity(entity, written, here, family, self.dialect)
         problems = [*warned, *_id_problems(name, read, f"{entity}id", "MSG-037", here, seen)]
         meta = _split_meta(read.known.pop("meta", {}), entity)
         problems.extend(self._broken(Subject("meta", meta.known), read, (here, written)))
@@ -282,7 +284,7 @@ class _Document:
             if isinstance(written, dict):
                 warned: list[Problem] = []
                 family = self._family(outer | written, at, group, warned) if entity == "message" else None
-                read = read_entity(entity, written, at, family)
+                read = read_entity(entity, written, at, family, self.dialect)
                 self_meta = read.known.get("meta", {})
                 if "deprecated" in self_meta:
                     read.known["deprecated"] = self_meta.pop("deprecated")

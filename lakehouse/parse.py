@@ -16,13 +16,16 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from lakehouse.detection import dialect_of, not_a_registry
-from lakehouse.findings import LIMIT, NOT_JSON, STRICT, Finding
-from lakehouse.jsontext import NotJson, read_json
+from lakehouse.catalogdraft import read_draft
+from lakehouse.detection import DRAFT, dialect_of, not_a_registry, told_dialect
+from lakehouse.dialects import table
+from lakehouse.findings import LIMIT, NOT_JSON, STRICT, Finding, Problem
+from lakehouse.jsontext import NotJson
 from lakehouse.model import STAGE
 from lakehouse.normalform import Reading, Row, read_document
 from lakehouse.redact import redact, redact_text
 from lakehouse.settings import Settings
+from lakehouse.texts import read_text
 from lakehouse.xid import id_problem
 
 DEFAULT_REGISTRY = "default"
@@ -33,13 +36,17 @@ _ERRORS_TOLD = 20
 
 
 class Limits(NamedTuple):
-    """Limits on a document: bytes as stored, bytes out of a `.gz`, nesting, entities; and whether an error refuses it whole."""
+    """What holds for all documents: limits, whether an error refuses a document whole, the dialect when it is not detected.
+
+    The limits are on bytes as stored, bytes out of a `.gz`, nesting, entities.
+    """
 
     bytes: int
     unpacked: int
     depth: int
     entities: int
     strict: bool
+    dialect: str | None = None
 
 
 class _Rejected(Exception):
@@ -52,7 +59,7 @@ class _Rejected(Exception):
         self.hint = hint
 
 
-def parse_documents(documents: DataFrame, settings: Settings, *, strict: bool = False) -> DataFrame:
+def parse_documents(documents: DataFrame, settings: Settings, *, strict: bool = False, dialect: str | None = None) -> DataFrame:
     """Parse documents.
 
     Args:
@@ -60,12 +67,13 @@ def parse_documents(documents: DataFrame, settings: Settings, *, strict: bool = 
             content.
         settings: its limits.
         strict: a document with any error is rejected.
+        dialect: read all documents as of this dialect; None detects each one's.
 
     Returns:
         The stage, columns `model.STAGE`. An unchanged document gives a document row only, with the status `unchanged`.
     """
     limits = Limits(
-        settings.max_document_bytes, settings.max_unpacked_bytes, settings.max_json_depth, settings.max_entities, strict
+        settings.max_document_bytes, settings.max_unpacked_bytes, settings.max_json_depth, settings.max_entities, strict, dialect
     )
     return documents.select(*_Source._fields).mapInArrow(_parser(limits), STAGE)
 
@@ -119,13 +127,13 @@ class _Stage:
         try:
             text = _plain_text(source, limits)
             content = text
-            document, problems = read_json(text, limits.depth)
+            document, problems = read_text(text, source.document_uri, limits.depth)
             reason = not_a_registry(document)
             if reason is not None:
                 self._add_facts(source, registry, facts | {"status": "skipped", "reason": reason})
                 return
             problems += redact(document, text)
-            reading = read_document(document, problems)
+            dialect, reading = read_as(document, problems, source.document_uri, limits.dialect)
             registry = source.registry or reading.registryid or DEFAULT_REGISTRY
             _refuse_whole(reading, limits)
             if source.registry is None and (wrong := id_problem(registry)):
@@ -138,22 +146,19 @@ class _Stage:
         except _Rejected as rejected:
             self._reject(source, registry, facts, content, rejected)
         else:
-            self._add_reading(source, registry, facts, document, reading)
+            self._add_reading(source, registry, facts | {"dialect": dialect}, document, reading)
 
-    def _add_reading(
-        self, source: _Source, registry: str, facts: dict[str, Any], document: dict[str, Any], reading: Reading
-    ) -> None:
+    def _add_reading(self, source: _Source, registry: str, facts: dict[str, Any], document: Any, reading: Reading) -> None:
         uri = source.document_uri
         self.entities.extend((uri, source.again, registry, row) for row in reading.rows)
         ids = [self._add_finding(source, registry, finding) for finding in reading.findings]
-        specversion = document.get("specversion")
+        specversion = document.get("specversion") if isinstance(document, dict) else None
         self._add_facts(
             source,
             registry,
             facts
             | {
                 "status": "loaded",
-                "dialect": dialect_of(document, reading.spellings),
                 "specversion": specversion if isinstance(specversion, str) else None,
                 "entities": reading.entities,
                 "quarantined": reading.quarantined,
@@ -271,6 +276,29 @@ class _Stage:
             else:
                 arrays.append(pa.array(values, field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def read_as(document: Any, problems: list[Problem], uri: str, dialect: str | None) -> tuple[str, Reading]:
+    """Read a document in its dialect.
+
+    Args:
+        document: the value of its text, for which `not_a_registry` gave None.
+        problems: what was found in the text.
+        uri: of the document.
+        dialect: as which it is to be read; None: as the one that it tells, or that its spellings tell.
+
+    Returns:
+        The dialect, and what came out.
+    """
+    told = dialect or told_dialect(document)
+    if told == DRAFT:
+        return told, read_draft(document, problems, uri)
+    reading = read_document(document, problems, told or "")
+    if told is None:
+        told = dialect_of(document, reading.spellings)
+        if any(row["dialect"] == told for name in ("dialect_types", "dialect_rules") for row in table(name)):
+            reading = read_document(document, problems, told)  # again, now that its own rules are known
+    return told, reading
 
 
 def _maps(rows: Iterable[list[tuple[str, str]] | None]) -> pa.Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -16,12 +17,14 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from lakehouse.candidates import read_gates, validate_candidate
 from lakehouse.changes import Run, commit, read_head
+from lakehouse.detection import DRAFT
 from lakehouse.documents import Sources, current_documents, find_sources, read_documents, registry_from_path, with_unchanged
 from lakehouse.errors import CommitLost
 from lakehouse.faults import crash_point
 from lakehouse.model import ENTITY_TABLES, STAGE
+from lakehouse.numbering import with_numbers
 from lakehouse.parse import parse_documents
-from lakehouse.plans import Plan, Policy, plan_changes
+from lakehouse.plans import Head, Plan, Policy, plan_changes
 from lakehouse.projections import roll_forward
 from lakehouse.refusals import KEY
 from lakehouse.rules import RULES
@@ -63,12 +66,14 @@ class Request:
         strict: refuse a document whole when anything in it is refused.
         dry_run: tell what would change, and do nothing.
         label: name for the snapshot; one is committed even when nothing changed.
+        dialect: read all documents as of this dialect; None detects each one's.
     """
 
     policy: Policy = field(default_factory=Policy)
     strict: bool = False
     dry_run: bool = False
     label: str | None = None
+    dialect: str | None = None
 
 
 @dataclass
@@ -82,6 +87,7 @@ class Summary:
     seconds: dict[str, float]
     hidden: list[str] = field(default_factory=list)
     changes: list[dict[str, str]] | None = None
+    dialects: dict[str, int] = field(default_factory=dict)
 
     @property
     def refused(self) -> bool:
@@ -93,6 +99,7 @@ class Summary:
         return {
             "snapshot_id": self.snapshot_id,
             "documents": self.documents,
+            "dialects": self.dialects,
             "entities": self.entities,
             "violations": self.violations,
             "seconds": {name: round(seconds, 3) for name, seconds in self.seconds.items()},
@@ -135,15 +142,15 @@ def ingest(
             check_label_is_free(spark, request.label)
     with clock("list", ", ".join(sources)):
         found = find_sources(spark, sources)
-        documents = _documents(spark, settings, found, registry_from, force=request.policy.force)
+        documents = _documents(spark, settings, found, registry_from, request)
     location = f"{stages_location(settings)}/{ingest_id}"
     with clock("parse", "documents that changed"):
-        parse_documents(documents, settings, strict=request.strict).write.parquet(location)
+        parse_documents(documents, settings, strict=request.strict, dialect=request.dialect).write.parquet(location)
         stage = spark.read.schema(STAGE).parquet(location)
-        seen = _count_documents(stage)
+        seen, dialects = _count_documents(stage)
     crash_point("after_stage")
     try:
-        work = _Work(found, request, Run(ingest_id, "ingest", seen, request.label), gates)
+        work = _Work(found, request, Run(ingest_id, "ingest", seen, request.label), gates, dialects)
         return replace(_publish(spark, settings, stage, work, clock), seconds=clock.seconds())
     finally:
         remove_folder(spark, location)
@@ -157,30 +164,35 @@ class _Work:
     request: Request
     run: Run
     gates: list[Suite]
+    dialects: dict[str, int]
 
 
-def _documents(spark: SparkSession, settings: Settings, found: Sources, registry_from: str | None, *, force: bool) -> DataFrame:
+def _documents(spark: SparkSession, settings: Settings, found: Sources, registry_from: str | None, request: Request) -> DataFrame:
     registry: Column | None = None
     if settings.registry:
         registry = F.lit(settings.registry)
     elif registry_from:
         registry = registry_from_path(registry_from, found.roots)
     known = current_documents(spark.table(table_name("changes")))
-    if force:
+    if request.policy.force:
         known = known.limit(0)
+    if request.dialect:
+        known = known.filter(F.col("facts.dialect") == request.dialect)
     return with_unchanged(read_documents(spark, found), known, registry)
 
 
-def _count_documents(stage: DataFrame) -> dict[str, int]:
-    status = F.get_json_object("facts", "$.status")
-    rows = stage.filter(F.col("row") == "document").groupBy(status.alias("status")).count().collect()
-    counts = {row["status"]: row["count"] for row in rows}
-    return {
-        "read": sum(counts.values()),
-        "unchanged": counts.get("unchanged", 0),
-        "skipped": counts.get("skipped", 0),
-        "rejected": counts.get("rejected", 0),
-    }
+def _count_documents(stage: DataFrame) -> tuple[dict[str, int], dict[str, int]]:
+    """Count the documents by status, and those that were loaded by dialect."""
+    told = [F.get_json_object("facts", f"$.{name}").alias(name) for name in ("status", "dialect")]
+    rows = stage.filter(F.col("row") == "document").groupBy(*told).count().collect()
+    counts = Counter[str]()
+    dialects = Counter[str]()
+    for row in rows:
+        counts[row["status"]] += row["count"]
+        if row["dialect"] is not None:
+            dialects[row["dialect"]] += row["count"]
+    names = ("unchanged", "skipped", "rejected")
+    return {"read": counts.total()} | {name: counts[name] for name in names}, dict(sorted(dialects.items()))
 
 
 def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _Work, clock: Clock) -> Summary:
@@ -196,20 +208,35 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
         with clock("check", "what differs from the catalog"):
             head = read_head(spark)
             roll_forward(spark, head)
-            plan = plan_changes(spark, head, stage, work.request.policy, work.sources.roots)
-            findings = stage.filter(F.col("row") == "finding").select(*plan.findings.columns).unionByName(plan.findings)
-        if not plan.is_empty:
-            with clock("validate", "what would be published"):
-                docs = None if work.request.dry_run else settings
-                validate_candidate(spark, plan, stage, findings, RULES.values(), work.gates, docs)
-        snapshot_id = None
-        if not work.request.dry_run:
-            record_findings(spark, findings, work.run.ingest_id)
-            if not plan.is_empty or work.run.label is not None:
-                snapshot_id = _commit(spark, plan, stage, work, clock)
-        return _summarise(stage, plan, findings, work, snapshot_id)
+            numbered, refused, held = _numbered(spark, head, stage, work)
+            plan = plan_changes(spark, head, numbered, work.request.policy, work.sources.roots, refused)
+            findings = numbered.filter(F.col("row") == "finding").select(*plan.findings.columns).unionByName(plan.findings)
+        try:
+            if not plan.is_empty:
+                with clock("validate", "what would be published"):
+                    docs = None if work.request.dry_run else settings
+                    validate_candidate(spark, plan, numbered, findings, RULES.values(), work.gates, docs)
+            snapshot_id = None
+            if not work.request.dry_run:
+                record_findings(spark, findings, work.run.ingest_id)
+                if not plan.is_empty or work.run.label is not None:
+                    snapshot_id = _commit(spark, plan, numbered, work, clock)
+            return _summarise(numbered, plan, findings, work, snapshot_id)
+        finally:
+            for frame in held:
+                frame.unpersist()
 
     return attempt()
+
+
+def _numbered(
+    spark: SparkSession, head: Head, stage: DataFrame, work: _Work
+) -> tuple[DataFrame, DataFrame | None, list[DataFrame]]:
+    """Number the Versions of definitions of the CNCF catalog draft, if there are any; nobody else waits for it."""
+    if DRAFT not in work.dialects:
+        return stage, None, []
+    log = spark.table(table_name("changes")).filter(F.col("snapshot_id") <= head.snapshot_id)
+    return with_numbers(stage, log, prune=work.request.policy.prune)
 
 
 def _commit(spark: SparkSession, plan: Plan, stage: DataFrame, work: _Work, clock: Clock) -> int:
@@ -239,7 +266,7 @@ def _summarise(stage: DataFrame, plan: Plan, findings: DataFrame, work: _Work, s
     if work.request.dry_run:
         changed = plan.entities.select("op", *KEY).orderBy(*KEY).limit(MAX_CHANGES_TOLD)
         changes = [row.asDict() for row in changed.collect()]
-    return Summary(snapshot_id, documents, entities, violations, {}, work.sources.hidden, changes)
+    return Summary(snapshot_id, documents, entities, violations, {}, work.sources.hidden, changes, work.dialects)
 
 
 def _add_counts(entities: dict[str, dict[str, int]], facts: DataFrame, outcome: str, column: str | None = None) -> None:

@@ -105,7 +105,9 @@ class Plan:
         return self.document_rows == 0 and not any(self.changed.values())
 
 
-def plan_changes(spark: SparkSession, head: Head, stage: DataFrame, policy: Policy, roots: list[str]) -> Plan:
+def plan_changes(
+    spark: SparkSession, head: Head, stage: DataFrame, policy: Policy, roots: list[str], refused: DataFrame | None = None
+) -> Plan:
     """Compare a stage with the current state.
 
     Args:
@@ -114,6 +116,7 @@ def plan_changes(spark: SparkSession, head: Head, stage: DataFrame, policy: Poli
         stage: columns `model.STAGE`.
         policy: what the ingest may do.
         roots: URIs of the sources: with `prune`, a known document below them that is no longer there dropped everything.
+        refused: findings in `stage` that the facts of their documents do not count yet.
 
     Raises:
         PruneRefused: pruning would delete more than half of the registries' entities.
@@ -137,7 +140,7 @@ def plan_changes(spark: SparkSession, head: Head, stage: DataFrame, policy: Poli
     findings = find_refusals(compared, stage)
     if not count.told:
         findings = findings.limit(0)
-    facts = document_facts(stage, findings).localCheckpoint()
+    facts = document_facts(stage, findings if refused is None else findings.unionByName(refused)).localCheckpoint()
     documents = with_document_op(facts, known, vanished).localCheckpoint()
     if policy.prune and not policy.force:
         _guard_prune(count.by_table, state, compared)

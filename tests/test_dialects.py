@@ -22,7 +22,8 @@ from builders import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.dialects import FAMILIES, family_of, family_of_options, read_entity, table
+from lakehouse.dialects import FAMILIES, family_of, family_of_options, table
+from lakehouse.entities import read_entity
 
 SPELLING_COLUMNS = ("1.0-rc1", "1.0-rc4", "0.5-wip", "cereg", "also")
 XID = "/messagegroups/other/messages/m"
@@ -34,6 +35,7 @@ RIGHT: dict[str, Any] = {
     "uinteger": 7,
     "boolean": True,
     "object": {"k": 1},
+    "authorization": {"type": "OAuth2"},
     "map": {"k": "v"},
     "protocol": "AMQP/1.0",
     "strings": ["a", "b"],
@@ -58,6 +60,7 @@ WRONG: dict[str, Any] = {
     "uinteger": -1,
     "boolean": "true",
     "object": [],
+    "authorization": "OAuth2",
     "map": "x",
     "protocol": 5,
     "strings": 5,

@@ -1,0 +1,289 @@
+"""The types of the tables: each checks a value of an attribute and brings it into normal form."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from lakehouse.dialects import FAMILIES, Attribute, places_of, spelled_values
+from lakehouse.jsontext import pointer_of, same
+from lakehouse.xid import as_xid
+
+_DECLARATION = {"type", "value", "required", "description", "specurl"}
+
+
+class Teller(Protocol):
+    """Whoever reads an entity, and is told what was found in it."""
+
+    entity: str
+
+    def wrong(self, attribute: Attribute, value: Any, where: str, wanted: str) -> None:
+        """Note an error: the value is of another type than the specification's."""
+
+    def warn(self, where: str, rule: str, message: str, hint: str) -> None:
+        """Note a warning."""
+
+    def respelled(self, spelled: str, normal: str) -> None:
+        """Count a value that was written otherwise."""
+
+
+class Renamed(NamedTuple):
+    """A value that belongs to another attribute of its place."""
+
+    name: str
+    value: Any
+
+
+def is_declaration(value: dict[str, Any]) -> bool:
+    """Tell a declaration from a map of declarations, which may hold one of `type` too (requirements.md 7)."""
+    plain = all(not isinstance(member, dict) for key, member in value.items() if key != "value")
+    return bool(value) and value.keys() <= _DECLARATION and plain
+
+
+def kind_of(value: Any) -> str:
+    """Name the kind of a JSON value, with the value when it is short."""
+    for kind, name in ((bool, "a boolean"), (str, "a string"), (int, "a number"), (dict, "an object"), (list, "an array")):
+        if isinstance(value, kind):
+            return f"{name} ({value!r})" if kind in (bool, str, int) and len(repr(value)) < 60 else name
+    return "null" if value is None else f"a number ({value})"
+
+
+_Coercion = Callable[[Teller, Attribute, Any, str, str], Any]
+
+
+def _typed(kind: type, wanted: str) -> _Coercion:
+    def coerce(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+        if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
+            return value
+        return reading.wrong(attribute, value, where, wanted)
+
+    return coerce
+
+
+def _uinteger(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63:
+        return value
+    return reading.wrong(attribute, value, where, "an unsigned integer below 2^63")
+
+
+def _protocol(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+    """Write a known protocol's name as the specification does; the text "None" is absent (decision 14, MSG-375)."""
+    if not isinstance(value, str):
+        return reading.wrong(attribute, value, where, "a string")
+    if value.strip().lower() == "none":
+        return reading.respelled('protocol "None"', "absent")
+    name, slash, version = value.partition("/")
+    if name.upper() in FAMILIES and name != name.upper():
+        reading.respelled(f'protocol "{name}"', f'"{name.upper()}"')
+        return name.upper() + slash + version
+    return value
+
+
+def _map(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+    if not isinstance(value, dict):
+        return reading.wrong(attribute, value, where, "a map of strings")
+    for key, member in value.items():
+        if not isinstance(member, str):
+            reading.wrong(attribute._replace(name=f"{attribute.name}.{key}"), member, where + pointer_of(key), "a string")
+    return value
+
+
+def _strings(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+    """Take an array of strings; one bare string becomes an array (END-057)."""
+    if isinstance(value, str):
+        reading.respelled(f"{path} as a string", "an array")
+        return [value]
+    if isinstance(value, list) and all(isinstance(member, str) for member in value):
+        return value
+    return reading.wrong(attribute, value, where, "an array of strings")
+
+
+def _xid(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+    """Turn a reference into an XID; one that leads to another host stays as written (requirements.md 6)."""
+    if not isinstance(value, str):
+        return reading.wrong(attribute, value, where, "an XID")
+    xid = as_xid(value)
+    if xid is not None and xid != value:
+        reading.respelled(f"{path} #/…", "an XID")
+    return xid or value
+
+
+def _xids(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+    references = _strings(reading, attribute, value, where, path)
+    if references is None:
+        return None
+    return [_xid(reading, attribute, reference, where, path) for reference in references]
+
+
+def _addresses(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+    """Take addresses as objects with `uri`; older spellings are a bare string and `url` (END-047)."""
+    if not isinstance(value, list):
+        return reading.wrong(attribute, value, where, "an array of objects")
+    addresses = []
+    for index, item in enumerate(value):
+        at = f"{where}/{index}"
+        if isinstance(item, str):
+            reading.respelled(f"{path}/[] as a string", f"{path}/[]/uri")
+            addresses.append({"uri": item})
+        elif not isinstance(item, dict):
+            reading.wrong(attribute, item, at, "an object with `uri`")
+        elif "url" in item:
+            reading.respelled(f"{path}/[]/url", f"{path}/[]/uri")
+            if item.get("uri", item["url"]) != item["url"]:
+                reading.warn(at, "END-047", "`uri` and `url` differ; `uri` is taken", "Keep `uri`.")
+            addresses.append(
+                {"uri": item.get("uri", item["url"])} | {key: item[key] for key in item if key not in ("url", "uri")}
+            )
+        else:
+            addresses.append(item)
+    return addresses
+
+
+def _declaration(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+    """Take a declaration; a bare value becomes one (decision 11, requirements.md 15)."""
+    declared = value if isinstance(value, dict) else {"value": value}
+    return {key: _spelled(reading, key, member) for key, member in declared.items() if member is not None or key == "value"}
+
+
+def _spelled(reading: Teller, member: str, text: Any) -> Any:
+    """Give a member of a declaration in normal form: older names of types, the older marker of the current time."""
+    normal = spelled_values().get((member, text)) if isinstance(text, str) else None
+    if normal is None:
+        return text
+    reading.respelled(f'{member} "{text}"', f'"{normal}"')
+    return normal
+
+
+def _binary_key(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+    """Take a Kafka key that is base64: readable text becomes `key`, other bytes `key_base64` (requirements.md 44)."""
+    declaration = _declaration(reading, attribute, value, where, path)
+    text = declaration.get("value")
+    if not isinstance(text, str) or "{" in text:
+        return declaration
+    try:
+        decoded = base64.b64decode(text, validate=True)
+    except binascii.Error:
+        return declaration
+    try:
+        readable = decoded.decode()
+    except UnicodeDecodeError:
+        readable = ""
+    if readable and readable.isprintable():
+        reading.respelled(f"{path} as base64", path)
+        return declaration | {"value": readable}
+    reading.respelled(path, f"{path}_base64")
+    return Renamed(f"{attribute.name}_base64", declaration)
+
+
+def _authorization(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+    """Take an object; a list of one (1.0-rc4) becomes it, a longer one stays, since no object holds it."""
+    if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+        if len(value) == 1:
+            reading.respelled(f"{path} as a list", "an object")
+            return value[0]
+        told = f"`{attribute.name}` is a list of {len(value)} choices, which 1.0-rc2 does not know; it is kept as it is"
+        reading.warn(where, attribute.rule, told, "Keep the one that is used.")
+        return value
+    return value if isinstance(value, dict) else reading.wrong(attribute, value, where, "an object")
+
+
+def _attribute(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+    if not isinstance(value, dict):
+        return reading.wrong(attribute, value, where, 'a declaration such as {"value": …}')
+    return _declaration(reading, attribute, value, where, path)
+
+
+def _declarations(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+    """Take a section: a map of declarations; the names of a section with fixed members are spelled as the table tells."""
+    if not isinstance(value, dict):
+        return reading.wrong(attribute, value, where, "a map of declarations")
+    fixed = places_of(reading.entity, "AMQP").get(path)
+    names = {} if fixed is None else fixed.targets
+    section: dict[str, Any] = {}
+    for key, member in value.items():
+        name = names[key].name if key in names else key
+        if name != key:
+            reading.respelled(f"{path}/{key}", f"{path}/{name}")
+        if member is not None:
+            declaration = _declaration(reading, attribute, member, where + pointer_of(key), path)
+            if not same(section.setdefault(name, declaration), declaration):
+                told = f"`{name}` is written twice with different values; the first is taken"
+                reading.warn(where + pointer_of(key), attribute.rule, told, "Keep one of them.")
+    return section
+
+
+def _named_values(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+    """Take a map name → declaration; written as a list it becomes one when no name stands twice (requirements.md 14)."""
+    if isinstance(value, list):
+        names = [item.get("name") if isinstance(item, dict) else None for item in value]
+        if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+            return value
+        reading.respelled(f"{path} as a list", "a map")
+        return {item["name"]: _without_name(item, item["name"]) for item in value}
+    if not isinstance(value, dict):
+        return reading.wrong(attribute, value, where, "a map")
+    if value.get("type") == "object" and isinstance(value.get("properties"), dict):
+        reading.warn(
+            where,
+            attribute.rule,
+            f"`{attribute.name}` is shaped like a JSON Schema; its `properties` are taken",
+            "Write a map of name to declaration.",
+        )
+        value = value["properties"]
+    return {
+        key: _without_name(_declaration(reading, attribute, member, where, path), key)
+        for key, member in value.items()
+        if member is not None
+    }
+
+
+def _without_name(item: dict[str, Any], name: str) -> dict[str, Any]:
+    return {
+        key: member
+        for key, member in item.items()
+        if not (key == "name" and member == name) and (member is not None or key == "value")
+    }
+
+
+def _headers(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+    """Take a list of named items; a map, or items `{name: declaration}`, become one (WIP-056, decision 13)."""
+    if isinstance(value, dict):
+        reading.respelled(f"{path} as a map", "a list")
+        return [{"name": name} | _declaration(reading, attribute, member, where, path) for name, member in value.items()]
+    if not isinstance(value, list):
+        return reading.wrong(attribute, value, where, "an array of objects with `name` and `value`")
+    items = []
+    for index, written in enumerate(value):
+        item = written
+        if not isinstance(item, dict):
+            return reading.wrong(attribute, item, f"{where}/{index}", "an object with `name` and `value`")
+        if len(item) == 1 and isinstance(inner := next(iter(item.values())), dict):
+            reading.respelled(f"{path}/[] as {{name: declaration}}", f"{path}/[]/name")
+            item = {"name": next(iter(item))} | inner
+        items.append({key: _spelled(reading, key, member) for key, member in item.items()})
+    return items
+
+
+COERCIONS: dict[str, _Coercion] = {
+    "string": _typed(str, "a string"),
+    "id": _typed(str, "a string"),
+    "timestamp": _typed(str, "a timestamp (RFC 3339) in a string"),
+    "boolean": _typed(bool, "true or false"),
+    "object": _typed(dict, "an object"),
+    "uinteger": _uinteger,
+    "protocol": _protocol,
+    "map": _map,
+    "strings": _strings,
+    "xid": _xid,
+    "xids": _xids,
+    "addresses": _addresses,
+    "declaration": _declaration,
+    "attribute": _attribute,
+    "declarations": _declarations,
+    "namedvalues": _named_values,
+    "headers": _headers,
+    "binarykey": _binary_key,
+    "authorization": _authorization,
+}

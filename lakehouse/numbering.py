@@ -1,0 +1,374 @@
+"""Versions of definitions of the CNCF catalog draft get their numbers, which only the catalog can tell (2.2, 2.2.5).
+
+A definition that changed becomes a new Version, numbered one above the highest that ever was; a Version that exists never
+changes, and the latest is the default. The Version that a document holds is found again by the number that the document gives
+it, if any, and by its content: what the document said last is what it is compared with. So the same document again changes
+nothing, also when the catalog has numbered a Version otherwise than the document does.
+
+Runs between the stage and the plan, on the rows of such documents only: rows of the stage in, rows of the stage out.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from lakehouse.detection import DRAFT
+from lakehouse.model import STAGE
+from lakehouse.refusals import no_uris
+
+_MESSAGE = ["registryid", "message_xid"]
+_FORMAT_CHANGED = "the format of the group has changed, and a format is immutable"
+_FALLEN = "it cannot be loaded: what holds it was refused"
+_AUTHORITY_CHANGED = "the authority of the definition has changed, and an authority is immutable"
+
+
+class Numbered(NamedTuple):
+    """A stage with numbers.
+
+    stage: columns `model.STAGE`; refused: findings in it that the facts of documents do not count; held: frames that are
+    kept in memory until it is written.
+    """
+
+    stage: DataFrame
+    refused: DataFrame
+    held: list[DataFrame]
+
+
+def with_numbers(stage: DataFrame, log: DataFrame, *, prune: bool = False) -> Numbered:
+    """Number the Versions of definitions of the draft.
+
+    Args:
+        stage: columns `model.STAGE`.
+        log: rows of `changes` up to the head.
+        prune: what its last document dropped will be deleted, and is not the latest any more.
+
+    Returns:
+        The stage. Of a definition of the draft it holds the new Versions under their numbers, those that the catalog holds
+        already as they are there, and the others of which `isdefault` changes, under the documents that own them.
+    """
+    drafts = stage.filter((F.col("row") == "document") & (F.get_json_object("facts", "$.dialect") == DRAFT))
+    drafts = F.broadcast(drafts.select("registryid", "document_uri").distinct())
+    others = stage.join(drafts, on=["registryid", "document_uri"], how="left_anti")
+    mine = stage.join(drafts, on=["registryid", "document_uri"], how="left_semi").persist()
+    staged = mine.filter(F.col("row") == "entity")
+    stored = read_stored(log, staged).persist()
+    refused = find_immutable(staged, stored).persist()
+    staged = _without(staged, refused)
+    versions = number_versions(staged, stored).persist()
+    latest = find_latest(versions, stored, staged, prune=prune).persist()
+    parts = [
+        others,
+        _renamed_findings(mine, versions),
+        refused,
+        mine.filter(F.col("row") == "document"),
+        declared_groups(staged, stage, stored),
+        message_rows(staged, stored, latest),
+        new_rows(versions, stored, latest),
+        stored_rows(versions, stored, latest),
+    ]
+    every = parts[0].select(*STAGE.names)
+    for part in parts[1:]:
+        every = every.unionByName(part, allowMissingColumns=True)
+    every = every.select(*STAGE.names).persist()
+    return Numbered(every, refused, [mine, stored, refused, versions, latest, every])
+
+
+def read_stored(log: DataFrame, staged: DataFrame) -> DataFrame:
+    """Read from the log what the catalog holds of the staged definitions and their groups.
+
+    Returns:
+        The newest row of each group, message and Version: registryid, message_xid (NULL of a group), kind, xid, op,
+        content_hash, epoch, createdat, modifiedat, document_uris, body, raw, attributes; of a Version also number, declared
+        (the number that its document gives it) and print (of its definition).
+    """
+    groups = staged.filter(F.col("kind") == "group").select("registryid", F.col("xid").alias("_group")).distinct()
+    concerned = F.regexp_extract("xid", r"\A/messagegroups/[^/]+", 0)
+    rows = log.filter(F.col("kind").isin("group", "message", "version")).withColumn("_group", concerned)
+    rows = rows.join(F.broadcast(groups), on=["registryid", "_group"], how="left_semi")
+    newest = Window.partitionBy("registryid", "xid").orderBy(F.desc("snapshot_id"))
+    rows = rows.withColumn("_nth", F.row_number().over(newest)).filter(F.col("_nth") == 1)
+    return _with_identity(rows.drop("_nth", "_group", "snapshot_id"))
+
+
+def number_versions(staged: DataFrame, stored: DataFrame) -> DataFrame:
+    """Find for each staged Version the one that the catalog holds already, or its number.
+
+    Args:
+        staged: rows of the stage, kind version among them.
+        stored: as from `read_stored`.
+
+    Returns:
+        The staged Versions with message_xid, declared, print, `known` (the catalog holds it) and `number`.
+    """
+    versions = stored.filter(F.col("kind") == "version")
+    one = F.struct("number", "declared", "print", "document_uris", (F.col("op") != "delete").alias("live"))
+    held = versions.groupBy(*_MESSAGE).agg(F.collect_list(one).alias("held"))
+    every = _with_identity(staged.filter(F.col("kind") == "version")).join(held, on=_MESSAGE, how="left")
+    none = F.array().cast(dict(held.dtypes)["held"])
+    every = every.withColumn("held", F.coalesce("held", none))
+    uri, declared = F.col("document_uri"), F.col("declared")
+    same = F.filter("held", lambda v: v["live"] & v["declared"].eqNullSafe(declared) & v["number"].isNotNull())
+    own = F.filter("same", lambda v: F.array_contains(v["document_uris"], uri))
+    pool = F.when(F.size("own") > 0, F.col("own")).otherwise(F.col("same"))
+    last = F.array_max(F.transform(pool, lambda v: F.struct(v["number"].alias("number"), v["print"].alias("print"))))
+    every = every.withColumn("same", same).withColumn("own", own).withColumn("last", last)
+    taken = F.exists("held", lambda v: v["number"] == F.col("wanted"))
+    every = every.withColumns(
+        {
+            "known": F.coalesce(F.col("last.print") == F.col("print"), F.lit(False)),
+            "wanted": F.when(declared.rlike(r"\A[1-9][0-9]{0,17}\z"), declared.cast("bigint")),
+        }
+    )
+    kept = F.when(~F.col("known") & F.col("wanted").isNotNull() & ~taken, F.col("wanted"))
+    highest = F.array_max(F.transform("held", lambda v: v["number"]))
+    of_message = Window.partitionBy(*_MESSAGE)
+    every = every.withColumn("kept", kept)
+    none_yet = F.lit(0).cast("bigint")
+    base = F.greatest(F.coalesce(highest, none_yet), F.coalesce(F.max("kept").over(of_message), none_yet))
+    every = every.withColumn("base", base)
+    is_new = ~F.col("known") & F.col("kept").isNull()
+    before = Window.partitionBy(*_MESSAGE, "document_uri").orderBy("staged_number").rowsBetween(Window.unboundedPreceding, 0)
+    every = every.withColumn("nth", F.count_if(is_new).over(before))
+    number = F.when(F.col("known"), F.col("last.number")).otherwise(F.coalesce("kept", F.col("base") + F.col("nth")))
+    every = every.withColumn("number", number)
+    return every.drop("held", "same", "own", "last", "wanted", "kept", "base", "nth")
+
+
+def find_latest(versions: DataFrame, stored: DataFrame, staged: DataFrame, *, prune: bool) -> DataFrame:
+    """Tell for each staged definition the numbers of its Versions after the change.
+
+    Returns:
+        registryid, message_xid, numbers (sorted), latest.
+    """
+    live = stored.filter((F.col("kind") == "version") & (F.col("op") != "delete") & F.col("number").isNotNull())
+    if prune:  # owned by none but documents that are staged now and hold it no more
+        held = held_by(versions, stored).groupBy("registryid", "xid").agg(F.collect_set("document_uri").alias("holders"))
+        readers = staged.groupBy(F.col("registryid")).agg(F.collect_set("document_uri").alias("readers"))
+        live = live.join(held, on=["registryid", "xid"], how="left").join(F.broadcast(readers), on="registryid", how="left")
+        elsewhere = F.size(F.array_except("document_uris", F.coalesce("readers", no_uris()))) > 0
+        live = live.filter(elsewhere | F.col("holders").isNotNull())
+    every = live.select(*_MESSAGE, "number").unionByName(versions.select(*_MESSAGE, "number"))
+    numbers = F.array_sort(F.collect_set("number"))
+    concerned = versions.select(*_MESSAGE).distinct()
+    known = every.join(concerned, on=_MESSAGE, how="left_semi").groupBy(*_MESSAGE).agg(numbers.alias("numbers"))
+    return known.withColumn("latest", F.array_max("numbers"))
+
+
+def held_by(versions: DataFrame, stored: DataFrame) -> DataFrame:
+    """Tell which stored Versions the staged documents hold: those they say again, and those that these have superseded.
+
+    Returns:
+        registryid, xid, document_uri.
+    """
+    again = versions.filter("known").select(
+        "registryid", F.concat("message_xid", F.lit("/versions/"), F.col("number").cast("string")).alias("xid"), "document_uri"
+    )
+    says = versions.select(
+        *_MESSAGE, F.col("document_uri").alias("_uri"), F.coalesce("declared", F.lit("")).alias("_declared")
+    ).distinct()
+    old = stored.filter((F.col("kind") == "version") & (F.col("op") != "delete"))
+    old = old.withColumn("_declared", F.coalesce("declared", F.lit("")))
+    superseded = old.join(says, on=[*_MESSAGE, "_declared"]).filter(F.array_contains("document_uris", F.col("_uri")))
+    return again.unionByName(superseded.select("registryid", "xid", F.col("_uri").alias("document_uri"))).distinct()
+
+
+def new_rows(versions: DataFrame, stored: DataFrame, latest: DataFrame) -> DataFrame:
+    """Give the rows of new Versions, with their numbers in XID, ancestor, isdefault and version_uri."""
+    fresh = versions.filter(~F.col("known")).join(latest, on=_MESSAGE)
+    number = F.col("number").cast("string")
+    earlier = F.array_max(F.filter("numbers", lambda n: n < F.col("number"))).cast("string")
+    ancestor = F.concat(F.lit('{"ancestor":"'), F.coalesce(earlier, number), F.lit('"'))
+    body = F.regexp_replace(F.col("body"), F.lit(r'\A\{"ancestor":"[^"]*"'), ancestor)
+    uri = F.concat(F.lit("/versions/"), number, F.lit('"}'))
+    numbered = F.when(
+        F.get_json_object("body", "$.version_uri").isNotNull(), F.regexp_replace(body, F.lit(r'/versions/[^/"]*"\}\z'), uri)
+    ).otherwise(body)
+    return (
+        fresh.withColumn("body", numbered)
+        .withColumn("body", with_isdefault(F.col("body"), F.col("number") == F.col("latest")))
+        .withColumn("content_hash", F.sha2("body", 256))
+        .withColumn("xid", F.concat("message_xid", F.lit("/versions/"), number))
+        .select(*(name for name in STAGE.names))
+    )
+
+
+def stored_rows(versions: DataFrame, stored: DataFrame, latest: DataFrame) -> DataFrame:
+    """Give the rows of Versions that exist: as they are stored, but for `isdefault`."""
+    live = stored.filter((F.col("kind") == "version") & (F.col("op") != "delete")).join(latest, on=_MESSAGE)
+    is_default = F.coalesce(F.col("number") == F.col("latest"), F.lit(False))
+    live = live.withColumn("flips", (F.get_json_object("body", "$.isdefault") == "true") != is_default)
+    holders = held_by(versions, stored).groupBy("registryid", "xid").agg(F.collect_set("document_uri").alias("holders"))
+    live = live.join(holders, on=["registryid", "xid"], how="left")
+    owners = F.array_union(F.coalesce("holders", no_uris()), F.when(F.col("flips"), F.col("document_uris")).otherwise(no_uris()))
+    body = F.when(F.col("flips"), with_isdefault(F.col("body"), is_default)).otherwise(F.col("body"))
+    return (
+        live.withColumn("document_uri", F.explode(owners))
+        .withColumn("body", body)
+        .withColumn("content_hash", F.sha2("body", 256))
+        .select(
+            F.lit("entity").alias("row"), F.lit(False).alias("again"),
+            *("document_uri", "registryid", "kind", "xid", "content_hash", "epoch", "createdat", "modifiedat"),
+            *("body", "raw", "attributes"),
+        )
+    )  # fmt: skip
+
+
+def message_rows(staged: DataFrame, stored: DataFrame, latest: DataFrame) -> DataFrame:
+    """Give the rows of the definitions themselves: of all documents that hold a Version of one, with the latest as default."""
+    known = stored.filter((F.col("kind") == "message") & (F.col("op") != "delete")).select(
+        *_MESSAGE, F.col("document_uris").alias("owners"), F.col("body").alias("stored_body")
+    )
+    rows = staged.filter(F.col("kind") == "message").withColumn("message_xid", F.col("xid"))
+    rows = rows.join(known, on=_MESSAGE, how="left").join(latest, on=_MESSAGE)
+    says_none = F.get_json_object("body", "$.authority").isNull() & F.get_json_object("stored_body", "$.authority").isNotNull()
+    rows = rows.withColumn("body", F.when(says_none, F.col("stored_body")).otherwise(F.col("body")))
+    before = F.concat(F.lit('"defaultversionid":"'), F.get_json_object("body", "$.defaultversionid"), F.lit('"'))
+    after = F.concat(F.lit('"defaultversionid":"'), F.col("latest").cast("string"), F.lit('"'))
+    rows = rows.withColumn("body", with_member(F.col("body"), before, after)).withColumn("content_hash", F.sha2("body", 256))
+    first = Window.partitionBy(*_MESSAGE).orderBy("document_uri")
+    of_all = Window.partitionBy(*_MESSAGE)
+    rows = rows.withColumn("_nth", F.row_number().over(first)).withColumn("_staged", F.collect_set("document_uri").over(of_all))
+    absent = F.array_except(F.coalesce("owners", no_uris()), F.col("_staged"))
+    more = rows.filter(F.col("_nth") == 1).withColumn("document_uri", F.explode(absent))
+    return rows.unionByName(more).select(*STAGE.names)
+
+
+def declared_groups(staged: DataFrame, stage: DataFrame, stored: DataFrame) -> DataFrame:
+    """Give the groups without those that a lone definition only implies, where something declares the group."""
+    groups = staged.filter(F.col("kind") == "group")
+    declared = stage.filter((F.col("kind") == "group") & (F.col("row") == "entity") & (F.col("body") != "{}"))
+    known = stored.filter((F.col("kind") == "group") & (F.col("op") != "delete") & (F.col("body") != "{}"))
+    every = declared.select("registryid", "xid").unionByName(known.select("registryid", "xid")).distinct()
+    implied = groups.filter(F.col("body") == "{}").join(every, on=["registryid", "xid"], how="left_anti")
+    return groups.filter(F.col("body") != "{}").unionByName(implied.select(*groups.columns))
+
+
+def find_immutable(staged: DataFrame, stored: DataFrame) -> DataFrame:
+    """Refuse a group whose format has changed while it holds definitions, and a definition whose authority has.
+
+    Returns:
+        Findings: columns of the stage.
+    """
+    known = stored.filter(F.col("op") != "delete")
+    has_messages = known.filter(F.col("kind") == "message").select(
+        "registryid", F.regexp_extract("xid", r"\A/messagegroups/[^/]+", 0).alias("xid")
+    ).distinct()  # fmt: skip
+    formats = _format_of(F.col("_body"))
+    groups = (
+        staged.filter((F.col("kind") == "group") & (F.col("body") != "{}"))
+        .join(known.select("registryid", "xid", F.col("body").alias("_body")), on=["registryid", "xid"])
+        .join(has_messages, on=["registryid", "xid"], how="left_semi")
+        .filter((F.col("_body") != "{}") & (formats != _format_of(F.col("body"))))
+    )
+    stored_authority = F.get_json_object("_body", "$.authority")
+    messages = (
+        staged.filter(F.col("kind") == "message")
+        .join(known.select("registryid", "xid", F.col("body").alias("_body")), on=["registryid", "xid"])
+        .filter(stored_authority != F.get_json_object("body", "$.authority"))
+    )
+    refused = _refusal(groups, "CAT-024", _FORMAT_CHANGED, "Define another group.").unionByName(
+        _refusal(messages, "CAT-064", _AUTHORITY_CHANGED, "Define it under another id, or keep the authority.")
+    )
+    key = ["registryid", "document_uri", "xid"]
+    fallen = staged.join(refused.select(*key), on=key, how="left_anti")
+    fallen = fallen.join(_fallen(refused), on=_is_below(), how="left_semi")
+    return refused.unionByName(_refusal(fallen, "MSG-115", _FALLEN, "Mend the cause, which has a finding of its own."))
+
+
+def with_isdefault(body: Column, is_default: Column) -> Column:
+    """Set `isdefault` of a body, which holds it."""
+    texts = [F.concat(F.lit('"isdefault":'), F.when(flag, "true").otherwise("false")) for flag in (~is_default, is_default)]
+    return with_member(body, texts[0], texts[1])
+
+
+def with_member(body: Column, before: Column, after: Column) -> Column:
+    """Replace a member of a JSON object by another: the text `before` where it stands at the top, and not in what it holds.
+
+    A member's text begins with its key in quotes, so that it cannot begin inside a string, where quotes are escaped.
+    """
+    pieces = F.split(body, F.concat(F.lit(r"\Q"), before, F.lit(r"\E")), F.lit(-1))
+
+    def is_top(index: Column) -> Column:
+        head = F.array_join(F.slice(pieces, F.lit(1), index), "")
+        plain = F.replace(F.replace(head, F.lit("\\\\"), F.lit("")), F.lit('\\"'), F.lit(""))
+        brackets = F.regexp_replace(F.regexp_replace(plain, '"[^"]*"', ""), r"[^\[\]{}]", "")
+        opened, closed = (F.length(F.regexp_replace(brackets, pattern, "")) for pattern in (r"[\]}]", r"[\[{]"))
+        return opened - closed == 1
+
+    places = F.filter(F.sequence(F.lit(1), F.size(pieces) - 1), is_top)
+    place = F.get(places, F.lit(0))
+    left = F.call_function("array_join", F.slice(pieces, F.lit(1), place), before)
+    right = F.call_function("array_join", F.slice(pieces, place + 1, F.size(pieces)), before)
+    return F.when(F.size(pieces) < 2, body).otherwise(F.coalesce(F.concat(left, after, right), body))
+
+
+def _with_identity(rows: DataFrame) -> DataFrame:
+    """Add to rows of messages and Versions message_xid, and to Versions their number, the declared one, and the print."""
+    text = F.regexp_extract("xid", r"/versions/([1-9][0-9]{0,17})\z", 1)
+    is_version = F.col("kind") == "version"
+    declared = F.get_json_object(F.coalesce("raw", "body"), "$.version")
+    leaves = F.array_sort(F.map_entries("attributes"))
+    number = "number" if "op" in rows.columns else "staged_number"
+    return rows.withColumns(
+        {
+            "message_xid": F.when(F.col("kind") != "group", F.regexp_replace("xid", r"/versions/[^/]+\z", "")),
+            number: F.when(is_version & (text != ""), text.cast("bigint")),
+            "declared": F.when(is_version, declared),
+            "print": F.when(is_version, F.sha2(F.to_json(leaves), 256)),
+        }
+    )
+
+
+def _format_of(body: Column) -> Column:
+    """Give the format of a group in normal form: its envelope, or the family of its protocol."""
+    family = F.split_part(F.coalesce(F.get_json_object(body, "$.protocol"), F.lit("")), F.lit("/"), F.lit(1))
+    return F.concat(F.coalesce(F.get_json_object(body, "$.envelope"), F.lit("")), F.lit(" "), family)
+
+
+def _refusal(rows: DataFrame, rule: str, message: str, hint: str) -> DataFrame:
+    identity = F.concat_ws("\0", "registryid", "document_uri", F.lit(rule), "xid", F.lit(message))
+    finding = F.struct(
+        F.substring(F.sha2(identity, 256), 1, 32).alias("violation_id"),
+        F.lit("").alias("pointer"),
+        F.lit(rule).alias("rule_id"),
+        F.lit("error").alias("severity"),
+        F.lit("quarantined").alias("action"),
+        F.lit(message).alias("message"),
+        F.lit(hint).alias("hint"),
+        F.coalesce("raw", "body").alias("raw"),
+    )
+    return rows.select(F.lit("finding").alias("row"), "document_uri", "registryid", "kind", "xid", finding.alias("finding"))
+
+
+def _without(staged: DataFrame, refused: DataFrame) -> DataFrame:
+    """Take out what was refused, with all that stands below it."""
+    return staged.join(_fallen(refused), on=_is_below(), how="left_anti")
+
+
+def _fallen(refused: DataFrame) -> DataFrame:
+    return F.broadcast(refused.select(*(F.col(name).alias(f"_{name}") for name in ("registryid", "document_uri", "xid"))))
+
+
+def _is_below() -> Column:
+    """Tell that an entity of a document was refused there, or stands below one that was."""
+    return (
+        (F.col("registryid") == F.col("_registryid"))
+        & (F.col("document_uri") == F.col("_document_uri"))
+        & ((F.col("xid") == F.col("_xid")) | F.col("xid").startswith(F.concat("_xid", F.lit("/"))))
+    )
+
+
+def _renamed_findings(mine: DataFrame, versions: DataFrame) -> DataFrame:
+    """Give the findings of Versions the XID that these have got."""
+    renamed = versions.select(
+        "registryid",
+        "document_uri",
+        "xid",
+        F.concat("message_xid", F.lit("/versions/"), F.col("number").cast("string")).alias("_xid"),
+    )
+    found = mine.filter(F.col("row") == "finding").join(renamed, on=["registryid", "document_uri", "xid"], how="left")
+    return found.withColumn("xid", F.coalesce("_xid", "xid")).select(*STAGE.names)

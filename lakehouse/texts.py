@@ -1,0 +1,123 @@
+"""The text of a document becomes a JSON value: JSON, or YAML that says nothing which JSON could not.
+
+YAML is read by its JSON subset of types (the core schema of YAML 1.2 without its dates and its numbers in other bases):
+mappings with texts as keys, sequences, texts, numbers, true, false, null. Refused are duplicate keys, aliases (with which a
+small text could grow without end), tags, and more than one document.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from typing import Any
+
+import jiter
+import yaml
+
+from lakehouse.findings import BYTE_ORDER_MARK, Problem
+from lakehouse.jsontext import NotJson, read_json
+
+YAML_SUFFIXES = (".yaml", ".yml")
+_BOM = b"\xef\xbb\xbf"
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
+
+
+def read_text(text: bytes, uri: str, max_depth: int) -> tuple[Any, list[Problem]]:
+    """Read a document: YAML when its name ends so, else JSON.
+
+    Returns:
+        The value and what was found, as `jsontext.read_json` does.
+
+    Raises:
+        NotJson: it is neither, or cannot be trusted.
+    """
+    if uri.removesuffix(".gz").endswith(YAML_SUFFIXES):
+        return read_yaml(text, max_depth)
+    return read_json(text, max_depth)
+
+
+def read_yaml(text: bytes, max_depth: int) -> tuple[Any, list[Problem]]:
+    """Read a YAML document into the values that JSON has.
+
+    Raises:
+        NotJson: it is no YAML, or says what JSON cannot; the message tells what and where.
+    """
+    problems = []
+    if text.startswith(_BOM):
+        told = "the document starts with a byte order mark"
+        problems.append(Problem("", BYTE_ORDER_MARK, "warning", told, "Save it as UTF-8 without one."))
+    loader = None
+    try:
+        loader = _Loader(text.decode("utf-8-sig"), max_depth)
+        return loader.get_single_data(), problems
+    except UnicodeDecodeError as error:
+        raise NotJson(f"not UTF-8: {error}") from error
+    except yaml.YAMLError as error:
+        raise NotJson(f"not YAML: {' '.join(str(error).split())}") from error
+    except RecursionError as error:
+        raise NotJson(f"deeper than {max_depth} levels of objects and arrays (setting max_json_depth)") from error
+    finally:
+        if loader is not None:
+            loader.dispose()
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader, with no more types than JSON has."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  # the class's own table, in place of YAML 1.1's
+
+    def __init__(self, text: str, max_depth: int) -> None:
+        super().__init__(text)
+        self.max_depth = max_depth
+        self.level = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.composer.ComposerError(None, None, "an alias, which JSON has not", self.peek_event().start_mark)
+        self.level += 1
+        if self.level > self.max_depth + 1:
+            raise NotJson(f"deeper than {self.max_depth} levels of objects and arrays (setting max_json_depth)")
+        node = super().compose_node(parent, index)
+        self.level -= 1
+        return node
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        found: dict[Hashable, Any] = {}
+        for key_node, value_node in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, str):
+                raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} is no text", key_node.start_mark)
+            if key in found:
+                raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} stands twice", key_node.start_mark)
+            found[key] = self.construct_object(value_node, deep=True)
+        return found
+
+
+def _number(loader: _Loader, node: yaml.ScalarNode) -> Any:
+    text = loader.construct_scalar(node)
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    return jiter.LosslessFloat(text.encode())
+
+
+def _object(loader: _Loader, node: yaml.MappingNode) -> Any:
+    return loader.construct_mapping(node, deep=True)
+
+
+def _refuse(loader: _Loader, node: yaml.Node) -> Any:
+    raise yaml.constructor.ConstructorError(None, None, f"the tag {node.tag}, which JSON has not", node.start_mark)
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"\A(?:null|~|)\Z"), ["n", "~", ""])
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"\A(?:true|false)\Z"), ["t", "f"])
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(rf"\A(?:{_NUMBER.pattern})\Z"), list("-0123456789"))
+_Loader.yaml_constructors = {
+    "tag:yaml.org,2002:null": yaml.SafeLoader.construct_yaml_null,
+    "tag:yaml.org,2002:bool": yaml.SafeLoader.construct_yaml_bool,
+    "tag:yaml.org,2002:float": _number,
+    "tag:yaml.org,2002:str": yaml.SafeLoader.construct_yaml_str,
+    "tag:yaml.org,2002:seq": lambda loader, node: loader.construct_sequence(node, deep=True),
+    "tag:yaml.org,2002:map": _object,
+    None: _refuse,
+}
