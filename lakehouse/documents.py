@@ -65,11 +65,17 @@ def find_sources(spark: SparkSession, sources: list[str]) -> Sources:
     return Sources(folders, listed, sorted(roots, key=len, reverse=True), hidden)
 
 
-def read_documents(spark: SparkSession, sources: Sources) -> DataFrame:
+def read_documents(spark: SparkSession, sources: Sources, stream_bytes: int) -> DataFrame:
     """Read the documents of the sources.
 
+    Args:
+        spark: the session.
+        sources: as from `find_sources`.
+        stream_bytes: size above which the executor that parses a document opens it itself.
+
     Returns:
-        One row per document: document_uri, size (bytes as stored), sha256 (hexadecimal), content (bytes as stored).
+        One row per document: document_uri, size (bytes as stored), sha256 (hexadecimal) and content (bytes as stored), both
+        NULL for a document above `stream_bytes`.
     """
     parts = []
     if sources.folders:
@@ -78,12 +84,11 @@ def read_documents(spark: SparkSession, sources: Sources) -> DataFrame:
     if sources.files:
         parts.append(spark.read.format("binaryFile").load([_no_glob(file) for file in sources.files]))
     every = reduce(DataFrame.unionByName, parts)
-    return every.select(
-        F.col("path").alias("document_uri"),
-        F.col("length").alias("size"),
-        F.sha2("content", 256).alias("sha256"),
-        "content",
-    )
+    named = [F.col("path").alias("document_uri"), F.col("length").alias("size")]
+    # Two branches: Spark then reads no content of what is filtered out by length.
+    small = every.filter(F.col("length") <= stream_bytes).select(*named, F.sha2("content", 256).alias("sha256"), "content")
+    none = {"sha256": F.lit(None).cast("string"), "content": F.lit(None).cast("binary")}
+    return small.unionByName(every.filter(F.col("length") > stream_bytes).select(*named).withColumns(none))
 
 
 def with_unchanged(documents: DataFrame, known: DataFrame, registry: Column | None) -> DataFrame:
@@ -95,29 +100,28 @@ def with_unchanged(documents: DataFrame, known: DataFrame, registry: Column | No
         registry: registry that the documents go into; None when each document says it itself.
 
     Returns:
-        `documents` with registry, unchanged, again (the same as at the last load, but something was refused then) and
-        content, which is NULL for an unchanged document.
+        `documents` with registry, unchanged, again (the same as at the last load, but something was refused then), content
+        (NULL for an unchanged document), last_sha256 and last_clean (hash at the last load, and whether nothing was refused
+        then), for documents whose hash is not known yet.
     """
     nothing_refused = (F.col("facts.status") != "rejected") & (F.coalesce(F.size("facts.quarantined"), F.lit(0)) <= 0)
-    last = known.select(
-        F.col("xid").alias("document_uri"),
-        F.col("facts.sha256").alias("sha256"),
-        F.when(F.col("facts.own_registry"), F.lit(None)).otherwise(F.col("registryid")).alias("_registry"),
-        nothing_refused.alias("_clean"),
-    )
+    uri, own = F.col("xid").alias("_uri"), F.when(F.col("facts.own_registry"), F.lit(None)).otherwise(F.col("registryid"))
+    load = F.struct("snapshot_id", F.col("facts.sha256").alias("sha256"), nothing_refused.alias("clean"))
+    last = known.groupBy(uri, own.alias("_registry")).agg(F.max(load).alias("last"))
     wanted = documents.withColumn("registry", F.lit(None).cast("string") if registry is None else registry)
-    same = (
-        (wanted["document_uri"] == last["document_uri"])
-        & (wanted["sha256"] == last["sha256"])
-        & wanted["registry"].eqNullSafe(last["_registry"])
-    )
-    matched = wanted.join(last.select(*(last[name] for name in last.columns)), on=same, how="left")
-    unchanged = F.coalesce("_clean", F.lit(False))
-    return matched.select(
-        *(wanted[name] for name in ("document_uri", "size", "sha256", "registry")),
-        unchanged.alias("unchanged"),
-        F.coalesce(~F.col("_clean"), F.lit(False)).alias("again"),
-        F.when(~unchanged, wanted["content"]).alias("content"),
+    same_place = (F.col("document_uri") == F.col("_uri")) & F.col("registry").eqNullSafe(F.col("_registry"))
+    same = F.coalesce(F.col("sha256") == F.col("last.sha256"), F.lit(False))
+    clean = F.coalesce("last.clean", F.lit(False))
+    return wanted.join(last, on=same_place, how="left").select(
+        "document_uri",
+        "size",
+        "sha256",
+        "registry",
+        (same & clean).alias("unchanged"),
+        (same & ~clean).alias("again"),
+        F.when(~(same & clean), F.col("content")).alias("content"),
+        F.col("last.sha256").alias("last_sha256"),
+        clean.alias("last_clean"),
     )
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from lakehouse.constraints import PRESENCE, Subject, check_entity
@@ -73,6 +73,25 @@ class Reading:
     registryid: str | None = None
     root: str = "{}"
 
+    def add_counts(self, part: Reading) -> None:
+        """Add what was counted in a part of the same document."""
+        self.entities.update(part.entities)
+        self.quarantined.update(part.quarantined)
+        self.spellings.update(part.spellings)
+
+
+@dataclass
+class Whole:
+    """What the parts of a document share when it is read part by part.
+
+    Attributes:
+        find_message: gives the members of a message that tell its protocol, by XID; None when there is no such message.
+        groups: ids met so far by collection, in lower case and as written.
+    """
+
+    find_message: Callable[[str], dict[str, Any] | None]
+    groups: dict[str, dict[str, str]] = field(default_factory=dict)
+
 
 class _Collection(NamedTuple):
     """A collection of groups: the entity and kind of its members, and of what they hold; rules of their shape."""
@@ -121,7 +140,9 @@ class _Version(NamedTuple):
         return False
 
 
-def read_document(document: dict[str, Any], problems: list[Problem], dialect: str = "", *, rules: bool = True) -> Reading:
+def read_document(
+    document: dict[str, Any], problems: list[Problem], dialect: str = "", *, rules: bool = True, whole: Whole | None = None
+) -> Reading:
     """Bring a registry document into rows.
 
     Args:
@@ -129,8 +150,20 @@ def read_document(document: dict[str, Any], problems: list[Problem], dialect: st
         problems: what reading the text and redacting found; an error takes out the entity at its pointer.
         dialect: of the document, for what only that one asks for.
         rules: apply the rules about one entity, beside those of types and ids.
+        whole: the document that this one is a part of; None: it is whole.
     """
-    return _Document(document, problems, dialect, rules).read()
+    return _Document(document, problems, dialect, rules, whole or Whole(partial(_find_message, document))).read()
+
+
+def tell_protocols(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Give for each message of a document, by XID, the members that tell its protocol."""
+    return {
+        xid_of(collection, groupid, "messages", messageid): {name: message[name] for name in _TELLS_FAMILY if name in message}
+        for key, collection in COLLECTIONS.items()
+        for groupid, group in _members(document, (key,))
+        for messageid, message in _members(group, ("messages", *_OLD_NAMES["messages"]))
+        if isinstance(message, dict)
+    }
 
 
 def natural_order(text: str) -> list[tuple[int, int, str]]:
@@ -140,12 +173,12 @@ def natural_order(text: str) -> list[tuple[int, int, str]]:
 
 
 class _Document:
-    def __init__(self, document: dict[str, Any], problems: list[Problem], dialect: str, rules: bool) -> None:
+    def __init__(self, document: dict[str, Any], problems: list[Problem], dialect: str, rules: bool, whole: Whole) -> None:
         self.document = document
+        self.whole = whole
         self.rules = rules
         self.text_problems = problems
         self.reading = Reading()
-        self.groups: dict[str, dict[str, str]] = {}
         self.dialect = dialect or dialect_of(document, Counter())
 
     def read(self) -> Reading:
@@ -183,7 +216,7 @@ class _Document:
             problem = Problem(here, shape.map_rule, "error", f"`{key}` is no map", "Write a map keyed by id.", as_written(groups))
             self._tell("registry", "/", problem, "quarantined", None)
             return
-        seen = self.groups.setdefault(collection, {})
+        seen = self.whole.groups.setdefault(collection, {})
         earlier = set(seen.values())
         for groupid, written in groups.items():
             xid = xid_of(collection, groupid)
@@ -192,7 +225,7 @@ class _Document:
                 read = read_entity(shape.entity, written, at, None, self.dialect)
                 ids = _id_problems(groupid, read, shape.idattribute, shape.id_rule, at, seen)
                 if groupid in earlier:
-                    told = f"{xid} stands in both spellings of `{collection}`"
+                    told = f"{xid} stands twice in `{collection}`, or in both its spellings"
                     ids.append(Problem(at, shape.map_rule, "error", told, f"Keep it in `{collection}`."))
                 self._read_group(shape, xid, at, written, read, ids)
             else:
@@ -375,11 +408,8 @@ class _Document:
         xid = as_xid(reference) if reference else None
         if xid is None or depth == _MAX_BASES:
             return None
-        base: Any = self.document
-        for token in xid[1:].split("/")[:4]:
-            names = (token, *_OLD_NAMES.get(token, ()))
-            base = next((base[name] for name in names if name in base), None) if isinstance(base, dict) else None
-        if not isinstance(base, dict):
+        base = self.whole.find_message("/".join(xid.split("/")[:5]))
+        if base is None:
             return None
         return family_of(base.get("protocol")) or self._base_family(base, depth + 1)
 
@@ -473,6 +503,20 @@ class _Document:
     def _respelled(self, entity: str, spelled: str, normal: str) -> None:
         if spelled != normal:
             self.reading.spellings[f"{entity}: {spelled} → {normal}"] += 1
+
+
+def _find_message(document: dict[str, Any], xid: str) -> dict[str, Any] | None:
+    found: Any = document
+    for token in xid[1:].split("/"):
+        names = (token, *_OLD_NAMES.get(token, ()))
+        found = next((found[name] for name in names if name in found), None) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else None
+
+
+def _members(holder: Any, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    for name in names if isinstance(holder, dict) else ():
+        if isinstance(holder.get(name), dict):
+            yield from holder[name].items()
 
 
 def _has_error(problems: list[Problem]) -> bool:

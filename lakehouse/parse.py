@@ -1,50 +1,56 @@
 """Documents become stage rows: the one place where rows are made in Python, on the executors, column by column.
 
 Grain of the stage: one row per entity, per finding, and per document (its facts). Messages never leave as Python objects.
+A document above `stream_bytes` is opened by the executor and read part by part, twice: nothing of it is given out before all
+of it was found to be JSON.
 """
 
 from __future__ import annotations
 
 import hashlib
-import zlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from contextlib import closing
+from itertools import chain
+from typing import Any, BinaryIO, NamedTuple
 
-import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from lakehouse.catalogdraft import read_draft
-from lakehouse.detection import DRAFT, dialect_of, not_a_registry, told_dialect
+from lakehouse.detection import COLLECTIONS, DRAFT, dialect_of, not_a_registry, told_dialect
 from lakehouse.dialects import table
 from lakehouse.findings import LIMIT, NOT_JSON, STRICT, Finding, Problem
 from lakehouse.jsontext import NotJson
 from lakehouse.model import STAGE
-from lakehouse.normalform import Reading, Row, read_document
+from lakehouse.normalform import Reading, Whole, read_document, tell_protocols
 from lakehouse.redact import redact, redact_text
 from lakehouse.settings import Settings
-from lakehouse.texts import read_text
+from lakehouse.stagebatches import StageBatches
+from lakehouse.streams import NotReadable, TooLong, open_document, read_chunk, split_groups
+from lakehouse.texts import YAML_SUFFIXES, read_text
 from lakehouse.xid import id_problem
 
 DEFAULT_REGISTRY = "default"
 _RAW_OF_DOCUMENT = 4096
 _ROWS_PER_BATCH = 20_000
-_CHUNK = 1 << 20
 _ERRORS_TOLD = 20
+_CHUNK = 1 << 20
+_PART_BYTES = 4 << 20
+_SMALLEST_ENTITY = len('"a":{},')
 
 
 class Limits(NamedTuple):
     """What holds for all documents: limits, whether an error refuses a document whole, the dialect when it is not detected.
 
-    The limits are on bytes as stored, bytes out of a `.gz`, nesting, entities.
+    The limits are on bytes as stored, bytes out of a `.gz`, nesting, entities; above `stream` bytes a document is read part by
+    part.
     """
 
     bytes: int
     unpacked: int
     depth: int
     entities: int
+    stream: int
     strict: bool
     dialect: str | None = None
 
@@ -63,8 +69,7 @@ def parse_documents(documents: DataFrame, settings: Settings, *, strict: bool = 
     """Parse documents.
 
     Args:
-        documents: one row per document: document_uri, size, sha256, registry (NULL: the document's own), unchanged, again,
-            content.
+        documents: one row per document, as from `documents.with_unchanged`.
         settings: its limits.
         strict: a document with any error is rejected.
         dialect: read all documents as of this dialect; None detects each one's.
@@ -73,209 +78,206 @@ def parse_documents(documents: DataFrame, settings: Settings, *, strict: bool = 
         The stage, columns `model.STAGE`. An unchanged document gives a document row only, with the status `unchanged`.
     """
     limits = Limits(
-        settings.max_document_bytes, settings.max_unpacked_bytes, settings.max_json_depth, settings.max_entities, strict, dialect
+        settings.max_document_bytes,
+        settings.max_unpacked_bytes,
+        settings.max_json_depth,
+        settings.max_entities,
+        settings.stream_bytes,
+        strict,
+        dialect,
     )
-    return documents.select(*_Source._fields).mapInArrow(_parser(limits), STAGE)
+    return documents.select(*Source._fields).mapInArrow(parser(limits), STAGE)
 
 
-def _parser(limits: Limits) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def parser(limits: Limits) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Give the function that an executor runs: batches of documents in, batches of the stage out."""
+
     def parse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        stage = _Stage()
+        stage = StageBatches()
         for batch in batches:
             for index in range(batch.num_rows):
-                stage.add_document(_Source(*(column[index].as_py() for column in batch.columns)), limits)
-                if len(stage) >= _ROWS_PER_BATCH:
-                    yield from stage.batches()
+                source = Source(*(column[index].as_py() for column in batch.columns))
+                for _ in _Parse(stage, source, limits).run():
+                    if len(stage) >= _ROWS_PER_BATCH:
+                        yield from stage.batches()
         yield from stage.batches()
 
     return parse
 
 
-class _Source(NamedTuple):
+class Source(NamedTuple):
+    """A document as it reaches the executor; columns as from `documents.with_unchanged`."""
+
     document_uri: str
     size: int
-    sha256: str
+    sha256: str | None
     registry: str | None
     unchanged: bool
     again: bool
     content: bytes | None
+    last_sha256: str | None
+    last_clean: bool
 
 
-class _Stage:
-    """The columns of the stage while they grow."""
+class _Parse:
+    """One document on its way into the stage."""
 
-    def __init__(self) -> None:
-        self.schema = to_arrow_schema(STAGE, timezone="UTC")
-        self.clear()
+    def __init__(self, stage: StageBatches, source: Source, limits: Limits) -> None:
+        self.stage = stage
+        self.source = source
+        self.limits = limits
+        self.uri = source.document_uri
+        self.registry = source.registry or DEFAULT_REGISTRY
+        self.again = source.again
+        self.facts: dict[str, Any] = {"sha256": source.sha256, "size": source.size, "own_registry": source.registry is None}
+        self.findings: set[str] = set()  # ids
+        self.seen = b""  # the beginning of the text, to be told when the document is refused whole
 
-    def clear(self) -> None:
-        self.documents: list[tuple[str, str, str]] = []  # uri, registry, facts
-        self.entities: list[tuple[str, bool, str, Row]] = []
-        self.findings: list[tuple[str, str, str, Finding]] = []
-
-    def __len__(self) -> int:
-        return len(self.entities) + len(self.findings) + len(self.documents)
-
-    def add_document(self, source: _Source, limits: Limits) -> None:
-        """Parse one document and add its rows."""
-        facts: dict[str, Any] = {"sha256": source.sha256, "size": source.size, "own_registry": source.registry is None}
-        registry = source.registry or DEFAULT_REGISTRY
-        if source.unchanged:
-            self._add_facts(source, registry, facts | {"status": "unchanged"})
-            return
-        content = source.content or b""
-        try:
-            text = _plain_text(source, limits)
-            content = text
-            document, problems = read_text(text, source.document_uri, limits.depth)
-            reason = not_a_registry(document)
-            if reason is not None:
-                self._add_facts(source, registry, facts | {"status": "skipped", "reason": reason})
-                return
-            problems += redact(document, text)
-            dialect, reading = read_as(document, problems, source.document_uri, limits.dialect)
-            registry = source.registry or reading.registryid or DEFAULT_REGISTRY
-            _refuse_whole(reading, limits)
-            if source.registry is None and (wrong := id_problem(registry)):
-                raise _Rejected("MSG-002", f"registryid: {wrong}", "Mend it, or choose a registry with --registry.")
-        except NotJson as error:
-            rule = LIMIT if "max_json_depth" in str(error) else NOT_JSON
-            self._reject(
-                source, registry, facts, content, _Rejected(rule, str(error), "Mend the document; nothing of it was loaded.")
-            )
-        except _Rejected as rejected:
-            self._reject(source, registry, facts, content, rejected)
+    def run(self) -> Iterator[None]:
+        """Add the document's rows; stops whenever rows may be given out."""
+        if self.source.unchanged:
+            self._add_facts({"status": "unchanged"})
         else:
-            self._add_reading(source, registry, facts | {"dialect": dialect}, document, reading)
+            try:
+                yield from self._read()
+            except NotJson as error:
+                rule = LIMIT if "max_json_depth" in str(error) else NOT_JSON
+                self._reject(_Rejected(rule, str(error), "Mend the document; nothing of it was loaded."))
+            except NotReadable as error:
+                self._reject(_Rejected(NOT_JSON, str(error), "Pack or upload the document again."))
+            except TooLong:
+                told = f"unpacks to more than max_unpacked_bytes ({self.limits.unpacked})"
+                self._reject(_Rejected(LIMIT, told, "Split it, or raise the limit."))
+            except _Rejected as rejected:
+                self._reject(rejected)
+        yield
 
-    def _add_reading(self, source: _Source, registry: str, facts: dict[str, Any], document: Any, reading: Reading) -> None:
-        uri = source.document_uri
-        self.entities.extend((uri, source.again, registry, row) for row in reading.rows)
-        ids = [self._add_finding(source, registry, finding) for finding in reading.findings]
+    def _read(self) -> Iterator[None]:
+        source, limits = self.source, self.limits
+        if source.size > limits.bytes:
+            told = f"{source.size} bytes, more than max_document_bytes ({limits.bytes})"
+            raise _Rejected(LIMIT, told, "Split it, or raise the limit.")
+        if source.content is None and self._is_unchanged():
+            self._add_facts({"status": "unchanged"})
+            return
+        with closing(self._open()) as stream:
+            text = self.seen = _read_up_to(stream, limits.stream + 1)
+            if len(text) > limits.stream and self.uri.removesuffix(".gz").endswith(YAML_SUFFIXES):
+                text += _read_up_to(stream, limits.unpacked)  # YAML cannot be cut
+        if len(text) <= limits.stream or self.uri.removesuffix(".gz").endswith(YAML_SUFFIXES):
+            self._add_whole(text)
+        else:
+            self.seen = text[:_RAW_OF_DOCUMENT]
+            del text
+            yield from self._add_parts()
+
+    def _open(self) -> BinaryIO:
+        return open_document(self.uri, self.source.content, self.limits.unpacked)
+
+    def _is_unchanged(self) -> bool:
+        """Hash a document that Spark did not read, and compare it with its last load."""
+        digest = hashlib.sha256()
+        with closing(open_document(self.uri, None, self.limits.bytes, packed=True)) as stream:
+            while chunk := read_chunk(stream):
+                digest.update(chunk)
+        self.facts["sha256"] = digest.hexdigest()
+        is_same = self.facts["sha256"] == self.source.last_sha256
+        self.again = is_same and not self.source.last_clean
+        return is_same and self.source.last_clean
+
+    def _add_whole(self, text: bytes) -> None:
+        document, problems = read_text(text, self.uri, self.limits.depth)
+        if reason := not_a_registry(document):
+            self._add_facts({"status": "skipped", "reason": reason})
+            return
+        problems += redact(document, text)
+        dialect, reading = read_as(document, problems, self.uri, self.limits.dialect)
+        self._name_registry(reading.registryid)
+        _refuse_whole([reading], self.limits)
         specversion = document.get("specversion") if isinstance(document, dict) else None
+        self._add_reading(reading)
+        self._add_loaded(reading, dialect, specversion)
+
+    def _add_parts(self) -> Iterator[None]:
+        """Read a large document part by part: once to see that all of it can be read, once to give out its rows."""
+        root, problems, cut = self._check_parts()
+        if reason := not_a_registry(root):
+            self._add_facts({"status": "skipped", "reason": reason})
+            return
+        if not cut:  # no groups in maps: an array of groups, say
+            with closing(self._open()) as stream:
+                self._add_whole(_read_up_to(stream, self.limits.unpacked))
+            return
+        messages = _Messages(self.parts, self.limits.depth)
+        told = self.limits.dialect or told_dialect(root) or ""
+        own = read_document(root, [*problems, *redact(root)], told, whole=Whole(messages.find))
+        self._name_registry(own.registryid)
+        if self.limits.strict or self.source.size // _SMALLEST_ENTITY > self.limits.entities:
+            _refuse_whole(chain([own], self._readings(told, Whole(messages.find))), self.limits)
+        total = Reading(registryid=own.registryid, root=own.root)
+        for reading in chain([own], self._readings(told, Whole(messages.find))):
+            self._add_reading(reading)
+            total.add_counts(reading)
+            yield
+        self._add_loaded(total, told or dialect_of(root, total.spellings), root.get("specversion"))
+
+    def _check_parts(self) -> tuple[Any, list[Problem], bool]:
+        """Read all parts strictly; give the root without the groups that were cut out, and whether there were any."""
+        cut = False
+        with closing(self._open()) as stream:
+            for part in split_groups(stream, min(_PART_BYTES, self.limits.stream), COLLECTIONS):
+                value, problems = read_text(part.text, "", self.limits.depth)
+                cut = cut or part.collection is not None
+        return value, problems, cut
+
+    def _readings(self, dialect: str, whole: Whole) -> Iterator[Reading]:
+        """Read the parts that were cut out of the root, one after the other."""
+        for part in self.parts():
+            value, problems = read_text(part, "", self.limits.depth)
+            problems += redact(value, part)
+            reading = read_document(value, problems, dialect, whole=whole)
+            reading.rows = [row for row in reading.rows if row.kind != "registry"]  # the root is read by itself
+            del reading.entities["registries"]
+            yield reading
+
+    def parts(self) -> Iterator[bytes]:
+        """Give the texts of the parts that are cut out of the root."""
+        with closing(self._open()) as stream:
+            for part in split_groups(stream, min(_PART_BYTES, self.limits.stream), COLLECTIONS):
+                if part.collection is not None:
+                    yield part.text
+
+    def _name_registry(self, registryid: str | None) -> None:
+        self.registry = self.source.registry or registryid or DEFAULT_REGISTRY
+        if self.source.registry is None and (wrong := id_problem(self.registry)):
+            raise _Rejected("MSG-002", f"registryid: {wrong}", "Mend it, or choose a registry with --registry.")
+
+    def _add_reading(self, reading: Reading) -> None:
+        self.stage.add_entities(self.uri, self.registry, reading.rows, again=self.again)
+        self.findings |= {self.stage.add_finding(self.uri, self.registry, finding) for finding in reading.findings}
+
+    def _add_loaded(self, reading: Reading, dialect: str, specversion: Any) -> None:
         self._add_facts(
-            source,
-            registry,
-            facts
-            | {
+            {
                 "status": "loaded",
+                "dialect": dialect,
                 "specversion": specversion if isinstance(specversion, str) else None,
                 "entities": reading.entities,
                 "quarantined": reading.quarantined,
                 "spellings": reading.spellings,
                 "root": reading.root,
-                "findings": sorted(set(ids)),
-            },
+                "findings": sorted(self.findings),
+            }
         )
 
-    def _reject(self, source: _Source, registry: str, facts: dict[str, Any], content: bytes, why: _Rejected) -> None:
-        raw = redact_text(content[:_RAW_OF_DOCUMENT]).decode("utf-8", errors="replace")
+    def _add_facts(self, facts: dict[str, Any]) -> None:
+        self.stage.add_facts(self.uri, self.registry, self.facts | facts)
+
+    def _reject(self, why: _Rejected) -> None:
+        raw = redact_text((self.seen or self.source.content or b"")[:_RAW_OF_DOCUMENT]).decode("utf-8", errors="replace")
         finding = Finding("", "", "", why.rule_id, "error", "quarantined", why.message, why.hint, raw)
-        ids = [self._add_finding(source, registry, finding)]
-        self._add_facts(source, registry, facts | {"status": "rejected", "reason": why.message, "findings": ids})
-
-    def _add_facts(self, source: _Source, registry: str, facts: dict[str, Any]) -> None:
-        kept = {key: value for key, value in facts.items() if value not in (None, {}, [])}
-        plain = {key: dict(value) if isinstance(value, Counter) else value for key, value in kept.items()}
-        self.documents.append((source.document_uri, registry, orjson.dumps(plain, option=orjson.OPT_SORT_KEYS).decode()))
-
-    def _add_finding(self, source: _Source, registry: str, finding: Finding) -> str:
-        identity = (registry, source.document_uri, finding.rule_id, finding.xid, finding.pointer, finding.message)
-        violation_id = hashlib.sha256("\0".join(identity).encode()).hexdigest()[:32]
-        self.findings.append((source.document_uri, registry, violation_id, finding))
-        return violation_id
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Give the rows as Arrow, and start over."""
-        for build in (self._entity_batch, self._finding_batch, self._document_batch):
-            batch = build()
-            if batch is not None:
-                yield batch
-        self.clear()
-
-    def _entity_batch(self) -> pa.RecordBatch | None:
-        if not self.entities:
-            return None
-        uris, again, registries, rows = zip(*self.entities, strict=True)
-        kind, xid, content_hash, epoch, createdat, modifiedat, body, raw, attributes = zip(*rows, strict=True)
-        return self._batch(
-            len(rows),
-            {
-                "row": ["entity"] * len(rows),
-                "document_uri": uris,
-                "again": again,
-                "registryid": registries,
-                "kind": kind,
-                "xid": xid,
-                "content_hash": content_hash,
-                "epoch": epoch,
-                "createdat": createdat,
-                "modifiedat": modifiedat,
-                "body": body,
-                "raw": raw,
-                "attributes": _maps(attributes),
-            },
-        )
-
-    def _finding_batch(self) -> pa.RecordBatch | None:
-        if not self.findings:
-            return None
-        uris, registries, ids, findings = zip(*self.findings, strict=True)
-        kind, xid, pointer, rule_id, severity, action, message, hint, raw = zip(*findings, strict=True)
-        members = {
-            "violation_id": ids,
-            "pointer": pointer,
-            "rule_id": rule_id,
-            "severity": severity,
-            "action": action,
-            "message": message,
-            "hint": hint,
-            "raw": raw,
-        }
-        struct = self.schema.field("finding").type
-        return self._batch(
-            len(findings),
-            {
-                "row": ["finding"] * len(findings),
-                "document_uri": uris,
-                "registryid": registries,
-                "kind": kind,
-                "xid": [one or None for one in xid],
-                "finding": pa.StructArray.from_arrays(
-                    [pa.array(members[field.name], field.type) for field in struct], fields=list(struct)
-                ),
-            },
-        )
-
-    def _document_batch(self) -> pa.RecordBatch | None:
-        if not self.documents:
-            return None
-        uris, registries, facts = zip(*self.documents, strict=True)
-        return self._batch(
-            len(uris),
-            {
-                "row": ["document"] * len(uris),
-                "document_uri": uris,
-                "registryid": registries,
-                "kind": ["document"] * len(uris),
-                "xid": uris,
-                "facts": facts,
-            },
-        )
-
-    def _batch(self, count: int, columns: dict[str, Any]) -> pa.RecordBatch:
-        arrays = []
-        for field in self.schema:
-            values = columns.get(field.name)
-            if values is None:
-                arrays.append(pa.nulls(count, field.type))
-            elif isinstance(values, pa.Array):
-                arrays.append(values)
-            elif pa.types.is_timestamp(field.type):
-                arrays.append(pa.array(values, pa.int64()).cast(field.type))
-            else:
-                arrays.append(pa.array(values, field.type))
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        ids = [self.stage.add_finding(self.uri, self.registry, finding)]
+        self._add_facts({"status": "rejected", "reason": why.message, "findings": ids})
 
 
 def read_as(document: Any, problems: list[Problem], uri: str, dialect: str | None) -> tuple[str, Reading]:
@@ -301,63 +303,41 @@ def read_as(document: Any, problems: list[Problem], uri: str, dialect: str | Non
     return told, reading
 
 
-def _maps(rows: Iterable[list[tuple[str, str]] | None]) -> pa.Array:
-    """Build a map column from lists of pairs: keys and values in one run each."""
-    offsets: list[int | None] = []
-    keys: list[str] = []
-    values: list[str] = []
-    for pairs in rows:
-        offsets.append(None if pairs is None else len(keys))
-        for key, value in pairs or ():
-            keys.append(key)
-            values.append(value)
-    return pa.MapArray.from_arrays(
-        pa.array([*offsets, len(keys)], pa.int32()), pa.array(keys, pa.string()), pa.array(values, pa.string())
-    )
-
-
-def _refuse_whole(reading: Reading, limits: Limits) -> None:
+def _refuse_whole(readings: Iterable[Reading], limits: Limits) -> None:
     """Refuse a document with too many entities, or under `strict` one with an error."""
-    count = sum(reading.entities.values()) + sum(reading.quarantined.values())
+    count = 0
+    errors: list[Finding] = []
+    for reading in readings:
+        count += reading.entities.total() + reading.quarantined.total()
+        errors += [finding for finding in reading.findings if finding.severity == "error"]
     if count > limits.entities:
         raise _Rejected(LIMIT, f"{count} entities, more than max_entities ({limits.entities})", "Split it, or raise the limit.")
-    errors = [finding for finding in reading.findings if finding.severity == "error"]
     if limits.strict and errors:
         told = "; ".join(f"{finding.pointer}: {finding.rule_id}: {finding.message}" for finding in errors[:_ERRORS_TOLD])
         raise _Rejected(STRICT, f"{len(errors)} errors under --strict: {told}", "Mend them, or load the rest without --strict.")
 
 
-def _plain_text(source: _Source, limits: Limits) -> bytes:
-    """Give the document's text, unpacked when it is a `.gz`.
+def _read_up_to(stream: BinaryIO, size: int) -> bytes:
+    """Read a stream until its end, or until `size` bytes are there."""
+    chunks: list[bytes] = []
+    left = size
+    while left > 0 and (chunk := read_chunk(stream, min(left, _CHUNK))):
+        chunks.append(chunk)
+        left -= len(chunk)
+    return b"".join(chunks)
 
-    Raises:
-        _Rejected: it is larger than allowed, as stored or unpacked, or no gzip file.
-    """
-    if source.size > limits.bytes or source.content is None:
-        raise _Rejected(
-            LIMIT, f"{source.size} bytes, more than max_document_bytes ({limits.bytes})", "Split it, or raise the limit."
-        )
-    if not source.document_uri.endswith(".gz"):
-        return source.content
-    parts, length = [], 0
-    rest = source.content
-    try:
-        while rest:
-            unpack = zlib.decompressobj(wbits=31)
-            while not unpack.eof:
-                part = unpack.decompress(rest, _CHUNK)
-                rest = unpack.unconsumed_tail
-                length += len(part)
-                if length > limits.unpacked:
-                    raise _Rejected(
-                        LIMIT, f"unpacks to more than max_unpacked_bytes ({limits.unpacked})", "Split it, or raise the limit."
-                    )
-                parts.append(part)
-                if not part and not rest:
-                    break
-            if not unpack.eof:
-                raise _Rejected(NOT_JSON, "the gzip file ends too early", "Pack the document again.")
-            rest = unpack.unused_data
-    except zlib.error as error:
-        raise _Rejected(NOT_JSON, f"no gzip file: {error}", "Pack the document again, or drop .gz from its name.") from error
-    return b"".join(parts)
+
+class _Messages:
+    """What tells the protocol of each message of a large document; read when it is asked for first."""
+
+    def __init__(self, parts: Callable[[], Iterator[bytes]], depth: int) -> None:
+        self.parts = parts
+        self.depth = depth
+        self.known: dict[str, dict[str, Any]] | None = None
+
+    def find(self, xid: str) -> dict[str, Any] | None:
+        if self.known is None:
+            self.known = {}
+            for part in self.parts():
+                self.known.update(tell_protocols(read_text(part, "", self.depth)[0]))
+        return self.known.get(xid)

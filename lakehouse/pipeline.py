@@ -178,7 +178,7 @@ def _documents(spark: SparkSession, settings: Settings, found: Sources, registry
         known = known.limit(0)
     if request.dialect:
         known = known.filter(F.col("facts.dialect") == request.dialect)
-    return with_unchanged(read_documents(spark, found), known, registry)
+    return with_unchanged(read_documents(spark, found, settings.stream_bytes), known, registry)
 
 
 def _count_documents(stage: DataFrame) -> tuple[dict[str, int], dict[str, int]]:

@@ -45,6 +45,7 @@ class Settings(BaseModel):
     ivy_settings: str
     max_document_bytes: int = Field(gt=0)
     max_unpacked_bytes: int = Field(gt=0)
+    stream_bytes: int = Field(gt=0)
     max_json_depth: int = Field(gt=0, le=200)
     max_entities: int = Field(gt=0)
     max_chain_depth: int = Field(gt=0, le=1000)

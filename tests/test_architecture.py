@@ -11,11 +11,11 @@ PACKAGE = Path(__file__).parents[1] / "lakehouse"
 
 ORDER = [
     "__init__",
-    "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "texts", "redact", "model",
+    "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "texts", "streams", "redact", "model",
     "suites", "expectations",
     "session", "stages", "tables", "views",
     "dialects", "coercions", "entities", "catalogtypes", "detection",
-    "rules", "values", "criteria", "constraints", "locate", "normalform", "catalogdraft", "documents", "parse",
+    "rules", "values", "criteria", "constraints", "locate", "normalform", "catalogdraft", "stagebatches", "documents", "parse",
     "violations", "refusals", "numbering", "plans", "changes", "digests", "projections", "datadocs", "candidates",
     "snapshots", "audits", "events", "backups", "doctor",
     "documentview", "serialise", "targets", "selection", "export",

@@ -15,7 +15,10 @@ DOCUMENT = {"messagegroups": {"g": {}}}
 
 def names(catalog, *sources):
     found = find_sources(catalog.spark, [str(source) for source in sources])
-    uris = [row["document_uri"] for row in read_documents(catalog.spark, found).select("document_uri").collect()]
+    uris = [
+        row["document_uri"]
+        for row in read_documents(catalog.spark, found, catalog.settings.stream_bytes).select("document_uri").collect()
+    ]
     return sorted(uri.split("/documents/")[1] for uri in uris)
 
 

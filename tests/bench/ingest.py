@@ -190,7 +190,7 @@ class Bench:
         self._read_and_write(self.data.changed)
 
     def _parse(self) -> None:
-        documents = read_documents(self.spark, find_sources(self.spark, [str(self.data.folder)]))
+        documents = read_documents(self.spark, find_sources(self.spark, [str(self.data.folder)]), self.settings.stream_bytes)
         known = current_documents(self.spark.table("xregistry.changes")).filter(F.lit(False))
         to_nowhere(parse_documents(with_unchanged(documents, known, F.lit("one")), self.settings))
 

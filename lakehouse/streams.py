@@ -1,0 +1,233 @@
+"""Large documents: opened by the executor itself, and cut into parts of some groups each, so that memory is bounded by a group.
+
+A part is a registry document of its own, in which each entity stands at the JSON Pointer that it has in the whole. Only the
+places to cut are found here, by counting brackets; every byte is then read by the strict reader of `jsontext`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import zlib
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, NamedTuple, cast
+
+import numpy as np
+from pyarrow.fs import FileSystem
+
+from lakehouse.jsontext import NotJson
+
+_CHUNK = 1 << 20
+_LOCAL = re.compile(r"\Afile:/+")
+_LAST_KEY = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:\s*\{\Z', re.DOTALL)
+_GROUP_DEPTH = 3  # root, collection, group
+_KIND_OF_BYTE = np.zeros(256, dtype=np.int8)
+_KIND_OF_BYTE[list(b"{[")] = 1
+_KIND_OF_BYTE[list(b"}]")] = -1
+_KIND_OF_BYTE[ord('"')] = _QUOTE = 2
+
+
+class TooLong(Exception):
+    """More came out of a `.gz` than is allowed."""
+
+
+class NotReadable(Exception):
+    """A document cannot be opened or read where it stands; the message tells why."""
+
+
+class Part(NamedTuple):
+    """A piece of a document: `collection` is None for the root's own attributes, which come last."""
+
+    collection: str | None
+    text: bytes
+
+
+def open_document(uri: str, content: bytes | None, max_unpacked: int, *, packed: bool = False) -> BinaryIO:
+    """Open a document as a stream of its plain text.
+
+    Args:
+        uri: where it stands; a name that ends in .gz tells that it is packed.
+        content: its bytes as stored, or None to open the URI: any that Arrow's filesystems know.
+        max_unpacked: bytes that may come out of a `.gz`.
+        packed: give the bytes of a `.gz` as stored.
+
+    Raises:
+        NotReadable: it cannot be opened.
+    """
+    raw: BinaryIO = io.BytesIO(content) if content is not None else _open(uri)
+    return cast("BinaryIO", _Unpacked(raw, max_unpacked)) if uri.endswith(".gz") and not packed else raw
+
+
+def read_chunk(stream: BinaryIO, size: int = _CHUNK) -> bytes:
+    """Read up to `size` bytes.
+
+    Raises:
+        NotReadable: the stream breaks off, or is no gzip file.
+        TooLong: more comes out than is allowed.
+    """
+    try:
+        return stream.read(size)
+    except EOFError as error:
+        raise NotReadable("the gzip file ends too early") from error
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise NotReadable(f"no gzip file: {error}") from error
+    except OSError as error:
+        raise NotReadable(f"it cannot be read: {error}") from error
+
+
+def split_groups(stream: BinaryIO, part_size: int, collections: Collection[str]) -> Iterator[Part]:
+    """Cut a document between its groups.
+
+    Args:
+        stream: the document's text.
+        part_size: bytes of groups after which a part is complete; a part holds whole groups, and one at least.
+        collections: members of the root that may be cut.
+
+    Returns:
+        The parts in order of the text, and last the root without the groups that were cut out.
+
+    Raises:
+        NotJson: brackets or commas do not fit. What is inside the parts is not checked here.
+    """
+    cutter = _Cutter(part_size, {json.dumps(name)[1:-1].encode() for name in collections})
+    while chunk := read_chunk(stream):
+        yield from cutter.feed(chunk)
+    yield from cutter.finish()
+
+
+@dataclass
+class _Cutter:
+    """Where the text stands: what was not given out yet, the depth of brackets, and whether it is inside a string."""
+
+    part_size: int
+    collections: set[bytes]  # as in the text
+    pending: bytes = b""  # since the last cut
+    root: bytes = b""  # the root's text so far, with empty collections
+    depth: int = 0
+    in_string: bool = False
+    carried: bytes = b""  # backslashes at the end of a chunk
+    collection: bytes | None = None  # key of the collection that is being read, as in the text
+    cut_before: bool = False  # groups of this collection were given out already
+    closed: bool = False
+
+    def feed(self, chunk: bytes) -> Iterator[Part]:
+        text = self.carried + chunk
+        kept = text.rstrip(b"\\")
+        self.carried = text[len(kept) :]
+        if not kept:
+            return
+        begin = 0
+        before, brackets = self.depth, self._brackets(kept)
+        for position, depth in brackets:
+            opens = depth > before
+            if depth < 0 or (before == 0 and self.closed):
+                raise NotJson(f"not JSON: `{chr(kept[position])}` closes or follows what is complete")
+            if opens and depth == _GROUP_DEPTH - 1 and kept[position] == ord("{"):
+                self._enter(kept[begin : position + 1])
+                begin = position + 1
+            elif not opens and depth == _GROUP_DEPTH - 1 and self.collection is not None:
+                if len(self.pending) + position + 1 - begin >= self.part_size:
+                    self.pending += kept[begin : position + 1]
+                    begin = position + 1
+                    yield self._cut()
+            elif not opens and depth == _GROUP_DEPTH - 2 and self.collection is not None:
+                self.pending += kept[begin:position]
+                begin = position
+                yield from self._leave()
+            self.closed = self.closed or depth == 0
+            before = min(depth, _GROUP_DEPTH)
+        self.pending += kept[begin:]
+
+    def finish(self) -> Iterator[Part]:
+        if self.depth or self.in_string or self.carried:
+            raise NotJson("not JSON: the text ends inside an object, an array or a string")
+        yield Part(None, self.root + self.pending)
+
+    def _brackets(self, text: bytes) -> list[tuple[int, int]]:
+        """Give the brackets outside strings at which groups may begin or end: position, and depth behind it; go on to the end."""
+        plain = text.replace(rb"\\", b"__").replace(rb"\"", b"__") if b"\\" in text else text
+        kinds = _KIND_OF_BYTE[np.frombuffer(plain, dtype=np.uint8)]
+        places = np.flatnonzero(kinds)
+        kinds = kinds[places]
+        quotes = kinds == _QUOTE
+        inside = (np.cumsum(quotes) + self.in_string) % 2 == 1
+        outside = ~inside & ~quotes
+        self.in_string = bool((int(quotes.sum()) + self.in_string) % 2)
+        places, steps = places[outside], kinds[outside].astype(np.int64)
+        depths = self.depth + np.cumsum(steps)
+        self.depth = int(depths[-1]) if len(depths) else self.depth
+        lowest = np.minimum(depths, depths - steps)
+        wanted = lowest < _GROUP_DEPTH
+        return list(zip(places[wanted].tolist(), depths[wanted].tolist(), strict=True))
+
+    def _enter(self, text: bytes) -> None:
+        """A member of the root that is an object begins: its groups may be cut out."""
+        before = self.pending + text
+        key = _LAST_KEY.search(before)
+        self.root += before
+        self.pending = b""
+        self.collection = key.group(1) if key and key.group(1) in self.collections else None
+        self.cut_before = False
+
+    def _cut(self) -> Part:
+        text = self.pending.lstrip()
+        self.pending = b""
+        if self.cut_before:
+            if not text.startswith(b","):
+                raise NotJson(f"not JSON: a comma is missing between two members of {self._told()}")
+            text = text[1:]
+        self.cut_before = True
+        assert self.collection is not None
+        return Part(self.collection.decode("utf-8", errors="replace"), b'{"' + self.collection + b'":{' + text + b"}}")
+
+    def _leave(self) -> Iterator[Part]:
+        """The member of the root ends: what is left of it is a part, or stays with the root when nothing was cut out."""
+        if not self.cut_before:
+            self.root += self.pending
+            self.pending = b""
+        elif self.pending.strip():
+            if not self.pending.strip().startswith(b",") or not self.pending.strip()[1:].strip():
+                raise NotJson(f"not JSON: a comma is missing or too many in {self._told()}")
+            yield self._cut()
+        self.pending = b""
+        self.collection = None
+
+    def _told(self) -> str:
+        return f"`{(self.collection or b'').decode('utf-8', errors='replace')}`"
+
+
+class _Unpacked(io.RawIOBase):
+    """What comes out of a gzip file, up to a limit."""
+
+    def __init__(self, raw: BinaryIO, limit: int) -> None:
+        self.raw = raw
+        self.unpacked = gzip.GzipFile(fileobj=raw)
+        self.left = limit
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        found = self.unpacked.read(size)
+        self.left -= len(found)
+        if self.left < 0:
+            raise TooLong
+        return found
+
+    def close(self) -> None:
+        self.raw.close()
+        super().close()
+
+
+def _open(uri: str) -> BinaryIO:
+    try:
+        if _LOCAL.match(uri):
+            return open(_LOCAL.sub("/", uri), "rb")
+        filesystem, path = FileSystem.from_uri(re.sub(r"\As3[an]://", "s3://", uri))
+        opened: BinaryIO = filesystem.open_input_stream(path)
+        return opened
+    except Exception as error:
+        raise NotReadable(f"the executor cannot open it: {error}") from error
