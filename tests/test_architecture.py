@@ -14,7 +14,7 @@ ORDER = [
     "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "redact", "model",
     "session", "stages", "tables", "views",
     "dialects", "detection", "normalform", "documents", "parse",
-    "refusals", "plans", "changes", "digests", "projections", "snapshots", "audits", "events", "backups", "doctor",
+    "refusals", "plans", "changes", "digests", "projections", "snapshots", "audits", "events", "backups", "doctor", "diffs",
     "queries", "pipeline", "demo", "cli",
 ]  # fmt: skip
 
