@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakehouse.diffs import open_diff
 from lakehouse.errors import QueryError
 from lakehouse.model import SCHEMA
 from lakehouse.settings import Settings
@@ -43,7 +44,9 @@ class Result:
             yield one[0]
 
 
-def run_query(spark: SparkSession, settings: Settings, query: str, at: str | None = None) -> Result:
+def run_query(
+    spark: SparkSession, settings: Settings, query: str, at: str | None = None, diff: tuple[str, str] | None = None
+) -> Result:
     """Run a query on the catalog.
 
     Args:
@@ -51,6 +54,7 @@ def run_query(spark: SparkSession, settings: Settings, query: str, at: str | Non
         settings: the warehouse.
         query: Spark SQL.
         at: snapshot in whose schema the bare names are looked up, as in `resolve_snapshot`; None: the live tables.
+        diff: two snapshots, in whose schema the view `snapshot_diff` compares them.
 
     Raises:
         QueryError: Spark does not understand it, or a name in it does not exist.
@@ -58,7 +62,10 @@ def run_query(spark: SparkSession, settings: Settings, query: str, at: str | Non
         WarehouseError: the warehouse holds no catalog.
     """
     views = views_named_in(query)
-    if at is None:
+    if diff is not None:
+        attach_tables(spark, settings, ["changes"])
+        spark.catalog.setCurrentDatabase(open_diff(spark, settings, *(resolve_snapshot(spark, one) for one in diff)))
+    elif at is None:
         attach_tables(spark, settings, dict.fromkeys([*tables_named_in(query), *tables_read_by(views)]))
         if views:
             create_views(spark, settings, SCHEMA, views)
@@ -71,5 +78,5 @@ def run_query(spark: SparkSession, settings: Settings, query: str, at: str | Non
         told = str(error).split("\n\nJVM stacktrace")[0].strip()
         raise QueryError(f"the query cannot be run: {told}") from error
     finally:
-        if at is not None:
+        if at is not None or diff is not None:
             spark.catalog.setCurrentDatabase(SCHEMA)
