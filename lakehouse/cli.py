@@ -1,7 +1,7 @@
 """The command `lakehouse`: arguments → settings → session → one call of the library → output and exit code.
 
 Spark is imported by the commands that need it, so that `--help` and wrong usage answer at once.
-Exit codes: 0 done; 3 done, but something was refused; 2 wrong usage or settings; 1 failure.
+Exit codes: 0 done; 3 done, but something was refused; 4 `diff --breaking` found something; 2 wrong usage or settings; 1 failure.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from lakehouse.errors import LakehouseError
 from lakehouse.settings import Settings, read_settings
 
 REFUSED = 3
+BREAKING = 4
 _GLOBALS = ("warehouse", "registry", "conf", "as_json", "quiet")
 
 
@@ -152,19 +153,57 @@ def validate(context: Context, suites: tuple[str, ...]) -> int:
 
 
 @cli.command()
-@click.argument("query")
-@click.option("--at", metavar="SNAPSHOT", help="Snapshot to ask: its number, label, date, time, or head.")
+@click.option(
+    "--ingest", metavar="last|ID", help="What this ingest found first; default: findings of each document's latest load."
+)
+@click.option("--document", metavar="URI", help="Of this document only: its URI, or the end of it.")
+@click.option("--at", metavar="SNAPSHOT", help="As of a snapshot: its number, a label, or a time.")
+@click.option("--examples", type=click.IntRange(1), default=5, help="Findings told of each rule (default 5).")
 @_with_globals
 @click.pass_obj
-def sql(context: Context, query: str, at: str | None) -> int:
+def violations(context: Context, **options: Any) -> int:
+    """List what was refused, warned of or noted, by rule."""
+    from lakehouse.session import open_session
+    from lakehouse.violationlist import list_violations
+
+    settings = context.settings
+    with _progress(context) as watcher:
+        with watcher.stage("session", "starting Spark"):
+            spark = open_session(settings)
+        with watcher.stage("read", "findings"):
+            found = list_violations(spark, settings, **options)
+    if context.as_json:
+        click.echo(json.dumps([broken._asdict() for broken in found]))
+        return 0
+    for broken in found:
+        click.echo(f"{broken.rule_id}  {broken.severity}  {broken.count}  {_printable(broken.text)}".rstrip())
+        for one in broken.examples:
+            where = f"{one['document_uri']} {one['pointer'] or one['xid'] or ''}".rstrip()
+            click.echo(_printable(f"  {one['action']}: {where}\n    {one['message']}\n    {one['hint']}"))
+        if broken.count > len(broken.examples):
+            click.echo(f"  ... and {broken.count - len(broken.examples)} more: --examples {broken.count}")
+    if not found:
+        click.echo("No findings.")
+    return 0
+
+
+@cli.command()
+@click.argument("query")
+@click.option("--at", metavar="SNAPSHOT", help="Snapshot to ask: its number, label, date, time, or head.")
+@click.option("--diff", nargs=2, metavar="A B", help="Two snapshots, which the view snapshot_diff compares.")
+@_with_globals
+@click.pass_obj
+def sql(context: Context, query: str, at: str | None, diff: tuple[str, str] | None) -> int:
     """Run a Spark SQL query on the catalog and print its rows."""
     from lakehouse.queries import run_query
     from lakehouse.session import open_session
 
+    if at is not None and diff is not None:
+        raise click.UsageError("--at and --diff exclude each other.")
     settings = context.settings
     with _progress(context) as watcher, watcher.stage("session", "starting Spark"):
         spark = open_session(settings)
-    result = run_query(spark, settings, query, at)
+    result = run_query(spark, settings, query, at, diff)
     if context.as_json:
         click.echo("[" + ",\n ".join(result.json_rows()) + "]")
     else:
@@ -270,6 +309,46 @@ def _read_history(context: Context, xid: str, at: str | None, *, below: bool = F
     attach_tables(spark, settings, ["changes"])
     upto = None if at is None else resolve_snapshot(spark, at)
     return read_history(spark, xid, registryid=context.options.get("registry"), upto=upto, below=below)
+
+
+@cli.command()
+@click.argument("before", metavar="A")
+@click.argument("after", metavar="B")
+@click.option("--breaking", is_flag=True, help="Only what breaks producers or consumers; exit code 4 when there is any.")
+@click.option("--markdown", is_flag=True, help="As Markdown for a pull request.")
+@_with_globals
+@click.pass_obj
+def diff(context: Context, before: str, after: str, breaking: bool, markdown: bool) -> int:
+    """Tell what changed from A to B, and whom it breaks: two snapshots, or documents (files, folders) that need not be loaded."""
+    from lakehouse.diffs import as_markdown, diff_documents, diff_snapshots, read_differences
+    from lakehouse.session import open_session
+    from lakehouse.snapshots import resolve_snapshot
+    from lakehouse.tables import attach_tables
+
+    are_documents = [os.path.exists(side) or "/" in side or "*" in side for side in (before, after)]
+    if any(are_documents) and not all(are_documents):
+        raise click.UsageError("A and B are two snapshots, or two files or folders.")
+    settings = context.settings
+    with _progress(context) as watcher:
+        with watcher.stage("session", "starting Spark"):
+            spark = open_session(settings)
+        with watcher.stage("diff", f"{before} to {after}"):
+            if all(are_documents):
+                rows = diff_documents(spark, settings, [before], [after])
+            else:
+                attach_tables(spark, settings, ["changes"])
+                rows = diff_snapshots(spark, settings, *(resolve_snapshot(spark, side) for side in (before, after)))
+            found = read_differences(rows)
+    breaks = any(one.class_ == "breaking" for one in found)
+    shown = [one for one in found if one.class_ == "breaking"] if breaking else found
+    if context.as_json:
+        click.echo(json.dumps([one.as_json() for one in shown], ensure_ascii=False))
+    elif markdown:
+        click.echo(_printable(as_markdown(shown, before, after)), nl=False)
+    else:
+        columns = ["class", "kind", "xid", "change", "pointer", "before", "after", "rule"]
+        show_table(columns, ([_printable(str(one.as_json()[name] or "")) for name in columns] for one in shown))
+    return BREAKING if breaking and breaks else 0
 
 
 @cli.command()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakehouse.diffs import open_diff
 from lakehouse.errors import QueryError
 from lakehouse.model import SCHEMA
 from lakehouse.settings import Settings
@@ -43,7 +44,9 @@ class Result:
             yield one[0]
 
 
-def run_query(spark: SparkSession, settings: Settings, query: str, at: str | None = None) -> Result:
+def run_query(
+    spark: SparkSession, settings: Settings, query: str, at: str | None = None, diff: tuple[str, str] | None = None
+) -> Result:
     """Run a query on the catalog.
 
     Args:
@@ -51,25 +54,53 @@ def run_query(spark: SparkSession, settings: Settings, query: str, at: str | Non
         settings: the warehouse.
         query: Spark SQL.
         at: snapshot in whose schema the bare names are looked up, as in `resolve_snapshot`; None: the live tables.
+        diff: two snapshots, in whose schema the view `snapshot_diff` compares them.
 
     Raises:
         QueryError: Spark does not understand it, or a name in it does not exist.
         SnapshotNotFound: `at` names no snapshot.
         WarehouseError: the warehouse holds no catalog.
     """
-    views = views_named_in(query)
-    if at is None:
-        attach_tables(spark, settings, dict.fromkeys([*tables_named_in(query), *tables_read_by(views)]))
-        if views:
-            create_views(spark, settings, SCHEMA, views)
-    else:
-        attach_tables(spark, settings, dict.fromkeys(["changes", *tables_named_in(query)]))
-        spark.catalog.setCurrentDatabase(open_snapshot(spark, settings, resolve_snapshot(spark, at), views))
+    schema = open_relations(spark, settings, views_named_in(query), tables_named_in(query), at, diff)
+    spark.catalog.setCurrentDatabase(schema)
     try:
         return Result(spark.sql(query))
     except PySparkException as error:
         told = str(error).split("\n\nJVM stacktrace")[0].strip()
         raise QueryError(f"the query cannot be run: {told}") from error
     finally:
-        if at is not None:
-            spark.catalog.setCurrentDatabase(SCHEMA)
+        spark.catalog.setCurrentDatabase(SCHEMA)
+
+
+def open_relations(
+    spark: SparkSession,
+    settings: Settings,
+    views: list[str],
+    tables: Iterable[str] = (),
+    at: str | None = None,
+    diff: tuple[str, str] | None = None,
+) -> str:
+    """Make tables and views readable, and give the schema in which they stand.
+
+    Args:
+        spark: the session.
+        settings: the warehouse.
+        views: the views, with those that they read.
+        tables: tables beside those that the views read.
+        at: a snapshot, as in `resolve_snapshot`; None: the live tables.
+        diff: two snapshots, in whose schema the view `snapshot_diff` compares them.
+
+    Raises:
+        SnapshotNotFound: `at` names no snapshot.
+        WarehouseError: the warehouse holds no catalog.
+    """
+    if diff is not None:
+        attach_tables(spark, settings, ["changes"])
+        return open_diff(spark, settings, *(resolve_snapshot(spark, one) for one in diff))
+    if at is not None:
+        attach_tables(spark, settings, dict.fromkeys(["changes", *tables]))
+        return open_snapshot(spark, settings, resolve_snapshot(spark, at), views)
+    attach_tables(spark, settings, dict.fromkeys([*tables, *tables_read_by(views)]))
+    if views:
+        create_views(spark, settings, SCHEMA, views)
+    return SCHEMA

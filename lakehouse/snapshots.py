@@ -255,14 +255,15 @@ def open_snapshot(spark: SparkSession, settings: Settings, snapshot_id: int, vie
     attach_tables(spark, settings, ["changes", "violations"])
     _numbered(spark, str(snapshot_id), snapshot_id)
     schema = schema_at(snapshot_id)
-    _create_schema(spark, schema)
+    create_view_schema(spark, schema)
     for statement in _statements(snapshot_id):
         spark.sql(statement)
     create_views(spark, settings, schema, views)
     return schema
 
 
-def _create_schema(spark: SparkSession, schema: str) -> None:
+def create_view_schema(spark: SparkSession, schema: str) -> None:
+    """Create a schema for views, unless it is there."""
     embedded = spark.conf.get("spark.sql.catalogImplementation") == "in-memory"
     # Spark makes a folder for each schema; views need none, so it stands outside of the warehouse.
     place = f" LOCATION '{_scratch()}/{schema}'" if embedded else ""

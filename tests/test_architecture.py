@@ -17,9 +17,9 @@ ORDER = [
     "dialects", "coercions", "entities", "catalogtypes", "detection",
     "rules", "values", "criteria", "constraints", "locate", "normalform", "catalogdraft", "stagebatches", "documents", "parse",
     "violations", "refusals", "numbering", "plans", "changes", "digests", "projections", "datadocs", "candidates",
-    "snapshots", "audits", "events", "backups", "doctor",
+    "snapshots", "audits", "events", "backups", "doctor", "diffs",
     "documentview", "serialise", "targets", "selection", "export",
-    "queries", "pipeline", "validation", "demo", "cli",
+    "queries", "violationlist", "pipeline", "validation", "demo", "cli",
 ]  # fmt: skip
 
 

@@ -1,0 +1,170 @@
+"""Differences between two states of the catalog, or of documents before they are loaded.
+
+What is compared are effective definitions (`ddl/views/comparable_definitions.sql`), so an edit of a base shows in every message
+that extends it. `ddl/diffs/snapshot_diff.sql` finds the differences, and the rules of `ddl/views/compatibility_rules.sql` tell
+what each means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakehouse.documents import find_sources, read_documents
+from lakehouse.model import SCHEMA, TABLE_OF_KIND
+from lakehouse.parse import parse_documents
+from lakehouse.plans import one_per_entity
+from lakehouse.projections import project
+from lakehouse.refusals import KEY
+from lakehouse.settings import Settings, data_folder
+from lakehouse.snapshots import create_view_schema, open_snapshot
+from lakehouse.views import create_views, session_with_views
+
+CLASSES = ("breaking", "compatible", "cosmetic")
+COMPARED = "comparable_definitions"
+DIFF = "snapshot_diff"
+_SIDES = ("before_definitions", "after_definitions")
+_NO_SCHEMA = "default"  # everything that is read is handed in
+_MAX_VALUE = 60
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A row of the view `snapshot_diff`."""
+
+    registryid: str
+    kind: str
+    xid: str
+    change: str
+    pointer: str
+    before: str | None
+    after: str | None
+    class_: str
+    for_producers: str
+    for_consumers: str
+    rule: str
+    told: str
+
+    def as_json(self) -> dict[str, str | None]:
+        """Give the contract of `lakehouse diff --json`."""
+        return {name.rstrip("_"): value for name, value in asdict(self).items()}
+
+
+def open_diff(spark: SparkSession, settings: Settings, before: int, after: int) -> str:
+    """Create the schema in which the view `snapshot_diff` compares two snapshots.
+
+    Returns:
+        Its name.
+
+    Raises:
+        SnapshotNotFound: one of them is not there.
+    """
+    schema = f"{SCHEMA}_diff_{before}_{after}"
+    create_view_schema(spark, schema)
+    for name, snapshot_id in zip(_SIDES, (before, after), strict=True):
+        source = open_snapshot(spark, settings, snapshot_id, [COMPARED])
+        spark.sql(f"CREATE OR REPLACE VIEW {schema}.{name} AS SELECT registryid, kind, xid, leaves FROM {source}.{COMPARED}")  # noqa: S608
+    create_views(spark, settings, schema, ["compatibility_rules"])
+    session = spark.newSession()
+    session.catalog.setCurrentDatabase(schema)
+    session.sql(_statement())
+    return schema
+
+
+def diff_snapshots(spark: SparkSession, settings: Settings, before: int, after: int) -> DataFrame:
+    """Give the differences between two snapshots: columns of the view `snapshot_diff`, in order.
+
+    Raises:
+        SnapshotNotFound: one of them is not there.
+    """
+    schemas = [open_snapshot(spark, settings, snapshot_id, [COMPARED]) for snapshot_id in (before, after)]
+    return _differences(spark, settings, *(spark.table(f"{schema}.{COMPARED}") for schema in schemas))
+
+
+def diff_documents(spark: SparkSession, settings: Settings, before: list[str], after: list[str]) -> DataFrame:
+    """Give the differences between documents that need not be loaded: columns of the view `snapshot_diff`, in order.
+
+    Args:
+        spark: the session.
+        settings: registry, limits.
+        before: files, folders, globs or URIs.
+        after: the same.
+
+    Raises:
+        SourceNotFound: one of them names nothing.
+    """
+    tables = [documents_as_tables(spark, settings, sources) for sources in (before, after)]
+    sessions = [session_with_views(spark, settings, _NO_SCHEMA, each, [COMPARED]) for each in tables]
+    return _differences(spark, settings, *(session.table(COMPARED) for session in sessions))
+
+
+def _differences(spark: SparkSession, settings: Settings, before: DataFrame, after: DataFrame) -> DataFrame:
+    """Compare definitions; both sides are worked out first, which is much quicker than within one large plan."""
+    with ThreadPoolExecutor(2) as pool:
+        sides = dict(zip(_SIDES, pool.map(lambda side: side.localCheckpoint(), (before, after)), strict=True))
+    session = session_with_views(spark, settings, _NO_SCHEMA, sides, ["compatibility_rules"])
+    session.sql(_statement().replace("CREATE OR REPLACE VIEW", "CREATE OR REPLACE TEMPORARY VIEW", 1))
+    rank = F.array_position(F.array(*map(F.lit, CLASSES)), F.col("class"))
+    return session.table(DIFF).orderBy(rank, "registryid", "xid", "pointer")
+
+
+def documents_as_tables(spark: SparkSession, settings: Settings, sources: list[str]) -> dict[str, DataFrame]:
+    """Give the entity tables that documents would make in an empty catalog; what is refused in them is left out."""
+    documents = read_documents(spark, find_sources(spark, sources))
+    named = documents.withColumns(
+        {"registry": F.lit(settings.registry or None).cast("string"), "unchanged": F.lit(False), "again": F.lit(False)}
+    )
+    stage = parse_documents(named, settings).filter(F.col("row") == "entity").persist()
+    chosen = one_per_entity(stage).select(*KEY, "document_uri", F.col("owners").alias("document_uris"))
+    texts = stage.select(*KEY, "document_uri", "content_hash", "epoch", "createdat", "modifiedat", "body", "raw", "attributes")
+    rows = chosen.join(texts, on=[*KEY, "document_uri"], how="inner").withColumns(
+        {"snapshot_id": F.lit(1).cast("bigint"), "op": F.lit("insert")}
+    )
+    return {table.name: project(rows.filter(F.col("kind") == kind), table) for kind, table in TABLE_OF_KIND.items()}
+
+
+def read_differences(rows: DataFrame) -> list[Difference]:
+    """Fetch the differences."""
+    names = [name.rstrip("_") for name in Difference.__dataclass_fields__]
+    return [Difference(*row) for row in rows.select(*names).collect()]
+
+
+def as_markdown(differences: Iterable[Difference], before: str, after: str) -> str:
+    """Write differences for a pull request: the breaking ones as a table, the others folded away."""
+    every = list(differences)
+    counts = ", ".join(f"{sum(one.class_ == name for one in every)} {name}" for name in CLASSES)
+    lines = [f"### Catalog changes from {_cell(before)} to {_cell(after)}", "", f"{counts}.", ""]
+    for name in CLASSES:
+        rows = [one for one in every if one.class_ == name]
+        if rows:
+            is_folded = name != "breaking"
+            lines += [f"<details><summary>{len(rows)} {name}</summary>", ""] if is_folded else [f"**{len(rows)} breaking**", ""]
+            lines += ["| entity | change | attribute | before | after | meaning |", "|---|---|---|---|---|---|"]
+            lines += list(_markdown_rows(rows))
+            lines += ["", "</details>", ""] if is_folded else [""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _markdown_rows(rows: Iterable[Difference]) -> Iterator[str]:
+    for one in rows:
+        hurt = " and ".join(
+            who for who, effect in (("producers", one.for_producers), ("consumers", one.for_consumers)) if effect == "breaking"
+        )
+        meaning = one.told + (f" (breaks {hurt})" if hurt else "")
+        cells = [f"{one.kind} `{one.xid}`", one.change, one.pointer, one.before or "", one.after or "", meaning]
+        yield "| " + " | ".join(_cell(cell) for cell in cells) + " |"
+
+
+def _cell(text: str) -> str:
+    shown = " ".join(text.split())
+    shown = shown if len(shown) <= _MAX_VALUE or "`" in shown else shown[: _MAX_VALUE - 1] + "…"
+    return shown.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+
+
+def _statement() -> str:
+    text = (data_folder("ddl") / "diffs" / f"{DIFF}.sql").read_text(encoding="utf-8")
+    return text.rstrip().removesuffix(";")

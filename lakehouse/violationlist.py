@@ -1,0 +1,79 @@
+"""Findings for a person to read: grouped by rule, the worst first, some examples of each."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from lakehouse.queries import open_relations
+from lakehouse.rules import RULES
+from lakehouse.settings import Settings
+from lakehouse.views import with_read
+
+LAST = "last"
+_TOLD = ("document_uri", "pointer", "xid", "action", "message", "hint")
+_WORST_FIRST = F.array_position(F.array(F.lit("error"), F.lit("warning"), F.lit("info")), F.col("severity"))
+
+
+class Broken(NamedTuple):
+    """A rule that findings are about: how many there are, and the first of them as `_TOLD`."""
+
+    rule_id: str
+    severity: str
+    text: str
+    count: int
+    examples: list[dict[str, Any]]
+
+
+def list_violations(
+    spark: SparkSession,
+    settings: Settings,
+    *,
+    ingest: str | None = None,
+    document: str | None = None,
+    at: str | None = None,
+    examples: int = 5,
+) -> list[Broken]:
+    """List findings by rule.
+
+    Args:
+        spark: the session.
+        settings: the warehouse; its registry, when one is set, is the only one looked at.
+        ingest: id of the run that found them first, or 'last'; None: those of each document's latest load.
+        document: URI of a document, or its end after a `/`; None: all.
+        at: as of a snapshot; None: now.
+        examples: how many findings of a rule are told.
+
+    Raises:
+        SnapshotNotFound: `at` names no snapshot.
+        WarehouseError: the warehouse holds no catalog.
+    """
+    views = [] if ingest else with_read(["current_violations"])
+    schema = open_relations(spark, settings, views, ["violations"], at)
+    findings = spark.table(f"{schema}.{'violations' if ingest else 'current_violations'}")
+    if ingest == LAST:
+        ingest = findings.agg(F.max_by("ingest_id", "found_at")).collect()[0][0]
+    for condition in (
+        None if ingest is None else F.col("ingest_id") == ingest,
+        None if document is None else _names(F.col("document_uri"), document),
+        F.col("registryid") == settings.registry if settings.registry else None,
+    ):
+        findings = findings if condition is None else findings.filter(condition)
+    rule = Window.partitionBy("rule_id", "severity")
+    numbered = findings.withColumns(
+        {"count": F.count("*").over(rule), "nth": F.row_number().over(rule.orderBy("document_uri", "pointer", "violation_id"))}
+    )
+    rows = numbered.filter(F.col("nth") <= examples).orderBy(_WORST_FIRST, "rule_id", "nth").collect()
+    found: dict[tuple[str, str], Broken] = {}
+    for row in rows:
+        key = (row["rule_id"], row["severity"])
+        text = RULES[row["rule_id"]].text if row["rule_id"] in RULES else ""
+        found.setdefault(key, Broken(*key, text, row["count"], [])).examples.append({name: row[name] for name in _TOLD})
+    return list(found.values())
+
+
+def _names(uri: Column, wanted: str) -> Column:
+    return (uri == wanted) | uri.endswith("/" + wanted)
