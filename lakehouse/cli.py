@@ -161,7 +161,7 @@ def validate(context: Context, suites: tuple[str, ...]) -> int:
 @click.option("--examples", type=click.IntRange(1), default=5, help="Findings told of each rule (default 5).")
 @_with_globals
 @click.pass_obj
-def violations(context: Context, **options: Any) -> int:
+def violations(context: Context, /, **options: Any) -> int:
     """List what was refused, warned of or noted, by rule."""
     from lakehouse.session import open_session
     from lakehouse.violationlist import list_violations
@@ -176,10 +176,11 @@ def violations(context: Context, **options: Any) -> int:
         click.echo(json.dumps([broken._asdict() for broken in found]))
         return 0
     for broken in found:
-        click.echo(f"{broken.rule_id}  {broken.severity}  {broken.count}  {_printable(broken.text)}".rstrip())
+        click.echo(_line(f"{broken.rule_id}  {broken.severity}  {broken.count}  {broken.text}"))
         for one in broken.examples:
-            where = f"{one['document_uri']} {one['pointer'] or one['xid'] or ''}".rstrip()
-            click.echo(_printable(f"  {one['action']}: {where}\n    {one['message']}\n    {one['hint']}"))
+            click.echo(_line(f"  {one['action']}: {one['document_uri']} {one['pointer'] or one['xid'] or ''}"))
+            click.echo(_line(f"    {one['message']}"))
+            click.echo(_line(f"    {one['hint']}"))
         if broken.count > len(broken.examples):
             click.echo(f"  ... and {broken.count - len(broken.examples)} more: --examples {broken.count}")
     if not found:
@@ -645,6 +646,11 @@ def _where(summary: dict[str, Any]) -> str:
 def _printable(value: str) -> str:
     """Show control characters of data instead of sending them to the terminal."""
     return "".join(char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in value)
+
+
+def _line(text: str) -> str:
+    """Show text of a document in one line."""
+    return _printable(text.replace("\n", "\\n").replace("\t", "\\t")).rstrip()
 
 
 def _told(text: str) -> None:

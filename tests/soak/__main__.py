@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,12 +13,23 @@ import tempfile
 import time
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+from pyspark.sql import DataFrame, SparkSession
+
+from lakehouse.cli import REFUSED
 from lakehouse.model import ENTITY_TABLES
+from lakehouse.session import open_session
+from lakehouse.settings import read_settings
 
 POINTS = ["after_stage", "before_commit", "after_commit", *(f"after_project_{table.name}" for table in ENTITY_TABLES)]
 COMMAND = [sys.executable, "-c", "from lakehouse.cli import main; main()"]
 ROOT = Path(__file__).parents[2]
+RANDOM_KILLS, WRITES = (int(os.environ.get(name, default)) for name, default in (("SOAK_KILLS", "50"), ("SOAK_WRITES", "100")))
+# Short-lived processes: the quick compiler alone.
+QUICK = {
+    "LAKEHOUSE_SPARK": json.dumps({"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"})
+}
 
 
 def two_writers(folder: Path, count: int) -> list[int]:
@@ -25,7 +37,7 @@ def two_writers(folder: Path, count: int) -> list[int]:
     writers = [
         subprocess.Popen(
             [sys.executable, "-m", "tests.soak.writer", str(folder / "warehouse"), str(folder), name, str(count)],
-            stdout=subprocess.PIPE, text=True, cwd=ROOT,
+            stdout=subprocess.PIPE, text=True, cwd=ROOT, env=os.environ | QUICK,
         )
         for name in ("one", "two")
     ]  # fmt: skip
@@ -34,39 +46,41 @@ def two_writers(folder: Path, count: int) -> list[int]:
     return [int(line) for output in outputs for line in output.split()]
 
 
-def check_two_writers(folder: Path, told: list[int], count: int) -> None:
+def check_two_writers(spark: SparkSession, folder: Path, told: list[int], count: int) -> None:
     """None lost, none doubled, snapshots without gaps or repeats, digests chained, violations single."""
-    assert sorted(told) == list(range(1, 2 * count + 1)), "snapshots have gaps or repeats"
-    query = "SELECT snapshot_id, body FROM changes WHERE kind = 'snapshot' ORDER BY snapshot_id"
-    snapshots = run_sql(folder, query)
-    assert [row["snapshot_id"] for row in snapshots] == list(range(1, 2 * count + 1))
+    expected = list(range(1, 2 * count + 1))
+    assert sorted(told) == expected, "snapshots have gaps or repeats"
+    snapshots = table(spark, folder, "changes").filter("kind = 'snapshot'").orderBy("snapshot_id").collect()
+    assert [row["snapshot_id"] for row in snapshots] == expected
     bodies = [json.loads(row["body"]) for row in snapshots]
     assert all(later["previous_digest"] == earlier["digest"] for earlier, later in pairwise(bodies))
-    assert run_sql(folder, "SELECT count(*) AS n, count(DISTINCT xid) AS d FROM messages") == [{"n": 2 * count, "d": 2 * count}]
+    messages = [row["xid"] for row in table(spark, folder, "messages").collect()]
+    assert len(messages) == len(set(messages)) == 2 * count
 
 
-def run_sql(folder: Path, query: str) -> list[dict[str, object]]:
-    """Ask the warehouse."""
-    asked = subprocess.run(
-        [*COMMAND, "sql", query, "--json", "--warehouse", "warehouse"], cwd=folder, capture_output=True, text=True, check=True
-    )
-    rows: list[dict[str, object]] = json.loads(asked.stdout)
-    return rows
+def table(spark: SparkSession, folder: Path, name: str) -> DataFrame:
+    """Read a table of the warehouse by its path."""
+    return spark.read.format("delta").load(str(folder / "warehouse" / name))
 
 
 def ingest(folder: Path, **environment: str) -> subprocess.Popen[str]:
     """Start an ingest of the documents of a folder."""
     command = [*COMMAND, "ingest", "documents", "--warehouse", "warehouse"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    return subprocess.Popen(command, cwd=folder, env=os.environ | environment, text=True, start_new_session=True, **quiet)
+    return subprocess.Popen(command, cwd=folder, env=os.environ | QUICK | environment, text=True, start_new_session=True, **quiet)
 
 
-def state(folder: Path) -> dict[str, object]:
+def state(spark: SparkSession, folder: Path) -> dict[str, object]:
     """Give what must be equal after a crash and a rerun, and without one."""
-    columns = "registryid, xid, content_hash, epoch"
-    return {table.name: run_sql(folder, f"SELECT {columns} FROM {table.name} ORDER BY 1, 2") for table in ENTITY_TABLES} | {
-        "snapshots": run_sql(folder, "SELECT count(*) AS n FROM changes WHERE kind = 'snapshot'"),
-        "violations": run_sql(folder, "SELECT count(*) AS n, count(DISTINCT violation_id) AS d FROM violations"),
+    columns = ["registryid", "xid", "content_hash", "epoch"]
+    rows: dict[str, object] = {
+        entity.name: sorted(map(tuple, table(spark, folder, entity.name).select(*columns).collect())) for entity in ENTITY_TABLES
+    }
+    found = [row["violation_id"] for row in table(spark, folder, "violations").collect()]
+    assert len(found) == len(set(found)), "violations are doubled"
+    return rows | {
+        "snapshots": table(spark, folder, "changes").filter("kind = 'snapshot'").count(),
+        "violations": len(found),
     }
 
 
@@ -83,18 +97,17 @@ def write_documents(folder: Path) -> None:
         (folder / "documents" / f"{number}.json").write_text(json.dumps(document))
 
 
-def crash_and_rerun(folder: Path, *, point: str | None = None, after: float = 0.0) -> dict[str, object]:
-    """Kill an ingest at a point or after some seconds, run it again, and give the state."""
+def crash(folder: Path, *, point: str | None = None, after: float = 0.0) -> None:
+    """Kill an ingest at a point or after some seconds."""
     write_documents(folder)
     if point:
-        ingest(folder, LAKEHOUSE_CRASH_AT=point, LAKEHOUSE_CRASH_BY="kill").wait()
+        killed = ingest(folder, LAKEHOUSE_CRASH_AT=point, LAKEHOUSE_CRASH_BY="kill")
+        assert killed.wait() == -signal.SIGKILL, f"nothing crashed at {point}"
     else:
         victim = ingest(folder)
         time.sleep(after)
         os.killpg(victim.pid, signal.SIGKILL)
         victim.wait()
-    assert ingest(folder).wait() == 3
-    return state(folder)
 
 
 def main() -> None:
@@ -103,20 +116,28 @@ def main() -> None:
         here = Path(scratch)
         begun = time.monotonic()
         write_documents(here / "plain")
-        assert ingest(here / "plain").wait() == 3
+        assert ingest(here / "plain").wait() == REFUSED
         seconds = time.monotonic() - begun
-        expected = state(here / "plain")
+        spark = open_session(read_settings(warehouse=str(here / "none")))
+        expected = state(spark, here / "plain")
+
+        def check(name: str, told: str, **how: Any) -> None:
+            crash(here / name, **how)
+            assert ingest(here / name).wait() == REFUSED, told
+            assert state(spark, here / name) == expected, told
+            shutil.rmtree(here / name)
+            sys.stdout.write(f"kill -9 {told}: as undisturbed\n")
+            sys.stdout.flush()
+
         for point in POINTS:
-            assert crash_and_rerun(here / point, point=point) == expected, point
-            sys.stdout.write(f"kill -9 at {point}: as undisturbed\n")
+            check(point, f"at {point}", point=point)
         chance = random.Random(7)
-        for number in range(50):
+        for number in range(RANDOM_KILLS):
             after = chance.uniform(0.3, 1.0) * seconds
-            assert crash_and_rerun(here / f"random{number}", after=after) == expected, after
-            sys.stdout.write(f"kill -9 after {after:.1f} s: as undisturbed\n")
-        told = two_writers(here, 100)
-        check_two_writers(here, told, 100)
-        sys.stdout.write("two writers, 100 ingests each: none lost, none doubled\n")
+            check(f"random{number}", f"after {after:.1f} s", after=after)
+        told = two_writers(here, WRITES)
+        check_two_writers(spark, here, told, WRITES)
+        sys.stdout.write(f"two writers, {WRITES} ingests each: none lost, none doubled\n")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,31 @@
+"""The short form of `make soak`: processes that are killed, and two that write at once."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from soak.__main__ import check_two_writers, crash, ingest, state, two_writers, write_documents
+
+from lakehouse.cli import REFUSED
+
+
+def test_after_kill_9_and_a_rerun_all_is_as_if_undisturbed(catalog, tmp_path):
+    write_documents(tmp_path / "plain")
+    catalog.ingest(tmp_path / "plain" / "documents")
+    expected = state(catalog.spark, Path(catalog.settings.warehouse).parent)
+    folders = {point: tmp_path / point for point in ("after_commit", "after_project_messages")}
+
+    def kill_and_rerun(point: str) -> int:
+        crash(folders[point], point=point)
+        return ingest(folders[point]).wait()
+
+    with ThreadPoolExecutor() as pool:
+        assert list(pool.map(kill_and_rerun, folders)) == [REFUSED, REFUSED]
+    for folder in folders.values():
+        assert state(catalog.spark, folder) == expected
+
+
+def test_two_writers_lose_and_double_nothing(spark, tmp_path):
+    told = two_writers(tmp_path, 5)
+    check_two_writers(spark, tmp_path, told, 5)
