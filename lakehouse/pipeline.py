@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehouse.changes import Run, commit, read_head
+from lakehouse.checks import Checked, check_stage
 from lakehouse.documents import Sources, current_documents, find_sources, read_documents, registry_from_path, with_unchanged
 from lakehouse.errors import CommitLost
 from lakehouse.faults import crash_point
@@ -150,6 +151,11 @@ class _Work:
     request: Request
     run: Run
 
+    def with_rejected(self, checked: Checked) -> _Work:
+        """Count the documents that were refused whole after they were parsed."""
+        rejected = self.run.documents["rejected"] + checked.rejected
+        return replace(self, run=replace(self.run, documents=self.run.documents | {"rejected": rejected}))
+
 
 def _documents(spark: SparkSession, settings: Settings, found: Sources, registry_from: str | None, *, force: bool) -> DataFrame:
     registry: Column | None = None
@@ -188,17 +194,21 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
         with clock("check", "what differs from the catalog"):
             head = read_head(spark)
             roll_forward(spark, head)
-            plan = plan_changes(spark, head, stage, work.request.policy, work.sources.roots)
-            findings = stage.filter(F.col("row") == "finding").select(*plan.findings.columns).unionByName(plan.findings)
+            checked = check_stage(spark, stage, head.tables, strict=work.request.strict)
+            plan = plan_changes(spark, head, checked.stage, work.request.policy, work.sources.roots, checked.findings)
+            found = stage.filter(F.col("row") == "finding").select(*plan.findings.columns)
+            findings = found.unionByName(checked.findings).unionByName(plan.findings)
+        seen = work.with_rejected(checked)
         try:
             snapshot_id = None
             if not work.request.dry_run:
                 _record(spark, findings, work.run)
                 if not plan.is_empty or work.run.label is not None:
-                    snapshot_id = _commit(spark, plan, stage, work, clock)
-            return _summarise(stage, plan, findings, work, snapshot_id)
+                    snapshot_id = _commit(spark, plan, checked.stage, seen, clock)
+            return _summarise(stage, plan, findings, seen, snapshot_id)
         finally:
             plan.release()
+            checked.findings.unpersist()
 
     return attempt()
 

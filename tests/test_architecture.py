@@ -14,7 +14,7 @@ ORDER = [
     "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "redact", "model",
     "session", "stages", "tables",
     "dialects", "detection", "rules", "values", "criteria", "constraints", "locate", "normalform", "documents", "parse",
-    "refusals", "plans", "changes", "projections",
+    "refusals", "plans", "changes", "projections", "checks",
     "queries", "pipeline", "demo", "cli",
 ]  # fmt: skip
 
