@@ -187,7 +187,7 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
     def attempt() -> Summary:
         with clock("check", "what differs from the catalog"):
             head = read_head(spark)
-            roll_forward(spark, head)
+            roll_forward(spark, head, settings=settings)
             plan = plan_changes(spark, head, stage, work.request.policy, work.sources.roots)
             findings = stage.filter(F.col("row") == "finding").select(*plan.findings.columns).unionByName(plan.findings)
         try:
@@ -195,7 +195,7 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
             if not work.request.dry_run:
                 _record(spark, findings, work.run)
                 if not plan.is_empty or work.run.label is not None:
-                    snapshot_id = _commit(spark, plan, stage, work, clock)
+                    snapshot_id = _commit(spark, settings, plan, stage, work, clock)
             return _summarise(stage, plan, findings, work, snapshot_id)
         finally:
             plan.release()
@@ -203,11 +203,11 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
     return attempt()
 
 
-def _commit(spark: SparkSession, plan: Plan, stage: DataFrame, work: _Work, clock: _Clock) -> int:
+def _commit(spark: SparkSession, settings: Settings, plan: Plan, stage: DataFrame, work: _Work, clock: _Clock) -> int:
     with clock("commit", f"{sum(plan.changed.values())} changed entities as snapshot {plan.head.snapshot_id + 1}"):
         head = commit(spark, plan, stage, work.run)
     with clock("project", "tables: " + ", ".join(name for name, n in plan.changed.items() if n)):
-        roll_forward(spark, head, verified=plan.head)
+        roll_forward(spark, head, plan.head, settings)
     return head.snapshot_id
 
 

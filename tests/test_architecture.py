@@ -14,8 +14,8 @@ ORDER = [
     "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "redact", "model",
     "session", "stages", "tables", "views",
     "dialects", "detection", "normalform", "documents", "parse",
-    "refusals", "plans", "changes", "projections",
-    "queries", "pipeline", "demo", "cli",
+    "refusals", "plans", "changes", "effective", "projections",
+    "queries", "show", "pipeline", "demo", "cli",
 ]  # fmt: skip
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from oracle import Catalog, flatten
 from pyspark.sql import SparkSession
 
 from lakehouse.settings import read_settings
 from lakehouse.views import session_with_views
-from oracle import Catalog, flatten
 
 MESSAGE = "registryid string, xid string, group_xid string, messageid string, defaultversionid string, xref string, document_uris array<string>"
 VERSION = "registryid string, xid string, basemessage string, base_xid string, attributes map<string,string>"

@@ -8,7 +8,7 @@ CREATE OR REPLACE VIEW flat_messages (
   group_xid COMMENT 'XID of the message group, or the endpoint, that holds the message',
   messageid COMMENT 'Id of the message in its group',
   version_xid COMMENT 'XID of the Version that the message shows; that of another message when it is an xref',
-  chain_status COMMENT 'none: no base; resolved; dangling: a base, or what xref names, is not in the catalog; cycle: own attributes only; external: a base on another host; too_deep',
+  chain_status COMMENT 'none: no base; resolved; dangling: a base or what xref names is missing; cycle: own attributes only; external; too_deep',
   chain_depth COMMENT 'How many bases were merged',
   name COMMENT 'Human-readable name',
   description COMMENT 'Short text about the message',
@@ -33,7 +33,8 @@ CREATE OR REPLACE VIEW flat_messages (
   datacontenttype COMMENT 'Media type of the payload; inferred from the schema format when not declared',
   document_uris COMMENT 'URIs of the documents that hold the message now, sorted',
   attributes COMMENT 'The effective definition as leaves: JSON Pointer to JSON text of the value',
-  inferred COMMENT 'What the specifications infer beside: JSON Pointer to JSON text of the value'
+  inferred COMMENT 'What the specifications infer beside: JSON Pointer to JSON text of the value',
+  depends_on COMMENT 'XIDs of all messages that this definition was sought in, found or not'
 )
 COMMENT 'The effective definition of each message, its bases merged in.'
 AS
@@ -47,6 +48,7 @@ WITH leaves AS (
     chain_status,
     chain_depth,
     document_uris,
+    depends_on,
     attributes,
     concat('\u0002', array_join(map_keys(attributes), '\u0002\u0002'), '\u0002') AS pointers,
     nullif(attributes['/name'], 'null') AS name,
@@ -85,6 +87,7 @@ texts AS (
     chain_status,
     chain_depth,
     document_uris,
+    depends_on,
     attributes,
     pointers,
     dataschemauri AS dataschemauri_leaf,
@@ -242,5 +245,6 @@ SELECT
       CASE WHEN protocol_family = 'HTTP' AND http_method IS NULL AND http_status IS NULL
         THEN array(struct('/protocoloptions/method/value' AS key, '"POST"' AS value)) ELSE array() END
     )
-  ) AS inferred
+  ) AS inferred,
+  depends_on
 FROM implied;
