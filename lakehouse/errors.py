@@ -86,7 +86,5 @@ class EntityNotFound(LakehouseError):
     exit_code = 2
 
     def __init__(self, xid: str) -> None:
-        super().__init__(
-            f'{xid}: the catalog holds no such message. `lakehouse sql "SELECT registryid, xid FROM messages"` lists them.'
-        )
+        super().__init__(f"{xid}: the catalog holds no such message. Query the table `messages` for those that there are.")
         self.xid = xid
