@@ -20,11 +20,13 @@ from lakehouse.views import session_with_views
 
 NAME = "effective_messages"
 _KEY = ["registryid", "xid"]
+_PATHS = "registryid string, version_xid string, path array<string>, is_open boolean, is_cycle boolean"
 
 
 def append_all(session: SparkSession, settings: Settings | None, snapshot_id: int) -> None:
     """Fill the empty table, as a transaction of its own, so that two processes cannot both do it."""
-    looking = session_with_views(session, settings, SCHEMA, {}, ["flat_messages"])
+    without_bases = _no_paths(session, session.table(table_name("versions")))
+    looking = session_with_views(session, settings, SCHEMA, without_bases, ["flat_messages"])
     rows = _stamped(looking.table("flat_messages"), snapshot_id)
     writer = rows.write.format("delta").mode("append").option("txnAppId", f"lakehouse.{NAME}").option("txnVersion", 1)
     metadata = session.conf.get("spark.databricks.delta.commitInfo.userMetadata")
@@ -42,16 +44,19 @@ def refresh(session: SparkSession, settings: Settings | None, changes: DataFrame
     """
     changed = _messages_of(changes).persist()
     affected = find_affected(session, changed).persist()
+    nearby = changed
     try:
-        nearby = _closure(session, changed, affected)
+        nearby = _closure(session, changed, affected).persist()
         parts = {
             "messages": _only(session.table(table_name("messages")), nearby, F.col("xid")),
             "versions": _only(session.table(table_name("versions")), nearby, F.col("message_xid")),
+            "scope": _only(session.table(table_name("messages")), affected, F.col("xid")),
         }
-        scope = _only(session.table(table_name("messages")), affected, F.col("xid"))
-        looking = session_with_views(session, settings, SCHEMA, parts | {"scope": scope}, ["flat_messages"])
+        parts |= _no_paths(session, parts["versions"])
+        looking = session_with_views(session, settings, SCHEMA, parts, ["flat_messages"])
         _merge(session, affected, _stamped(looking.table("flat_messages"), snapshot_id))
     finally:
+        nearby.unpersist()
         affected.unpersist()
         changed.unpersist()
 
@@ -74,6 +79,13 @@ def find_affected(session: SparkSession, changed: DataFrame) -> DataFrame:
     stored = session.table(table_name(NAME)).select(*_KEY, F.explode("depends_on").alias("depended_on"))
     dependants = stored.join(F.broadcast(names), on=["registryid", "depended_on"], how="left_semi").select(*_KEY)
     return changed.unionByName(dependants).distinct()
+
+
+def _no_paths(session: SparkSession, versions: DataFrame) -> dict[str, DataFrame]:
+    """Give no rows to stand for the view of all paths when no Version has a base: most small changes are told so much sooner."""
+    if not versions.filter(F.col("basemessage").isNotNull()).isEmpty():
+        return {}
+    return {"base_paths": session.createDataFrame([], _PATHS)}
 
 
 def _messages_of(changes: DataFrame) -> DataFrame:

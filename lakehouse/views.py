@@ -39,7 +39,7 @@ def views() -> dict[str, View]:
     for file in (file for file in (data_folder("ddl") / "views").iterdir() if file.name.endswith(".sql")):
         name, text = Path(file.name).stem, file.read_text(encoding="utf-8")
         reads = _READS.search(text)
-        names = tuple(word.strip() for word in reads.group(1).split(",")) if reads else ()
+        names = tuple(word.strip() for word in reads.group(1).split(",")) if reads and reads.group(1) != "nothing" else ()
         found[name] = View(name, names, text.rstrip().removesuffix(";"))
     order = TopologicalSorter({view.name: sorted(set(view.reads) & set(found)) for view in found.values()})
     return {name: found[name] for name in order.static_order()}
