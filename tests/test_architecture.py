@@ -12,10 +12,10 @@ PACKAGE = Path(__file__).parents[1] / "lakehouse"
 ORDER = [
     "__init__",
     "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "redact", "model",
-    "session", "stages", "tables",
+    "session", "stages", "tables", "views",
     "dialects", "detection", "rules", "values", "criteria", "constraints", "locate", "normalform", "documents", "parse",
-    "refusals", "plans", "changes", "projections", "checks",
-    "queries", "pipeline", "demo", "cli",
+    "refusals", "plans", "changes", "effective", "projections", "checks",
+    "queries", "show", "pipeline", "demo", "cli",
 ]  # fmt: skip
 
 
