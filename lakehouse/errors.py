@@ -160,3 +160,32 @@ class NothingToExport(LakehouseError):
     """What was asked for is not in the catalog (exit code 2)."""
 
     exit_code = 2
+
+
+class UnknownRule(LakehouseError):
+    """No rule has that id (exit code 2).
+
+    Attributes:
+        rule_id: what was asked for.
+    """
+
+    exit_code = 2
+
+    def __init__(self, rule_id: str, close: list[str]) -> None:
+        hint = f"Ids with that prefix: {', '.join(close)}, …" if close else "`lakehouse rules` lists them."
+        super().__init__(f"there is no rule {rule_id}. {hint}")
+        self.rule_id = rule_id
+
+
+class MessageNotFound(LakehouseError):
+    """The catalog holds no message of that XID (exit code 2).
+
+    Attributes:
+        xid: the XID as given.
+    """
+
+    exit_code = 2
+
+    def __init__(self, xid: str) -> None:
+        super().__init__(f"{xid}: the catalog holds no such message. Query the table `messages` for those that there are.")
+        self.xid = xid

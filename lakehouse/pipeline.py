@@ -17,6 +17,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from lakehouse.candidates import read_gates, validate_candidate
 from lakehouse.changes import Run, commit, read_head
+from lakehouse.checks import Checked, check_stage
 from lakehouse.detection import DRAFT
 from lakehouse.documents import Sources, current_documents, find_sources, read_documents, registry_from_path, with_unchanged
 from lakehouse.errors import CommitLost
@@ -166,6 +167,11 @@ class _Work:
     gates: list[Suite]
     dialects: dict[str, int]
 
+    def with_rejected(self, checked: Checked) -> _Work:
+        """Count the documents that were refused whole after they were parsed."""
+        rejected = self.run.documents["rejected"] + checked.rejected
+        return replace(self, run=replace(self.run, documents=self.run.documents | {"rejected": rejected}))
+
 
 def _documents(spark: SparkSession, settings: Settings, found: Sources, registry_from: str | None, request: Request) -> DataFrame:
     registry: Column | None = None
@@ -207,10 +213,14 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
     def attempt() -> Summary:
         with clock("check", "what differs from the catalog"):
             head = read_head(spark)
-            roll_forward(spark, head)
+            roll_forward(spark, head, settings=settings)
             numbered, refused, held = _numbered(spark, head, stage, work)
-            plan = plan_changes(spark, head, numbered, work.request.policy, work.sources.roots, refused)
-            findings = numbered.filter(F.col("row") == "finding").select(*plan.findings.columns).unionByName(plan.findings)
+            checked = check_stage(spark, settings, numbered, head.tables, strict=work.request.strict)
+            more = checked.findings if refused is None else checked.findings.unionByName(refused)
+            plan = plan_changes(spark, head, checked.stage, work.request.policy, work.sources.roots, more)
+            found = numbered.filter(F.col("row") == "finding").select(*plan.findings.columns)
+            findings = found.unionByName(checked.findings).unionByName(plan.findings)
+        seen = work.with_rejected(checked)
         try:
             if not plan.is_empty:
                 with clock("validate", "what would be published"):
@@ -220,9 +230,10 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
             if not work.request.dry_run:
                 record_findings(spark, findings, work.run.ingest_id)
                 if not plan.is_empty or work.run.label is not None:
-                    snapshot_id = _commit(spark, plan, numbered, work, clock)
-            return _summarise(numbered, plan, findings, work, snapshot_id)
+                    snapshot_id = _commit(spark, settings, plan, checked.stage, seen, clock)
+            return _summarise(numbered, plan, findings, seen, snapshot_id)
         finally:
+            checked.findings.unpersist()
             for frame in held:
                 frame.unpersist()
 
@@ -239,11 +250,11 @@ def _numbered(
     return with_numbers(stage, log, prune=work.request.policy.prune)
 
 
-def _commit(spark: SparkSession, plan: Plan, stage: DataFrame, work: _Work, clock: Clock) -> int:
+def _commit(spark: SparkSession, settings: Settings, plan: Plan, stage: DataFrame, work: _Work, clock: Clock) -> int:
     with clock("commit", f"{sum(plan.changed.values())} changed entities as snapshot {plan.head.snapshot_id + 1}"):
         head = commit(spark, plan, stage, work.run)
     with clock("project", "tables: " + ", ".join(name for name, n in plan.changed.items() if n)):
-        roll_forward(spark, head, verified=plan.head)
+        roll_forward(spark, head, plan.head, settings)
     return head.snapshot_id
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -11,7 +10,7 @@ import orjson
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from lakehouse.findings import Finding
+from lakehouse.findings import Finding, violation_id
 from lakehouse.model import STAGE
 from lakehouse.normalform import Row
 
@@ -44,10 +43,9 @@ class StageBatches:
 
     def add_finding(self, uri: str, registry: str, finding: Finding) -> str:
         """Add a finding, and give its id: the same in every run."""
-        identity = (registry, uri, finding.rule_id, finding.xid, finding.pointer, finding.message)
-        violation_id = hashlib.sha256("\0".join(identity).encode()).hexdigest()[:32]
-        self.findings.append((uri, registry, violation_id, finding))
-        return violation_id
+        name = violation_id(registry, uri, finding.rule_id, finding.xid, finding.pointer, finding.message)
+        self.findings.append((uri, registry, name, finding))
+        return name
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Give the rows as Arrow, and start over."""

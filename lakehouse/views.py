@@ -39,7 +39,7 @@ def views() -> dict[str, View]:
     for file in (file for file in (data_folder("ddl") / "views").iterdir() if file.name.endswith(".sql")):
         name, text = Path(file.name).stem, file.read_text(encoding="utf-8")
         reads = _READS.search(text)
-        names = tuple(word.strip() for word in reads.group(1).split(",")) if reads else ()
+        names = tuple(word.strip() for word in reads.group(1).split(",")) if reads and reads.group(1) != "nothing" else ()
         found[name] = View(name, names, text.rstrip().removesuffix(";"))
     order = TopologicalSorter({view.name: sorted(set(view.reads) & set(found)) for view in found.values()})
     return {name: found[name] for name in order.static_order()}
@@ -84,13 +84,13 @@ def create_views(spark: SparkSession, settings: Settings, schema: str, names: It
 
 
 def session_with_views(
-    spark: SparkSession, settings: Settings, schema: str, stand_ins: Mapping[str, DataFrame], names: Iterable[str]
+    spark: SparkSession, settings: Settings | None, schema: str, stand_ins: Mapping[str, DataFrame], names: Iterable[str]
 ) -> SparkSession:
     """Open a session in which the views look at rows that are not stored: nothing of it is seen elsewhere.
 
     Args:
         spark: the session.
-        settings: how far chains are followed.
+        settings: how far chains are followed; None: as far as the views can.
         schema: schema of the relations that nothing stands in for.
         stand_ins: rows to be seen instead of a table or a view of that name.
         names: the views, with those that they read created too.
@@ -123,5 +123,5 @@ def _still_read(names: Iterable[str], stand_ins: Mapping[str, DataFrame]) -> lis
     return [name for name in views() if name in wanted]
 
 
-def _statement(view: View, settings: Settings) -> str:
-    return _DEPTH.sub(f"{settings.max_chain_depth} AS max_depth", view.statement)
+def _statement(view: View, settings: Settings | None) -> str:
+    return _DEPTH.sub(f"{settings.max_chain_depth} AS max_depth", view.statement) if settings else view.statement

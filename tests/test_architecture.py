@@ -16,10 +16,10 @@ ORDER = [
     "session", "stages", "tables", "views",
     "dialects", "coercions", "entities", "catalogtypes", "detection",
     "rules", "values", "criteria", "constraints", "locate", "normalform", "catalogdraft", "stagebatches", "documents", "parse",
-    "violations", "refusals", "numbering", "plans", "changes", "digests", "projections", "datadocs", "candidates",
-    "snapshots", "audits", "events", "backups", "doctor", "diffs",
+    "violations", "refusals", "numbering", "plans", "changes", "digests", "effective", "projections", "checks",
+    "datadocs", "candidates", "snapshots", "audits", "events", "backups", "doctor", "diffs",
     "documentview", "serialise", "targets", "selection", "export",
-    "queries", "violationlist", "pipeline", "validation", "demo", "cli",
+    "queries", "violationlist", "show", "pipeline", "validation", "demo", "cli",
 ]  # fmt: skip
 
 

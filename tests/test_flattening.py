@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from oracle import Catalog, flatten
 from pyspark.sql import SparkSession
 
 from lakehouse.settings import read_settings
 from lakehouse.views import session_with_views
-from oracle import Catalog, flatten
 
-MESSAGE = "registryid string, xid string, group_xid string, messageid string, defaultversionid string, xref string, document_uris array<string>"
+MESSAGE = (
+    "registryid string, xid string, group_xid string, messageid string, defaultversionid string, xref string, "
+    "document_uris array<string>"
+)
 VERSION = "registryid string, xid string, basemessage string, base_xid string, attributes map<string,string>"
 VIEWS = ("message_chains", "flat_messages", "flat_attributes")
 G = "/messagegroups/g/messages/"
@@ -100,9 +103,15 @@ BY_HAND = {
     "an empty object replaces a scalar": ([{"x": {}}, {"x": 1}, {"x": {"y": 2}}], {"x": {}}),
     "an object fills an empty one": ([{"x": {"y": {"z": 1}}}, {"x": {}}], {"x": {"y": {"z": 1}}}),
     "arrays are replaced whole": ([{"x": [3]}, {"x": [1, 2]}], {"x": [3]}),
-    "a name that starts like another": ([{"x": {"b": 1}}, {"x-a": 2, "x": {"c": 3}, "xa": 4}], {"x": {"b": 1, "c": 3}, "x-a": 2, "xa": 4}),
+    "a name that starts like another": (
+        [{"x": {"b": 1}}, {"x-a": 2, "x": {"c": 3}, "xa": 4}],
+        {"x": {"b": 1, "c": 3}, "x-a": 2, "xa": 4},
+    ),
     "schema inline": (
-        [{"dataschema": {"type": "object"}}, {"dataschemauri": "u", "dataschemaxid": "/schemagroups/g/schemas/s", "dataschemaformat": "f"}],
+        [
+            {"dataschema": {"type": "object"}},
+            {"dataschemauri": "u", "dataschemaxid": "/schemagroups/g/schemas/s", "dataschemaformat": "f"},
+        ],
         {"dataschema": {"type": "object"}, "dataschemaformat": "f"},
     ),
     "schema elsewhere": ([{"dataschemauri": "u"}, {"dataschema": {"a": 1}}], {"dataschemauri": "u"}),
@@ -124,9 +133,15 @@ BY_HAND = {
         options("MQTT/5.0", qos={"value": 1}) | {"name": "n"},
     ),
     "another version of MQTT": ([{"protocol": "MQTT/3.1.1"}, options("MQTT", qos={"value": 1})], {"protocol": "MQTT/3.1.1"}),
-    "another spelling of a protocol": ([{"protocol": "kafka/3"}, options("KAFKA", key={"value": 1})], options("kafka/3", key={"value": 1})),
+    "another spelling of a protocol": (
+        [{"protocol": "kafka/3"}, options("KAFKA", key={"value": 1})],
+        options("kafka/3", key={"value": 1}),
+    ),
     "another envelope": (
-        [{"envelope": "Other/1.0"}, {"envelope": "CloudEvents/1.0", "envelopemetadata": {"id": {}}, "envelopeoptions": {"mode": "binary"}}],
+        [
+            {"envelope": "Other/1.0"},
+            {"envelope": "CloudEvents/1.0", "envelopemetadata": {"id": {}}, "envelopeoptions": {"mode": "binary"}},
+        ],
         {"envelope": "Other/1.0"},
     ),
     "a less precise envelope": (
@@ -137,8 +152,11 @@ BY_HAND = {
         [{"envelopemetadata": {"x": {"value": {"b": 1}}}}, {"envelopemetadata": {"x": {"value": {"a": 1}, "required": True}}}],
         {"envelopemetadata": {"x": {"value": {"b": 1}, "required": True}}},
     ),
-    "names of pointers": ([{"labels": {"a/b": "1", "a~b": "2"}}, {"labels": {"a": "3"}}], {"labels": {"a": "3", "a/b": "1", "a~b": "2"}}),
-}  # fmt: skip
+    "names of pointers": (
+        [{"labels": {"a/b": "1", "a~b": "2"}}, {"labels": {"a": "3"}}],
+        {"labels": {"a": "3", "a/b": "1", "a~b": "2"}},
+    ),
+}
 
 
 def shapes() -> Catalog:
@@ -272,7 +290,10 @@ def test_the_oracle_agrees_on_every_message(registries, effective):
 
 def test_each_attribute_tells_where_it_comes_from(looked_at):
     rows = looked_at.sql(
-        f"SELECT pointer, value, value_type, origin, declared_by, depth FROM flat_attributes WHERE registryid = 'hand: deep' AND xid = '{G}m0'"
+        f"""
+        SELECT pointer, value, value_type, origin, declared_by, depth FROM flat_attributes
+        WHERE registryid = 'hand: deep' AND xid = '{G}m0'
+        """
     ).collect()
     assert sorted(map(tuple, rows)) == [
         ("/description", '"d"', "string", "inherited", f"{G}m2/versions/1", 2),
@@ -301,7 +322,10 @@ def test_chains_step_by_step(looked_at):
         ("self", 1, "self", None, "cycle"),
     ]
     (deepest,) = looked_at.sql(
-        f"SELECT max(depth), count(*), count_if(status = 'resolved') FROM message_chains WHERE registryid = 'long' AND xid = '{G}m0'"
+        f"""
+        SELECT max(depth), count(*), count_if(status = 'resolved') FROM message_chains
+        WHERE registryid = 'long' AND xid = '{G}m0'
+        """
     ).collect()
     assert tuple(deepest) == (120, 120, 120)
 
@@ -319,7 +343,8 @@ def test_the_depth_of_chains_is_a_setting(spark):
 
 _scalars = st.integers(0, 9) | st.sampled_from(["s", ""]) | st.lists(st.integers(0, 3), max_size=2)
 _names = st.sampled_from(["a", "b", "a-b", "labels", "x/y"])
-_objects = st.dictionaries(_names, st.recursive(_scalars, lambda inner: st.dictionaries(_names, inner, max_size=3), max_leaves=6), max_size=4)  # fmt: skip
+_members = st.recursive(_scalars, lambda inner: st.dictionaries(_names, inner, max_size=3), max_leaves=6)
+_objects = st.dictionaries(_names, _members, max_size=4)
 
 
 @settings(max_examples=2, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))

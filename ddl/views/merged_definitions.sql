@@ -273,11 +273,12 @@ SELECT
     ELSE map_filter(folded, (p, leaf) -> leaf <> '{}' OR NOT exists(map_keys(folded), q -> startswith(q, concat(p, '/'))))
   END AS attributes,
   document_uris,
+  CASE WHEN basemessage IS NULL AND xref IS NULL THEN array(xid) ELSE
   array_distinct(
     concat(
       array_compact(array(xid, xref)),
       transform(definitions, d -> array_join(slice(split(d.version_xid, '/'), 1, 5), '/')),
       transform(filter(definitions, d -> d.base_xid IS NOT NULL), d -> array_join(slice(split(d.base_xid, '/'), 1, 5), '/'))
     )
-  ) AS depends_on
+  ) END AS depends_on
 FROM folded;

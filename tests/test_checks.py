@@ -1,0 +1,179 @@
+"""Rules between entities: one stage of many small documents, each its own registry, proves them all in one pass."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from builders import document, group
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from test_rules import RELATIONAL
+
+from lakehouse.checks import candidate, check_changes, check_cycles, check_entities, check_variants
+from lakehouse.parse import parse_documents
+from lakehouse.rules import RULES, examples, registry_of
+from lakehouse.settings import read_settings
+
+
+def staged(spark: SparkSession, documents: dict[str, Any]) -> DataFrame:
+    """Parse documents, each into the registry that it is named by."""
+    columns = "document_uri string, size long, sha256 string, registry string, unchanged boolean, again boolean, content binary"
+    rows = []
+    for registry, written in documents.items():
+        text = (written if isinstance(written, str) else json.dumps(written)).encode()
+        rows.append((f"file:///{registry}.json", len(text), "0", registry, False, False, bytearray(text)))
+    return parse_documents(spark.createDataFrame(rows, columns), read_settings()).localCheckpoint()
+
+
+TOLD = ("rule_id", "severity", "action", "xid", "pointer", "message")
+CYCLE_OF_THREE = {name: {"basemessage": f"/messagegroups/g/messages/{base}"} for name, base in ("ab", "bc", "ca")}
+OWN = {
+    "cycle": document({"g": group(CYCLE_OF_THREE | {"d": {"basemessage": "/messagegroups/g/messages/a"}})}),
+    "itself": document({"g": group({"a": {"basemessage": "/messagegroups/g/messages/a"}})}),
+    "chain": document(
+        {"g": group({f"m{n}": {"basemessage": f"/messagegroups/g/messages/m{n + 1}"} for n in range(300)} | {"m300": {}})}
+    ),
+    "borrowed": document(
+        {
+            "g": group({"m": {"envelope": "CloudEvents/1.0", "envelopemetadata": {"id": {}}}}, envelope="CloudEvents/1.0"),
+            "h": group({"m": {"meta": {"xref": "/messagegroups/g/messages/m"}}}, envelope="own/1"),
+        }
+    ),
+    "mqtt": document(
+        {
+            "g": group(
+                {
+                    "bare": {"protocol": "mqtt", "protocoloptions": {"qos": 1}},
+                    "old": {"protocol": "MQTT/3.1.1", "protocoloptions": {"qos": 1}},
+                },
+                protocol="MQTT/5.0",
+            )
+        }
+    ),
+    "referenced": document(
+        {"g": group({"m": {"protocol": "KAFKA", "protocoloptions": {"topic": "t"}}})},
+        {"e": {"usage": ["producer"], "protocol": "HTTP/1.1", "messagegroups": ["/messagegroups/g", "/messagegroups/g"]}},
+    ),
+    "oldest": {
+        "definitionGroups": {
+            "g": {
+                "format": "CloudEvents/1.0",
+                "definitions": {"a": {"format": "own/1", "metadata": {"attributes": {"type": {"value": "a"}}}}},
+            }
+        }
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession) -> dict[str, list[tuple[str, str, str, str, str, str]]]:
+    """All findings between entities, by registry: rule, severity, action, xid, pointer, message."""
+    documents = dict(OWN)
+    for rule_id, example in examples().items():
+        if rule_id != "MSG-002":
+            for name, fragment in (("bad", example.bad), ("good", example.good)):
+                documents[f"{rule_id}.{name}"] = fragment if isinstance(fragment, str) else registry_of(example.at, fragment)
+    things = candidate(spark, staged(spark, documents), set())
+    rows = check_entities(things.localCheckpoint()).select("registryid", "xid", "finding.*").collect()
+    told: dict[str, list[tuple[str, str, str, str, str, str]]] = {registry: [] for registry in documents}
+    for row in sorted(rows, key=lambda row: (row["registryid"], row["rule_id"], row["xid"])):
+        told[row["registryid"]].append(
+            tuple(row[name] for name in ("rule_id", "severity", "action", "xid", "pointer", "message"))
+        )
+    return told
+
+
+@pytest.mark.parametrize("rule_id", sorted(RELATIONAL))
+def test_the_bad_example_breaks_the_rule_between_entities(found, rule_id):
+    told = [one for one in found[f"{rule_id}.bad"] if one[1] != "info" or one[0] == rule_id]
+    assert {one[0] for one in told} == {rule_id}
+    assert {one[1] for one in told} == {RULES[rule_id].severity}
+    assert {one[2] for one in told} == {RULES[rule_id].action}
+
+
+def test_nothing_else_is_told_about_the_examples(found):
+    told = {
+        registry: {one[0] for one in rows if one[1] != "info"}
+        for registry, rows in found.items()
+        if registry not in OWN and registry.removesuffix(".bad") not in RELATIONAL
+    }
+    assert {registry: rules for registry, rules in told.items() if rules} == {}
+
+
+def test_all_members_of_a_cycle_are_told_and_nothing_that_hangs_off_it(found):
+    assert [one[3] for one in found["cycle"]] == [f"/messagegroups/g/messages/{name}/versions/1" for name in "abc"]
+    assert found["cycle"][0][4:] == (
+        "/messagegroups/g/messages/a/basemessage",
+        "`basemessage` leads over /messagegroups/g/messages/b back to this message",
+    )
+    assert [one[0] for one in found["itself"]] == ["MSG-146"]
+
+
+def test_a_long_chain_is_no_cycle(found):
+    assert found["chain"] == []
+
+
+def test_a_borrowed_message_has_the_envelope_of_its_new_group(found):
+    assert [one[0:2] + one[3:4] for one in found["borrowed"]] == [("MSG-157", "error", "/messagegroups/h/messages/m")]
+
+
+def test_protocols_are_compared_by_family_and_mqtt_by_version(found):
+    assert [one[3] for one in found["mqtt"]] == ["/messagegroups/g/messages/old/versions/1"]
+
+
+def test_a_message_that_an_endpoint_only_names_is_a_warning(found):
+    assert [one[0:3] for one in found["referenced"]] == [("END-096", "warning", "kept")]
+    assert found["referenced"][0][5] == "1 messages have another protocol, such as /messagegroups/g/messages/m"
+
+
+def test_a_pointer_leads_into_the_document_as_written(found):
+    assert [one[4] for one in found["oldest"]] == ["/definitionGroups/g/definitions/a/format"]
+
+
+def test_findings_have_one_name_in_every_run(spark: SparkSession):
+    documents = {"itself": OWN["itself"]}
+    runs = [check_cycles(candidate(spark, staged(spark, documents), set())).select("finding.violation_id") for _ in range(2)]
+    assert runs[0].intersect(runs[1]).filter(F.length("violation_id") == 32).count() == 1
+
+
+def oldest(text: str, envelope: str, authority: str) -> dict[str, Any]:
+    """Build a document of the oldest dialect: a definition with a declared Version, and one without."""
+    kinds = {"declared": {"versions": {"1": {"description": text}}}, "plain": {"description": text}}
+    definitions = {name: written | {"meta": {"authority": authority}} for name, written in kinds.items()}
+    return {"definitionGroups": {"g": {"format": envelope, "definitions": definitions}}}
+
+
+def test_the_oldest_dialect_forbids_changes(spark: SparkSession):
+    # Given what is published, and the same document changed
+    before, after = (
+        candidate(spark, staged(spark, {"r": written}), set())
+        for written in (oldest("a", "CloudEvents/1.0", "urn:a"), oldest("b", "own/1", "urn:b"))
+    )
+    published = before.withColumns({"kind": F.concat(F.lit("earlier "), "kind"), "staged": F.lit(False)})
+    # When
+    found = check_changes(after.unionByName(published)).select("finding.rule_id", "xid", "finding.message").collect()
+    # Then a declared Version, the group's format and the authorities must not change; the Version that is only implied may
+    at = "/messagegroups/g/messages"
+    assert sorted((row["rule_id"], row["xid"]) for row in found) == [
+        ("CAT-024", "/messagegroups/g"),
+        ("CAT-038", f"{at}/declared/versions/1"),
+        ("CAT-064", f"{at}/declared"),
+        ("CAT-064", f"{at}/plain"),
+    ]
+    told = {row["rule_id"]: row["message"] for row in found}
+    assert told["CAT-024"] == "`format` was CloudEvents/1.0 and is own/1"
+
+
+def test_what_is_published_under_another_spelling_keeps_its_id(spark: SparkSession):
+    stage = staged(spark, {"r": document({"G": group({"m": {}}), "h": group({"M": {}})})})
+    things = candidate(spark, stage, set())
+    published = things.filter("xid IN ('/messagegroups/G', '/messagegroups/h/messages/M')")
+    published = published.withColumns({"staged": F.lit(False), "xid": F.replace("xid", F.lit("/G"), F.lit("/g"))})
+    published = published.withColumn("xid", F.replace("xid", F.lit("/M"), F.lit("/m")))
+    found = check_variants(things.unionByName(published)).select("finding.rule_id", "xid", "finding.action").collect()
+    assert sorted(tuple(row) for row in found) == [
+        ("MSG-020", "/messagegroups/G", "quarantined"),
+        ("MSG-037", "/messagegroups/h/messages/M", "quarantined"),
+    ]
