@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import NamedTuple
 
 # Rules of this store's own, beside those of the specifications: what it takes to trust a text at all.
@@ -39,3 +40,8 @@ class Finding(NamedTuple):
     message: str
     hint: str
     raw: str | None
+
+
+def violation_id(registryid: str, document_uri: str, rule_id: str, xid: str, pointer: str, message: str) -> str:
+    """Name a finding so that the same one has the same name in every run."""
+    return hashlib.sha256("\0".join((registryid, document_uri, rule_id, xid, pointer, message)).encode()).hexdigest()[:32]

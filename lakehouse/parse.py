@@ -5,7 +5,6 @@ Grain of the stage: one row per entity, per finding, and per document (its facts
 
 from __future__ import annotations
 
-import hashlib
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from lakehouse.detection import dialect_of, not_a_registry
-from lakehouse.findings import LIMIT, NOT_JSON, STRICT, Finding
+from lakehouse.findings import LIMIT, NOT_JSON, STRICT, Finding, violation_id
 from lakehouse.jsontext import NotJson, read_json
 from lakehouse.model import STAGE
 from lakehouse.normalform import Reading, Row, read_document
@@ -175,10 +174,10 @@ class _Stage:
         self.documents.append((source.document_uri, registry, orjson.dumps(plain, option=orjson.OPT_SORT_KEYS).decode()))
 
     def _add_finding(self, source: _Source, registry: str, finding: Finding) -> str:
-        identity = (registry, source.document_uri, finding.rule_id, finding.xid, finding.pointer, finding.message)
-        violation_id = hashlib.sha256("\0".join(identity).encode()).hexdigest()[:32]
-        self.findings.append((source.document_uri, registry, violation_id, finding))
-        return violation_id
+        uri = source.document_uri
+        name = violation_id(registry, uri, finding.rule_id, finding.xid, finding.pointer, finding.message)
+        self.findings.append((uri, registry, name, finding))
+        return name
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Give the rows as Arrow, and start over."""

@@ -16,6 +16,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from lakehouse.candidates import read_gates, validate_candidate
 from lakehouse.changes import Run, commit, read_head
+from lakehouse.checks import Checked, check_stage
 from lakehouse.documents import Sources, current_documents, find_sources, read_documents, registry_from_path, with_unchanged
 from lakehouse.errors import CommitLost
 from lakehouse.faults import crash_point
@@ -154,6 +155,11 @@ class _Work:
     run: Run
     gates: list[Suite]
 
+    def with_rejected(self, checked: Checked) -> _Work:
+        """Count the documents that were refused whole after they were parsed."""
+        rejected = self.run.documents["rejected"] + checked.rejected
+        return replace(self, run=replace(self.run, documents=self.run.documents | {"rejected": rejected}))
+
 
 def _documents(spark: SparkSession, settings: Settings, found: Sources, registry_from: str | None, *, force: bool) -> DataFrame:
     registry: Column | None = None
@@ -192,21 +198,25 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
         with clock("check", "what differs from the catalog"):
             head = read_head(spark)
             roll_forward(spark, head)
-            plan = plan_changes(spark, head, stage, work.request.policy, work.sources.roots)
-            findings = stage.filter(F.col("row") == "finding").select(*plan.findings.columns).unionByName(plan.findings)
+            checked = check_stage(spark, stage, head.tables, strict=work.request.strict)
+            plan = plan_changes(spark, head, checked.stage, work.request.policy, work.sources.roots, checked.findings)
+            found = stage.filter(F.col("row") == "finding").select(*plan.findings.columns)
+            findings = found.unionByName(checked.findings).unionByName(plan.findings)
+        seen = work.with_rejected(checked)
         try:
             if not plan.is_empty:
                 with clock("validate", "what would be published"):
                     docs = None if work.request.dry_run else settings
-                    validate_candidate(spark, plan, stage, findings, RULES.values(), work.gates, docs)
+                    validate_candidate(spark, plan, checked.stage, findings, RULES.values(), work.gates, docs)
             snapshot_id = None
             if not work.request.dry_run:
                 record_findings(spark, findings, work.run.ingest_id)
                 if not plan.is_empty or work.run.label is not None:
-                    snapshot_id = _commit(spark, plan, stage, work, clock)
-            return _summarise(stage, plan, findings, work, snapshot_id)
+                    snapshot_id = _commit(spark, plan, checked.stage, seen, clock)
+            return _summarise(stage, plan, findings, seen, snapshot_id)
         finally:
             plan.release()
+            checked.findings.unpersist()
 
     return attempt()
 

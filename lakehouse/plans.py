@@ -110,7 +110,7 @@ class Plan:
             frame.unpersist()
 
 
-def plan_changes(spark: SparkSession, head: Head, stage: DataFrame, policy: Policy, roots: list[str]) -> Plan:
+def plan_changes(spark: SparkSession, head: Head, stage: DataFrame, policy: Policy, roots: list[str], checked: DataFrame) -> Plan:
     """Compare a stage with the current state.
 
     Args:
@@ -119,6 +119,7 @@ def plan_changes(spark: SparkSession, head: Head, stage: DataFrame, policy: Poli
         stage: columns `model.STAGE`.
         policy: what the ingest may do.
         roots: URIs of the sources: with `prune`, a known document below them that is no longer there dropped everything.
+        checked: findings of the rules between entities, whose entities are not in the stage any more.
 
     Raises:
         PruneRefused: pruning would delete more than half of the registries' entities.
@@ -128,7 +129,10 @@ def plan_changes(spark: SparkSession, head: Head, stage: DataFrame, policy: Poli
     vanished = find_vanished(known, stage, roots) if policy.prune else known.select("registryid", "xid").limit(0)
     committed_at = max(datetime.now(timezone.utc), head.committed_at + timedelta(microseconds=1))
     state = read_state(spark, head)
-    dropped = find_dropped(state, stage, vanished, known)
+    told = stage.filter(F.col("row") == "finding")
+    if checked is not None:
+        told = told.select(*checked.columns).unionByName(checked)
+    dropped = find_dropped(state, stage, vanished, known, told)
     if policy.prune:  # what lost its last owner in an ingest without --prune
         ownerless = state.filter(F.size("document_uris") == 0)
         dropped = dropped.unionByName(ownerless.select(*KEY, F.col("document_uris").alias("dropped")))
@@ -141,7 +145,7 @@ def plan_changes(spark: SparkSession, head: Head, stage: DataFrame, policy: Poli
     findings = find_refusals(compared, stage)
     if not count.told:
         findings = findings.limit(0)
-    facts = document_facts(stage, findings).persist()
+    facts = document_facts(stage, findings if checked is None else findings.unionByName(checked)).persist()
     documents = with_document_op(facts, known, vanished).persist()
     if policy.prune and not policy.force:
         _guard_prune(count.by_table, state, compared)
@@ -208,7 +212,7 @@ def find_vanished(known: DataFrame, stage: DataFrame, roots: list[str]) -> DataF
     return known.filter(below).select("registryid", "xid").join(seen, on="xid", how="left_anti")
 
 
-def find_dropped(state: DataFrame, stage: DataFrame, vanished: DataFrame, known: DataFrame) -> DataFrame:
+def find_dropped(state: DataFrame, stage: DataFrame, vanished: DataFrame, known: DataFrame, told: DataFrame) -> DataFrame:
     """Find entities that a document held at its last load and holds no more.
 
     A document that was rejected dropped nothing, nor did one drop what was refused in it, or what stands below that.
@@ -224,7 +228,7 @@ def find_dropped(state: DataFrame, stage: DataFrame, vanished: DataFrame, known:
     held = state.select(*KEY, F.explode("document_uris").alias("document_uri"))
     held = held.join(F.broadcast(gone), on=["registryid", "document_uri"], how="left_semi")
     holds = stage.filter(F.col("row") == "entity").select(*KEY, "document_uri")
-    refused = stage.filter((F.col("row") == "finding") & (F.col("finding.action") == "quarantined") & F.col("xid").isNotNull())
+    refused = told.filter((F.col("finding.action") == "quarantined") & F.col("xid").isNotNull())
     shield = refused.select(
         F.col("registryid").alias("_registry"), F.col("document_uri").alias("_document"), F.col("xid").alias("_xid")
     ).distinct()
@@ -385,16 +389,17 @@ def document_facts(stage: DataFrame, findings: DataFrame) -> DataFrame:
 
     Args:
         stage: columns `model.STAGE`.
-        findings: as from `find_refusals`.
+        findings: as from `find_refusals`, and of the rules between entities.
 
     Returns:
         One row per document that was read: registryid, xid (its URI), facts (struct DOCUMENT_BODY).
     """
     table = F.create_map(*(F.lit(part) for kind, table in TABLE_OF_KIND.items() for part in (kind, table.name)))[F.col("kind")]
-    refused = F.when(F.col("finding.action") == "quarantined", table)
+    refused = F.when(F.col("finding.action") == "quarantined", F.struct(table.alias("table"), "xid"))
     found = findings.groupBy("registryid", F.col("document_uri").alias("xid")).agg(
-        F.collect_set("finding.violation_id").alias("ids"), F.collect_list(refused).alias("refused")
+        F.collect_set("finding.violation_id").alias("ids"), F.collect_set(refused).alias("refused")
     )
+    found = found.withColumn("refused", F.transform("refused", lambda one: one["table"]))
     facts = stage.filter(F.col("row") == "document").select(
         "registryid", "xid", F.from_json("facts", DOCUMENT_BODY).alias("facts")
     )

@@ -15,7 +15,7 @@ ORDER = [
     "suites", "expectations",
     "session", "stages", "tables",
     "dialects", "detection", "rules", "values", "criteria", "constraints", "locate", "normalform", "documents", "parse",
-    "violations", "refusals", "plans", "changes", "projections", "datadocs", "candidates",
+    "violations", "refusals", "plans", "changes", "projections", "checks", "datadocs", "candidates",
     "queries", "pipeline", "validation", "demo", "cli",
 ]  # fmt: skip
 

@@ -112,7 +112,7 @@ def test_a_hole_in_the_gate_stops_the_commit(catalog, spark):
     catalog.ingest()
     rows = [("entity", "x.json", False, "r", "group", "/messagegroups/g", "0" * 64, *[None] * 3, "{}", *[None] * 4)]
     stage = spark.createDataFrame(rows, STAGE)
-    plan = plan_changes(spark, read_head(spark), stage, Policy(), [])
+    plan = plan_changes(spark, read_head(spark), stage, Policy(), [], spark.createDataFrame([], FINDINGS))
     bad = spark.createDataFrame(
         [("finding", "x.json", "r", "group", "/messagegroups/g", ("1", "", "MSG-999", "error", "quarantined", "", "", None))],
         FINDINGS,

@@ -1,0 +1,140 @@
+"""Rules between entities: one stage of many small documents, each its own registry, proves them all in one pass."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from builders import document, group
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from test_rules import RELATIONAL
+
+from lakehouse.checks import candidate, check_entities
+from lakehouse.parse import parse_documents
+from lakehouse.rules import RULES, examples, registry_of
+from lakehouse.settings import read_settings
+
+
+def staged(spark: SparkSession, documents: dict[str, Any]) -> DataFrame:
+    """Parse documents, each into the registry that it is named by."""
+    columns = "document_uri string, size long, sha256 string, registry string, unchanged boolean, again boolean, content binary"
+    rows = []
+    for registry, written in documents.items():
+        text = (written if isinstance(written, str) else json.dumps(written)).encode()
+        rows.append((f"file:///{registry}.json", len(text), "0", registry, False, False, bytearray(text)))
+    return parse_documents(spark.createDataFrame(rows, columns), read_settings())
+
+
+TOLD = ("rule_id", "severity", "action", "xid", "pointer", "message")
+CYCLE_OF_THREE = {name: {"basemessage": f"/messagegroups/g/messages/{base}"} for name, base in ("ab", "bc", "ca")}
+OWN = {
+    "cycle": document({"g": group(CYCLE_OF_THREE | {"d": {"basemessage": "/messagegroups/g/messages/a"}})}),
+    "itself": document({"g": group({"a": {"basemessage": "/messagegroups/g/messages/a"}})}),
+    "chain": document(
+        {"g": group({f"m{n}": {"basemessage": f"/messagegroups/g/messages/m{n + 1}"} for n in range(300)} | {"m300": {}})}
+    ),
+    "borrowed": document(
+        {
+            "g": group({"m": {"envelope": "CloudEvents/1.0", "envelopemetadata": {"id": {}}}}, envelope="CloudEvents/1.0"),
+            "h": group({"m": {"meta": {"xref": "/messagegroups/g/messages/m"}}}, envelope="own/1"),
+        }
+    ),
+    "mqtt": document(
+        {
+            "g": group(
+                {
+                    "bare": {"protocol": "mqtt", "protocoloptions": {"qos": 1}},
+                    "old": {"protocol": "MQTT/3.1.1", "protocoloptions": {"qos": 1}},
+                },
+                protocol="MQTT/5.0",
+            )
+        }
+    ),
+    "referenced": document(
+        {"g": group({"m": {"protocol": "KAFKA", "protocoloptions": {"topic": "t"}}})},
+        {"e": {"usage": ["producer"], "protocol": "HTTP/1.1", "messagegroups": ["/messagegroups/g", "/messagegroups/g"]}},
+    ),
+    "oldest": {
+        "definitionGroups": {
+            "g": {
+                "format": "CloudEvents/1.0",
+                "definitions": {"a": {"format": "own/1", "metadata": {"attributes": {"type": {"value": "a"}}}}},
+            }
+        }
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession) -> dict[str, list[tuple[str, str, str, str, str, str]]]:
+    """All findings between entities, by registry: rule, severity, action, xid, pointer, message."""
+    documents = dict(OWN)
+    for rule_id, example in examples().items():
+        if rule_id != "MSG-002":
+            documents |= {
+                f"{rule_id}.bad": registry_of(example.at, example.bad),
+                f"{rule_id}.good": registry_of(example.at, example.good),
+            }
+    things = candidate(spark, staged(spark, documents).persist(), set())
+    rows = check_entities(things.persist()).select("registryid", "xid", "finding.*").collect()
+    told: dict[str, list[tuple[str, str, str, str, str, str]]] = {registry: [] for registry in documents}
+    for row in sorted(rows, key=lambda row: (row["registryid"], row["rule_id"], row["xid"])):
+        told[row["registryid"]].append(
+            tuple(row[name] for name in ("rule_id", "severity", "action", "xid", "pointer", "message"))
+        )
+    return told
+
+
+@pytest.mark.parametrize("rule_id", sorted(RELATIONAL))
+def test_the_bad_example_breaks_the_rule_between_entities(found, rule_id):
+    told = [one for one in found[f"{rule_id}.bad"] if one[1] != "info" or one[0] == rule_id]
+    assert {one[0] for one in told} == {rule_id}
+    assert {one[1] for one in told} == {RULES[rule_id].severity}
+    assert {one[2] for one in told} == {RULES[rule_id].action}
+
+
+def test_nothing_else_is_told_about_the_examples(found):
+    told = {
+        registry: {one[0] for one in rows if one[1] != "info"}
+        for registry, rows in found.items()
+        if registry not in OWN and registry.removesuffix(".bad") not in RELATIONAL
+    }
+    assert {registry: rules for registry, rules in told.items() if rules} == {}
+
+
+def test_all_members_of_a_cycle_are_told_and_nothing_that_hangs_off_it(found):
+    assert [one[3] for one in found["cycle"]] == [f"/messagegroups/g/messages/{name}/versions/1" for name in "abc"]
+    assert found["cycle"][0][4:] == (
+        "/messagegroups/g/messages/a/basemessage",
+        "`basemessage` leads over /messagegroups/g/messages/b back to this message",
+    )
+    assert [one[0] for one in found["itself"]] == ["MSG-146"]
+
+
+def test_a_long_chain_is_no_cycle(found):
+    assert found["chain"] == []
+
+
+def test_a_borrowed_message_has_the_envelope_of_its_new_group(found):
+    assert [one[0:2] + one[3:4] for one in found["borrowed"]] == [("MSG-157", "error", "/messagegroups/h/messages/m")]
+
+
+def test_protocols_are_compared_by_family_and_mqtt_by_version(found):
+    assert [one[3] for one in found["mqtt"]] == ["/messagegroups/g/messages/old/versions/1"]
+
+
+def test_a_message_that_an_endpoint_only_names_is_a_warning(found):
+    assert [one[0:3] for one in found["referenced"]] == [("END-096", "warning", "kept")]
+    assert found["referenced"][0][5] == "1 messages have another protocol, such as /messagegroups/g/messages/m"
+
+
+def test_a_pointer_leads_into_the_document_as_written(found):
+    assert [one[4] for one in found["oldest"]] == ["/definitionGroups/g/definitions/a/format"]
+
+
+def test_findings_have_one_name_in_every_run(spark: SparkSession):
+    documents = {"itself": OWN["itself"]}
+    runs = [check_entities(candidate(spark, staged(spark, documents), set())).select("finding.violation_id") for _ in range(2)]
+    assert runs[0].intersect(runs[1]).filter(F.length("violation_id") == 32).count() == 1
