@@ -201,7 +201,8 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
             checked = check_stage(spark, stage, head.tables, strict=work.request.strict)
             plan = plan_changes(spark, head, checked.stage, work.request.policy, work.sources.roots, checked.findings)
             found = stage.filter(F.col("row") == "finding").select(*plan.findings.columns)
-            findings = found.unionByName(checked.findings).unionByName(plan.findings)
+            # Cut off from the long plans that it comes from: Spark writes a plan out as text whenever it runs one.
+            findings = found.unionByName(checked.findings).unionByName(plan.findings).localCheckpoint(eager=False)
         seen = work.with_rejected(checked)
         try:
             if not plan.is_empty:
