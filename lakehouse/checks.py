@@ -87,7 +87,6 @@ _SPELLED = {
     "/messagegroups": ((OLDEST, "/definitionGroups"),),
     "/envelopemetadata/type": ((OLDEST, "/metadata/attributes/type"),),
 }
-_MOST_DOUBLINGS = 30
 
 
 class Checked(NamedTuple):
@@ -356,25 +355,20 @@ def check_cycles(things: DataFrame) -> DataFrame:
     versions = things.filter((F.col("kind") == "version") & F.col("isdefault") & F.col("basemessage").startswith("/"))
     edges = versions.select("registryid", _message("xid").alias("from"), _message("basemessage").alias("to")).distinct()
     starts = edges.select("registryid", F.col("from").alias("to"))
-    way = edges.join(starts, on=["registryid", "to"], how="left_semi").persist()
-    held = [way]
+    # Each step is a checkpoint: a plan that holds the earlier steps twice would double with each.
+    way = edges.join(starts, on=["registryid", "to"], how="left_semi").localCheckpoint()
     total = left = way.count()
     length = 1
-    while left and length < total and len(held) < _MOST_DOUBLINGS:
+    while left and length < total:
         further = way.select("registryid", F.col("from").alias("to"), F.col("to").alias("end"))
-        way = way.join(further, on=["registryid", "to"]).select("registryid", "from", F.col("end").alias("to")).persist()
-        held.append(way)
+        way = way.join(further, on=["registryid", "to"]).select("registryid", "from", F.col("end").alias("to")).localCheckpoint()
         left, length = way.count(), length * 2
-    on_cycle = way.select("registryid", F.col("to").alias("message_xid")).distinct() if left else None
-    if on_cycle is None:
-        found = versions.limit(0).transform(lambda rows: _found(rows, [_broken("MSG-146", F.lit(""), "")]))
-    else:
-        members_of = versions.withColumn("message_xid", _message("xid")).join(on_cycle, on=["registryid", "message_xid"])
-        told = F.concat(F.lit("`basemessage` leads over "), _message("basemessage"), F.lit(" back to this message"))
-        found = _found(members_of, [_broken("MSG-146", told, "/basemessage")]).localCheckpoint()
-    for frame in held:
-        frame.unpersist()
-    return found
+    if not left:
+        return _found(versions.limit(0), [_broken("MSG-146", F.lit(""), "")])
+    on_cycle = way.select("registryid", F.col("to").alias("message_xid")).distinct()
+    on_it = versions.withColumn("message_xid", _message("xid")).join(on_cycle, on=["registryid", "message_xid"])
+    told = F.concat(F.lit("`basemessage` leads over "), _message("basemessage"), F.lit(" back to this message"))
+    return _found(on_it, [_broken("MSG-146", told, "/basemessage")])
 
 
 def check_versions(things: DataFrame) -> DataFrame:

@@ -168,6 +168,44 @@ def sql(context: Context, query: str) -> int:
 @cli.command()
 @_with_globals
 @click.pass_obj
+def rules(context: Context) -> int:
+    """List the rules that documents and the catalog are checked by."""
+    from lakehouse.rules import RULES
+
+    if context.as_json:
+        click.echo(json.dumps([rule._asdict() for rule in RULES.values()]))
+    else:
+        show_table(
+            ["rule", "severity", "table", "text"], ([rule.id, rule.severity, rule.table, rule.text] for rule in RULES.values())
+        )
+    return 0
+
+
+@cli.command()
+@click.argument("rule_id", metavar="RULE")
+@_with_globals
+@click.pass_obj
+def explain(context: Context, /, rule_id: str) -> int:
+    """Tell what a rule asks, with an example that breaks it and its repair."""
+    from lakehouse.rules import explain as explain_rule
+
+    told = explain_rule(rule_id)
+    if context.as_json:
+        click.echo(json.dumps(told))
+        return 0
+    for name in ("id", "text", "how", "covered_by", "severity", "table", "section", "hint"):
+        if told.get(name):
+            click.echo(f"{name.replace('_', ' '):10} {told[name]}")
+    for name in ("bad", "good"):
+        if name in told:
+            written = told[name] if isinstance(told[name], str) else json.dumps(told[name], indent=2, ensure_ascii=False)
+            click.echo(f"\n{name} example ({told['at']}):\n{_printable(written)}")
+    return 0
+
+
+@cli.command()
+@_with_globals
+@click.pass_obj
 def demo(context: Context) -> int:
     """Load an online shop's documents into ./demo-warehouse and look at what came out."""
     from lakehouse.demo import GLIMPSES, QUESTIONS

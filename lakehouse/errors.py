@@ -47,6 +47,21 @@ class QueryError(LakehouseError):
     exit_code = 2
 
 
+class UnknownRule(LakehouseError):
+    """No rule has that id (exit code 2).
+
+    Attributes:
+        rule_id: what was asked for.
+    """
+
+    exit_code = 2
+
+    def __init__(self, rule_id: str, close: list[str]) -> None:
+        hint = f"Ids with that prefix: {', '.join(close)}, …" if close else "`lakehouse rules` lists them."
+        super().__init__(f"there is no rule {rule_id}. {hint}")
+        self.rule_id = rule_id
+
+
 class PruneRefused(LakehouseError):
     """Pruning would delete more than half of the entities.
 

@@ -13,7 +13,17 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+from lakehouse.errors import UnknownRule
+
 HOWS = ("rule", "covered", "permissive", "export")
+
+
+_HOW_TOLD = {
+    "rule": "checked",
+    "covered": "checked by another rule",
+    "permissive": "nothing to check: the specification allows it",
+    "export": "checked in what is exported",
+}
 
 
 class Rule(NamedTuple):
@@ -81,6 +91,34 @@ def held() -> dict[str, Held]:
 def examples() -> dict[str, Example]:
     """Give the examples by rule."""
     return {row["id"]: Example(row["at"], json.loads(row["bad"]), json.loads(row["good"])) for row in _rows("examples.csv")}
+
+
+def explain(rule_id: str) -> dict[str, Any]:
+    """Tell all that is known about a rule or a requirement, as one JSON value.
+
+    Raises:
+        UnknownRule: there is none with this id.
+    """
+    name = rule_id.strip().upper()
+    if name not in held():
+        close = sorted(one for one in held() if one.split("-")[0] == name.split("-")[0])
+        raise UnknownRule(rule_id, close[:5])
+    how, by, text = held()[name]
+    told: dict[str, Any] = {"id": name, "text": text, "how": _HOW_TOLD[how]}
+    if by:
+        told["covered_by"] = ", ".join(by)
+    if name in RULES:
+        rule = RULES[name]
+        told |= {
+            "severity": rule.severity,
+            "action": rule.action,
+            "table": rule.table,
+            "section": rule.section,
+            "hint": rule.hint,
+        }
+    if name in examples():
+        told |= examples()[name]._asdict()
+    return told
 
 
 def registry_of(at: str, fragment: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from lakehouse.dialects import table
+from lakehouse.rules import RULES, held
 from lakehouse.settings import data_folder
 from lakehouse.tables import TABLES
 
@@ -72,7 +73,57 @@ def dialects_page() -> str:
     return "\n".join(parts) + "\n"
 
 
-PAGES = {"tables.md": tables_page, "dialects.md": dialects_page}
+_ABOUT_RULES = """\
+# Rules
+
+What documents and the catalog are checked by, written from `lakehouse/rules.csv` by `make docs`. The ids are those of
+[requirements.csv](requirements.csv), which lists what the specifications ask; `JSON` and `DOC` rules are this store's own.
+`lakehouse explain MSG-250` tells one rule with an example that breaks it and its repair.
+
+An **error** takes out the entity that breaks it, and what cannot live without it; with `--strict` the whole document. A
+**warning** or an **info** is told, and the entity is loaded. Everything told stands in the table `violations`. Where a
+document is of an older dialect that lacks a rule, or where published documents commonly break it in a way that does no harm,
+a single finding may be milder than its rule.
+
+Each rule is tested by its own examples, in `lakehouse/examples.csv`: `test_rules.py` for rules about one entity,
+`test_checks.py` for rules between entities, and for those of this store the tests named in the last column.
+
+"""
+_TESTED_IN = {
+    "JSON-004": "test_safety.py", "DOC-001": "test_ingest.py", "DOC-002": "test_ingest.py", "DOC-003": "test_safety.py",
+    "DOC-004": "test_gate.py", "CAT-038": "test_checks.py", "CAT-064": "test_checks.py", "MSG-002": "test_safety.py",
+}  # fmt: skip
+
+
+def rules_page() -> str:
+    """Write docs/rules.md from rules.csv."""
+    from test_rules import BY_ONE_ENTITY
+
+    parts = [
+        *_ABOUT_RULES.splitlines(),
+        "## Checked",
+        "",
+        "| rule | severity | table | what it asks | tests |",
+        "|---|---|---|---|---|",
+    ]
+    for rule in RULES.values():
+        tests = _TESTED_IN.get(rule.id, "test_rules.py" if rule.id in BY_ONE_ENTITY else "test_checks.py")
+        parts.append(f"| {rule.id} | {rule.severity} | {rule.table} | {_cell(rule.text)} | {tests} |")
+    for how, title, about in (
+        ("covered", "Covered by another rule", "The rule named second finds what breaks the requirement."),
+        ("permissive", "Permitted", "The specification allows it; `test_rules.py` proves that it is loaded."),
+        ("export", "Of the export", "It asks for something that only the serialised form has."),
+    ):
+        parts += ["", f"## {title}", "", about, "", "| requirement | covered by | text |", "|---|---|---|"]
+        parts += [f"| {one} | {' '.join(row.by)} | {_cell(row.text)} |" for one, row in held().items() if row.how == how]
+    return "\n".join(parts) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+PAGES = {"tables.md": tables_page, "dialects.md": dialects_page, "rules.md": rules_page}
 
 if __name__ == "__main__":
     for page, write in PAGES.items():

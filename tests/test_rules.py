@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from builders import read
+from click.testing import CliRunner
 
+from lakehouse.cli import cli
+from lakehouse.errors import UnknownRule
 from lakehouse.rules import HOWS, RULES, examples, held, registry_of
 
 ROOT = Path(__file__).parents[1]
@@ -159,3 +163,33 @@ def test_every_rule_that_the_code_names_is_one():
             code = "\n".join(re.findall(r'"[^"\n]*"', path.read_text(encoding="utf-8"))) if path.suffix == ".py" else ""
             named |= set(re.findall(r"(?<![A-Z])(?:MSG|END|CAT|WIP|JSON|DOC)-\d{3}(?=\")", code))
     assert named - set(RULES) - {one for one, how in held().items() if how.how == "export"} == set()
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(cli, arguments, standalone_mode=False, catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.output
+
+
+def test_rules_are_listed():
+    assert "MSG-250" in run("rules")
+    listed = json.loads(run("rules", "--json"))
+    assert [one["id"] for one in listed] == list(RULES)
+    assert set(listed[0]) == {"id", "severity", "action", "table", "text", "hint", "section"}
+
+
+def test_a_rule_is_explained_with_examples():
+    told = run("explain", "msg-250")
+    assert "`type` is never declared with `required` = false." in told
+    assert told.index("bad example (message)") < told.index('"required": false') < told.index("good example") < len(told)
+    assert json.loads(run("explain", "--json", "MSG-250"))["severity"] == "error"
+
+
+def test_what_is_no_rule_of_its_own_is_explained_too():
+    assert "covered by MSG-174" in run("explain", "MSG-180")
+    assert "the specification allows it" in run("explain", "MSG-152")
+
+
+def test_an_unknown_rule_is_told_with_others():
+    with pytest.raises(UnknownRule, match=r"there is no rule MSG-999\. Ids with that prefix: MSG-001"):
+        run("explain", "MSG-999")

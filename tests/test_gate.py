@@ -1,0 +1,115 @@
+"""The gate: what breaks a rule between entities is not loaded, what is published stays, and no secret reaches the warehouse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from builders import document, group
+
+from lakehouse.checks import check_catalog
+from lakehouse.pipeline import Request
+
+EVENT = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"id": {"required": True}}}
+OTHER = {"envelope": "own/1", "envelopemetadata": {"id": {}}}
+SECRETS = {name: f"hunter-{name}-4711" for name in ("password", "userinfo", "header", "cookie", "message", "property", "base")}
+
+
+def planted() -> dict[str, object]:
+    """Build a document with a secret in every place that one is looked for, and placeholders that are none."""
+    options = {
+        "endpoints": [{"uri": f"https://user:{SECRETS['userinfo']}@example.com/in"}],
+        "authorization": {"type": "Plain", "password": SECRETS["password"]},
+        "headers": [
+            {"name": "Authorization", "value": f"Bearer {SECRETS['header']}"},
+            {"name": "cookie", "value": SECRETS["cookie"]},
+        ],
+    }
+    harmless = {"headers": [{"name": "Authorization", "value": "Bearer {token}"}]}
+    message = {"protocol": "HTTP/1.1", "protocoloptions": {"headers": [{"name": "X-Api-Key", "value": SECRETS["message"]}]}}
+    amqp = {"application-properties": {"authorization": {"value": SECRETS["property"]}}}
+    return document(
+        {
+            "safe": group(
+                {
+                    "a": message,
+                    "b": {"versions": {"1": {"protocol": "AMQP/1.0", "protocoloptions": amqp}}},
+                    "c": {"dataschemauri": f"https://me:{SECRETS['base']}@example.com/s", "dataschemaformat": "Avro/1.9.0"},
+                    "d": {"protocol": "HTTP/1.1", "protocoloptions": harmless},
+                }
+            )
+        },
+        {
+            "secret": {"usage": ["producer"], "protocol": "HTTP/1.1", "protocoloptions": options},
+            "open": {"usage": ["producer"], "protocol": "HTTP/1.1", "protocoloptions": harmless},
+        },
+    )
+
+
+def files_with(folder: Path, text: str) -> list[str]:
+    return [path.name for path in folder.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
+
+
+def test_no_secret_reaches_the_warehouse_and_what_holds_one_is_refused(catalog, capfd):
+    catalog.write("planted.json", planted())
+    broken = b'{"endpoints": {"e": {"protocoloptions": {"headers": [{"name": "Authorization", "value": "Basic %s"}]}}}, "x": }'
+    catalog.write("broken.json", broken % SECRETS["cookie"].encode())
+    summary = catalog.ingest(request=Request())
+    assert summary.refused
+    warehouse = Path(catalog.settings.warehouse)
+    assert {secret: files_with(warehouse, secret) for secret in SECRETS.values()} == {secret: [] for secret in SECRETS.values()}
+    told = capfd.readouterr()
+    assert not [secret for secret in SECRETS.values() if secret in told.out + told.err]
+    violations = catalog.rows(
+        "SELECT DISTINCT xid FROM xregistry.violations WHERE rule_id = 'END-111' AND action = 'quarantined'"
+    )
+    assert sorted(violations) == [
+        "/endpoints/secret",
+        "/messagegroups/safe/messages/a/versions/1",
+        "/messagegroups/safe/messages/b/versions/1",
+        "/messagegroups/safe/messages/c/versions/1",
+    ]
+    assert catalog.rows("SELECT xid FROM xregistry.endpoints") == ["/endpoints/open"]
+    assert catalog.rows("SELECT messageid FROM xregistry.messages") == ["d"]
+    assert files_with(warehouse, "REDACTED") != []  # the files are looked into, not past
+
+
+def test_errors_between_entities_take_out_the_entity_and_what_cannot_live_without_it(catalog):
+    # Given a group whose messages fit, and one whose message will not
+    shop = {"good": EVENT, "later": EVENT, "two": {"versions": {"1": EVENT, "2": EVENT}}}
+    catalog.write("shop.json", document({"g": group(shop, envelope="CloudEvents/1.0")}))
+    assert not catalog.ingest().refused
+    # When the group takes in a message that does not fit, and published ones are changed for the worse
+    worse = {"good": EVENT, "bad": OTHER, "later": OTHER, "two": {"versions": {"1": EVENT, "2": OTHER}}}
+    catalog.write("shop.json", document({"g": group(worse, envelope="CloudEvents/1.0")}))
+    strict = catalog.ingest(request=Request(strict=True, dry_run=True))
+    summary = catalog.ingest()
+    # Then the group stays, what was published stays, and each thing that fell has a finding of its own
+    nothing = {"inserted": 0, "updated": 0, "deleted": 0}
+    assert summary.entities["messages"] == nothing | {"unchanged": 1, "quarantined": 3}
+    assert catalog.rows("SELECT messageid FROM xregistry.messages ORDER BY 1") == ["good", "later", "two"]
+    assert catalog.rows("SELECT DISTINCT envelope FROM xregistry.versions") == ["CloudEvents/1.0"]
+    found = catalog.rows(
+        "SELECT rule_id, xid, message, pointer, raw IS NULL FROM xregistry.violations WHERE severity = 'error' ORDER BY 2"
+    )
+    at = "/messagegroups/g/messages"
+    assert [(one[0], one[1]) for one in found] == [
+        ("MSG-115", f"{at}/bad"),
+        ("MSG-157", f"{at}/bad/versions/1"),
+        ("MSG-115", f"{at}/later"),
+        ("MSG-157", f"{at}/later/versions/1"),
+        ("MSG-115", f"{at}/two"),
+        ("MSG-115", f"{at}/two/versions/1"),
+        ("MSG-157", f"{at}/two/versions/2"),
+    ]
+    assert found[0][2] == f"it cannot be loaded: {at}/bad/versions/1 was refused"
+    assert found[1][2:] == ("`envelope` is own/1, and that of what holds it is CloudEvents/1.0", f"{at}/bad/envelope", False)
+    # And strict would have refused the document
+    assert strict.documents["rejected"] == 1
+    assert strict.entities["messages"] == dict.fromkeys(strict.entities["messages"], 0)
+    # And the document is read again, and told again
+    again = catalog.ingest()
+    assert again.refused
+    assert again.snapshot_id is None
+    # And the catalog itself has no error
+    catalog.spark.catalog.setCurrentDatabase("xregistry")
+    assert check_catalog(catalog.spark).filter("finding.severity = 'error'").count() == 0
