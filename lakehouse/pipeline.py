@@ -219,13 +219,14 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
             more = checked.findings if refused is None else checked.findings.unionByName(refused)
             plan = plan_changes(spark, head, checked.stage, work.request.policy, work.sources.roots, more)
             found = numbered.filter(F.col("row") == "finding").select(*plan.findings.columns)
-            findings = found.unionByName(checked.findings).unionByName(plan.findings)
+            # Cut off from the long plans that it comes from: Spark writes a plan out as text whenever it runs one.
+            findings = found.unionByName(checked.findings).unionByName(plan.findings).localCheckpoint(eager=False)
         seen = work.with_rejected(checked)
         try:
             if not plan.is_empty:
                 with clock("validate", "what would be published"):
                     docs = None if work.request.dry_run else settings
-                    validate_candidate(spark, plan, numbered, findings, RULES.values(), work.gates, docs)
+                    validate_candidate(spark, plan, checked.stage, findings, RULES.values(), work.gates, docs)
             snapshot_id = None
             if not work.request.dry_run:
                 record_findings(spark, findings, work.run.ingest_id)

@@ -38,13 +38,13 @@ def findings(spark):
 
 
 @pytest.fixture(scope="module")
-def entities(spark):
-    rows = [("r", "message", xid, "a.json") for xid in ("/there", "/told", "/elsewhere")] + [("r", "message", "/refused", None)]
+def published(spark):
+    rows = [("r", "message", xid, "a.json") for xid in ("/there", "/told", "/elsewhere")]
     return spark.createDataFrame(rows, "registryid string, kind string, xid string, document_uri string")
 
 
-def test_errors_of_what_would_be_published_are_told_and_those_of_what_is_refused_are_not(findings, entities):
-    assert count_findings(only_published(findings, entities)) == [Count("MSG-002", "error", 1), Count("MSG-003", "error", 1)]
+def test_errors_of_what_would_be_published_are_told_and_those_of_what_is_refused_are_not(findings, published):
+    assert count_findings(only_published(findings, published)) == [Count("MSG-002", "error", 1), Count("MSG-003", "error", 1)]
 
 
 def test_findings_are_recorded_once(catalog, findings):
@@ -112,7 +112,7 @@ def test_a_hole_in_the_gate_stops_the_commit(catalog, spark):
     catalog.ingest()
     rows = [("entity", "x.json", False, "r", "group", "/messagegroups/g", "0" * 64, *[None] * 3, "{}", *[None] * 4)]
     stage = spark.createDataFrame(rows, STAGE)
-    plan = plan_changes(spark, read_head(spark), stage, Policy(), [])
+    plan = plan_changes(spark, read_head(spark), stage, Policy(), [], spark.createDataFrame([], FINDINGS))
     bad = spark.createDataFrame(
         [("finding", "x.json", "r", "group", "/messagegroups/g", ("1", "", "MSG-999", "error", "quarantined", "", "", None))],
         FINDINGS,
