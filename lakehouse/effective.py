@@ -85,7 +85,7 @@ def _no_paths(session: SparkSession, versions: DataFrame) -> dict[str, DataFrame
     """Give no rows to stand for the view of all paths when no Version has a base: most small changes are told so much sooner."""
     if not versions.filter(F.col("basemessage").isNotNull()).isEmpty():
         return {}
-    return {"base_paths": session.createDataFrame([], _PATHS)}
+    return {"base_paths": session.createDataFrame([], _PATHS).filter(F.lit(False))}
 
 
 def _messages_of(changes: DataFrame) -> DataFrame:
