@@ -93,7 +93,7 @@ def _no_paths(session: SparkSession, versions: DataFrame) -> dict[str, DataFrame
 
 
 def _plan_once(session: SparkSession) -> None:
-    """Let Spark plan the query as it is: planning this one again after each of its many small steps takes longer than the steps."""
+    """Let Spark plan the query once: to plan it again after each of its many small steps takes longer than the steps."""
     session.conf.set("spark.sql.adaptive.enabled", "false")
 
 
