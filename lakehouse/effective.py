@@ -19,6 +19,7 @@ from lakehouse.tables import table_name
 from lakehouse.views import session_with_views
 
 NAME = "effective_messages"
+_ROWS_OF_A_PARTITION = 20_000
 _KEY = ["registryid", "xid"]
 _PATHS = "registryid string, version_xid string, path array<string>, is_open boolean, is_cycle boolean"
 
@@ -27,6 +28,7 @@ def append_all(session: SparkSession, settings: Settings | None, snapshot_id: in
     """Fill the empty table, as a transaction of its own, so that two processes cannot both do it."""
     without_bases = _no_paths(session, session.table(table_name("versions")))
     looking = session_with_views(session, settings, SCHEMA, without_bases, ["flat_messages"])
+    _plan_once(looking)
     rows = _stamped(looking.table("flat_messages"), snapshot_id)
     writer = rows.write.format("delta").mode("append").option("txnAppId", f"lakehouse.{NAME}").option("txnVersion", 1)
     metadata = session.conf.get("spark.databricks.delta.commitInfo.userMetadata")
@@ -53,6 +55,8 @@ def refresh(session: SparkSession, settings: Settings | None, changes: DataFrame
             "scope": _only(session.table(table_name("messages")), affected, F.col("xid")),
         }
         parts |= _no_paths(session, parts["versions"])
+        _plan_once(session)
+        session.conf.set("spark.sql.shuffle.partitions", 1 + affected.count() // _ROWS_OF_A_PARTITION)
         looking = session_with_views(session, settings, SCHEMA, parts, ["flat_messages"])
         _merge(session, affected, _stamped(looking.table("flat_messages"), snapshot_id))
     finally:
@@ -85,7 +89,12 @@ def _no_paths(session: SparkSession, versions: DataFrame) -> dict[str, DataFrame
     """Give no rows to stand for the view of all paths when no Version has a base: most small changes are told so much sooner."""
     if not versions.filter(F.col("basemessage").isNotNull()).isEmpty():
         return {}
-    return {"base_paths": session.createDataFrame([], _PATHS)}
+    return {"base_paths": session.createDataFrame([], _PATHS).filter(F.lit(False))}
+
+
+def _plan_once(session: SparkSession) -> None:
+    """Let Spark plan the query once: to plan it again after each of its many small steps takes longer than the steps."""
+    session.conf.set("spark.sql.adaptive.enabled", "false")
 
 
 def _messages_of(changes: DataFrame) -> DataFrame:
