@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from lakehouse.catalogtypes import ATTRIBUTES, CHECKS, MEMBERS, URI, formats, rows, sections_of
+from lakehouse.catalogtypes import ATTRIBUTES, CHECKS, ID, MEMBERS, URI, formats, rows, sections_of
 from lakehouse.coercions import kind_of
 from lakehouse.detection import is_definition, is_group
 from lakehouse.findings import Finding, Problem
@@ -23,7 +23,6 @@ from lakehouse.jsontext import as_written, pointer_of
 from lakehouse.normalform import Reading, read_document
 
 IMPLIED_GROUP = "default"
-_ID = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,;=@]|%[0-9A-Fa-f]{2})+")
 _PATH = re.compile(r"/([^/]+)/messagedefinitions/[^/]+(?:/versions?/[^/]+)?\Z")
 
 
@@ -225,7 +224,7 @@ class _Conversion:
             problem = (rules[2], "`id` is empty", "Write one.")
         elif key is not None and found != key:
             problem = (rules[0], f"`id` is {found!r}, and its key in the map is {key!r}", "Make the two equal.")
-        elif not _ID.fullmatch(found):
+        elif not ID.fullmatch(found):
             problem = (rules[3], f"`id` {found!r} holds what an id must not (blank, slash, colon ...)", "Rename it.")
         elif found in taken:
             problem = (rules[4], f"the id {found!r} stands twice", "Rename one of them.")

@@ -13,7 +13,8 @@ ORDER = [
     "__init__",
     "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "texts", "redact", "model",
     "session", "stages", "tables",
-    "dialects", "coercions", "entities", "catalogtypes", "detection", "normalform", "catalogdraft", "documents", "parse",
+    "dialects", "coercions", "entities", "catalogtypes", "detection", "normalform", "respell",
+    "catalogdraft", "catalogexport", "documents", "parse",
     "refusals", "numbering", "plans", "changes", "projections",
     "queries", "pipeline", "demo", "cli",
 ]  # fmt: skip
