@@ -23,6 +23,7 @@ from lakehouse.jsontext import as_written, pointer_of
 from lakehouse.normalform import Reading, read_document
 
 IMPLIED_GROUP = "default"
+_DATES = ("createdtimeutc", "updatedtimeutc")  # a definition's own; a version has others
 _PATH = re.compile(r"/([^/]+)/messagedefinitions/[^/]+(?:/versions?/[^/]+)?\Z")
 
 
@@ -300,11 +301,15 @@ class _Conversion:
             self._number_problem(one, number, versionid in message["versions"], path)
             self._same_as_definition(one, outer, name, own_format, path)
             self.made.written[f"{xid}/versions/{versionid}"] = one
-            version = self._version(shared | one, name, own_format, path, f"{xid}/versions/{versionid}")
+            inherited = {key: value for key, value in shared.items() if key not in _DATES}
+            version = self._version(inherited | one, name, own_format, path, f"{xid}/versions/{versionid}")
             uri = version_uri(authority, version_id(group, name, versionid))
             message["versions"][versionid] = version if uri is None else version | {"version_uri": uri}
-        if message["versions"]:
-            meta["defaultversionid"] = max(message["versions"], key=lambda one: int(one) if one.isdigit() else 0)
+        before: str | None = None
+        for versionid in sorted(message["versions"], key=lambda one: int(one) if one.isdigit() else 0):
+            if isinstance(message["versions"][versionid], dict):
+                message["versions"][versionid]["ancestor"] = before or versionid
+            before = meta["defaultversionid"] = versionid
         return message
 
     def _format(self, written: dict[str, Any], group_format: str | None, here: str) -> str | None:

@@ -10,6 +10,7 @@ Runs between the stage and the plan, on the rows of such documents only: rows of
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
@@ -27,15 +28,10 @@ _AUTHORITY_CHANGED = "the authority of the definition has changed, and an author
 
 
 class Numbered(NamedTuple):
-    """A stage with numbers.
-
-    stage: columns `model.STAGE`; refused: findings in it that the facts of documents do not count; held: frames that are
-    kept in memory until it is written.
-    """
+    """A stage with numbers, columns `model.STAGE`, and the findings in it that the facts of documents do not count."""
 
     stage: DataFrame
     refused: DataFrame
-    held: list[DataFrame]
 
 
 def with_numbers(stage: DataFrame, log: DataFrame, *, prune: bool = False) -> Numbered:
@@ -53,15 +49,15 @@ def with_numbers(stage: DataFrame, log: DataFrame, *, prune: bool = False) -> Nu
     drafts = stage.filter((F.col("row") == "document") & (F.get_json_object("facts", "$.dialect") == DRAFT))
     drafts = F.broadcast(drafts.select("registryid", "document_uri").distinct())
     others = stage.join(drafts, on=["registryid", "document_uri"], how="left_anti")
-    mine = stage.join(drafts, on=["registryid", "document_uri"], how="left_semi").persist()
+    # Each step is kept as rows: a plan that grows over all of them would take longer to look at than to run.
+    mine = stage.join(drafts, on=["registryid", "document_uri"], how="left_semi").localCheckpoint()
     staged = mine.filter(F.col("row") == "entity")
-    stored = read_stored(log, staged).persist()
-    refused = find_immutable(staged, stored).persist()
+    stored = read_stored(log, staged).localCheckpoint()
+    refused = find_immutable(staged, stored).localCheckpoint()
     staged = _without(staged, refused)
-    versions = number_versions(staged, stored).persist()
-    latest = find_latest(versions, stored, staged, prune=prune).persist()
+    versions = number_versions(staged, stored).localCheckpoint()
+    latest = find_latest(versions, stored, staged, prune=prune).localCheckpoint()
     parts = [
-        others,
         _renamed_findings(mine, versions),
         refused,
         mine.filter(F.col("row") == "document"),
@@ -70,11 +66,8 @@ def with_numbers(stage: DataFrame, log: DataFrame, *, prune: bool = False) -> Nu
         new_rows(versions, stored, latest),
         stored_rows(versions, stored, latest),
     ]
-    every = parts[0].select(*STAGE.names)
-    for part in parts[1:]:
-        every = every.unionByName(part, allowMissingColumns=True)
-    every = every.select(*STAGE.names).persist()
-    return Numbered(every, refused, [mine, stored, refused, versions, latest, every])
+    numbered = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts).select(*STAGE.names)
+    return Numbered(others.select(*STAGE.names).unionByName(numbered.localCheckpoint()), refused)
 
 
 def read_stored(log: DataFrame, staged: DataFrame) -> DataFrame:
