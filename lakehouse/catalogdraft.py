@@ -190,6 +190,7 @@ class _Conversion:
             for message in group["messages"].values()
             if isinstance(message, dict)
             for version in message.get("versions", {}).values()
+            if isinstance(version, dict)
         }
         if known["normal"] == "envelope" or protocols in (set(), {None}):
             group[known["normal"]] = known["type"]

@@ -161,7 +161,7 @@ class _Writing:
         self._dataschema(version, name, sections, at)
         for place in ("envelopemetadata", "protocoloptions"):
             if place in version:
-                self._place(version[place], place, name, sections, at)
+                self._place(version[place], place, (name, version.get("protocol")), sections, at)
         self._singles(version, name, sections)
         return found | {"definition": sections}
 
@@ -211,10 +211,14 @@ class _Writing:
         if schema:
             sections.setdefault(_FIRST_SECTION[name], {})["dataschema"] = schema
 
-    def _place(self, members: dict[str, Any], place: str, name: str, sections: dict[str, Any], at: str) -> None:
-        """Write declarations into the sections of the format."""
-        named = {row["normal"]: row for row in sections_of(name) if row["normal"].startswith(place + "/")}
-        if not named:
+    def _place(
+        self, members: dict[str, Any], place: str, kind: tuple[str, str | None], sections: dict[str, Any], at: str
+    ) -> None:
+        """Write declarations into the sections of a format; `kind` is the format, and the protocol with its version."""
+        name, protocol = kind
+        rows_of_place = [row for row in sections_of(name) if row["normal"].startswith(place + "/")]
+        named = {row["normal"]: row for row in rows_of_place if row["only"] in ("", protocol)}
+        if not named or not members:
             self._lose(at + pointer_of(place), f"a definition of the format {name} has no `{place}`", "CAT-027")
             return
         for key, value in members.items():
@@ -222,6 +226,8 @@ class _Writing:
             inner = named.get(f"{place}/{key}/*") or any(path.startswith(f"{place}/{key}/") for path in named)
             if key == "user_properties" and f"{place}/{key}/*" in named:
                 self._user_properties(value, named[f"{place}/{key}/*"], sections, here)
+            elif inner and not value:
+                self._lose(here, "the draft does not tell an empty section from none", "CAT-081")
             elif inner and isinstance(value, dict):
                 for member, declaration in value.items():
                     row = named.get(f"{place}/{key}/{member}") or named.get(f"{place}/{key}/*")

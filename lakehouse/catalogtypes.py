@@ -193,7 +193,7 @@ def _bare(kind: type, wanted: str) -> _Member:
         given = value.get("value") if isinstance(value, dict) else value
         rest = {name: member for name, member in value.items() if name != "value"} if isinstance(value, dict) else {}
         if given is None:
-            return rest or None
+            return None if value is None or "value" in value else rest
         fits = isinstance(given, kind) and not (kind is int and isinstance(given, bool))
         if fits and isinstance(given, str):
             return _declared(at, row, argument, given, here) | rest if given else rest
