@@ -14,7 +14,7 @@ ORDER = [
     "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "texts", "redact", "model",
     "session", "stages", "tables",
     "dialects", "coercions", "entities", "catalogtypes", "detection", "normalform", "respell",
-    "catalogdraft", "catalogexport", "documents", "parse",
+    "catalogdraft", "catalogexport", "outward", "documents", "parse",
     "refusals", "numbering", "plans", "changes", "projections",
     "queries", "pipeline", "demo", "cli",
 ]  # fmt: skip
