@@ -10,7 +10,7 @@ from builders import errors, json_values, law, rows, warnings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.catalogdraft import read_draft, version_uri
+from lakehouse.catalogdraft import read_draft, version_id, version_uri
 from lakehouse.catalogtypes import formats, sections_of
 from lakehouse.catalogtypes import rows as table_rows
 from lakehouse.detection import DRAFT, is_draft, not_a_registry, told_dialect
@@ -184,6 +184,13 @@ def test_a_version_inherits_the_attributes_of_its_definition():
 )  # fmt: skip
 def test_the_version_uri_is_the_authority_and_the_id(authority, identifier, uri):
     assert version_uri(authority, identifier, "https://example.com/messagecatalog") == uri
+
+
+def test_the_version_uri_of_a_catalog_is_that_of_its_api():
+    """CAT-050."""
+    uri = version_uri(None, version_id("g", "m", 2), "https://a.example/messagecatalog")
+    assert uri == "https://a.example/messagecatalog/g/messagedefinitions/m/versions/2"
+    assert version_uri(None, "342") is None
 
 
 def test_the_version_uri_is_stored_where_an_authority_is_set():
