@@ -16,6 +16,16 @@ _DRAFT_WRITERS: dict[str, Callable[[dict[str, Any]], tuple[Any, list[Loss]]]] = 
 }
 
 
+def _write_draft(value: dict[str, Any], entity: str) -> tuple[Any, list[Loss]]:
+    if entity not in _DRAFT_WRITERS:
+        return None, [Loss("", "CAT-011", f"a catalog of the draft holds message groups, and no {entity}")]
+    return _DRAFT_WRITERS[entity](value)
+
+
+# Dialects that do not name things as xRegistry does have a writer of their own.
+_WRITERS: dict[str, Callable[[dict[str, Any], str], tuple[Any, list[Loss]]]] = {DRAFT: _write_draft}
+
+
 def to_dialect(value: dict[str, Any], dialect: str, entity: str = "registry") -> tuple[Any, list[Loss]]:
     """Write a document, or one entity of it, in a dialect.
 
@@ -30,8 +40,5 @@ def to_dialect(value: dict[str, Any], dialect: str, entity: str = "registry") ->
     """
     if dialect not in WRITABLE:
         raise ValueError(f"{dialect!r} is none of {', '.join(WRITABLE)}")
-    if dialect != DRAFT:
-        return respell(value, dialect, entity)
-    if entity not in _DRAFT_WRITERS:
-        return None, [Loss("", "CAT-011", f"a catalog of the draft holds message groups, and no {entity}")]
-    return _DRAFT_WRITERS[entity](value)
+    write = _WRITERS.get(dialect)
+    return respell(value, dialect, entity) if write is None else write(value, entity)

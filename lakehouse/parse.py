@@ -278,6 +278,10 @@ class _Stage:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
+# Dialects that do not name things as xRegistry does have a reader of their own.
+_READERS = {DRAFT: read_draft}
+
+
 def read_as(document: Any, problems: list[Problem], uri: str, dialect: str | None) -> tuple[str, Reading]:
     """Read a document in its dialect.
 
@@ -291,8 +295,8 @@ def read_as(document: Any, problems: list[Problem], uri: str, dialect: str | Non
         The dialect, and what came out.
     """
     told = dialect or told_dialect(document)
-    if told == DRAFT:
-        return told, read_draft(document, problems, uri)
+    if told in _READERS:
+        return told, _READERS[told](document, problems, uri)
     reading = read_document(document, problems, told or "")
     if told is None:
         told = dialect_of(document, reading.spellings)

@@ -17,6 +17,7 @@ from lakehouse.catalogexport import write_draft, write_drafts
 from lakehouse.dialects import FAMILIES, table
 from lakehouse.jsontext import read_json
 from lakehouse.normalform import Reading
+from lakehouse.outward import WRITABLE, to_dialect
 from lakehouse.parse import read_as
 from lakehouse.respell import Loss, respell
 
@@ -253,6 +254,22 @@ def test_what_the_draft_cannot_say_is_told(change, pointer):
     written, losses = write_draft(normal_group(message, envelope="CloudEvents/1.0")["messagegroups"]["g"], "g")
     assert f"/messages/{TYPE}{pointer}" in [loss.pointer for loss in losses]
     assert errors(read_draft(written, [], "")) == []
+
+
+def test_one_function_writes_all_dialects():
+    document = normal_group(KINDS["MQTT"]["1.0-rc2"], protocol="MQTT/5.0")
+    groups = document["messagegroups"]
+    for dialect in ("1.0-rc1", "1.0-rc2", "1.0-rc4", "0.5-wip"):
+        assert to_dialect(document, dialect) == respell(document, dialect)
+        assert to_dialect(groups["g"], dialect, "messagegroup") == respell(groups["g"], dialect, "messagegroup")
+    assert to_dialect(document, "cncf-catalog") == write_drafts(document)
+    assert to_dialect({"messagegroupid": "g"} | groups["g"], "cncf-catalog", "messagegroup") == write_draft(groups["g"], "g")
+    assert to_dialect({}, "cncf-catalog", "endpoint")[1] == [
+        Loss("", "CAT-011", "a catalog of the draft holds message groups, and no endpoint")
+    ]
+    assert "cereg" not in WRITABLE
+    with pytest.raises(ValueError, match="cereg"):
+        to_dialect(document, "cereg")
 
 
 # Laws
