@@ -110,7 +110,7 @@ class _Stage:
 
     def clear(self) -> None:
         self.documents: list[tuple[str, str, str]] = []  # uri, registry, facts
-        self.entities: list[tuple[str, bool, str, Row]] = []
+        self.entities: list[tuple[str, bool, bool, str, Row]] = []
         self.findings: list[tuple[str, str, str, Finding]] = []
 
     def __len__(self) -> int:
@@ -150,7 +150,8 @@ class _Stage:
 
     def _add_reading(self, source: _Source, registry: str, facts: dict[str, Any], document: Any, reading: Reading) -> None:
         uri = source.document_uri
-        self.entities.extend((uri, source.again, registry, row) for row in reading.rows)
+        is_draft = facts["dialect"] == DRAFT
+        self.entities.extend((uri, source.again, is_draft, registry, row) for row in reading.rows)
         ids = [self._add_finding(source, registry, finding) for finding in reading.findings]
         specversion = document.get("specversion") if isinstance(document, dict) else None
         self._add_facts(
@@ -196,7 +197,7 @@ class _Stage:
     def _entity_batch(self) -> pa.RecordBatch | None:
         if not self.entities:
             return None
-        uris, again, registries, rows = zip(*self.entities, strict=True)
+        uris, again, draft, registries, rows = zip(*self.entities, strict=True)
         kind, xid, content_hash, epoch, createdat, modifiedat, body, raw, attributes = zip(*rows, strict=True)
         return self._batch(
             len(rows),
@@ -204,6 +205,7 @@ class _Stage:
                 "row": ["entity"] * len(rows),
                 "document_uri": uris,
                 "again": again,
+                "draft": draft,
                 "registryid": registries,
                 "kind": kind,
                 "xid": xid,
