@@ -237,8 +237,8 @@ class _Writing:
 
     def _user_properties(self, items: Any, row: dict[str, str], sections: dict[str, Any], at: str) -> None:
         names = [item.get("name") if isinstance(item, dict) else None for item in items] if isinstance(items, list) else [None]
-        if None in names or len(set(names)) < len(names):
-            self._lose(at, "a name of the draft stands once", "CAT-148")
+        if not names or None in names or len(set(names)) < len(names):
+            self._lose(at, "names of the draft stand once, and no list is empty", "CAT-148")
             return
         for item in items:
             rest = {key: value for key, value in item.items() if key != "name"}

@@ -129,7 +129,7 @@ class _Stage:
             content = text
             document, problems = read_text(text, source.document_uri, limits.depth)
             reason = not_a_registry(document)
-            if reason is not None:
+            if reason is not None and not (limits.dialect in _READERS and isinstance(document, dict | list)):
                 self._add_facts(source, registry, facts | {"status": "skipped", "reason": reason})
                 return
             problems += redact(document)

@@ -190,18 +190,25 @@ class _Respelling:
         """Write the key of a Kafka record as base64, where the dialect has only that."""
         if ("binarykey", "KAFKA") not in _ways(self.dialect):
             return
-        text = options.pop("key_base64", None)
-        if text is None:
+        text = options["key"].get("value") if isinstance(options.get("key"), dict) else None
+        if isinstance(text, str) and "{" not in text:  # a template stays as it is
+            if text and text.isprintable():
+                options["key"]["value"] = base64.b64encode(text.encode()).decode()
+            elif not _is_text(text):
+                self.losses.append(Loss(at + "/key", "WIP-059", f"{self.dialect} would read this `key` as other bytes"))
+                del options["key"]
+        coded = options.pop("key_base64", None)
+        if coded is None:
             return
-        declared = text if isinstance(text, dict) else {"value": text}
-        if "key" in options or not isinstance(declared.get("value"), str) or _is_readable(declared["value"]):
+        declared = coded if isinstance(coded, dict) else {"value": coded}
+        if "key" in options or not isinstance(declared.get("value"), str) or _is_text(declared["value"]):
             self.losses.append(Loss(at + "/key_base64", "WIP-059", f"{self.dialect} would read this `key_base64` as a text"))
         else:
             options["key"] = declared
 
 
-def _is_readable(text: str) -> bool:
-    """Tell base64 that a reader takes for the text it stands for, or a text that it takes for no base64 at all."""
+def _is_text(text: str) -> bool:
+    """Tell what a reader takes for a text: base64 of a readable one, a template, or what is no base64 at all."""
     try:
         decoded = base64.b64decode(text, validate=True).decode()
     except UnicodeDecodeError:
@@ -246,12 +253,7 @@ def _authorization(writing: _Respelling, how: str, value: Any) -> Any:
 
 
 def _key(writing: _Respelling, how: str, value: Any) -> Any:
-    """Write a readable key as base64; a template stays as it is."""
-    declared = dict(value) if isinstance(value, dict) else {"value": value}
-    text = declared.get("value")
-    if isinstance(text, str) and "{" not in text and text and text.isprintable():
-        declared["value"] = base64.b64encode(text.encode()).decode()
-    return declared
+    return dict(value) if isinstance(value, dict) else {"value": value}
 
 
 _Write = Callable[[_Respelling, str, Any], Any]

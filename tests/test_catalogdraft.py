@@ -108,6 +108,13 @@ def test_the_latest_version_is_the_default_and_a_version_without_a_number_is_the
     assert ancestors == {"9": "9", "10": "9", "11": "10"}
 
 
+def test_a_document_may_be_read_as_one_of_the_draft_whatever_its_shape():
+    dialect, reading = read_as({"id": "g"}, [], "", DRAFT)
+    assert dialect == DRAFT
+    assert {finding.rule_id for finding in errors(reading)} == {"CAT-024"}
+    assert [finding.rule_id for finding in errors(read_as([1], [], "", DRAFT)[1])] == ["MSG-018"]
+
+
 # Groups
 
 
