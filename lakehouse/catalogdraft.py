@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from lakehouse.catalogtypes import ATTRIBUTES, CHECKS, MEMBERS, URI, formats, rows, sections_of
+from lakehouse.catalogtypes import ATTRIBUTES, CHECKS, ID, MEMBERS, URI, formats, rows, sections_of
 from lakehouse.coercions import kind_of
 from lakehouse.detection import is_definition, is_group
 from lakehouse.findings import Finding, Problem
@@ -23,7 +23,7 @@ from lakehouse.jsontext import as_written, pointer_of
 from lakehouse.normalform import Reading, read_document
 
 IMPLIED_GROUP = "default"
-_ID = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,;=@]|%[0-9A-Fa-f]{2})+")
+_DATES = ("createdtimeutc", "updatedtimeutc")  # a definition's own; a version has others
 _PATH = re.compile(r"/([^/]+)/messagedefinitions/[^/]+(?:/versions?/[^/]+)?\Z")
 
 
@@ -190,6 +190,7 @@ class _Conversion:
             for message in group["messages"].values()
             if isinstance(message, dict)
             for version in message.get("versions", {}).values()
+            if isinstance(version, dict)
         }
         if known["normal"] == "envelope" or protocols in (set(), {None}):
             group[known["normal"]] = known["type"]
@@ -225,7 +226,7 @@ class _Conversion:
             problem = (rules[2], "`id` is empty", "Write one.")
         elif key is not None and found != key:
             problem = (rules[0], f"`id` is {found!r}, and its key in the map is {key!r}", "Make the two equal.")
-        elif not _ID.fullmatch(found):
+        elif not ID.fullmatch(found):
             problem = (rules[3], f"`id` {found!r} holds what an id must not (blank, slash, colon ...)", "Rename it.")
         elif found in taken:
             problem = (rules[4], f"the id {found!r} stands twice", "Rename one of them.")
@@ -301,11 +302,15 @@ class _Conversion:
             self._number_problem(one, number, versionid in message["versions"], path)
             self._same_as_definition(one, outer, name, own_format, path)
             self.made.written[f"{xid}/versions/{versionid}"] = one
-            version = self._version(shared | one, name, own_format, path, f"{xid}/versions/{versionid}")
+            inherited = {key: value for key, value in shared.items() if key not in _DATES}
+            version = self._version(inherited | one, name, own_format, path, f"{xid}/versions/{versionid}")
             uri = version_uri(authority, version_id(group, name, versionid))
             message["versions"][versionid] = version if uri is None else version | {"version_uri": uri}
-        if message["versions"]:
-            meta["defaultversionid"] = max(message["versions"], key=lambda one: int(one) if one.isdigit() else 0)
+        before: str | None = None
+        for versionid in sorted(message["versions"], key=lambda one: int(one) if one.isdigit() else 0):
+            if isinstance(message["versions"][versionid], dict):
+                message["versions"][versionid]["ancestor"] = before or versionid
+            before = meta["defaultversionid"] = versionid
         return message
 
     def _format(self, written: dict[str, Any], group_format: str | None, here: str) -> str | None:

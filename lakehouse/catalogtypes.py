@@ -18,11 +18,12 @@ from lakehouse.dialects import table
 from lakehouse.jsontext import pointer_of
 from lakehouse.timestamps import microseconds
 
+ID = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,;=@]|%[0-9A-Fa-f]{2})+")
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|[^\x00-\x7f]|%[0-9A-Fa-f]{2})+")
 _URI_REFERENCE = re.compile(r"(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|[^\x00-\x7f]|%[0-9A-Fa-f]{2})+")
 _MEDIA_TYPE = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z{}-]+(?:\s*;.*)?")
 _NAME = r"[A-Za-z0-9_.%\-]+(?::[1-9][0-9]{0,3}|\*)?"
-_EXPRESSION = re.compile(rf"\{{[+#./;?&|!=,@]?{_NAME}(?:,{_NAME})*\}}")
+EXPRESSION = re.compile(rf"\{{[+#./;?&|!=,@]?{_NAME}(?:,{_NAME})*\}}")
 _DRAFT = re.compile(r"draft-0[0-9]|20[0-9]{2}-[0-9]{2}")
 _MEMBERS_OF_TEMPLATE = {"required": (bool, "true or false", "CAT-087"), "description": (str, "a string", "CAT-088")}
 _KINDS = {dict: "an object", list: "an array", str: "a string", bool: "true or false", int: "an integer"}
@@ -150,11 +151,11 @@ def _template(
 
 def _declared(at: Draft, row: dict[str, str], argument: str, text: str, here: str) -> dict[str, Any]:
     """Declare a value that is written as text."""
-    rest = _EXPRESSION.sub("", text)
+    rest = EXPRESSION.sub("", text)
     if "{" in rest or "}" in rest:
         at.error(here, "CAT-086", f"{text!r} is no URI template (RFC 6570)", "Close the braces, and name what stands in them.")
-    if _EXPRESSION.search(text):
-        plain = _EXPRESSION.sub(lambda found: found.group().replace("-", "_"), text)  # requirements.md 12
+    if EXPRESSION.search(text):
+        plain = EXPRESSION.sub(lambda found: found.group().replace("-", "_"), text)  # requirements.md 12
         return {"type": "uritemplate", "value": plain}
     if argument and not _fits(argument, text):
         at.error(here, row["rule"], f"{text!r} is no value of `{row['path'].split('/')[1]}`", "Mend it.")
@@ -192,7 +193,7 @@ def _bare(kind: type, wanted: str) -> _Member:
         given = value.get("value") if isinstance(value, dict) else value
         rest = {name: member for name, member in value.items() if name != "value"} if isinstance(value, dict) else {}
         if given is None:
-            return rest or None
+            return None if value is None or "value" in value else rest
         fits = isinstance(given, kind) and not (kind is int and isinstance(given, bool))
         if fits and isinstance(given, str):
             return _declared(at, row, argument, given, here) | rest if given else rest
@@ -233,7 +234,7 @@ def _dataschema(at: Draft, row: dict[str, str], argument: str, value: Any, versi
         return None
     uri, kind, schema = (value.get(name) for name in ("value", "schematype", "schema"))
     if uri is not None:
-        if not isinstance(uri, str) or not _URI_REFERENCE.fullmatch(_EXPRESSION.sub("x", uri)):
+        if not isinstance(uri, str) or not _URI_REFERENCE.fullmatch(EXPRESSION.sub("x", uri)):
             at.error(here + "/value", row["rule"], f"{uri!r} is no URI", "Write a URI.")
         else:
             version["dataschemauri"] = uri
@@ -243,14 +244,14 @@ def _dataschema(at: Draft, row: dict[str, str], argument: str, value: Any, versi
     if kind is not None and not isinstance(kind, str):
         at.error(here + "/schematype", "CAT-092", f"`schematype` is {kind_of(kind)} and must be a string", "Write a string.")
     elif kind is not None:
-        version["dataschemaformat"] = _schema_format(known, kind, schema)
+        version["dataschemaformat"] = schema_format(known, kind, schema)
         _check_schema(at, known.get(kind), schema, here + "/schema")
     else:
         _infer_format(at, known, uri, schema, version, here)
     return {name: member for name, member in value.items() if name not in ("value", "schematype", "schema")} or None
 
 
-def _schema_format(known: dict[str, dict[str, str]], kind: str, schema: Any) -> str:
+def schema_format(known: dict[str, dict[str, str]], kind: str, schema: Any) -> str:
     """Write a kind of schema with its version; that of a JSON Schema stands in the schema itself."""
     if kind not in known:
         return kind
@@ -276,7 +277,7 @@ def _infer_format(at: Draft, known: dict[str, dict[str, str]], uri: Any, schema:
         "JSON" if isinstance(schema, dict) and "json-schema.org" in str(schema.get("$schema")) else next(iter(by_suffix), None)
     )
     if guess is not None:
-        version["dataschemaformat"] = _schema_format(known, guess, schema)
+        version["dataschemaformat"] = schema_format(known, guess, schema)
         told = f"no `schematype`; {version['dataschemaformat']} is a guess from the schema or the suffix of its URI"
         at.tell(here, "CAT-091", "info", told, "Write `schematype`.")
 

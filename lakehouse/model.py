@@ -291,6 +291,7 @@ STAGE = StructType(
         StructField("row", _STRING),  # entity, document or finding
         StructField("document_uri", _STRING),
         StructField("again", _BOOLEAN),  # the document did not change and is read only since something was refused
+        StructField("draft", _BOOLEAN),  # an entity of the CNCF catalog draft, whose Versions the catalog numbers
         StructField("registryid", _STRING),
         StructField("kind", _STRING),
         StructField("xid", _STRING),

@@ -10,13 +10,13 @@ Runs between the stage and the plan, on the rows of such documents only: rows of
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from lakehouse.detection import DRAFT
 from lakehouse.model import STAGE
 from lakehouse.refusals import no_uris
 
@@ -27,15 +27,10 @@ _AUTHORITY_CHANGED = "the authority of the definition has changed, and an author
 
 
 class Numbered(NamedTuple):
-    """A stage with numbers.
-
-    stage: columns `model.STAGE`; refused: findings in it that the facts of documents do not count; held: frames that are
-    kept in memory until it is written.
-    """
+    """A stage with numbers, columns `model.STAGE`, and the findings in it that the facts of documents do not count."""
 
     stage: DataFrame
     refused: DataFrame
-    held: list[DataFrame]
 
 
 def with_numbers(stage: DataFrame, log: DataFrame, *, prune: bool = False) -> Numbered:
@@ -50,31 +45,23 @@ def with_numbers(stage: DataFrame, log: DataFrame, *, prune: bool = False) -> Nu
         The stage. Of a definition of the draft it holds the new Versions under their numbers, those that the catalog holds
         already as they are there, and the others of which `isdefault` changes, under the documents that own them.
     """
-    drafts = stage.filter((F.col("row") == "document") & (F.get_json_object("facts", "$.dialect") == DRAFT))
-    drafts = F.broadcast(drafts.select("registryid", "document_uri").distinct())
-    others = stage.join(drafts, on=["registryid", "document_uri"], how="left_anti")
-    mine = stage.join(drafts, on=["registryid", "document_uri"], how="left_semi").persist()
-    staged = mine.filter(F.col("row") == "entity")
-    stored = read_stored(log, staged).persist()
-    refused = find_immutable(staged, stored).persist()
+    is_draft = F.coalesce("draft", F.lit(False))
+    # Each step is kept as rows: a plan that grows over all of them would take longer to look at than to run.
+    staged = stage.filter(is_draft).localCheckpoint()
+    stored = read_stored(log, staged).localCheckpoint()
+    refused = find_immutable(staged, stored).localCheckpoint()
     staged = _without(staged, refused)
-    versions = number_versions(staged, stored).persist()
-    latest = find_latest(versions, stored, staged, prune=prune).persist()
+    versions = number_versions(staged, stored).localCheckpoint()
+    latest = find_latest(versions, stored, staged, prune=prune).localCheckpoint()
     parts = [
-        others,
-        _renamed_findings(mine, versions),
         refused,
-        mine.filter(F.col("row") == "document"),
         declared_groups(staged, stage, stored),
         message_rows(staged, stored, latest),
         new_rows(versions, stored, latest),
         stored_rows(versions, stored, latest),
     ]
-    every = parts[0].select(*STAGE.names)
-    for part in parts[1:]:
-        every = every.unionByName(part, allowMissingColumns=True)
-    every = every.select(*STAGE.names).persist()
-    return Numbered(every, refused, [mine, stored, refused, versions, latest, every])
+    numbered = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts).select(*STAGE.names)
+    return Numbered(stage.filter(~is_draft).select(*STAGE.names).unionByName(numbered.localCheckpoint()), refused)
 
 
 def read_stored(log: DataFrame, staged: DataFrame) -> DataFrame:
@@ -360,15 +347,3 @@ def _is_below() -> Column:
         & (F.col("document_uri") == F.col("_document_uri"))
         & ((F.col("xid") == F.col("_xid")) | F.col("xid").startswith(F.concat("_xid", F.lit("/"))))
     )
-
-
-def _renamed_findings(mine: DataFrame, versions: DataFrame) -> DataFrame:
-    """Give the findings of Versions the XID that these have got."""
-    renamed = versions.select(
-        "registryid",
-        "document_uri",
-        "xid",
-        F.concat("message_xid", F.lit("/versions/"), F.col("number").cast("string")).alias("_xid"),
-    )
-    found = mine.filter(F.col("row") == "finding").join(renamed, on=["registryid", "document_uri", "xid"], how="left")
-    return found.withColumn("xid", F.coalesce("_xid", "xid")).select(*STAGE.names)

@@ -187,7 +187,8 @@ class _Parse:
 
     def _add_whole(self, text: bytes) -> None:
         document, problems = read_text(text, self.uri, self.limits.depth)
-        if reason := not_a_registry(document):
+        forced = self.limits.dialect in _READERS and isinstance(document, dict | list)
+        if not forced and (reason := not_a_registry(document)):
             self._add_facts({"status": "skipped", "reason": reason})
             return
         problems += redact(document, text)
@@ -195,7 +196,7 @@ class _Parse:
         self._name_registry(reading.registryid)
         _refuse_whole([reading], self.limits)
         specversion = document.get("specversion") if isinstance(document, dict) else None
-        self._add_reading(reading)
+        self._add_reading(reading, draft=dialect == DRAFT)
         self._add_loaded(reading, dialect, specversion)
 
     def _add_parts(self) -> Iterator[None]:
@@ -252,8 +253,8 @@ class _Parse:
         if self.source.registry is None and (wrong := id_problem(self.registry)):
             raise _Rejected("MSG-002", f"registryid: {wrong}", "Mend it, or choose a registry with --registry.")
 
-    def _add_reading(self, reading: Reading) -> None:
-        self.stage.add_entities(self.uri, self.registry, reading.rows, again=self.again)
+    def _add_reading(self, reading: Reading, *, draft: bool = False) -> None:
+        self.stage.add_entities(self.uri, self.registry, reading.rows, again=self.again, draft=draft)
         self.findings |= {self.stage.add_finding(self.uri, self.registry, finding) for finding in reading.findings}
 
     def _add_loaded(self, reading: Reading, dialect: str, specversion: Any) -> None:
@@ -280,6 +281,10 @@ class _Parse:
         self._add_facts({"status": "rejected", "reason": why.message, "findings": ids})
 
 
+# Dialects that do not name things as xRegistry does have a reader of their own.
+_READERS = {DRAFT: read_draft}
+
+
 def read_as(document: Any, problems: list[Problem], uri: str, dialect: str | None) -> tuple[str, Reading]:
     """Read a document in its dialect.
 
@@ -293,8 +298,8 @@ def read_as(document: Any, problems: list[Problem], uri: str, dialect: str | Non
         The dialect, and what came out.
     """
     told = dialect or told_dialect(document)
-    if told == DRAFT:
-        return told, read_draft(document, problems, uri)
+    if told in _READERS:
+        return told, _READERS[told](document, problems, uri)
     reading = read_document(document, problems, told or "")
     if told is None:
         told = dialect_of(document, reading.spellings)

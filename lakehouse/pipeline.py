@@ -214,7 +214,7 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
         with clock("check", "what differs from the catalog"):
             head = read_head(spark)
             roll_forward(spark, head, settings=settings)
-            numbered, refused, held = _numbered(spark, head, stage, work)
+            numbered, refused = _numbered(spark, head, stage, work)
             checked = check_stage(spark, settings, numbered, head.tables, strict=work.request.strict)
             more = checked.findings if refused is None else checked.findings.unionByName(refused)
             plan = plan_changes(spark, head, checked.stage, work.request.policy, work.sources.roots, more)
@@ -235,18 +235,14 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
             return _summarise(numbered, plan, findings, seen, snapshot_id)
         finally:
             checked.findings.unpersist()
-            for frame in held:
-                frame.unpersist()
 
     return attempt()
 
 
-def _numbered(
-    spark: SparkSession, head: Head, stage: DataFrame, work: _Work
-) -> tuple[DataFrame, DataFrame | None, list[DataFrame]]:
+def _numbered(spark: SparkSession, head: Head, stage: DataFrame, work: _Work) -> tuple[DataFrame, DataFrame | None]:
     """Number the Versions of definitions of the CNCF catalog draft, if there are any; nobody else waits for it."""
     if DRAFT not in work.dialects:
-        return stage, None, []
+        return stage, None
     log = spark.table(table_name("changes")).filter(F.col("snapshot_id") <= head.snapshot_id)
     return with_numbers(stage, log, prune=work.request.policy.prune)
 

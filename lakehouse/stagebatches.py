@@ -25,15 +25,15 @@ class StageBatches:
     def clear(self) -> None:
         """Forget all rows."""
         self.documents: list[tuple[str, str, str]] = []  # uri, registry, facts
-        self.entities: list[tuple[str, bool, str, Row]] = []
+        self.entities: list[tuple[str, bool, bool, str, Row]] = []
         self.findings: list[tuple[str, str, str, Finding]] = []
 
     def __len__(self) -> int:
         return len(self.entities) + len(self.findings) + len(self.documents)
 
-    def add_entities(self, uri: str, registry: str, rows: Iterable[Row], *, again: bool) -> None:
+    def add_entities(self, uri: str, registry: str, rows: Iterable[Row], *, again: bool, draft: bool) -> None:
         """Add rows of entities."""
-        self.entities.extend((uri, again, registry, row) for row in rows)
+        self.entities.extend((uri, again, draft, registry, row) for row in rows)
 
     def add_facts(self, uri: str, registry: str, facts: dict[str, Any]) -> None:
         """Add the row of a document; what is empty is left out."""
@@ -58,7 +58,7 @@ class StageBatches:
     def _entity_batch(self) -> pa.RecordBatch | None:
         if not self.entities:
             return None
-        uris, again, registries, rows = zip(*self.entities, strict=True)
+        uris, again, draft, registries, rows = zip(*self.entities, strict=True)
         kind, xid, content_hash, epoch, createdat, modifiedat, body, raw, attributes = zip(*rows, strict=True)
         return self._batch(
             len(rows),
@@ -66,6 +66,7 @@ class StageBatches:
                 "row": ["entity"] * len(rows),
                 "document_uri": uris,
                 "again": again,
+                "draft": draft,
                 "registryid": registries,
                 "kind": kind,
                 "xid": xid,

@@ -6,6 +6,7 @@ import pytest
 from builders import document, group, message, read
 
 from lakehouse.detection import dialect_of, not_a_registry
+from lakehouse.parse import read_as
 
 
 @pytest.mark.parametrize("collection", ["messagegroups", "endpoints", "schemagroups", "definitionGroups", "schemaGroups"])
@@ -83,6 +84,28 @@ def test_old_collections_tell_the_oldest_dialect_whatever_the_specversion():
 )
 def test_without_a_specversion_the_spellings_tell_the_dialect(written, name):
     assert dialect({"messagegroups": {"g": group({"m": written})}}) == name
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ({"$schema": "https://a.example/1.0-rc4/registry.json", "messagegroups": {}}, "1.0-rc4"),
+        ({"$schema": "https://a.example/1.0-rc4#", "specversion": "1.0-rc1", "messagegroups": {}}, "1.0-rc1"),
+        ({"$schema": "https://a.example/registry", "messagegroups": {}}, "1.0-rc2"),
+        ({"messagegroups": {"g": group({"m": {"ancestorid": "1"}})}}, "1.0-rc4"),
+        ({"endpoints": {"e": {"protocoloptions": {"topicfilter": "a/#"}}}}, "1.0-rc4"),
+        ({"endpoints": {"e": {"protocoloptions": {"bootstrap.servers": "a:9092"}}}}, "1.0-rc4"),
+        ({"endpoints": {"e": {"protocoloptions": {"topic": "a"}}}}, "1.0-rc2"),
+    ],
+)
+def test_the_schema_and_names_of_one_dialect_tell_it(written, name):
+    assert dialect(written) == name
+
+
+def test_a_dialect_may_be_given():
+    written = {"messagegroups": {"g": group({"m": message(basemessageurl="#/messagegroups/g/messages/b")})}}
+    assert read_as(written, [], "", None)[0] == "0.5-wip"
+    assert read_as(written, [], "", "1.0-rc2")[0] == "1.0-rc2"
 
 
 @pytest.mark.parametrize("specversion", ["", 1, None])

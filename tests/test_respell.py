@@ -1,0 +1,349 @@
+"""One definition in every dialect: read to equal rows, and written back. Laws over what each dialect can say."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+from typing import Any
+
+import pytest
+from builders import as_document, errors, law, read, rows
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehouse.catalogdraft import read_draft
+from lakehouse.catalogexport import write_draft, write_drafts
+from lakehouse.dialects import FAMILIES, table
+from lakehouse.jsontext import read_json
+from lakehouse.normalform import Reading
+from lakehouse.outward import WRITABLE, to_dialect
+from lakehouse.parse import read_as
+from lakehouse.respell import Loss, respell
+
+DIALECTS = ("1.0-rc1", "1.0-rc2", "1.0-rc4", "0.5-wip")
+TYPE = "com.example.reading"
+SCHEMA = {"type": "object"}
+
+# One message a protocol, in the words of each dialect. 003 holds a CloudEvent or a message of a protocol, never both.
+NOW = "0000-01-01T00:00:00Z"
+CE = {"type": {"value": TYPE}, "subject": {"type": "uritemplate", "value": "{device}"}, "time": {"type": "any", "value": NOW}}
+CE_WIP = {"type": {"value": TYPE}, "subject": {"type": "uritemplate", "value": "{device}"},
+          "time": {"type": "var", "value": "01-01-0000T00:00:00Z"}}  # fmt: skip
+BASE = "/messagegroups/g/messages/base"
+KINDS: dict[str, dict[str, dict[str, Any]]] = {
+    "CloudEvents over MQTT": {
+        "1.0-rc2": {"envelope": "CloudEvents/1.0", "envelopemetadata": CE, "protocol": "MQTT/5.0", "basemessage": BASE,
+                    "protocoloptions": {"qos": 1, "topic_name": "a/{b}", "user_properties": [{"name": "k", "value": "v"}]},
+                    "dataschemaformat": "JSONSchema/draft-07", "dataschema": SCHEMA},
+        "1.0-rc1": {"envelope": "CloudEvents/1.0", "envelopemetadata": CE, "protocol": "MQTT/5.0", "basemessageuri": BASE,
+                    "protocoloptions": {"qos": 1, "topic_name": "a/{b}", "user_properties": [{"name": "k", "value": "v"}]},
+                    "dataschemaformat": "JSONSchema/draft-07", "dataschema": SCHEMA},
+        "1.0-rc4": {"envelope": "CloudEvents/1.0", "envelopemetadata": CE, "protocol": "MQTT/5.0", "basemessage": BASE,
+                    "protocoloptions": {"qos": {"value": 1}, "topic_name": {"value": "a/{b}"},
+                                        "user_properties": [{"name": "k", "value": "v"}]},
+                    "dataschemaformat": "JSONSchema/draft-07", "dataschema": SCHEMA, "ancestorid": "1"},
+        "0.5-wip": {"envelope": "CloudEvents/1.0", "envelopemetadata": CE_WIP, "protocol": "MQTT/5.0",
+                    "basemessageurl": "#" + BASE, "schemaformat": "JSONSchema/draft-07", "schema": SCHEMA,
+                    "protocoloptions": {"qos": {"value": 1}, "topic-name": {"value": "a/{b}"},
+                                        "user-properties": [{"k": {"value": "v"}}]}},
+        "cereg": {"format": "CloudEvents/1.0", "metadata": {"attributes": CE}, "protocol": "MQTT/5.0",
+                  "basemessageurl": "#/definitionGroups/g/definitions/base", "schemaformat": "JSONSchema/draft-07",
+                  "schema": SCHEMA,
+                  "protocoloptions": {"qos": 1, "topic": "a/{b}", "user_properties": {"k": "v"}}},
+    },
+    "CloudEvents": {
+        "1.0-rc2": {"envelope": "CloudEvents/1.0", "dataschemaformat": "JSONSchema/draft-07", "dataschema": SCHEMA,
+                    "envelopemetadata": {"type": {"value": TYPE}, "subject": {"type": "uritemplate", "value": "{device}"}}},
+        "cncf-catalog": {"attributes": {"type": {"value": TYPE}, "subject": {"value": "{device}"},
+                                        "dataschema": {"schematype": "JSON", "schema": SCHEMA}}},
+    },
+    "AMQP": {
+        "1.0-rc2": {"protocol": "AMQP/1.0", "dataschemauri": "https://a.example/s", "dataschemaformat": "Protobuf/3",
+                    "protocoloptions": {"properties": {"message-id": {"required": True, "value": "m"}, "to": {"value": "q"}},
+                                        "application-properties": {"p": {"value": "v"}}, "header": {"durable": True}}},
+        "0.5-wip": {"protocol": "AMQP/1.0", "schemauri": "https://a.example/s", "schemaformat": "Protobuf/3",
+                    "protocoloptions": {"properties": {"message-id": {"required": True, "value": "m"}, "to": {"value": "q"}},
+                                        "application_properties": {"p": {"value": "v"}}, "header": {"durable": {"value": True}}}},
+        "cereg": {"format": "AMQP/1.0", "schemaurl": "https://a.example/s", "schemaformat": "Protobuf/3",
+                  "protocoloptions": {"properties": {"message_id": {"required": True, "value": "m"}, "to": "q"},
+                                      "applicationproperties": {"p": "v"}, "header": {"durable": True}}},
+        "cncf-catalog": {"properties": {"messageid": {"required": True, "value": "m"}, "to": {"value": "q"}},
+                         "applicationproperties": {"p": {"value": "v"}}, "header": {"durable": True},
+                         "applicationdata": {"dataschema": {"schematype": "Protobuf", "value": "https://a.example/s"}}},
+    },
+    "MQTT": {
+        "1.0-rc2": {"protocol": "MQTT/5.0", "protocoloptions": {"retain": False, "payload_format": 1, "content_type": "a/b"}},
+        "0.5-wip": {"protocol": "MQTT/5.0", "protocoloptions": {"retain": {"value": False}, "payload-format": {"value": 1},
+                                                                "content-type": {"value": "a/b"}}},
+        "cncf-catalog": {"publish": {"mqttversion": "5.0", "retain": False, "payloadformat": 1, "contenttype": "a/b"}},
+    },
+    "Kafka": {
+        "1.0-rc2": {"protocol": "KAFKA", "protocoloptions": {"topic": "t", "key": "my key", "headers": {"h": "v"}}},
+        "0.5-wip": {"protocol": "Kafka", "protocoloptions": {"topic": {"value": "t"}, "headers": {"h": {"value": "v"}},
+                                                             "key": {"value": base64.b64encode(b"my key").decode()}}},
+        "cereg": {"format": "Kafka", "protocoloptions": {"topic": "t", "key": "my key", "headers": {"h": "v"}}},
+    },
+    "HTTP": {
+        "1.0-rc2": {"protocol": "HTTP", "protocoloptions": {"method": "POST", "path": "/p", "query": {"foo": "bar"},
+                                                            "headers": [{"name": "h", "value": "v"}]}},
+        "0.5-wip": {"protocol": "HTTP", "protocoloptions": {"method": "POST", "path": "/p",
+                                                            "query": [{"name": "foo", "value": "bar"}],
+                                                            "headers": [{"h": {"value": "v"}}]}},
+        "cereg": {"format": "HTTP", "protocoloptions": {"method": "POST", "path": "/p", "query": {"foo": "bar"},
+                                                        "headers": {"h": "v"}}},
+    },
+    "NATS": {
+        "1.0-rc2": {"protocol": "NATS", "protocoloptions": {"subject": "s.{t}", "reply-to": "r"}},
+        "0.5-wip": {"protocol": "NATS", "protocoloptions": {"subject": "s.{t}", "reply-to": "r"}},  # WIP-063
+        "cncf-catalog": {"pub": {"subject": "s.{t}", "replyto": "r"}},
+    },
+}  # fmt: skip
+FORMATS = {"CloudEvents": "CloudEvents", "AMQP": "AMQP", "MQTT": "MQTT", "NATS": "NATS"}
+
+
+def read_in(dialect: str, written: dict[str, Any], kind: str) -> Reading:
+    """Read a message written in a dialect, alone in its document."""
+    if dialect == "cncf-catalog":
+        definition = {"id": TYPE, "version": 1, "format": FORMATS[kind], "definition": written}
+        document: dict[str, Any] = {"id": "g", "format": FORMATS[kind], "messagedefinitions": [definition]}
+    elif dialect == "cereg":
+        document = {"definitionGroups": {"g": {"id": "g", "definitions": {TYPE: {"id": TYPE} | written}}}}
+    else:
+        document = {"specversion": dialect, "messagegroups": {"g": {"messages": {TYPE: written}}}}
+    value, problems = read_json(json.dumps(document).encode(), 100)
+    told, reading = read_as(value, problems, "", None)
+    assert told == dialect
+    assert errors(reading) == []
+    return reading
+
+
+@pytest.mark.parametrize(
+    ("kind", "dialect"),
+    [(kind, dialect) for kind, dialects in KINDS.items() for dialect in dialects],
+)
+def test_one_message_gives_equal_rows_in_every_dialect(kind, dialect):
+    xid = f"/messagegroups/g/messages/{TYPE}/versions/1"
+    written = copy.deepcopy(KINDS[kind][dialect])
+    row = rows(read_in(dialect, written, kind))[xid]
+    normal = copy.deepcopy(KINDS[kind]["1.0-rc2"])
+    if dialect == "cncf-catalog" and kind == "NATS":  # a text with placeholders is declared as what it is
+        normal["protocoloptions"]["subject"] = {"type": "uritemplate", "value": "s.{t}"}
+    expected = rows(read_in("1.0-rc2", normal, kind))[xid]
+    assert (row.body, row.content_hash) == (expected.body, expected.content_hash)
+    assert dict(row.attributes or ()) == dict(expected.attributes or ())
+
+
+# The way back
+
+
+def normal_group(message: dict[str, Any], **attributes: Any) -> dict[str, Any]:
+    """Give a document in normal form with one message."""
+    reading = read({"specversion": "1.0-rc2", "messagegroups": {"g": attributes | {"messages": {TYPE: message}}}})
+    assert errors(reading) == []
+    return as_document(reading)
+
+
+@pytest.mark.parametrize(
+    ("kind", "dialect"), [(kind, dialect) for kind in KINDS for dialect in KINDS[kind] if dialect in DIALECTS]
+)
+def test_what_a_dialect_is_written_as_is_read_to_the_same_rows(kind, dialect):
+    normal = normal_group(KINDS[kind]["1.0-rc2"])
+    written, losses = respell(normal | {"specversion": "1.0-rc2"}, dialect)
+    assert losses == []
+    assert written["specversion"] == dialect
+    assert hashes(read(written | {"specversion": dialect}), dialect, written) == hashes(read(normal), "", normal)
+
+
+def hashes(reading: Reading, dialect: str, document: Any) -> dict[str, str]:
+    if dialect:
+        value, problems = read_json(json.dumps(document).encode(), 100)
+        reading = read_as(value, problems, "", dialect)[1]
+    assert errors(reading) == []
+    return {row.xid: row.content_hash for row in reading.rows if row.kind != "registry"}
+
+
+def test_05_has_its_own_words():
+    """WIP-001, WIP-007, WIP-010, WIP-011, WIP-016 to WIP-019, WIP-048, WIP-055, WIP-056, WIP-059, WIP-061."""
+    message = {"meta": {"defaultversionsticky": True}, "basemessage": BASE, "protocol": "KAFKA",
+               "dataschema": {}, "dataschemaformat": "x/1", "protocoloptions": {"key": "k", "topic": "t"}}  # fmt: skip
+    written, losses = respell({"specversion": "1.0-rc2", "messagegroups": {"g": {"messages": {"m": message}}}}, "0.5-wip")
+    assert losses == []
+    assert written == {"specversion": "0.5-wip", "messagegroups": {"g": {"messages": {"m": {
+        "defaultversionsticky": True, "basemessageurl": "#" + BASE, "protocol": "KAFKA", "schema": {}, "schemaformat": "x/1",
+        "protocoloptions": {"key": {"value": "aw=="}, "topic": {"value": "t"}}}}}}}  # fmt: skip
+
+
+def test_rc4_has_its_own_words():
+    message = {"versions": {"1": {"ancestor": "1"}}}
+    endpoint = {"protocol": "AMQP/1.0", "protocoloptions": {"authorization": {"type": "SASL"}, "distributionmode": "copy"}}
+    written, losses = respell({"messagegroups": {"g": {"messages": {"m": message}}}, "endpoints": {"e": endpoint}}, "1.0-rc4")
+    assert losses == []
+    assert written["messagegroups"]["g"]["messages"]["m"]["versions"]["1"] == {"ancestorid": "1"}
+    assert written["endpoints"]["e"]["protocoloptions"] == {"authorization": [{"type": "SASL"}], "distribution-mode": "copy"}
+
+
+def test_what_05_cannot_say_is_told():
+    """WIP-002 to WIP-006, WIP-014, WIP-015, WIP-020, WIP-021."""
+    versions = {
+        "1": {"ancestor": "1"},
+        "2": {"ancestor": "2", "datacontenttype": "a/b", "dataschemaxid": "/schemagroups/g/schemas/s"},
+    }
+    message = {"xid": "/x", "meta": {"compatibility": "none"}, "versions": versions}
+    written, losses = respell(
+        {"capabilities": {}, "messagegroups": {"g": {"deprecated": {}, "messages": {"m": message}}}}, "0.5-wip"
+    )
+    here = "/messagegroups/g/messages/m"
+    assert sorted(loss[:2] for loss in losses) == [
+        ("/capabilities", "WIP-004"),
+        ("/messagegroups/g/deprecated", "WIP-006"),
+        (f"{here}/meta/compatibility", "WIP-015"),
+        (f"{here}/versions/2/ancestor", "WIP-014"),
+        (f"{here}/versions/2/datacontenttype", "WIP-021"),
+        (f"{here}/versions/2/dataschemaxid", "WIP-020"),
+    ]
+    assert written == {"messagegroups": {"g": {"messages": {"m": {"versions": {"1": {}, "2": {}}}}}}}
+
+
+def test_a_group_alone_is_written_as_in_its_registry():
+    document = normal_group(KINDS["Kafka"]["1.0-rc2"])
+    for dialect in DIALECTS:
+        whole, _ = respell(document, dialect)
+        alone, _ = respell(document["messagegroups"]["g"], dialect, "messagegroup")
+        assert whole["messagegroups"]["g"] == alone
+
+
+# The draft
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "cncf-catalog" in KINDS[kind]])
+def test_a_group_of_the_draft_is_read_to_the_same_rows(kind):
+    """CAT-010, CAT-011, CAT-070."""
+    message = copy.deepcopy(KINDS[kind]["1.0-rc2"])
+    if kind == "NATS":
+        message["protocoloptions"]["subject"] = {"type": "uritemplate", "value": "s.{t}"}
+    own = {key: message[key] for key in ("envelope", "protocol") if key in message}
+    normal = normal_group(message, **own)
+    written, losses = write_drafts(normal)
+    assert losses == []
+    assert [one["format"] for one in written[0]["messagedefinitions"][TYPE]["versions"].values()] == [FORMATS[kind]]
+    reading = read_draft(written, [], "")
+    assert errors(reading) == []
+    assert {row.xid: row.content_hash for row in reading.rows} == hashes(read(normal), "", normal)
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"name": "n"}, "/versions/1/name"),
+        ({"basemessage": BASE}, "/versions/1/basemessage"),
+        ({"labels": {"a": "b"}}, "/versions/1/labels/a"),
+        ({"protocol": "HTTP", "protocoloptions": {"method": "GET"}}, "/versions/1/protocoloptions"),
+        ({"meta": {"compatibility": "none"}}, "/meta/compatibility"),
+        ({"datacontenttype": "a/b"}, "/versions/1/datacontenttype"),
+        ({"envelopemetadata": {"type": {"value": "other"}}}, "/versions/1"),
+        (
+            {"envelopemetadata": {"type": {"value": TYPE}, "x": {"value": 5, "type": "integer"}}},
+            "/versions/1/envelopemetadata/x/value",
+        ),
+        ({"versionid": "v1"}, "/versions/v1"),
+    ],
+)
+def test_what_the_draft_cannot_say_is_told(change, pointer):
+    message = copy.deepcopy(KINDS["CloudEvents"]["1.0-rc2"]) | change
+    written, losses = write_draft(normal_group(message, envelope="CloudEvents/1.0")["messagegroups"]["g"], "g")
+    assert f"/messages/{TYPE}{pointer}" in [loss.pointer for loss in losses]
+    assert errors(read_draft(written, [], "")) == []
+
+
+def test_one_function_writes_all_dialects():
+    document = normal_group(KINDS["MQTT"]["1.0-rc2"], protocol="MQTT/5.0")
+    groups = document["messagegroups"]
+    for dialect in ("1.0-rc1", "1.0-rc2", "1.0-rc4", "0.5-wip"):
+        assert to_dialect(document, dialect) == respell(document, dialect)
+        assert to_dialect(groups["g"], dialect, "messagegroup") == respell(groups["g"], dialect, "messagegroup")
+    assert to_dialect(document, "cncf-catalog") == write_drafts(document)
+    assert to_dialect({"messagegroupid": "g"} | groups["g"], "cncf-catalog", "messagegroup") == write_draft(groups["g"], "g")
+    assert to_dialect({}, "cncf-catalog", "endpoint")[1] == [
+        Loss("", "CAT-011", "a catalog of the draft holds message groups, and no endpoint")
+    ]
+    assert "cereg" not in WRITABLE
+    with pytest.raises(ValueError, match="cereg"):
+        to_dialect(document, "cereg")
+
+
+# Laws
+
+_words = {family: [row for row in table() if row["entity"] == "message" and row["protocol"] == family and "*" not in row["name"]]
+          for family in FAMILIES}  # fmt: skip
+_texts = st.sampled_from(["", "t", "a b", "{t}", "a/{b}", "AAE=", "bXkga2V5", "01-01", "é"])
+_declarations = st.fixed_dictionaries({}, optional={
+    "value": _texts | st.integers(0, 9) | st.booleans() | st.just({"a": 1}),
+    "type": st.sampled_from(["any", "string", "uritemplate"]),
+    "required": st.booleans(), "description": _texts})  # fmt: skip
+_VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "declaration": _declarations | _texts | st.integers(),
+    "declarations": st.dictionaries(st.sampled_from(["a", "b"]), _declarations, max_size=2),
+    "namedvalues": st.dictionaries(st.sampled_from(["a", "b"]), _declarations, max_size=2),
+    "headers": st.lists(_declarations.map(lambda one: {"name": "h"} | one), max_size=2),
+}
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> dict[str, Any]:
+    family = draw(st.sampled_from(FAMILIES))
+    options: dict[str, Any] = {}
+    for row in draw(st.lists(st.sampled_from(_words[family]), max_size=4)):
+        holder = options
+        for token in row["place"].split("/")[1:]:
+            holder = holder.setdefault(token, {})
+        if isinstance(holder.get(row["name"], ""), str):
+            holder[row["name"]] = draw(_VALUES[row["type"]])
+    protocol = {"AMQP": "AMQP/1.0", "MQTT": draw(st.sampled_from(["MQTT/5.0", "MQTT/3.1.1"]))}.get(family, family)
+    extra = draw(st.fixed_dictionaries({}, optional={
+        "description": _texts, "name": _texts, "labels": st.dictionaries(_texts, st.sampled_from(["", "v"]), max_size=2),
+        "basemessage": st.sampled_from([BASE, "https://other.example/messages/m", "/messagegroups/g/messages/a~1b"]),
+        "dataschemauri": st.just("https://a.example/s"), "dataschemaformat": st.sampled_from(["Avro/1.9.0", "Avro/2"]),
+        "datacontenttype": st.just("a/b"), "deprecated": st.just({"effective": NOW}), "x": _texts,
+        "envelopemetadata": st.dictionaries(st.sampled_from(["type", "subject"]), _declarations, max_size=2)}))  # fmt: skip
+    return {"protocol": protocol, "protocoloptions": options} | extra
+
+
+def without(document: Any, losses: list[Loss]) -> Any:
+    """Take what was lost out of a document in normal form."""
+    found = copy.deepcopy(document)
+    for loss in losses:
+        holder = found
+        *tokens, last = [token.replace("~1", "/").replace("~0", "~") for token in loss.pointer.split("/")[1:]]
+        for token in tokens:
+            holder = holder.get(token, {}) if isinstance(holder, dict) else {}
+        if isinstance(holder, dict):
+            holder.pop(last, None)
+    return found
+
+
+@law
+@given(messages(), st.sampled_from(DIALECTS))
+def test_normal_form_to_dialect_to_normal_form_is_the_identity_on_what_the_dialect_can_say(message, dialect):
+    reading = read({"messagegroups": {"g": {"messages": {TYPE: message}}}})
+    if errors(reading):
+        return
+    normal = as_document(reading)
+    before = copy.deepcopy(normal)
+    written, losses = respell(normal, dialect)
+    assert normal == before
+    assert hashes(reading, dialect, written) == hashes(reading, "1.0-rc2", without(normal, losses))
+
+
+@law
+@given(messages())
+def test_normal_form_to_the_draft_to_normal_form_is_the_identity_when_nothing_is_lost(message):
+    reading = read({"messagegroups": {"g": {"protocol": message["protocol"], "messages": {TYPE: message}}}})
+    if errors(reading):
+        return
+    normal = as_document(reading)
+    written, losses = write_drafts(normal)
+    back = read_draft(written, [], "")
+    assert errors(back) == []
+    if not losses:
+        assert {row.xid: row.content_hash for row in back.rows} == hashes(reading, "1.0-rc2", normal)

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from builders import errors, json_values, law, rows
+from hypothesis import assume, given
+
+from lakehouse.jsontext import NotJson, as_written, canonical, read_json
+from lakehouse.parse import read_as
+from lakehouse.texts import read_text, read_yaml
+
+
+@pytest.mark.parametrize("name", ["a.yaml", "a.yml", "a.yaml.gz", "a.cereg.yaml"])
+def test_a_name_that_ends_as_yaml_is_read_as_yaml(name):
+    assert read_text(b"a: 1", f"file:/{name}", 100) == ({"a": 1}, [])
+
+
+def test_any_other_name_is_read_as_json():
+    with pytest.raises(NotJson, match="not JSON"):
+        read_text(b"a: 1", "file:/a.json", 100)
+
+
+@law
+@given(json_values)
+def test_json_is_yaml(value):
+    text = json.dumps(value, ensure_ascii=False)
+    assume(yaml.reader.Reader.NON_PRINTABLE.search(text) is None)
+    assert canonical(read_yaml(text.encode(), 100)[0]) == canonical(read_json(text.encode(), 100)[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1.10", "1.10"), ("007", '"007"'), ("0x1F", '"0x1F"'), ("1_000", '"1_000"'), ("2020-10-30", '"2020-10-30"'),
+        ("yes", '"yes"'), ("on", '"on"'), ("true", "true"), ("null", "null"), ("~", "null"), ("", "null"), (".inf", '".inf"'),
+        ("12:30:00", '"12:30:00"'), ("-5", "-5"), ("1e3", "1e3"), ("<<", '"<<"'), ("=", '"="'),
+    ],
+)  # fmt: skip
+def test_a_plain_scalar_is_what_json_has_and_else_a_text(text, value):
+    assert as_written(read_yaml(f"a: {text}".encode(), 100)[0]["a"]) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a: 1\na: 2", "stands twice"),
+        ("a: &x [1]\nb: *x", "an alias"),
+        ("a: &a [x]\nb: &b [*a, *a]", "an alias"),
+        ("a: !!python/object:os.system x", "the tag"),
+        ("a: !!timestamp 2020-10-30", "the tag"),
+        ("a: !own x", "the tag"),
+        ("1: x", "is no text"),
+        ("? [a]\n: x", "is no text"),
+        ("a: 1\n---\nb: 2", "expected a single document"),
+        ("a: [1", "not YAML"),
+        ("a: \x00", "not YAML"),
+    ],
+)
+def test_what_json_cannot_say_is_refused(text, told):
+    with pytest.raises(NotJson, match=told):
+        read_yaml(text.encode(), 100)
+
+
+def test_limits_and_encodings():
+    with pytest.raises(NotJson, match="max_json_depth"):
+        read_yaml(b"[" * 12 + b"]" * 12, 10)
+    read_yaml(b"[" * 10 + b"]" * 10, 10)
+    with pytest.raises(NotJson, match="UTF-8"):
+        read_yaml(b"a: \xff", 10)
+    assert [one.rule_id for one in read_yaml(b"\xef\xbb\xbfa: 1", 10)[1]] == ["JSON-003"]
+
+
+def test_a_cereg_document_in_yaml():
+    text = """
+definitionGroups:
+  Contoso.Events:
+    id: Contoso.Events
+    definitions:
+      Contoso.Created:
+        id: Contoso.Created
+        format: CloudEvents/1.0
+        metadata: {attributes: {type: {value: Contoso.Created, required: true}}}
+        schemaurl: "#/schemaGroups/Contoso.Events/schemas/created"
+"""
+    value, problems = read_text(text.encode(), "contoso.cereg.yaml", 100)
+    dialect, reading = read_as(value, problems, "", None)
+    assert dialect == "cereg"
+    assert errors(reading) == []
+    body = json.loads(rows(reading)["/messagegroups/Contoso.Events/messages/Contoso.Created/versions/1"].body)
+    assert body["envelopemetadata"] == {"type": {"value": "Contoso.Created", "required": True}}
