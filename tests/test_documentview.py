@@ -294,12 +294,14 @@ _attributes = st.fixed_dictionaries(
 
 
 def _with_protocols(message: dict[str, Any]) -> dict[str, Any]:
-    """Drop options of a Version that names no protocol: they are read under the one that the message shows."""
+    """Drop options that stand beside another protocol, or none, than the one they are read under once they are exported."""
     versions = {
         versionid: {key: value for key, value in one.items() if key != "protocoloptions" or "protocol" in one}
         for versionid, one in message.get("versions", {}).items()
     }
-    return message | ({"versions": versions} if versions else {})
+    if not versions:
+        return message
+    return {key: value for key, value in message.items() if not key.startswith("protocol")} | {"versions": versions}
 
 
 _messages = st.builds(
