@@ -147,34 +147,14 @@ def trip(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     prune = catalog.ingest(catalog.documents, registry_from="document", request=_pruning())
     assert prune.entities["messages"]["deleted"] == 1
 
-    to("out")
-    to("again")
-    to("source", style=Style(source=True))
-    to("flat", flat=True)
-    to("at", at="1")
-    to("based", registry="shop", style=Style(base_url="https://example.com/r/"))
-    to("split", registry="shop", style=Style(by_group=True))
-    to("one.json", registry="shop", to_folder=False)
-    to("placed.json", registry="shop", to_folder=False, select=("/messagegroups/orders/messages/alias",))
-    to("endpoint.json", registry="shop", to_folder=False, select=("/endpoints/e",))
+    _export_in_all_ways(to)
     invoked = CliRunner().invoke(cli, ["export", "--warehouse", catalog.settings.warehouse, "--registry", "shop"], obj=Context())
     assert invoked.exit_code == 0, invoked.output
     done.stdout = invoked.stdout
     for count in (1, 3):
         done.partitioned[count] = sorted_rows(read_log(spark), count, with_raw=False).select("registryid", "xid").collect()
 
-    refused("several", NothingToExport)
-    refused("registry", NothingToExport, registry="nowhere")
-    refused("xid", NothingToExport, registry="shop", select=("/messagegroups/orders", "/messagegroups/x"))
-    refused("snapshot", SnapshotNotFound, registry="shop", at="99")
-    refused("not empty", TargetError, "out", to_folder=True)
-    refused("a folder", TargetError, "out", registry="shop")
-    refused("a file", TargetError, "one.json", to_folder=True)
-    refused("below a file", TargetError, "one.json/x.json", registry="shop")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(export_module, "_write_document", _break_off)
-        refused("interrupted", InterruptedError, "one.json", registry="shop")
-        refused("interrupted folder", InterruptedError, registry="shop", to_folder=True)
+    _refuse_all_that_is_wrong(refused)
 
     done.facts["one"] = facts_of(spark)
     summary = catalog.ingest(folder / "out", registry_from="document")
@@ -191,6 +171,34 @@ def trip(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     yield done
     _forget(spark, Path(catalog.settings.warehouse))
     shutil.rmtree(folder)
+
+
+def _export_in_all_ways(to: Any) -> None:
+    to("out")
+    to("again")
+    to("source", style=Style(source=True))
+    to("flat", flat=True)
+    to("at", at="1")
+    to("based", registry="shop", style=Style(base_url="https://example.com/r/"))
+    to("split", registry="shop", style=Style(by_group=True))
+    to("one.json", registry="shop", to_folder=False)
+    to("placed.json", registry="shop", to_folder=False, select=("/messagegroups/orders/messages/alias",))
+    to("endpoint.json", registry="shop", to_folder=False, select=("/endpoints/e",))
+
+
+def _refuse_all_that_is_wrong(refused: Any) -> None:
+    refused("several", NothingToExport)
+    refused("registry", NothingToExport, registry="nowhere")
+    refused("xid", NothingToExport, registry="shop", select=("/messagegroups/orders", "/messagegroups/x"))
+    refused("snapshot", SnapshotNotFound, registry="shop", at="99")
+    refused("not empty", TargetError, "out", to_folder=True)
+    refused("a folder", TargetError, "out", registry="shop")
+    refused("a file", TargetError, "one.json", to_folder=True)
+    refused("below a file", TargetError, "one.json/x.json", registry="shop")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export_module, "_write_document", _break_off)
+        refused("interrupted", InterruptedError, "one.json", registry="shop")
+        refused("interrupted folder", InterruptedError, registry="shop", to_folder=True)
 
 
 def _pruning() -> Any:
