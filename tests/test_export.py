@@ -317,7 +317,7 @@ def test_flat_shows_effective_definitions(trip):
     for name in ("placed", "alias"):
         assert messages[name]["envelopemetadata"] == {"type": {"value": "event"}}
         assert messages[name]["labels"] == {"team": "other"}
-        assert messages[name]["protocoloptions"] == {"qos": 1}
+        assert messages[name]["protocoloptions"] == {"qos": {"value": 1}}  # no protocol of its own, so it stays a declaration
         assert "xref" not in messages[name]["meta"]
         assert list(messages[name]["versions"]) == ["1"]
     assert list(messages["many"]["versions"]) == ["2"]
