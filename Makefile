@@ -23,6 +23,7 @@ lint: $(VENV)/installed
 
 bench: java $(VENV)/installed
 	$(BIN)/python -m tests.bench.ingest --messages $(N)
+	$(BIN)/python -m tests.bench.export --messages $(N)
 
 soak: java $(VENV)/installed
 	$(BIN)/python -m tests.soak

@@ -559,7 +559,7 @@ def export(context: Context, /, out: str, split: str | None, **flags: Any) -> in
                 exported = run_export(spark, settings, request)
         if to_stdout:
             with open(target, "rb") as document:
-                shutil.copyfileobj(document, click.get_binary_stream("stdout"))
+                shutil.copyfileobj(document, sys.stdout.buffer)
     if context.as_json:
         click.echo(json.dumps(exported.as_json()))
     else:

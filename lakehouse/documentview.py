@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from lakehouse.dialects import FAMILIES, family_of, table
-from lakehouse.jsontext import in_order, pointer_of, read_canonical
+from lakehouse.jsontext import in_order, read_canonical
 from lakehouse.normalform import SPECVERSION
 from lakehouse.timestamps import microseconds, rfc3339
 
@@ -45,9 +45,13 @@ class Urls(NamedTuple):
 
     def of(self, *tokens: str) -> str:
         """Give the URL of an entity or collection."""
-        if self.base is None:
-            return "#" + pointer_of(*tokens)
-        return "/".join((self.base.rstrip("/"), *tokens))
+        return self.below("/" + "/".join(tokens)) if tokens else self.base or "#"
+
+    def below(self, xid: str) -> str:
+        """Give the URL of what has an XID."""
+        if self.base is not None:
+            return self.base.rstrip("/") + xid
+        return "#" + (xid.replace("~", "~0") if "~" in xid else xid)  # of what a JSON Pointer escapes, ids may hold `~` only
 
 
 def registry_view(registryid: str, row: Stored | None, lived: tuple[int, int], urls: Urls) -> dict[str, Any]:
@@ -89,23 +93,24 @@ def resource_view(xid: str, row: Stored | None, versions: list[Stored], group_pr
     if versions and versions[0].leaves is not None:  # flattened: it has one definition, whatever it stands for
         own = {name: value for name, value in own.items() if name != "xref"} | {"defaultversionid": _last(versions[0].xid)}
     texts = (*versions, row) if row else versions
-    meta: dict[str, Any] = ids | {"self": urls.of(*tokens, "meta"), "xid": xid + "/meta"}
+    here = urls.below(xid)
+    meta: dict[str, Any] = ids | {"self": here + "/meta", "xid": xid + "/meta"}
     if row is not None:
         meta |= _life(row, texts) | own
-    metaurl = {"metaurl": urls.of(*tokens, "meta")}
+    metaurl = {"metaurl": here + "/meta"}
     if own.get("xref") is not None and not versions:
-        return ids | {"self": urls.of(*tokens), "xid": xid} | metaurl | {"meta": meta}
+        return ids | {"self": here, "xid": xid} | metaurl | {"meta": meta}
     written = {version.xid.rsplit("/", 1)[1]: _version(version, row) for version in versions}
     if singular == "message":
         _collapse(written.values(), group_protocol)
     default = own.get("defaultversionid")
-    shown: dict[str, Any] = {"versionid": default, "self": urls.of(*tokens), "xid": xid}
+    shown: dict[str, Any] = {"versionid": default, "self": here, "xid": xid}
     if default in written:
         shown |= {name: value for name, value in written[default].items() if name not in _NOT_SHOWN}
-        meta["defaultversionurl"] = urls.of(*tokens, "versions", default)
+        meta["defaultversionurl"] = urls.below(f"{xid}/versions/{default}")
     addressed = {
         versionid: ids
-        | {"versionid": versionid, "self": urls.of(*tokens, "versions", versionid), "xid": f"{xid}/versions/{versionid}"}
+        | {"versionid": versionid, "self": urls.below(f"{xid}/versions/{versionid}"), "xid": f"{xid}/versions/{versionid}"}
         | attributes
         for versionid, attributes in written.items()
     }
@@ -113,7 +118,7 @@ def resource_view(xid: str, row: Stored | None, versions: list[Stored], group_pr
         ids
         | {name: value for name, value in shown.items() if value is not None}
         | metaurl
-        | {"meta": meta, "versionsurl": urls.of(*tokens, "versions"), "versions": addressed, "versionscount": len(versions)}
+        | {"meta": meta, "versionsurl": here + "/versions", "versions": addressed, "versionscount": len(versions)}
     )
 
 
@@ -173,9 +178,10 @@ def _version(row: Stored, resource: Stored | None) -> dict[str, Any]:
 def _life(row: Stored, written_in: Iterable[Stored]) -> dict[str, Any]:
     """Give epoch and dates; a date is spelled as it was written, unless it was written without a time zone (decision 10)."""
     life: dict[str, Any] = {} if row.epoch is None else {"epoch": row.epoch}
+    written_in = [one for one in written_in if one.raw is not None]
     for name, moment in zip(_DATES, (row.createdat, row.modifiedat), strict=True):
         if moment is not None:
-            life[name] = _spelled(name, moment, written_in)
+            life[name] = _spelled(name, moment, written_in) if written_in else _text(moment)
     return life
 
 

@@ -113,7 +113,7 @@ REGISTRIES = _entity(
     "registries",
     "registry",
     _columns(
-        ("specversion", _STRING, "Version of the specification that the document follows"),
+        ("specversion", _STRING, "Version of the specification: that of the normal form for every dialect that is known"),
         ("capabilities", _STRING, "JSON object: what the registry offers"),
         ("model", _STRING, "JSON object: the registry's model"),
         ("modelsource", _STRING, "JSON object: the model as its author wrote it"),

@@ -12,7 +12,7 @@ CREATE TABLE IF NOT EXISTS registries (
   epoch BIGINT COMMENT 'Revision number: as declared by the document, else counted up with each change',
   createdat TIMESTAMP COMMENT 'When the entity was created: as declared, else when it was first committed (UTC)',
   modifiedat TIMESTAMP COMMENT 'When the entity last changed: as declared, else when the change was committed (UTC)',
-  specversion STRING COMMENT 'Version of the specification that the document follows',
+  specversion STRING COMMENT 'Version of the specification: that of the normal form for every dialect that is known',
   capabilities STRING COMMENT 'JSON object: what the registry offers',
   model STRING COMMENT 'JSON object: the registry\'s model',
   modelsource STRING COMMENT 'JSON object: the model as its author wrote it',
