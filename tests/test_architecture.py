@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "lakehouse"
 ORDER = [
     "__init__",
     "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "redact", "model",
-    "session", "stages", "tables", "views",
+    "session", "stages", "migrations", "tables", "views",
     "dialects", "detection", "normalform", "documents", "parse",
     "refusals", "plans", "changes", "digests", "projections", "snapshots", "audits", "events", "backups", "doctor", "diffs",
     "queries", "pipeline", "demo", "cli",
