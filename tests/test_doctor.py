@@ -1,4 +1,4 @@
-"""Doctor, rebuild, backups: damage is found, named with the command that mends it, and mended by it. Faults of the disk are made."""
+"""Doctor, rebuild, backups: damage is found, named with the command that mends it, and mended by it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-
 from histories import contents
+
 from lakehouse.backups import backup, restore
 from lakehouse.doctor import diagnose, rebuild
 from lakehouse.errors import BackupError

@@ -68,7 +68,10 @@ def test_a_label_cannot_look_like_a_number_or_a_time(name):
 
 
 def test_a_query_at_a_snapshot_and_deltas_own_time_travel(past):
-    query = "SELECT messageid, name FROM messages JOIN versions ON message_xid = messages.xid AND messages.registryid = versions.registryid WHERE messageid = 'n'"
+    query = """
+        SELECT m.messageid, v.name FROM messages AS m
+        JOIN versions AS v ON v.message_xid = m.xid AND v.registryid = m.registryid WHERE m.messageid = 'n'
+    """
 
     def asked(at):
         return list(run_query(past.spark, past.settings, query, at).json_rows())
