@@ -84,7 +84,7 @@ def diff_snapshots(spark: SparkSession, settings: Settings, before: int, after: 
         SnapshotNotFound: one of them is not there.
     """
     schemas = [open_snapshot(spark, settings, snapshot_id, [COMPARED]) for snapshot_id in (before, after)]
-    return _differences(spark, settings, *(spark.table(f"{schema}.{COMPARED}") for schema in schemas))
+    return compare(spark, settings, *(spark.table(f"{schema}.{COMPARED}") for schema in schemas))
 
 
 def diff_documents(spark: SparkSession, settings: Settings, before: list[str], after: list[str]) -> DataFrame:
@@ -101,11 +101,14 @@ def diff_documents(spark: SparkSession, settings: Settings, before: list[str], a
     """
     tables = [documents_as_tables(spark, settings, sources) for sources in (before, after)]
     sessions = [session_with_views(spark, settings, _NO_SCHEMA, each, [COMPARED]) for each in tables]
-    return _differences(spark, settings, *(session.table(COMPARED) for session in sessions))
+    return compare(spark, settings, *(session.table(COMPARED) for session in sessions))
 
 
-def _differences(spark: SparkSession, settings: Settings, before: DataFrame, after: DataFrame) -> DataFrame:
-    """Compare definitions; both sides are worked out first, which is much quicker than within one large plan."""
+def compare(spark: SparkSession, settings: Settings, before: DataFrame, after: DataFrame) -> DataFrame:
+    """Compare definitions, columns of the view `comparable_definitions`.
+
+    Both sides are worked out first, which is much quicker than within one large plan.
+    """
     with ThreadPoolExecutor(2) as pool:
         sides = dict(zip(_SIDES, pool.map(lambda side: side.localCheckpoint(), (before, after)), strict=True))
     session = session_with_views(spark, settings, _NO_SCHEMA, sides, ["compatibility_rules"])
