@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+
 import pytest
 from histories import contents
 
@@ -115,3 +119,40 @@ def test_a_label_is_a_snapshot_of_its_own_and_moves_only_when_told(history):
     assert [one.labels for one in read_snapshots(history.spark)] == [{"first": None}, {}, {"approved": None}, {}, {}]
     with pytest.raises(LabelTaken):
         history.ingest(request=Request(label="first"))
+
+
+def test_a_clock_that_was_set_back_a_day_changes_no_order(history, monkeypatch):
+    class Yesterday(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.now(tz) - timedelta(days=1)
+
+    monkeypatch.setattr("lakehouse.plans.datetime", Yesterday)
+    history.write("b.json", {"messagegroups": {"later": {}}})
+    assert history.ingest(history.documents / "b.json").snapshot_id == 4
+    times = [one.committed_at for one in read_snapshots(history.spark)]
+    assert times == sorted(set(times))
+    assert resolve_snapshot(history.spark, times[2].isoformat()) == 3
+    assert resolve_snapshot(history.spark, times[3].isoformat()) == 4
+
+
+def test_four_readers_of_a_pinned_snapshot_see_it_whole_while_others_write(history, loaded_history):
+    schema = open_snapshot(history.spark, history.settings, 3)
+    expected = {table.name: loaded_history[1][3][table.name] for table in ENTITY_TABLES}
+    done = threading.Event()
+
+    def read(_):
+        reads, torn = 0, 0
+        while not done.is_set() or not reads:
+            seen = contents(history, schema)
+            torn += {name: seen[name] for name in expected} != expected
+            reads += 1
+        return reads, torn
+
+    with ThreadPoolExecutor(4) as pool:
+        readers = [pool.submit(read, number) for number in range(4)]
+        for number in range(2):
+            history.write("b.json", {"messagegroups": {"g": {"messages": {f"new{number}": {}}}}})
+            history.ingest(history.documents / "b.json")
+        done.set()
+    assert all(reader.result()[0] > 0 and reader.result()[1] == 0 for reader in readers)
