@@ -194,15 +194,12 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
             roll_forward(spark, head)
             plan = plan_changes(spark, head, stage, work.request.policy, work.sources.roots)
             findings = stage.filter(F.col("row") == "finding").select(*plan.findings.columns).unionByName(plan.findings)
-        try:
-            snapshot_id = None
-            if not work.request.dry_run:
-                _record(spark, findings, work.run)
-                if not plan.is_empty or work.run.label is not None:
-                    snapshot_id = _commit(spark, plan, stage, work, clock)
-            return _summarise(stage, plan, findings, work, snapshot_id)
-        finally:
-            plan.release()
+        snapshot_id = None
+        if not work.request.dry_run:
+            _record(spark, findings, work.run)
+            if not plan.is_empty or work.run.label is not None:
+                snapshot_id = _commit(spark, plan, stage, work, clock)
+        return _summarise(stage, plan, findings, work, snapshot_id)
 
     return attempt()
 
