@@ -78,10 +78,10 @@ _ABOUT_COMPATIBILITY = """\
 What `lakehouse diff` and the view `snapshot_diff` say of a difference, and why. This page is written by `make docs` from
 `ddl/views/compatibility_rules.sql`, which is what the product runs: `SELECT * FROM compatibility_rules` gives the same.
 
-Compared are *effective* definitions: the bases of a message merged in, and what the specifications infer (an edit of a base shows in
-every message that extends it; saying a default is no difference). For each difference the first rule that fits holds. `breaking` is
-meant for two sides: **producers** have to change what they send, or **consumers** receive what they do not expect or miss what they
-rely on. A difference is as grave as the graver of the two. `cosmetic` are words for people.
+Compared are *effective* definitions: the bases of a message merged in, and what the specifications infer (an edit of a base
+shows in every message that extends it; saying a default is no difference). For each difference the first rule that fits holds.
+`breaking` is meant for two sides: **producers** have to change what they send, or **consumers** receive what they do not expect
+or miss what they rely on. A difference is as grave as the graver of the two. `cosmetic` are words for people.
 
 A rule fits by kind of entity, by change (`added`, `removed`, `changed`), by the pointer to the attribute (a regular expression;
 that of an entity which came or went is empty) and by the value that came, or that went. *Place* is said of declarations, such as
