@@ -27,6 +27,7 @@ bench: java $(VENV)/installed
 
 soak: java $(VENV)/installed
 	$(BIN)/python -m tests.soak
+	$(BIN)/python -m tests.soak.faults
 
 docs: $(VENV)/installed
 	$(BIN)/python tests/docs.py

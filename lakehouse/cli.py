@@ -481,6 +481,24 @@ def rebuild(context: Context) -> int:
 
 
 @cli.command()
+@_with_globals
+@click.pass_obj
+def migrate(context: Context) -> int:
+    """Bring the tables of an older release forward; what the ingests of this release do too."""
+    from lakehouse.session import open_session
+    from lakehouse.tables import SCHEMA_VERSION, create_tables
+
+    settings = context.settings
+    with _progress(context) as watcher:
+        with watcher.stage("session", "starting Spark"):
+            spark = open_session(settings)
+        with watcher.stage("migrate", settings.warehouse):
+            create_tables(spark, settings)
+    click.echo(json.dumps({"schema_version": SCHEMA_VERSION}) if context.as_json else f"Tables of version {SCHEMA_VERSION}.")
+    return 0
+
+
+@cli.command()
 @click.argument("folder", metavar="DIR")
 @_with_globals
 @click.pass_obj

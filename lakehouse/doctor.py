@@ -256,7 +256,7 @@ def _check_stages(spark: SparkSession, settings: Settings) -> Diagnosis:
 def _problem_of_opening(spark: SparkSession, settings: Settings, name: str) -> str | None:
     try:
         attach_tables(spark, settings, [name])
-        spark.table(table_name(name)).schema  # noqa: B018
+        spark.table(table_name(name)).schema.fieldNames()
     except WarehouseTooNew:
         raise
     except WarehouseError:

@@ -13,7 +13,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from lakehouse.errors import WarehouseError, WarehouseTooNew
+from lakehouse.errors import WarehouseError
+from lakehouse.migrations import check_not_newer, migrate, stored_version
 from lakehouse.model import SCHEMA
 from lakehouse.session import absolute_location
 from lakehouse.settings import Settings, data_folder
@@ -50,14 +51,14 @@ def forget_table(spark: SparkSession, name: str) -> None:
 
 
 def create_tables(spark: SparkSession, settings: Settings) -> None:
-    """Create the tables that are missing and attach the others.
+    """Create the tables that are missing, attach the others, and bring those of an older release forward.
 
     Raises:
-        WarehouseError: the warehouse was written by a newer version of the product.
+        WarehouseTooNew: the warehouse was written by a newer version of the product.
     """
     _use_schema(spark, settings)
     _each(lambda name: _attach(spark, name) or _create(spark, name), TABLES)
-    _check_version(spark)
+    migrate(spark, SCHEMA_VERSION, TABLES)
 
 
 def attach_tables(spark: SparkSession, settings: Settings, names: Iterable[str] = TABLES) -> None:
@@ -145,10 +146,10 @@ def _qualified(spark: SparkSession, location: str) -> str:
 
 
 def _check_version(spark: SparkSession) -> None:
-    found = spark.sql(f"SHOW TBLPROPERTIES {table_name('changes')} ('xregistry.schema_version')").collect()
-    version = int(found[0]["value"]) if found and str(found[0]["value"]).isdigit() else 0
-    if version > SCHEMA_VERSION:
-        raise WarehouseTooNew(
-            f"the warehouse has tables of version {version}, and this product works with "
-            f"version {SCHEMA_VERSION}. Install a newer release."
+    version = stored_version(spark)
+    check_not_newer(version, SCHEMA_VERSION)
+    if version < SCHEMA_VERSION:
+        raise WarehouseError(
+            f"the warehouse has tables of version {version}, and this product works with version {SCHEMA_VERSION}. "
+            "Bring them forward with `lakehouse migrate`; older releases no longer work on them then."
         )

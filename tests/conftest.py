@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import histories
 import pytest
 from pyspark.sql import SparkSession
 
@@ -96,3 +97,30 @@ def samples() -> Path:
     if not folder.is_dir():
         pytest.skip("the published samples are not beside this checkout")
     return folder
+
+
+@pytest.fixture(scope="session")
+def loaded_history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, Any]]:
+    """Three releases of a shop's document in a warehouse, and the rows of all tables after each: copied, never written."""
+    made = Catalog(spark, tmp_path_factory.mktemp("history"))
+    then = histories.load(made)
+    _forget(spark, Path(made.settings.warehouse))
+    return made.documents.parent, then
+
+
+@pytest.fixture
+def history(bare_catalog: Catalog, loaded_history: tuple[Path, dict[int, Any]]) -> Catalog:
+    """A catalog of three releases, to be broken."""
+    shutil.copytree(loaded_history[0] / "warehouse", bare_catalog.settings.warehouse)
+    return bare_catalog
+
+
+@pytest.fixture(scope="module")
+def past(
+    spark: SparkSession, loaded_history: tuple[Path, dict[int, Any]], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Catalog]:
+    """A catalog of three releases, for the tests of a module that only read it."""
+    made = Catalog(spark, tmp_path_factory.mktemp("past"))
+    shutil.copytree(loaded_history[0] / "warehouse", made.settings.warehouse)
+    yield made
+    _forget(spark, Path(made.settings.warehouse))

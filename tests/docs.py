@@ -279,7 +279,47 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
-PAGES = {"tables.md": tables_page, "dialects.md": dialects_page, "rules.md": rules_page}
+_ABOUT_COMPATIBILITY = """\
+# Compatibility
+
+What `lakehouse diff` and the view `snapshot_diff` say of a difference, and why. This page is written by `make docs` from
+`ddl/views/compatibility_rules.sql`, which is what the product runs: `SELECT * FROM compatibility_rules` gives the same.
+
+Compared are *effective* definitions: the bases of a message merged in, and what the specifications infer (an edit of a base
+shows in every message that extends it; saying a default is no difference). For each difference the first rule that fits holds.
+`breaking` is meant for two sides: **producers** have to change what they send, or **consumers** receive what they do not expect
+or miss what they rely on. A difference is as grave as the graver of the two. `cosmetic` are words for people.
+
+A rule fits by kind of entity, by change (`added`, `removed`, `changed`), by the pointer to the attribute (a regular expression;
+that of an entity which came or went is empty) and by the value that came, or that went. *Place* is said of declarations, such as
+`/envelopemetadata/region/required`: `new` when nothing was declared of that name before, `gone` when nothing is after,
+`declaration` when it stays.
+
+"""
+_RULE = re.compile(r"^  \((\d+), (.*)\),?$", re.MULTILINE)
+
+
+def compatibility_page() -> str:
+    """Write docs/compatibility.md from ddl/views/compatibility_rules.sql."""
+    text = (data_folder("ddl") / "views" / "compatibility_rules.sql").read_text(encoding="utf-8")
+    parts = [
+        *_ABOUT_COMPATIBILITY.splitlines(),
+        "| rule | kind | change | place | pointer | value | producers | consumers | meaning |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for _, row in _RULE.findall(text):
+        name, kind, change, place, pointer, value, producers, consumers, told = re.findall(r"r?'([^']*)'", row)
+        patterns = (f"`{pattern}`".replace("|", "\\|") if pattern else "" for pattern in (pointer, value))
+        parts.append("| " + " | ".join([name, kind, change, place, *patterns, producers, consumers, told]) + " |")
+    return "\n".join(parts) + "\n"
+
+
+PAGES = {
+    "tables.md": tables_page,
+    "dialects.md": dialects_page,
+    "rules.md": rules_page,
+    "compatibility.md": compatibility_page,
+}
 
 if __name__ == "__main__":
     DICTIONARY.write_text(dictionary(open_session(read_settings())), encoding="utf-8")

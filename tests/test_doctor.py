@@ -1,0 +1,126 @@
+"""Doctor, rebuild, backups: damage is found, named with the command that mends it, and mended by it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from histories import contents
+
+from lakehouse.backups import backup, restore
+from lakehouse.doctor import diagnose, rebuild
+from lakehouse.errors import BackupError
+from lakehouse.settings import read_settings
+from lakehouse.snapshots import open_snapshot
+from lakehouse.tables import create_tables
+
+
+def problems(catalog, *, deep=False):
+    """Give what the doctor finds: check, table and the command."""
+    found = diagnose(catalog.spark, catalog.settings, deep=deep)
+    return {(one.check, one.table): one.mend for one in found if one.state != "ok"}
+
+
+def folder(catalog, table):
+    return Path(catalog.settings.warehouse) / table
+
+
+def commits(catalog, table):
+    return sorted((folder(catalog, table) / "_delta_log").glob("*.json"))
+
+
+def without_checksums(path):
+    """Take away what the local filesystem knows of a file, as object stores do not have it."""
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+
+
+def test_a_sound_warehouse_is_told_so_and_a_rebuilt_one_is_the_same(history, loaded_history):
+    assert problems(history, deep=True) == {}
+    history.spark.sql("DELETE FROM versions WHERE name = 'three'")
+    history.spark.sql("UPDATE groups SET name = 'by hand'")
+    assert set(problems(history, deep=True)) == {("against the log", "versions"), ("against the log", "groups")}
+    rebuild(history.spark, history.settings)
+    assert problems(history, deep=True) == {}
+    assert contents(history, "xregistry") == loaded_history[1][3]
+    told = history.rows("SELECT userMetadata FROM (DESCRIBE HISTORY versions) WHERE userMetadata LIKE '%rebuild%'")
+    assert told == ['{"snapshot_id": 3, "job": "rebuild"}']
+
+
+def test_rows_of_the_log_that_are_lost_altered_or_added_are_found(history):
+    create_tables(history.spark, history.settings)
+    history.spark.sql("ALTER TABLE changes SET TBLPROPERTIES ('delta.appendOnly' = 'false')")
+    history.spark.sql("UPDATE changes SET body = '{}' WHERE kind = 'label'")
+    history.spark.sql("DELETE FROM changes WHERE snapshot_id = 2 AND kind = 'version'")
+    found = [one.told for one in diagnose(history.spark, history.settings) if one.check == "digests"]
+    assert [one for one in found if "facts or labels of snapshot 1" in one]
+    assert [one for one in found if "snapshot 2 has" in one]
+    assert ("definition", "changes") in problems(history)
+
+
+def test_a_lost_end_of_the_log_is_found(history):
+    commits(history, "changes")[-1].unlink()
+    found = problems(history)
+    assert "restore" in found[("Delta log", "changes")]
+    assert "restore" in found[("against the log", "messages")]
+
+
+@pytest.mark.parametrize("damage", ["empty", "truncated"])
+def test_a_damaged_last_commit_of_a_table_is_found_and_rebuilt(history, loaded_history, damage):
+    last = commits(history, "versions")[-1]
+    last.write_bytes(b"" if damage == "empty" else last.read_bytes()[:40])
+    without_checksums(last)
+    assert any(table == "versions" and "rebuild" in mend for (_, table), mend in problems(history).items())
+    rebuild(history.spark, history.settings)
+    assert problems(history, deep=True) == {}
+    assert contents(history, "xregistry") == loaded_history[1][3]
+
+
+def test_a_flipped_bit_in_a_data_file_is_found_and_rebuilt(history, loaded_history):
+    for file in folder(history, "versions").glob("*.parquet"):
+        content = bytearray(file.read_bytes())
+        content[len(content) // 3] ^= 0x10
+        file.write_bytes(bytes(content))
+        without_checksums(file)
+    assert ("against the log", "versions") in problems(history, deep=True)
+    rebuild(history.spark, history.settings)
+    assert problems(history, deep=True) == {}
+    assert contents(history, "xregistry") == loaded_history[1][3]
+
+
+def test_a_backup_grows_by_what_came_and_is_restored_as_it_was(history, loaded_history, tmp_path):
+    place = str(tmp_path / "backup")
+    first = backup(history.spark, history.settings, place)
+    assert backup(history.spark, history.settings, place) == first
+    history.write("b.json", {"messagegroups": {"later": {"messages": {"m": {}}}}})
+    history.ingest(history.documents / "b.json")
+    second = backup(history.spark, history.settings, place)
+    assert (first.snapshot_id, second.snapshot_id, len(second.parts)) == (3, 4, 2)
+    with pytest.raises(BackupError, match="a catalog already"):
+        restore(history.spark, history.settings, place)
+    before = contents(history, "xregistry")
+
+    shutil.rmtree(history.settings.warehouse)  # all is lost; the session forgets it too
+    for name in before:
+        history.spark.sql(f"DROP TABLE IF EXISTS {name}")
+    history.spark.sql("DROP TABLE IF EXISTS changes")
+    restore(history.spark, history.settings, place)
+    assert contents(history, "xregistry") == before
+    assert contents(history, open_snapshot(history.spark, history.settings, 2)) == loaded_history[1][2]
+    assert problems(history, deep=True) == {}
+    history.write("c.json", {"messagegroups": {"later": {"messages": {"n": {}}}}})
+    assert history.ingest(history.documents / "c.json").snapshot_id == 5
+
+
+def test_a_damaged_backup_is_refused_and_a_cut_off_manifest_passed_over(history, tmp_path):
+    place = tmp_path / "backup"
+    backup(history.spark, history.settings, str(place))
+    (place / "manifests" / "backup-000000009.json").write_text('{"snapshot_id": 9, "dig')
+    assert backup(history.spark, history.settings, str(place)).snapshot_id == 3
+    part = next(place.glob("parts/changes-*"))
+    rows = history.spark.read.parquet(str(part)).filter("kind <> 'group'")
+    rows.write.parquet(str(tmp_path / "fewer"))
+    shutil.rmtree(part)
+    shutil.move(tmp_path / "fewer", part)
+    with pytest.raises(BackupError, match="not what was committed"):
+        restore(history.spark, read_settings(warehouse=str(tmp_path / "elsewhere")), str(place))
