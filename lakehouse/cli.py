@@ -176,13 +176,13 @@ def violations(context: Context, /, **options: Any) -> int:
         click.echo(json.dumps([broken._asdict() for broken in found]))
         return 0
     for broken in found:
-        click.echo(_line(f"{broken.rule_id}  {broken.severity}  {broken.count}  {broken.text}"))
+        click.echo(_line(f"{broken.rule_id}  {broken.severity}  {broken.findings}  {broken.text}"))
         for one in broken.examples:
             click.echo(_line(f"  {one['action']}: {one['document_uri']} {one['pointer'] or one['xid'] or ''}"))
             click.echo(_line(f"    {one['message']}"))
             click.echo(_line(f"    {one['hint']}"))
-        if broken.count > len(broken.examples):
-            click.echo(f"  ... and {broken.count - len(broken.examples)} more: --examples {broken.count}")
+        if broken.findings > len(broken.examples):
+            click.echo(f"  ... and {broken.findings - len(broken.examples)} more: --examples {broken.findings}")
     if not found:
         click.echo("No findings.")
     return 0

@@ -119,9 +119,15 @@ def compare(spark: SparkSession, settings: Settings, before: DataFrame, after: D
 
 def documents_as_tables(spark: SparkSession, settings: Settings, sources: list[str]) -> dict[str, DataFrame]:
     """Give the entity tables that documents would make in an empty catalog; what is refused in them is left out."""
-    documents = read_documents(spark, find_sources(spark, sources))
+    documents = read_documents(spark, find_sources(spark, sources), settings.stream_bytes)
     named = documents.withColumns(
-        {"registry": F.lit(settings.registry or None).cast("string"), "unchanged": F.lit(False), "again": F.lit(False)}
+        {
+            "registry": F.lit(settings.registry or None).cast("string"),
+            "unchanged": F.lit(False),
+            "again": F.lit(False),
+            "last_sha256": F.lit(None).cast("string"),
+            "last_clean": F.lit(False),
+        }
     )
     stage = parse_documents(named, settings).filter(F.col("row") == "entity").persist()
     chosen = one_per_entity(stage).select(*KEY, "document_uri", F.col("owners").alias("document_uris"))

@@ -24,7 +24,7 @@ class Broken(NamedTuple):
     rule_id: str
     severity: str
     text: str
-    count: int
+    findings: int
     examples: list[dict[str, Any]]
 
 
