@@ -24,7 +24,7 @@ def test_each_file_is_headed_by_its_name_its_grain_and_what_it_reads():
 def test_the_header_names_what_the_statement_reads():
     for view in views().values():
         steps = set(re.findall(r"^(?:WITH )?(\w+) AS \($", view.statement, re.MULTILINE))
-        named = set(re.findall(r"\b(?:FROM|JOIN)\s+([a-z_]+)\b", view.statement)) - steps
+        named = set(re.findall(r"\b(?:FROM|JOIN) ([a-z_]+)(?= AS\b|;?$)", view.statement, re.MULTILINE)) - steps
         assert named == set(view.reads), view.name
 
 
