@@ -8,7 +8,9 @@ from lakehouse.settings import data_folder
 from lakehouse.tables import TABLES
 from lakehouse.views import tables_read_by, views, views_named_in, with_read
 
-HEAD = re.compile(r"-- (\w+): .+\.\n-- Grain: one row per .+\.  Reads: [\w, ]+\.  Read by: [\w, ]+\.\nCREATE OR REPLACE VIEW \1 ")
+HEAD = re.compile(
+    r"-- (\w+): .+\.\n-- Grain: one row per .+\.  Reads: [\w, ]+\.  Read by: [\w, ]+\.\n(?:-- .+\n)*CREATE OR REPLACE VIEW \1 "
+)
 
 
 def test_each_file_is_headed_by_its_name_its_grain_and_what_it_reads():
@@ -21,9 +23,9 @@ def test_each_file_is_headed_by_its_name_its_grain_and_what_it_reads():
 
 def test_the_header_names_what_the_statement_reads():
     for view in views().values():
-        steps = set(re.findall(r"(?:WITH|WITH RECURSIVE|,)\s*(\w+)\s*(?:MAX RECURSION LEVEL \d+ )?AS \(", view.statement))
-        named = set(re.findall(r"\b(?:FROM|JOIN)\s+([a-z_]+)\b", view.statement)) - steps
-        assert named == set(view.reads) - {"nothing"}, view.name
+        steps = set(re.findall(r"^(?:WITH )?(\w+) AS \($", view.statement, re.MULTILINE))
+        named = set(re.findall(r"\b(?:FROM|JOIN) ([a-z_]+)(?= AS\b|;?$)", view.statement, re.MULTILINE)) - steps
+        assert named == set(view.reads), view.name
 
 
 def test_each_view_comes_after_those_that_it_reads():
