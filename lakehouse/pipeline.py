@@ -203,15 +203,12 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
             numbered, refused = _numbered(spark, head, stage, work)
             plan = plan_changes(spark, head, numbered, work.request.policy, work.sources.roots, refused)
             findings = numbered.filter(F.col("row") == "finding").select(*plan.findings.columns).unionByName(plan.findings)
-        try:
-            snapshot_id = None
-            if not work.request.dry_run:
-                _record(spark, findings, work.run)
-                if not plan.is_empty or work.run.label is not None:
-                    snapshot_id = _commit(spark, plan, numbered, work, clock)
-            return _summarise(numbered, plan, findings, work, snapshot_id)
-        finally:
-            plan.release()
+        snapshot_id = None
+        if not work.request.dry_run:
+            _record(spark, findings, work.run)
+            if not plan.is_empty or work.run.label is not None:
+                snapshot_id = _commit(spark, plan, numbered, work, clock)
+        return _summarise(numbered, plan, findings, work, snapshot_id)
 
     return attempt()
 

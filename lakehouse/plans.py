@@ -104,11 +104,6 @@ class Plan:
         """Tell that nothing would be committed."""
         return self.document_rows == 0 and not any(self.changed.values())
 
-    def release(self) -> None:
-        """Give back the memory that the plan holds."""
-        for frame in (self.known, self.compared, self.facts, self.documents):
-            frame.unpersist()
-
 
 def plan_changes(
     spark: SparkSession, head: Head, stage: DataFrame, policy: Policy, roots: list[str], refused: DataFrame | None = None
@@ -127,7 +122,8 @@ def plan_changes(
         PruneRefused: pruning would delete more than half of the registries' entities.
     """
     changes = spark.table(table_name("changes")).filter(F.col("snapshot_id") <= head.snapshot_id)
-    known = current_documents(changes).persist()
+    # Checkpointed and not cached: a cached frame is planned anew whenever a table that it reads is written.
+    known = current_documents(changes).localCheckpoint()
     vanished = find_vanished(known, stage, roots) if policy.prune else known.select("registryid", "xid").limit(0)
     committed_at = max(datetime.now(timezone.utc), head.committed_at + timedelta(microseconds=1))
     state = read_state(spark, head)
@@ -136,16 +132,16 @@ def plan_changes(
         ownerless = state.filter(F.size("document_uris") == 0)
         dropped = dropped.unionByName(ownerless.select(*KEY, F.col("document_uris").alias("dropped")))
     deleted = changes.filter((F.col("op") == "delete") & (F.col("kind") != "document")) if head.deletions else changes.limit(0)
-    compared = with_verdict(one_per_entity(stage), dropped, state, deleted, policy, F.lit(committed_at)).persist()
+    compared = with_verdict(one_per_entity(stage), dropped, state, deleted, policy, F.lit(committed_at)).localCheckpoint()
     count = _count(compared)
     if count.suspects and not policy.force:
-        compared = without_stale(compared, changes).persist()
+        compared = without_stale(compared, changes).localCheckpoint()
         count = _count(compared)
     findings = find_refusals(compared, stage)
     if not count.told:
         findings = findings.limit(0)
-    facts = document_facts(stage, findings if refused is None else findings.unionByName(refused)).persist()
-    documents = with_document_op(facts, known, vanished).persist()
+    facts = document_facts(stage, findings if refused is None else findings.unionByName(refused)).localCheckpoint()
+    documents = with_document_op(facts, known, vanished).localCheckpoint()
     if policy.prune and not policy.force:
         _guard_prune(count.by_table, state, compared)
     total = documents.agg(F.count("*").alias("n"), F.coalesce(_digest("body"), F.lit(0)).alias("digest")).collect()[0]
