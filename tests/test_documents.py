@@ -22,10 +22,11 @@ def names(catalog, *sources):
     return sorted(uri.split("/documents/")[1] for uri in uris)
 
 
-def test_a_folder_gives_all_json_and_cereg_below_it_and_gz_of_them(catalog):
-    for name in ("a.json", "sub/b.xreg.json", "sub/deep/c.cereg", "d.json.gz", "e.cereg.gz", "notes.txt", "f.yaml"):
+def test_a_folder_gives_all_json_cereg_and_yaml_below_it_and_gz_of_them(catalog):
+    for name in ("a.json", "sub/b.xreg.json", "sub/deep/c.cereg", "d.json.gz", "e.cereg.gz", "notes.txt", "f.yaml", "g.yml.gz"):
         catalog.write(name, b"{}")
-    assert names(catalog, catalog.documents) == ["a.json", "d.json.gz", "e.cereg.gz", "sub/b.xreg.json", "sub/deep/c.cereg"]
+    found = ["a.json", "d.json.gz", "e.cereg.gz", "f.yaml", "g.yml.gz", "sub/b.xreg.json", "sub/deep/c.cereg"]
+    assert names(catalog, catalog.documents) == found
 
 
 def test_a_file_is_read_whatever_its_name(catalog):
