@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 
 import pyspark
@@ -95,6 +95,7 @@ def diagnose(spark: SparkSession, settings: Settings, *, deep: bool = False) -> 
     for name in readable:
         found.append(_check_ddl(spark, name))
     found.append(_check_stages(spark, settings))
+    found = _with_log_first(found)
     told = f"xRegistry Lakehouse {lakehouse.__version__}, tables of version {SCHEMA_VERSION}"
     found.append(Diagnosis("versions", "", "ok", f"{told}, Spark {pyspark.__version__}, Delta Lake {version('delta-spark')}"))
     return found
@@ -116,7 +117,8 @@ def rebuild(spark: SparkSession, settings: Settings) -> list[str]:
         raise WarehouseError(f"the log cannot be read: {_short(error)}. {_RESTORE}.") from error
     aside = f"{stages_location(settings).rsplit('/', 1)[0]}/_broken/{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
     for table in ENTITY_TABLES:
-        if _problem_of_opening(spark, settings, table.name):
+        log_is_broken = any(one.state == "error" for one in _check_log_folder(spark, table.name))
+        if log_is_broken or _problem_of_opening(spark, settings, table.name):
             move_folder(spark, table_location(spark, table.name), f"{aside}-{table.name}")
             forget_table(spark, table.name)
     create_tables(spark, settings)
@@ -124,6 +126,12 @@ def rebuild(spark: SparkSession, settings: Settings) -> list[str]:
         list(pool.map(lambda table: rebuild_table(spark, table, head), ENTITY_TABLES))
     roll_forward(spark, read_head(spark))  # what another process committed meanwhile
     return [table.name for table in ENTITY_TABLES]
+
+
+def _with_log_first(found: list[Diagnosis]) -> list[Diagnosis]:
+    """Where the log itself is broken, tables made anew from it would be too: only a backup helps."""
+    is_broken = any(one.state == "error" and (one.table == "changes" or one.mend == _RESTORE) for one in found)
+    return [replace(one, mend=_RESTORE) if is_broken and one.mend == _REBUILD else one for one in found]
 
 
 def _attach(spark: SparkSession, settings: Settings) -> tuple[list[str], list[Diagnosis]]:

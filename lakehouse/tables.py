@@ -46,8 +46,11 @@ def table_location(spark: SparkSession, name: str) -> str:
 
 
 def forget_table(spark: SparkSession, name: str) -> None:
-    """Take a table out of the session's catalog after its folder was moved away."""
-    spark.sql(f"DROP TABLE IF EXISTS {table_name(name)}")
+    """Take a table whose folder is gone or broken out of the session's catalog and of Delta's memory, without a look at it."""
+    session: Any = spark._jsparkSession
+    session.sharedState().externalCatalog().dropTable(SCHEMA, name, True, False)
+    jvm: Any = spark._jvm
+    jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
 
 def create_tables(spark: SparkSession, settings: Settings) -> None:

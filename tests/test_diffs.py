@@ -9,6 +9,7 @@ from histories import shop
 from lakehouse.diffs import as_markdown, compare, diff_documents, diff_snapshots, read_differences
 from lakehouse.queries import run_query
 from lakehouse.settings import data_folder
+from lakehouse.tables import attach_tables
 
 CE, MQTT = "/envelopemetadata/", "/protocoloptions/"
 DECLARED = {CE + "a/type": '"string"', CE + "a/value": '"v"', CE + "a/required": "false"}
@@ -87,6 +88,7 @@ def test_the_view_gives_the_same_by_sql(past):
 def test_documents_are_compared_without_being_loaded(past, tmp_path):
     for name in ("one", "two"):
         (tmp_path / f"{name}.json").write_text(json.dumps(shop(name, "m")))
+    attach_tables(past.spark, past.settings, ["changes"])
     before = past.rows("SELECT max(snapshot_id) FROM xregistry.changes")
     sides = [[str(tmp_path / "one.json")], [str(tmp_path / "two.json")]]
     found = read_differences(diff_documents(past.spark, past.settings, *sides))

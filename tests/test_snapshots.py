@@ -87,11 +87,14 @@ def test_a_query_at_a_snapshot_and_deltas_own_time_travel(past):
     ]
     for name in TABLES:
         told = (
-            past.spark.sql(f"DESCRIBE HISTORY {name}").orderBy("version").select("version", "timestamp", "userMetadata").collect()
+            past.spark.sql(f"DESCRIBE HISTORY {name}")
+            .orderBy("version")
+            .selectExpr("version", "CAST(timestamp AS STRING)", "userMetadata")
+            .collect()
         )
         version, moment, metadata = told[1]
         assert past.rows(f"SELECT count(*) > 0 FROM {name} VERSION AS OF {version}") == [True], name
-        assert past.rows(f"SELECT count(*) > 0 FROM {name} TIMESTAMP AS OF '{moment.isoformat()}'") == [True], name
+        assert past.rows(f"SELECT count(*) > 0 FROM {name} TIMESTAMP AS OF '{moment}'") == [True], name
         assert '"snapshot_id": ' in (metadata or "") or name == "violations", name
 
 
