@@ -20,7 +20,7 @@ ORDER = [
     "violations", "refusals", "numbering", "plans", "changes", "digests", "effective", "projections", "checks",
     "datadocs", "candidates", "snapshots", "audits", "events", "backups", "doctor", "diffs",
     "documentview", "serialise", "targets", "selection", "export",
-    "queries", "violationlist", "show", "pipeline", "validation", "demo", "cli",
+    "queries", "violationlist", "show", "pipeline", "validation", "demo", "cli", "__main__",
 ]  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from lakehouse.session import open_session
 from lakehouse.settings import read_settings
 
 POINTS = ["after_stage", "before_commit", "after_commit", *(f"after_project_{table.name}" for table in ENTITY_TABLES)]
-COMMAND = [sys.executable, "-c", "from lakehouse.cli import main; main()"]
+COMMAND = [sys.executable, "-m", "lakehouse"]
 ROOT = Path(__file__).parents[2]
 RANDOM_KILLS, WRITES = (int(os.environ.get(name, default)) for name, default in (("SOAK_KILLS", "50"), ("SOAK_WRITES", "100")))
 # Short-lived processes: the quick compiler alone.
