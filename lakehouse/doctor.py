@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 
 import pyspark
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -44,6 +45,8 @@ _CHECKSUM = re.compile(r"\A(\d{20})\.crc\Z")
 _CHECKPOINT = re.compile(r"\A(\d{20})\.checkpoint\b.*\.parquet\Z")
 _PROPERTY = re.compile(r"^  '([^']+)' = '((?:[^'\\]|\\.)*)'", re.MULTILINE)
 _THREADS = 4
+# Of what fails deep inside a job PySpark makes an error of its own, or not.
+_SPARK_FAULTS = (PySparkException, Py4JJavaError)
 _VERIFY_PAGES = "parquet.page.verify-checksum.enabled"
 
 
@@ -113,7 +116,7 @@ def rebuild(spark: SparkSession, settings: Settings) -> list[str]:
     try:
         attach_tables(spark, settings, ["changes"])
         head = read_head(spark)
-    except PySparkException as error:
+    except _SPARK_FAULTS as error:
         raise WarehouseError(f"the log cannot be read: {_short(error)}. {_RESTORE}.") from error
     aside = f"{stages_location(settings).rsplit('/', 1)[0]}/_broken/{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
     for table in ENTITY_TABLES:
@@ -169,7 +172,7 @@ def _check_contents(spark: SparkSession, readable: list[str], *, deep: bool) -> 
         log = spark.table(table_name("changes"))
         link, problems = check_chain(log, Link(), deep=deep)
         head = read_head(spark)
-    except PySparkException as error:
+    except _SPARK_FAULTS as error:
         return [Diagnosis("digests", "changes", "error", f"it cannot be read: {_short(error)}", _RESTORE)]
     if problems:
         found += [Diagnosis("digests", "changes", "error", told, _RESTORE) for told in problems]
@@ -190,7 +193,7 @@ def _against_log(spark: SparkSession, table: Table, log: DataFrame, head: Head, 
         digest = _digest(table, deep=deep)
         should = (project(expected, table) if deep else expected).agg(*digest).collect()[0]
         has = spark.table(table_name(table.name)).agg(*digest).collect()[0]
-    except PySparkException as error:
+    except _SPARK_FAULTS as error:
         return Diagnosis("against the log", table.name, "error", f"it cannot be read: {_short(error)}", _REBUILD)
     if (has["n"], has["digest"]) == (should["n"], should["digest"]):
         return Diagnosis("against the log", table.name, "ok", f"{has['n']} rows")
@@ -219,7 +222,7 @@ def _check_violations(spark: SparkSession) -> Diagnosis:
     rows = spark.table(table_name("violations"))
     try:
         told = rows.agg(F.count("*").alias("n"), F.count_distinct("violation_id").alias("ids")).collect()[0]
-    except PySparkException as error:
+    except _SPARK_FAULTS as error:
         return Diagnosis("findings", "violations", "error", f"it cannot be read: {_short(error)}", _RESTORE)
     if told["n"] != told["ids"]:
         return Diagnosis("findings", "violations", "warning", f"{told['n'] - told['ids']} findings stand twice", _RESTORE)
@@ -269,7 +272,7 @@ def _problem_of_opening(spark: SparkSession, settings: Settings, name: str) -> s
         raise
     except WarehouseError:
         return "there is no such table"
-    except PySparkException as error:
+    except _SPARK_FAULTS as error:
         return _short(error)
     return None
 
@@ -279,4 +282,6 @@ def _mend(name: str) -> str:
 
 
 def _short(error: Exception) -> str:
-    return str(error).split("\n", 1)[0][:300]
+    """Give the first line that says something: that of Java's error when PySpark made none of its own."""
+    lines = str(error).splitlines()
+    return (lines[1].removeprefix(": ") if isinstance(error, Py4JJavaError) and len(lines) > 1 else lines[0])[:300]

@@ -154,8 +154,10 @@ def test_four_readers_of_a_pinned_snapshot_see_it_whole_while_others_write(histo
 
     with ThreadPoolExecutor(4) as pool:
         readers = [pool.submit(read, number) for number in range(4)]
-        for number in range(2):
-            history.write("b.json", {"messagegroups": {"g": {"messages": {f"new{number}": {}}}}})
-            history.ingest(history.documents / "b.json")
-        done.set()
+        try:
+            for number in range(2):
+                history.write("b.json", {"messagegroups": {"g": {"messages": {f"new{number}": {}}}}})
+                history.ingest(history.documents / "b.json")
+        finally:
+            done.set()
     assert all(reader.result()[0] > 0 and reader.result()[1] == 0 for reader in readers)
