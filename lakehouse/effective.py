@@ -44,25 +44,18 @@ def refresh(session: SparkSession, settings: Settings | None, changes: DataFrame
         changes: rows of the log that the table has not seen, of messages and Versions.
         snapshot_id: the snapshot that the table reaches.
     """
-    changed = _messages_of(changes).persist()
-    affected = find_affected(session, changed).persist()
-    nearby = changed
-    try:
-        nearby = _closure(session, changed, affected).persist()
-        parts = {
-            "messages": _only(session.table(table_name("messages")), nearby, F.col("xid")),
-            "versions": _only(session.table(table_name("versions")), nearby, F.col("message_xid")),
-            "scope": _only(session.table(table_name("messages")), affected, F.col("xid")),
-        }
-        parts |= _no_paths(session, parts["versions"])
-        _plan_once(session)
-        session.conf.set("spark.sql.shuffle.partitions", 1 + affected.count() // _ROWS_OF_A_PARTITION)
-        looking = session_with_views(session, settings, SCHEMA, parts, ["flat_messages"])
-        _merge(session, affected, _stamped(looking.table("flat_messages"), snapshot_id))
-    finally:
-        nearby.unpersist()
-        affected.unpersist()
-        changed.unpersist()
+    # Each step is computed once and its plan cut off: analysing the views over long plans takes longer than all the rest.
+    changed = _messages_of(changes).localCheckpoint()
+    affected = find_affected(session, changed).localCheckpoint()
+    nearby = _closure(session, changed, affected).localCheckpoint()
+    messages = _only(session.table(table_name("messages")), nearby, F.col("xid")).localCheckpoint()
+    versions = _only(session.table(table_name("versions")), nearby, F.col("message_xid")).localCheckpoint()
+    parts = {"messages": messages, "versions": versions, "scope": _only(messages, affected, F.col("xid"))}
+    parts |= _no_paths(session, versions)
+    looking = session_with_views(session, settings, SCHEMA, parts, ["flat_messages"])
+    _plan_once(session)
+    session.conf.set("spark.sql.shuffle.partitions", 1 + affected.count() // _ROWS_OF_A_PARTITION)
+    _merge(session, affected, _stamped(looking.table("flat_messages"), snapshot_id))
 
 
 def find_affected(session: SparkSession, changed: DataFrame) -> DataFrame:
