@@ -124,12 +124,12 @@ def check_stage(
     things = candidate(spark, stage, set(used)).persist()
     try:
         found = check_entities(things).unionByName(check_flattened(spark, settings, stage, things, set(used))).persist()
-        refused = found.filter(F.col("finding.action") == "quarantined")
-        if not refused.take(1):
+        # All of it is made now, while what it is made of is held.
+        if not found.select(F.count_if(F.col("finding.action") == "quarantined")).collect()[0][0]:
             return Checked(stage, found, 0)
-        if strict:
-            return _reject_documents(stage, found)
-        return _take_out(stage, things, found)
+        checked = _reject_documents(stage, found) if strict else _take_out(stage, things, found)
+        checked.findings.count()
+        return checked
     finally:
         things.unpersist()
 
