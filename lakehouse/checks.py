@@ -274,7 +274,9 @@ def check_entities(things: DataFrame) -> DataFrame:
         Findings: columns row, document_uri, registryid, kind, xid, finding, as in `model.STAGE`.
     """
     checks = (check_members, check_references, check_cycles, check_versions, check_endpoints, check_variants, check_changes)
-    return reduce(DataFrame.unionByName, [check(things) for check in checks])
+    every = reduce(DataFrame.unionByName, [check(things) for check in checks])
+    # What two documents hold in common, or two ways lead to, is told once.
+    return every.withColumn("_id", F.col("finding.violation_id")).dropDuplicates(["_id"]).drop("_id")
 
 
 def members(things: DataFrame) -> DataFrame:
@@ -630,7 +632,7 @@ def _found(rows: DataFrame, told: list[Column] | list[_Telling]) -> DataFrame:
         F.col("told.hint").alias("hint"),
         F.lit(None).cast("string").alias("raw"),
     )
-    return named.select(F.lit("finding").alias("row"), "document_uri", *KEY, finding.alias("finding")).distinct()
+    return named.select(F.lit("finding").alias("row"), "document_uri", *KEY, finding.alias("finding"))
 
 
 def _as_written(xid: Column) -> Column:
