@@ -124,12 +124,12 @@ def check_stage(
     things = candidate(spark, stage, set(used)).persist()
     try:
         found = check_entities(things).unionByName(check_flattened(spark, settings, stage, things, set(used))).persist()
-        refused = found.filter(F.col("finding.action") == "quarantined")
-        if not refused.take(1):
+        # All of it is made now, while what it is made of is held.
+        if not found.select(F.count_if(F.col("finding.action") == "quarantined")).collect()[0][0]:
             return Checked(stage, found, 0)
-        if strict:
-            return _reject_documents(stage, found)
-        return _take_out(stage, things, found)
+        checked = _reject_documents(stage, found) if strict else _take_out(stage, things, found)
+        checked.findings.count()
+        return checked
     finally:
         things.unpersist()
 
@@ -274,7 +274,9 @@ def check_entities(things: DataFrame) -> DataFrame:
         Findings: columns row, document_uri, registryid, kind, xid, finding, as in `model.STAGE`.
     """
     checks = (check_members, check_references, check_cycles, check_versions, check_endpoints, check_variants, check_changes)
-    return reduce(DataFrame.unionByName, [check(things) for check in checks])
+    every = reduce(DataFrame.unionByName, [check(things) for check in checks])
+    # What two documents hold in common, or two ways lead to, is told once.
+    return every.withColumn("_id", F.col("finding.violation_id")).dropDuplicates(["_id"]).drop("_id")
 
 
 def members(things: DataFrame) -> DataFrame:
@@ -427,23 +429,22 @@ def check_endpoints(things: DataFrame) -> DataFrame:
     carried = members(things).select(
         "registryid", "container", "message_xid", F.col("envelope").alias("_envelope"), F.col("protocol").alias("_protocol")
     )
-    both = lists.join(carried.distinct(), on=["registryid", "container"], how="inner")
+    both = lists.join(carried, on=["registryid", "container"], how="inner")
     both = both.withColumns({"envelope": F.col("_envelope"), "protocol": F.col("_protocol")})
     is_referenced = F.col("container") != F.col("xid")
     protocols_differ = is_referenced & (_one_protocol("protocol") != _one_protocol("holder_protocol"))
     envelopes_differ = is_referenced & F.col("envelope").isNotNull() & ~_is_as_precise()
-    messageid = F.element_at(F.split("message_xid", "/"), -1)
-    grouped = both.groupBy(*KEY, "document_uri", "staged", "dialect").agg(
+    endpoint = [*KEY, "document_uri", "staged", "dialect"]
+    grouped = both.groupBy(*endpoint).agg(
         F.min(F.when(envelopes_differ, F.col("message_xid"))).alias("other_envelope"),
         F.min(F.when(protocols_differ, F.col("message_xid"))).alias("other_protocol"),
         F.count_if(envelopes_differ).alias("other_envelopes"),
         F.count_if(protocols_differ).alias("other_protocols"),
-        F.collect_list(messageid).alias("ids"),
-        F.count_distinct("message_xid").alias("n"),
     )
-    ids = F.array_distinct("ids")
-    twice = F.array_min(F.filter(ids, lambda one: F.size(F.filter("ids", lambda other: other == one)) > 1))
-    grouped = grouped.withColumn("twice", F.when(F.size(ids) < F.col("n"), twice))
+    grouped = grouped.filter(F.coalesce("other_envelope", "other_protocol").isNotNull())
+    messageid = F.element_at(F.split("message_xid", "/"), -1).alias("messageid")
+    same_id = both.groupBy(*endpoint, messageid).agg(F.min("message_xid").alias("least"), F.max("message_xid").alias("most"))
+    twice = same_id.filter(F.col("least") != F.col("most")).groupBy(*endpoint).agg(F.min("messageid").alias("twice"))
 
     def counted(what: str) -> Column:
         return F.concat(
@@ -453,11 +454,9 @@ def check_endpoints(things: DataFrame) -> DataFrame:
     told = [
         _broken("END-074", counted("envelope"), "/messagegroups", "warning").when(F.col("other_envelope").isNotNull()),
         _broken("END-096", counted("protocol"), "/messagegroups", "warning").when(F.col("other_protocol").isNotNull()),
-        _broken("END-130", F.concat(F.lit("it carries several messages with the id "), "twice"), "/messagegroups").when(
-            F.col("twice").isNotNull()
-        ),
     ]
-    return _found(grouped, told)
+    several = F.concat(F.lit("it carries several messages with the id "), "twice")
+    return _found(grouped, told).unionByName(_found(twice, [_broken("END-130", several, "/messagegroups")]))
 
 
 def check_variants(things: DataFrame) -> DataFrame:
@@ -466,13 +465,18 @@ def check_variants(things: DataFrame) -> DataFrame:
     present = things.filter(F.col("kind").isin(*rules))
     parent, last = F.regexp_replace("xid", r"/[^/]*\z", ""), F.lower(F.element_at(F.split("xid", "/"), -1))
     keyed = present.withColumns({"parent": parent, "last": last})
+    # Numbers first: a place where only one XID stands is most of them, and numbers are grouped much sooner than texts.
+    numbered = keyed.select(F.xxhash64("registryid", "parent", "last").alias("place"), F.xxhash64("xid").alias("number"))
+    crowded = numbered.groupBy("place").agg(F.min("number").alias("least"), F.max("number").alias("most"))
+    crowded = crowded.filter(F.col("least") != F.col("most")).select("place")
+    near = keyed.withColumn("place", F.xxhash64("registryid", "parent", "last")).join(crowded, on="place", how="left_semi")
     place = ["registryid", "parent", "last"]
-    spelled = keyed.groupBy(*place).agg(
+    spelled = near.groupBy(*place).agg(
         F.min("xid").alias("least"), F.max("xid").alias("most"), F.min(F.when(~F.col("staged"), F.col("xid"))).alias("published")
     )
     spelled = spelled.filter(F.col("least") != F.col("most"))
     earlier = F.coalesce("published", "least")
-    variants = keyed.join(spelled, on=place, how="inner").filter(F.col("xid") != earlier)
+    variants = near.join(spelled, on=place, how="inner").filter(F.col("xid") != earlier)
     told = F.concat(F.lit("its id differs from that of "), earlier, F.lit(" in letter case only"))
     return _found(variants, [_broken(rule, told, "").when(F.col("kind") == kind) for kind, rule in rules.items()])
 
@@ -630,7 +634,7 @@ def _found(rows: DataFrame, told: list[Column] | list[_Telling]) -> DataFrame:
         F.col("told.hint").alias("hint"),
         F.lit(None).cast("string").alias("raw"),
     )
-    return named.select(F.lit("finding").alias("row"), "document_uri", *KEY, finding.alias("finding")).distinct()
+    return named.select(F.lit("finding").alias("row"), "document_uri", *KEY, finding.alias("finding"))
 
 
 def _as_written(xid: Column) -> Column:

@@ -393,7 +393,8 @@ def document_facts(stage: DataFrame, findings: DataFrame) -> DataFrame:
         One row per document that was read: registryid, xid (its URI), facts (struct DOCUMENT_BODY).
     """
     table = F.create_map(*(F.lit(part) for kind, table in TABLE_OF_KIND.items() for part in (kind, table.name)))[F.col("kind")]
-    refused = F.when(F.col("finding.action") == "quarantined", F.struct(table.alias("table"), "xid"))
+    is_refused = (F.col("finding.action") == "quarantined") & table.isNotNull()  # a document refused whole is in no table
+    refused = F.when(is_refused, F.struct(table.alias("table"), "xid"))
     found = findings.groupBy("registryid", F.col("document_uri").alias("xid")).agg(
         F.collect_set("finding.violation_id").alias("ids"), F.collect_set(refused).alias("refused")
     )
