@@ -29,15 +29,19 @@ from lakehouse.model import (
     GROUPS,
     MESSAGES,
     REGISTRIES,
+    SCHEMA,
     SCHEMAS,
     SCHEMAVERSIONS,
     STAGE,
     VERSIONS,
     Table,
 )
+from lakehouse.projections import project
 from lakehouse.refusals import KEY
 from lakehouse.rules import RULES
+from lakehouse.settings import Settings
 from lakehouse.tables import table_name
+from lakehouse.views import session_with_views
 
 FOUND = ("row", "document_uri", *KEY, "finding")
 _STRING = StringType()
@@ -50,6 +54,8 @@ _LOOKED_AT = StructType(
         StructField("protocoloptions", _STRING),
         StructField("basemessage", _STRING),
         StructField("dataschemaxid", _STRING),
+        StructField("dataschemauri", _STRING),
+        StructField("dataschemaformat", _STRING),
         StructField("ancestor", _STRING),
         StructField("isdefault", BooleanType()),
         StructField("xref", _STRING),
@@ -73,6 +79,7 @@ _COLUMNS = (
     "messagegroups",
     "willmessage",
     "ce_type",
+    "lacks",
     "metadata",
     "content_hash",
     "single",
@@ -97,11 +104,14 @@ class Checked(NamedTuple):
     rejected: int
 
 
-def check_stage(spark: SparkSession, stage: DataFrame, used: Iterable[str], *, strict: bool = False) -> Checked:
+def check_stage(
+    spark: SparkSession, settings: Settings, stage: DataFrame, used: Iterable[str], *, strict: bool = False
+) -> Checked:
     """Check a stage against itself and the catalog.
 
     Args:
         spark: the session.
+        settings: how far chains of bases are followed.
         stage: columns `model.STAGE`.
         used: names of the entity tables that hold something.
         strict: a document with an error is refused whole.
@@ -113,13 +123,13 @@ def check_stage(spark: SparkSession, stage: DataFrame, used: Iterable[str], *, s
         return Checked(stage, no_findings(spark), 0)
     things = candidate(spark, stage, set(used)).persist()
     try:
-        found = check_entities(things).persist()
-        refused = found.filter(F.col("finding.action") == "quarantined")
-        if not refused.take(1):
+        found = check_entities(things).unionByName(check_flattened(spark, settings, stage, things, set(used))).persist()
+        # All of it is made now, while what it is made of is held.
+        if not found.select(F.count_if(F.col("finding.action") == "quarantined")).collect()[0][0]:
             return Checked(stage, found, 0)
-        if strict:
-            return _reject_documents(stage, found)
-        return _take_out(stage, things, found)
+        checked = _reject_documents(stage, found) if strict else _take_out(stage, things, found)
+        checked.findings.count()
+        return checked
     finally:
         things.unpersist()
 
@@ -167,6 +177,7 @@ def candidate(spark: SparkSession, stage: DataFrame, used: set[str]) -> DataFram
         "document_uri",
         *(F.col(f"b.{name}").alias(name) for name in _LOOKED_AT.names),
         F.col("attributes")["/envelopemetadata/type/value"].alias("_type"),
+        F.col("attributes")["/dataschema"].alias("_schema"),
         "content_hash",
         (F.col("raw").isNull() & (F.col("kind") == "message")).alias("single"),
     )
@@ -211,7 +222,10 @@ def _published(rows: DataFrame, table: Table, *also: str) -> DataFrame:
         (F.col(field.name) if field.name in present else F.lit(None).cast(field.dataType)).alias(field.name)
         for field in _LOOKED_AT
     ]
-    kind = F.col("attributes")["/envelopemetadata/type/value"] if "attributes" in present else F.lit(None).cast("string")
+    kind, schema = (
+        F.col("attributes")[pointer] if "attributes" in present else F.lit(None).cast("string")
+        for pointer in ("/envelopemetadata/type/value", "/dataschema")
+    )
     read = rows.select(
         "registryid",
         F.lit(table.kind).alias("kind"),
@@ -219,6 +233,7 @@ def _published(rows: DataFrame, table: Table, *also: str) -> DataFrame:
         F.coalesce(F.get("document_uris", F.lit(0)), F.lit("")).alias("document_uri"),
         *looked_at,
         kind.alias("_type"),
+        schema.alias("_schema"),
         "content_hash",
         F.lit(False).alias("single"),
         *also,
@@ -232,9 +247,21 @@ def _derived(read: DataFrame) -> DataFrame:
         {
             "willmessage": will,
             "ce_type": F.get_json_object(F.concat(F.lit('{"v":'), "_type", F.lit("}")), "$.v"),
+            "lacks": _lacks(),
             "metadata": F.xxhash64("envelope", "envelopemetadata", "protocol", "protocoloptions"),
         }
     )
+
+
+def _lacks() -> Column:
+    """Tell that a definition by itself lacks what its attributes ask for."""
+    has_schema = F.col("dataschemauri").isNotNull() | F.col("_schema").isNotNull()
+    lacks = (
+        (F.col("envelope").isNotNull() & F.col("envelopemetadata").isNull())
+        | (F.col("protocol").isNotNull() & F.col("protocoloptions").isNull())
+        | (has_schema & F.col("dataschemaformat").isNull())
+    )
+    return (F.col("kind") == "version") & lacks
 
 
 def check_entities(things: DataFrame) -> DataFrame:
@@ -480,6 +507,77 @@ def check_changes(things: DataFrame) -> DataFrame:
     return _found(both, told)
 
 
+# After flattening.
+
+
+def check_flattened(spark: SparkSession, settings: Settings, stage: DataFrame, things: DataFrame, used: set[str]) -> DataFrame:
+    """Tell what staged messages lack that have a base, which may supply it (MSG-156, 161, 166, 175, 181; requirements.md 21).
+
+    Only those are flattened that lack something by themselves: what the others have, no base takes away. A message whose base
+    is not there yet is not judged.
+    """
+    defaults = things.filter(
+        F.col("staged") & F.col("isdefault") & (F.col("kind") == "version") & F.col("basemessage").isNotNull()
+    )
+    in_group = _holders(things).filter("holder_kind = 'group'")
+    based = defaults.withColumns({"message_xid": _message("xid"), "container": _holder(_message("xid"))})
+    based = based.join(in_group, on=["registryid", "container"], how="left")
+    needs_envelope = F.col("envelope").isNull() & F.col("holder_envelope").isNotNull()
+    lacking = based.filter(F.col("lacks") | needs_envelope).localCheckpoint()
+    if lacking.isEmpty():
+        return no_findings(spark)
+    wanted = lacking.select("registryid", F.col("message_xid").alias("xid")).distinct()
+    stand_ins = {table.name: _candidate_rows(spark, stage, table, used) for table in (MESSAGES, VERSIONS)}
+    stand_ins["scope"] = stand_ins["messages"].join(wanted, on=["registryid", "xid"], how="left_semi")
+    session = session_with_views(spark, settings, SCHEMA, stand_ins, ["flat_messages"])
+    flat = session.table("flat_messages").select("registryid", F.col("xid").alias("message_xid"), "chain_status", "attributes")
+    both = lacking.join(flat, on=["registryid", "message_xid"], how="inner").filter(F.col("chain_status") == "resolved")
+    envelope, protocol = _leaf("/envelope"), _leaf("/protocol")
+    form, uri = _leaf("/dataschemaformat"), _leaf("/dataschemauri")
+    old = (F.col("dialect") == OLDEST) | F.startswith("dialect", F.lit("0."))
+    told = [
+        _broken(
+            "MSG-156", F.concat(F.lit("`envelope` is missing, and that of the group is "), "holder_envelope"), "", severity
+        ).when(envelope.isNull() & F.col("holder_envelope").isNotNull() & is_old)
+        for severity, is_old in (("warning", old), (None, ~F.coalesce(old, F.lit(False))))
+    ]
+    for rule_id, pointer, what, section, value in (
+        ("MSG-161", "/envelope", "`envelopemetadata`", "/envelopemetadata", envelope),
+        ("MSG-166", "/protocol", "`protocoloptions`", "/protocoloptions", protocol),
+    ):
+        message = F.concat(F.lit(f"`{pointer[1:]}` is "), value, F.lit(f", and neither here nor in its bases there is {what}"))
+        lacks = value.isNotNull() & ~_has_leaf_below(section)
+        told.append(_broken(rule_id, message, pointer, "warning").when(lacks & old))
+        told.append(_broken(rule_id, message, pointer).when(lacks & ~F.coalesce(old, F.lit(False))))
+    is_inline = _leaf("/dataschema").isNotNull() & form.isNull()
+    without = F.lit(" stands without `dataschemaformat`, here and in its bases")
+    is_near = uri.startswith('"/schemagroups/') | uri.startswith('"#/')
+    told.append(_broken("MSG-175", F.concat(F.lit("`dataschema`"), without), "/dataschema").when(is_inline))
+    message = F.concat(F.lit("`dataschemauri` "), uri, without)
+    told.append(_broken("MSG-181", message, "/dataschemauri").when(uri.isNotNull() & form.isNull() & ~is_near))
+    told.append(_broken("MSG-181", message, "/dataschemauri", "warning").when(uri.isNotNull() & form.isNull() & is_near))
+    return _found(both, told).localCheckpoint()
+
+
+def _candidate_rows(spark: SparkSession, stage: DataFrame, table: Table, used: set[str]) -> DataFrame:
+    """Lay staged rows of a table over the published ones, as the table has them."""
+    entities = stage.filter((F.col("row") == "entity") & (F.col("kind") == table.kind))
+    logged = entities.withColumns({"document_uris": F.array("document_uri"), "snapshot_id": F.lit(0).cast("bigint")})
+    staged = project(logged, table).dropDuplicates(["registryid", "xid"])
+    if table.name not in used:
+        return staged
+    published = spark.table(table_name(table.name)).join(staged, on=["registryid", "xid"], how="left_anti")
+    return staged.unionByName(published.select(*staged.columns))
+
+
+def _leaf(pointer: str) -> Column:
+    return F.col("attributes")[pointer]
+
+
+def _has_leaf_below(pointer: str) -> Column:
+    return F.exists(F.map_keys("attributes"), lambda key: key.startswith(pointer + "/"))
+
+
 # What is told.
 
 
@@ -545,14 +643,14 @@ def _as_written(xid: Column) -> Column:
     return F.when(F.col("dialect") == OLDEST, old).otherwise(escaped)
 
 
-def _message(xid: str) -> Column:
+def _message(xid: str | Column) -> Column:
     """Give the XID of the message, of that of it or of a Version of it."""
-    return F.regexp_replace(F.col(xid), r"/versions/[^/]*\z", "")
+    return F.regexp_replace(xid, r"/versions/[^/]*\z", "")
 
 
-def _holder(xid: str) -> Column:
+def _holder(xid: str | Column) -> Column:
     """Give the XID of the group or endpoint that holds an entity."""
-    return F.regexp_replace(F.col(xid), r"/[^/]+/[^/]+\z", "")
+    return F.regexp_replace(xid, r"/[^/]+/[^/]+\z", "")
 
 
 def _holders(things: DataFrame) -> DataFrame:

@@ -166,6 +166,27 @@ def sql(context: Context, query: str) -> int:
 
 
 @cli.command()
+@click.argument("xid")
+@_with_globals
+@click.pass_obj
+def show(context: Context, xid: str) -> int:
+    """Show a message: its chain of bases, its attributes with their origin, its schema, the endpoints that carry it."""
+    from lakehouse.session import open_session
+    from lakehouse.show import show_message
+
+    settings = context.settings
+    with _progress(context) as watcher, watcher.stage("session", "starting Spark"):
+        spark = open_session(settings)
+    found = show_message(spark, settings, xid)
+    if context.as_json:
+        click.echo(json.dumps([shown.as_json() for shown in found], ensure_ascii=False))
+    else:
+        for shown in found:
+            show_one_message(shown)
+    return 0
+
+
+@cli.command()
 @_with_globals
 @click.pass_obj
 def rules(context: Context) -> int:
@@ -273,6 +294,32 @@ def show_validation(validation: dict[str, Any]) -> None:
         f"\nSnapshot {validation['snapshot_id']} validated, in {validation['seconds']['total']:.1f} s. "
         f"{validation['recorded']} new findings in table `violations`. Data Docs: {validation['data_docs']}"
     )
+
+
+def show_one_message(shown: Any) -> None:
+    """Print a message as a person reads it."""
+    message = shown.message
+    click.echo(f"{_printable(message['xid'])}  (registry {_printable(message['registryid'])}, chain {message['chain_status']})")
+    for step in shown.chain:
+        if step["depth"]:
+            told = step["base_version_xid"] or step["basemessage"]
+            click.echo(f"  extends {_printable(told)}  ({step['status']})")
+    for reference in shown.schema:
+        named = f", type {reference['type_name']}" if reference["type_name"] else ""
+        click.echo(_printable(f"  schema {reference['target_xid'] or reference['target']}  ({reference['status']}{named})"))
+    columns = ["pointer", "value", "origin", "declared_by"]
+    click.echo("")
+    show_table(columns, ([row[column] for column in columns] for row in shown.attributes))
+    click.echo("")
+    if shown.endpoints:
+        columns = ["endpoint_xid", "via_xid", "usage", "protocol", "matches"]
+        show_table(columns, ([_as_text(row[column]) for column in columns] for row in shown.endpoints))
+    else:
+        click.echo("No endpoint carries it.")
+
+
+def _as_text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
 def show_table(columns: list[str], rows: Any, *, numbers: bool = False) -> None:

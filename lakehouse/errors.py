@@ -107,3 +107,17 @@ class CommitLost(LakehouseError):
     def __init__(self, snapshot_id: int) -> None:
         super().__init__(f"snapshot {snapshot_id} was committed by another writer. Run the command again.")
         self.snapshot_id = snapshot_id
+
+
+class EntityNotFound(LakehouseError):
+    """The catalog holds no message of that XID (exit code 2).
+
+    Attributes:
+        xid: the XID as given.
+    """
+
+    exit_code = 2
+
+    def __init__(self, xid: str) -> None:
+        super().__init__(f"{xid}: the catalog holds no such message. Query the table `messages` for those that there are.")
+        self.xid = xid

@@ -192,6 +192,54 @@ SCHEMAVERSIONS = _entity(
     derived=("schema_xid", "versionid", "schema"),
 )
 
+EFFECTIVE_MESSAGES = _columns(
+    ("registryid", _STRING, "Registry that the message belongs to"),
+    ("xid", _STRING, "XID of the message"),
+    ("group_xid", _STRING, "XID of the message group, or the endpoint, that holds the message"),
+    ("messageid", _STRING, "Id of the message in its group"),
+    ("version_xid", _STRING, "XID of the Version that the message shows; that of another message when it is an xref"),
+    (
+        "chain_status",
+        _STRING,
+        "none: no base; resolved; dangling: a base or what xref names is missing; cycle: own attributes only; external; too_deep",
+    ),
+    ("chain_depth", IntegerType(), "How many bases were merged"),
+    ("name", _STRING, "Human-readable name"),
+    ("description", _STRING, "Short text about the message"),
+    ("labels", _MAP, "Labels: name to value"),
+    ("envelope", _STRING, "Envelope of the message, such as CloudEvents/1.0"),
+    ("ce_type", _STRING, "CloudEvents type"),
+    ("ce_type_required", _BOOLEAN, "Whether CloudEvents type must be there; true by default"),
+    ("ce_source", _STRING, "CloudEvents source, often a URI template"),
+    ("ce_source_required", _BOOLEAN, "Whether CloudEvents source must be there; true by default"),
+    ("ce_subject", _STRING, "CloudEvents subject"),
+    ("ce_subject_required", _BOOLEAN, "Whether CloudEvents subject must be there; false by default"),
+    ("protocol", _STRING, "Protocol of the message, such as AMQP/1.0; NULL: any, or that of the group or endpoint"),
+    ("protocol_family", _STRING, "Name part of protocol in upper case: AMQP, HTTP, KAFKA, MQTT, NATS or another"),
+    ("protocol_version", _STRING, "Version part of protocol; AMQP without one is 1.0, MQTT 5.0, others NULL"),
+    (
+        "address",
+        _STRING,
+        "Where the protocol sends it: MQTT topic_name, Kafka topic, AMQP properties.to, NATS subject, HTTP path",
+    ),
+    ("kafka_key", _STRING, "Kafka key; one in base64 when the definition says key_base64"),
+    ("http_method", _STRING, "HTTP method"),
+    ("http_status", _STRING, "HTTP status"),
+    ("dataschemaformat", _STRING, "Format of the payload's schema, such as JSONSchema/draft-07"),
+    (
+        "schema_xid",
+        _STRING,
+        "XID of the payload's schema, as dataschemaxid or dataschemauri tell it; whether it is there: entity_references",
+    ),
+    ("dataschemauri", _STRING, "URI-reference to the payload's schema"),
+    ("datacontenttype", _STRING, "Media type of the payload; inferred from the schema format when not declared"),
+    ("document_uris", _STRINGS, "URIs of the documents that hold the message now, sorted"),
+    ("attributes", _MAP, "The effective definition as leaves: JSON Pointer to JSON text of the value"),
+    ("inferred", _MAP, "What the specifications infer beside: JSON Pointer to JSON text of the value"),
+    ("depends_on", _STRINGS, "XIDs of all messages that this definition was sought in, found or not"),
+    ("snapshot_id", _LONG, "Snapshot at which this row was computed last"),
+)
+
 ENTITY_TABLES = (REGISTRIES, GROUPS, ENDPOINTS, MESSAGES, VERSIONS, SCHEMAS, SCHEMAVERSIONS)
 TABLE_OF_KIND = {table.kind: table for table in ENTITY_TABLES}
 

@@ -197,8 +197,8 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
     def attempt() -> Summary:
         with clock("check", "what differs from the catalog"):
             head = read_head(spark)
-            roll_forward(spark, head)
-            checked = check_stage(spark, stage, head.tables, strict=work.request.strict)
+            roll_forward(spark, head, settings=settings)
+            checked = check_stage(spark, settings, stage, head.tables, strict=work.request.strict)
             plan = plan_changes(spark, head, checked.stage, work.request.policy, work.sources.roots, checked.findings)
             found = stage.filter(F.col("row") == "finding").select(*plan.findings.columns)
             # Cut off from the long plans that it comes from: Spark writes a plan out as text whenever it runs one.
@@ -213,7 +213,7 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
             if not work.request.dry_run:
                 record_findings(spark, findings, work.run.ingest_id)
                 if not plan.is_empty or work.run.label is not None:
-                    snapshot_id = _commit(spark, plan, checked.stage, seen, clock)
+                    snapshot_id = _commit(spark, settings, plan, checked.stage, seen, clock)
             return _summarise(stage, plan, findings, seen, snapshot_id)
         finally:
             plan.release()
@@ -222,11 +222,11 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
     return attempt()
 
 
-def _commit(spark: SparkSession, plan: Plan, stage: DataFrame, work: _Work, clock: Clock) -> int:
+def _commit(spark: SparkSession, settings: Settings, plan: Plan, stage: DataFrame, work: _Work, clock: Clock) -> int:
     with clock("commit", f"{sum(plan.changed.values())} changed entities as snapshot {plan.head.snapshot_id + 1}"):
         head = commit(spark, plan, stage, work.run)
     with clock("project", "tables: " + ", ".join(name for name, n in plan.changed.items() if n)):
-        roll_forward(spark, head, verified=plan.head)
+        roll_forward(spark, head, plan.head, settings)
     return head.snapshot_id
 
 

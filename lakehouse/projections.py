@@ -13,21 +13,25 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
+from lakehouse import effective
 from lakehouse.faults import crash_point
 from lakehouse.model import ENDPOINTS, ENTITY_TABLES, GROUPS, MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS, Table, body_schema
 from lakehouse.plans import Head
+from lakehouse.settings import Settings
 from lakehouse.tables import table_name
 
 _THREADS = 4
+_DEFINING = ("messages", "versions")  # what effective_messages follows
 
 
-def roll_forward(spark: SparkSession, head: Head, verified: Head | None = None) -> list[str]:
+def roll_forward(spark: SparkSession, head: Head, verified: Head | None = None, settings: Settings | None = None) -> list[str]:
     """Bring all entity tables to the head.
 
     Args:
         spark: the session.
         head: the newest snapshot.
         verified: a snapshot that all tables are known to have reached, so that only those changed since are looked at.
+        settings: how far chains of bases are followed; None: as far as can be.
 
     Returns:
         Names of the tables that lagged behind.
@@ -35,8 +39,10 @@ def roll_forward(spark: SparkSession, head: Head, verified: Head | None = None) 
     since = verified.snapshot_id if verified else 0
     tables = [table for table in ENTITY_TABLES if head.tables.get(table.name, 0) > since]
     with ThreadPoolExecutor(_THREADS) as pool:
-        behind = pool.map(lambda table: _roll_forward(spark, table, head, verified), tables)
-        return [name for name in behind if name is not None]
+        behind = [*pool.map(lambda table: _roll_forward(spark, table, head, verified), tables)]
+    if max(head.tables.get(name, 0) for name in _DEFINING) > since:
+        behind.append(_roll_effective_forward(spark, head, verified, settings))
+    return [name for name in behind if name is not None]
 
 
 def project(changes: DataFrame, table: Table, *also: str) -> DataFrame:
@@ -66,9 +72,7 @@ def _roll_forward(spark: SparkSession, table: Table, head: Head, verified: Head 
     is_new, position = _position(session, name, needed) if verified is None else _known_position(table, verified)
     if position >= needed:
         return None
-    session.conf.set(
-        "spark.databricks.delta.commitInfo.userMetadata", json.dumps({"snapshot_id": head.snapshot_id, "job": "project"})
-    )
+    _tell_commit(session, head)
     log = session.table(table_name("changes"))
     rows = log.filter(
         (F.col("kind") == table.kind) & (F.col("snapshot_id") > position) & (F.col("snapshot_id") <= head.snapshot_id)
@@ -86,6 +90,33 @@ def _roll_forward(spark: SparkSession, table: Table, head: Head, verified: Head 
         _merge(session, table, rows)
     crash_point(f"after_project_{table.name}")
     return table.name
+
+
+def _roll_effective_forward(spark: SparkSession, head: Head, verified: Head | None, settings: Settings | None) -> str | None:
+    needed = max(head.tables.get(name, 0) for name in _DEFINING)
+    session = spark.newSession()
+    session.catalog.setCurrentDatabase(spark.catalog.currentDatabase())
+    name = table_name(effective.NAME)
+    if verified is None:
+        is_new, position = _position(session, name, needed)
+    else:
+        is_new, position = not any(table in verified.tables for table in _DEFINING), verified.snapshot_id
+    if position >= needed:
+        return None
+    _tell_commit(session, head)
+    if is_new:
+        effective.append_all(session, settings, head.snapshot_id)
+    else:
+        log = session.table(table_name("changes")).filter(F.col("kind").isin("message", "version"))
+        unseen = log.filter((F.col("snapshot_id") > position) & (F.col("snapshot_id") <= head.snapshot_id))
+        effective.refresh(session, settings, unseen, head.snapshot_id)
+    crash_point(f"after_project_{effective.NAME}")
+    return effective.NAME
+
+
+def _tell_commit(session: SparkSession, head: Head) -> None:
+    told = json.dumps({"snapshot_id": head.snapshot_id, "job": "project"})
+    session.conf.set("spark.databricks.delta.commitInfo.userMetadata", told)
 
 
 def _merge(session: SparkSession, table: Table, rows: DataFrame) -> None:

@@ -1,4 +1,4 @@
-"""Queries of a user: the tables that they name are attached, and the rows come back as text or as JSON."""
+"""Queries of a user: the tables that they name are attached, the views created, and the rows come back as text or as JSON."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.errors import QueryError
+from lakehouse.model import SCHEMA
 from lakehouse.settings import Settings
 from lakehouse.tables import attach_tables, tables_named_in
+from lakehouse.views import create_views, tables_read_by, views_named_in
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,10 @@ def run_query(spark: SparkSession, settings: Settings, query: str) -> Result:
         QueryError: Spark does not understand it, or a name in it does not exist.
         WarehouseError: the warehouse holds no catalog.
     """
-    attach_tables(spark, settings, tables_named_in(query))
+    views = views_named_in(query)
+    attach_tables(spark, settings, dict.fromkeys([*tables_named_in(query), *tables_read_by(views)]))
+    if views:
+        create_views(spark, settings, SCHEMA, views)
     try:
         return Result(spark.sql(query))
     except PySparkException as error:

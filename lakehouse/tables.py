@@ -28,6 +28,7 @@ TABLES = (
     "versions",
     "schemas",
     "schemaversions",
+    "effective_messages",
 )
 SCHEMA_VERSION = 1
 _THREADS = 4

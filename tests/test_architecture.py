@@ -13,10 +13,10 @@ ORDER = [
     "__init__",
     "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "redact", "model",
     "suites", "expectations",
-    "session", "stages", "tables",
+    "session", "stages", "tables", "views",
     "dialects", "detection", "rules", "values", "criteria", "constraints", "locate", "normalform", "documents", "parse",
-    "violations", "refusals", "plans", "changes", "projections", "checks", "datadocs", "candidates",
-    "queries", "pipeline", "validation", "demo", "cli",
+    "violations", "refusals", "plans", "changes", "effective", "projections", "checks", "datadocs", "candidates",
+    "queries", "show", "pipeline", "validation", "demo", "cli",
 ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from test_rules import RELATIONAL
 
-from lakehouse.checks import candidate, check_cycles, check_entities
+from lakehouse.checks import candidate, check_changes, check_cycles, check_entities, check_variants
 from lakehouse.parse import parse_documents
 from lakehouse.rules import RULES, examples, registry_of
 from lakehouse.settings import read_settings
@@ -136,3 +136,44 @@ def test_findings_have_one_name_in_every_run(spark: SparkSession):
     documents = {"itself": OWN["itself"]}
     runs = [check_cycles(candidate(spark, staged(spark, documents), set())).select("finding.violation_id") for _ in range(2)]
     assert runs[0].intersect(runs[1]).filter(F.length("violation_id") == 32).count() == 1
+
+
+def oldest(text: str, envelope: str, authority: str) -> dict[str, Any]:
+    """Build a document of the oldest dialect: a definition with a declared Version, and one without."""
+    kinds = {"declared": {"versions": {"1": {"description": text}}}, "plain": {"description": text}}
+    definitions = {name: written | {"meta": {"authority": authority}} for name, written in kinds.items()}
+    return {"definitionGroups": {"g": {"format": envelope, "definitions": definitions}}}
+
+
+def test_the_oldest_dialect_forbids_changes(spark: SparkSession):
+    # Given what is published, and the same document changed
+    before, after = (
+        candidate(spark, staged(spark, {"r": written}), set())
+        for written in (oldest("a", "CloudEvents/1.0", "urn:a"), oldest("b", "own/1", "urn:b"))
+    )
+    published = before.withColumns({"kind": F.concat(F.lit("earlier "), "kind"), "staged": F.lit(False)})
+    # When
+    found = check_changes(after.unionByName(published)).select("finding.rule_id", "xid", "finding.message").collect()
+    # Then a declared Version, the group's format and the authorities must not change; the Version that is only implied may
+    at = "/messagegroups/g/messages"
+    assert sorted((row["rule_id"], row["xid"]) for row in found) == [
+        ("CAT-024", "/messagegroups/g"),
+        ("CAT-038", f"{at}/declared/versions/1"),
+        ("CAT-064", f"{at}/declared"),
+        ("CAT-064", f"{at}/plain"),
+    ]
+    told = {row["rule_id"]: row["message"] for row in found}
+    assert told["CAT-024"] == "`format` was CloudEvents/1.0 and is own/1"
+
+
+def test_what_is_published_under_another_spelling_keeps_its_id(spark: SparkSession):
+    stage = staged(spark, {"r": document({"G": group({"m": {}}), "h": group({"M": {}})})})
+    things = candidate(spark, stage, set())
+    published = things.filter("xid IN ('/messagegroups/G', '/messagegroups/h/messages/M')")
+    published = published.withColumns({"staged": F.lit(False), "xid": F.replace("xid", F.lit("/G"), F.lit("/g"))})
+    published = published.withColumn("xid", F.replace("xid", F.lit("/M"), F.lit("/m")))
+    found = check_variants(things.unionByName(published)).select("finding.rule_id", "xid", "finding.action").collect()
+    assert sorted(tuple(row) for row in found) == [
+        ("MSG-020", "/messagegroups/G", "quarantined"),
+        ("MSG-037", "/messagegroups/h/messages/M", "quarantined"),
+    ]

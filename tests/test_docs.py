@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from docs import DOCS, PAGES
+from docs import DICTIONARY, DOCS, PAGES, dictionary
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_page_is_current(page):
     assert (DOCS / page).read_text(encoding="utf-8") == PAGES[page](), "run `make docs`"
+
+
+def test_dictionary_is_current(spark):
+    assert DICTIONARY.read_text(encoding="utf-8") == dictionary(spark), "run `make docs`"

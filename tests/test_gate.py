@@ -75,19 +75,29 @@ def test_no_secret_reaches_the_warehouse_and_what_holds_one_is_refused(catalog, 
 
 def test_errors_between_entities_take_out_the_entity_and_what_cannot_live_without_it(catalog):
     # Given a group whose messages fit, and one whose message will not
-    shop = {"good": EVENT, "later": EVENT, "two": {"versions": {"1": EVENT, "2": EVENT}}}
+    # (one leans on its base for the metadata that its envelope asks for)
+    base = {"basemessage": "/messagegroups/g/messages/good", "envelope": "CloudEvents/1.0"}
+    shop = {"good": EVENT, "leans": base, "later": EVENT, "two": {"versions": {"1": EVENT, "2": EVENT}}}
     catalog.write("shop.json", document({"g": group(shop, envelope="CloudEvents/1.0")}))
     assert not catalog.ingest().refused
     # When the group takes in a message that does not fit, and published ones are changed for the worse
-    worse = {"good": EVENT, "bad": OTHER, "later": OTHER, "two": {"versions": {"1": EVENT, "2": OTHER}}}
+    drops = base | {"protocol": "HTTP/1.1"}  # options that neither it nor its base has
+    worse = {
+        "good": EVENT,
+        "leans": base,
+        "drops": drops,
+        "bad": OTHER,
+        "later": OTHER,
+        "two": {"versions": {"1": EVENT, "2": OTHER}},
+    }
     catalog.write("shop.json", document({"g": group(worse, envelope="CloudEvents/1.0")}))
     strict = catalog.ingest(request=Request(strict=True, dry_run=True))
     summary = catalog.ingest()
     # Then the group stays, what was published stays, and each thing that fell has a finding of its own
     nothing = {"inserted": 0, "updated": 0, "deleted": 0}
-    assert summary.entities["messages"] == nothing | {"unchanged": 1, "quarantined": 3}
-    assert catalog.rows("SELECT messageid FROM xregistry.messages ORDER BY 1") == ["good", "later", "two"]
-    assert catalog.rows("SELECT DISTINCT envelope FROM xregistry.versions") == ["CloudEvents/1.0"]
+    assert summary.entities["messages"] == nothing | {"unchanged": 2, "quarantined": 4}
+    assert catalog.rows("SELECT messageid FROM xregistry.messages ORDER BY 1") == ["good", "later", "leans", "two"]
+    assert catalog.rows("SELECT DISTINCT envelope, protocol FROM xregistry.versions") == [("CloudEvents/1.0", None)]
     found = catalog.rows(
         "SELECT rule_id, xid, message, pointer, raw IS NULL FROM xregistry.violations WHERE severity = 'error' ORDER BY 2"
     )
@@ -95,6 +105,8 @@ def test_errors_between_entities_take_out_the_entity_and_what_cannot_live_withou
     assert [(one[0], one[1]) for one in found] == [
         ("MSG-115", f"{at}/bad"),
         ("MSG-157", f"{at}/bad/versions/1"),
+        ("MSG-115", f"{at}/drops"),
+        ("MSG-166", f"{at}/drops/versions/1"),
         ("MSG-115", f"{at}/later"),
         ("MSG-157", f"{at}/later/versions/1"),
         ("MSG-115", f"{at}/two"),

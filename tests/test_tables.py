@@ -9,12 +9,16 @@ import duckdb
 import pytest
 
 from lakehouse.errors import WarehouseError
-from lakehouse.model import CHANGES, ENTITY_TABLES, VIOLATIONS
+from lakehouse.model import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, VIOLATIONS
 from lakehouse.queries import run_query
 from lakehouse.settings import data_folder, read_settings
 from lakehouse.tables import TABLES, create_tables, tables_named_in
 
-DECLARED = {table.name: table.columns for table in ENTITY_TABLES} | {"changes": CHANGES, "violations": VIOLATIONS}
+DECLARED = {table.name: table.columns for table in ENTITY_TABLES} | {
+    "changes": CHANGES,
+    "violations": VIOLATIONS,
+    "effective_messages": EFFECTIVE_MESSAGES,
+}
 
 
 def test_there_is_a_ddl_file_for_each_table():

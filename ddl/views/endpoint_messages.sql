@@ -1,0 +1,169 @@
+-- endpoint_messages: Messages of endpoints: what each endpoint carries, its own messages and those of the groups that it names.
+-- Grain: one row per endpoint, group through which it carries, and message.  Reads: endpoints, groups, flat_messages.  Read by: users.
+CREATE OR REPLACE VIEW endpoint_messages (
+  registryid COMMENT 'Registry that the endpoint belongs to',
+  endpoint_xid COMMENT 'XID of the endpoint',
+  message_xid COMMENT 'XID of the message',
+  via_xid COMMENT 'XID of the group that brings the message; the endpoint itself for its own messages',
+  messageid COMMENT 'Id of the message in its group',
+  usage COMMENT 'Roles that a client of the endpoint can act in: producer, consumer, subscriber',
+  channel COMMENT 'Endpoints with the same channel belong together, such as the two ends of a queue',
+  envelope COMMENT 'Envelope in which the message travels: its own, else the group\'s, else the endpoint\'s',
+  mode COMMENT 'CloudEvents mode of the endpoint: binary, structured, or both when it does not say',
+  format COMMENT 'CloudEvents event format of the endpoint in structured mode',
+  protocol COMMENT 'Protocol over which the message travels: its own, else the group\'s, else the endpoint\'s, to which its envelope is bound implicitly',
+  protocol_family COMMENT 'Name part of protocol in upper case',
+  protocol_source COMMENT 'Who says protocol: message, group or endpoint',
+  options COMMENT 'Options of the protocol as text, after defaults and without those for other roles; qos and retain of the message win',
+  matches COMMENT 'false: protocol or envelope are not those of the endpoint',
+  chain_status COMMENT 'Status of the message\'s chain of bases, as in flat_messages'
+)
+COMMENT 'What each endpoint carries: its own messages and those of the groups that it names.'
+AS
+WITH carried AS (
+  SELECT
+    registryid,
+    xid AS endpoint_xid,
+    explode(array_distinct(concat(array(xid), coalesce(messagegroups, CAST(array() AS ARRAY<STRING>))))) AS via_xid
+  FROM endpoints
+),
+
+containers AS (
+  SELECT registryid, xid, envelope, protocol FROM groups
+),
+
+read_options AS (
+  SELECT
+    registryid,
+    xid,
+    protocol_family,
+    usage,
+    from_json(protocoloptions, 'MAP<STRING, STRING>') AS options
+  FROM endpoints
+),
+
+-- Options that the role of the endpoint has no use for are left out: END-148, END-153, END-167, END-180 to END-187.
+effective_options AS (
+  SELECT
+    registryid,
+    xid,
+    map_filter(
+      map_concat(
+        map_filter(
+          CASE protocol_family
+            WHEN 'HTTP' THEN map('method', 'POST')
+            WHEN 'AMQP' THEN map('durable', 'false', 'distributionmode', 'move')
+            WHEN 'MQTT' THEN map('qos', '0', 'retain', 'false', 'cleansession', 'true')
+            WHEN 'KAFKA' THEN map('acks', '1')
+            ELSE CAST(map() AS MAP<STRING, STRING>)
+          END,
+          (name, value) -> options IS NULL OR NOT map_contains_key(options, name)
+        ),
+        CASE WHEN options IS NOT NULL AND NOT map_contains_key(options, 'deployed') THEN map('deployed', 'true') ELSE CAST(map() AS MAP<STRING, STRING>) END,
+        coalesce(options, CAST(map() AS MAP<STRING, STRING>))
+      ),
+      (name, value) -> name NOT IN ('endpoints', 'authorization')
+      AND (
+        coalesce(array_contains(usage, 'producer'), TRUE)
+        OR NOT (
+          (protocol_family = 'AMQP' AND name = 'durable')
+          OR (protocol_family = 'MQTT' AND name = 'retain')
+          OR (protocol_family = 'KAFKA' AND name IN ('acks', 'key', 'partition'))
+        )
+      )
+      AND (
+        coalesce(array_contains(usage, 'consumer'), TRUE)
+        OR NOT ((protocol_family = 'AMQP' AND name = 'distributionmode') OR (protocol_family = 'KAFKA' AND name = 'consumergroup'))
+      )
+    ) AS options
+  FROM read_options
+),
+
+joined AS (
+  SELECT
+    e.registryid,
+    e.xid AS endpoint_xid,
+    m.xid AS message_xid,
+    c.via_xid,
+    m.messageid,
+    array_distinct(e.usage) AS usage,
+    e.channel,
+    coalesce(m.envelope, g.envelope, e.envelope) AS envelope,
+    e.envelope AS endpoint_envelope,
+    get_json_object(e.envelopeoptions, '$.mode') AS mode,
+    get_json_object(e.envelopeoptions, '$.format') AS format,
+    coalesce(m.protocol, g.protocol, e.protocol) AS protocol,
+    CASE
+      WHEN m.protocol IS NOT NULL THEN 'message'
+      WHEN g.protocol IS NOT NULL THEN 'group'
+      WHEN e.protocol IS NOT NULL THEN 'endpoint'
+    END AS protocol_source,
+    e.protocol_family AS endpoint_family,
+    e.protocol_version AS endpoint_version,
+    o.options,
+    m.attributes['/protocoloptions/qos/value'] AS qos,
+    m.attributes['/protocoloptions/retain/value'] AS retain,
+    m.chain_status
+  FROM carried AS c
+  INNER JOIN endpoints AS e ON e.registryid = c.registryid AND e.xid = c.endpoint_xid
+  INNER JOIN effective_options AS o ON o.registryid = c.registryid AND o.xid = c.endpoint_xid
+  INNER JOIN flat_messages AS m ON m.registryid = c.registryid AND m.group_xid = c.via_xid
+  LEFT JOIN containers AS g ON g.registryid = c.registryid AND g.xid = c.via_xid
+),
+
+compared AS (
+  SELECT
+    registryid,
+    endpoint_xid,
+    message_xid,
+    via_xid,
+    messageid,
+    usage,
+    channel,
+    envelope,
+    endpoint_envelope,
+    mode,
+    format,
+    protocol,
+    upper(split_part(protocol, '/', 1)) AS protocol_family,
+    coalesce(nullif(split_part(protocol, '/', 2), ''), '5.0') AS mqtt_version,
+    protocol_source,
+    endpoint_family,
+    endpoint_version,
+    options,
+    qos,
+    retain,
+    chain_status
+  FROM joined
+)
+
+SELECT
+  registryid,
+  endpoint_xid,
+  message_xid,
+  via_xid,
+  messageid,
+  usage,
+  channel,
+  envelope,
+  CASE WHEN upper(envelope) LIKE 'CLOUDEVENTS%' THEN coalesce(mode, 'both') ELSE mode END AS mode,
+  format,
+  protocol,
+  protocol_family,
+  protocol_source,
+  CASE WHEN protocol_family = 'MQTT' THEN
+    map_concat(
+      map_filter(options, (name, value) -> NOT (name = 'qos' AND qos IS NOT NULL) AND NOT (name = 'retain' AND retain IS NOT NULL)),
+      map_filter(map('qos', qos, 'retain', retain), (name, value) -> value IS NOT NULL)
+    )
+  ELSE options END AS options,
+  coalesce(
+    protocol_family = endpoint_family AND (protocol_family <> 'MQTT' OR mqtt_version = endpoint_version),
+    TRUE
+  )
+  AND coalesce(
+    upper(envelope) = upper(endpoint_envelope) OR startswith(upper(envelope), concat(upper(endpoint_envelope), '/')),
+    TRUE
+  ) AS matches,
+  chain_status
+FROM compared;

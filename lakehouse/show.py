@@ -1,0 +1,123 @@
+"""What a message is, as a person reads it: its chain of bases, its attributes and where each comes from, who carries it.
+
+All of it comes from the views; nothing is computed here.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakehouse.errors import EntityNotFound
+from lakehouse.model import SCHEMA
+from lakehouse.settings import Settings
+from lakehouse.tables import attach_tables
+from lakehouse.views import create_views, tables_read_by, with_read
+
+_VIEWS = ("flat_messages", "message_chains", "flat_attributes", "endpoint_messages", "entity_references")
+_TOLD = ("registryid", "xid", "version_xid", "chain_status", "protocol", "envelope", "address", "document_uris")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A message: its row of `flat_messages`, and what the other views say of it; `as_json` is the contract of --json."""
+
+    message: dict[str, Any]
+    chain: list[dict[str, Any]]
+    attributes: list[dict[str, Any]]
+    endpoints: list[dict[str, Any]]
+    schema: list[dict[str, Any]]
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the message as one JSON value."""
+        return {
+            **self.message,
+            "chain": self.chain,
+            "attributes": self.attributes,
+            "endpoints": self.endpoints,
+            "schema": self.schema,
+        }
+
+
+def show_message(spark: SparkSession, settings: Settings, xid: str) -> list[Shown]:
+    """Look a message up.
+
+    Args:
+        spark: the session.
+        settings: the warehouse; its registry, when one is set, is the only one that is looked at.
+        xid: XID of the message, or of one of its Versions.
+
+    Returns:
+        The message in each registry that has it, by registry.
+
+    Raises:
+        EntityNotFound: no registry has it.
+    """
+    attach_tables(spark, settings, tables_read_by(with_read(_VIEWS)))
+    create_views(spark, settings, SCHEMA, _VIEWS)
+    message_xid = xid.strip().split("/versions/")[0] if xid.count("/") > 4 else xid.strip()
+    found = _rows(spark, settings, "flat_messages", "xid", message_xid, _TOLD)
+    if not found:
+        raise EntityNotFound(message_xid)
+    chain = _rows(spark, settings, "message_chains", "xid", message_xid, ("depth", "basemessage", "base_version_xid", "status"))
+    attributes = _rows(
+        spark, settings, "flat_attributes", "xid", message_xid, ("pointer", "value", "origin", "declared_by", "depth")
+    )
+    endpoints = _rows(
+        spark,
+        settings,
+        "endpoint_messages",
+        "message_xid",
+        message_xid,
+        ("endpoint_xid", "via_xid", "usage", "protocol", "matches"),
+    )
+    schemas = [row for row in _references(spark, settings, found) if row["relation"] in ("dataschemauri", "dataschemaxid")]
+    return [
+        Shown(
+            row,
+            _of(chain, row, "depth"),
+            _of(attributes, row, "pointer"),
+            _of(endpoints, row, "endpoint_xid"),
+            [_without_registry(one) for one in schemas if one["registryid"] == row["registryid"]],
+        )
+        for row in sorted(found, key=lambda row: str(row["registryid"]))
+    ]
+
+
+def _references(spark: SparkSession, settings: Settings, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give the references of the Versions that declare the schema: the message's, and those of its bases."""
+    references = spark.table(f"{SCHEMA}.entity_references").filter(F.col("relation").startswith("dataschema"))
+    declared = spark.table(f"{SCHEMA}.flat_attributes").filter(F.col("xid") == found[0]["xid"])
+    declared = declared.filter(F.col("pointer").isin("/dataschemauri", "/dataschemaxid"))
+    columns = ("registryid", "relation", "target", "target_xid", "type_name", "status")
+    by = declared.select("registryid", F.col("declared_by").alias("source_xid"), "pointer")
+    return _fetch(_of_registry(references, settings).join(by, on=["registryid", "source_xid", "pointer"]), columns)
+
+
+def _rows(
+    spark: SparkSession, settings: Settings, view: str, key: str, xid: str, columns: tuple[str, ...]
+) -> list[dict[str, Any]]:
+    rows = spark.table(f"{SCHEMA}.{view}").filter(F.col(key) == xid)
+    return _fetch(_of_registry(rows, settings), tuple(dict.fromkeys(("registryid", *columns))))
+
+
+def _fetch(rows: DataFrame, columns: tuple[str, ...]) -> list[dict[str, Any]]:
+    text = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
+    return [json.loads(row[0]) for row in rows.select(text).collect()]
+
+
+def _of_registry(rows: DataFrame, settings: Settings) -> DataFrame:
+    return rows.filter(F.col("registryid") == settings.registry) if settings.registry else rows
+
+
+def _of(rows: list[dict[str, Any]], message: dict[str, Any], order: str) -> list[dict[str, Any]]:
+    mine = [_without_registry(row) for row in rows if row["registryid"] == message["registryid"]]
+    return sorted(mine, key=lambda row: (row[order] is None, row[order]))
+
+
+def _without_registry(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "registryid"}

@@ -1,0 +1,40 @@
+"""Views: their files, their order, and where they can be created."""
+
+from __future__ import annotations
+
+import re
+
+from lakehouse.settings import data_folder
+from lakehouse.tables import TABLES
+from lakehouse.views import tables_read_by, views, views_named_in, with_read
+
+HEAD = re.compile(r"-- (\w+): .+\.\n-- Grain: one row per .+\.  Reads: [\w, ]+\.  Read by: [\w, ]+\.\nCREATE OR REPLACE VIEW \1 ")
+
+
+def test_each_file_is_headed_by_its_name_its_grain_and_what_it_reads():
+    for name in views():
+        text = (data_folder("ddl") / "views" / f"{name}.sql").read_text(encoding="utf-8")
+        head = HEAD.match(text)
+        assert head, name
+        assert head.group(1) == name
+
+
+def test_the_header_names_what_the_statement_reads():
+    for view in views().values():
+        steps = set(re.findall(r"(?:WITH|WITH RECURSIVE|,)\s*(\w+)\s*(?:MAX RECURSION LEVEL \d+ )?AS \(", view.statement))
+        named = set(re.findall(r"\b(?:FROM|JOIN)\s+([a-z_]+)\b", view.statement)) - steps
+        assert named == set(view.reads) - {"nothing"}, view.name
+
+
+def test_each_view_comes_after_those_that_it_reads():
+    names = list(views())
+    for view in views().values():
+        for read in view.reads:
+            assert read in TABLES or names.index(read) < names.index(view.name)
+
+
+def test_a_query_creates_the_views_that_it_names_and_what_they_read():
+    assert views_named_in("SELECT * FROM Current_Violations") == ["documents", "current_violations"]
+    assert views_named_in("SELECT 1 FROM versions") == []
+    assert views_named_in("SHOW TABLES") == list(views())
+    assert set(tables_read_by(with_read(["current_violations"]))) == {"changes", "violations"}
