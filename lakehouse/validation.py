@@ -30,6 +30,7 @@ from lakehouse.projections import roll_forward
 from lakehouse.settings import Settings
 from lakehouse.suites import SPECIFICATION, Suite, choose_suites, read_suites
 from lakehouse.tables import attach_tables
+from lakehouse.views import create_views, views
 from lakehouse.violations import count_findings, record_findings
 
 EXAMPLES = 3  # told of each rule
@@ -134,7 +135,10 @@ def validate(
     with clock("attach", "tables of the catalog"):
         attach_tables(spark, settings)
         head = read_head(spark)
-        roll_forward(spark, head)
+        roll_forward(spark, head, settings=settings)
+        named = [name for name in views() if any(name in suite.words for suite in chosen.values())]
+        if named and schema == SCHEMA:
+            create_views(spark, settings, SCHEMA, named)
     spark.catalog.setCurrentDatabase(schema)
     results: list[Result] = []
     broken: list[Broken] = []
