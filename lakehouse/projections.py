@@ -41,7 +41,8 @@ def roll_forward(spark: SparkSession, head: Head, verified: Head | None = None, 
     tables = [table for table in ENTITY_TABLES if head.tables.get(table.name, 0) > since]
     with ThreadPoolExecutor(_THREADS) as pool:
         behind = [*pool.map(lambda table: _roll_forward(spark, table, head, verified), tables)]
-    if max(head.tables.get(name, 0) for name in _DEFINING) > since:
+    is_wanted = settings is None or settings.refresh_effective
+    if is_wanted and max(head.tables.get(name, 0) for name in _DEFINING) > since:
         behind.append(_roll_effective_forward(spark, head, verified, settings))
     return [name for name in behind if name is not None]
 
