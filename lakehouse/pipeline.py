@@ -208,7 +208,6 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
             return _summarise(stage, plan, findings, seen, snapshot_id)
         finally:
             plan.release()
-            checked.findings.unpersist()
 
     return attempt()
 
