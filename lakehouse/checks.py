@@ -117,21 +117,17 @@ def check_stage(
         strict: a document with an error is refused whole.
 
     Returns:
-        `findings` has the columns row, document_uri, registryid, kind, xid, finding, as in `model.STAGE`; it is held in memory.
+        `findings` has the columns row, document_uri, registryid, kind, xid, finding, as in `model.STAGE`.
     """
     if not stage.filter(F.col("row") == "entity").take(1):
         return Checked(stage, no_findings(spark), 0)
-    things = candidate(spark, stage, set(used)).persist()
-    try:
-        found = check_entities(things).unionByName(check_flattened(spark, settings, stage, things, set(used))).persist()
-        # All of it is made now, while what it is made of is held.
-        if not found.select(F.count_if(F.col("finding.action") == "quarantined")).collect()[0][0]:
-            return Checked(stage, found, 0)
-        checked = _reject_documents(stage, found) if strict else _take_out(stage, things, found)
-        checked.findings.count()
-        return checked
-    finally:
-        things.unpersist()
+    # Checkpoints, not caches: what follows is planned over rows, and not over all that they were made from.
+    things = candidate(spark, stage, set(used)).localCheckpoint()
+    flattened = check_flattened(spark, settings, stage, things, set(used))
+    found = check_entities(things).unionByName(flattened).localCheckpoint()
+    if not found.select(F.count_if(F.col("finding.action") == "quarantined")).collect()[0][0]:
+        return Checked(stage, found, 0)
+    return _reject_documents(stage, found) if strict else _take_out(stage, things, found)
 
 
 def check_catalog(spark: SparkSession) -> DataFrame:
@@ -717,8 +713,8 @@ def _take_out(stage: DataFrame, things: DataFrame, found: DataFrame) -> Checked:
     texts = entities.select(*keys, F.coalesce("raw", "body").alias("_raw"))
     raw = F.when(F.col("finding.action") == "quarantined", F.col("_raw"))
     every = every.join(texts, on=keys, how="left").withColumn("finding", F.col("finding").withField("raw", raw)).select(*FOUND)
-    every = every.persist()
-    out = every.filter(F.col("finding.action") == "quarantined").select(*keys).distinct()
+    every = every.localCheckpoint()
+    out = every.filter(F.col("finding.action") == "quarantined").select(*keys).distinct().localCheckpoint()
     kept = entities.join(F.broadcast(out), on=keys, how="left_anti").select(*stage.columns)
     return Checked(kept.unionByName(stage.filter(F.col("row") != "entity")), every, 0)
 
@@ -731,7 +727,7 @@ def _reject_documents(stage: DataFrame, found: DataFrame) -> Checked:
         F.count("*").alias("n"), F.slice(F.array_sort(F.collect_list(one)), 1, _ERRORS_TOLD).alias("told")
     )
     reason = F.concat(F.col("n").cast("string"), F.lit(" errors under --strict: "), F.array_join("told", "; "))
-    rejected = by_document.select("document_uri", "registryid", reason.alias("reason")).persist()
+    rejected = by_document.select("document_uri", "registryid", reason.alias("reason")).localCheckpoint()
     rule = RULES[STRICT]
     identity = F.concat_ws("\0", "registryid", "document_uri", F.lit(STRICT), F.lit(""), F.lit(""), "reason")
     values = {
@@ -764,7 +760,7 @@ def _reject_documents(stage: DataFrame, found: DataFrame) -> Checked:
     is_rejected = (F.col("row") == "document") & F.col("reason").isNotNull()
     others = others.withColumn("facts", F.when(is_rejected, F.to_json(cleared)).otherwise(F.col("facts")))
     rest = found.join(F.broadcast(rejected.select(*keys)), on=keys, how="left_anti").select(*found.columns)
-    every = rest.unionByName(told).persist()
+    every = rest.unionByName(told).localCheckpoint()
     return Checked(kept.select(*stage.columns).unionByName(others.select(*stage.columns)), every, rejected.count())
 
 

@@ -17,7 +17,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from lakehouse.candidates import read_gates, validate_candidate
 from lakehouse.changes import Run, commit, read_head
-from lakehouse.checks import Checked, check_stage
+from lakehouse.checks import Checked, check_stage, no_findings
 from lakehouse.detection import DRAFT
 from lakehouse.documents import Sources, current_documents, find_sources, read_documents, registry_from_path, with_unchanged
 from lakehouse.errors import CommitLost
@@ -215,28 +215,32 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
             head = read_head(spark)
             roll_forward(spark, head, settings=settings)
             numbered, refused = _numbered(spark, head, stage, work)
-            checked = check_stage(spark, settings, numbered, head.tables, strict=work.request.strict)
+            checked = _checked(spark, settings, numbered, head, work)
             more = checked.findings if refused is None else checked.findings.unionByName(refused)
             plan = plan_changes(spark, head, checked.stage, work.request.policy, work.sources.roots, more)
             found = numbered.filter(F.col("row") == "finding").select(*plan.findings.columns)
             # Cut off from the long plans that it comes from: Spark writes a plan out as text whenever it runs one.
             findings = found.unionByName(checked.findings).unionByName(plan.findings).localCheckpoint(eager=False)
         seen = work.with_rejected(checked)
-        try:
-            if not plan.is_empty:
-                with clock("validate", "what would be published"):
-                    docs = None if work.request.dry_run else settings
-                    validate_candidate(spark, plan, checked.stage, findings, RULES.values(), work.gates, docs)
-            snapshot_id = None
-            if not work.request.dry_run:
-                record_findings(spark, findings, work.run.ingest_id)
-                if not plan.is_empty or work.run.label is not None:
-                    snapshot_id = _commit(spark, settings, plan, checked.stage, seen, clock)
-            return _summarise(numbered, plan, findings, seen, snapshot_id)
-        finally:
-            checked.findings.unpersist()
+        if not plan.is_empty:
+            with clock("validate", "what would be published"):
+                docs = None if work.request.dry_run else settings
+                validate_candidate(spark, plan, checked.stage, findings, RULES.values(), work.gates, docs)
+        snapshot_id = None
+        if not work.request.dry_run:
+            record_findings(spark, findings, work.run.ingest_id)
+            if not plan.is_empty or work.run.label is not None:
+                snapshot_id = _commit(spark, settings, plan, checked.stage, seen, clock)
+        return _summarise(numbered, plan, findings, seen, snapshot_id)
 
     return attempt()
+
+
+def _checked(spark: SparkSession, settings: Settings, stage: DataFrame, head: Head, work: _Work) -> Checked:
+    """Apply the rules between entities, where they are wanted before the commit."""
+    if not settings.check_relations:
+        return Checked(stage, no_findings(spark), 0)
+    return check_stage(spark, settings, stage, head.tables, strict=work.request.strict)
 
 
 def _numbered(spark: SparkSession, head: Head, stage: DataFrame, work: _Work) -> tuple[DataFrame, DataFrame | None]:

@@ -48,6 +48,7 @@ class Settings(BaseModel):
     stream_bytes: int = Field(gt=0)
     max_json_depth: int = Field(gt=0, le=200)
     max_entities: int = Field(gt=0)
+    check_relations: bool
     refresh_effective: bool
     max_chain_depth: int = Field(gt=0, le=128)
     on_conflict: Literal["update", "refuse"]
