@@ -60,7 +60,7 @@ class Catalog:
         self.spark = spark
         self.documents = folder / "documents"
         self.documents.mkdir()
-        self.settings = read_settings(warehouse=str(folder / "warehouse"))
+        self.settings = read_settings(warehouse=str(folder / "warehouse"), refresh_effective=False)
 
     def write(self, name: str, document: Any) -> Path:
         path = self.documents / name
