@@ -162,7 +162,10 @@ def test_every_rule_that_the_code_names_is_one():
         if path.suffix in (".py", ".csv") and path.name not in ("rules.csv", "examples.csv", "__init__.py"):
             code = "\n".join(re.findall(r'"[^"\n]*"', path.read_text(encoding="utf-8"))) if path.suffix == ".py" else ""
             named |= set(re.findall(r"(?<![A-Z])(?:MSG|END|CAT|WIP|JSON|DOC)-\d{3}(?=\")", code))
-    assert named - set(RULES) - {one for one, how in held().items() if how.how == "export"} == set()
+    elsewhere = {one for one, how in held().items() if how.how == "export"}
+    # What only older dialects ask for is told while such a document is read: test_requirement_coverage.py.
+    elsewhere |= {one for one in named if one.startswith(("CAT-", "WIP-"))}
+    assert named - set(RULES) - elsewhere == set()
 
 
 def run(*arguments: str) -> str:
