@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from lakehouse.catalogtypes import ATTRIBUTES, CHECKS, ID, MEMBERS, URI, formats, rows, sections_of
 from lakehouse.coercions import kind_of
-from lakehouse.detection import is_definition, is_group
+from lakehouse.detection import DRAFT, is_definition, is_group
 from lakehouse.findings import Finding, Problem
 from lakehouse.jsontext import as_written, pointer_of
 from lakehouse.normalform import Reading, read_document
@@ -46,17 +46,18 @@ class Converted:
     written: dict[str, Any] = field(default_factory=dict)
 
 
-def read_draft(value: Any, problems: list[Problem], uri: str) -> Reading:
+def read_draft(value: Any, problems: list[Problem], uri: str, *, rules: bool = True) -> Reading:
     """Read a document of the draft into rows, as `normalform.read_document` does with one of a registry.
 
     Args:
         value: the document, as `is_draft` tells it.
         problems: what reading the text found.
         uri: of the document: its path may tell the group of a definition that stands alone.
+        rules: apply the rules about one entity too.
     """
     converted = convert(value, uri)
     text_errors, kept = _inside(problems, converted)
-    reading = read_document(converted.document, converted.errors + text_errors)
+    reading = read_document(converted.document, converted.errors + text_errors, DRAFT, rules=rules)
     reading.findings = [_as_written(finding, converted) for finding in reading.findings]
     reading.findings.extend(_kept("", "", problem) for problem in kept)
     for xid, problem in converted.told:

@@ -285,7 +285,7 @@ class _Parse:
 _READERS = {DRAFT: read_draft}
 
 
-def read_as(document: Any, problems: list[Problem], uri: str, dialect: str | None) -> tuple[str, Reading]:
+def read_as(document: Any, problems: list[Problem], uri: str, dialect: str | None, *, rules: bool = True) -> tuple[str, Reading]:
     """Read a document in its dialect.
 
     Args:
@@ -293,18 +293,19 @@ def read_as(document: Any, problems: list[Problem], uri: str, dialect: str | Non
         problems: what was found in the text.
         uri: of the document.
         dialect: as which it is to be read; None: as the one that it tells, or that its spellings tell.
+        rules: apply the rules about one entity too.
 
     Returns:
         The dialect, and what came out.
     """
     told = dialect or told_dialect(document)
     if told in _READERS:
-        return told, _READERS[told](document, problems, uri)
-    reading = read_document(document, problems, told or "")
+        return told, _READERS[told](document, problems, uri, rules=rules)
+    reading = read_document(document, problems, told or "", rules=rules)
     if told is None:
         told = dialect_of(document, reading.spellings)
         if any(row["dialect"] == told for name in ("dialect_types", "dialect_rules") for row in table(name)):
-            reading = read_document(document, problems, told)  # again, now that its own rules are known
+            reading = read_document(document, problems, told, rules=rules)  # again, now that its own rules are known
     return told, reading
 
 

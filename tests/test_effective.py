@@ -17,6 +17,13 @@ from lakehouse.queries import run_query
 G = "/messagegroups/g/messages/"
 
 
+@pytest.fixture
+def catalog(catalog):
+    """A catalog whose ingests refresh the table."""
+    catalog.settings = catalog.settings.model_copy(update={"refresh_effective": True})
+    return catalog
+
+
 def rows_of(catalog, relation: str) -> dict[tuple[str, str], Any]:
     result = run_query(catalog.spark, catalog.settings, f"SELECT * FROM {relation}")
     found = [json.loads(row) for row in result.json_rows()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from builders import document, group
 
 from lakehouse.checks import check_catalog
@@ -47,6 +48,13 @@ def planted() -> dict[str, object]:
 
 def files_with(folder: Path, text: str) -> list[str]:
     return [path.name for path in folder.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
+
+
+@pytest.fixture
+def catalog(catalog):
+    """A catalog whose ingests apply the rules between entities."""
+    catalog.settings = catalog.settings.model_copy(update={"check_relations": True})
+    return catalog
 
 
 def test_no_secret_reaches_the_warehouse_and_what_holds_one_is_refused(catalog, capfd):

@@ -23,7 +23,7 @@ def read_old(written: dict[str, Any], **group_attributes: Any) -> Reading:
 
 def read_in(dialect: str | None, document: dict[str, Any]) -> Reading:
     value, problems = read_json(json.dumps(document).encode(), 100)
-    told, reading = read_as(value, problems, "", None)
+    told, reading = read_as(value, problems, "", None, rules=False)
     assert dialect in (None, told)
     return reading
 
@@ -133,7 +133,7 @@ def test_types_and_the_marker_of_the_current_time():
     assert bodies(reading)[1]["envelopemetadata"] == {
         "x": {"type": "any"}, "time": {"value": "0000-01-01T00:00:00Z"}, "y": {"type": "timestamp", "value": "t"},
     }  # fmt: skip
-    assert sum(reading.spellings.values()) == 2
+    assert sum(count for told, count in reading.spellings.items() if told.startswith("message")) == 2
 
 
 @pytest.mark.parametrize("protocol", ["Kafka", "Kafka/0.11", "KAFKA"])
