@@ -1,5 +1,6 @@
 # make demo   load the demo documents and look at what came out
-# make test   all tests            make lint   ruff and mypy
+# make test   tests, but for those that take minutes each: make test-slow
+#            make lint   ruff and mypy
 # make soak   writers and kill -9, for hours
 # make bench  benchmark (N messages, default 10000)
 # Each target makes .venv and installs what it needs; only Python 3.10 or newer and Java 17 or 21 must be there.
@@ -9,13 +10,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 N ?= 10000
 
-.PHONY: demo test lint bench soak docs clean java
+.PHONY: demo test test-slow lint bench soak docs clean java
 
 demo: java $(VENV)/installed
 	$(BIN)/lakehouse demo
 
 test: java $(VENV)/installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: java $(VENV)/installed
+	$(BIN)/python -m pytest -m slow
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .
