@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from histories import shop
 
 from lakehouse.diffs import as_markdown, compare, diff_documents, diff_snapshots, read_differences
 from lakehouse.queries import run_query
 from lakehouse.settings import data_folder
 from lakehouse.tables import attach_tables
+
+pytestmark = pytest.mark.slow
 
 CE, MQTT = "/envelopemetadata/", "/protocoloptions/"
 DECLARED = {CE + "a/type": '"string"', CE + "a/value": '"v"', CE + "a/required": "false"}

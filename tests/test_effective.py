@@ -14,6 +14,8 @@ from lakehouse.pipeline import Request
 from lakehouse.plans import Policy
 from lakehouse.queries import run_query
 
+pytestmark = pytest.mark.slow
+
 G = "/messagegroups/g/messages/"
 
 

@@ -12,6 +12,8 @@ from lakehouse.doctor import diagnose
 from lakehouse.snapshots import open_snapshot
 from lakehouse.tables import SCHEMA_VERSION, create_tables
 
+pytestmark = pytest.mark.slow
+
 ARCHIVES = sorted(FOLDER.glob("warehouse-*.tar.gz"))
 
 

@@ -15,6 +15,8 @@ from lakehouse.numbering import with_member
 from lakehouse.pipeline import Request
 from lakehouse.plans import Policy
 
+pytestmark = pytest.mark.slow
+
 GROUP = "com.example.orders"
 PLACED, SHIPPED = "com.example.orders.placed", "com.example.orders.shipped"
 

@@ -16,6 +16,8 @@ from lakehouse.queries import run_query
 from lakehouse.snapshots import check_label, label_snapshot, open_snapshot, read_snapshots, resolve_snapshot
 from lakehouse.tables import TABLES, create_tables
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("snapshot_id", [1, 2, 3])
 def test_a_snapshot_shows_each_table_as_it_was(past, loaded_history, snapshot_id):

@@ -20,7 +20,9 @@ WITH steps AS (
     chain_status,
     pos AS at,
     definition,
-    try_element_at(definitions, pos + 2).version_xid AS base_version_xid
+    try_element_at(definitions, pos + 2).version_xid AS base_version_xid,
+    -- A cycle comes back to a definition that was seen: no step leads on from there.
+    array_position(transform(definitions, one -> one.version_xid), definition.version_xid) = pos + 1 AS is_first
   FROM merged_definitions
   LATERAL VIEW OUTER posexplode(definitions) AS pos, definition
 )
@@ -38,4 +40,4 @@ SELECT
     ELSE 'resolved'
   END AS status
 FROM steps
-WHERE coalesce(at, 0) = 0 OR definition.basemessage IS NOT NULL;
+WHERE coalesce(at, 0) = 0 OR (definition.basemessage IS NOT NULL AND is_first);
