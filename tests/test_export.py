@@ -27,8 +27,6 @@ from lakehouse.serialise import Style
 from lakehouse.settings import data_folder
 from lakehouse.tables import create_tables
 
-pytestmark = pytest.mark.slow
-
 SAMPLES = Path(__file__).resolve().parents[2] / "shared" / "samples"
 SHOP: dict[str, Any] = {
     "specversion": "1.0-rc1",

@@ -307,7 +307,8 @@ def test_each_attribute_tells_where_it_comes_from(looked_at):
 def test_chains_step_by_step(looked_at):
     rows = looked_at.sql(
         f"""
-        SELECT replace(xid, '{G}', ''), depth, regexp_replace(basemessage, '^{G}', ''), replace(base_version_xid, '{G}', ''), status
+        SELECT replace(xid, '{G}', ''), depth, regexp_replace(basemessage, '^{G}', ''), replace(base_version_xid, '{G}', ''),
+          status
         FROM message_chains
         WHERE registryid = 'shapes' AND xid IN ('{G}plain', '{G}self', '{G}dangling', '{G}external', '{G}over-alias')
         """

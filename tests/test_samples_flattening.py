@@ -18,7 +18,10 @@ from lakehouse.queries import run_query
 from lakehouse.show import show_message
 
 SAMPLES = Path(__file__).parents[2] / "shared" / "samples"
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not SAMPLES.is_dir(), reason="the published samples are not beside this checkout")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not SAMPLES.is_dir(), reason="the published samples are not beside this checkout"),
+]
 
 
 @pytest.fixture(scope="module")
