@@ -16,8 +16,6 @@ from lakehouse.parse import parse_documents
 from lakehouse.rules import RULES, examples, registry_of
 from lakehouse.settings import read_settings
 
-pytestmark = pytest.mark.slow
-
 
 def staged(spark: SparkSession, documents: dict[str, Any]) -> DataFrame:
     """Parse documents, each into the registry that it is named by."""
