@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from lakehouse.cli import cli
 
 ROOT = Path(__file__).parents[1]
-COMMAND = [sys.executable, "-c", "from lakehouse.cli import main; main()"]
+COMMAND = [sys.executable, "-m", "lakehouse"]
 
 
 def run(*arguments, cwd, **environment):
