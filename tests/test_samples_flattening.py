@@ -13,7 +13,7 @@ from conftest import _forget
 from oracle import Catalog, flatten
 from test_flattening import flat, nested
 
-from lakehouse.errors import EntityNotFound
+from lakehouse.errors import MessageNotFound
 from lakehouse.queries import run_query
 from lakehouse.show import show_message
 
@@ -96,5 +96,5 @@ def test_show_tells_where_the_attributes_of_a_variant_come_from(loaded):
 
 
 def test_what_is_not_there_is_told(loaded):
-    with pytest.raises(EntityNotFound, match="no such message"):
+    with pytest.raises(MessageNotFound, match="no such message"):
         show_message(loaded.spark, loaded.settings, "/messagegroups/g/messages/none")
