@@ -18,8 +18,6 @@ from lakehouse.events import (
 )
 from lakehouse.tables import attach_tables
 
-pytestmark = pytest.mark.slow
-
 G, M, V = "/messagegroups/g", "/messagegroups/g/messages/m", "/messagegroups/g/messages/m/versions/"
 NOON = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
 
