@@ -191,6 +191,8 @@ class _Writing:
 
     def _labels(self, labels: dict[str, str], written: dict[str, Any], at: str) -> None:
         tags = []
+        if not labels:
+            self._lose(at, "the draft has no empty set of tags", "CAT-031")
         for key, value in labels.items():
             if value or not key or "," in key or key != key.strip():
                 self._lose(at + pointer_of(key), "a tag of the draft is a word without a value", "CAT-031")
