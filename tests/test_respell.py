@@ -350,6 +350,6 @@ def test_normal_form_to_the_draft_to_normal_form_is_the_identity_when_nothing_is
 
 
 def test_an_empty_set_of_labels_is_told_as_lost_in_the_draft():
-    reading = read({"messagegroups": {"g": {"messages": {TYPE: {"protocol": "NATS", "labels": {}}}}}})
+    reading = read({"messagegroups": {"g": {"protocol": "NATS", "messages": {TYPE: {"protocol": "NATS", "labels": {}}}}}})
     _, losses = write_drafts(as_document(reading))
     assert [loss.rule_id for loss in losses] == ["CAT-031"]
