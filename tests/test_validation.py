@@ -15,8 +15,6 @@ from lakehouse.settings import read_settings
 from lakehouse.suites import read_suites
 from lakehouse.validation import validate
 
-pytestmark = pytest.mark.slow
-
 FINDINGS = (
     "row string, document_uri string, registryid string, kind string, xid string, finding "
     + STAGE["finding"].dataType.simpleString()
