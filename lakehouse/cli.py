@@ -105,7 +105,6 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
     from lakehouse.pipeline import Request
     from lakehouse.pipeline import ingest as run_ingest
     from lakehouse.plans import Policy
-    from lakehouse.session import open_session
     from lakehouse.snapshots import check_label
 
     settings = context.settings
@@ -113,10 +112,8 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
         check_label(flags["label"])
     policy = Policy(flags["force"], flags["prune"], settings.on_conflict)
     request = Request(policy, flags["strict"], flags["dry_run"], flags["label"], flags["dialect"])
-    with _progress(context) as watcher:
-        with watcher.stage("session", "starting Spark"):
-            warm_up()
-            spark = open_session(settings)
+    warm_up()
+    with _session(context) as (spark, settings, watcher):
         summary = run_ingest(spark, settings, list(sources), registry_from=registry_from, request=request, watcher=watcher)
     for path in summary.hidden:
         _told(f"warning: not read, since Spark lists no empty file and no name that starts with _ or . : {path}")
@@ -136,14 +133,10 @@ def validate(context: Context, suites: tuple[str, ...]) -> int:
     from lakehouse.checks import check_catalog
     from lakehouse.expectations import warm_up
     from lakehouse.rules import RULES
-    from lakehouse.session import open_session
     from lakehouse.validation import validate as run_validate
 
-    settings = context.settings
-    with _progress(context) as watcher:
-        with watcher.stage("session", "starting Spark"):
-            warm_up()
-            spark = open_session(settings)
+    warm_up()
+    with _session(context) as (spark, settings, watcher):
         validation = run_validate(spark, settings, check_catalog, RULES, suites=suites, watcher=watcher)
     if context.as_json:
         click.echo(json.dumps(validation.as_json()))
@@ -163,15 +156,10 @@ def validate(context: Context, suites: tuple[str, ...]) -> int:
 @click.pass_obj
 def violations(context: Context, /, **options: Any) -> int:
     """List what was refused, warned of or noted, by rule."""
-    from lakehouse.session import open_session
     from lakehouse.violationlist import list_violations
 
-    settings = context.settings
-    with _progress(context) as watcher:
-        with watcher.stage("session", "starting Spark"):
-            spark = open_session(settings)
-        with watcher.stage("read", "findings"):
-            found = list_violations(spark, settings, **options)
+    with _session(context) as (spark, settings, watcher), watcher.stage("read", "findings"):
+        found = list_violations(spark, settings, **options)
     if context.as_json:
         click.echo(json.dumps([broken._asdict() for broken in found]))
         return 0
@@ -197,13 +185,10 @@ def violations(context: Context, /, **options: Any) -> int:
 def sql(context: Context, query: str, at: str | None, diff: tuple[str, str] | None) -> int:
     """Run a Spark SQL query on the catalog and print its rows."""
     from lakehouse.queries import run_query
-    from lakehouse.session import open_session
 
     if at is not None and diff is not None:
         raise click.UsageError("--at and --diff exclude each other.")
-    settings = context.settings
-    with _progress(context) as watcher, watcher.stage("session", "starting Spark"):
-        spark = open_session(settings)
+    spark, settings = _open_spark(context)
     result = run_query(spark, settings, query, at, diff)
     if context.as_json:
         click.echo("[" + ",\n ".join(result.json_rows()) + "]")
@@ -218,12 +203,9 @@ def sql(context: Context, query: str, at: str | None, diff: tuple[str, str] | No
 @click.pass_obj
 def show(context: Context, xid: str) -> int:
     """Show a message: its chain of bases, its attributes with their origin, its schema, the endpoints that carry it."""
-    from lakehouse.session import open_session
     from lakehouse.show import show_message
 
-    settings = context.settings
-    with _progress(context) as watcher, watcher.stage("session", "starting Spark"):
-        spark = open_session(settings)
+    spark, settings = _open_spark(context)
     found = show_message(spark, settings, xid)
     if context.as_json:
         click.echo(json.dumps([shown.as_json() for shown in found], ensure_ascii=False))
@@ -276,13 +258,10 @@ def explain(context: Context, /, rule_id: str) -> int:
 @click.pass_obj
 def snapshots(context: Context) -> int:
     """List all snapshots: when, by whom, what changed, and their labels."""
-    from lakehouse.session import open_session
     from lakehouse.snapshots import read_snapshots
     from lakehouse.tables import attach_tables
 
-    settings = context.settings
-    with _progress(context) as watcher, watcher.stage("session", "starting Spark"):
-        spark = open_session(settings)
+    spark, settings = _open_spark(context)
     attach_tables(spark, settings, ["changes"])
     found = [one.as_json() for one in read_snapshots(spark)]
     if context.as_json:
@@ -303,13 +282,10 @@ def snapshots(context: Context) -> int:
 @click.pass_obj
 def label(context: Context, snapshot: str, name: str, why: str | None, move: bool) -> int:
     """Name a snapshot, given by its number, label, date, time, or `head`."""
-    from lakehouse.session import open_session
     from lakehouse.snapshots import check_label, label_snapshot
 
     check_label(name)
-    settings = context.settings
-    with _progress(context) as watcher, watcher.stage("session", "starting Spark"):
-        spark = open_session(settings)
+    spark, settings = _open_spark(context)
     snapshot_id = label_snapshot(spark, settings, snapshot, name, why=why, move=move)
     click.echo(json.dumps({"snapshot_id": snapshot_id, "label": name}) if context.as_json else f"{name}: snapshot {snapshot_id}")
     return 0
@@ -359,13 +335,10 @@ def blame(context: Context, xid: str, at: str | None) -> int:
 
 def _read_history(context: Context, xid: str, at: str | None, *, below: bool = False) -> list[Any]:
     from lakehouse.audits import read_history
-    from lakehouse.session import open_session
     from lakehouse.snapshots import resolve_snapshot
     from lakehouse.tables import attach_tables
 
-    settings = context.settings
-    with _progress(context) as watcher, watcher.stage("session", "starting Spark"):
-        spark = open_session(settings)
+    spark, settings = _open_spark(context)
     attach_tables(spark, settings, ["changes"])
     upto = None if at is None else resolve_snapshot(spark, at)
     return read_history(spark, xid, registryid=context.options.get("registry"), upto=upto, below=below)
@@ -381,24 +354,19 @@ def _read_history(context: Context, xid: str, at: str | None, *, below: bool = F
 def diff(context: Context, before: str, after: str, breaking: bool, markdown: bool) -> int:
     """Tell what changed from A to B, and whom it breaks: two snapshots, or documents (files, folders) that need not be loaded."""
     from lakehouse.diffs import as_markdown, diff_documents, diff_snapshots, read_differences
-    from lakehouse.session import open_session
     from lakehouse.snapshots import resolve_snapshot
     from lakehouse.tables import attach_tables
 
     are_documents = [os.path.exists(side) or "/" in side or "*" in side for side in (before, after)]
     if any(are_documents) and not all(are_documents):
         raise click.UsageError("A and B are two snapshots, or two files or folders.")
-    settings = context.settings
-    with _progress(context) as watcher:
-        with watcher.stage("session", "starting Spark"):
-            spark = open_session(settings)
-        with watcher.stage("diff", f"{before} to {after}"):
-            if all(are_documents):
-                rows = diff_documents(spark, settings, [before], [after])
-            else:
-                attach_tables(spark, settings, ["changes"])
-                rows = diff_snapshots(spark, settings, *(resolve_snapshot(spark, side) for side in (before, after)))
-            found = read_differences(rows)
+    with _session(context) as (spark, settings, watcher), watcher.stage("diff", f"{before} to {after}"):
+        if all(are_documents):
+            rows = diff_documents(spark, settings, [before], [after])
+        else:
+            attach_tables(spark, settings, ["changes"])
+            rows = diff_snapshots(spark, settings, *(resolve_snapshot(spark, side) for side in (before, after)))
+        found = read_differences(rows)
     breaks = any(one.class_ == "breaking" for one in found)
     shown = [one for one in found if one.class_ == "breaking"] if breaking else found
     if context.as_json:
@@ -423,13 +391,10 @@ def diff(context: Context, before: str, after: str, breaking: bool, markdown: bo
 def changes(context: Context, since: str, until: str | None, form: str, feeds: tuple[str, ...]) -> int:
     """Write what changed as events, one a line, oldest first; the same call writes the same events again."""
     from lakehouse.events import FEEDS, change_events
-    from lakehouse.session import open_session
     from lakehouse.snapshots import HEAD, resolve_snapshot
     from lakehouse.tables import attach_tables
 
-    settings = context.settings
-    with _progress(context) as watcher, watcher.stage("session", "starting Spark"):
-        spark = open_session(settings)
+    spark, settings = _open_spark(context)
     attach_tables(spark, settings, ["changes"])
     first = 0 if since == "0" else resolve_snapshot(spark, since)
     last = resolve_snapshot(spark, until or HEAD)
@@ -446,14 +411,9 @@ def changes(context: Context, since: str, until: str | None, form: str, feeds: t
 def doctor(context: Context, deep: bool) -> int:
     """Tell whether the warehouse is sound, and which command mends what is not (exit code 1)."""
     from lakehouse.doctor import diagnose
-    from lakehouse.session import open_session
 
-    settings = context.settings
-    with _progress(context) as watcher:
-        with watcher.stage("session", "starting Spark"):
-            spark = open_session(settings)
-        with watcher.stage("doctor", "reading all tables"):
-            found = [one.as_json() for one in diagnose(spark, settings, deep=deep)]
+    with _session(context) as (spark, settings, watcher), watcher.stage("doctor", "reading all tables"):
+        found = [one.as_json() for one in diagnose(spark, settings, deep=deep)]
     if context.as_json:
         click.echo(json.dumps(found))
     else:
@@ -468,14 +428,9 @@ def doctor(context: Context, deep: bool) -> int:
 def rebuild(context: Context) -> int:
     """Make every entity table anew from the log."""
     from lakehouse.doctor import rebuild as rebuild_tables
-    from lakehouse.session import open_session
 
-    settings = context.settings
-    with _progress(context) as watcher:
-        with watcher.stage("session", "starting Spark"):
-            spark = open_session(settings)
-        with watcher.stage("rebuild", "all entity tables"):
-            names = rebuild_tables(spark, settings)
+    with _session(context) as (spark, settings, watcher), watcher.stage("rebuild", "all entity tables"):
+        names = rebuild_tables(spark, settings)
     click.echo(json.dumps(names) if context.as_json else f"Made anew from the log: {', '.join(names)}.")
     return 0
 
@@ -485,15 +440,10 @@ def rebuild(context: Context) -> int:
 @click.pass_obj
 def migrate(context: Context) -> int:
     """Bring the tables of an older release forward; what the ingests of this release do too."""
-    from lakehouse.session import open_session
     from lakehouse.tables import SCHEMA_VERSION, create_tables
 
-    settings = context.settings
-    with _progress(context) as watcher:
-        with watcher.stage("session", "starting Spark"):
-            spark = open_session(settings)
-        with watcher.stage("migrate", settings.warehouse):
-            create_tables(spark, settings)
+    with _session(context) as (spark, settings, watcher), watcher.stage("migrate", settings.warehouse):
+        create_tables(spark, settings)
     click.echo(json.dumps({"schema_version": SCHEMA_VERSION}) if context.as_json else f"Tables of version {SCHEMA_VERSION}.")
     return 0
 
@@ -521,14 +471,9 @@ def restore(context: Context, folder: str) -> int:
 
 
 def _tell_backup(context: Context, folder: str, act: Callable[..., Any], told: str) -> int:
-    from lakehouse.session import open_session
 
-    settings = context.settings
-    with _progress(context) as watcher:
-        with watcher.stage("session", "starting Spark"):
-            spark = open_session(settings)
-        with watcher.stage("backup", folder):
-            manifest = act(spark, settings, folder)
+    with _session(context) as (spark, settings, watcher), watcher.stage("backup", folder):
+        manifest = act(spark, settings, folder)
     counts = f"{manifest.rows} rows, {manifest.findings_count} findings; digests verified"
     click.echo(json.dumps(manifest.as_json()) if context.as_json else f"{told.format(manifest.snapshot_id, folder)}: {counts}.")
     return 0
@@ -551,7 +496,6 @@ def export(context: Context, /, out: str, split: str | None, **flags: Any) -> in
     from lakehouse.export import Request
     from lakehouse.export import export as run_export
     from lakehouse.serialise import Style
-    from lakehouse.session import open_session
 
     to_stdout = out == "-"
     if to_stdout and (split or context.as_json):
@@ -570,11 +514,8 @@ def export(context: Context, /, out: str, split: str | None, **flags: Any) -> in
         target = f"{place}/document.json" if to_stdout else place
         to_folder = bool(split) or (not to_stdout and (out.endswith("/") or os.path.isdir(out)))
         request = Request(target, settings.registry or None, to_folder, style, flags["at"], select, flags["flat"])
-        with _progress(context) as watcher:
-            with watcher.stage("session", "starting Spark"):
-                spark = open_session(settings)
-            with watcher.stage("export", "rows to documents"):
-                exported = run_export(spark, settings, request)
+        with _session(context) as (spark, settings, watcher), watcher.stage("export", "rows to documents"):
+            exported = run_export(spark, settings, request)
         if to_stdout:
             with open(target, "rb") as document:
                 shutil.copyfileobj(document, sys.stdout.buffer)
@@ -607,16 +548,13 @@ def demo(context: Context) -> int:
     from lakehouse.expectations import warm_up
     from lakehouse.pipeline import ingest as run_ingest
     from lakehouse.queries import run_query
-    from lakehouse.session import open_session
 
     context.options.setdefault("warehouse", "demo-warehouse")
     settings = context.settings
     with as_file(files("lakehouse").joinpath("demo")) as folder:
         click.echo(f"$ lakehouse --warehouse {settings.warehouse} ingest {folder}")
-        with _progress(context) as watcher:
-            with watcher.stage("session", "starting Spark"):
-                warm_up()
-                spark = open_session(settings)
+        warm_up()
+        with _session(context) as (spark, settings, watcher):
             summary = run_ingest(spark, settings, [str(folder)], watcher=watcher)
     show_summary(summary.as_json())
     titled = [*(("A few rows", query) for query in GLIMPSES), *QUESTIONS]
@@ -777,6 +715,23 @@ class _Told:
         self.progress.console.print(
             f"[dim]{name:8} {time.monotonic() - begun:6.1f} s  {escape(_printable(told))}[/dim]", highlight=False
         )
+
+
+@contextmanager
+def _session(context: Context) -> Iterator[tuple[Any, Settings, Any]]:
+    """Start Spark, and tell of what is done then: the session, the settings, and who is told of the stages."""
+    from lakehouse.session import open_session
+
+    settings = context.settings
+    with _progress(context) as watcher:
+        with watcher.stage("session", "starting Spark"):
+            spark = open_session(settings)
+        yield spark, settings, watcher
+
+
+def _open_spark(context: Context) -> tuple[Any, Settings]:
+    with _session(context) as (spark, settings, _):
+        return spark, settings
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from lakehouse.redact import redact, redact_text
 from lakehouse.settings import Settings
 from lakehouse.stagebatches import StageBatches
 from lakehouse.streams import NotReadable, TooLong, open_document, read_chunk, split_groups
-from lakehouse.texts import YAML_SUFFIXES, read_text
+from lakehouse.texts import is_yaml, read_text
 from lakehouse.xid import id_problem
 
 DEFAULT_REGISTRY = "default"
@@ -162,9 +162,9 @@ class _Parse:
             return
         with closing(self._open()) as stream:
             text = self.seen = _read_up_to(stream, limits.stream + 1)
-            if len(text) > limits.stream and self.uri.removesuffix(".gz").endswith(YAML_SUFFIXES):
+            if len(text) > limits.stream and is_yaml(self.uri):
                 text += _read_up_to(stream, limits.unpacked)  # YAML cannot be cut
-        if len(text) <= limits.stream or self.uri.removesuffix(".gz").endswith(YAML_SUFFIXES):
+        if len(text) <= limits.stream or is_yaml(self.uri):
             self._add_whole(text)
         else:
             self.seen = text[:_RAW_OF_DOCUMENT]

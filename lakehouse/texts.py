@@ -32,9 +32,14 @@ def read_text(text: bytes, uri: str, max_depth: int) -> tuple[Any, list[Problem]
     Raises:
         NotJson: it is neither, or cannot be trusted.
     """
-    if uri.removesuffix(".gz").endswith(YAML_SUFFIXES):
+    if is_yaml(uri):
         return read_yaml(text, max_depth)
     return read_json(text, max_depth)
+
+
+def is_yaml(uri: str) -> bool:
+    """Tell by its name whether a document is YAML, packed or not."""
+    return uri.removesuffix(".gz").endswith(YAML_SUFFIXES)
 
 
 def read_yaml(text: bytes, max_depth: int) -> tuple[Any, list[Problem]]:
