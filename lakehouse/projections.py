@@ -13,11 +13,14 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehouse import effective
+from lakehouse.changes import read_head
 from lakehouse.faults import crash_point
 from lakehouse.model import ENDPOINTS, ENTITY_TABLES, GROUPS, MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS, Table, body_schema
 from lakehouse.plans import Head
+from lakehouse.races import LOST_RACES
 from lakehouse.settings import Settings
 from lakehouse.siblings import open_sibling
 from lakehouse.tables import table_name
@@ -43,13 +46,17 @@ def roll_forward(
     Returns:
         Names of the tables that lagged behind.
     """
-    since = verified.snapshot_id if verified else 0 if all_tables else max(head.tables.values(), default=0) - 1
+    newest = max(head.tables.values(), default=1)
+    since = verified.snapshot_id if verified else 0 if all_tables else newest - 1
     tables = [table for table in ENTITY_TABLES if head.tables.get(table.name, 0) > since]
     with ThreadPoolExecutor(_THREADS) as pool:
         behind = [*pool.map(lambda table: _roll_forward(spark, table, head, verified), tables)]
     is_wanted = settings is None or settings.refresh_effective
     if is_wanted and max(head.tables.get(name, 0) for name in _DEFINING) > (verified.snapshot_id if verified else 0):
         behind.append(_roll_effective_forward(spark, head, verified, settings))
+        # What is deleted by now may have been inserted again, by this process that is late.
+        if spark.table(table_name("changes")).agg(F.max("snapshot_id")).collect()[0][0] > head.snapshot_id:
+            behind.extend(roll_forward(spark, read_head(spark), head, settings))
     return [name for name in behind if name is not None]
 
 
@@ -103,16 +110,18 @@ def expressions(table: Table) -> dict[str, str]:
 
 def _roll_forward(spark: SparkSession, table: Table, head: Head, verified: Head | None) -> str | None:
     def bring(session: SparkSession, is_new: bool, position: int) -> None:
-        rows = _unseen(session, head, position).filter(F.col("kind") == table.kind)
-        if position < head.tables[table.name] - 1:
-            rows = last_rows(rows)
+        log = session.table(table_name("changes")).filter(F.col("kind") == table.kind)
+        unseen = log.filter(F.col("snapshot_id") > position)
         if is_new:
             # Nothing is there yet: append, as a transaction of its own, so that two processes cannot both do it.
+            rows = unseen.filter(F.col("snapshot_id") <= head.snapshot_id)
+            rows = rows if position == head.tables[table.name] - 1 else last_rows(rows)
             fresh = project(rows.filter(F.col("op") != "delete"), table)
             writer = fresh.write.format("delta").mode("append")
             writer.option("txnAppId", f"lakehouse.{table.name}").option("txnVersion", 1).saveAsTable(table_name(table.name))
         else:
-            _merge(session, table, rows)
+            # Also what was committed meanwhile: what is deleted by now must not be inserted again by a process that is late.
+            _merge(session, table, last_rows(unseen))
 
     is_known_new = verified is not None and table.name not in verified.tables
     return _bring_forward(spark, table.name, head.tables[table.name], head, verified, is_known_new, bring)
@@ -123,7 +132,8 @@ def _roll_effective_forward(spark: SparkSession, head: Head, verified: Head | No
         if is_new:
             effective.append_all(session, settings, head.snapshot_id)
         else:
-            unseen = _unseen(session, head, position).filter(F.col("kind").isin("message", "version"))
+            log = session.table(table_name("changes")).filter(F.col("kind").isin("message", "version"))
+            unseen = log.filter((F.col("snapshot_id") > position) & (F.col("snapshot_id") <= head.snapshot_id))
             effective.refresh(session, settings, unseen, head.snapshot_id)
 
     needed = max(head.tables.get(name, 0) for name in _DEFINING)
@@ -140,21 +150,25 @@ def _bring_forward(
     is_known_new: bool,
     bring: Callable[[SparkSession, bool, int], None],
 ) -> str | None:
-    """Bring one table forward in a session of its own, if it lags behind; give its name then."""
+    """Bring one table forward in a session of its own, if it lags behind; give its name then.
+
+    Where another process brings it forward at the same time, one of the two is refused by Delta, and looks again.
+    """
     session = open_sibling(spark)
-    is_new, position = (is_known_new, verified.snapshot_id) if verified else _position(session, table_name(name), needed)
-    if position >= needed:
-        return None
     _tell_commit(session, head, "project")
-    bring(session, is_new, position)
+    for attempt in Retrying(
+        retry=retry_if_exception_type(LOST_RACES), stop=stop_after_attempt(10), wait=wait_random_exponential(0.2, 5), reraise=True
+    ):
+        with attempt:
+            if verified and attempt.retry_state.attempt_number == 1:
+                is_new, position = is_known_new, verified.snapshot_id
+            else:
+                is_new, position = _position(session, table_name(name), needed)
+            if position >= needed:
+                return None
+            bring(session, is_new, position)
     crash_point(f"after_project_{name}")
     return name
-
-
-def _unseen(session: SparkSession, head: Head, position: int) -> DataFrame:
-    """Give the rows of the log above a position."""
-    log = session.table(table_name("changes"))
-    return log.filter((F.col("snapshot_id") > position) & (F.col("snapshot_id") <= head.snapshot_id))
 
 
 def _tell_commit(session: SparkSession, head: Head, job: str) -> None:

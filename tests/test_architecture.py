@@ -13,7 +13,7 @@ ORDER = [
     "__init__",
     "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "texts", "streams", "redact", "model",
     "suites", "expectations",
-    "session", "siblings", "stages", "migrations", "tables", "views",
+    "session", "siblings", "races", "stages", "migrations", "tables", "views",
     "dialects", "coercions", "entities", "catalogtypes", "detection",
     "rules", "values", "criteria", "constraints", "locate", "normalform", "respell",
     "catalogdraft", "catalogexport", "outward", "stagebatches", "documents", "parse",
