@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from lakehouse.dialects import Attribute, family_of, table
 from lakehouse.jsontext import pointer_of, same
-from lakehouse.normalform import natural_order
+from lakehouse.normalform import created, natural_order
 
 COLLECTIONS = {
     "messagegroups": "messagegroup",
@@ -33,19 +33,22 @@ class Loss(NamedTuple):
     message: str
 
 
-def respell(written: dict[str, Any], dialect: str, entity: str = "registry") -> tuple[dict[str, Any], list[Loss]]:
+def respell(
+    written: dict[str, Any], dialect: str, entity: str = "registry", family: str | None = None
+) -> tuple[dict[str, Any], list[Loss]]:
     """Write an entity in normal form in a dialect that names an entity's attributes as xRegistry does.
 
     Args:
         written: the entity with what it holds: a registry, a group, a message ...; it is not changed.
         dialect: a column of `dialects.csv`; 1.0-rc2 is the normal form itself.
         entity: which entity of the table it is.
+        family: protocol family of what holds it, when it stands alone.
 
     Returns:
         The entity in the dialect, and what could not be said.
     """
     losses: list[Loss] = []
-    found = _Respelling(dialect, losses).write(entity, written, "", None)
+    found = _Respelling(dialect, losses).write(entity, written, "", family)
     if entity == "registry" and "specversion" in found:
         found["specversion"] = dialect
     return found, losses
@@ -120,7 +123,7 @@ class _Respelling:
         implied: dict[str, dict[str, Any]] = {}
         if name == "versions":
             before: str | None = None
-            for versionid in sorted(members, key=natural_order):
+            for versionid in sorted(members, key=lambda versionid: (created(members[versionid]), natural_order(versionid))):
                 implied[versionid] = {"ancestor": before or versionid}
                 before = versionid
         return {

@@ -24,7 +24,8 @@ _ABOUT_DIALECTS = """\
 # Dialects
 
 Teams write documents in several dialects. Each becomes one normal form, that of 1.0-rc2, and the normal form can be written in
-another dialect again. This page is written by `make docs` from the tables in `lakehouse/*.csv`, which the program reads too.
+another dialect again (`lakehouse export --dialect`, see [export](export.md)). This page is written by `make docs` from the tables
+in `lakehouse/*.csv`, which the program reads too.
 
 | dialect | what it is |
 |---|---|
