@@ -56,10 +56,12 @@ class Losses:
 def told_losses(losses: list[dict[str, Any]]) -> list[str]:
     """Tell losses to a person, a line each: those of `Losses.as_json`."""
     lines = []
+    several = len({example["registryid"] for one in losses for example in one["examples"]}) > 1
     for one in losses:
         for example in one["examples"]:
             where = example["xid"] + (f" {example['pointer']}" if example["pointer"] else "")
-            lines.append(f"{one['rule_id']}  {where}: {example['message']}  (registry {example['registryid']})")
+            registry = f"  (registry {example['registryid']})" if several else ""
+            lines.append(f"{one['rule_id']}  {where}: {example['message']}{registry}")
         if one["count"] > len(one["examples"]):
             lines.append(f"{one['rule_id']}  ... and {one['count'] - len(one['examples'])} more")
     return lines

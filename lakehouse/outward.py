@@ -48,10 +48,9 @@ def _write_draft(value: dict[str, Any], entity: str) -> tuple[Any, list[Loss]]:
     return _DRAFT_WRITERS[entity](value)
 
 
-def unsaid(dialect: str, entity: str) -> Loss:
+def unsaid(dialect: str, what: str) -> Loss:
     """Give the loss of an entity that stands in a collection that the dialect does not know."""
-    known = ", ".join(layout_of(dialect).collections)
-    return Loss("", layout_of(dialect).rule, f"{dialect} knows {known} only, and no {entity}")
+    return Loss("", layout_of(dialect).rule, f"{dialect} has no {what}")
 
 
 # Dialects that do not name things as xRegistry does have a writer of their own.

@@ -22,6 +22,7 @@ COLLECTIONS = {
     "messages": "message",
     "schemas": "schema",
 }
+_RESOURCE = frozenset(("versions", "meta"))  # a message or schema has them, and a Version has not
 _PLACES = ("meta", "envelopemetadata", "protocoloptions")
 
 
@@ -108,7 +109,7 @@ class _Respelling:
                 found[name] = value
                 continue
             attribute, spelled = named["", name]
-            if self._left_out(entity, "", name, value, at, implied or {}):
+            if self._left_out(entity, "", name, value, at, implied, is_version=_RESOURCE.isdisjoint(written)):
                 continue
             if attribute.type == "entities" and isinstance(value, dict):
                 found[spelled] = self._children(entity, name, value, at, family)
@@ -131,11 +132,22 @@ class _Respelling:
             for key, member in members.items()
         }
 
-    def _left_out(self, entity: str, place: str, name: str, value: Any, at: str, implied: dict[str, Any]) -> bool:
+    def _left_out(
+        self,
+        entity: str,
+        place: str,
+        name: str,
+        value: Any,
+        at: str,
+        implied: dict[str, Any] | None = None,
+        *,
+        is_version: bool = False,
+    ) -> bool:
+        """Tell whether the dialect does not know an attribute: of this entity, or of one that is no Version."""
         how, rule = _lacks(self.dialect, entity).get((place, name), ("", ""))
-        if how == "lost" or (how == "implied" and not same(implied.get(name, value), value)):
+        if how == "lost" or (how == "implied" and not same((implied or {}).get(name, value), value)):
             self.losses.append(Loss(at, rule, f"{self.dialect} has no `{name}` of a {entity}"))
-        return how != ""
+        return how not in ("", "of Versions") or (how == "of Versions" and not is_version)
 
     def _place(
         self, entity: str, place: str, members: dict[str, Any], at: str, family: str | None, found: dict[str, Any]
@@ -147,7 +159,7 @@ class _Respelling:
         moved = False
         for name, value in members.items():
             here = at + pointer_of(name)
-            if self._left_out(entity, place, name, value, here, {}):
+            if self._left_out(entity, place, name, value, here):
                 moved = True
                 continue
             attribute, spelled = named.get((place, name), (None, name))

@@ -18,7 +18,6 @@ from lakehouse.documentview import Stored
 from lakehouse.groupwriters import GroupWriter, Style, group_writer
 from lakehouse.losses import Losses
 from lakehouse.outward import layout_of, unsaid
-from lakehouse.respell import COLLECTIONS as ENTITIES
 
 LINES = "line string"
 TRAILER_DIGITS = 12
@@ -167,10 +166,9 @@ def _group_lines(xid: str, rows: Iterator[Stored], style: Style, run: Run, losse
 
 def _lose_group(registryid: str, xid: str, rows: Iterator[Stored], style: Style, losses: Losses) -> None:
     """Tell that a dialect knows no such group, and nothing of what that holds."""
-    collection = xid.split("/")[1]
+    loss = unsaid(style.dialect, xid.split("/")[1])
     for lost in dict.fromkeys(_member_of(row) for row in rows):
-        names = lost.split("/")
-        losses.add(registryid, lost, [unsaid(style.dialect, ENTITIES[names[3] if len(names) > 3 else collection])])
+        losses.add(registryid, lost, [loss])
 
 
 def _member_of(row: Stored) -> str:

@@ -218,7 +218,7 @@ def test_the_words_are_those_of_the_dialect(told):
         "#/messagegroups/g/messages/base",
         {"value": "a/{b}"},
     )
-    assert old.keys().isdisjoint({"xid", "metaurl", "meta", "ancestor", "basemessage", "dataschema"})
+    assert old.keys().isdisjoint({"xid", "versionid", "metaurl", "meta", "ancestor", "basemessage", "dataschema"})
     authorized = told.document("1.0-rc4")["endpoints"]["e"]["protocoloptions"]["authorization"]
     assert authorized == [{"type": "SASL"}]
 
