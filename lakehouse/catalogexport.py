@@ -37,7 +37,7 @@ def write_drafts(document: dict[str, Any]) -> tuple[list[dict[str, Any]], list[L
     losses: list[Loss] = []
     kept = {"messagegroups", "specversion", "registryid", "self", "shortself", "xid", "epoch", "createdat", "modifiedat"}
     own = [name for name in document if name not in kept and not name.endswith(("url", "count"))]
-    losses.extend(_lost(pointer_of(name), f"a catalog of the draft has no `{name}`") for name in own)
+    losses.extend(Loss(pointer_of(name), _RULE, f"a catalog of the draft has no `{name}`") for name in own)
     groups = []
     for groupid, group in document.get("messagegroups", {}).items():
         written, lost = write_draft(group, groupid)
@@ -57,46 +57,59 @@ def write_draft(group: dict[str, Any], groupid: str | None = None) -> tuple[dict
     Returns:
         The group of the draft, and what it cannot say: pointers into `group`.
     """
-    return _Writing().group(group, groupid or str(group.get("messagegroupid", "")))
+    writing = DraftGroup(
+        {key: value for key, value in group.items() if key != "messages"}, groupid or str(group.get("messagegroupid", ""))
+    )
+    definitions = {}
+    for messageid, message in (group.get("messages") or {}).items():
+        found = writing.definition(messageid, message, pointer_of("messages", messageid))
+        if found is not None:
+            definitions[messageid] = found
+    return writing.attributes() | {"messagedefinitions": definitions}, writing.losses
 
 
-def _lost(pointer: str, message: str, rule: str = _RULE) -> Loss:
-    return Loss(pointer, rule, message)
+class DraftGroup:
+    """A message group on its way into the draft, message by message.
 
+    Attributes:
+        name: the format; None until the group or one of its messages tells it.
+        losses: what could not be said, with pointers into the group, or where `definition` is told that the message stands.
+    """
 
-class _Writing:
-    def __init__(self) -> None:
+    def __init__(self, own: dict[str, Any], groupid: str) -> None:
+        self.own = own
+        self.groupid = groupid
+        self.name = _format_of(own)
         self.losses: list[Loss] = []
 
-    def group(self, group: dict[str, Any], groupid: str) -> tuple[dict[str, Any], list[Loss]]:
-        name = _format_of(group)
-        messages: dict[str, Any] = group.get("messages") or {}
-        if name is None:
-            told = {_format_of(version) for message in messages.values() for version in _versions(message).values()}
-            name = next(iter(told)) if len(told) == 1 else None
-            if name is not None:
-                self._lose(
-                    "/envelope", f"a group of the draft has a format, and this one gets that of its messages: {name}", "CAT-024"
-                )
-        written: dict[str, Any] = {"id": groupid}
-        if not ID.fullmatch(groupid):
-            self._lose("", f"{groupid!r} is no id of the draft", "CAT-021")
-        if name is None:
+    def attributes(self) -> dict[str, Any]:
+        """Write the group without its definitions; after the first of these, which may tell the format."""
+        written: dict[str, Any] = {"id": self.groupid}
+        if not ID.fullmatch(self.groupid):
+            self._lose("", f"{self.groupid!r} is no id of the draft", "CAT-021")
+        if self.name is None:
             self._lose("", "a group of the draft has one format, and nothing tells it", "CAT-024")
-        written["format"] = name or "CloudEvents"
-        self._attributes("group", group, written, "", {"envelope", "protocol"})
+        elif _format_of(self.own) is None:
+            told = f"a group of the draft has a format, and this one gets that of its first message: {self.name}"
+            self._lose(pointer_of(formats()[self.name]["normal"]), told, "CAT-024")
+        written["format"] = self.name or "CloudEvents"
+        self._attributes("group", self.own, written, "", {"envelope", "protocol"})
         for key in ("envelope", "protocol"):
-            if name and key in group and formats()[name]["normal"] != key:
-                self._lose(pointer_of(key), f"a group of the format {name} has no `{key}`", "CAT-023")
-        definitions = {}
-        for messageid, message in messages.items():
-            found = self._definition(messageid, message, name, pointer_of("messages", messageid))
-            if found is not None:
-                definitions[messageid] = found
-        written["messagedefinitions"] = definitions
-        return written, self.losses
+            if self.name and key in self.own and formats()[self.name]["normal"] != key:
+                self._lose(pointer_of(key), f"a group of the format {self.name} has no `{key}`", "CAT-023")
+        return written
 
-    def _definition(self, messageid: str, message: dict[str, Any], name: str | None, here: str) -> dict[str, Any] | None:
+    def definition(self, messageid: str, message: dict[str, Any], here: str = "") -> dict[str, Any] | None:
+        """Write a message as a definition; None when the draft cannot say it.
+
+        Args:
+            messageid: its id.
+            message: with `versions` and `meta`, or with the attributes of its only Version.
+            here: where losses are told to be.
+        """
+        if self.name is None:
+            self.name = next((name for name in map(_format_of, _versions(message).values()) if name), None)
+        name = self.name
         meta = message.get("meta") or {}
         if not ID.fullmatch(messageid):
             self._lose(here, f"{messageid!r} is no id of the draft", "CAT-061")
@@ -108,6 +121,23 @@ class _Writing:
             return None
         for key in sorted(meta.keys() - _COMPUTED - {"authority", "defaultversionid", "createdat", "modifiedat"}):
             self._lose(here + pointer_of("meta", key), f"a definition of the draft has no `{key}`", "CAT-058")
+        versions = self._numbered(messageid, message, name, here)
+        if not versions:
+            self._lose(here, "the draft can say none of its versions, so it is left out", "CAT-034")
+            return None
+        default = meta.get("defaultversionid")
+        if default is not None and default != list(versions)[-1]:
+            self._lose(here + "/meta/defaultversionid", "the latest version of the draft is always the default", "CAT-043")
+        written: dict[str, Any] = {"id": messageid, "format": name}
+        if "authority" in meta:
+            written["authority"] = meta["authority"]
+        for key, old in (("createdat", "createdtimeutc"), ("modifiedat", "updatedtimeutc")):
+            if key in meta:
+                written[old] = meta[key]
+        return written | {"versions": versions}
+
+    def _numbered(self, messageid: str, message: dict[str, Any], name: str, here: str) -> dict[str, Any]:
+        """Write the Versions whose ids are numbers, in their order."""
         versions: dict[str, Any] = {}
         before: str | None = None
         members = _versions(message)
@@ -123,18 +153,7 @@ class _Writing:
                 self._lose(at + "/ancestor", "the ancestor of a version of the draft is the version before", "CAT-077")
             versions[versionid] = {"id": messageid, "version": int(versionid), "format": name} | found
             before = versionid
-        if not versions:
-            return None
-        default = meta.get("defaultversionid")
-        if default is not None and default != before:
-            self._lose(here + "/meta/defaultversionid", "the latest version of the draft is always the default", "CAT-043")
-        written: dict[str, Any] = {"id": messageid, "format": name}
-        if "authority" in meta:
-            written["authority"] = meta["authority"]
-        for key, old in (("createdat", "createdtimeutc"), ("modifiedat", "updatedtimeutc")):
-            if key in meta:
-                written[old] = meta[key]
-        return written | {"versions": versions}
+        return versions
 
     def _version(self, messageid: str, version: dict[str, Any], name: str, at: str) -> dict[str, Any] | None:
         if _format_of(version) != name:
@@ -242,9 +261,9 @@ class _Writing:
         if not names or None in names or len(set(names)) < len(names):
             self._lose(at, "names of the draft stand once, and no list is empty", "CAT-148")
             return
-        for item in items:
+        for index, item in enumerate(items):
             rest = {key: value for key, value in item.items() if key != "name"}
-            self._declaration(row, item["name"], rest, sections, at)
+            self._declaration(row, item["name"], rest, sections, f"{at}/{index}")
 
     def _declaration(self, row: dict[str, str] | None, member: str, declaration: Any, sections: dict[str, Any], at: str) -> None:
         if row is None or not isinstance(declaration, dict) or (row["names"] and not re.fullmatch(row["names"], member)):
@@ -271,7 +290,7 @@ class _Writing:
         if is_template and said.get("type") != "uritemplate":
             self._lose(at + "/type", "a text with placeholders is a uritemplate in the draft", "CAT-082")
         if said.pop("type", "uritemplate") != "uritemplate" or (declaration.get("type") == "uritemplate" and not is_template):
-            self._lose(at + "/type", "a template of the draft has no `type`", "CAT-082")
+            self._lose(at + "/type", "a value of the draft has no `type`", "CAT-082")
         if text_only:
             if isinstance(value, int) and not isinstance(value, bool):
                 said["value"] = str(value)
@@ -307,8 +326,8 @@ class _Writing:
             elif "/" not in row["normal"] and row["normal"] in version:
                 sections.setdefault(section, {})[member] = version[row["normal"]]
 
-    def _lose(self, pointer: str, message: str, rule: str = _RULE) -> None:
-        self.losses.append(_lost(pointer, message, rule))
+    def _lose(self, pointer: str, message: str, rule: str) -> None:
+        self.losses.append(Loss(pointer, rule, message))
 
 
 _KNOWN = {"name", "deprecated", "basemessage", "envelope", "envelopeoptions", "protocol", "datacontenttype", "dataschemaxid"}

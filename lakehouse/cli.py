@@ -26,7 +26,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 import lakehouse
-from lakehouse.dialects import DIALECTS
+from lakehouse.dialects import DIALECTS, NORMAL, WRITABLE
 from lakehouse.errors import LakehouseError
 from lakehouse.settings import Settings, read_settings
 
@@ -220,13 +220,13 @@ def show(context: Context, xid: str) -> int:
 @click.pass_obj
 def rules(context: Context) -> int:
     """List the rules that documents and the catalog are checked by."""
-    from lakehouse.rules import RULES
+    from lakehouse.rules import TOLD
 
     if context.as_json:
-        click.echo(json.dumps([rule._asdict() for rule in RULES.values()]))
+        click.echo(json.dumps([rule._asdict() for rule in TOLD.values()]))
     else:
         show_table(
-            ["rule", "severity", "table", "text"], ([rule.id, rule.severity, rule.table, rule.text] for rule in RULES.values())
+            ["rule", "severity", "table", "text"], ([rule.id, rule.severity, rule.table, rule.text] for rule in TOLD.values())
         )
     return 0
 
@@ -489,31 +489,40 @@ def _tell_backup(context: Context, folder: str, act: Callable[..., Any], told: s
 @click.option("--flat", is_flag=True, help="Effective definitions of messages, without basemessage.")
 @click.option("--source", is_flag=True, help="Entities as they were written, instead of the normal form.")
 @click.option("--base-url", metavar="URL", help="Absolute URLs below this one, instead of references into the document.")
+@click.option("--dialect", type=click.Choice(WRITABLE), default=NORMAL, help=f"Write this dialect (default {NORMAL}).")
+@click.option("--lossy", is_flag=True, help="Write also when the dialect cannot say everything; what is left out is listed.")
+@click.option("--examples", type=click.IntRange(1), default=5, help="Losses told of each rule (default 5).")
 @_with_globals
 @click.pass_obj
 def export(context: Context, /, out: str, split: str | None, **flags: Any) -> int:
     """Write the catalog, or a registry of it, as xRegistry documents."""
     from lakehouse.export import Request
     from lakehouse.export import export as run_export
-    from lakehouse.serialise import Style
+    from lakehouse.groupwriters import Style
+    from lakehouse.outward import layout_of
 
     to_stdout = out == "-"
     if to_stdout and (split or context.as_json):
         raise click.UsageError("--split and --json need --out.")
     if flags["source"] and (flags["flat"] or flags["base_url"]):
         raise click.UsageError("--source writes what came in: it goes with neither --flat nor --base-url.")
+    dialect = flags["dialect"]
+    if flags["source"] and dialect != NORMAL:
+        raise click.UsageError("--source writes each entity in the dialect that it came in: it does not go with --dialect.")
+    if flags["base_url"] and not layout_of(dialect).has_urls:
+        raise click.UsageError(f"--base-url does not go with --dialect {dialect}, whose entities hold no URLs.")
     base_url = flags["base_url"]
     if base_url is not None and not re.match(r"\A[A-Za-z][A-Za-z0-9+.\-]*://[^\s#?]+\Z", base_url):
         raise click.UsageError(
             "--base-url needs an absolute URL without query and fragment, such as https://example.com/registry."
         )
     settings = context.settings
-    style = Style(base_url, flags["source"], by_group=split == "group")
+    style = Style(base_url, flags["source"], split == "group", dialect, flags["examples"])
     select = tuple(xid for given in flags["select"] for xid in given.replace(",", " ").split())
     with tempfile.TemporaryDirectory(prefix="lakehouse-") if to_stdout else nullcontext(out) as place:
         target = f"{place}/document.json" if to_stdout else place
         to_folder = bool(split) or (not to_stdout and (out.endswith("/") or os.path.isdir(out)))
-        request = Request(target, settings.registry or None, to_folder, style, flags["at"], select, flags["flat"])
+        request = Request(target, settings.registry or None, to_folder, style, flags["at"], select, flags["flat"], flags["lossy"])
         with _session(context) as (spark, settings, watcher), watcher.stage("export", "rows to documents"):
             exported = run_export(spark, settings, request)
         if to_stdout:
@@ -528,11 +537,17 @@ def export(context: Context, /, out: str, split: str | None, **flags: Any) -> in
 
 def show_exported(exported: dict[str, Any], *, on_stderr: bool) -> None:
     """Print what an export wrote."""
+    from lakehouse.losses import told_losses
+
     if exported.get("added"):
         counts = ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in exported["added"].items())
         more = sum(exported["added"].values()) - len(exported["added_first"])
         listed = ", ".join(exported["added_first"]) + (f" and {more} more" if more else "")
         click.echo(f"Added, since what was selected needs it: {counts} ({_printable(listed)}).", err=on_stderr)
+    if exported.get("lost"):
+        click.echo(f"Left out, since {exported['dialect']} cannot say it: {exported['lost']}", err=on_stderr)
+        for line in told_losses(exported["losses"]):
+            click.echo(f"  {_line(line)}", err=on_stderr)
     told = ", ".join(f"{count} {name}" for name, count in exported["entities"].items())
     if not on_stderr:
         files = f"{exported['files']} file{'s' if exported['files'] != 1 else ''}"

@@ -41,13 +41,7 @@ _RULE_OF_TYPE = {
 }
 # Rules that older dialects do not have: there they warn (WIP-032, WIP-041; requirements.md 45).
 _NEW_RULES = frozenset(("MSG-156", "MSG-161", "MSG-166", "MSG-260"))
-_SCHEMES = {
-    "HTTP": ("END-134", ("http", "https")),
-    "AMQP": ("END-142", ("amqp", "amqps")),
-    "MQTT": ("END-155", ("mqtt", "mqtts", "tcp", "ssl", "wss")),
-    "KAFKA": ("END-175", ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")),
-    "NATS": ("END-189", ("nats", "tls", "ws")),
-}
+_PROTOCOLS = {row["family"]: row for row in table("protocols")}
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.\-_]*)://([^/?#]*)([^?#]*)(.*)", re.DOTALL)
 _AUTHORITY = re.compile(r"(?:[^@]*@)?(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s@]+)(?::([0-9]{1,5}))?")
 _SEGMENT = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,;=@]|%[0-9A-Fa-f]{2})+")
@@ -498,17 +492,17 @@ def _check_address(address: dict[str, Any], path: tuple[str, ...], family: str |
         yield Broken(here if "uri" in address else path, "END-103", f"`uri` is no absolute URI: {shown(uri)}")
         return
     parts = _ADDRESS.fullmatch(uri)
-    if family not in _SCHEMES or "{" in uri.split("/", 3)[min(2, uri.count("/"))]:
+    if family not in _PROTOCOLS or "{" in uri.split("/", 3)[min(2, uri.count("/"))]:
         return  # the host is a placeholder
-    rule_id, schemes = _SCHEMES[family]
+    protocol = _PROTOCOLS[family]
+    rule_id, schemes = protocol["rule"], protocol["schemes"].split()
     authority = _AUTHORITY.fullmatch(parts[2]) if parts else None
     if parts is None or authority is None:
         yield Broken(here, rule_id, f"{shown(uri)} is no address of the form scheme://host:port")
         return
     scheme, path_part = parts[1].lower(), parts[3]
     if scheme not in schemes:
-        # Kafka's own configuration knows four schemes "for example"; others are seen.
-        severity = "warning" if family == "KAFKA" else None
+        severity = "warning" if protocol["other_schemes"] else None  # they are named as examples, and others are seen
         yield Broken(here, rule_id, f"{shown(uri)} has none of the schemes {', '.join(schemes)}", severity)
     elif family == "MQTT":
         if scheme in ("tcp", "ssl", "wss") and path_part not in ("", "/"):

@@ -24,6 +24,8 @@ from typing import Any, NamedTuple
 
 FAMILIES = ("AMQP", "HTTP", "KAFKA", "MQTT", "NATS")
 DIALECTS = ("1.0-rc1", "1.0-rc2", "1.0-rc4", "0.5-wip", "cereg", "cncf-catalog")
+NORMAL = "1.0-rc2"  # the normal form
+WRITABLE = ("1.0-rc1", NORMAL, "1.0-rc4", "0.5-wip", "cncf-catalog")
 _FORMS = ("entity", "place", "protocol", "name", "type", "rule")
 
 
@@ -54,11 +56,16 @@ def dialect_rules(dialect: str, entity: str) -> list[dict[str, str]]:
     return [row for row in table("dialect_rules") if (row["dialect"], row["entity"]) == (dialect, entity)]
 
 
+@cache
+def shorthands() -> dict[str, str]:
+    """Give the version that a protocol stands for when it is written without one, by family (END-088, END-090, END-092)."""
+    return {row["family"]: row["shorthand"] for row in table("protocols") if row["shorthand"]}
+
+
 def protocol_version(protocol: str) -> str | None:
-    """Give the version of a protocol: as written, else the one that the shorthand stands for (END-088, END-090, END-092)."""
+    """Give the version of a protocol: as written, else the one that the shorthand stands for."""
     name, _, version = protocol.partition("/")
-    shorthand = next((row["shorthand"] for row in table("protocols") if row["family"] == name.strip().upper()), "")
-    return version.strip() or shorthand or None
+    return version.strip() or shorthands().get(name.strip().upper())
 
 
 def family_of(protocol: Any) -> str | None:

@@ -76,7 +76,9 @@ def group_view(xid: str, row: Stored | None, urls: Urls) -> dict[str, Any]:
     return ids if row is None else ids | _life(row, (row,)) | _attributes(row.body)
 
 
-def resource_view(xid: str, row: Stored | None, versions: list[Stored], group_protocol: str | None, urls: Urls) -> dict[str, Any]:
+def resource_view(
+    xid: str, row: Stored | None, versions: list[Stored], group_protocol: str | None, urls: Urls, *, bare: bool = True
+) -> dict[str, Any]:
     """Give a message or schema with its meta object and its Versions.
 
     Args:
@@ -85,6 +87,7 @@ def resource_view(xid: str, row: Stored | None, versions: list[Stored], group_pr
         versions: rows of its Versions, in the order in which they are written.
         group_protocol: protocol of the group.
         urls: how entities are addressed.
+        bare: write declarations that hold nothing but a value as that value.
     """
     tokens = xid[1:].split("/")
     singular = tokens[2][:-1]
@@ -101,7 +104,7 @@ def resource_view(xid: str, row: Stored | None, versions: list[Stored], group_pr
     if own.get("xref") is not None and not versions:
         return ids | {"self": here, "xid": xid} | metaurl | {"meta": meta}
     written = {version.xid.rsplit("/", 1)[1]: _version(version, row) for version in versions}
-    if singular == "message":
+    if singular == "message" and bare:
         _collapse(written.values(), group_protocol)
     default = own.get("defaultversionid")
     shown: dict[str, Any] = {"versionid": default, "self": here, "xid": xid}

@@ -116,7 +116,10 @@ class _Reading:
 
     def _put(self, place: str, attribute: Attribute, value: Any, where: str) -> None:
         """Put a moved member into its place, unless the place has its own."""
-        if attribute.type == "computed" or value is None:
+        if value is None:
+            return
+        if attribute.type == "computed":
+            self._spelled(where[1:], f"{place}/{attribute.name}")
             return
         target = self.found.known.setdefault(place, {})
         if not isinstance(target, dict):

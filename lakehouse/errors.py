@@ -162,6 +162,28 @@ class NothingToExport(LakehouseError):
     exit_code = 2
 
 
+class LossyExport(LakehouseError):
+    """A dialect cannot say all that would be exported (exit code 3).
+
+    Attributes:
+        dialect: the dialect.
+        count: how much it cannot say.
+        told: what, rule by rule, with examples.
+    """
+
+    exit_code = 3
+
+    def __init__(self, dialect: str, count: int, told: list[str]) -> None:
+        lines = "".join(f"\n  {line}" for line in told)
+        super().__init__(
+            f"{dialect} cannot say {count} of the things that would be exported, so nothing was written:{lines}\n"
+            "`lakehouse explain RULE` tells why. --lossy writes the rest, --examples N lists more."
+        )
+        self.dialect = dialect
+        self.count = count
+        self.told = told
+
+
 class UnknownRule(LakehouseError):
     """No rule has that id (exit code 2).
 

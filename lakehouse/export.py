@@ -17,11 +17,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
+from lakehouse.dialects import NORMAL
 from lakehouse.documentview import COLLECTIONS, MEMBERS, Stored, Urls, as_bytes, registry_view, source_of_group
-from lakehouse.errors import NothingToExport
+from lakehouse.errors import LossyExport, NothingToExport
+from lakehouse.groupwriters import Style
+from lakehouse.losses import Losses, told_losses
 from lakehouse.model import SCHEMA, TABLE_OF_KIND
+from lakehouse.outward import layout_of, to_dialect
 from lakehouse.selection import Selection, current_rows, select_units
-from lakehouse.serialise import LINES, TRAILER_DIGITS, Run, Style, Trailer, writer
+from lakehouse.serialise import LINES, TRAILER_DIGITS, Run, Trailer, writer
 from lakehouse.settings import Settings
 from lakehouse.snapshots import open_snapshot, resolve_snapshot
 from lakehouse.tables import attach_tables, table_name
@@ -48,6 +52,7 @@ class Request:
         at: the catalog as of this snapshot: number, label, date, time or head; None: as it is.
         select: groups, endpoints, messages or schemas, which are exported with what they hold and refer to; none: all.
         flat: effective definitions of messages, without `basemessage`.
+        lossy: write what the dialect can say, when it cannot say everything.
     """
 
     out: str
@@ -57,6 +62,7 @@ class Request:
     at: str | None = None
     select: tuple[str, ...] = ()
     flat: bool = False
+    lossy: bool = False
 
 
 @dataclass
@@ -71,6 +77,8 @@ class Exported:
     members: dict[str, int] = field(default_factory=lambda: {"messages": 0, "schemas": 0})
     added: dict[str, int] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
+    dialect: str = NORMAL
+    losses: Losses = field(default_factory=Losses)
 
     def as_json(self) -> dict[str, Any]:
         """Give the summary as one JSON value."""
@@ -81,6 +89,8 @@ class Exported:
             "registries": self.registries,
             "entities": self.groups | self.members,
             **({"added": self.added, "added_first": self.told} if self.told else {}),
+            **({"dialect": self.dialect} if self.dialect != NORMAL else {}),
+            **({"lost": self.losses.count, "losses": self.losses.as_json()} if self.losses.count else {}),
         }
 
 
@@ -92,6 +102,7 @@ def export(spark: SparkSession, settings: Settings, request: Request) -> Exporte
         NothingToExport: the catalog, the registry or the entity is not there; or there are several registries, and one is needed.
         SnapshotNotFound: `at` names no snapshot.
         TargetError: the target cannot be written.
+        LossyExport: the dialect cannot say everything, and `lossy` is not set.
     """
     attach_tables(spark, settings, ["changes"])
     snapshot_id = None if request.at is None else resolve_snapshot(spark, request.at)
@@ -103,7 +114,7 @@ def export(spark: SparkSession, settings: Settings, request: Request) -> Exporte
         selection = select_units(log, list(request.select)) if request.select else Selection(log)
         rows = with_flat_versions(selection.log, _flat_messages(spark, settings, snapshot_id)) if request.flat else selection.log
         _write_parts(rows, _partitions(spark, log), request.style, target)
-        exported = _join(target, _Parts(target), request)
+        exported = _join(target, _Parts(target, request.style.examples), request)
         exported.added, exported.told = selection.added, selection.told
         target.publish()
     return exported
@@ -214,16 +225,19 @@ def _write_parts(rows: DataFrame, partitions: int, style: Style, target: Target)
 
 
 class _Parts:
-    """What stands in the parts: by registry its runs with the part of each, in order, and its root row."""
+    """What stands in the parts: by registry its runs with the part of each, in order, its root row; and what was lost."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, examples: int) -> None:
         self.runs: dict[str, list[tuple[str, Run]]] = {}
         self.roots: dict[str, Stored] = {}
+        counted = Losses(examples)
         for part in target.parts():
             trailer = Trailer.parse(target.last_line(part, TRAILER_DIGITS))
             for run in trailer.runs:
                 self.runs.setdefault(run.registryid, []).append((part, run))
             self.roots |= {root.registryid: root for root in trailer.roots}
+            counted.merge(trailer.lost)
+        self.lost = counted.by_rule
 
     @property
     def registries(self) -> list[str]:
@@ -232,11 +246,14 @@ class _Parts:
 
 def _join(target: Target, parts: _Parts, request: Request) -> Exported:
     """Write the files of a target out of the parts."""
-    exported = Exported(request.out, registries=parts.registries)
-    for registryid in parts.registries:
+    exported = Exported(request.out, registries=parts.registries, dialect=request.style.dialect)
+    losses = exported.losses = Losses(request.style.examples)
+    heads = {registryid: _head(registryid, parts, request.style, losses) for registryid in parts.registries}
+    losses.merge(parts.lost)
+    if losses.count and not request.lossy:
+        raise LossyExport(request.style.dialect, losses.count, told_losses(losses.as_json()))
+    for registryid, head in heads.items():
         runs = parts.runs.get(registryid, [])
-        root = parts.roots.get(registryid)
-        head = _head(registryid, root, [run for _, run in runs], request.style)
         for name, of_file in _files(registryid, runs, request.style):
             with target.file(name) as file:
                 _write_document(file, head, of_file, request.style)
@@ -248,11 +265,19 @@ def _join(target: Target, parts: _Parts, request: Request) -> Exported:
     return exported
 
 
-def _head(registryid: str, root: Stored | None, runs: list[Run], style: Style) -> bytes:
+def _head(registryid: str, parts: _Parts, style: Style, losses: Losses) -> bytes:
+    """Write a registry's own attributes, and tell what of them cannot be said."""
+    root = parts.roots.get(registryid)
     if style.source:
         return source_of_group(root)
+    runs = [run for _, run in parts.runs.get(registryid, [])]
     lived = (min((run.created for run in runs), default=0), max((run.modified for run in runs), default=0))
-    return as_bytes(registry_view(registryid, root, lived, Urls(style.base_url)))
+    view = registry_view(registryid, root, lived, Urls(style.base_url))
+    if style.dialect == NORMAL:
+        return as_bytes(view)
+    written, lost = to_dialect(view, style.dialect)
+    losses.add(registryid, "/", lost)
+    return as_bytes(written)
 
 
 def _files(registryid: str, runs: list[tuple[str, Run]], style: Style) -> Iterable[tuple[str, list[tuple[str, Run]]]]:
@@ -269,7 +294,10 @@ def _file_name(path: str) -> str:
 
 
 def _write_document(file: TargetFile, head: bytes, runs: list[tuple[str, Run]], style: Style) -> None:
-    """Write one document: the root's own attributes, and each collection with its URL and count."""
+    """Write one document: the root's own attributes, and each collection with its URL and count; or an array of groups."""
+    if layout_of(style.dialect).is_array:
+        _write_array(file, runs, style)
+        return
     separator = b"" if head == b"{}" else b","
     file.write(head[:-1])
     for collection in COLLECTIONS:
@@ -285,3 +313,13 @@ def _write_document(file: TargetFile, head: bytes, runs: list[tuple[str, Run]], 
         file.write((b"\n}" if own else b"}") + count)
         separator = b","
     file.write(b"}\n")
+
+
+def _write_array(file: TargetFile, runs: list[tuple[str, Run]], style: Style) -> None:
+    """Write an array of groups; a group that has a file of its own stands there alone."""
+    is_alone = style.by_group and len(runs) == 1
+    file.write(b"" if is_alone else b"[")
+    for index, (part, run) in enumerate(runs):
+        file.write(b",\n" if index else b"\n" if not is_alone else b"")
+        file.copy(part, run.offset, run.length)
+    file.write(b"\n" if is_alone else b"\n]\n" if runs else b"]\n")

@@ -172,6 +172,15 @@ def natural_order(text: str) -> list[tuple[int, int, str]]:
     return [(0, len(digits), digits) if digits else (1, 0, other) for digits, other in parts] + [(-1, 0, text)]
 
 
+def created(known: Any) -> int:
+    """Give the declared createdat to order Versions by; one without comes before all others (decision 7)."""
+    text = known.get("createdat") if isinstance(known, dict) else None
+    try:
+        return microseconds(text)[0] if isinstance(text, str) else -(2**62)
+    except ValueError:
+        return -(2**62)
+
+
 class _Document:
     def __init__(self, document: dict[str, Any], problems: list[Problem], dialect: str, rules: bool, whole: Whole) -> None:
         self.document = document
@@ -329,7 +338,9 @@ class _Document:
                 versions.append(_Version(versionid, at, written, read, problems))
             else:
                 versions.append(_Version(versionid, at, written, None, []))
-        return sorted(versions, key=lambda version: (_created(version.read), natural_order(version.versionid)))
+        return sorted(
+            versions, key=lambda version: (created(version.read and version.read.known), natural_order(version.versionid))
+        )
 
     def _emit_single(
         self, entity: str, xid: str, here: str, written: dict[str, Any], meta: Entity, version: _Version, problems: list[Problem]
@@ -597,14 +608,6 @@ def _own_extensions(read: Entity, default: _Version) -> dict[str, Any]:
     """Give the unknown attributes of a message that do not show those of its default Version (MSG-070)."""
     shown = default.read.extensions if default.read else {}
     return {key: value for key, value in read.extensions.items() if key not in shown or not same(value, shown[key])}
-
-
-def _created(read: Entity | None) -> int:
-    """Give the declared createdat to order Versions by; one without comes before all others."""
-    try:
-        return microseconds(read.known["createdat"])[0] if read and "createdat" in read.known else -(2**62)
-    except ValueError:
-        return -(2**62)
 
 
 def _life(known: dict[str, Any], here: str) -> tuple[tuple[int | None, int | None, int | None], list[Problem]]:

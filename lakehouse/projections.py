@@ -17,6 +17,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from lakehouse import effective
 from lakehouse.changes import read_head
+from lakehouse.dialects import shorthands
 from lakehouse.faults import crash_point
 from lakehouse.model import ENDPOINTS, ENTITY_TABLES, GROUPS, MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS, Table, body_schema
 from lakehouse.plans import Head
@@ -218,12 +219,18 @@ def _owner(collection: str) -> str:
     return rf"regexp_replace(xid, r'/{collection}/[^/]+\z', '')"
 
 
-# The shorthands of protocol are END-090 and END-092.
-_PROTOCOL_VERSION = """CASE
-    WHEN split_part(b.protocol, '/', 2) <> '' THEN split_part(b.protocol, '/', 2)
-    WHEN upper(split_part(b.protocol, '/', 1)) = 'AMQP' THEN '1.0'
-    WHEN upper(split_part(b.protocol, '/', 1)) = 'MQTT' THEN '5.0'
-  END"""
+# The part behind the name, else what a shorthand stands for (END-090, END-092).
+_PROTOCOL_VERSION = "\n".join(
+    [
+        "CASE",
+        "    WHEN split_part(b.protocol, '/', 2) <> '' THEN split_part(b.protocol, '/', 2)",
+        *(
+            f"    WHEN upper(split_part(b.protocol, '/', 1)) = '{name}' THEN '{version}'"
+            for name, version in shorthands().items()
+        ),
+        "  END",
+    ]
+)
 # The URI of each address, and its other members as text.
 _ADDRESSES = """transform(
     from_json(get_json_object(b.protocoloptions, '$.endpoints'), 'array<map<string,string>>'),

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from lakehouse.dialects import Attribute, family_of, table
 from lakehouse.jsontext import pointer_of, same
-from lakehouse.normalform import natural_order
+from lakehouse.normalform import created, natural_order
 
 COLLECTIONS = {
     "messagegroups": "messagegroup",
@@ -22,6 +22,7 @@ COLLECTIONS = {
     "messages": "message",
     "schemas": "schema",
 }
+_RESOURCE = frozenset(("versions", "meta"))  # a message or schema has them, and a Version has not
 _PLACES = ("meta", "envelopemetadata", "protocoloptions")
 
 
@@ -33,19 +34,22 @@ class Loss(NamedTuple):
     message: str
 
 
-def respell(written: dict[str, Any], dialect: str, entity: str = "registry") -> tuple[dict[str, Any], list[Loss]]:
+def respell(
+    written: dict[str, Any], dialect: str, entity: str = "registry", family: str | None = None
+) -> tuple[dict[str, Any], list[Loss]]:
     """Write an entity in normal form in a dialect that names an entity's attributes as xRegistry does.
 
     Args:
         written: the entity with what it holds: a registry, a group, a message ...; it is not changed.
         dialect: a column of `dialects.csv`; 1.0-rc2 is the normal form itself.
         entity: which entity of the table it is.
+        family: protocol family of what holds it, when it stands alone.
 
     Returns:
         The entity in the dialect, and what could not be said.
     """
     losses: list[Loss] = []
-    found = _Respelling(dialect, losses).write(entity, written, "", None)
+    found = _Respelling(dialect, losses).write(entity, written, "", family)
     if entity == "registry" and "specversion" in found:
         found["specversion"] = dialect
     return found, losses
@@ -105,7 +109,7 @@ class _Respelling:
                 found[name] = value
                 continue
             attribute, spelled = named["", name]
-            if self._left_out(entity, "", name, value, at, implied or {}):
+            if self._left_out(entity, "", name, value, at, implied, is_version=_RESOURCE.isdisjoint(written)):
                 continue
             if attribute.type == "entities" and isinstance(value, dict):
                 found[spelled] = self._children(entity, name, value, at, family)
@@ -120,7 +124,7 @@ class _Respelling:
         implied: dict[str, dict[str, Any]] = {}
         if name == "versions":
             before: str | None = None
-            for versionid in sorted(members, key=natural_order):
+            for versionid in sorted(members, key=lambda versionid: (created(members[versionid]), natural_order(versionid))):
                 implied[versionid] = {"ancestor": before or versionid}
                 before = versionid
         return {
@@ -128,11 +132,22 @@ class _Respelling:
             for key, member in members.items()
         }
 
-    def _left_out(self, entity: str, place: str, name: str, value: Any, at: str, implied: dict[str, Any]) -> bool:
+    def _left_out(
+        self,
+        entity: str,
+        place: str,
+        name: str,
+        value: Any,
+        at: str,
+        implied: dict[str, Any] | None = None,
+        *,
+        is_version: bool = False,
+    ) -> bool:
+        """Tell whether the dialect does not know an attribute: of this entity, or of one that is no Version."""
         how, rule = _lacks(self.dialect, entity).get((place, name), ("", ""))
-        if how == "lost" or (how == "implied" and not same(implied.get(name, value), value)):
+        if how == "lost" or (how == "implied" and not same((implied or {}).get(name, value), value)):
             self.losses.append(Loss(at, rule, f"{self.dialect} has no `{name}` of a {entity}"))
-        return how != ""
+        return how not in ("", "of Versions") or (how == "of Versions" and not is_version)
 
     def _place(
         self, entity: str, place: str, members: dict[str, Any], at: str, family: str | None, found: dict[str, Any]
@@ -144,7 +159,7 @@ class _Respelling:
         moved = False
         for name, value in members.items():
             here = at + pointer_of(name)
-            if self._left_out(entity, place, name, value, here, {}):
+            if self._left_out(entity, place, name, value, here):
                 moved = True
                 continue
             attribute, spelled = named.get((place, name), (None, name))

@@ -2,7 +2,8 @@
 
 A row of `rules.csv` is a requirement of the specifications (its id is the one in docs/requirements.csv) or a rule of this
 store, and how it is held: `rule`, checked under its own id; `covered`, by another rule; `permissive`, nothing to check since
-the specification allows it; `export`, since it asks for something that only the serialised form has.
+the specification allows it; `export`, since it asks for something that only the serialised form has; `dialect`, told while a
+document of an older dialect is read, since its normal form has nothing of the kind; `read`, done by reading, nothing to check.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ from typing import Any, NamedTuple
 
 from lakehouse.errors import UnknownRule
 
-HOWS = ("rule", "covered", "permissive", "export")
+HOWS = ("rule", "covered", "permissive", "export", "dialect", "read")
 
 
 _HOW_TOLD = {
     "rule": "checked",
     "covered": "checked by another rule",
     "permissive": "nothing to check: the specification allows it",
-    "export": "checked in what is exported",
+    "export": "of what is exported: written by the export, or told by it as lost",
+    "dialect": "checked while a document of that dialect is read",
+    "read": "done while a document is read, flattened or written",
 }
 
 
@@ -69,16 +72,18 @@ def _rows(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(text.splitlines()))
 
 
-def _rules() -> dict[str, Rule]:
+def _rules(*hows: str) -> dict[str, Rule]:
     found = {}
     for row in _rows("rules.csv"):
-        if row["how"] == "rule":
+        if row["how"] in hows:
             action = "quarantined" if row["severity"] == "error" else "kept"
             found[row["id"]] = Rule(row["id"], row["severity"], action, row["table"], row["text"], row["hint"], row["section"])
     return found
 
 
-RULES: dict[str, Rule] = _rules()
+# What the catalog is checked by, and beside these what only documents of older dialects can break: all that a finding may name.
+RULES: dict[str, Rule] = _rules("rule")
+TOLD: dict[str, Rule] = _rules("rule", "dialect")
 
 
 @cache
@@ -107,8 +112,8 @@ def explain(rule_id: str) -> dict[str, Any]:
     told: dict[str, Any] = {"id": name, "text": text, "how": _HOW_TOLD[how]}
     if by:
         told["covered_by"] = ", ".join(by)
-    if name in RULES:
-        rule = RULES[name]
+    if name in TOLD:
+        rule = TOLD[name]
         told |= {
             "severity": rule.severity,
             "action": rule.action,

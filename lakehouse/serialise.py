@@ -10,40 +10,18 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import chain, groupby
+from typing import Any
 
-import orjson
 import pyarrow as pa
 
-from lakehouse.documentview import (
-    MEMBERS,
-    Stored,
-    Urls,
-    as_bytes,
-    group_view,
-    resource_view,
-    source_of_group,
-    source_of_resource,
-    with_member,
-)
+from lakehouse.documentview import Stored
+from lakehouse.groupwriters import GroupWriter, Style, group_writer
+from lakehouse.losses import Losses
+from lakehouse.outward import layout_of, unsaid
 
 LINES = "line string"
 TRAILER_DIGITS = 12
 _BATCH_BYTES = 4 << 20
-
-
-@dataclass(frozen=True)
-class Style:
-    """How entities are written.
-
-    Attributes:
-        base_url: URLs are absolute ones below it; None: references into the document.
-        source: write entities as they came in, without what a registry computes.
-        by_group: each group becomes a document of its own.
-    """
-
-    base_url: str | None = None
-    source: bool = False
-    by_group: bool = False
 
 
 @dataclass
@@ -78,21 +56,22 @@ class Run:
 
 @dataclass
 class Trailer:
-    """What stands in a part: its runs in order, and the root rows of registries that sort into it."""
+    """What stands in a part: its runs in order, the root rows of registries that sort into it, and what could not be said."""
 
     runs: list[Run] = field(default_factory=list)
     roots: list[Stored] = field(default_factory=list)
+    lost: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def text(self) -> bytes:
         """Write it as the last line of a part, whose last digits tell its length."""
-        line = json.dumps({"runs": [asdict(run) for run in self.runs], "roots": self.roots}).encode()
+        line = json.dumps({"runs": [asdict(run) for run in self.runs], "roots": self.roots, "lost": self.lost}).encode()
         return line + f"{len(line):0{TRAILER_DIGITS}}".encode()
 
     @staticmethod
     def parse(line: bytes) -> Trailer:
         """Read what `text` wrote, without the digits."""
         told = json.loads(line)
-        return Trailer([Run(**run) for run in told["runs"]], [Stored(*root) for root in told["roots"]])
+        return Trailer([Run(**run) for run in told["runs"]], [Stored(*root) for root in told["roots"]], told["lost"])
 
 
 def path_of(xid: str) -> tuple[str, ...]:
@@ -122,12 +101,18 @@ def writer(style: Style) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Rec
 def write_lines(rows: Iterable[Stored], style: Style) -> Iterator[bytes]:
     """Write rows as lines, the trailer last."""
     trailer = Trailer()
+    losses = Losses(style.examples)
+    known = layout_of(style.dialect).collections
     run: Run | None = None
     held: bytes | None = None  # the last line: whether a comma follows it tells the next group
     offset = 0
     for (registryid, collection, groupid), members in groupby(rows, key=_group_of):
         if not collection:
             trailer.roots.extend(members)
+            continue
+        xid = f"/{collection}/{groupid}"
+        if collection not in known:
+            _lose_group(registryid, xid, members, style, losses)
             continue
         if run and held and not style.by_group and (run.registryid, run.collection) == (registryid, collection):
             held += b","
@@ -139,7 +124,7 @@ def write_lines(rows: Iterable[Stored], style: Style) -> Iterator[bytes]:
             held = None
             run = Run(registryid, collection, groupid if style.by_group else "", offset)
             trailer.runs.append(run)
-        for line in _group_lines(f"/{collection}/{groupid}", members, style, run):
+        for line in _group_lines(xid, members, style, run, losses):
             if held is not None:
                 yield held
                 offset += len(held) + 1
@@ -147,55 +132,43 @@ def write_lines(rows: Iterable[Stored], style: Style) -> Iterator[bytes]:
     if run and held:
         run.length = offset + len(held) - run.offset
         yield held
+    trailer.lost = losses.by_rule
     yield trailer.text()
 
 
-def _group_lines(xid: str, rows: Iterator[Stored], style: Style, run: Run) -> Iterator[bytes]:
+def _group_lines(xid: str, rows: Iterator[Stored], style: Style, run: Run, losses: Losses) -> Iterator[bytes]:
     """Write a group: its own attributes, each member, and what closes it."""
     first = next(rows)
     own = first if first.xid == xid else None
-    collection, groupid = xid[1:].split("/")
-    members = MEMBERS[collection]
-    if style.source:
-        head, url, protocol = source_of_group(own), None, None
-    else:
-        urls = Urls(style.base_url)
-        view = group_view(xid, own, urls)
-        head, url, protocol = as_bytes(view), urls.of(collection, groupid, members), view.get("protocol")
+    group: GroupWriter = group_writer(style)(run.registryid, xid, own, style, losses)
     run.groups += 1
     run.live(first)
     rest = rows if own else chain([first], rows)
-    line = orjson.dumps(groupid) + b":" + _open(head, members, url)
+    line = b""
     count = 0
     for member_xid, stored in groupby(rest, key=_member_of):
         written = list(stored)
         for row in written:
             run.live(row)
-        yield line + (b"," if count else b"")
-        line = orjson.dumps(member_xid.rsplit("/", 1)[1]) + b":" + _member(member_xid, written, protocol, style)
-        count += 1
+        is_own = written[0].xid == member_xid
+        text = group.member(member_xid, written[0] if is_own else None, written[1:] if is_own else written)
+        if text is not None:
+            yield line + b"," if count else group.head()
+            line = text
+            count += 1
     run.members += count
-    closing = b"}}" if style.source else b'},"%scount":%d}' % (members.encode(), count)
     if count:
         yield line
-        yield closing
+        yield group.tail(count)
     else:
-        yield line + closing
+        yield group.head() + group.tail(count)
 
 
-def _open(head: bytes, members: str, url: str | None) -> bytes:
-    """Open the map of members behind a group's own attributes."""
-    if url is not None:
-        head = with_member(head, f"{members}url", orjson.dumps(url))
-    return with_member(head, members, b"{}")[:-2]
-
-
-def _member(xid: str, rows: list[Stored], group_protocol: str | None, style: Style) -> bytes:
-    own = rows[0] if rows[0].xid == xid else None
-    versions = rows[1:] if own else rows
-    if style.source:
-        return source_of_resource(own, versions)
-    return as_bytes(resource_view(xid, own, versions, group_protocol, Urls(style.base_url)))
+def _lose_group(registryid: str, xid: str, rows: Iterator[Stored], style: Style, losses: Losses) -> None:
+    """Tell that a dialect knows no such group, and nothing of what that holds."""
+    loss = unsaid(style.dialect, xid.split("/")[1])
+    for lost in dict.fromkeys(_member_of(row) for row in rows):
+        losses.add(registryid, lost, [loss])
 
 
 def _member_of(row: Stored) -> str:

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from lakehouse.queries import open_relations
-from lakehouse.rules import RULES
+from lakehouse.rules import TOLD
 from lakehouse.settings import Settings
 from lakehouse.views import with_read
 
@@ -70,7 +70,7 @@ def list_violations(
     found: dict[tuple[str, str], Broken] = {}
     for row in rows:
         key = (row["rule_id"], row["severity"])
-        text = RULES[row["rule_id"]].text if row["rule_id"] in RULES else ""
+        text = TOLD[row["rule_id"]].text if row["rule_id"] in TOLD else ""
         found.setdefault(key, Broken(*key, text, row["count"], [])).examples.append({name: row[name] for name in _TOLD})
     return list(found.values())
 

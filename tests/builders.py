@@ -8,13 +8,16 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from lakehouse.documentview import Stored
 from lakehouse.findings import Finding, Problem
 from lakehouse.jsontext import read_json
 from lakehouse.normalform import Reading, Row, read_document
 from lakehouse.redact import redact
+from lakehouse.serialise import path_of
 
 MAX_DEPTH = 100
 SPECVERSION = "1.0-rc2"
+NOW = 1_700_000_000_123_456
 
 # Laws run fast, the same each time, and leave no file behind.
 law = settings(max_examples=60, deadline=None, database=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -137,3 +140,11 @@ def as_document(reading: Reading) -> dict[str, Any]:
         else:
             written.update(own)
     return written
+
+
+def stored(reading: Reading) -> list[Stored]:
+    """Give the rows of a reading as the catalog would hold them."""
+    return [
+        Stored("r", row.kind, row.xid, row.epoch or 1, row.createdat or NOW, row.modifiedat or NOW, row.body, row.raw)
+        for row in sorted(reading.rows, key=lambda row: path_of(row.xid))
+    ]

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from lakehouse.dialects import table
 from lakehouse.model import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, VIOLATIONS
-from lakehouse.rules import RULES, held
+from lakehouse.rules import RULES, TOLD, held
 from lakehouse.session import open_session
 from lakehouse.settings import data_folder, read_settings
 from lakehouse.tables import TABLES
@@ -24,7 +24,8 @@ _ABOUT_DIALECTS = """\
 # Dialects
 
 Teams write documents in several dialects. Each becomes one normal form, that of 1.0-rc2, and the normal form can be written in
-another dialect again. This page is written by `make docs` from the tables in `lakehouse/*.csv`, which the program reads too.
+another dialect again (`lakehouse export --dialect`, see [export](export.md)). This page is written by `make docs` from the tables
+in `lakehouse/*.csv`, which the program reads too.
 
 | dialect | what it is |
 |---|---|
@@ -265,10 +266,20 @@ def rules_page() -> str:
     for rule in RULES.values():
         tests = _TESTED_IN.get(rule.id, "test_rules.py" if rule.id in BY_ONE_ENTITY else "test_checks.py")
         parts.append(f"| {rule.id} | {rule.severity} | {rule.table} | {_cell(rule.text)} | {tests} |")
+    parts += [
+        "",
+        "## Checked in older dialects only",
+        "",
+        "Told while a document of that dialect is read, by `test_catalogdraft.py` and",
+    ]
+    parts += ["`test_old_dialects.py`; what is read then holds nothing of the kind.", ""]
+    parts += ["| rule | severity | table | what it asks |", "|---|---|---|---|"]
+    parts += [f"| {one.id} | {one.severity} | {one.table} | {_cell(one.text)} |" for one in TOLD.values() if one.id not in RULES]
     for how, title, about in (
         ("covered", "Covered by another rule", "The rule named second finds what breaks the requirement."),
         ("permissive", "Permitted", "The specification allows it; `test_rules.py` proves that it is loaded."),
-        ("export", "Of the export", "It asks for something that only the serialised form has."),
+        ("export", "Of the export", "It asks for something that only the serialised form has, or that a dialect cannot say."),
+        ("read", "Done by reading", "Values that are brought into normal form, and defaults: nothing is checked."),
     ):
         parts += ["", f"## {title}", "", about, "", "| requirement | covered by | text |", "|---|---|---|"]
         parts += [f"| {one} | {' '.join(row.by)} | {_cell(row.text)} |" for one, row in held().items() if row.how == how]

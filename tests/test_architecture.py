@@ -19,7 +19,7 @@ ORDER = [
     "catalogdraft", "catalogexport", "outward", "stagebatches", "documents", "parse",
     "violations", "refusals", "numbering", "plans", "changes", "digests", "effective", "projections", "checks",
     "datadocs", "candidates", "snapshots", "audits", "events", "backups", "doctor", "diffs",
-    "documentview", "serialise", "targets", "selection", "export",
+    "documentview", "losses", "groupwriters", "serialise", "targets", "selection", "export",
     "queries", "violationlist", "show", "pipeline", "validation", "demo", "cli", "__main__",
 ]  # fmt: skip
 

@@ -9,25 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import document, errors, group, ids, json_values, law, message, message_document, read
+from builders import NOW, document, errors, group, ids, json_values, law, message, message_document, read, stored
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.detection import not_a_registry
 from lakehouse.documentview import Stored, Urls, as_bytes, nested, registry_view
+from lakehouse.groupwriters import Style
 from lakehouse.normalform import Reading
-from lakehouse.serialise import Style, Trailer, path_of, write_lines
+from lakehouse.serialise import Trailer, write_lines
 from lakehouse.xid import as_xid
-
-NOW = 1_700_000_000_123_456
-
-
-def stored(reading: Reading) -> list[Stored]:
-    """Give the rows as the catalog would hold them."""
-    return [
-        Stored("r", row.kind, row.xid, row.epoch or 1, row.createdat or NOW, row.modifiedat or NOW, row.body, row.raw)
-        for row in sorted(reading.rows, key=lambda row: path_of(row.xid))
-    ]
 
 
 def exported(rows: list[Stored], style: Style | None = None) -> dict[str, Any]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 from builders import errors, group, message, rows, warnings
 
-from lakehouse.dialects import FAMILIES, protocol_version, table
+from lakehouse.dialects import FAMILIES, protocol_version, shorthands, table
 from lakehouse.jsontext import read_json
 from lakehouse.normalform import Reading
 from lakehouse.parse import read_as
+from lakehouse.settings import data_folder
 
 BASE = "/messagegroups/g/messages/b"
 
@@ -251,6 +253,26 @@ def test_the_tables_of_protocols_and_options_name_known_families_and_options():
         assert row["usage"] in ("", "producer", "consumer", "subscriber")
         assert json.loads(row["default"]) is not None
         assert row["rule"].startswith("END-")
+
+
+def test_the_views_say_what_the_tables_of_protocols_and_options_say():
+    """Views are plain SQL, to be pasted anywhere: shorthands and defaults stand in them once more."""
+    views = data_folder("ddl") / "views"
+    flat = (views / "flat_messages.sql").read_text(encoding="utf-8")
+    said = re.search(r"CASE protocol_family ((?:WHEN '\w+' THEN '[^']+' )+)END\) AS protocol_version", flat)
+    assert said is not None
+    assert dict(re.findall(r"WHEN '(\w+)' THEN '([^']+)'", said[1])) == shorthands()
+    matching = (views / "endpoint_messages.sql").read_text(encoding="utf-8")
+    maps = dict(re.findall(r"WHEN '([A-Z]+)' THEN map\(([^)]*)\)", matching))
+    written = {family: dict(re.findall(r"'([^']*)', '([^']*)'", pairs)) for family, pairs in maps.items()}
+    told: dict[str, dict[str, str]] = {}
+    for row in table("option_defaults"):
+        default = json.loads(row["default"])
+        text = default if isinstance(default, str) else json.dumps(default)
+        told.setdefault(row["protocol_family"], {})[row["option"]] = text
+    assert told.pop("") == {"deployed": "true"}
+    assert "map('deployed', 'true')" in matching
+    assert written == told
 
 
 @pytest.mark.parametrize("name", ["dialect_values", "dialect_types", "dialect_rules", "dialect_lacks", "dialect_writes"])

@@ -1,0 +1,162 @@
+"""How a group and what it holds become text: in normal form, as they came in, or in another dialect.
+
+A writer is made for one group, is told its members one after the other, and gives the text of each, and the texts before and
+behind them. What it cannot say in a dialect it tells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from lakehouse.catalogexport import DraftGroup
+from lakehouse.dialects import NORMAL, family_of
+from lakehouse.documentview import (
+    MEMBERS,
+    Stored,
+    Urls,
+    as_bytes,
+    group_view,
+    resource_view,
+    source_of_group,
+    source_of_resource,
+    with_member,
+)
+from lakehouse.losses import EXAMPLES, Losses
+from lakehouse.outward import layout_of, to_dialect
+from lakehouse.respell import COLLECTIONS as ENTITIES
+from lakehouse.respell import Loss
+
+
+@dataclass(frozen=True)
+class Style:
+    """How entities are written.
+
+    Attributes:
+        base_url: URLs are absolute ones below it; None: references into the document.
+        source: write entities as they came in, without what a registry computes.
+        by_group: each group becomes a document of its own.
+        dialect: one of `outward.WRITABLE`.
+        examples: how many examples are told of what the dialect cannot say, for each rule.
+    """
+
+    base_url: str | None = None
+    source: bool = False
+    by_group: bool = False
+    dialect: str = NORMAL
+    examples: int = EXAMPLES
+
+
+class GroupWriter:
+    """Writes a group in normal form."""
+
+    def __init__(self, registryid: str, xid: str, own: Stored | None, style: Style, losses: Losses) -> None:
+        self.registryid = registryid
+        self.xid = xid
+        self.own = own
+        self.collection, self.groupid = xid[1:].split("/")
+        self.members = MEMBERS[self.collection]
+        self.style = style
+        self.losses = losses
+        self.urls = Urls(style.base_url)
+        self.view = {} if style.source else group_view(xid, own, self.urls)
+
+    def member(self, xid: str, own: Stored | None, versions: list[Stored]) -> bytes | None:
+        """Write a message or schema behind its key; None: it cannot be said."""
+        view = resource_view(xid, own, versions, self.view.get("protocol"), self.urls)
+        return orjson.dumps(_last(xid)) + b":" + as_bytes(view)
+
+    def head(self) -> bytes:
+        """Write what stands before the members, of which the first one has been written."""
+        url = self.urls.of(self.collection, self.groupid, self.members)
+        return self._keyed(with_member(as_bytes(self._attributes()), f"{self.members}url", orjson.dumps(url)))
+
+    def tail(self, count: int) -> bytes:
+        """Write what stands behind so many members."""
+        return b'},"%scount":%d}' % (self.members.encode(), count)
+
+    def _attributes(self) -> dict[str, Any]:
+        return self.view
+
+    def _keyed(self, attributes: bytes) -> bytes:
+        """Open the map of members behind a group's own attributes."""
+        return orjson.dumps(self.groupid) + b":" + with_member(attributes, self.members, b"{}")[:-2]
+
+    def _lose(self, xid: str, losses: list[Loss]) -> None:
+        self.losses.add(self.registryid, xid, losses)
+
+
+class _Source(GroupWriter):
+    """Writes a group as it came in."""
+
+    def member(self, xid: str, own: Stored | None, versions: list[Stored]) -> bytes | None:
+        return orjson.dumps(_last(xid)) + b":" + source_of_resource(own, versions)
+
+    def head(self) -> bytes:
+        return self._keyed(source_of_group(self.own))
+
+    def tail(self, count: int) -> bytes:
+        return b"}}"
+
+
+class _Respelled(GroupWriter):
+    """Writes a group in a dialect that lays things out as the normal form does."""
+
+    def member(self, xid: str, own: Stored | None, versions: list[Stored]) -> bytes | None:
+        view = resource_view(xid, own, versions, None, self.urls, bare=False)
+        family = family_of(self.view.get("protocol"))
+        written, losses = to_dialect(view, self.style.dialect, ENTITIES[self.members], family)
+        # A message shows what its default Version says: what is lost of that is told once.
+        default = f"/versions/{view.get('versionid')}"
+        told = {loss.pointer for loss in losses}
+        self._lose(xid, [loss for loss in losses if default + loss.pointer not in told])
+        return orjson.dumps(_last(xid)) + b":" + as_bytes(written)
+
+    def _attributes(self) -> dict[str, Any]:
+        written, losses = to_dialect(self.view, self.style.dialect, ENTITIES[self.collection])
+        self._lose(self.xid, losses)
+        return dict(written)
+
+
+class _InDraft(GroupWriter):
+    """Writes a message group as one of the CNCF catalog draft, an item of an array."""
+
+    def __init__(self, registryid: str, xid: str, own: Stored | None, style: Style, losses: Losses) -> None:
+        super().__init__(registryid, xid, own, style, losses)
+        self.draft = DraftGroup(self.view, self.groupid)
+
+    def member(self, xid: str, own: Stored | None, versions: list[Stored]) -> bytes | None:
+        view = resource_view(xid, own, versions, None, self.urls, bare=False)
+        for version in versions:
+            if version.raw is None or '"modifiedat"' not in version.raw:  # when its row changed, as when another is the default
+                view["versions"][_last(version.xid)].pop("modifiedat", None)
+        written = self.draft.definition(_last(xid), view)
+        self._lose_in_draft(xid)
+        return None if written is None else orjson.dumps(_last(xid)) + b":" + as_bytes(written)
+
+    def head(self) -> bytes:
+        written = self.draft.attributes()
+        self._lose_in_draft(self.xid)
+        return with_member(as_bytes(written), "messagedefinitions", b"{}")[:-2]
+
+    def tail(self, count: int) -> bytes:
+        return b"}}"
+
+    def _lose_in_draft(self, xid: str) -> None:
+        self._lose(xid, self.draft.losses)
+        self.draft.losses.clear()
+
+
+def group_writer(style: Style) -> type[GroupWriter]:
+    """Choose how groups are written."""
+    if style.source:
+        return _Source
+    if layout_of(style.dialect).is_array:
+        return _InDraft
+    return GroupWriter if style.dialect == NORMAL else _Respelled
+
+
+def _last(xid: str) -> str:
+    return xid.rsplit("/", 1)[1]

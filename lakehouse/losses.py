@@ -1,0 +1,67 @@
+"""What a dialect could not say of all that was exported: counted by rule, with the first examples of each.
+
+Each task counts its own and puts the examples into the trailer of its part, so that the driver holds a few for each rule,
+however much was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakehouse.respell import Loss
+
+EXAMPLES = 5
+
+
+@dataclass
+class Losses:
+    """What was lost.
+
+    Attributes:
+        limit: how many examples of a rule are kept.
+        by_rule: rule → how often, and examples: registryid, xid, pointer (into the entity in normal form), message.
+    """
+
+    limit: int = EXAMPLES
+    by_rule: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """Tell how much was lost."""
+        return sum(int(one["count"]) for one in self.by_rule.values())
+
+    def add(self, registryid: str, xid: str, losses: Iterable[Loss]) -> None:
+        """Take what was lost of an entity into account."""
+        for pointer, rule_id, message in losses:
+            example = {"registryid": registryid, "xid": xid, "pointer": pointer, "message": message}
+            self._add(rule_id, 1, [example])
+
+    def merge(self, told: dict[str, dict[str, Any]]) -> None:
+        """Take what was counted elsewhere into account: the `by_rule` of that."""
+        for rule_id, one in told.items():
+            self._add(rule_id, one["count"], one["examples"])
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """Give it as one JSON value: by rule a count and examples."""
+        return [{"rule_id": rule_id} | one for rule_id, one in sorted(self.by_rule.items())]
+
+    def _add(self, rule_id: str, count: int, examples: list[dict[str, str]]) -> None:
+        one = self.by_rule.setdefault(rule_id, {"count": 0, "examples": []})
+        one["count"] += count
+        one["examples"] += examples[: max(0, self.limit - len(one["examples"]))]
+
+
+def told_losses(losses: list[dict[str, Any]]) -> list[str]:
+    """Tell losses to a person, a line each: those of `Losses.as_json`."""
+    lines = []
+    several = len({example["registryid"] for one in losses for example in one["examples"]}) > 1
+    for one in losses:
+        for example in one["examples"]:
+            where = example["xid"] + (f" {example['pointer']}" if example["pointer"] else "")
+            registry = f"  (registry {example['registryid']})" if several else ""
+            lines.append(f"{one['rule_id']}  {where}: {example['message']}{registry}")
+        if one["count"] > len(one["examples"]):
+            lines.append(f"{one['rule_id']}  ... and {one['count'] - len(one['examples'])} more")
+    return lines
