@@ -449,6 +449,38 @@ def migrate(context: Context) -> int:
 
 
 @cli.command()
+@click.option("--dry-run", is_flag=True, help="Tell what would be done, and do nothing.")
+@click.option("--full", is_flag=True, help="Sort all files anew, also those that are sorted already.")
+@_with_globals
+@click.pass_obj
+def maintain(context: Context, dry_run: bool, full: bool) -> int:
+    """Make small files large and sorted by the keys, and delete what no version within the retention needs; no row changes."""
+    from lakehouse.maintenance import maintain as run_maintenance
+
+    with _session(context) as (spark, settings, watcher), watcher.stage("maintain", "all tables"):
+        maintained = run_maintenance(spark, settings, dry_run=dry_run, full=full)
+    if context.as_json:
+        click.echo(json.dumps(maintained.as_json()))
+    else:
+        show_maintained(maintained.as_json())
+    return 0
+
+
+def show_maintained(maintained: dict[str, Any]) -> None:
+    """Print what maintenance did, with the files and bytes of each table before and after."""
+    counted = ("files", "bytes", "files_on_disk", "bytes_on_disk")
+    done = ("compacted", "removed", "measured")
+    rows = [
+        [one["table"], *(f"{one['before'][name]} → {one['after'][name]}" for name in counted), *(str(one[name]) for name in done)]
+        for one in maintained["tables"]
+    ]
+    show_table(["table", *counted, *done], rows, numbers=True)
+    stages = f"{len(maintained['stages'])} stages of dead runs"
+    told = f"Dry run: nothing was done; {stages} are there" if maintained["dry_run"] else f"{stages} removed"
+    click.echo(f"{told}, in {maintained['seconds']:.1f} s.")
+
+
+@cli.command()
 @click.argument("folder", metavar="DIR")
 @_with_globals
 @click.pass_obj
@@ -650,10 +682,14 @@ def show_table(columns: list[str], rows: Any, *, numbers: bool = False) -> None:
         click.echo(line.rstrip())
 
 
-def main() -> None:
-    """Run the command; errors of this package are told in one message, without a stack trace."""
+def main(*command: str) -> None:
+    """Run the command; errors of this package are told in one message, without a stack trace.
+
+    Args:
+        command: what stands before the arguments of the process; the jobs name theirs.
+    """
     try:
-        code = cli.main(standalone_mode=False, obj=Context())
+        code = cli.main([*command, *sys.argv[1:]], standalone_mode=False, obj=Context())
     except click.ClickException as error:
         error.show()
         code = error.exit_code

@@ -6,14 +6,17 @@ A process that died between commit and projection loses nothing: whoever comes n
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehouse import effective
+from lakehouse.conflicts import CONFLICTS
 from lakehouse.faults import crash_point
 from lakehouse.model import ENDPOINTS, ENTITY_TABLES, GROUPS, MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS, Table, body_schema
 from lakehouse.plans import Head
@@ -40,10 +43,10 @@ def roll_forward(spark: SparkSession, head: Head, verified: Head | None = None, 
     since = verified.snapshot_id if verified else 0
     tables = [table for table in ENTITY_TABLES if head.tables.get(table.name, 0) > since]
     with ThreadPoolExecutor(_THREADS) as pool:
-        behind = [*pool.map(lambda table: _roll_forward(spark, table, head, verified), tables)]
+        behind = [*pool.map(lambda table: _persistent(lambda known: _roll_forward(spark, table, head, known), verified), tables)]
     is_wanted = settings is None or settings.refresh_effective
     if is_wanted and max(head.tables.get(name, 0) for name in _DEFINING) > since:
-        behind.append(_roll_effective_forward(spark, head, verified, settings))
+        behind.append(_persistent(lambda known: _roll_effective_forward(spark, head, known, settings), verified))
     return [name for name in behind if name is not None]
 
 
@@ -94,6 +97,24 @@ def expressions(table: Table) -> dict[str, str]:
     """
     derived = _derived(table)
     return {name: derived.get(name, f"b.{name}" if name in table.body else name) for name in table.columns.names}
+
+
+def _persistent(project: Callable[[Head | None], str | None], verified: Head | None) -> str | None:
+    """Project; where another commit to the table was quicker, look again where the table stands by now, and go on from there."""
+    try:
+        return project(verified)
+    except CONFLICTS:
+        return _project_again(project)
+
+
+@retry(
+    retry=retry_if_exception_type(CONFLICTS),
+    stop=stop_after_attempt(8),
+    wait=wait_random_exponential(multiplier=0.5, max=10),
+    reraise=True,
+)
+def _project_again(project: Callable[[Head | None], str | None]) -> str | None:
+    return project(None)
 
 
 def _roll_forward(spark: SparkSession, table: Table, head: Head, verified: Head | None) -> str | None:
