@@ -18,7 +18,7 @@ ORDER = [
     "rules", "values", "criteria", "constraints", "locate", "normalform", "respell",
     "catalogdraft", "catalogexport", "outward", "stagebatches", "documents", "parse",
     "violations", "refusals", "numbering", "plans", "changes", "digests", "effective", "projections", "checks",
-    "maintenance", "datadocs", "candidates", "snapshots", "audits", "events", "backups", "doctor", "diffs",
+    "maintenance", "datadocs", "candidates", "snapshots", "serving", "audits", "events", "backups", "doctor", "diffs",
     "documentview", "serialise", "targets", "selection", "export",
     "queries", "violationlist", "show", "pipeline", "validation", "demo", "cli", "__main__",
 ]  # fmt: skip

@@ -96,6 +96,7 @@ def test_a_projection_that_lost_looks_again_where_the_table_stands(conflict):
 @pytest.mark.slow
 def test_ingests_and_maintenance_at_once(history):
     failures = []
+    attach_tables(history.spark, history.settings)
 
     def keep_up():
         try:
