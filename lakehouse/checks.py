@@ -7,7 +7,7 @@ without it; what is published stays. `check_catalog` applies all rules, those of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -105,7 +105,13 @@ class Checked(NamedTuple):
 
 
 def check_stage(
-    spark: SparkSession, settings: Settings, stage: DataFrame, used: Iterable[str], *, strict: bool = False
+    spark: SparkSession,
+    settings: Settings,
+    stage: DataFrame,
+    used: Iterable[str],
+    *,
+    dialects: Collection[str] = (OLDEST,),
+    strict: bool = False,
 ) -> Checked:
     """Check a stage against itself and the catalog.
 
@@ -114,6 +120,7 @@ def check_stage(
         settings: how far chains of bases are followed.
         stage: columns `model.STAGE`.
         used: names of the entity tables that hold something.
+        dialects: those of the documents; only the oldest has rules about change.
         strict: a document with an error is refused whole.
 
     Returns:
@@ -124,7 +131,7 @@ def check_stage(
     # Checkpoints, not caches: what follows is planned over rows, and not over all that they were made from.
     # A union of a dozen frames has a dozen times their partitions, each of which costs every later step a task.
     cores = spark.sparkContext.defaultParallelism
-    things = candidate(spark, stage, set(used)).coalesce(cores).localCheckpoint()
+    things = candidate(spark, stage, set(used), compare=OLDEST in dialects).coalesce(cores).localCheckpoint()
     flattened = check_flattened(spark, settings, stage, things, set(used))
     found = check_entities(things).unionByName(flattened).coalesce(cores).localCheckpoint()
     if not found.select(F.count_if(F.col("finding.action") == "quarantined")).collect()[0][0]:
@@ -158,8 +165,14 @@ def current_dialects(spark: SparkSession) -> DataFrame:
     return known.select("registryid", F.col("xid").alias("document_uri"), F.col("facts.dialect").alias("dialect"))
 
 
-def candidate(spark: SparkSession, stage: DataFrame, used: set[str]) -> DataFrame:
+def candidate(spark: SparkSession, stage: DataFrame, used: set[str], *, compare: bool = True) -> DataFrame:
     """Lay what is staged over what is published.
+
+    Args:
+        spark: the session.
+        stage: columns `model.STAGE`.
+        used: names of the entity tables that hold something.
+        compare: give the published state of what is staged, too, as kinds of its own.
 
     Returns:
         One row per staged entity and document, and per published entity that is not staged: KEY, document_uri, staged, and what
@@ -193,7 +206,8 @@ def candidate(spark: SparkSession, stage: DataFrame, used: set[str]) -> DataFram
     leaving = F.size(F.array_except("document_uris", "_read")) == 0
     published = published.filter(~leaving).join(entities.select(*KEY).distinct(), on=KEY, how="left_anti")
     published = published.withColumns({"staged": F.lit(False), "dialect": F.lit(None).cast("string")})
-    return staged.unionByName(published.select(*_COLUMNS)).unionByName(_earlier(spark, entities, used))
+    things = staged.unionByName(published.select(*_COLUMNS))
+    return things.unionByName(_earlier(spark, entities, used)) if compare else things
 
 
 def _earlier(spark: SparkSession, entities: DataFrame, used: set[str]) -> DataFrame:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from lakehouse.session import absolute_location
 
 SUFFIXES = (".json", ".cereg", ".yaml", ".yml")
 NAME_PATTERN = "*.{json,cereg,yaml,yml,json.gz,cereg.gz,yaml.gz,yml.gz}"
+_FEW_DOCUMENTS = 1000  # that are named to Spark one by one
 _GLOB = re.compile(r"[*?\[{]")
 
 
@@ -123,6 +124,36 @@ def with_unchanged(documents: DataFrame, known: DataFrame, registry: Column | No
         F.col("last.sha256").alias("last_sha256"),
         clean.alias("last_clean"),
     )
+
+
+def without_content_of_unchanged(
+    spark: SparkSession, sources: Sources, known: DataFrame, registry: Column | None, stream_bytes: int
+) -> tuple[DataFrame, bool]:
+    """Read the documents, and open no unchanged one again once it was hashed.
+
+    Args:
+        spark: the session.
+        sources: as from `find_sources`.
+        known: as from `current_documents`.
+        registry: as for `with_unchanged`.
+        stream_bytes: as for `read_documents`.
+
+    Returns:
+        Rows as from `with_unchanged`, and whether all documents are unchanged.
+    """
+    every = with_unchanged(read_documents(spark, sources, stream_bytes), known, registry)
+    if known.isEmpty():
+        return every, False
+    told = every.drop("content").localCheckpoint()
+    changed = told.filter(~F.col("unchanged")).select("document_uri").distinct().limit(_FEW_DOCUMENTS + 1).collect()
+    if len(changed) > _FEW_DOCUMENTS:
+        return every, False
+    unchanged = told.filter("unchanged").withColumn("content", F.lit(None).cast("binary"))
+    if not changed:
+        return unchanged, True
+    few = replace(sources, folders=[], files=[row["document_uri"] for row in changed])
+    again = with_unchanged(read_documents(spark, few, stream_bytes), known, registry)
+    return unchanged.unionByName(again), False
 
 
 def registry_from_path(mode: str, roots: list[str]) -> Column:

@@ -19,7 +19,7 @@ from lakehouse.candidates import read_gates, validate_candidate
 from lakehouse.changes import Run, commit, read_head
 from lakehouse.checks import Checked, check_stage, no_findings
 from lakehouse.detection import DRAFT
-from lakehouse.documents import Sources, current_documents, find_sources, read_documents, registry_from_path, with_unchanged
+from lakehouse.documents import Sources, current_documents, find_sources, registry_from_path, without_content_of_unchanged
 from lakehouse.errors import CommitLost
 from lakehouse.faults import crash_point
 from lakehouse.model import ENTITY_TABLES, STAGE
@@ -144,7 +144,11 @@ def ingest(
             check_label_is_free(spark, request.label)
     with clock("list", ", ".join(sources)):
         found = find_sources(spark, sources)
-        documents = _documents(spark, settings, found, registry_from, request)
+        documents, all_unchanged = _documents(spark, settings, found, registry_from, request)
+    if all_unchanged and not request.policy.prune and request.label is None:
+        with clock("check", "nothing: all documents are unchanged"):
+            summary = _told_unchanged(spark, settings, documents, found, request)
+        return replace(summary, seconds=clock.seconds())
     location = f"{stages_location(settings)}/{ingest_id}"
     with clock("parse", "documents that changed"):
         parse_documents(documents, settings, strict=request.strict, dialect=request.dialect).write.parquet(location)
@@ -177,7 +181,9 @@ class _Work:
         return replace(self, run=replace(self.run, documents=self.run.documents | {"rejected": rejected}))
 
 
-def _documents(spark: SparkSession, settings: Settings, found: Sources, registry_from: str | None, request: Request) -> DataFrame:
+def _documents(
+    spark: SparkSession, settings: Settings, found: Sources, registry_from: str | None, request: Request
+) -> tuple[DataFrame, bool]:
     registry: Column | None = None
     if settings.registry:
         registry = F.lit(settings.registry)
@@ -188,7 +194,28 @@ def _documents(spark: SparkSession, settings: Settings, found: Sources, registry
         known = known.limit(0)
     if request.dialect:
         known = known.filter(F.col("facts.dialect") == request.dialect)
-    return with_unchanged(read_documents(spark, found, settings.stream_bytes), known, registry)
+    return without_content_of_unchanged(spark, found, known.localCheckpoint(), registry, settings.stream_bytes)
+
+
+def _told_unchanged(spark: SparkSession, settings: Settings, documents: DataFrame, found: Sources, request: Request) -> Summary:
+    """Tell of an ingest that finds all documents as they were; what another process left undone is made up all the same."""
+    with interpreted(spark, _log_bytes(spark) <= settings.interpreted_bytes):
+        roll_forward(spark, read_head(spark), settings=settings)
+    known = current_documents(spark.table(table_name("changes")))
+    entities = _no_outcomes()
+    same = documents.select(F.col("document_uri").alias("xid")).distinct()
+    _add_counts(entities, known.join(same, on="xid", how="left_semi"), "unchanged", "facts.entities")
+    seen = documents.count()
+    counts = {"read": seen, "unchanged": seen, "skipped": 0, "rejected": 0}
+    return Summary(None, counts, entities, _no_violations(), {}, found.hidden, [] if request.dry_run else None)
+
+
+def _no_outcomes() -> dict[str, dict[str, int]]:
+    return {table.name: dict.fromkeys(OUTCOMES, 0) for table in ENTITY_TABLES}
+
+
+def _no_violations() -> dict[str, int]:
+    return dict.fromkeys(("error", "warning", "info"), 0)
 
 
 class _Counted(NamedTuple):
@@ -260,7 +287,7 @@ def _checked(spark: SparkSession, settings: Settings, stage: DataFrame, head: He
     """Apply the rules between entities, where they are wanted before the commit."""
     if not settings.check_relations:
         return Checked(stage, no_findings(spark), 0)
-    return check_stage(spark, settings, stage, head.tables, strict=work.request.strict)
+    return check_stage(spark, settings, stage, head.tables, dialects=work.dialects, strict=work.request.strict)
 
 
 def _numbered(spark: SparkSession, head: Head, stage: DataFrame, work: _Work) -> tuple[DataFrame, DataFrame | None]:
@@ -280,7 +307,7 @@ def _commit(spark: SparkSession, settings: Settings, plan: Plan, stage: DataFram
 
 
 def _summarise(stage: DataFrame, plan: Plan, findings: DataFrame, work: _Work, snapshot_id: int | None) -> Summary:
-    entities = {table.name: dict.fromkeys(OUTCOMES, 0) for table in ENTITY_TABLES}
+    entities = _no_outcomes()
     for table, ops in plan.counts.items():
         for op, count in ops.items():
             if op in _OUTCOME_OF_OP:
@@ -291,7 +318,7 @@ def _summarise(stage: DataFrame, plan: Plan, findings: DataFrame, work: _Work, s
         is_unchanged = F.get_json_object("facts", "$.status") == "unchanged"
         same = stage.filter((F.col("row") == "document") & is_unchanged).select("xid").distinct()
         _add_counts(entities, plan.known.join(same, on="xid", how="left_semi"), "unchanged", "facts.entities")
-    violations = dict.fromkeys(("error", "warning", "info"), 0)
+    violations = _no_violations()
     for row in findings.groupBy(F.col("finding.severity").alias("severity")).count().collect():
         violations[row["severity"]] += row["count"]
     changes = None

@@ -20,6 +20,7 @@ from lakehouse.errors import PruneRefused
 from lakehouse.findings import CONFLICT, STALE
 from lakehouse.model import CHANGES, DOCUMENT_BODY, ENTITY_TABLES, TABLE_OF_KIND
 from lakehouse.refusals import KEY, find_refusals, no_uris
+from lakehouse.siblings import is_interpreted
 from lakehouse.tables import table_name
 
 LOGGED = [*KEY, "op", "content_hash", "epoch", "createdat", "modifiedat", "document_uris"]
@@ -167,7 +168,9 @@ def read_state(spark: SparkSession, head: Head) -> DataFrame:
         spark.table(table_name(table.name)).select("registryid", F.lit(table.kind).alias("kind"), "xid", *columns)
         for table in used
     ]
-    return reduce(DataFrame.unionByName, parts)
+    state = reduce(DataFrame.unionByName, parts)
+    # It is read more than once: to look up the files of each table again takes longer than to keep a few rows.
+    return state.coalesce(1).localCheckpoint() if is_interpreted(spark) else state
 
 
 def one_per_entity(stage: DataFrame) -> DataFrame:

@@ -6,8 +6,9 @@ A process that died between commit and projection loses nothing: whoever comes n
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
 
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -49,11 +50,18 @@ def roll_forward(
     """
     newest = max(head.tables.values(), default=1)
     since = verified.snapshot_id if verified else 0 if all_tables else newest - 1
-    tables = [table for table in ENTITY_TABLES if head.tables.get(table.name, 0) > since]
+    needed = {table.name: head.tables.get(table.name, 0) for table in ENTITY_TABLES}
+    needed = {name: snapshot_id for name, snapshot_id in needed.items() if snapshot_id > since}
+    defined = max(head.tables.get(name, 0) for name in _DEFINING)
+    if (settings is None or settings.refresh_effective) and defined > (verified.snapshot_id if verified else 0):
+        needed[effective.NAME] = defined
+    if verified is None:
+        stand_at = _stand_at(spark, needed)
+        needed = {name: snapshot_id for name, snapshot_id in needed.items() if stand_at[name] < snapshot_id}
     with ThreadPoolExecutor(_THREADS) as pool:
+        tables = [table for table in ENTITY_TABLES if table.name in needed]
         behind = [*pool.map(lambda table: _roll_forward(spark, table, head, verified), tables)]
-    is_wanted = settings is None or settings.refresh_effective
-    if is_wanted and max(head.tables.get(name, 0) for name in _DEFINING) > (verified.snapshot_id if verified else 0):
+    if effective.NAME in needed:
         behind.append(_roll_effective_forward(spark, head, verified, settings))
         # What is deleted by now may have been inserted again, by this process that is late.
         if spark.table(table_name("changes")).agg(F.max("snapshot_id")).collect()[0][0] > head.snapshot_id:
@@ -188,6 +196,13 @@ def _merge(session: SparkSession, table: Table, rows: DataFrame) -> None:
         .whenNotMatchedInsert("source.op <> 'delete'", values=values)
         .execute()
     )
+
+
+def _stand_at(spark: SparkSession, names: Iterable[str]) -> dict[str, int]:
+    """Give the newest snapshot of which each table has a row, in one query; after deletions a table may have gone further."""
+    newest = F.coalesce(F.max("snapshot_id"), F.lit(0)).alias("newest")
+    parts = [spark.table(table_name(name)).agg(newest).select(F.lit(name).alias("name"), "newest") for name in names]
+    return {row["name"]: row["newest"] for row in reduce(DataFrame.unionByName, parts).collect()} if parts else {}
 
 
 def _position(session: SparkSession, name: str, needed: int) -> tuple[bool, int]:

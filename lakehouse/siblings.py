@@ -35,3 +35,8 @@ def interpreted(spark: SparkSession, wanted: bool) -> Iterator[None]:
     finally:
         for key, value in before.items():
             spark.conf.set(key, value)
+
+
+def is_interpreted(spark: SparkSession) -> bool:
+    """Tell that this session's work is small."""
+    return all(spark.conf.get(key) == value for key, value in _INTERPRETED.items())
