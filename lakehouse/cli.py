@@ -77,6 +77,7 @@ def _with_globals(command: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+_at = click.option("--at", metavar="SNAPSHOT", help="As of a snapshot: its number, a label, or a time.")
 _exit_zero = click.option(
     "--exit-zero", is_flag=True, help="Exit code 0 instead of 3 when something was refused, for schedulers."
 )
@@ -132,10 +133,11 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
 
 @cli.command()
 @click.option("--suite", "suites", multiple=True, metavar="NAME", help="Run this suite only; may be given more than once.")
+@_at
 @_exit_zero
 @_with_globals
 @click.pass_obj
-def validate(context: Context, suites: tuple[str, ...], exit_zero: bool) -> int:
+def validate(context: Context, suites: tuple[str, ...], at: str | None, exit_zero: bool) -> int:
     """Run all rules and suites of expectations over the catalog, and write Data Docs."""
     from lakehouse.checks import check_catalog
     from lakehouse.expectations import warm_up
@@ -144,7 +146,7 @@ def validate(context: Context, suites: tuple[str, ...], exit_zero: bool) -> int:
 
     warm_up()
     with _session(context) as (spark, settings, watcher):
-        validation = run_validate(spark, settings, check_catalog, RULES, suites=suites, watcher=watcher)
+        validation = run_validate(spark, settings, check_catalog, RULES, suites=suites, at=at, watcher=watcher)
     if context.as_json:
         click.echo(json.dumps(validation.as_json()))
     else:
@@ -157,7 +159,7 @@ def validate(context: Context, suites: tuple[str, ...], exit_zero: bool) -> int:
     "--ingest", metavar="last|ID", help="What this ingest found first; default: findings of each document's latest load."
 )
 @click.option("--document", metavar="URI", help="Of this document only: its URI, or the end of it.")
-@click.option("--at", metavar="SNAPSHOT", help="As of a snapshot: its number, a label, or a time.")
+@_at
 @click.option("--examples", type=click.IntRange(1), default=5, help="Findings told of each rule (default 5).")
 @_with_globals
 @click.pass_obj
@@ -206,14 +208,15 @@ def sql(context: Context, query: str, at: str | None, diff: tuple[str, str] | No
 
 @cli.command()
 @click.argument("xid")
+@_at
 @_with_globals
 @click.pass_obj
-def show(context: Context, xid: str) -> int:
+def show(context: Context, xid: str, at: str | None) -> int:
     """Show a message: its chain of bases, its attributes with their origin, its schema, the endpoints that carry it."""
     from lakehouse.show import show_message
 
     spark, settings = _open_spark(context)
-    found = show_message(spark, settings, xid)
+    found = show_message(spark, settings, xid, at)
     if context.as_json:
         click.echo(json.dumps([shown.as_json() for shown in found], ensure_ascii=False))
     else:

@@ -34,7 +34,7 @@ from lakehouse.siblings import interpreted
 from lakehouse.snapshots import check_label_is_free
 from lakehouse.stages import remove_dead_stages, remove_folder, stages_location
 from lakehouse.suites import Suite
-from lakehouse.tables import create_tables, table_name
+from lakehouse.tables import create_tables, is_small, table_name
 from lakehouse.violations import record_findings
 
 logger = logging.getLogger(__name__)
@@ -157,8 +157,7 @@ def ingest(
     crash_point("after_stage")
     try:
         work = _Work(found, request, Run(ingest_id, "ingest", counted.documents, request.label), gates, counted.dialects)
-        is_small = counted.rows <= settings.interpreted_rows and _log_bytes(spark) <= settings.interpreted_bytes
-        with interpreted(spark, is_small):
+        with interpreted(spark, counted.rows <= settings.interpreted_rows and is_small(spark, settings)):
             summary = _publish(spark, settings, stage, work, clock)
         return replace(summary, seconds=clock.seconds())
     finally:
@@ -199,7 +198,7 @@ def _documents(
 
 def _told_unchanged(spark: SparkSession, settings: Settings, documents: DataFrame, found: Sources, request: Request) -> Summary:
     """Tell of an ingest that finds all documents as they were; what another process left undone is made up all the same."""
-    with interpreted(spark, _log_bytes(spark) <= settings.interpreted_bytes):
+    with interpreted(spark, is_small(spark, settings)):
         roll_forward(spark, read_head(spark), settings=settings)
     known = current_documents(spark.table(table_name("changes")))
     entities = _no_outcomes()
@@ -240,12 +239,6 @@ def _count_stage(stage: DataFrame) -> _Counted:
     names = ("unchanged", "skipped", "rejected")
     documents = {"read": counts.total()} | {name: counts[name] for name in names}
     return _Counted(sum(row["count"] for row in rows), documents, dict(sorted(dialects.items())))
-
-
-def _log_bytes(spark: SparkSession) -> int:
-    """Give the size of the log, and so an idea of that of the catalog."""
-    size: int = spark.sql(f"DESCRIBE DETAIL {table_name('changes')}").select("sizeInBytes").collect()[0][0]
-    return size
 
 
 def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _Work, clock: Clock) -> Summary:

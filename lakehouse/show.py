@@ -13,10 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.errors import MessageNotFound
-from lakehouse.model import SCHEMA
+from lakehouse.queries import open_relations
 from lakehouse.settings import Settings
-from lakehouse.tables import attach_tables
-from lakehouse.views import create_views, tables_read_by, with_read
+from lakehouse.siblings import interpreted
+from lakehouse.tables import is_small
+from lakehouse.views import with_read
 
 _VIEWS = ("flat_messages", "message_chains", "flat_attributes", "endpoint_messages", "entity_references")
 _TOLD = ("registryid", "xid", "version_xid", "chain_status", "protocol", "envelope", "address", "document_uris")
@@ -43,39 +44,50 @@ class Shown:
         }
 
 
-def show_message(spark: SparkSession, settings: Settings, xid: str) -> list[Shown]:
+def show_message(spark: SparkSession, settings: Settings, xid: str, at: str | None = None) -> list[Shown]:
     """Look a message up.
 
     Args:
         spark: the session.
         settings: the warehouse; its registry, when one is set, is the only one that is looked at.
         xid: XID of the message, or of one of its Versions.
+        at: a snapshot, as in `resolve_snapshot`; None: the catalog as it is.
 
     Returns:
         The message in each registry that has it, by registry.
 
     Raises:
         MessageNotFound: no registry has it.
+        SnapshotNotFound: `at` names no snapshot.
     """
-    attach_tables(spark, settings, tables_read_by(with_read(_VIEWS)))
-    create_views(spark, settings, SCHEMA, _VIEWS)
+    schema = open_relations(spark, settings, with_read(_VIEWS), at=at)
     message_xid = xid.strip().split("/versions/")[0] if xid.count("/") > 4 else xid.strip()
-    found = _rows(spark, settings, "flat_messages", "xid", message_xid, _TOLD)
+    with interpreted(spark, is_small(spark, settings)):
+        return _look_up(spark, settings, schema, message_xid)
+
+
+def _look_up(spark: SparkSession, settings: Settings, schema: str, message_xid: str) -> list[Shown]:
+    found = _rows(spark, settings, schema, "flat_messages", "xid", message_xid, _TOLD)
     if not found:
         raise MessageNotFound(message_xid)
-    chain = _rows(spark, settings, "message_chains", "xid", message_xid, ("depth", "basemessage", "base_version_xid", "status"))
+    chain = _rows(
+        spark, settings, schema, "message_chains", "xid", message_xid, ("depth", "basemessage", "base_version_xid", "status")
+    )
     attributes = _rows(
-        spark, settings, "flat_attributes", "xid", message_xid, ("pointer", "value", "origin", "declared_by", "depth")
+        spark, settings, schema, "flat_attributes", "xid", message_xid, ("pointer", "value", "origin", "declared_by", "depth")
     )
     endpoints = _rows(
         spark,
         settings,
+        schema,
         "endpoint_messages",
         "message_xid",
         message_xid,
         ("endpoint_xid", "via_xid", "usage", "protocol", "matches"),
     )
-    schemas = [row for row in _references(spark, settings, found) if row["relation"] in ("dataschemauri", "dataschemaxid")]
+    schemas = [
+        row for row in _references(spark, settings, schema, found) if row["relation"] in ("dataschemauri", "dataschemaxid")
+    ]
     return [
         Shown(
             row,
@@ -88,10 +100,10 @@ def show_message(spark: SparkSession, settings: Settings, xid: str) -> list[Show
     ]
 
 
-def _references(spark: SparkSession, settings: Settings, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _references(spark: SparkSession, settings: Settings, schema: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Give the references of the Versions that declare the schema: the message's, and those of its bases."""
-    references = spark.table(f"{SCHEMA}.entity_references").filter(F.col("relation").startswith("dataschema"))
-    declared = spark.table(f"{SCHEMA}.flat_attributes").filter(F.col("xid") == found[0]["xid"])
+    references = spark.table(f"{schema}.entity_references").filter(F.col("relation").startswith("dataschema"))
+    declared = spark.table(f"{schema}.flat_attributes").filter(F.col("xid") == found[0]["xid"])
     declared = declared.filter(F.col("pointer").isin("/dataschemauri", "/dataschemaxid"))
     columns = ("registryid", "relation", "target", "target_xid", "type_name", "status")
     by = declared.select("registryid", F.col("declared_by").alias("source_xid"), "pointer")
@@ -99,9 +111,9 @@ def _references(spark: SparkSession, settings: Settings, found: list[dict[str, A
 
 
 def _rows(
-    spark: SparkSession, settings: Settings, view: str, key: str, xid: str, columns: tuple[str, ...]
+    spark: SparkSession, settings: Settings, schema: str, view: str, key: str, xid: str, columns: tuple[str, ...]
 ) -> list[dict[str, Any]]:
-    rows = spark.table(f"{SCHEMA}.{view}").filter(F.col(key) == xid)
+    rows = spark.table(f"{schema}.{view}").filter(F.col(key) == xid)
     return _fetch(_of_registry(rows, settings), tuple(dict.fromkeys(("registryid", *columns))))
 
 

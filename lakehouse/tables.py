@@ -84,6 +84,12 @@ def attach_tables(spark: SparkSession, settings: Settings, names: Iterable[str] 
         _check_version(spark)
 
 
+def is_small(spark: SparkSession, settings: Settings) -> bool:
+    """Tell by the size of the log that the catalog is small, so that its queries had better be interpreted."""
+    size: int = spark.sql(f"DESCRIBE DETAIL {table_name('changes')}").select("sizeInBytes").collect()[0][0]
+    return size <= settings.interpreted_bytes
+
+
 def tables_named_in(query: str) -> list[str]:
     """Give the tables whose names stand in a query; all of them when none does and it may list them."""
     words = {word.lower() for word in re.findall(r"\w+", query)}

@@ -27,10 +27,13 @@ from lakehouse.expectations import (
 from lakehouse.model import SCHEMA
 from lakehouse.pipeline import Clock, Unwatched, Watcher
 from lakehouse.projections import roll_forward
+from lakehouse.queries import open_relations
 from lakehouse.settings import Settings
+from lakehouse.siblings import interpreted
+from lakehouse.snapshots import resolve_snapshot
 from lakehouse.suites import SPECIFICATION, Suite, choose_suites, read_suites
-from lakehouse.tables import attach_tables
-from lakehouse.views import create_views, views
+from lakehouse.tables import attach_tables, is_small
+from lakehouse.views import views, with_read
 from lakehouse.violations import count_findings, record_findings
 
 EXAMPLES = 3  # told of each rule
@@ -109,7 +112,7 @@ def validate(
     rules: Mapping[str, Rule],
     *,
     suites: Iterable[str] = (),
-    schema: str = SCHEMA,
+    at: str | None = None,
     watcher: Watcher | None = None,
 ) -> Validation:
     """Run suites over a published state of the catalog.
@@ -120,11 +123,12 @@ def validate(
         check: gives the findings of the rules over the current schema; columns row, document_uri, registryid, kind, xid, finding.
         rules: the rules by id.
         suites: names of the suites to run; none means all.
-        schema: the live schema, or that of a snapshot. Findings go into `violations` from the live one only.
+        at: a snapshot, as in `resolve_snapshot`, whose findings are told and not recorded; None: the catalog as it is.
         watcher: is told of the stages.
 
     Raises:
         SettingsError: a suite is not there, or cannot be understood.
+        SnapshotNotFound: `at` names no snapshot.
         WarehouseError: the warehouse holds no catalog.
     """
     clock = Clock(watcher or Unwatched())
@@ -137,34 +141,31 @@ def validate(
         head = read_head(spark)
         roll_forward(spark, head, settings=settings)
         named = [name for name in views() if any(name in suite.words for suite in chosen.values())]
-        if named and schema == SCHEMA:
-            create_views(spark, settings, SCHEMA, named)
-    spark.catalog.setCurrentDatabase(schema)
+        schema = open_relations(spark, settings, with_read([*named, "documents"]), at=at)
+        snapshot_id = head.snapshot_id if at is None else resolve_snapshot(spark, at)
     results: list[Result] = []
     broken: list[Broken] = []
     recorded = 0
+    spark.catalog.setCurrentDatabase(schema)
     try:
-        if not names or SPECIFICATION in names:
-            with clock("check", f"{len(rules)} rules"):
-                findings = check(spark).persist()
-                try:
+        with interpreted(spark, is_small(spark, settings)):
+            if not names or SPECIFICATION in names:
+                with clock("check", f"{len(rules)} rules"):
+                    findings = check(spark).localCheckpoint()
                     counts = count_findings(findings)
                     results.append(validate_counts(specification(rules.values(), counts), counts))
                     broken = find_broken(findings, counts)
-                    recorded = record_findings(spark, findings, uuid.uuid4().hex) if schema == SCHEMA else 0
-                finally:
-                    findings.unpersist()
-        there = [suite for suite in chosen.values() if _is_there(spark, suite, schema)]
-        for suite in there:
-            with clock("suites", f"suite {suite.name}: {len(suite.expectations)} expectations"):
-                results.append(validate_rows(suite, read_rows(spark, suite)))
+                    recorded = record_findings(spark, findings, uuid.uuid4().hex) if at is None else 0
+            there = [suite for suite in chosen.values() if _is_there(spark, suite, schema)]
+            for suite in there:
+                with clock("suites", f"suite {suite.name}: {len(suite.expectations)} expectations"):
+                    results.append(validate_rows(suite, read_rows(spark, suite)))
     finally:
         spark.catalog.setCurrentDatabase(SCHEMA)
     with clock("docs", "Data Docs"):
-        what = f"Snapshot {head.snapshot_id}" if schema == SCHEMA else f"Schema {schema}"
-        pages = write_pages(spark, settings, what, results)
+        pages = write_pages(spark, settings, f"Snapshot {snapshot_id}", results)
     skipped = sorted(set(chosen) - {suite.name for suite in there})
-    return Validation(schema, head.snapshot_id, results, broken, recorded, skipped, pages, clock.seconds())
+    return Validation(schema, snapshot_id, results, broken, recorded, skipped, pages, clock.seconds())
 
 
 def find_broken(findings: DataFrame, counts: list[Count]) -> list[Broken]:

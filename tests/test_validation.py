@@ -101,3 +101,10 @@ def test_the_catalog_is_validated(catalog, capsys):
 def test_a_suite_that_is_not_there_is_wrong_usage(spark):
     with pytest.raises(SettingsError, match="no suite is called mesages"):
         validate(spark, read_settings(), check, RULES, suites=["mesages"])
+
+
+def test_a_past_state_is_validated_and_its_findings_are_not_recorded(past):
+    then = validate(past.spark, past.settings, check, RULES, suites=["specification", "messages"], at="first")
+    assert (then.snapshot_id, then.recorded, then.schema) == (1, 0, "xregistry_at_1")
+    assert [result.suite.name for result in then.results] == ["specification", "messages"]
+    assert [(one.found.rule_id, one.found.n) for one in then.broken] == [("MSG-002", 1)]  # the base has no name

@@ -1,0 +1,43 @@
+"""`lakehouse show`: a message as a person reads it, now and as of a snapshot."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakehouse.cli import show_one_message
+from lakehouse.errors import MessageNotFound, SnapshotNotFound
+from lakehouse.show import show_message
+
+M = "/messagegroups/g/messages/m"
+BASE = "/messagegroups/base/messages/event/versions/1"
+
+
+def test_a_message_is_shown_with_where_each_attribute_comes_from(past, capsys):
+    (shown,) = show_message(past.spark, past.settings, M)
+    told = shown.as_json()
+    assert (told["xid"], told["chain_status"], told["document_uris"]) == (M, "resolved", [f"file:{past.documents}/a.json"])
+    assert [(step["depth"], step["base_version_xid"], step["status"]) for step in told["chain"]] == [(1, BASE, "resolved")]
+    origins = {one["pointer"]: (one["value"], one["origin"], one["declared_by"]) for one in told["attributes"]}
+    assert origins["/name"] == ('"three"', "declared", f"{M}/versions/1")
+    assert origins["/envelope"] == ('"CloudEvents/1.0"', "inherited", BASE)
+    assert origins["/envelopemetadata/tenant/type"] == ('"string"', "inherited", BASE)
+    assert origins["/envelopemetadata/specversion/value"] == ('"1.0"', "inferred", None)
+    assert [(one["endpoint_xid"], one["via_xid"]) for one in told["endpoints"]] == [("/endpoints/e", "/messagegroups/g")]
+    show_one_message(shown)
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == f"{M}  (registry default, chain resolved)"
+    assert printed[1] == f"  extends {BASE}  (resolved)"
+    assert any(line.split() == ["/name", '"three"', "declared", f"{M}/versions/1"] for line in printed)
+
+
+def test_a_message_is_shown_as_of_a_snapshot(past):
+    (shown,) = show_message(past.spark, past.settings, M, at="first")
+    pointers = {one["pointer"]: one["value"] for one in shown.attributes}
+    assert pointers["/name"] == '"one"'
+    assert "/envelopemetadata/tenant/type" not in pointers
+    # n was dropped by the third release
+    assert show_message(past.spark, past.settings, "/messagegroups/g/messages/n", at="2")
+    with pytest.raises(MessageNotFound):
+        show_message(past.spark, past.settings, "/messagegroups/g/messages/n")
+    with pytest.raises(SnapshotNotFound):
+        show_message(past.spark, past.settings, M, at="9")
