@@ -12,8 +12,8 @@ from typing import Any
 from lakehouse.catalogtypes import EXPRESSION, ID, URI, formats, rows, schema_format, sections_of
 from lakehouse.dialects import family_of
 from lakehouse.jsontext import pointer_of, same
-from lakehouse.normalform import natural_order
 from lakehouse.respell import Loss
+from lakehouse.versionorder import natural_order
 
 _RULE = "CAT-011"
 _COMPUTED = {"self", "shortself", "xid", "messagegroupid", "messageid", "versionid", "messagesurl", "messagescount", "metaurl"}

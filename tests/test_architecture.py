@@ -14,7 +14,7 @@ ORDER = [
     "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "texts", "streams", "redact", "model",
     "suites", "expectations",
     "session", "stages", "migrations", "tables", "views",
-    "dialects", "coercions", "entities", "catalogtypes", "detection",
+    "dialects", "coercions", "entities", "catalogtypes", "detection", "families", "rows", "versionorder",
     "rules", "values", "criteria", "constraints", "locate", "normalform", "respell",
     "catalogdraft", "catalogexport", "outward", "stagebatches", "documents", "parse",
     "violations", "refusals", "numbering", "plans", "changes", "digests", "effective", "projections", "checks",
