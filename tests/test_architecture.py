@@ -16,7 +16,7 @@ ORDER = [
     "session", "stages", "migrations", "tables", "views",
     "dialects", "coercions", "entities", "catalogtypes", "detection", "families", "rows", "versionorder",
     "rules", "values", "criteria", "constraints", "locate", "normalform", "respell",
-    "catalogdraft", "catalogexport", "outward", "stagebatches", "documents", "parse",
+    "catalogsections", "catalogconversion", "catalogdraft", "catalogexport", "outward", "stagebatches", "documents", "parse",
     "violations", "refusals", "numbering", "plans", "changes", "digests", "effective", "projections", "checks",
     "datadocs", "candidates", "snapshots", "audits", "events", "backups", "doctor", "diffs",
     "documentview", "losses", "groupwriters", "serialise", "targets", "selection", "export",
