@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from lakehouse.constraints import PRESENCE, Subject, check_entity
 from lakehouse.detection import COLLECTIONS, dialect_of
-from lakehouse.dialects import family_of
+from lakehouse.dialects import DIALECTS, NORMAL, family_of
 from lakehouse.entities import Entity, read_entity
 from lakehouse.families import TELLS_FAMILY, FindMessage, family_of_message, find_message, key_of_options
 from lakehouse.findings import Finding, Problem
@@ -24,8 +24,7 @@ from lakehouse.rules import RULES
 from lakehouse.versionorder import Version, created, default_version, fill_default, has_error, natural_order, own_extensions
 from lakehouse.xid import id_problem, xid_of
 
-SPECVERSION = "1.0-rc2"
-_OTHER_SPECVERSIONS = frozenset(("0.5-wip", "1.0-rc1", "1.0-rc4"))
+_OTHER_SPECVERSIONS = frozenset(name for name in DIALECTS if name[0].isdigit()) - {NORMAL}  # others are no specversion
 TABLE_OF_KIND = {
     "registry": "registries",
     "group": "groups",
@@ -139,10 +138,10 @@ class _Document:
 
     def _read_specversion(self, root: Entity) -> None:
         """Give the root the specversion of the normal form (WIP-001); one of an unknown specification stays."""
-        declared = root.known.get("specversion", SPECVERSION)
+        declared = root.known.get("specversion", NORMAL)
         if declared in _OTHER_SPECVERSIONS:
-            self._respelled("registry", f"specversion {declared}", SPECVERSION)
-            declared = SPECVERSION
+            self._respelled("registry", f"specversion {declared}", NORMAL)
+            declared = NORMAL
         root.known["specversion"] = declared
 
     def _read_groups(self, key: str, groups: Any, collection: str) -> None:
