@@ -13,13 +13,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from delta.exceptions import (
-    ConcurrentAppendException,
-    ConcurrentTransactionException,
-    ConcurrentWriteException,
-    MetadataChangedException,
-    ProtocolChangedException,
-)
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -28,17 +21,11 @@ from lakehouse.errors import CommitLost
 from lakehouse.faults import crash_point
 from lakehouse.model import CHANGES
 from lakehouse.plans import LOGGED, Head, Plan
+from lakehouse.races import LOST_RACES
 from lakehouse.refusals import KEY
 from lakehouse.tables import table_name
 
 _FEW_ROWS = 50_000
-_LOST_RACES = (
-    ConcurrentAppendException,
-    ConcurrentTransactionException,
-    ConcurrentWriteException,
-    MetadataChangedException,
-    ProtocolChangedException,
-)
 
 
 @dataclass(frozen=True)
@@ -145,7 +132,7 @@ def _append(spark: SparkSession, snapshot_id: int, rows: DataFrame, snapshot: di
     crash_point("before_commit")
     try:
         writer.saveAsTable(table_name("changes"))
-    except _LOST_RACES as error:
+    except LOST_RACES as error:
         raise CommitLost(snapshot_id) from error
     # Delta skips a stale transaction without an error: whose row is it?
     if [body["ingest_id"] for body in _snapshot_bodies(spark, snapshot_id)] != [run.ingest_id]:

@@ -122,9 +122,11 @@ def check_stage(
     if not stage.filter(F.col("row") == "entity").take(1):
         return Checked(stage, no_findings(spark), 0)
     # Checkpoints, not caches: what follows is planned over rows, and not over all that they were made from.
-    things = candidate(spark, stage, set(used)).localCheckpoint()
+    # A union of a dozen frames has a dozen times their partitions, each of which costs every later step a task.
+    cores = spark.sparkContext.defaultParallelism
+    things = candidate(spark, stage, set(used)).coalesce(cores).localCheckpoint()
     flattened = check_flattened(spark, settings, stage, things, set(used))
-    found = check_entities(things).unionByName(flattened).localCheckpoint()
+    found = check_entities(things).unionByName(flattened).coalesce(cores).localCheckpoint()
     if not found.select(F.count_if(F.col("finding.action") == "quarantined")).collect()[0][0]:
         return Checked(stage, found, 0)
     return _reject_documents(stage, found) if strict else _take_out(stage, things, found)

@@ -22,6 +22,7 @@ from lakehouse.plans import one_per_entity
 from lakehouse.projections import project
 from lakehouse.refusals import KEY
 from lakehouse.settings import Settings, data_folder
+from lakehouse.siblings import open_sibling
 from lakehouse.snapshots import create_view_schema, open_snapshot
 from lakehouse.views import create_views, session_with_views
 
@@ -71,8 +72,7 @@ def open_diff(spark: SparkSession, settings: Settings, before: int, after: int) 
         source = open_snapshot(spark, settings, snapshot_id, [COMPARED])
         spark.sql(_SIDE.substitute(schema=schema, name=name, source=f"{source}.{COMPARED}"))
     create_views(spark, settings, schema, ["compatibility_rules"])
-    session = spark.newSession()
-    session.catalog.setCurrentDatabase(schema)
+    session = open_sibling(spark, schema)
     session.sql(_statement())
     return schema
 

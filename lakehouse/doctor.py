@@ -127,7 +127,7 @@ def rebuild(spark: SparkSession, settings: Settings) -> list[str]:
     create_tables(spark, settings)
     with ThreadPoolExecutor(_THREADS) as pool:
         list(pool.map(lambda table: rebuild_table(spark, table, head), ENTITY_TABLES))
-    roll_forward(spark, read_head(spark))  # what another process committed meanwhile
+    roll_forward(spark, read_head(spark), all_tables=True)  # what another process committed meanwhile
     return [table.name for table in ENTITY_TABLES]
 
 

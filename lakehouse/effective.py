@@ -7,8 +7,6 @@ not, so a message is affected when it changed itself, or when it depends on one 
 
 from __future__ import annotations
 
-from functools import reduce
-
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -26,8 +24,8 @@ _PATHS = "registryid string, version_xid string, path array<string>, is_open boo
 
 def append_all(session: SparkSession, settings: Settings | None, snapshot_id: int) -> None:
     """Fill the empty table, as a transaction of its own, so that two processes cannot both do it."""
-    without_bases = _no_paths(session, session.table(table_name("versions")))
-    looking = session_with_views(session, settings, SCHEMA, without_bases, ["flat_messages"])
+    has_bases = not session.table(table_name("versions")).filter(F.col("basemessage").isNotNull()).isEmpty()
+    looking = session_with_views(session, settings, SCHEMA, {} if has_bases else _no_paths(session), ["flat_messages"])
     _plan_once(looking)
     rows = _stamped(looking.table("flat_messages"), snapshot_id)
     writer = rows.write.format("delta").mode("append").option("txnAppId", f"lakehouse.{NAME}").option("txnVersion", 1)
@@ -47,11 +45,17 @@ def refresh(session: SparkSession, settings: Settings | None, changes: DataFrame
     # Each step is computed once and its plan cut off: analysing the views over long plans takes longer than all the rest.
     changed = _messages_of(changes).localCheckpoint()
     affected = find_affected(session, changed).localCheckpoint()
-    nearby = _closure(session, changed, affected).localCheckpoint()
-    messages = _only(session.table(table_name("messages")), nearby, F.col("xid")).localCheckpoint()
-    versions = _only(session.table(table_name("versions")), nearby, F.col("message_xid")).localCheckpoint()
-    parts = {"messages": messages, "versions": versions, "scope": _only(messages, affected, F.col("xid"))}
-    parts |= _no_paths(session, versions)
+    parts = _rows_of(session, affected)
+    own = parts["versions"].select("registryid", F.col("base_xid").alias("led_to"))
+    own = own.unionByName(parts["messages"].select("registryid", F.col("xref").alias("led_to")))
+    led_to = own.filter(F.col("led_to").isNotNull()).select("registryid", _message(F.col("led_to")).alias("xid")).distinct()
+    scope = parts["messages"]
+    if not led_to.isEmpty():
+        parts = _rows_of(session, _closure(session, affected, led_to).localCheckpoint())
+        scope = _only(parts["messages"], affected, F.col("xid"))
+    parts |= {"scope": scope}
+    if parts["versions"].filter(F.col("basemessage").isNotNull()).isEmpty():
+        parts |= _no_paths(session)
     looking = session_with_views(session, settings, SCHEMA, parts, ["flat_messages"])
     _plan_once(session)
     session.conf.set("spark.sql.shuffle.partitions", 1 + affected.count() // _ROWS_OF_A_PARTITION)
@@ -78,10 +82,8 @@ def find_affected(session: SparkSession, changed: DataFrame) -> DataFrame:
     return changed.unionByName(dependants).distinct()
 
 
-def _no_paths(session: SparkSession, versions: DataFrame) -> dict[str, DataFrame]:
-    """Give no rows to stand for the view of all paths when no Version has a base: most small changes are told so much sooner."""
-    if not versions.filter(F.col("basemessage").isNotNull()).isEmpty():
-        return {}
+def _no_paths(session: SparkSession) -> dict[str, DataFrame]:
+    """Give no rows to stand for the view of all paths, when no Version has a base: most small changes are told so much sooner."""
     return {"base_paths": session.createDataFrame([], _PATHS).filter(F.lit(False))}
 
 
@@ -99,24 +101,28 @@ def _message(xid: Column) -> Column:
     return F.array_join(F.slice(F.split(xid, "/"), 1, 5), "/")
 
 
-def _closure(session: SparkSession, changed: DataFrame, affected: DataFrame) -> DataFrame:
+def _closure(session: SparkSession, affected: DataFrame, led_to: DataFrame) -> DataFrame:
     """Give all messages that the chains of the affected ones pass through.
 
-    A chain passes through messages that changed, whose next is looked up, and others, whose row tells all that come after.
+    A chain goes on from a message that changed to what it leads to now, and from any other over what its row depends on.
+
+    Args:
+        session: a session with the tables.
+        affected: as from `find_affected`.
+        led_to: messages that the affected ones name as a base or by `xref`; columns registryid, xid.
     """
-    versions = _only(session.table(table_name("versions")), changed, F.col("message_xid"))
-    bases = versions.filter(F.col("base_xid").isNotNull()).select("registryid", _message(F.col("base_xid")).alias("xid"))
-    messages = _only(session.table(table_name("messages")), changed, F.col("xid"))
-    targets = messages.filter(F.col("xref").isNotNull()).select("registryid", F.col("xref").alias("xid"))
     stored = session.table(table_name(NAME)).select(*_KEY, "depends_on")
-    known = affected.unionByName(bases).unionByName(targets).distinct()
+    known = affected.unionByName(led_to).distinct()
     further = _only(stored, known, F.col("xid")).select("registryid", F.explode("depends_on").alias("xid"))
-    # An alias that is a base is no row that a chain passes through by itself: what it stands for is one too.
-    every = known.unionByName(further).distinct()
-    aliases = session.table(table_name("messages")).filter(F.col("xref").isNotNull())
-    shown = _only(aliases, every, F.col("xid")).select("registryid", F.col("xref").alias("xid"))
-    shown_further = _only(stored, shown, F.col("xid")).select("registryid", F.explode("depends_on").alias("xid"))
-    return reduce(DataFrame.unionByName, (every, shown, shown_further)).distinct()
+    return known.unionByName(further).distinct()
+
+
+def _rows_of(session: SparkSession, messages: DataFrame) -> dict[str, DataFrame]:
+    """Give the rows that define messages: theirs, and those of their Versions."""
+    return {
+        "messages": _only(session.table(table_name("messages")), messages, F.col("xid")).localCheckpoint(),
+        "versions": _only(session.table(table_name("versions")), messages, F.col("message_xid")).localCheckpoint(),
+    }
 
 
 def _only(rows: DataFrame, messages: DataFrame, message: Column) -> DataFrame:

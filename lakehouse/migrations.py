@@ -20,6 +20,7 @@ from lakehouse.errors import WarehouseTooNew
 from lakehouse.faults import crash_point
 from lakehouse.model import SCHEMA
 from lakehouse.settings import data_folder
+from lakehouse.siblings import open_sibling
 
 _FILE = re.compile(r"\A(\d{4})_(\w+)\.sql\Z")
 _STATEMENT_END = re.compile(r";\s*$", re.MULTILINE)
@@ -68,8 +69,7 @@ def migrate(spark: SparkSession, target: int, tables: tuple[str, ...], steps: li
     present = stored_version(spark)
     check_not_newer(present, target)
     ran = []
-    session = spark.newSession()
-    session.catalog.setCurrentDatabase(SCHEMA)
+    session = open_sibling(spark, SCHEMA)
     for version in range(present + 1, target + 1):
         for step in (step for step in (migrations() if steps is None else steps) if step.version == version):
             for statement in step.statements:

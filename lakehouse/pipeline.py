@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -30,6 +30,7 @@ from lakehouse.projections import roll_forward
 from lakehouse.refusals import KEY
 from lakehouse.rules import RULES
 from lakehouse.settings import Settings
+from lakehouse.siblings import interpreted
 from lakehouse.snapshots import check_label_is_free
 from lakehouse.stages import remove_dead_stages, remove_folder, stages_location
 from lakehouse.suites import Suite
@@ -148,11 +149,14 @@ def ingest(
     with clock("parse", "documents that changed"):
         parse_documents(documents, settings, strict=request.strict, dialect=request.dialect).write.parquet(location)
         stage = spark.read.schema(STAGE).parquet(location)
-        seen, dialects = _count_documents(stage)
+        counted = _count_stage(stage)
     crash_point("after_stage")
     try:
-        work = _Work(found, request, Run(ingest_id, "ingest", seen, request.label), gates, dialects)
-        return replace(_publish(spark, settings, stage, work, clock), seconds=clock.seconds())
+        work = _Work(found, request, Run(ingest_id, "ingest", counted.documents, request.label), gates, counted.dialects)
+        is_small = counted.rows <= settings.interpreted_rows and _log_bytes(spark) <= settings.interpreted_bytes
+        with interpreted(spark, is_small):
+            summary = _publish(spark, settings, stage, work, clock)
+        return replace(summary, seconds=clock.seconds())
     finally:
         remove_folder(spark, location)
 
@@ -187,18 +191,34 @@ def _documents(spark: SparkSession, settings: Settings, found: Sources, registry
     return with_unchanged(read_documents(spark, found, settings.stream_bytes), known, registry)
 
 
-def _count_documents(stage: DataFrame) -> tuple[dict[str, int], dict[str, int]]:
-    """Count the documents by status, and those that were loaded by dialect."""
-    told = [F.get_json_object("facts", f"$.{name}").alias(name) for name in ("status", "dialect")]
-    rows = stage.filter(F.col("row") == "document").groupBy(*told).count().collect()
+class _Counted(NamedTuple):
+    """What a stage holds: its rows, its documents by status, and those that were loaded by dialect."""
+
+    rows: int
+    documents: dict[str, int]
+    dialects: dict[str, int]
+
+
+def _count_stage(stage: DataFrame) -> _Counted:
+    is_document = F.col("row") == "document"
+    told = [F.when(is_document, F.get_json_object("facts", f"$.{name}")).alias(name) for name in ("status", "dialect")]
+    rows = stage.groupBy(*told).count().collect()
     counts = Counter[str]()
     dialects = Counter[str]()
     for row in rows:
-        counts[row["status"]] += row["count"]
+        if row["status"] is not None:
+            counts[row["status"]] += row["count"]
         if row["dialect"] is not None:
             dialects[row["dialect"]] += row["count"]
     names = ("unchanged", "skipped", "rejected")
-    return {"read": counts.total()} | {name: counts[name] for name in names}, dict(sorted(dialects.items()))
+    documents = {"read": counts.total()} | {name: counts[name] for name in names}
+    return _Counted(sum(row["count"] for row in rows), documents, dict(sorted(dialects.items())))
+
+
+def _log_bytes(spark: SparkSession) -> int:
+    """Give the size of the log, and so an idea of that of the catalog."""
+    size: int = spark.sql(f"DESCRIBE DETAIL {table_name('changes')}").select("sizeInBytes").collect()[0][0]
+    return size
 
 
 def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _Work, clock: Clock) -> Summary:

@@ -6,19 +6,24 @@ A process that died between commit and projection loses nothing: whoever comes n
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehouse import effective
+from lakehouse.changes import read_head
 from lakehouse.dialects import shorthands
 from lakehouse.faults import crash_point
 from lakehouse.model import ENDPOINTS, ENTITY_TABLES, GROUPS, MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS, Table, body_schema
 from lakehouse.plans import Head
+from lakehouse.races import LOST_RACES
 from lakehouse.settings import Settings
+from lakehouse.siblings import open_sibling
 from lakehouse.tables import table_name
 
 _THREADS = 4
@@ -26,7 +31,9 @@ _JOBS = ("project", "rebuild")
 _DEFINING = ("messages", "versions")  # what effective_messages follows
 
 
-def roll_forward(spark: SparkSession, head: Head, verified: Head | None = None, settings: Settings | None = None) -> list[str]:
+def roll_forward(
+    spark: SparkSession, head: Head, verified: Head | None = None, settings: Settings | None = None, *, all_tables: bool = False
+) -> list[str]:
     """Bring all entity tables to the head.
 
     Args:
@@ -34,24 +41,29 @@ def roll_forward(spark: SparkSession, head: Head, verified: Head | None = None, 
         head: the newest snapshot.
         verified: a snapshot that all tables are known to have reached, so that only those changed since are looked at.
         settings: how far chains of bases are followed; None: as far as can be.
+        all_tables: look at tables, too, that the newest change left alone. Whoever committed that change had brought all
+            tables forward before, so only a warehouse that was put together otherwise needs it.
 
     Returns:
         Names of the tables that lagged behind.
     """
-    since = verified.snapshot_id if verified else 0
+    newest = max(head.tables.values(), default=1)
+    since = verified.snapshot_id if verified else 0 if all_tables else newest - 1
     tables = [table for table in ENTITY_TABLES if head.tables.get(table.name, 0) > since]
     with ThreadPoolExecutor(_THREADS) as pool:
         behind = [*pool.map(lambda table: _roll_forward(spark, table, head, verified), tables)]
     is_wanted = settings is None or settings.refresh_effective
-    if is_wanted and max(head.tables.get(name, 0) for name in _DEFINING) > since:
+    if is_wanted and max(head.tables.get(name, 0) for name in _DEFINING) > (verified.snapshot_id if verified else 0):
         behind.append(_roll_effective_forward(spark, head, verified, settings))
+        # What is deleted by now may have been inserted again, by this process that is late.
+        if spark.table(table_name("changes")).agg(F.max("snapshot_id")).collect()[0][0] > head.snapshot_id:
+            behind.extend(roll_forward(spark, read_head(spark), head, settings))
     return [name for name in behind if name is not None]
 
 
 def rebuild_table(spark: SparkSession, table: Table, head: Head) -> None:
     """Make an entity table anew from the log, in one commit; what it held is not read."""
-    session = spark.newSession()
-    session.catalog.setCurrentDatabase(spark.catalog.currentDatabase())
+    session = open_sibling(spark)
     _tell_commit(session, head, "rebuild")
     log = session.table(table_name("changes"))
     rows = last_rows(log.filter((F.col("kind") == table.kind) & (F.col("snapshot_id") <= head.snapshot_id)))
@@ -98,52 +110,66 @@ def expressions(table: Table) -> dict[str, str]:
 
 
 def _roll_forward(spark: SparkSession, table: Table, head: Head, verified: Head | None) -> str | None:
-    needed = head.tables[table.name]
-    session = spark.newSession()
-    session.catalog.setCurrentDatabase(spark.catalog.currentDatabase())
-    name = table_name(table.name)
-    is_new, position = _position(session, name, needed) if verified is None else _known_position(table, verified)
-    if position >= needed:
-        return None
-    _tell_commit(session, head, "project")
-    log = session.table(table_name("changes"))
-    rows = log.filter(
-        (F.col("kind") == table.kind) & (F.col("snapshot_id") > position) & (F.col("snapshot_id") <= head.snapshot_id)
-    )
-    if position < needed - 1:
-        rows = last_rows(rows)
-    if is_new:
-        # Nothing is there yet: append, as a transaction of its own, so that two processes cannot both do it.
-        fresh = project(rows.filter(F.col("op") != "delete"), table)
-        fresh.write.format("delta").mode("append").option("txnAppId", f"lakehouse.{table.name}").option(
-            "txnVersion", 1
-        ).saveAsTable(name)
-    else:
-        _merge(session, table, rows)
-    crash_point(f"after_project_{table.name}")
-    return table.name
+    def bring(session: SparkSession, is_new: bool, position: int) -> None:
+        log = session.table(table_name("changes")).filter(F.col("kind") == table.kind)
+        unseen = log.filter(F.col("snapshot_id") > position)
+        if is_new:
+            # Nothing is there yet: append, as a transaction of its own, so that two processes cannot both do it.
+            rows = unseen.filter(F.col("snapshot_id") <= head.snapshot_id)
+            rows = rows if position == head.tables[table.name] - 1 else last_rows(rows)
+            fresh = project(rows.filter(F.col("op") != "delete"), table)
+            writer = fresh.write.format("delta").mode("append")
+            writer.option("txnAppId", f"lakehouse.{table.name}").option("txnVersion", 1).saveAsTable(table_name(table.name))
+        else:
+            # Also what was committed meanwhile: what is deleted by now must not be inserted again by a process that is late.
+            _merge(session, table, last_rows(unseen))
+
+    is_known_new = verified is not None and table.name not in verified.tables
+    return _bring_forward(spark, table.name, head.tables[table.name], head, verified, is_known_new, bring)
 
 
 def _roll_effective_forward(spark: SparkSession, head: Head, verified: Head | None, settings: Settings | None) -> str | None:
+    def bring(session: SparkSession, is_new: bool, position: int) -> None:
+        if is_new:
+            effective.append_all(session, settings, head.snapshot_id)
+        else:
+            log = session.table(table_name("changes")).filter(F.col("kind").isin("message", "version"))
+            unseen = log.filter((F.col("snapshot_id") > position) & (F.col("snapshot_id") <= head.snapshot_id))
+            effective.refresh(session, settings, unseen, head.snapshot_id)
+
     needed = max(head.tables.get(name, 0) for name in _DEFINING)
-    session = spark.newSession()
-    session.catalog.setCurrentDatabase(spark.catalog.currentDatabase())
-    name = table_name(effective.NAME)
-    if verified is None:
-        is_new, position = _position(session, name, needed)
-    else:
-        is_new, position = not any(table in verified.tables for table in _DEFINING), verified.snapshot_id
-    if position >= needed:
-        return None
+    is_known_new = verified is not None and not any(table in verified.tables for table in _DEFINING)
+    return _bring_forward(spark, effective.NAME, needed, head, verified, is_known_new, bring)
+
+
+def _bring_forward(
+    spark: SparkSession,
+    name: str,
+    needed: int,
+    head: Head,
+    verified: Head | None,
+    is_known_new: bool,
+    bring: Callable[[SparkSession, bool, int], None],
+) -> str | None:
+    """Bring one table forward in a session of its own, if it lags behind; give its name then.
+
+    Where another process brings it forward at the same time, one of the two is refused by Delta, and looks again.
+    """
+    session = open_sibling(spark)
     _tell_commit(session, head, "project")
-    if is_new:
-        effective.append_all(session, settings, head.snapshot_id)
-    else:
-        log = session.table(table_name("changes")).filter(F.col("kind").isin("message", "version"))
-        unseen = log.filter((F.col("snapshot_id") > position) & (F.col("snapshot_id") <= head.snapshot_id))
-        effective.refresh(session, settings, unseen, head.snapshot_id)
-    crash_point(f"after_project_{effective.NAME}")
-    return effective.NAME
+    for attempt in Retrying(
+        retry=retry_if_exception_type(LOST_RACES), stop=stop_after_attempt(10), wait=wait_random_exponential(0.2, 5), reraise=True
+    ):
+        with attempt:
+            if verified and attempt.retry_state.attempt_number == 1:
+                is_new, position = is_known_new, verified.snapshot_id
+            else:
+                is_new, position = _position(session, table_name(name), needed)
+            if position >= needed:
+                return None
+            bring(session, is_new, position)
+    crash_point(f"after_project_{name}")
+    return name
 
 
 def _tell_commit(session: SparkSession, head: Head, job: str) -> None:
@@ -171,10 +197,6 @@ def _position(session: SparkSession, name: str, needed: int) -> tuple[bool, int]
         return False, position
     is_new, projected = _last_projected(session, name)
     return is_new, max(position, projected)
-
-
-def _known_position(table: Table, verified: Head) -> tuple[bool, int]:
-    return table.name not in verified.tables, verified.snapshot_id
 
 
 def _last_projected(session: SparkSession, name: str) -> tuple[bool, int]:

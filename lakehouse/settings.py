@@ -50,6 +50,8 @@ class Settings(BaseModel):
     max_entities: int = Field(gt=0)
     check_relations: bool
     refresh_effective: bool
+    interpreted_rows: int = Field(ge=0)
+    interpreted_bytes: int = Field(ge=0)
     max_chain_depth: int = Field(gt=0, le=128)
     on_conflict: Literal["update", "refuse"]
     stage_retention_hours: int = Field(gt=0)

@@ -18,6 +18,7 @@ from lakehouse.migrations import check_not_newer, migrate, stored_version
 from lakehouse.model import SCHEMA
 from lakehouse.session import absolute_location
 from lakehouse.settings import Settings, data_folder
+from lakehouse.siblings import open_sibling
 
 TABLES = (
     "changes",
@@ -130,8 +131,7 @@ def _attach(spark: SparkSession, name: str) -> bool:
 
 
 def _create(spark: SparkSession, name: str) -> bool:
-    session = spark.newSession()
-    session.catalog.setCurrentDatabase(SCHEMA)
+    session = open_sibling(spark, SCHEMA)
     ddl = (data_folder("ddl") / "tables" / f"{name}.sql").read_text(encoding="utf-8")
     session.sql(ddl.rstrip().removesuffix(";"))
     return True

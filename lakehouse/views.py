@@ -18,6 +18,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.settings import Settings, data_folder
+from lakehouse.siblings import open_sibling
 
 _READS = re.compile(r"^-- .*\bReads: ([\w, ]+)\.", re.MULTILINE)
 _CREATES = re.compile(r"^CREATE OR REPLACE VIEW\b", re.MULTILINE)
@@ -77,8 +78,7 @@ def create_views(spark: SparkSession, settings: Settings, schema: str, names: It
         schema: the schema; the views' names are bound to it.
         names: the views, with those that they read created too; None: all.
     """
-    session = spark.newSession()
-    session.catalog.setCurrentDatabase(schema)
+    session = open_sibling(spark, schema)
     for name in with_read(views() if names is None else names):
         session.sql(_statement(views()[name], settings))
 
@@ -95,8 +95,7 @@ def session_with_views(
         stand_ins: rows to be seen instead of a table or a view of that name.
         names: the views, with those that they read created too.
     """
-    session = spark.newSession()
-    session.catalog.setCurrentDatabase(schema)
+    session = open_sibling(spark, schema)
     for name, rows in stand_ins.items():
         _stand_in(session, name, rows)
     for name in _still_read(names, stand_ins):

@@ -26,6 +26,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.shuffle.partitions": "2",
         # Each test runs little code once: the quick compiler alone takes half of the processor's time.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m",
+        # Most of the rest would go into compiling queries; test_siblings runs them compiled.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
     settings = read_settings(warehouse=str(tmp_path_factory.mktemp("session")), spark=quick)
     session = open_session(settings, "tests")
@@ -60,7 +63,7 @@ class Catalog:
         self.spark = spark
         self.documents = folder / "documents"
         self.documents.mkdir()
-        self.settings = read_settings(warehouse=str(folder / "warehouse"), refresh_effective=False)
+        self.settings = read_settings(warehouse=str(folder / "warehouse"), refresh_effective=False, check_relations=False)
 
     def write(self, name: str, document: Any) -> Path:
         path = self.documents / name

@@ -10,8 +10,6 @@ from builders import document, group
 from lakehouse.checks import check_catalog
 from lakehouse.pipeline import Request
 
-pytestmark = pytest.mark.slow
-
 EVENT = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"id": {"required": True}}}
 OTHER = {"envelope": "own/1", "envelopemetadata": {"id": {}}}
 SECRETS = {name: f"hunter-{name}-4711" for name in ("password", "userinfo", "header", "cookie", "message", "property", "base")}

@@ -15,7 +15,8 @@ pytestmark = pytest.mark.slow
 
 def test_after_kill_9_and_a_rerun_all_is_as_if_undisturbed(catalog, tmp_path):
     write_documents(tmp_path / "plain")
-    catalog.ingest(tmp_path / "plain" / "documents")
+    as_shipped = catalog.settings.model_copy(update={"refresh_effective": True, "check_relations": True})
+    catalog.ingest(tmp_path / "plain" / "documents", settings=as_shipped)
     expected = state(catalog.spark, Path(catalog.settings.warehouse).parent)
     folders = {point: tmp_path / point for point in ("after_commit", "after_project_messages")}
 

@@ -27,6 +27,7 @@ def test_any_other_name_is_read_as_json():
 def test_json_is_yaml(value):
     text = json.dumps(value, ensure_ascii=False)
     assume(yaml.reader.Reader.NON_PRINTABLE.search(text) is None)
+    assume(not set(text) & set("\x85\u2028\u2029"))  # the ends of lines of YAML 1.1, which are folded like any other
     assert canonical(read_yaml(text.encode(), 100)[0]) == canonical(read_json(text.encode(), 100)[0])
 
 

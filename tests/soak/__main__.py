@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from lakehouse.cli import REFUSED
 from lakehouse.model import ENTITY_TABLES
 from lakehouse.session import open_session
 from lakehouse.settings import read_settings
 
-POINTS = ["after_stage", "before_commit", "after_commit", *(f"after_project_{table.name}" for table in ENTITY_TABLES)]
+POINTS = ["after_stage", "before_commit", "after_commit", *(f"after_project_{table.name}" for table in ENTITY_TABLES),
+          "after_project_effective_messages"]  # fmt: skip
 COMMAND = [sys.executable, "-m", "lakehouse"]
 ROOT = Path(__file__).parents[2]
 RANDOM_KILLS, WRITES = (int(os.environ.get(name, default)) for name, default in (("SOAK_KILLS", "50"), ("SOAK_WRITES", "100")))
@@ -76,6 +78,9 @@ def state(spark: SparkSession, folder: Path) -> dict[str, object]:
     rows: dict[str, object] = {
         entity.name: sorted(map(tuple, table(spark, folder, entity.name).select(*columns).collect())) for entity in ENTITY_TABLES
     }
+    # As text: what maps hold has no order.
+    flat = table(spark, folder, "effective_messages").select("registryid", "xid", "chain_status", "attributes", "depends_on")
+    rows["effective_messages"] = sorted(str(row) for row in flat.withColumn("attributes", F.map_entries("attributes")).collect())
     found = [row["violation_id"] for row in table(spark, folder, "violations").collect()]
     assert len(found) == len(set(found)), "violations are doubled"
     return rows | {
