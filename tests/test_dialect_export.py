@@ -201,6 +201,14 @@ def test_everything_below_a_collection_that_the_draft_does_not_know_is_told():
     assert ("/", ["name"]) in lost_places(losses)
 
 
+def test_a_registry_of_which_nothing_can_be_said_is_there_all_the_same():
+    rows = [row for row in stored(read({"endpoints": {"e": {}, "f": {}}})) if row.kind != "registry"]
+    *lines, last = write_lines(rows, Style(dialect=DRAFT))
+    trailer = Trailer.parse(last[:-12])
+    assert (lines, trailer.runs, trailer.roots, trailer.partly) == ([], [], [], ["r"])
+    assert trailer.lost["CAT-011"]["count"] == 2
+
+
 def test_a_group_without_a_format_gets_that_of_its_first_message_and_the_others_are_told():
     """CAT-024, CAT-034, CAT-069."""
     messages = {"a": {}, "b": {"protocol": "NATS"}, "c": {"protocol": "AMQP/1.0"}, "d": {"protocol": "NATS"}}
