@@ -1,6 +1,7 @@
 # make demo   load the demo documents and look at what came out
 # make test   tests, but for those that take minutes each: make test-slow
 #            make lint   ruff and mypy
+# make airflow-test  the DAGs, run by Airflow in an environment of its own (.venv-airflow)
 # make soak   writers and kill -9, for hours
 # make bench  benchmark (N messages, default 10000)
 # Each target makes .venv and installs what it needs; only Python 3.10 or newer and Java 17 or 21 must be there.
@@ -10,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 N ?= 10000
 
-.PHONY: demo test test-slow lint bench soak docs clean java
+.PHONY: demo test test-slow airflow-test lint bench soak docs clean java
 
 demo: java $(VENV)/installed
 	$(BIN)/lakehouse demo
@@ -20,6 +21,9 @@ test: java $(VENV)/installed
 
 test-slow: java $(VENV)/installed
 	$(BIN)/python -m pytest -m slow
+
+airflow-test: java $(VENV)/installed .venv-airflow/installed
+	LAKEHOUSE_BIN=$(CURDIR)/$(BIN) .venv-airflow/bin/python -m pytest -c tests/airflow/pytest.ini tests/airflow
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .
@@ -46,5 +50,10 @@ $(VENV)/installed: pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
+.venv-airflow/installed: tests/airflow/requirements.txt
+	$(PYTHON) -m venv .venv-airflow
+	.venv-airflow/bin/pip install --quiet --disable-pip-version-check --requirement tests/airflow/requirements.txt
+	touch $@
+
 clean:
-	rm -rf $(VENV) demo-warehouse dist build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-* demo-warehouse dist build .pytest_cache .mypy_cache .ruff_cache

@@ -17,11 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import lakehouse
+from lakehouse.conflicts import CONFLICTS
 from lakehouse.errors import CommitLost
 from lakehouse.faults import crash_point
 from lakehouse.model import CHANGES
 from lakehouse.plans import LOGGED, Head, Plan
-from lakehouse.races import LOST_RACES
 from lakehouse.refusals import KEY
 from lakehouse.tables import table_name
 
@@ -132,7 +132,7 @@ def _append(spark: SparkSession, snapshot_id: int, rows: DataFrame, snapshot: di
     crash_point("before_commit")
     try:
         writer.saveAsTable(table_name("changes"))
-    except LOST_RACES as error:
+    except CONFLICTS as error:
         raise CommitLost(snapshot_id) from error
     # Delta skips a stale transaction without an error: whose row is it?
     if [body["ingest_id"] for body in _snapshot_bodies(spark, snapshot_id)] != [run.ingest_id]:

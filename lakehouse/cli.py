@@ -77,6 +77,11 @@ def _with_globals(command: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+_exit_zero = click.option(
+    "--exit-zero", is_flag=True, help="Exit code 0 instead of 3 when something was refused, for schedulers."
+)
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @_with_globals
 @click.version_option(lakehouse.__version__, prog_name="lakehouse")
@@ -97,6 +102,7 @@ def cli() -> None:
 @click.option("--dry-run", is_flag=True, help="Tell what would change, and change nothing.")
 @click.option("--label", metavar="NAME", help="Name the snapshot.")
 @click.option("--dialect", type=click.Choice(DIALECTS), help="Read all documents as of this dialect, instead of detecting it.")
+@_exit_zero
 @_with_globals
 @click.pass_obj
 def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | None, **flags: Any) -> int:
@@ -121,14 +127,15 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
         click.echo(json.dumps(summary.as_json()))
     else:
         show_summary(summary.as_json())
-    return REFUSED if summary.refused else 0
+    return REFUSED if summary.refused and not flags["exit_zero"] else 0
 
 
 @cli.command()
 @click.option("--suite", "suites", multiple=True, metavar="NAME", help="Run this suite only; may be given more than once.")
+@_exit_zero
 @_with_globals
 @click.pass_obj
-def validate(context: Context, suites: tuple[str, ...]) -> int:
+def validate(context: Context, suites: tuple[str, ...], exit_zero: bool) -> int:
     """Run all rules and suites of expectations over the catalog, and write Data Docs."""
     from lakehouse.checks import check_catalog
     from lakehouse.expectations import warm_up
@@ -142,7 +149,7 @@ def validate(context: Context, suites: tuple[str, ...]) -> int:
         click.echo(json.dumps(validation.as_json()))
     else:
         show_validation(validation.as_json())
-    return REFUSED if validation.has_findings else 0
+    return REFUSED if validation.has_findings and not exit_zero else 0
 
 
 @cli.command()
@@ -449,6 +456,83 @@ def migrate(context: Context) -> int:
 
 
 @cli.command()
+@click.option("--dry-run", is_flag=True, help="Tell what would be done, and do nothing.")
+@click.option("--full", is_flag=True, help="Sort all files anew, also those that are sorted already.")
+@_with_globals
+@click.pass_obj
+def maintain(context: Context, dry_run: bool, full: bool) -> int:
+    """Make small files large and sorted by the keys, and delete what no version within the retention needs; no row changes."""
+    from lakehouse.maintenance import maintain as run_maintenance
+
+    with _session(context) as (spark, settings, watcher), watcher.stage("maintain", "all tables"):
+        maintained = run_maintenance(spark, settings, dry_run=dry_run, full=full)
+    if context.as_json:
+        click.echo(json.dumps(maintained.as_json()))
+    else:
+        show_maintained(maintained.as_json())
+    return 0
+
+
+def show_maintained(maintained: dict[str, Any]) -> None:
+    """Print what maintenance did, with the files and bytes of each table before and after."""
+    counted = ("files", "bytes", "files_on_disk", "bytes_on_disk")
+    done = ("compacted", "removed", "measured")
+    rows = [
+        [one["table"], *(f"{one['before'][name]} → {one['after'][name]}" for name in counted), *(str(one[name]) for name in done)]
+        for one in maintained["tables"]
+    ]
+    show_table(["table", *counted, *done], rows, numbers=True)
+    stages = f"{len(maintained['stages'])} stages of dead runs"
+    told = f"Dry run: nothing was done; {stages} are there" if maintained["dry_run"] else f"{stages} removed"
+    click.echo(f"{told}, in {maintained['seconds']:.1f} s.")
+
+
+@cli.command("serve-sql")
+@click.option("--port", type=click.IntRange(1, 65535), default=10000, help="Port (default 10000).")
+@click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Address; another than the loopback needs users and TLS.")
+@click.option("--at", metavar="SNAPSHOT", help="The catalog as of a snapshot: its number, label, date, time, or head.")
+@click.option("--users", metavar="FILE", help="File of users and hashed passwords, see `lakehouse sql-user`.")
+@click.option("--ldap", metavar="URL", help="LDAP server that knows the users.")
+@click.option("--ldap-base", metavar="DN", help="Distinguished name below which the users are.")
+@click.option("--keystore", metavar="FILE", help="Keystore for TLS; its password is in LAKEHOUSE_TLS_PASSWORD.")
+@_with_globals
+@click.pass_obj
+def serve_sql(context: Context, /, at: str | None, **door: Any) -> int:
+    """Serve the catalog to JDBC and ODBC clients, such as BI tools, until stopped (Ctrl-C, SIGTERM)."""
+    import signal
+
+    from lakehouse.serving import Door, open_catalog, serving_settings, start_server
+
+    entrance = Door(**door)
+    entrance.check()
+    with _session(context, serving_settings) as (spark, settings, watcher):
+        with watcher.stage("attach", "tables and views"):
+            schema = open_catalog(spark, settings, at)
+        with watcher.stage("serve", f"{entrance.host}:{entrance.port}"):
+            server = start_server(spark, entrance)
+        url = f"jdbc:hive2://{entrance.host}:{entrance.port}/{schema}"
+        click.echo(json.dumps({"url": url, "schema": schema}) if context.as_json else f"Serving {url} until stopped.")
+        stop = [signal.SIGINT, signal.SIGTERM]
+        signal.pthread_sigmask(signal.SIG_BLOCK, stop)
+        signal.sigwait(stop)
+        server.stop()
+    return 0
+
+
+@cli.command("sql-user")
+@click.argument("file", metavar="FILE", type=click.Path(dir_okay=False))
+@click.argument("name")
+@click.password_option(help="Password; asked for when it is not given.")
+def sql_user(file: str, name: str, password: str) -> int:
+    """Write a user into FILE, for `lakehouse serve-sql --users FILE`; one of that name gets the new password."""
+    from lakehouse.serving import write_user
+
+    write_user(file, name, password)
+    click.echo(f"{file}: user {_printable(name)} written.")
+    return 0
+
+
+@cli.command()
 @click.argument("folder", metavar="DIR")
 @_with_globals
 @click.pass_obj
@@ -665,10 +749,14 @@ def show_table(columns: list[str], rows: Any, *, numbers: bool = False) -> None:
         click.echo(line.rstrip())
 
 
-def main() -> None:
-    """Run the command; errors of this package are told in one message, without a stack trace."""
+def main(*command: str) -> None:
+    """Run the command; errors of this package are told in one message, without a stack trace.
+
+    Args:
+        command: what stands before the arguments of the process; the jobs name theirs.
+    """
     try:
-        code = cli.main(standalone_mode=False, obj=Context())
+        code = cli.main([*command, *sys.argv[1:]], standalone_mode=False, obj=Context())
     except click.ClickException as error:
         error.show()
         code = error.exit_code
@@ -733,11 +821,13 @@ class _Told:
 
 
 @contextmanager
-def _session(context: Context) -> Iterator[tuple[Any, Settings, Any]]:
+def _session(
+    context: Context, adapt: Callable[[Settings], Settings] = lambda settings: settings
+) -> Iterator[tuple[Any, Settings, Any]]:
     """Start Spark, and tell of what is done then: the session, the settings, and who is told of the stages."""
     from lakehouse.session import open_session
 
-    settings = context.settings
+    settings = adapt(context.settings)
     with _progress(context) as watcher:
         with watcher.stage("session", "starting Spark"):
             spark = open_session(settings)

@@ -13,15 +13,15 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from lakehouse import effective
 from lakehouse.changes import read_head
+from lakehouse.conflicts import is_conflict
 from lakehouse.dialects import shorthands
 from lakehouse.faults import crash_point
 from lakehouse.model import ENDPOINTS, ENTITY_TABLES, GROUPS, MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS, Table, body_schema
 from lakehouse.plans import Head
-from lakehouse.races import LOST_RACES
 from lakehouse.settings import Settings
 from lakehouse.siblings import open_sibling
 from lakehouse.tables import table_name
@@ -158,7 +158,7 @@ def _bring_forward(
     session = open_sibling(spark)
     _tell_commit(session, head, "project")
     for attempt in Retrying(
-        retry=retry_if_exception_type(LOST_RACES), stop=stop_after_attempt(10), wait=wait_random_exponential(0.2, 5), reraise=True
+        retry=retry_if_exception(is_conflict), stop=stop_after_attempt(10), wait=wait_random_exponential(0.2, 5), reraise=True
     ):
         with attempt:
             if verified and attempt.retry_state.attempt_number == 1:

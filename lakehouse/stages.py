@@ -18,12 +18,14 @@ def stages_location(settings: Settings) -> str:
 
 def remove_dead_stages(spark: SparkSession, settings: Settings) -> None:
     """Remove stages that are older than `stage_retention_hours`: their runs have died."""
-    path, filesystem = _open(spark, stages_location(settings))
-    oldest = (time.time() - settings.stage_retention_hours * 3600) * 1000
-    if filesystem.exists(path):
-        for status in filesystem.listStatus(path):
-            if status.getModificationTime() < oldest:
-                filesystem.delete(status.getPath(), True)
+    for stage in dead_stages(spark, settings):
+        remove_folder(spark, stage)
+
+
+def dead_stages(spark: SparkSession, settings: Settings) -> list[str]:
+    """List the stages that are older than `stage_retention_hours`."""
+    oldest = time.time() - settings.stage_retention_hours * 3600
+    return [path for path, _, modified in list_folder(spark, stages_location(settings)) if modified < oldest]
 
 
 def remove_folder(spark: SparkSession, location: str) -> None:
@@ -41,6 +43,15 @@ def list_folder(spark: SparkSession, location: str) -> list[tuple[str, int, floa
         (str(status.getPath().toString()), int(status.getLen()), status.getModificationTime() / 1000)
         for status in filesystem.listStatus(path)
     ]
+
+
+def folder_size(spark: SparkSession, location: str) -> tuple[int, int]:
+    """Count the files below a folder and their bytes; nothing when there is no folder."""
+    path, filesystem = _open(spark, location)
+    if not filesystem.exists(path):
+        return 0, 0
+    told = filesystem.getContentSummary(path)
+    return int(told.getFileCount()), int(told.getLength())
 
 
 def move_folder(spark: SparkSession, location: str, target: str) -> None:

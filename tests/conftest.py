@@ -18,6 +18,8 @@ from lakehouse.session import open_session
 from lakehouse.settings import Settings, read_settings
 from lakehouse.tables import create_tables
 
+collect_ignore = ["airflow", "bi", "cluster"]  # in environments of their own: see the Makefile
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:

@@ -1,0 +1,41 @@
+"""Whenever messages were published: write the effective definitions of messages, a document for each group, for code generators.
+
+By hand it writes whatever the parameters ask for: a past snapshot, some entities, the sources as they were written.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+from airflow.sdk import DAG, Param
+from xregistry_jobs import ASSETS, SHARED, submit
+
+PARAMS = {
+    "out": Param(
+        None,
+        type=["null", "string"],
+        description="File or folder to write; empty: `exports` of the variable `lakehouse`, in it `by-group/` or `catalog.json`.",
+    ),
+    "registry": Param(None, type=["null", "string"], description="Only this registry."),
+    "at": Param(None, type=["null", "string"], description="A snapshot: its number, label, date or time; empty: the newest."),
+    "select": Param(
+        [], type="array", items={"type": "string", "pattern": "^/"}, description="XIDs of entities to write, with what they need."
+    ),
+    "split": Param("group", type=["null", "string"], enum=[None, "group"], description="A document for each group and endpoint."),
+    "flat": Param(True, type="boolean", description="Effective definitions of messages, without basemessage."),
+    "source": Param(
+        False, type="boolean", description="Entities as they were written; goes neither with flat nor with base_url."
+    ),
+    "base_url": Param(None, type=["null", "string"], description="Absolute URLs below this one."),
+}
+
+with DAG(
+    "xregistry_export",
+    schedule=[ASSETS["effective_messages"]],
+    start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
+    doc_md=__doc__,
+    params=PARAMS,
+    default_args={"retries": 2, "retry_delay": timedelta(minutes=1), "execution_timeout": timedelta(hours=2)},
+    **SHARED,
+) as dag:
+    submit("export")

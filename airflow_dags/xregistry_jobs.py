@@ -1,0 +1,112 @@
+"""What the DAGs share: where things are, the assets, and the task that submits a job to Spark.
+
+Nothing of Spark or of the product is imported here: the scheduler reads these files often, in an environment of its own.
+Where things are is told by Airflow, and read when a task runs:
+
+- connection `spark_lakehouse`, of type `spark`: the master (`local[2]`, `spark://host:7077`, `yarn`);
+- variable `lakehouse`, JSON: `warehouse`, `documents` and `exports` (folders or URIs), `jobs` (the folder of the jobs), and where
+  wanted `python` (that has the package; default `python3`), `properties_file` (Spark settings, such as a file of conf/) and
+  `conf` (a settings file of the product).
+
+A job exits with 3 when something was refused: by default that is no failure of a task, since the rest is published and the
+reasons are in the table `violations`.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from airflow.sdk import Asset, BaseOperator
+
+try:
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+except ImportError:
+    SparkSubmitOperator = None
+
+CONNECTION = "spark_lakehouse"
+TABLES = ("groups", "endpoints", "messages", "versions", "schemas", "schemaversions", "effective_messages")
+ASSETS = {name: Asset(name=f"xregistry.{name}", uri=f"xregistry://lakehouse/{name}") for name in ("changes", *TABLES)}
+
+_FLAGS = {
+    "ingest": ("prune", "force", "strict"),
+    "validate": (),
+    "export": ("flat", "source"),
+    "maintain": ("dry_run", "full"),
+}
+_VALUES = {
+    "ingest": ("registry", "registry_from", "dialect"),
+    "validate": (),
+    "export": ("registry", "split", "at", "base_url"),
+    "maintain": (),
+}
+
+
+def arguments(job: str, params: Any, places: dict[str, str]) -> list[str]:
+    """Give the arguments of a job, as its command has them.
+
+    Args:
+        job: ingest, validate, export or maintain.
+        params: those of the run.
+        places: the variable `lakehouse`.
+    """
+    given = ["--json", "--warehouse", places["warehouse"]]
+    if places.get("conf"):
+        given += ["--conf", places["conf"]]
+    for name in _VALUES[job]:
+        if params.get(name):
+            given += [f"--{name.replace('_', '-')}", str(params[name])]
+    given += [f"--{name.replace('_', '-')}" for name in _FLAGS[job] if params.get(name)]
+    if job in ("ingest", "validate") and not params.get("fail_when_refused"):
+        given.append("--exit-zero")
+    if job == "export":
+        for xid in params.get("select") or []:
+            given += ["--select", xid]
+        given += ["--out", params.get("out") or f"{places['exports']}/{'by-group/' if params.get('split') else 'catalog.json'}"]
+    if job == "ingest":
+        given += ["--", *(params.get("sources") or [places["documents"]])]
+    return given
+
+
+def submit_command(job: str, params: Any, places: dict[str, str], master: str) -> str:
+    """Give the line of a shell that submits a job."""
+    command = ["spark-submit", "--master", master]
+    if places.get("properties_file"):
+        command += ["--properties-file", places["properties_file"]]
+    return "exec " + shlex.join([*command, f"{places['jobs']}/{job}.py", *arguments(job, params, places)])
+
+
+def submit(job: str, **options: Any) -> BaseOperator:
+    """Make the task that submits a job: with the Spark provider's operator where it is installed, else with `spark-submit`."""
+    python = "{{ var.json.lakehouse.get('python', 'python3') }}"
+    environment = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
+    if SparkSubmitOperator is not None:
+        return SparkSubmitOperator(
+            task_id=job,
+            conn_id=CONNECTION,
+            name=f"xregistry-{job}",
+            application=f"{{{{ var.json.lakehouse.jobs }}}}/{job}.py",
+            application_args=f"{{{{ arguments('{job}', params, var.json.lakehouse) }}}}",
+            properties_file="{{ var.json.lakehouse.get('properties_file') }}",
+            env_vars=environment,
+            **options,
+        )
+    from airflow.providers.standard.operators.bash import BashOperator  # noqa: PLC0415
+
+    return BashOperator(
+        task_id=job,
+        bash_command=f"{{{{ submit_command('{job}', params, var.json.lakehouse, conn.{CONNECTION}.host) }}}}",
+        env=environment,
+        append_env=True,
+        **options,
+    )
+
+
+# What each DAG of the folder is made with: templates give values, not only text, and know the functions above.
+SHARED: dict[str, Any] = {
+    "catchup": False,
+    "max_active_runs": 1,
+    "render_template_as_native_obj": True,
+    "user_defined_macros": {"arguments": arguments, "submit_command": submit_command},
+    "tags": ["xregistry"],
+}

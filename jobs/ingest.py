@@ -1,0 +1,8 @@
+"""Load documents: `spark-submit jobs/ingest.py`, with options, output and exit codes of `lakehouse ingest`."""
+
+from __future__ import annotations
+
+from lakehouse.cli import main
+
+if __name__ == "__main__":
+    main("ingest")

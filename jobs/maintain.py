@@ -1,0 +1,8 @@
+"""Look after the tables: `spark-submit jobs/maintain.py`, with options, output and exit codes of `lakehouse maintain`."""
+
+from __future__ import annotations
+
+from lakehouse.cli import main
+
+if __name__ == "__main__":
+    main("maintain")

@@ -1,0 +1,213 @@
+"""Maintenance: small files become large ones, sorted by the keys; files that no version needs any more go.
+
+It changes no row, so it may run while others ingest and read: Delta lets one of two commits to a table be the first, and whoever
+comes second takes it up again. What the retention of a table still reaches stays. Only features of reader version 1 are used.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+from lakehouse.conflicts import is_conflict
+from lakehouse.settings import Settings
+from lakehouse.stages import dead_stages, folder_size, remove_folder
+from lakehouse.tables import TABLES, attach_tables, table_location, table_name
+
+logger = logging.getLogger(__name__)
+
+_THREADS = 4
+
+
+@dataclass(frozen=True)
+class Space:
+    """What a table takes.
+
+    Attributes:
+        files: files of its newest Delta version.
+        bytes: bytes in them.
+        files_on_disk: files of all versions, without those of the Delta log.
+        bytes_on_disk: bytes in them.
+    """
+
+    files: int
+    bytes: int
+    files_on_disk: int
+    bytes_on_disk: int
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """What was done with a table, or what would be done.
+
+    Attributes:
+        table: the table.
+        before: what it took before.
+        after: what it takes now; the same as before in a dry run.
+        compacted: files that were written anew, sorted by the keys; in a dry run those that have not been yet.
+        removed: files that no version within the retention needs.
+        measured: files whose statistics were missing.
+        retention: how far back Delta's time travel reaches.
+        seconds: time taken.
+    """
+
+    table: str
+    before: Space
+    after: Space
+    compacted: int
+    removed: int
+    measured: int
+    retention: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Maintained:
+    """What maintenance did; `as_json` is the contract of `lakehouse maintain --json`."""
+
+    tables: list[Upkeep]
+    stages: list[str]
+    dry_run: bool
+    seconds: float = field(default=0.0)
+
+    def as_json(self) -> dict[str, Any]:
+        """Give all of it as one JSON value."""
+        return {
+            "tables": [asdict(one) | {"seconds": round(one.seconds, 3)} for one in self.tables],
+            "stages": self.stages,
+            "dry_run": self.dry_run,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def maintain(
+    spark: SparkSession, settings: Settings, *, dry_run: bool = False, full: bool = False, names: Iterable[str] = TABLES
+) -> Maintained:
+    """Look after the tables.
+
+    Args:
+        spark: a session from `open_session`.
+        settings: the warehouse, `stage_retention_hours`.
+        dry_run: tell what would be done, and do nothing.
+        full: sort all files anew, also those that are sorted already.
+        names: the tables.
+
+    Raises:
+        WarehouseError: the warehouse holds no catalog.
+    """
+    begun = time.monotonic()
+    attach_tables(spark, settings)
+    # Delta prints what VACUUM did; standard output belongs to the command.
+    jvm: Any = spark._jvm
+    jvm.java.lang.System.setOut(jvm.java.lang.System.err)
+    stages = dead_stages(spark, settings)
+    if not dry_run:
+        for stage in stages:
+            remove_folder(spark, stage)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        done = list(pool.map(lambda name: _look_at(spark, name) if dry_run else _keep_up(spark, name, full=full), names))
+    return Maintained(done, stages, dry_run, time.monotonic() - begun)
+
+
+def _keep_up(spark: SparkSession, name: str, *, full: bool) -> Upkeep:
+    begun = time.monotonic()
+    session = spark.newSession()
+    before, retention = _space(session, name)
+    _carry_on(session, name)
+    measured = _measure(session, name)
+    compacted = _optimize(session, name, full=full)
+    removed = _vacuum(session, name)
+    after, _ = _space(session, name)
+    done = Upkeep(name, before, after, compacted, removed, measured, retention, time.monotonic() - begun)
+    logger.info("maintain %s: %d files to %d, %.2f s", name, before.files_on_disk, after.files_on_disk, done.seconds)
+    return done
+
+
+def _look_at(spark: SparkSession, name: str) -> Upkeep:
+    """Tell what `_keep_up` would do."""
+    begun = time.monotonic()
+    session = spark.newSession()
+    before, retention = _space(session, name)
+    files = _live_files(session, name).agg(
+        F.count_if(F.col("clusteringProvider").isNull()).alias("unsorted"),
+        F.count_if(F.col("stats").isNull()).alias("unmeasured"),
+    )
+    told = files.collect()[0]
+    removed = session.sql(f"VACUUM {table_name(name)} DRY RUN").count()
+    return Upkeep(name, before, before, told["unsorted"], removed, told["unmeasured"], retention, time.monotonic() - begun)
+
+
+_again = retry(
+    retry=retry_if_exception(is_conflict), stop=stop_after_attempt(5), wait=wait_random_exponential(0.5, 10), reraise=True
+)
+
+
+@_again
+def _optimize(session: SparkSession, name: str, *, full: bool) -> int:
+    """Write small files anew as large ones, clustered by the table's keys; the number of files that went into them."""
+    done = session.sql(f"OPTIMIZE {table_name(name)}{' FULL' if full else ''}").collect()
+    return sum(int(row["metrics"]["numFilesRemoved"]) for row in done)
+
+
+@_again
+def _measure(session: SparkSession, name: str) -> int:
+    """Add Delta's statistics, by which readers skip files, to files that another writer left without."""
+    without = _live_files(session, name).filter(F.col("stats").isNull()).count()
+    if without:
+        jvm: Any = session._jvm
+        collection = jvm.org.apache.spark.sql.delta.stats.StatisticsCollection
+        collection.recompute(
+            session._jsparkSession,
+            _delta_log(session, name),
+            jvm.scala.Option.empty(),
+            getattr(collection, "recompute$default$4")(),
+            getattr(collection, "recompute$default$5")(),
+        )
+    return without
+
+
+def _vacuum(session: SparkSession, name: str) -> int:
+    """Delete what no version within the table's retention needs."""
+    removable = session.sql(f"VACUUM {table_name(name)} DRY RUN").count()
+    if removable:
+        session.sql(f"VACUUM {table_name(name)}")
+    return removable
+
+
+def _space(session: SparkSession, name: str) -> tuple[Space, str]:
+    detail = DeltaTable.forName(session, table_name(name)).detail().select("numFiles", "sizeInBytes", "properties").collect()[0]
+    location = table_location(session, name)
+    files, size = folder_size(session, location)
+    log_files, log_size = folder_size(session, f"{location}/_delta_log")
+    space = Space(int(detail["numFiles"]), int(detail["sizeInBytes"]), files - log_files, size - log_size)
+    return space, str(detail["properties"].get("delta.deletedFileRetentionDuration", "interval 1 week")).removeprefix("interval ")
+
+
+def _carry_on(session: SparkSession, name: str) -> None:
+    """Let the commits of this session say of the table's position in the log what the last one said."""
+    last = DeltaTable.forName(session, table_name(name)).history(1).select("userMetadata").collect()[0]
+    told = json.loads(last["userMetadata"] or "{}")
+    if "snapshot_id" in told:
+        session.conf.set("spark.databricks.delta.commitInfo.userMetadata", json.dumps(told))
+
+
+def _live_files(session: SparkSession, name: str) -> DataFrame:
+    """Read the files of the newest version, with their statistics, out of Delta's log."""
+    jvm: Any = session._jvm
+    nothing = jvm.scala.Option.empty()
+    return DataFrame(_delta_log(session, name).update(False, nothing, nothing).allFiles().toDF(), session)
+
+
+def _delta_log(session: SparkSession, name: str) -> Any:
+    jvm: Any = session._jvm
+    return jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, table_location(session, name))

@@ -1,0 +1,178 @@
+"""The DAGs, run for real on the demo documents; what decides is what the tables hold afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk.exceptions import ParamValidationError
+from deltalake import DeltaTable
+
+FOLDER = Path(os.environ["AIRFLOW__CORE__DAGS_FOLDER"])
+AIRFLOW = Path(sys.executable).with_name("airflow")
+
+
+@pytest.fixture(scope="session")
+def bag():
+    return DagBag(str(FOLDER))
+
+
+def rows(places, table):
+    return DeltaTable(f"{places['warehouse']}/{table}").to_pyarrow_table().to_pylist()
+
+
+def snapshots(places):
+    return [json.loads(row["body"]) for row in rows(places, "changes") if row["kind"] == "snapshot"]
+
+
+def states(run):
+    return {task.task_id: (str(task.state), task.try_number) for task in run.get_task_instances()}
+
+
+def drivers(places):
+    """Find the Python processes of jobs that work on the test's warehouse."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                command = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            except OSError:
+                continue  # it has just ended
+            if places["warehouse"] in command and "java" in command[0]:
+                found.append(int(entry.name))
+    return found
+
+
+def wait_for(condition, seconds=180):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.1)
+    raise AssertionError("it did not happen")
+
+
+def staged(places):
+    return list(Path(places["warehouse"], "_stage").glob("*/*.parquet"))
+
+
+def test_all_dags_are_read_without_spark_and_without_the_product(bag):
+    assert bag.import_errors == {}
+    assert set(bag.dags) == {"xregistry_ingest", "xregistry_export", "xregistry_maintain"}
+    assert not [name for name in ("pyspark", "lakehouse", "delta") if name in sys.modules]
+    for dag in bag.dags.values():
+        assert dag.max_active_runs == 1
+        assert not dag.catchup
+        assert all(param.description for param in map(dag.params.get_param, dag.params))
+
+
+def test_without_the_provider_spark_submit_is_called_by_a_shell():
+    code = (
+        f"import sys; sys.path.insert(0, {str(FOLDER)!r})\n"
+        "sys.modules['airflow.providers.apache.spark.operators.spark_submit'] = None\n"
+        "from airflow.dag_processing.dagbag import DagBag\n"
+        f"bag = DagBag({str(FOLDER)!r})\n"
+        "print(bag.import_errors, sorted({type(task).__name__ for dag in bag.dags.values() for task in dag.tasks}))"
+    )
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert told.stdout.splitlines()[-1] == "{} ['BashOperator']"
+
+
+def test_arguments_are_those_of_the_command():
+    from xregistry_jobs import arguments, submit_command
+
+    places = {"warehouse": "s3a://b/w", "documents": "/d o c", "exports": "/x", "jobs": "/jobs", "conf": "/c.toml"}
+    wanted = {"registry_from": "folder", "prune": True, "strict": False, "sources": []}
+    told = "--json --warehouse s3a://b/w --conf /c.toml --registry-from folder --prune --exit-zero --"
+    assert arguments("ingest", wanted, places) == [*told.split(), "/d o c"]
+    assert "--exit-zero" not in arguments("validate", {"fail_when_refused": True}, places)
+    assert arguments("export", {"select": ["/a", "/b"], "split": "group"}, places)[-6:] == [
+        "--select", "/a", "--select", "/b", "--out", "/x/by-group/"
+    ]  # fmt: skip
+    command = submit_command("ingest", {}, places, "local[2]")
+    assert command.startswith("exec spark-submit --master 'local[2]' /jobs/ingest.py --json")
+    assert command.endswith("-- '/d o c'")
+
+
+def test_a_wrong_parameter_fails_before_any_task(bag, places):
+    with pytest.raises(ParamValidationError):
+        bag.dags["xregistry_ingest"].test(run_conf={"prune": "perhaps"})
+    assert not Path(places["warehouse"]).exists()
+
+
+def test_ingest_validate_export(bag, loaded, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_VAR_LAKEHOUSE", json.dumps(loaded))
+    run = bag.dags["xregistry_ingest"].test()
+    assert states(run) == dict.fromkeys(("ingest", "validate", "export"), ("success", 1))
+    assert len(snapshots(loaded)) == 1
+    messages = {row["xid"] for row in rows(loaded, "messages")}
+    assert messages >= {"/messagegroups/shop.orders/messages/shop.orders.OrderPlaced"}
+    assert "MSG-037" in {row["rule_id"] for row in rows(loaded, "violations")}
+    groups = json.loads(Path(loaded["exports"], "catalog.json").read_text())["messagegroups"]
+    written = {message["xid"] for group in groups.values() for message in group["messages"].values()}
+    assert written == {xid for xid in messages if xid.startswith("/messagegroups/")}
+    assert assets_told() >= {"xregistry.changes", "xregistry.messages", "xregistry.effective_messages"}
+
+
+def test_maintain_and_export(bag, loaded, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_VAR_LAKEHOUSE", json.dumps(loaded))
+    before = len(DeltaTable(f"{loaded['warehouse']}/messages").history())
+    assert states(bag.dags["xregistry_maintain"].test()) == {"maintain": ("success", 1)}
+    assert len(DeltaTable(f"{loaded['warehouse']}/messages").history()) > before
+    run = bag.dags["xregistry_export"].test(run_conf={"select": ["/messagegroups/shop.orders"]})
+    assert states(run) == {"export": ("success", 1)}
+    found = [json.loads(path.read_text()) for path in Path(loaded["exports"], "by-group").glob("**/*.json")]
+    messages = [m for one in found for group in one.get("messagegroups", {}).values() for m in group["messages"].values()]
+    assert messages
+    assert not [message for message in messages if "basemessage" in message]
+
+
+def assets_told():
+    from airflow.models.asset import AssetEvent, AssetModel
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        return {name for (name,) in session.query(AssetModel.name).join(AssetEvent, AssetEvent.asset_id == AssetModel.id)}
+
+
+def test_a_driver_that_is_killed_is_tried_again_and_one_snapshot_comes_of_it(bag, places, monkeypatch):
+    killed = []
+
+    def kill_the_first():
+        wait_for(lambda: staged(places))
+        for process in drivers(places):
+            os.kill(process, signal.SIGKILL)
+            killed.append(process)
+
+    monkeypatch.setattr(bag.dags["xregistry_ingest"].get_task("ingest"), "retry_delay", timedelta(seconds=1))
+    killer = Thread(target=kill_the_first)
+    killer.start()
+    run = bag.dags["xregistry_ingest"].test(mark_success_pattern="validate|export")
+    killer.join()
+    assert killed
+    assert states(run)["ingest"] == ("success", 2)
+    assert len(snapshots(places)) == 1
+
+
+def test_airflow_is_killed_its_driver_lives_on_and_one_snapshot_comes_of_both(bag, places):
+    command = [AIRFLOW, "dags", "test", "--mark-success-pattern", "validate|export", "xregistry_ingest"]
+    first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    (orphan,) = wait_for(lambda: drivers(places))
+    first.kill()
+    first.wait()
+    assert drivers(places) == [orphan]
+    run = bag.dags["xregistry_ingest"].test(mark_success_pattern="validate|export")
+    assert states(run)["ingest"] == ("success", 1)
+    wait_for(lambda: not drivers(places))
+    assert len(snapshots(places)) == 1
+    assert len({row["xid"] for row in rows(places, "messages")}) == len(rows(places, "messages")) == 22

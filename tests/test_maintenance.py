@@ -1,0 +1,115 @@
+"""Maintenance: fewer files, the same rows; what the retention reaches stays; ingests go on meanwhile."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from histories import contents, shop
+
+from lakehouse import projections
+from lakehouse.conflicts import CONFLICTS, is_conflict
+from lakehouse.doctor import diagnose
+from lakehouse.maintenance import maintain
+from lakehouse.plans import Head
+from lakehouse.snapshots import open_snapshot
+from lakehouse.tables import attach_tables
+
+
+def by_table(maintained):
+    return {one.table: one for one in maintained.tables}
+
+
+def test_a_dry_run_tells_and_does_nothing(past):
+    stage = Path(past.settings.warehouse) / "_stage" / "dead"
+    stage.mkdir(parents=True)
+    os.utime(stage, times=(time.time() - 3 * 86400,) * 2)
+    told = maintain(past.spark, past.settings, dry_run=True, names=("changes", "versions"))
+    assert told.dry_run
+    assert [one.rsplit("/", 1)[-1] for one in told.stages] == ["dead"]
+    assert stage.is_dir()
+    stage.rmdir()
+    changes = by_table(told)["changes"]
+    assert changes.before == changes.after
+    assert (changes.before.files, changes.compacted, changes.removed, changes.retention) == (3, 3, 0, "30 days")
+
+
+def test_files_become_fewer_and_the_rows_stay(history, loaded_history):
+    spark = history.spark
+    attach_tables(spark, history.settings)
+    # Given one table without time travel
+    spark.sql("ALTER TABLE versions SET TBLPROPERTIES ('delta.deletedFileRetentionDuration' = 'interval 0 seconds')")
+    # When
+    done = by_table(maintain(spark, history.settings, names=("changes", "versions", "messages")))
+    # Then
+    assert (done["changes"].before.files, done["changes"].after.files) == (3, 1)
+    assert done["changes"].after.files_on_disk == 4  # those of before are within the retention
+    assert done["versions"].removed > 0
+    assert done["versions"].after.files_on_disk == done["versions"].after.files == 1
+    assert contents(history, "xregistry") == loaded_history[1][3]
+    assert contents(history, open_snapshot(spark, history.settings, 1)) == loaded_history[1][1]
+    detail = spark.sql("DESCRIBE DETAIL versions").collect()[0]
+    assert (detail["minReaderVersion"], detail["clusteringColumns"]) == (1, ["registryid", "xid"])
+    # And the table still says which snapshot it stands at, so nobody projects it again
+    head = Head(3, tables={"versions": 3, "messages": 3})
+    assert projections.roll_forward(spark, head, settings=history.settings) == []
+
+
+def test_files_without_statistics_get_them(catalog):
+    spark = catalog.spark
+    attach_tables(spark, catalog.settings)
+    spark.conf.set("spark.databricks.delta.stats.collect", "false")
+    try:
+        spark.sql(
+            "INSERT INTO messages (registryid, xid, epoch, content_hash, snapshot_id) "
+            "VALUES ('r', '/messagegroups/g/messages/m', 1, repeat('0', 64), 1)"
+        )
+    finally:
+        spark.conf.unset("spark.databricks.delta.stats.collect")
+    measured = []
+    for dry_run in (True, False, True):
+        told = maintain(spark, catalog.settings, dry_run=dry_run, names=("messages",))
+        measured.append(by_table(told)["messages"].measured)
+    assert measured == [1, 1, 0]
+
+
+@pytest.mark.parametrize("conflict", CONFLICTS)
+def test_a_projection_that_lost_looks_again_where_the_table_stands(conflict):
+    asked = []
+
+    def project(verified):
+        asked.append(verified)
+        if len(asked) == 1:
+            raise conflict("another commit was quicker")
+        return "versions"
+
+    known = Head(7)
+    assert projections._persistent(project, known) == "versions"
+    assert asked == [known, None]
+    assert is_conflict(conflict("another commit was quicker"))
+    assert not is_conflict(ValueError("io.delta.exceptions.ConcurrentAppendException"))
+
+
+@pytest.mark.slow
+def test_ingests_and_maintenance_at_once(history):
+    failures = []
+    attach_tables(history.spark, history.settings)
+
+    def keep_up():
+        try:
+            for _ in range(6):
+                maintain(history.spark, history.settings, full=True, names=("changes", "messages", "versions", "violations"))
+        except Exception as error:  # told below: a thread's error is nobody's
+            failures.append(error)
+
+    thread = Thread(target=keep_up)
+    thread.start()
+    for number in range(8):
+        history.write("a.json", shop(f"release {number}", "m", "n", f"o{number}"))
+        assert history.ingest().snapshot_id == 4 + number
+    thread.join()
+    assert failures == []
+    assert [one for one in diagnose(history.spark, history.settings, deep=True) if one.state != "ok"] == []
