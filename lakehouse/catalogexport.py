@@ -12,8 +12,8 @@ from typing import Any
 from lakehouse.catalogtypes import EXPRESSION, ID, URI, formats, rows, schema_format, sections_of
 from lakehouse.dialects import family_of
 from lakehouse.jsontext import pointer_of, same
-from lakehouse.normalform import natural_order
 from lakehouse.respell import Loss
+from lakehouse.versionorder import natural_order
 
 _RULE = "CAT-011"
 _COMPUTED = {"self", "shortself", "xid", "messagegroupid", "messageid", "versionid", "messagesurl", "messagescount", "metaurl"}
@@ -65,7 +65,9 @@ def write_draft(group: dict[str, Any], groupid: str | None = None) -> tuple[dict
         found = writing.definition(messageid, message, pointer_of("messages", messageid))
         if found is not None:
             definitions[messageid] = found
-    return writing.attributes() | {"messagedefinitions": definitions}, writing.losses
+    written = writing.attributes()
+    writing.finish()
+    return written | {"messagedefinitions": definitions}, writing.losses
 
 
 class DraftGroup:
@@ -81,6 +83,7 @@ class DraftGroup:
         self.groupid = groupid
         self.name = _format_of(own)
         self.losses: list[Loss] = []
+        self.protocols: set[str] = set()  # of the Versions that were written
 
     def attributes(self) -> dict[str, Any]:
         """Write the group without its definitions; after the first of these, which may tell the format."""
@@ -155,6 +158,14 @@ class DraftGroup:
             before = versionid
         return versions
 
+    def finish(self) -> None:
+        """Tell what a reader takes for the group's protocol, when it is another: that of all its definitions."""
+        if self.name is None or formats()[self.name]["normal"] != "protocol" or "protocol" not in self.own:
+            return
+        told = next(iter(self.protocols), formats()[self.name]["type"]) if len(self.protocols) < 2 else None
+        if told != self.own["protocol"]:
+            self._lose("/protocol", f"a reader of the draft takes the definitions' for that of the group: {told}", "CAT-023")
+
     def _version(self, messageid: str, version: dict[str, Any], name: str, at: str) -> dict[str, Any] | None:
         if _format_of(version) != name:
             self._lose(at, f"its format is not that of the group ({name})", "CAT-069")
@@ -174,7 +185,9 @@ class DraftGroup:
             "ancestor",
             "amqpencoding",
         }
-        own = {"envelope"} if formats()[name]["normal"] == "envelope" else {"protocol"}
+        own = {formats()[name]["normal"]}
+        if own == {"protocol"}:
+            self._protocol(version, name, at)
         self._attributes("definition", version, found, at, said | own)
         sections: dict[str, Any] = {}
         self._dataschema(version, name, sections, at)
@@ -315,13 +328,24 @@ class DraftGroup:
             return False
         return EXPRESSION.search(value) is not None or (not argument and kind != "binary")
 
+    def _protocol(self, version: dict[str, Any], name: str, at: str) -> None:
+        """Tell a protocol that a format of the draft does not stand for."""
+        said = formats()[name]["type"]
+        for row in sections_of(name):  # only MQTT has versions
+            number = str(version["protocol"]).partition("/")[2]
+            if row["normal"] == "protocol" and re.fullmatch(row["type"].removeprefix("one of "), number):
+                said = f"{name}/{number}"
+        self.protocols.add(said)
+        if said != version["protocol"]:
+            self._lose(at + "/protocol", f"a definition of the format {name} is one of {said}", "CAT-023")
+
     def _singles(self, version: dict[str, Any], name: str, sections: dict[str, Any]) -> None:
         """Write what stands at the message in the normal form, and in a section in the draft."""
         for row in sections_of(name):
             section, member = row["path"].split("/")
             if row["normal"] == "protocol":
-                number = str(version["protocol"]).partition("/")[2] or row["default"]
-                if number != row["default"]:
+                number = str(version["protocol"]).partition("/")[2]
+                if number != row["default"] and re.fullmatch(row["type"].removeprefix("one of "), number):
                     sections.setdefault(section, {})[member] = number
             elif "/" not in row["normal"] and row["normal"] in version:
                 sections.setdefault(section, {})[member] = version[row["normal"]]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lakehouse.catalogtypes import rows
-from lakehouse.dialects import DIALECTS, table
+from lakehouse.dialects import DIALECTS, NORMAL, table
 
 # Collections of the root, in all spellings, and what they are in normal form.
 COLLECTIONS = {
@@ -99,7 +99,7 @@ def dialect_of(document: dict[str, Any], spellings: Counter[str]) -> str:
                 return row["dialect"]
         elif row["what"] == "member" and _member(document, row):
             return row["dialect"]
-    return "1.0-rc2"
+    return NORMAL
 
 
 def _member(document: Any, row: dict[str, str]) -> str | None:

@@ -11,7 +11,8 @@ with `value`, `type`, `required` …, and a bare value becomes one; `attribute` 
 
 Tables beside it: `protocols.csv` (versions, shorthands and addresses of the protocols), `option_defaults.csv` (of endpoints;
 the default is JSON), `dialect_values.csv` (values that are written otherwise), `dialect_types.csv` (types in one dialect only),
-`dialect_rules.csv` (what one dialect alone asks for), `detection.csv` (how a dialect is told), `cncf_catalog.csv` (the draft).
+`dialect_rules.csv` (what one dialect alone asks for), `dialect_lacks.csv` and `dialect_writes.csv` (what it does not know when it
+is written, and how it writes values), `detection.csv` (how a dialect is told), `cncf_catalog.csv` (the draft).
 Decisions 11 to 19 of docs/decisions.md.
 """
 

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from lakehouse.dialects import FAMILIES, family_of, table
+from lakehouse.dialects import FAMILIES, NORMAL, family_of, table
 from lakehouse.jsontext import in_order, read_canonical
-from lakehouse.normalform import SPECVERSION
 from lakehouse.timestamps import microseconds, rfc3339
 
 MEMBERS = {"messagegroups": "messages", "endpoints": "messages", "schemagroups": "schemas"}
@@ -65,7 +64,7 @@ def registry_view(registryid: str, row: Stored | None, lived: tuple[int, int], u
     """
     row = row or Stored(registryid, "registry", "/", 1, *lived, "{}", None)
     known = _attributes(row.body)
-    head = {"specversion": known.pop("specversion", SPECVERSION), "registryid": registryid, "self": urls.of(), "xid": "/"}
+    head = {"specversion": known.pop("specversion", NORMAL), "registryid": registryid, "self": urls.of(), "xid": "/"}
     return head | _life(row, (row,)) | known
 
 

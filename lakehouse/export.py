@@ -231,17 +231,16 @@ class _Parts:
         self.runs: dict[str, list[tuple[str, Run]]] = {}
         self.roots: dict[str, Stored] = {}
         counted = Losses(examples)
+        partly: set[str] = set()
         for part in target.parts():
             trailer = Trailer.parse(target.last_line(part, TRAILER_DIGITS))
             for run in trailer.runs:
                 self.runs.setdefault(run.registryid, []).append((part, run))
             self.roots |= {root.registryid: root for root in trailer.roots}
             counted.merge(trailer.lost)
+            partly.update(trailer.partly)
         self.lost = counted.by_rule
-
-    @property
-    def registries(self) -> list[str]:
-        return sorted({*self.runs, *self.roots})
+        self.registries = sorted({*self.runs, *self.roots, *partly})
 
 
 def _join(target: Target, parts: _Parts, request: Request) -> Exported:

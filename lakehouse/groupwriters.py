@@ -142,6 +142,8 @@ class _InDraft(GroupWriter):
         return with_member(as_bytes(written), "messagedefinitions", b"{}")[:-2]
 
     def tail(self, count: int) -> bytes:
+        self.draft.finish()
+        self._lose_in_draft(self.xid)
         return b"}}"
 
     def _lose_in_draft(self, xid: str) -> None:

@@ -19,10 +19,11 @@ from pyspark.sql import DataFrame
 from lakehouse.catalogdraft import read_draft
 from lakehouse.detection import COLLECTIONS, DRAFT, dialect_of, not_a_registry, told_dialect
 from lakehouse.dialects import table
+from lakehouse.families import tell_protocols
 from lakehouse.findings import LIMIT, NOT_JSON, STRICT, Finding, Problem
 from lakehouse.jsontext import NotJson
 from lakehouse.model import STAGE
-from lakehouse.normalform import Reading, Whole, read_document, tell_protocols
+from lakehouse.normalform import Reading, Whole, read_document
 from lakehouse.redact import redact, redact_text
 from lakehouse.settings import Settings
 from lakehouse.stagebatches import StageBatches

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from lakehouse.dialects import Attribute, family_of, table
 from lakehouse.jsontext import pointer_of, same
-from lakehouse.normalform import created, natural_order
+from lakehouse.versionorder import created, natural_order
 
 COLLECTIONS = {
     "messagegroups": "messagegroup",

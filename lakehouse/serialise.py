@@ -56,22 +56,29 @@ class Run:
 
 @dataclass
 class Trailer:
-    """What stands in a part: its runs in order, the root rows of registries that sort into it, and what could not be said."""
+    """What stands in a part: its runs in order, the root rows of registries that sort into it.
+
+    Attributes:
+        lost: what could not be said (`Losses.by_rule`).
+        partly: registries of which whole groups were left out, so that nothing else of them need be here.
+    """
 
     runs: list[Run] = field(default_factory=list)
     roots: list[Stored] = field(default_factory=list)
     lost: dict[str, dict[str, Any]] = field(default_factory=dict)
+    partly: list[str] = field(default_factory=list)
 
     def text(self) -> bytes:
         """Write it as the last line of a part, whose last digits tell its length."""
-        line = json.dumps({"runs": [asdict(run) for run in self.runs], "roots": self.roots, "lost": self.lost}).encode()
+        line = json.dumps(vars(self) | {"runs": [asdict(run) for run in self.runs]}).encode()
         return line + f"{len(line):0{TRAILER_DIGITS}}".encode()
 
     @staticmethod
     def parse(line: bytes) -> Trailer:
         """Read what `text` wrote, without the digits."""
         told = json.loads(line)
-        return Trailer([Run(**run) for run in told["runs"]], [Stored(*root) for root in told["roots"]], told["lost"])
+        runs, roots = [Run(**run) for run in told.pop("runs")], [Stored(*root) for root in told.pop("roots")]
+        return Trailer(runs, roots, **told)
 
 
 def path_of(xid: str) -> tuple[str, ...]:
@@ -113,6 +120,8 @@ def write_lines(rows: Iterable[Stored], style: Style) -> Iterator[bytes]:
         xid = f"/{collection}/{groupid}"
         if collection not in known:
             _lose_group(registryid, xid, members, style, losses)
+            if trailer.partly[-1:] != [registryid]:
+                trailer.partly.append(registryid)
             continue
         if run and held and not style.by_group and (run.registryid, run.collection) == (registryid, collection):
             held += b","

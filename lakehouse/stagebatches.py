@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from lakehouse.findings import Finding, violation_id
 from lakehouse.model import STAGE
-from lakehouse.normalform import Row
+from lakehouse.rows import Row
 
 
 class StageBatches:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from lakehouse.documentview import Stored
 from lakehouse.findings import Finding, Problem
 from lakehouse.jsontext import read_json
-from lakehouse.normalform import Reading, Row, read_document
+from lakehouse.normalform import Reading, read_document
 from lakehouse.redact import redact
+from lakehouse.rows import Row
 from lakehouse.serialise import path_of
 
 MAX_DEPTH = 100

@@ -210,7 +210,9 @@ def dialects_page() -> str:
             parts.append(f"| {holder} | `{row['path']}` | {normal} | {row['type'].replace('|', ' or ')} | {row['rule']} |")
     for title, name in _OTHER_TABLES.items():
         columns = list(table(name)[0])
-        parts += ["", f"## {title}", "", "| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
+        parts += ["", f"## {title}", ""]
+        parts += [*_ABOUT_TABLE[name].splitlines(), ""] if name in _ABOUT_TABLE else []
+        parts += ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
         parts += ["| " + " | ".join(row[column] for column in columns) + " |" for row in table(name)]
     parts += _ABOUT_MERGE.splitlines()
     return "\n".join(parts) + "\n"
@@ -223,6 +225,17 @@ _OTHER_TABLES = {
     "How a dialect writes values": "dialect_writes",
     "Protocols": "protocols",
     "Defaults of endpoint options": "option_defaults",
+}
+
+
+_ABOUT_TABLE = {
+    "dialect_rules": "A warning while a document of the dialect is read.",
+    "dialect_lacks": """\
+What an export in the dialect leaves out. *computed*: a registry makes it again, so it is no loss. *implied*: it is no loss when
+it is what reading the document again gives. *of Versions*: a message or schema itself has none, its Versions have. *lost*: it is
+told, and without `--lossy` nothing is written. What the CNCF catalog draft cannot say follows from its table above.""",
+    "dialect_writes": "How an export in the dialect writes values of a type, where not as the normal form does.",
+    "protocols": "A shorthand is the version that a protocol without one stands for. Other schemes are kept with a warning.",
 }
 
 

@@ -10,7 +10,9 @@ from builders import errors, json_values, law, rows, warnings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.catalogdraft import read_draft, version_id, version_uri
+from lakehouse.catalogconversion import version_id, version_uri
+from lakehouse.catalogdraft import read_draft
+from lakehouse.catalogsections import translated
 from lakehouse.catalogtypes import formats, sections_of
 from lakehouse.catalogtypes import rows as table_rows
 from lakehouse.detection import DRAFT, is_draft, not_a_registry, told_dialect
@@ -460,6 +462,19 @@ def test_the_definitions_of_the_drafts_own_change_events_are_a_document_of_the_d
     reading = read(group(*events))
     assert errors(reading) == []
     assert {finding.rule_id for finding in warnings(reading)} == {"CAT-085"}
+
+
+def test_a_pointer_is_translated_without_looking_at_all_others():
+    """A document of the draft may hold a hundred thousand of them."""
+
+    class Unlisted(dict[str, str]):
+        def __iter__(self) -> Any:
+            raise AssertionError("all pointers were looked at")
+
+    pointers = Unlisted({"/a": "/0", "/a/b": "/0/x", "": "/root"})
+    told = [translated(pointer, pointers) for pointer in ("/a/b/c", "/a/bc", "/a/b", "/z")]
+    assert told == ["/0/x/c", "/0/bc", "/0/x", "/root/z"]
+    assert translated("/z", {"/a": "/0"}) == "/z"
 
 
 # The table, and laws

@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import read, stored
+from builders import errors, law, read, stored
+from hypothesis import given
+from hypothesis import strategies as st
+from said import TYPE, messages
 
 from lakehouse.detection import DRAFT, not_a_registry
 from lakehouse.dialects import NORMAL, WRITABLE
@@ -115,6 +118,32 @@ def test_the_other_candidates_can_say_everything(dialect):
             assert exported(stored(read(path.read_bytes())), dialect)[1].count == 0
 
 
+@law
+@given(
+    st.lists(messages(), min_size=1, max_size=3),
+    st.sampled_from(["MQTT/5.0", "KAFKA", "AMQP", None]),
+    st.sampled_from(OTHERS),
+    st.booleans(),
+)
+def test_any_group_comes_back_but_for_what_is_told(versions, protocol, dialect, dated):
+    dates = [{"createdat": f"202{9 - nth}-01-01T00:00:00Z"} if dated else {} for nth in range(len(versions))]
+    message = {"versions": {str(nth + 1): one | dates[nth] for nth, one in enumerate(versions)}}
+    own = {} if protocol is None else {"protocol": protocol}
+    reading = read({"messagegroups": {"g": own | {"messages": {TYPE: message}}}})
+    if errors(reading):
+        return
+    written, losses = exported(stored(reading), dialect)
+    again = read_again(written, dialect)
+    assert errors(again) == []
+    places = lost_places(losses)
+    before, after = (without_lost(facts(one), places) for one in (reading, again))
+    if ["defaultversionid"] in [path for _, path in places]:  # which Versions have a mark of, too
+        for rows_ in (before, after):
+            for _, body in rows_.values():
+                body.pop("isdefault", None)
+    assert after == before
+
+
 # What is told
 
 SMALL: dict[str, Any] = {
@@ -172,6 +201,14 @@ def test_everything_below_a_collection_that_the_draft_does_not_know_is_told():
     assert ("/", ["name"]) in lost_places(losses)
 
 
+def test_a_registry_of_which_nothing_can_be_said_is_there_all_the_same():
+    rows = [row for row in stored(read({"endpoints": {"e": {}, "f": {}}})) if row.kind != "registry"]
+    *lines, last = write_lines(rows, Style(dialect=DRAFT))
+    trailer = Trailer.parse(last[:-12])
+    assert (lines, trailer.runs, trailer.roots, trailer.partly) == ([], [], [], ["r"])
+    assert trailer.lost["CAT-011"]["count"] == 2
+
+
 def test_a_group_without_a_format_gets_that_of_its_first_message_and_the_others_are_told():
     """CAT-024, CAT-034, CAT-069."""
     messages = {"a": {}, "b": {"protocol": "NATS"}, "c": {"protocol": "AMQP/1.0"}, "d": {"protocol": "NATS"}}
@@ -202,3 +239,25 @@ def test_an_old_document_tells_an_ancestor_that_it_does_not_imply():
     assert losses.as_json()[0]["examples"][0]["pointer"] == "/versions/3/ancestor"
     after = facts(read_again(written, "0.5-wip"))
     assert json.loads(after["/messagegroups/g/messages/m/versions/1"][1])["ancestor"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("own", "versions", "told"),
+    [
+        ("MQTT/5.0", ["MQTT/3.1.1"], ["/protocol"]),
+        ("MQTT/5.0", ["MQTT/3.1.1", "MQTT/5.0"], ["/protocol"]),
+        ("MQTT/3.1.1", ["MQTT/3.1.1"], []),
+        ("MQTT/3.1.1", [], ["/protocol"]),
+        ("MQTT", ["MQTT"], ["/protocol", "/versions/1/protocol"]),
+        ("MQTT/4", ["MQTT/5.0"], ["/protocol"]),
+        ("AMQP/1.0", ["AMQP"], ["/versions/1/protocol"]),
+        ("NATS", ["NATS/1.0.0"], ["/versions/1/protocol"]),
+    ],
+)
+def test_a_protocol_that_no_format_of_the_draft_stands_for_is_told(own, versions, told):
+    """CAT-023, CAT-138, CAT-139."""
+    numbered = {str(nth + 1): {"protocol": protocol} for nth, protocol in enumerate(versions)}
+    members = {"m": {"versions": numbered}} if numbered else {}
+    written, losses = exported(stored(read({"messagegroups": {"g": {"protocol": own, "messages": members}}})), DRAFT)
+    assert sorted(example["pointer"] for one in losses.as_json() for example in one["examples"]) == told
+    assert errors(read_again(written, DRAFT)) == []

@@ -26,7 +26,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.jsontext import NotJson
-from lakehouse.normalform import natural_order
+from lakehouse.versionorder import natural_order
 
 G = "/messagegroups/g"
 M = f"{G}/messages/m"

@@ -10,11 +10,11 @@ import pytest
 from builders import as_document, errors, law, read, rows
 from hypothesis import given
 from hypothesis import strategies as st
-from said import BASE, FORMATS, KINDS, NOW, TYPE, document_in
+from said import BASE, FORMATS, KINDS, TYPE, document_in, messages
 
 from lakehouse.catalogdraft import read_draft
 from lakehouse.catalogexport import write_draft, write_drafts
-from lakehouse.dialects import FAMILIES, WRITABLE, table
+from lakehouse.dialects import WRITABLE
 from lakehouse.jsontext import read_json
 from lakehouse.normalform import Reading
 from lakehouse.outward import to_dialect
@@ -181,40 +181,6 @@ def test_one_function_writes_all_dialects():
 
 
 # Laws
-
-_words = {family: [row for row in table() if row["entity"] == "message" and row["protocol"] == family and "*" not in row["name"]]
-          for family in FAMILIES}  # fmt: skip
-_texts = st.sampled_from(["", "t", "a b", "{t}", "a/{b}", "AAE=", "bXkga2V5", "01-01", "é"])
-_declarations = st.fixed_dictionaries({}, optional={
-    "value": _texts | st.integers(0, 9) | st.booleans() | st.just({"a": 1}),
-    "type": st.sampled_from(["any", "string", "uritemplate"]),
-    "required": st.booleans(), "description": _texts})  # fmt: skip
-_VALUES: dict[str, st.SearchStrategy[Any]] = {
-    "declaration": _declarations | _texts | st.integers(),
-    "declarations": st.dictionaries(st.sampled_from(["a", "b"]), _declarations, max_size=2),
-    "namedvalues": st.dictionaries(st.sampled_from(["a", "b"]), _declarations, max_size=2),
-    "headers": st.lists(_declarations.map(lambda one: {"name": "h"} | one), max_size=2),
-}
-
-
-@st.composite
-def messages(draw: st.DrawFn) -> dict[str, Any]:
-    family = draw(st.sampled_from(FAMILIES))
-    options: dict[str, Any] = {}
-    for row in draw(st.lists(st.sampled_from(_words[family]), max_size=4)):
-        holder = options
-        for token in row["place"].split("/")[1:]:
-            holder = holder.setdefault(token, {})
-        if isinstance(holder.get(row["name"], ""), str):
-            holder[row["name"]] = draw(_VALUES[row["type"]])
-    protocol = {"AMQP": "AMQP/1.0", "MQTT": draw(st.sampled_from(["MQTT/5.0", "MQTT/3.1.1"]))}.get(family, family)
-    extra = draw(st.fixed_dictionaries({}, optional={
-        "description": _texts, "name": _texts, "labels": st.dictionaries(_texts, st.sampled_from(["", "v"]), max_size=2),
-        "basemessage": st.sampled_from([BASE, "https://other.example/messages/m", "/messagegroups/g/messages/a~1b"]),
-        "dataschemauri": st.just("https://a.example/s"), "dataschemaformat": st.sampled_from(["Avro/1.9.0", "Avro/2"]),
-        "datacontenttype": st.just("a/b"), "deprecated": st.just({"effective": NOW}), "x": _texts,
-        "envelopemetadata": st.dictionaries(st.sampled_from(["type", "subject"]), _declarations, max_size=2)}))  # fmt: skip
-    return {"protocol": protocol, "protocoloptions": options} | extra
 
 
 def without(document: Any, losses: list[Loss]) -> Any:

@@ -1,0 +1,79 @@
+"""Which protocol a message is read under: its own, its group's, its base's, or that of its option names (decision 15)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from lakehouse.detection import COLLECTIONS
+from lakehouse.dialects import FAMILIES, family_of, family_of_options
+from lakehouse.xid import as_xid, xid_of
+
+OLD_NAMES = {"messagegroups": ("definitionGroups",), "messages": ("definitions",)}
+TELLS_FAMILY = ("protocol", "format", "basemessage", "basemessageuri", "basemessageurl")
+_MAX_BASES = 20
+FindMessage = Callable[[str], dict[str, Any] | None]
+
+
+def own_family(written: dict[str, Any]) -> str | None:
+    """Give the family that a message names itself."""
+    own = family_of(written.get("protocol"))
+    return family_of(written.get("format")) if own is None and family_of(written.get("format")) in FAMILIES else own
+
+
+def key_of_options(written: dict[str, Any]) -> str:
+    """Tell how the options of a message are called."""
+    return "protocoloptions" if "protocoloptions" in written else "protocolmetadata"
+
+
+def family_of_message(written: dict[str, Any], group_protocol: Any, find_message: FindMessage) -> str | None:
+    """Find the protocol family of a message; None: nothing tells it, or there is nothing to read under it.
+
+    Args:
+        written: the message as written, or what tells its protocol.
+        group_protocol: protocol of its group.
+        find_message: gives the members of a message that tell its protocol, by XID; None when there is no such message.
+    """
+    own, options = own_family(written), written.get(key_of_options(written))
+    if own or not options:
+        return own
+    return family_of(group_protocol) or _base_family(written, find_message, 0) or family_of_options(options)
+
+
+def tell_protocols(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Give for each message of a document, by XID, the members that tell its protocol."""
+    return {
+        xid_of(collection, groupid, "messages", messageid): {name: message[name] for name in TELLS_FAMILY if name in message}
+        for key, collection in COLLECTIONS.items()
+        for groupid, group in _members(document, (key,))
+        for messageid, message in _members(group, ("messages", *OLD_NAMES["messages"]))
+        if isinstance(message, dict)
+    }
+
+
+def find_message(document: dict[str, Any], xid: str) -> dict[str, Any] | None:
+    """Find a message in a document, in all spellings."""
+    found: Any = document
+    for token in xid[1:].split("/"):
+        names = (token, *OLD_NAMES.get(token, ()))
+        found = next((found[name] for name in names if name in found), None) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else None
+
+
+def _members(holder: Any, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    for name in names if isinstance(holder, dict) else ():
+        if isinstance(holder.get(name), dict):
+            yield from holder[name].items()
+
+
+def _base_family(written: dict[str, Any], find: FindMessage, depth: int) -> str | None:
+    """Follow base references inside this document to a message that names a protocol."""
+    spelled = ("basemessage", "basemessageuri", "basemessageurl")
+    reference = next((written[key] for key in spelled if isinstance(written.get(key), str)), None)
+    xid = as_xid(reference) if reference else None
+    if xid is None or depth == _MAX_BASES:
+        return None
+    base = find("/".join(xid.split("/")[:5]))
+    if base is None:
+        return None
+    return family_of(base.get("protocol")) or _base_family(base, find, depth + 1)

@@ -1,0 +1,135 @@
+"""An entity in normal form becomes a row: its body, the hash of that, epoch and dates, and the leaves of a definition."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+from lakehouse.dialects import table
+from lakehouse.entities import Entity
+from lakehouse.findings import Problem
+from lakehouse.jsontext import as_written, canonical, pointer_of
+from lakehouse.timestamps import microseconds
+
+VERSION_KIND = {"message": "version", "schema": "schemaversion"}
+# Identity, which the XID tells, and what stands in rows of its own.
+_NOT_IN_BODY = frozenset(("registryid", "versionid", "messageid", "schemaid", "meta"))
+# Attributes of a Version that are no part of the definition, so that nothing inherits them (requirements.md 3).
+_NOT_INHERITED = frozenset(("isdefault", "ancestor", "basemessage", "deprecated", "version_uri", "extensions"))
+
+
+class Row(NamedTuple):
+    """An entity in normal form; epoch and dates as declared, the dates in microseconds since 1970 (UTC)."""
+
+    kind: str
+    xid: str
+    content_hash: str
+    epoch: int | None
+    createdat: int | None
+    modifiedat: int | None
+    body: str
+    raw: str | None
+    attributes: list[tuple[str, str]] | None
+
+
+Life = tuple[int | None, int | None, int | None]
+
+
+def take_life(known: dict[str, Any], here: str) -> tuple[Life, list[Problem]]:
+    """Take epoch and dates out of the known attributes; the problems tell dates that are none."""
+    problems: list[Problem] = []
+    moments: list[int | None] = []
+    for name in ("createdat", "modifiedat"):
+        text = known.pop(name, None)
+        moment = None
+        if text is not None:
+            try:
+                moment, has_zone = microseconds(text)
+            except ValueError as error:
+                problems.append(
+                    Problem(f"{here}/{name}", "MSG-047", "error", f"`{name}`: {error}", "Write it as 2024-12-31T23:59:59Z.")
+                )
+            else:
+                if not has_zone:
+                    told = f"`{name}` {text!r} has no time zone and is taken as UTC"
+                    problems.append(Problem(f"{here}/{name}", "MSG-047", "warning", told, "Add Z."))
+        moments.append(moment)
+    return (known.pop("epoch", None), moments[0], moments[1]), problems
+
+
+def make_row(kind: str, xid: str, life: Life, read: Entity, written: dict[str, Any] | None) -> Row:
+    """Make the row of an entity.
+
+    Args:
+        kind: of the log.
+        xid: of the entity.
+        life: epoch and dates, which do not stand in the body.
+        read: the entity.
+        written: it as written; None: that stands in another row.
+
+    Raises:
+        OverflowError: a number is outside the doubles.
+    """
+    known = {key: value for key, value in read.known.items() if key not in _NOT_IN_BODY}
+    if read.extensions:
+        known["extensions"] = read.extensions
+    body = canonical(known)
+    text = body.decode()
+    raw = as_written(written) if written is not None else None
+    attributes = None if kind not in VERSION_KIND.values() else list(_leaves(known, read.extensions))
+    return Row(kind, xid, hashlib.sha256(body).hexdigest(), *life, text, None if raw == text else raw, attributes)
+
+
+@cache
+def _sections() -> frozenset[str]:
+    """Give the names of protocol options that hold a map of declarations."""
+    return frozenset(
+        row["name"] for row in table() if row["entity"] == "message" and row["type"] in ("declarations", "namedvalues")
+    )
+
+
+def _leaves(known: dict[str, Any], extensions: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Give the leaves of a definition: scalars, arrays, empty objects, schemas, values of declarations (decision 12)."""
+    for name, value in known.items():
+        if name == "envelopemetadata":
+            yield from _declarations("/envelopemetadata", value)
+        elif name == "protocoloptions" and isinstance(value, dict) and value:
+            for option, member in value.items():
+                at = "/protocoloptions" + pointer_of(option)
+                if option in _sections():
+                    yield from _declarations(at, member)
+                else:
+                    yield from _declarations("/protocoloptions", {option: member})
+        elif name in ("dataschema", "schema"):
+            yield "/" + name, canonical(value).decode()
+        elif name not in _NOT_INHERITED:
+            yield from _plain("/" + name, value)
+    for name, value in extensions.items():
+        yield from _plain(pointer_of(name), value)
+
+
+def _declarations(pointer: str, declarations: Any) -> Iterator[tuple[str, str]]:
+    """Give the leaves of a map of declarations; the `value` of each is opaque."""
+    if not isinstance(declarations, dict) or not declarations:
+        yield pointer, canonical(declarations).decode()
+        return
+    for name, declaration in declarations.items():
+        at = pointer + pointer_of(name)
+        if isinstance(declaration, dict) and declaration:
+            for key, member in declaration.items():
+                if key == "value":
+                    yield f"{at}/value", canonical(member).decode()
+                else:
+                    yield from _plain(at + pointer_of(key), member)
+        else:
+            yield at, canonical(declaration).decode()
+
+
+def _plain(pointer: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict) and value:
+        for key, member in value.items():
+            yield from _plain(pointer + pointer_of(key), member)
+    else:
+        yield pointer, canonical(value).decode()

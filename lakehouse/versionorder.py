@@ -1,0 +1,94 @@
+"""The Versions of a message or schema: their order, which is the default, and what the entity says in its stead (decision 7)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from lakehouse.entities import Entity
+from lakehouse.findings import Problem
+from lakehouse.jsontext import canonical, same
+from lakehouse.rows import take_life
+from lakehouse.timestamps import microseconds
+
+_LIFE = ("epoch", "createdat", "modifiedat")
+
+
+class Version(NamedTuple):
+    """A Version on its way: `read` is None when what was written is no object."""
+
+    versionid: str
+    pointer: str
+    written: Any
+    read: Entity | None
+    problems: list[Problem]
+
+    @property
+    def broken(self) -> bool:
+        """Tell whether an error was found."""
+        if self.read is None:
+            return True
+        found = [*self.problems, *self.read.problems, *take_life(dict(self.read.known), self.pointer)[1]]
+        if has_error(found):
+            return True
+        try:
+            canonical([self.read.known, self.read.extensions])
+        except OverflowError:
+            return True
+        return False
+
+
+def natural_order(text: str) -> list[tuple[int, int, str]]:
+    """Give a sort key under which 1.10 comes after 1.9 (decision 7)."""
+    parts = re.findall(r"0*([0-9]+)|([^0-9]+)", text)
+    return [(0, len(digits), digits) if digits else (1, 0, other) for digits, other in parts] + [(-1, 0, text)]
+
+
+def created(known: Any) -> int:
+    """Give the declared createdat to order Versions by; one without comes before all others (decision 7)."""
+    text = known.get("createdat") if isinstance(known, dict) else None
+    try:
+        return microseconds(text)[0] if isinstance(text, str) else -(2**62)
+    except ValueError:
+        return -(2**62)
+
+
+def default_version(
+    entity: str, read: Entity, meta: Entity, versions: list[Version], here: str, problems: list[Problem]
+) -> Version:
+    """Choose the default Version: the declared one, else the newest (decision 7)."""
+    by_id = {version.versionid: version for version in versions}
+    marked = [version.versionid for version in versions if version.read and version.read.known.get("isdefault") is True]
+    declared = (meta.known.get("defaultversionid"), read.known.get("versionid"), marked[0] if len(marked) == 1 else None)
+    for versionid in declared:
+        if versionid in by_id:
+            return by_id[versionid]
+        if versionid is not None:
+            told = f"the default Version {versionid!r} is none of the {entity}'s Versions ({', '.join(list(by_id)[:10])})"
+            problems.append(Problem(here, "MSG-038", "error", told, "Name an existing versionid."))
+    return versions[-1]
+
+
+def fill_default(entity: str, read: Entity, default: Version, problems: list[Problem]) -> None:
+    """Give the default Version the attributes that stand at the message only; where both have one, the Version's wins."""
+    if default.read is None:
+        return
+    for name, value in read.known.items():
+        if name in ("versionid", "isdefault", "ancestor"):
+            continue
+        if name not in default.read.known:
+            default.read.known[name] = value
+        elif not same(default.read.known[name], value) and name not in _LIFE:
+            told = f"`{name}` of the {entity} differs from its default Version's, which is taken"
+            problems.append(Problem(default.pointer, "MSG-038", "warning", told, "Write it in the Version only."))
+
+
+def own_extensions(read: Entity, default: Version) -> dict[str, Any]:
+    """Give the unknown attributes of a message that do not show those of its default Version (MSG-070)."""
+    shown = default.read.extensions if default.read else {}
+    return {key: value for key, value in read.extensions.items() if key not in shown or not same(value, shown[key])}
+
+
+def has_error(problems: list[Problem]) -> bool:
+    """Tell whether one of the problems is an error."""
+    return any(problem.severity == "error" for problem in problems)
