@@ -102,6 +102,9 @@ def cli() -> None:
 @click.option("--dry-run", is_flag=True, help="Tell what would change, and change nothing.")
 @click.option("--label", metavar="NAME", help="Name the snapshot.")
 @click.option("--dialect", type=click.Choice(DIALECTS), help="Read all documents as of this dialect, instead of detecting it.")
+@click.option("--watch", is_flag=True, help="SOURCE is a folder: load what is new or changed in it, as it comes, until stopped.")
+@click.option("--available-now", is_flag=True, help="As --watch, but end when all that is there has been loaded.")
+@click.option("--every", type=click.IntRange(1), default=10, help="Seconds between two looks at a watched folder (default 10).")
 @_exit_zero
 @_with_globals
 @click.pass_obj
@@ -119,6 +122,8 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
     policy = Policy(flags["force"], flags["prune"], settings.on_conflict)
     request = Request(policy, flags["strict"], flags["dry_run"], flags["label"], flags["dialect"])
     warm_up()
+    if flags["watch"] or flags["available_now"]:
+        return _watch(context, sources, registry_from, request, flags)
     with _session(context) as (spark, settings, watcher):
         summary = run_ingest(spark, settings, list(sources), registry_from=registry_from, request=request, watcher=watcher)
     for path in summary.hidden:
@@ -128,6 +133,34 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
     else:
         show_summary(summary.as_json())
     return REFUSED if summary.refused and not flags["exit_zero"] else 0
+
+
+def _watch(context: Context, sources: tuple[str, ...], registry_from: str | None, request: Any, flags: dict[str, Any]) -> int:
+    import signal
+
+    from lakehouse.landing import Landing, watch
+
+    if len(sources) != 1:
+        raise click.UsageError("--watch takes one folder.")
+    if flags["prune"] or flags["force"] or flags["dry_run"] or flags["label"]:
+        raise click.UsageError("--watch goes without --prune, --force, --dry-run and --label: a batch is not the whole source.")
+    landing = Landing(sources[0], flags["available_now"], flags["every"])
+    refused: list[bool] = []
+    stopped: list[int] = []
+
+    def told(summary: Any) -> None:
+        refused.append(summary.refused)
+        if context.as_json:
+            click.echo(json.dumps(summary.as_json()))
+        else:
+            show_summary(summary.as_json())
+
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, lambda number, _: stopped.append(number))
+    with _session(context) as (spark, settings, watcher):
+        asked = {"registry_from": registry_from, "request": request, "watcher": watcher}
+        watch(spark, settings, landing, told, lambda: bool(stopped), **asked)
+    return REFUSED if any(refused) and not flags["exit_zero"] else 0
 
 
 @cli.command()
