@@ -32,7 +32,7 @@ from lakehouse.settings import Settings, read_settings
 
 REFUSED = 3
 BREAKING = 4
-_GLOBALS = ("warehouse", "registry", "conf", "as_json", "quiet")
+_GLOBALS = ("warehouse", "registry", "conf", "as_json", "quiet", "log_json", "metrics")
 
 
 class Context:
@@ -40,6 +40,30 @@ class Context:
 
     def __init__(self) -> None:
         self.options: dict[str, Any] = {}
+        self.begun = time.monotonic()
+        self.run: Any = None  # as soon as Spark is wanted
+
+    def begin(self, settings: Settings) -> Any:
+        """Begin to record the run: its stages, figures and lineage."""
+        from lakehouse.telemetry import Run
+
+        called = click.get_current_context()
+        inputs = called.params.get("sources") or ()
+        self.run = Run(
+            called.info_name or "",
+            settings.warehouse,
+            bool(self.options.get("log_json")),
+            self.options.get("metrics"),
+            tuple(inputs),
+            begun=self.begun,
+        )
+        self.run.begin()
+        return self.run
+
+    def end(self, exit_code: int, error: str | None = None) -> None:
+        """Tell machines how the run ended."""
+        if self.run is not None:
+            self.run.end(exit_code, error)
 
     @property
     def settings(self) -> Settings:
@@ -67,6 +91,10 @@ def _with_globals(command: Callable[..., Any]) -> Callable[..., Any]:
         "--json", "as_json", is_flag=True, default=None, help="One JSON value on standard output, all else on standard error."
     )
     @click.option("--quiet", is_flag=True, default=None, help="No progress.")
+    @click.option(
+        "--log-json", is_flag=True, default=None, help="One line of JSON for each stage on standard error, for machines."
+    )
+    @click.option("--metrics", metavar="FILE", help="Write the figures of the run into FILE as OpenMetrics text.")
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> Any:
         context = click.get_current_context().ensure_object(Context)
@@ -126,6 +154,7 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
         return _watch(context, sources, registry_from, request, flags)
     with _session(context) as (spark, settings, watcher):
         summary = run_ingest(spark, settings, list(sources), registry_from=registry_from, request=request, watcher=watcher)
+    context.run.result = summary.as_json()
     for path in summary.hidden:
         _told(f"warning: not read, since Spark lists no empty file and no name that starts with _ or . : {path}")
     if context.as_json:
@@ -150,6 +179,7 @@ def _watch(context: Context, sources: tuple[str, ...], registry_from: str | None
 
     def told(summary: Any) -> None:
         refused.append(summary.refused)
+        context.run.result = summary.as_json()
         if context.as_json:
             click.echo(json.dumps(summary.as_json()))
         else:
@@ -178,6 +208,7 @@ def validate(context: Context, suites: tuple[str, ...], exit_zero: bool) -> int:
     warm_up()
     with _session(context) as (spark, settings, watcher):
         validation = run_validate(spark, settings, check_catalog, RULES, suites=suites, watcher=watcher)
+    context.run.result = validation.as_json()
     if context.as_json:
         click.echo(json.dumps(validation.as_json()))
     else:
@@ -499,6 +530,7 @@ def maintain(context: Context, dry_run: bool, full: bool) -> int:
 
     with _session(context) as (spark, settings, watcher), watcher.stage("maintain", "all tables"):
         maintained = run_maintenance(spark, settings, dry_run=dry_run, full=full)
+    context.run.result = maintained.as_json()
     if context.as_json:
         click.echo(json.dumps(maintained.as_json()))
     else:
@@ -636,6 +668,7 @@ def export(context: Context, /, out: str, split: str | None, **flags: Any) -> in
         if to_stdout:
             with open(target, "rb") as document:
                 shutil.copyfileobj(document, sys.stdout.buffer)
+    context.run.result = {} if to_stdout else exported.as_json()
     if context.as_json:
         click.echo(json.dumps(exported.as_json()))
     else:
@@ -773,25 +806,28 @@ def main(*command: str) -> None:
     Args:
         command: what stands before the arguments of the process; the jobs name theirs.
     """
+    context = Context()
+    failure: str | None = None
     try:
-        code = cli.main([*command, *sys.argv[1:]], standalone_mode=False, obj=Context())
+        code = cli.main([*command, *sys.argv[1:]], standalone_mode=False, obj=context)
     except click.ClickException as error:
         error.show()
-        code = error.exit_code
+        code, failure = error.exit_code, error.format_message()
     except click.Abort:
-        _told("stopped")
+        failure = "stopped"
+        _told(failure)
         code = 1
     except LakehouseError as error:
+        failure = str(error)
         _told(f"error: {error}")
         code = error.exit_code
     except Exception as error:
         if os.environ.get("LAKEHOUSE_DEBUG"):
             raise
-        _told(
-            f"error: {type(error).__name__}: {error}\n"
-            "This is a fault of the program or the machine; LAKEHOUSE_DEBUG=1 shows where."
-        )
+        failure = f"{type(error).__name__}: {error}"
+        _told(f"error: {failure}\nThis is a fault of the program or the machine; LAKEHOUSE_DEBUG=1 shows where.")
         code = 1
+    context.end(code or 0, failure)
     sys.exit(code or 0)
 
 
@@ -846,7 +882,9 @@ def _session(
     from lakehouse.session import open_session
 
     settings = adapt(context.settings)
-    with _progress(context) as watcher:
+    run = context.begin(settings)
+    with _progress(context) as shown:
+        watcher = run.watch(shown)
         with watcher.stage("session", "starting Spark"):
             spark = open_session(settings)
         yield spark, settings, watcher
