@@ -22,6 +22,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.openmetrics.exposition import generate_latest
 
 import lakehouse
+from lakehouse.errors import SettingsError
 from lakehouse.model import ENTITY_TABLES
 from lakehouse.session import absolute_location
 
@@ -61,7 +62,13 @@ class Run:
     begun: float = field(default_factory=time.monotonic)
 
     def begin(self) -> None:
-        """Tell that the run begins."""
+        """Tell that the run begins.
+
+        Raises:
+            SettingsError: the figures have no folder to be written into.
+        """
+        if self.metrics and not Path(self.metrics).absolute().parent.is_dir():
+            raise SettingsError(f"--metrics {self.metrics}: there is no such folder.")
         _tell_lineage(self, "START")
 
     def watch(self, watcher: Watcher) -> Watcher:
@@ -82,8 +89,11 @@ class Run:
         failed = exit_code not in (0, 3, 4)
         told = {} if error is None else {"error": error}
         self.tell("end", "failed" if failed else "done", spent, exit_code=exit_code, warehouse=self.warehouse, **told)
-        if self.metrics and self.command:
-            _write(self.metrics, figures(self, exit_code, spent))
+        if self.metrics:
+            try:
+                _write(self.metrics, figures(self, exit_code, spent))
+            except OSError as problem:  # what was done stays done
+                sys.stderr.write(f"warning: the figures were not written: {problem}\n")
         _tell_lineage(self, "FAIL" if failed else "COMPLETE")
 
 
@@ -173,17 +183,19 @@ def _tell_lineage(run: Run, state: str) -> None:
     from openlineage.client.event_v2 import Run as LineageRun  # noqa: PLC0415
 
     inputs, outputs = datasets(run)
-    OpenLineageClient().emit(
-        RunEvent(
-            eventType=RunState[state],
-            eventTime=datetime.now(timezone.utc).isoformat(),
-            run=LineageRun(runId=run.run_id),
-            job=Job(namespace=os.environ.get("OPENLINEAGE_NAMESPACE", "xregistry-lakehouse"), name=run.command),
-            producer=PRODUCER,
-            inputs=[InputDataset(namespace=namespace, name=name) for namespace, name in inputs],
-            outputs=[OutputDataset(namespace=namespace, name=name) for namespace, name in outputs],
-        )
+    event = RunEvent(
+        eventType=RunState[state],
+        eventTime=datetime.now(timezone.utc).isoformat(),
+        run=LineageRun(runId=run.run_id),
+        job=Job(namespace=os.environ.get("OPENLINEAGE_NAMESPACE", "xregistry-lakehouse"), name=run.command),
+        producer=PRODUCER,
+        inputs=[InputDataset(namespace=namespace, name=name) for namespace, name in inputs],
+        outputs=[OutputDataset(namespace=namespace, name=name) for namespace, name in outputs],
     )
+    try:
+        OpenLineageClient().emit(event)
+    except Exception as problem:  # whoever listens may be away; the catalog does not wait for them
+        sys.stderr.write(f"warning: OpenLineage was not told: {type(problem).__name__}: {problem}\n")
 
 
 def datasets(run: Run) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:

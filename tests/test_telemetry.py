@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from lakehouse.errors import SettingsError
 from lakehouse.pipeline import Unwatched
 from lakehouse.telemetry import Run, datasets, figures
 
@@ -100,6 +101,22 @@ def test_lineage_names_documents_and_the_tables_that_changed(tmp_path, monkeypat
     monkeypatch.delenv("OPENLINEAGE_CONFIG")
     run.end(3)
     assert len(told.read_text().splitlines()) == 2  # nobody is told unasked
+
+
+def test_nobody_who_listens_can_stop_a_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("OPENLINEAGE_CONFIG", str(tmp_path / "openlineage.yml"))
+    (tmp_path / "openlineage.yml").write_text(
+        f"transport:\n  type: file\n  log_file_path: {tmp_path}/nowhere/x\n  append: true\n"
+    )
+    run = Run("ingest", "/w", metrics=str(tmp_path / "folder"))
+    run.begin()
+    (tmp_path / "folder").mkdir()
+    run.end(0)
+    told = capsys.readouterr().err
+    assert "OpenLineage was not told" in told
+    assert "figures were not written" in told
+    with pytest.raises(SettingsError, match="no such folder"):
+        Run("ingest", "/w", metrics="/nowhere/x.prom").begin()
 
 
 def test_lineage_of_an_export():
