@@ -2,6 +2,8 @@
 # make test   tests, but for those that take minutes each: make test-slow
 #            make lint   ruff and mypy
 # make airflow-test  the DAGs, run by Airflow in an environment of its own (.venv-airflow)
+# make bi-test       the SQL server's clients and Apache Superset, in an environment of their own (.venv-bi)
+# make cluster-test  the jobs on a Spark cluster of this machine
 # make soak   writers and kill -9, for hours
 # make bench  benchmark (N messages, default 10000)
 # Each target makes .venv and installs what it needs; only Python 3.10 or newer and Java 17 or 21 must be there.
@@ -11,7 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 N ?= 10000
 
-.PHONY: demo test test-slow airflow-test lint bench soak docs clean java
+.PHONY: demo test test-slow airflow-test bi-test cluster-test lint bench soak docs clean java
 
 demo: java $(VENV)/installed
 	$(BIN)/lakehouse demo
@@ -24,6 +26,12 @@ test-slow: java $(VENV)/installed
 
 airflow-test: java $(VENV)/installed .venv-airflow/installed
 	LAKEHOUSE_BIN=$(CURDIR)/$(BIN) .venv-airflow/bin/python -m pytest -c tests/airflow/pytest.ini tests/airflow
+
+bi-test: java $(VENV)/installed .venv-bi/installed
+	LAKEHOUSE_BIN=$(CURDIR)/$(BIN) .venv-bi/bin/python -m pytest -c tests/bi/pytest.ini tests/bi
+
+cluster-test: java $(VENV)/installed
+	$(BIN)/python -m pytest -c tests/cluster/pytest.ini tests/cluster
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .
@@ -50,9 +58,9 @@ $(VENV)/installed: pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
-.venv-airflow/installed: tests/airflow/requirements.txt
-	$(PYTHON) -m venv .venv-airflow
-	.venv-airflow/bin/pip install --quiet --disable-pip-version-check --requirement tests/airflow/requirements.txt
+.venv-%/installed: tests/%/requirements.txt
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/pip install --quiet --disable-pip-version-check --requirement $<
 	touch $@
 
 clean:

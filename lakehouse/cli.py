@@ -32,7 +32,7 @@ from lakehouse.settings import Settings, read_settings
 
 REFUSED = 3
 BREAKING = 4
-_GLOBALS = ("warehouse", "registry", "conf", "as_json", "quiet")
+_GLOBALS = ("warehouse", "registry", "conf", "as_json", "quiet", "log_json", "metrics")
 
 
 class Context:
@@ -40,6 +40,30 @@ class Context:
 
     def __init__(self) -> None:
         self.options: dict[str, Any] = {}
+        self.begun = time.monotonic()
+        self.run: Any = None  # as soon as Spark is wanted
+
+    def begin(self, settings: Settings) -> Any:
+        """Begin to record the run: its stages, figures and lineage."""
+        from lakehouse.telemetry import Run
+
+        called = click.get_current_context()
+        inputs = called.params.get("sources") or ()
+        self.run = Run(
+            called.info_name or "",
+            settings.warehouse,
+            bool(self.options.get("log_json")),
+            self.options.get("metrics"),
+            tuple(inputs),
+            begun=self.begun,
+        )
+        self.run.begin()
+        return self.run
+
+    def end(self, exit_code: int, error: str | None = None) -> None:
+        """Tell machines how the run ended."""
+        if self.run is not None:
+            self.run.end(exit_code, error)
 
     @property
     def settings(self) -> Settings:
@@ -67,6 +91,10 @@ def _with_globals(command: Callable[..., Any]) -> Callable[..., Any]:
         "--json", "as_json", is_flag=True, default=None, help="One JSON value on standard output, all else on standard error."
     )
     @click.option("--quiet", is_flag=True, default=None, help="No progress.")
+    @click.option(
+        "--log-json", is_flag=True, default=None, help="One line of JSON for each stage on standard error, for machines."
+    )
+    @click.option("--metrics", metavar="FILE", help="Write the figures of the run into FILE as OpenMetrics text.")
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> Any:
         context = click.get_current_context().ensure_object(Context)
@@ -103,6 +131,9 @@ def cli() -> None:
 @click.option("--dry-run", is_flag=True, help="Tell what would change, and change nothing.")
 @click.option("--label", metavar="NAME", help="Name the snapshot.")
 @click.option("--dialect", type=click.Choice(DIALECTS), help="Read all documents as of this dialect, instead of detecting it.")
+@click.option("--watch", is_flag=True, help="SOURCE is a folder: load what is new or changed in it, as it comes, until stopped.")
+@click.option("--available-now", is_flag=True, help="As --watch, but end when all that is there has been loaded.")
+@click.option("--every", type=click.IntRange(1), default=10, help="Seconds between two looks at a watched folder (default 10).")
 @_exit_zero
 @_with_globals
 @click.pass_obj
@@ -120,8 +151,11 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
     policy = Policy(flags["force"], flags["prune"], settings.on_conflict)
     request = Request(policy, flags["strict"], flags["dry_run"], flags["label"], flags["dialect"])
     warm_up()
+    if flags["watch"] or flags["available_now"]:
+        return _watch(context, sources, registry_from, request, flags)
     with _session(context) as (spark, settings, watcher):
         summary = run_ingest(spark, settings, list(sources), registry_from=registry_from, request=request, watcher=watcher)
+    context.run.result = summary.as_json()
     for path in summary.hidden:
         _told(f"warning: not read, since Spark lists no empty file and no name that starts with _ or . : {path}")
     if context.as_json:
@@ -129,6 +163,35 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
     else:
         show_summary(summary.as_json())
     return REFUSED if summary.refused and not flags["exit_zero"] else 0
+
+
+def _watch(context: Context, sources: tuple[str, ...], registry_from: str | None, request: Any, flags: dict[str, Any]) -> int:
+    import signal
+
+    from lakehouse.landing import Landing, watch
+
+    if len(sources) != 1:
+        raise click.UsageError("--watch takes one folder.")
+    if flags["prune"] or flags["force"] or flags["dry_run"] or flags["label"]:
+        raise click.UsageError("--watch goes without --prune, --force, --dry-run and --label: a batch is not the whole source.")
+    landing = Landing(sources[0], flags["available_now"], flags["every"])
+    refused: list[bool] = []
+    stopped: list[int] = []
+
+    def told(summary: Any) -> None:
+        refused.append(summary.refused)
+        context.run.result = summary.as_json()
+        if context.as_json:
+            click.echo(json.dumps(summary.as_json()))
+        else:
+            show_summary(summary.as_json())
+
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, lambda number, _: stopped.append(number))
+    with _session(context) as (spark, settings, watcher):
+        asked = {"registry_from": registry_from, "request": request, "watcher": watcher}
+        watch(spark, settings, landing, told, lambda: bool(stopped), **asked)
+    return REFUSED if any(refused) and not flags["exit_zero"] else 0
 
 
 @cli.command()
@@ -147,6 +210,7 @@ def validate(context: Context, suites: tuple[str, ...], at: str | None, exit_zer
     warm_up()
     with _session(context) as (spark, settings, watcher):
         validation = run_validate(spark, settings, check_catalog, RULES, suites=suites, at=at, watcher=watcher)
+    context.run.result = validation.as_json()
     if context.as_json:
         click.echo(json.dumps(validation.as_json()))
     else:
@@ -469,6 +533,7 @@ def maintain(context: Context, dry_run: bool, full: bool) -> int:
 
     with _session(context) as (spark, settings, watcher), watcher.stage("maintain", "all tables"):
         maintained = run_maintenance(spark, settings, dry_run=dry_run, full=full)
+    context.run.result = maintained.as_json()
     if context.as_json:
         click.echo(json.dumps(maintained.as_json()))
     else:
@@ -615,6 +680,7 @@ def export(context: Context, /, out: str, split: str | None, **flags: Any) -> in
         if to_stdout:
             with open(target, "rb") as document:
                 shutil.copyfileobj(document, sys.stdout.buffer)
+    context.run.result = {} if to_stdout else exported.as_json()
     if context.as_json:
         click.echo(json.dumps(exported.as_json()))
     else:
@@ -758,25 +824,28 @@ def main(*command: str) -> None:
     Args:
         command: what stands before the arguments of the process; the jobs name theirs.
     """
+    context = Context()
+    failure: str | None = None
     try:
-        code = cli.main([*command, *sys.argv[1:]], standalone_mode=False, obj=Context())
+        code = cli.main([*command, *sys.argv[1:]], standalone_mode=False, obj=context)
     except click.ClickException as error:
         error.show()
-        code = error.exit_code
+        code, failure = error.exit_code, error.format_message()
     except click.Abort:
-        _told("stopped")
+        failure = "stopped"
+        _told(failure)
         code = 1
     except LakehouseError as error:
+        failure = str(error)
         _told(f"error: {error}")
         code = error.exit_code
     except Exception as error:
         if os.environ.get("LAKEHOUSE_DEBUG"):
             raise
-        _told(
-            f"error: {type(error).__name__}: {error}\n"
-            "This is a fault of the program or the machine; LAKEHOUSE_DEBUG=1 shows where."
-        )
+        failure = f"{type(error).__name__}: {error}"
+        _told(f"error: {failure}\nThis is a fault of the program or the machine; LAKEHOUSE_DEBUG=1 shows where.")
         code = 1
+    context.end(code or 0, failure)
     sys.exit(code or 0)
 
 
@@ -831,7 +900,9 @@ def _session(
     from lakehouse.session import open_session
 
     settings = adapt(context.settings)
-    with _progress(context) as watcher:
+    run = context.begin(settings)
+    with _progress(context) as shown:
+        watcher = run.watch(shown)
         with watcher.stage("session", "starting Spark"):
             spark = open_session(settings)
         yield spark, settings, watcher

@@ -117,6 +117,7 @@ def ingest(
     registry_from: str | None = None,
     request: Request | None = None,
     watcher: Watcher | None = None,
+    root: str | None = None,
 ) -> Summary:
     """Load documents into the catalog.
 
@@ -127,6 +128,7 @@ def ingest(
         registry_from: 'document' or 'folder': name each document's registry after its path; None: what it says itself.
         request: what it may do, and what is asked for beside.
         watcher: is told of the stages.
+        root: URI that the documents' paths are relative to; None: what each source says.
 
     Raises:
         SourceNotFound: a source names nothing.
@@ -142,8 +144,10 @@ def ingest(
         remove_dead_stages(spark, settings)
         if request.label is not None:
             check_label_is_free(spark, request.label)
-    with clock("list", ", ".join(sources)):
+    with clock("list", ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")):
         found = find_sources(spark, sources)
+        if root is not None:
+            found = replace(found, roots=[root])
         documents, all_unchanged = _documents(spark, settings, found, registry_from, request)
     if all_unchanged and not request.policy.prune and request.label is None:
         with clock("check", "nothing: all documents are unchanged"):

@@ -125,14 +125,18 @@ def start_server(spark: SparkSession, door: Door) -> Any:
     """
     door.check()
     _check_port(door)
+    jvm: Any = spark._jvm
     for key, value in _server_conf(spark, door).items():
         spark.conf.set(key, value)
-    jvm: Any = spark._jvm
+        if "authentication" in key:  # what lets users in reads its settings from nowhere else
+            jvm.java.lang.System.setProperty(key, value)
     try:
         server = jvm.org.apache.spark.sql.hive.thriftserver.HiveThriftServer2.startWithSparkSession(spark._jsparkSession, False)
     except Exception as error:
         told = str(getattr(error, "java_exception", error)).splitlines()[0]
         raise LakehouseError(f"the server does not start: {told}") from error
+    finally:
+        spark.conf.unset("hive.server2.keystore.password")  # SET would tell it
     until = time.monotonic() + _SECONDS_TO_START
     while time.monotonic() < until:
         with socket.socket() as attempt:

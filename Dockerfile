@@ -1,0 +1,28 @@
+# xRegistry Lakehouse from its wheel: python -m build --wheel && docker build -t xregistry-lakehouse .
+#   docker run --rm -v /data:/data xregistry-lakehouse ingest /data/documents
+#   docker run --rm -v /data:/data --entrypoint spark-submit xregistry-lakehouse --master ... /opt/xregistry/jobs/ingest.py ...
+FROM python:3.11-slim-bookworm
+
+# Spark runs on Java 17; ps is asked for by its scripts.
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps tini \
+ && rm -rf /var/lib/apt/lists/* \
+ && useradd --create-home --uid 10001 lakehouse
+
+COPY dist/*.whl /tmp/
+RUN pip install --no-cache-dir --disable-pip-version-check /tmp/*.whl && rm /tmp/*.whl
+
+COPY jobs /opt/xregistry/jobs
+COPY conf /opt/xregistry/conf
+
+# Delta Lake's jars are resolved here, so that a container needs no Maven.
+USER lakehouse
+WORKDIR /home/lakehouse
+RUN printf 'from lakehouse.session import resolve_delta_jars\nfrom lakehouse.settings import read_settings\nresolve_delta_jars(read_settings())\n' > resolve.py \
+ && python resolve.py && rm resolve.py
+
+# The warehouse belongs into a volume; uid 10001 must be able to write there.
+ENV LAKEHOUSE_WAREHOUSE=/data/warehouse
+VOLUME /data
+ENTRYPOINT ["tini", "--", "lakehouse"]
+CMD ["--help"]

@@ -1,0 +1,262 @@
+"""`lakehouse ingest --watch`: documents are loaded as they come into a folder, by Structured Streaming.
+
+The stream tells only which documents are new or changed, also under an old name: Spark's own file source never sees the latter.
+Each batch of them is one ingest. That each counts once is not the stream's doing: the log knows every document by URI and hash,
+so a batch that comes again, or a document offered twice, commits nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import urllib.parse
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyarrow import fs
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles
+from pyspark.sql.types import StringType, StructField, StructType
+
+from lakehouse.documents import SUFFIXES
+from lakehouse.errors import SourceNotFound
+from lakehouse.pipeline import Request, Summary, Watcher, ingest
+from lakehouse.session import absolute_location
+from lakehouse.settings import Settings
+
+SOURCE = "xregistry_landing"
+# A document may come to be seen after one that is newer: so long before it is looked for, in nanoseconds.
+LOOK_BACK = 60_000_000_000
+_PATHS = StructType([StructField("path", StringType())])
+
+
+@dataclass(frozen=True)
+class Found:
+    """A document in the folder: when it last changed, in nanoseconds since 1970, and its location."""
+
+    changed: int
+    path: str
+
+
+@dataclass(frozen=True)
+class Landing:
+    """What is watched, and how.
+
+    Attributes:
+        folder: folder or URI; its folders are watched too.
+        available_now: end when all that is there has been loaded.
+        every: seconds between two looks.
+        max_documents: most documents of a batch.
+    """
+
+    folder: str
+    available_now: bool = False
+    every: int = 10
+    max_documents: int = 1000
+
+
+class _Paths(InputPartition):
+    """The documents of a batch."""
+
+    def __init__(self, paths: list[str]) -> None:
+        super().__init__(paths)
+        self.paths = paths
+
+
+class LandingSource(DataSource):
+    """Streaming source of the locations of documents that are new or changed."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Give the name under which the source is known to Spark."""
+        return SOURCE
+
+    def schema(self) -> StructType:
+        """Give the one column."""
+        return _PATHS
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
+        """Open the stream."""
+        return LandingReader(self.options["path"], int(self.options["maxDocuments"]))
+
+
+class LandingReader(DataSourceStreamReader):
+    """Reads the folder anew for each batch; an offset is the last change seen, and which documents were seen just before it."""
+
+    def __init__(self, folder: str, max_documents: int) -> None:
+        self.folder = folder
+        self.max_documents = max_documents
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Start before all documents."""
+        return {"changed": 0, "seen": ""}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Limit a batch."""
+        return ReadMaxFiles(self.max_documents)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Give where the next batch ends; `start` when there is none."""
+        return next_offset(list_documents(self.folder), start, limit.max_files if isinstance(limit, ReadMaxFiles) else None)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Give the documents between two offsets."""
+        return [_Paths([one.path for one in between(list_documents(self.folder), start, end)])]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[str]]:
+        """Give the rows."""
+        assert isinstance(partition, _Paths)
+        for path in partition.paths:
+            yield (path,)
+
+
+def next_offset(found: list[Found], start: dict[str, Any], most: int | None) -> dict[str, Any]:
+    """Give the offset up to which the next batch goes: past the newest document, or past `most` of those not seen yet."""
+    fresh = [one for one in found if _is_fresh(one, start)]
+    batch = fresh[:most] if most is not None else fresh
+    end = max(start["changed"], batch[-1].changed if batch else 0)
+    seen = [_identity(one) for one in found if end - LOOK_BACK < one.changed <= end]
+    return {"changed": end, "seen": " ".join(sorted(seen))} if batch else start
+
+
+def between(found: list[Found], start: dict[str, Any], end: dict[str, Any]) -> list[Found]:
+    """Give the documents of a batch: those since its start and, since one may come late, those shortly before not seen then."""
+    return [one for one in found if one.changed <= end["changed"] and _is_fresh(one, start)]
+
+
+def list_documents(folder: str) -> list[Found]:
+    """List the documents below a folder, the oldest change first; what Spark would hide is left out.
+
+    A local file tells when its name or its content changed, so one that was moved in with an old date is seen; an object store
+    tells when it was put there.
+    """
+    local = re.sub(r"\Afile:/*", "/", folder)
+    found = _list_local(Path(local)) if local.startswith("/") else _list_remote(folder)
+    return sorted(found, key=lambda one: (one.changed, one.path))
+
+
+def watch(
+    spark: SparkSession,
+    settings: Settings,
+    landing: Landing,
+    told: Callable[[Summary], None],
+    is_stopped: Callable[[], bool] = lambda: False,
+    *,
+    registry_from: str | None = None,
+    request: Request | None = None,
+    watcher: Watcher | None = None,
+) -> None:
+    """Load what comes into a folder, until stopped.
+
+    Args:
+        spark: the session.
+        settings: the warehouse; the stream remembers below it what it has seen.
+        landing: what is watched.
+        told: is called with the summary of each batch.
+        is_stopped: tells whether to stop; asked each second.
+        registry_from: as in `ingest`.
+        request: as in `ingest`.
+        watcher: as in `ingest`.
+
+    Raises:
+        SourceNotFound: there is no such folder.
+        LakehouseError: what an ingest raises.
+    """
+    folder = absolute_location(landing.folder).rstrip("/")
+    list_documents(folder)
+    failures: list[Exception] = []
+
+    load_documents = partial(
+        ingest, spark, settings, registry_from=registry_from, request=request, watcher=watcher, root=_as_uri(folder)
+    )
+
+    def load(batch: DataFrame, _: int) -> None:
+        paths = [row["path"] for row in batch.collect() if _is_there(row["path"])]
+        try:
+            if paths:
+                told(load_documents(paths))
+        except Exception as error:
+            failures.append(error)
+            raise
+
+    spark.dataSource.register(LandingSource)
+    stream = spark.readStream.format(SOURCE).option("maxDocuments", str(landing.max_documents)).load(folder)
+    writer = stream.writeStream.foreachBatch(load).option("checkpointLocation", checkpoint(settings, folder, registry_from))
+    if landing.available_now:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=f"{landing.every} seconds")
+    query = writer.start()
+    try:
+        while not query.awaitTermination(1) and not is_stopped():
+            pass
+    except StreamingQueryException:
+        if failures:
+            raise failures[0] from None
+        raise
+    finally:
+        query.stop()
+
+
+def checkpoint(settings: Settings, folder: str, registry_from: str | None) -> str:
+    """Give the folder in which a stream remembers: one for each landing and way of naming registries."""
+    what = json.dumps([folder, settings.registry, registry_from])
+    return f"{absolute_location(settings.warehouse)}/_watch/{hashlib.sha256(what.encode()).hexdigest()[:16]}"
+
+
+def _is_fresh(one: Found, start: dict[str, Any]) -> bool:
+    if one.changed > start["changed"]:
+        return True
+    return one.changed > start["changed"] - LOOK_BACK and _identity(one) not in start["seen"].split(" ")
+
+
+def _identity(one: Found) -> str:
+    return hashlib.sha256(f"{one.changed} {one.path}".encode()).hexdigest()[:12]
+
+
+def _list_local(folder: Path) -> Iterator[Found]:
+    if not folder.is_dir():
+        raise SourceNotFound(str(folder), "no such folder. --watch takes one folder.")
+    for parent, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith(("_", ".")))
+        for name in files:
+            if _is_wanted(name):
+                try:
+                    status = os.stat(f"{parent}/{name}")
+                except FileNotFoundError:
+                    continue  # it has just been taken away
+                if status.st_size:
+                    yield Found(max(status.st_ctime_ns, status.st_mtime_ns), f"{parent}/{name}")
+
+
+def _list_remote(folder: str) -> Iterator[Found]:
+    scheme = urllib.parse.urlsplit(folder).scheme
+    store, path = fs.FileSystem.from_uri(re.sub(r"\As3[an]:", "s3:", folder))
+    for info in store.get_file_info(fs.FileSelector(path, recursive=True)):
+        inner = info.path[len(path) :].split("/")
+        if info.type == fs.FileType.File and info.size and _is_wanted(inner[-1]) and not _is_hidden(inner):
+            yield Found(int(info.mtime_ns or 0), f"{scheme}://{info.path}")
+
+
+def _is_wanted(name: str) -> bool:
+    return not name.startswith(("_", ".")) and name.removesuffix(".gz").endswith(SUFFIXES)
+
+
+def _is_hidden(parts: list[str]) -> bool:
+    return any(part.startswith(("_", ".")) for part in parts)
+
+
+def _is_there(path: str) -> bool:
+    """Tell that a local document was not taken away since it was listed."""
+    return not path.startswith("/") or os.path.exists(path)
+
+
+def _as_uri(folder: str) -> str:
+    return f"file:{folder}" if folder.startswith("/") else folder

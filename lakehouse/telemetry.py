@@ -1,0 +1,224 @@
+"""What a run tells machines: a line of JSON for each stage, its figures as OpenMetrics text, its lineage as OpenLineage events.
+
+All of it is told by the command line, beside what a person sees; the library only names its stages.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Protocol
+
+from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client.openmetrics.exposition import generate_latest
+
+import lakehouse
+from lakehouse.errors import SettingsError
+from lakehouse.model import ENTITY_TABLES
+from lakehouse.session import absolute_location
+
+PRODUCER = f"urn:xregistry-lakehouse:{lakehouse.__version__}"
+_RESULTS = ("ingest", "validate", "export", "maintain")
+
+
+class Watcher(Protocol):
+    """Whoever is told of stages."""
+
+    def stage(self, name: str, told: str) -> Any:
+        """Be open while a stage runs."""
+
+
+@dataclass
+class Run:
+    """A run of a command.
+
+    Attributes:
+        command: its name.
+        warehouse: the warehouse.
+        log: whether stages are told as JSON, on standard error.
+        metrics: file for the figures; None: none is written.
+        inputs: what is read, as given.
+        result: what came out, as with `--json`.
+        seconds: time by stage.
+    """
+
+    command: str = ""
+    warehouse: str = ""
+    log: bool = False
+    metrics: str | None = None
+    inputs: tuple[str, ...] = ()
+    result: dict[str, Any] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    run_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    begun: float = field(default_factory=time.monotonic)
+
+    def begin(self) -> None:
+        """Tell that the run begins.
+
+        Raises:
+            SettingsError: the figures have no folder to be written into.
+        """
+        if self.metrics and not Path(self.metrics).absolute().parent.is_dir():
+            raise SettingsError(f"--metrics {self.metrics}: there is no such folder.")
+        _tell_lineage(self, "START")
+
+    def watch(self, watcher: Watcher) -> Watcher:
+        """Let stages be recorded on their way to another watcher."""
+        return _Recorder(self, watcher)
+
+    def tell(self, stage: str, state: str, seconds: float, **more: Any) -> None:
+        """Write a line of the log."""
+        if self.log:
+            now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+            line = {"time": now, "run": self.run_id, "command": self.command, "stage": stage, "state": state}
+            sys.stderr.write(json.dumps({**line, "seconds": round(seconds, 3), **more}) + "\n")
+            sys.stderr.flush()
+
+    def end(self, exit_code: int, error: str | None = None) -> None:
+        """Tell how the run ended, in all ways that were asked for."""
+        spent = time.monotonic() - self.begun
+        failed = exit_code not in (0, 3, 4)
+        told = {} if error is None else {"error": error}
+        self.tell("end", "failed" if failed else "done", spent, exit_code=exit_code, warehouse=self.warehouse, **told)
+        if self.metrics:
+            try:
+                _write(self.metrics, figures(self, exit_code, spent))
+            except OSError as problem:  # what was done stays done
+                sys.stderr.write(f"warning: the figures were not written: {problem}\n")
+        _tell_lineage(self, "FAIL" if failed else "COMPLETE")
+
+
+def figures(run: Run, exit_code: int, seconds: float) -> str:
+    """Give the figures of a run as OpenMetrics text."""
+    registry = CollectorRegistry()
+
+    def gauge(name: str, told: str, rows: list[tuple[dict[str, str], float]]) -> None:
+        if rows:
+            made = Gauge(f"lakehouse_{name}", told, list(rows[0][0]), registry=registry)
+            for labels, value in rows:
+                (made.labels(**labels) if labels else made).set(value)
+
+    who = {"command": run.command, "version": lakehouse.__version__, "warehouse": run.warehouse}
+    gauge("run_info", "Command that ran.", [(who, 1)])
+    gauge("run_exit_code", "Exit code: 0 done, 3 done but something was refused, 1 and 2 failed.", [({}, exit_code)])
+    gauge("run_end_timestamp_seconds", "When the run ended, in seconds since 1970.", [({}, time.time())])
+    gauge("run_duration_seconds", "Time that the run took.", [({}, seconds)])
+    gauge("stage_duration_seconds", "Time by stage.", [({"stage": name}, spent) for name, spent in run.seconds.items()])
+    result = run.result
+    if result.get("snapshot_id"):
+        gauge("snapshot_id", "Snapshot that was committed or looked at.", [({}, result["snapshot_id"])])
+    if run.command == "ingest" and result:
+        gauge("documents", "Documents by outcome.", [({"outcome": name}, n) for name, n in result["documents"].items()])
+        entities = [
+            ({"table": table, "outcome": outcome}, n)
+            for table, counts in result["entities"].items()
+            for outcome, n in counts.items()
+        ]
+        gauge("entities", "Entities by table and outcome.", entities)
+        gauge("findings", "Findings by severity.", [({"severity": name}, n) for name, n in result["violations"].items()])
+    if run.command == "validate" and result:
+        failed = [
+            ({"suite": name, "severity": severity}, n)
+            for name, suite in result["suites"].items()
+            for severity, n in suite["failed"].items()
+        ]
+        gauge("expectations_failed", "Expectations that do not hold.", failed)
+    if run.command == "maintain" and result:
+        for what in ("files", "bytes", "files_on_disk", "bytes_on_disk"):
+            rows = [
+                ({"table": one["table"], "when": when}, one[when][what])
+                for one in result["tables"]
+                for when in ("before", "after")
+            ]
+            gauge(f"table_{what}", f"{what.replace('_', ' ').capitalize()} of each table.", rows)
+    text: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]
+    return text.decode()
+
+
+class _Recorder:
+    """Records stages."""
+
+    def __init__(self, run: Run, watcher: Watcher) -> None:
+        self.run = run
+        self.watcher = watcher
+
+    @contextmanager
+    def stage(self, name: str, told: str) -> Iterator[None]:
+        begun = time.monotonic()
+        state = "failed"
+        try:
+            with self.watcher.stage(name, told):
+                yield
+            state = "done"
+        finally:
+            spent = time.monotonic() - begun
+            self.run.seconds[name] = self.run.seconds.get(name, 0.0) + spent
+            self.run.tell(name, state, spent, told=told)
+
+
+def _write(file: str, text: str) -> None:
+    """Replace the file at once: who reads it meanwhile sees the old figures or the new."""
+    path = Path(file)
+    fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(path)
+
+
+def _tell_lineage(run: Run, state: str) -> None:
+    """Tell OpenLineage of the run, where its library is installed and configured (OPENLINEAGE_URL or OPENLINEAGE_CONFIG)."""
+    wanted = any(os.environ.get(name) for name in ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG"))
+    if run.command not in _RESULTS or not wanted or importlib.util.find_spec("openlineage") is None:
+        return
+    from openlineage.client import OpenLineageClient  # noqa: PLC0415
+    from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, RunEvent, RunState  # noqa: PLC0415
+    from openlineage.client.event_v2 import Run as LineageRun  # noqa: PLC0415
+
+    inputs, outputs = datasets(run)
+    event = RunEvent(
+        eventType=RunState[state],
+        eventTime=datetime.now(timezone.utc).isoformat(),
+        run=LineageRun(runId=run.run_id),
+        job=Job(namespace=os.environ.get("OPENLINEAGE_NAMESPACE", "xregistry-lakehouse"), name=run.command),
+        producer=PRODUCER,
+        inputs=[InputDataset(namespace=namespace, name=name) for namespace, name in inputs],
+        outputs=[OutputDataset(namespace=namespace, name=name) for namespace, name in outputs],
+    )
+    try:
+        OpenLineageClient().emit(event)
+    except Exception as problem:  # whoever listens may be away; the catalog does not wait for them
+        sys.stderr.write(f"warning: OpenLineage was not told: {type(problem).__name__}: {problem}\n")
+
+
+def datasets(run: Run) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Give what a run reads and writes, as namespace and name of each: files and folders, and the tables of the warehouse."""
+    tables = {name: _dataset(f"{run.warehouse}/{name}") for name in ("changes", *(table.name for table in ENTITY_TABLES))}
+    given = [_dataset(one) for one in run.inputs]
+    if run.command == "ingest":
+        changed = {
+            name
+            for name, counts in run.result.get("entities", {}).items()
+            if any(counts[outcome] for outcome in ("inserted", "updated", "deleted"))
+        }
+        return given, [place for name, place in tables.items() if name in changed or (changed and name == "changes")]
+    if run.command == "export":
+        return [tables["changes"]], [_dataset(run.result["out"])] if run.result.get("out") else []
+    return list(tables.values()), []
+
+
+def _dataset(location: str) -> tuple[str, str]:
+    """Name a location as OpenLineage wants it: file and the path, or scheme and bucket and the path."""
+    whole = absolute_location(location)
+    if "://" in whole:
+        scheme, rest = whole.split("://", 1)
+        bucket, _, path = rest.partition("/")
+        return f"{scheme}://{bucket}", path
+    return "file", whole.removeprefix("file:")

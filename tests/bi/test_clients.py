@@ -1,0 +1,142 @@
+"""Clients of the SQL server: PyHive, SQLAlchemy and Apache Superset; what decides is the rows that they got."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+from conftest import ROOT, free_port, wait_for_port
+from pyhive import hive
+from sqlalchemy import create_engine, inspect, text
+
+PUBLIC = Path(sys.executable).parent
+FAMILIES = "SELECT protocol_family, count(*) AS n FROM flat_messages GROUP BY 1"
+
+
+@pytest.fixture(scope="module")
+def expected(rows):
+    return Counter(row["protocol_family"] for row in rows["effective_messages"])
+
+
+def test_pyhive_reads_what_other_readers_read(port, rows, expected):
+    cursor = hive.connect("127.0.0.1", port, username="me", database="xregistry").cursor()
+    cursor.execute("SHOW TABLES")
+    assert {name for _, name, _ in cursor.fetchall()} >= {
+        "messages",
+        "flat_messages",
+        "endpoint_messages",
+        "dictionary",
+        "dim_messages",
+    }
+    cursor.execute("SELECT xid FROM messages")
+    assert {xid for (xid,) in cursor.fetchall()} == {row["xid"] for row in rows["messages"]}
+    cursor.execute(FAMILIES)
+    assert dict(cursor.fetchall()) == expected
+    cursor.execute("SELECT count(*) FROM messages VERSION AS OF 0")
+    assert cursor.fetchall() == [(0,)]
+    cursor.execute("SELECT endpoint_xid, messageid FROM endpoint_messages WHERE protocol_family = 'KAFKA'")
+    assert ("/endpoints/shop.orders.kafka.consumer", "shop.orders.OrderPlaced") in cursor.fetchall()
+
+
+def test_sqlalchemy_lists_columns_and_the_dictionary_tells_their_comments(port):
+    engine = create_engine(f"hive://me@127.0.0.1:{port}/xregistry")
+    columns = {column["name"]: str(column["type"]).upper() for column in inspect(engine).get_columns("flat_messages")}
+    assert columns["xid"] == "VARCHAR" or "STRING" in columns["xid"]
+    assert {"ce_type", "protocol_family", "attributes"} <= set(columns)
+    with engine.connect() as connection:
+        told = connection.execute(
+            text("SELECT comment FROM dictionary WHERE table_name = 'flat_messages' AND column_name = 'xid'")
+        )
+        assert told.fetchall() == [("XID of the message",)]
+        labels = connection.execute(text("SELECT labels FROM dim_messages WHERE messageid = 'sensors.RoomTooWarm'")).scalar_one()
+        assert json.loads(labels) == {"priority": "high"}
+
+
+@pytest.mark.parametrize("query", re.findall(r"```sql\n(.+?);\n```", (ROOT / "docs" / "bi.md").read_text(), re.DOTALL))
+def test_a_dashboard_of_the_documentation_has_rows(port, query):
+    cursor = hive.connect("127.0.0.1", port, username="me", database="xregistry").cursor()
+    cursor.execute(query)
+    assert cursor.fetchall()
+
+
+@pytest.fixture(scope="module")
+def superset(tmp_path_factory):
+    """Superset's address."""
+    home = tmp_path_factory.mktemp("superset")
+    port = free_port()
+    environment = os.environ | {
+        "SUPERSET_HOME": str(home),
+        "SUPERSET_CONFIG_PATH": str(Path(__file__).with_name("superset_config.py")),
+        "SUPERSET_TEST_KEY": secrets.token_hex(24),
+        "FLASK_APP": "superset.app:create_app()",
+    }
+    for step in ("db upgrade", "init"):
+        subprocess.run([PUBLIC / "superset", *step.split()], check=True, capture_output=True, env=environment)
+    command = [PUBLIC / "superset", "run", "-h", "127.0.0.1", "-p", str(port)]
+    with (home / "log").open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+    wait_for_port(port, process)
+    yield f"http://127.0.0.1:{port}"
+    process.send_signal(signal.SIGTERM)
+    process.wait(30)
+
+
+def call(address, body=None):
+    data = None if body is None else json.dumps(body).encode()
+    with urlopen(Request(address, data, {"Content-Type": "application/json"}), timeout=120) as answer:
+        return json.load(answer)
+
+
+def test_superset_charts_messages_by_protocol(port, superset, expected, tmp_path):
+    database = call(
+        f"{superset}/api/v1/database/", {"database_name": "catalog", "sqlalchemy_uri": f"hive://me@127.0.0.1:{port}/xregistry"}
+    )
+    dataset = call(
+        f"{superset}/api/v1/dataset/", {"database": database["id"], "schema": "xregistry", "table_name": "flat_messages"}
+    )
+    source = {"datasource": f"{dataset['id']}__table", "viz_type": "pie", "groupby": ["protocol_family"], "row_limit": 100}
+    metric = {"expressionType": "SQL", "sqlExpression": "count(*)", "label": "messages"}
+    query = {"columns": ["protocol_family"], "metrics": [metric], "row_limit": 100, "orderby": [], "filters": []}
+    asked = {
+        "datasource": {"id": dataset["id"], "type": "table"},
+        "queries": [query],
+        "result_format": "json",
+        "result_type": "full",
+    }
+    chart = call(
+        f"{superset}/api/v1/chart/",
+        {
+            "slice_name": "Messages by protocol",
+            "viz_type": "pie",
+            "datasource_id": dataset["id"],
+            "datasource_type": "table",
+            "params": json.dumps({**source, "metric": metric, "show_labels": True}),
+            "query_context": json.dumps(asked),
+        },
+    )
+    got = call(f"{superset}/api/v1/chart/{chart['id']}/data/?force=true")["result"][0]["data"]
+    assert {row["protocol_family"]: row["messages"] for row in got} == expected
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser:
+        picture = Path(os.environ.get("LAKEHOUSE_SCREENSHOT", tmp_path / "chart.png"))
+        command = [
+            browser,
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--window-size=1200,800",
+            "--virtual-time-budget=60000",
+        ]
+        page = f"{superset}/explore/?slice_id={chart['id']}&standalone=1"
+        subprocess.run([*command, f"--screenshot={picture}", page], check=True, capture_output=True, timeout=180)
+        assert picture.stat().st_size > 10_000

@@ -1,0 +1,111 @@
+"""A watched folder: what is new or changed is offered, and counts once however often it is offered."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lakehouse.errors import SourceNotFound
+from lakehouse.landing import LOOK_BACK, Found, Landing, between, checkpoint, list_documents, next_offset, watch
+from lakehouse.pipeline import Request
+
+START = {"changed": 0, "seen": ""}
+FAR = 10 * LOOK_BACK
+
+
+def offered(found, start, most=None):
+    end = next_offset(found, start, most)
+    return end, [] if end == start else [one.path for one in between(found, start, end)]
+
+
+def test_only_what_changed_since_is_offered():
+    first = [Found(1, "a"), Found(2, "b")]
+    end, paths = offered(first, START)
+    assert paths == ["a", "b"]
+    assert offered(first, end) == (end, [])
+    changed = [Found(2, "b"), Found(FAR, "a")]
+    end, paths = offered(changed, end)
+    assert paths == ["a"]
+    assert offered(changed, end)[1] == []
+
+
+def test_a_document_that_comes_to_be_seen_late_is_offered_too():
+    end, _ = offered([Found(FAR, "a")], START)
+    both = [Found(FAR - 5, "late"), Found(FAR, "a")]
+    end, paths = offered(both, end)
+    assert paths == ["late"]
+    assert offered(both, end)[1] == []
+    assert offered([Found(FAR - LOOK_BACK, "too late"), *both], end)[1] == []
+
+
+def test_a_batch_is_limited_and_the_rest_comes_with_the_next():
+    found = [Found(n + 1, str(n)) for n in range(5)]
+    end, paths = offered(found, START, 2)
+    assert paths == ["0", "1"]
+    end, paths = offered(found, end, 2)
+    assert paths == ["2", "3"]
+    assert offered(found, end, 2)[1] == ["4"]
+
+
+def test_documents_are_listed_as_an_ingest_of_the_folder_finds_them(tmp_path):
+    for name in ("a.json", "deep/er/b.yaml.gz", "_no.json", ".no.json", "_hidden/no.json", "no.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    (tmp_path / "empty.json").touch()
+    assert {Path(one.path).name for one in list_documents(str(tmp_path))} == {"a.json", "b.yaml.gz"}
+    assert list_documents(f"file://{tmp_path}") == list_documents(str(tmp_path))
+    with pytest.raises(SourceNotFound):
+        list_documents(str(tmp_path / "nowhere"))
+
+
+def test_a_document_with_an_old_date_is_seen(tmp_path):
+    new, old = tmp_path / "new.json", tmp_path / "old.json"
+    new.write_text("{}")
+    (before,) = list_documents(str(tmp_path))
+    old.write_text("{}")
+    os.utime(old, (1, 1))
+    assert [one.path for one in list_documents(str(tmp_path)) if one.changed > before.changed] == [str(old)]
+
+
+def document(**names):
+    return {"messagegroups": {"g": {"messages": {name: {"name": text} for name, text in names.items()}}}}
+
+
+@pytest.mark.slow
+def test_a_landing_folder_day_by_day(catalog):
+    landing = Landing(str(catalog.documents), available_now=True)
+
+    def look():
+        told = []
+        watch(catalog.spark, catalog.settings, landing, told.append, registry_from="folder", request=Request())
+        return [(one.snapshot_id, one.documents["read"], one.documents["unchanged"]) for one in told]
+
+    # Two documents, one below a folder that names its registry
+    catalog.write("team/a.json", document(m="one"))
+    catalog.write("b.json", document(n="one"))
+    assert look() == [(1, 2, 0)]
+    assert catalog.rows("SELECT registryid, xid FROM messages ORDER BY ALL") == [
+        ("default", "/messagegroups/g/messages/n"),
+        ("team", "/messagegroups/g/messages/m"),
+    ]
+    # Nothing new: no batch
+    assert look() == []
+    # One changed under its old name, with an old date
+    os.utime(catalog.write("team/a.json", document(m="two")), (1, 1))
+    ((snapshot, _, _),) = look()
+    assert snapshot == 2
+    assert catalog.rows("SELECT v.name FROM versions v WHERE registryid = 'team'") == ["two"]
+    # The process died after the commit and before the stream noted it: the batch comes again and commits nothing
+    commits = Path(checkpoint(catalog.settings, str(catalog.documents), "folder"), "commits")
+    last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
+    for path in (commits / str(last), commits / f".{last}.crc"):
+        path.unlink(missing_ok=True)
+    ((snapshot, read, unchanged),) = look()
+    assert snapshot is None
+    assert read == unchanged
+    # The stream forgot all: everything is offered again and commits nothing
+    shutil.rmtree(commits.parent)
+    assert look() == [(None, 2, 2)]
