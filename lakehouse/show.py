@@ -60,7 +60,7 @@ def show_message(spark: SparkSession, settings: Settings, xid: str, at: str | No
         MessageNotFound: no registry has it.
         SnapshotNotFound: `at` names no snapshot.
     """
-    schema = open_relations(spark, settings, with_read(_VIEWS), at=at)
+    schema = open_relations(spark, settings, with_read(_VIEWS), ["changes"], at)
     message_xid = xid.strip().split("/versions/")[0] if xid.count("/") > 4 else xid.strip()
     with interpreted(spark, is_small(spark, settings)):
         return _look_up(spark, settings, schema, message_xid)

@@ -15,7 +15,8 @@ BASE = "/messagegroups/base/messages/event/versions/1"
 def test_a_message_is_shown_with_where_each_attribute_comes_from(past, capsys):
     (shown,) = show_message(past.spark, past.settings, M)
     told = shown.as_json()
-    assert (told["xid"], told["chain_status"], told["document_uris"]) == (M, "resolved", [f"file:{past.documents}/a.json"])
+    assert (told["xid"], told["chain_status"]) == (M, "resolved")
+    assert [uri.rsplit("/", 1)[1] for uri in told["document_uris"]] == ["a.json"]
     assert [(step["depth"], step["base_version_xid"], step["status"]) for step in told["chain"]] == [(1, BASE, "resolved")]
     origins = {one["pointer"]: (one["value"], one["origin"], one["declared_by"]) for one in told["attributes"]}
     assert origins["/name"] == ('"three"', "declared", f"{M}/versions/1")
