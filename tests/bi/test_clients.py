@@ -20,6 +20,7 @@ from pyhive import hive
 from sqlalchemy import create_engine, inspect, text
 
 PUBLIC = Path(sys.executable).parent
+PASSWORD = secrets.token_hex(8)
 FAMILIES = "SELECT protocol_family, count(*) AS n FROM flat_messages GROUP BY 1"
 
 
@@ -80,7 +81,8 @@ def superset(tmp_path_factory):
         "SUPERSET_TEST_KEY": secrets.token_hex(24),
         "FLASK_APP": "superset.app:create_app()",
     }
-    for step in ("db upgrade", "init"):
+    admin = f"fab create-admin --username admin --firstname A --lastname B --email a@example.com --password {PASSWORD}"
+    for step in ("db upgrade", admin, "init"):
         subprocess.run([PUBLIC / "superset", *step.split()], check=True, capture_output=True, env=environment)
     command = [PUBLIC / "superset", "run", "-h", "127.0.0.1", "-p", str(port)]
     with (home / "log").open("w") as log:
@@ -91,40 +93,41 @@ def superset(tmp_path_factory):
     process.wait(30)
 
 
-def call(address, body=None):
+def call(address, body=None, token=None):
     data = None if body is None else json.dumps(body).encode()
-    with urlopen(Request(address, data, {"Content-Type": "application/json"}), timeout=120) as answer:
+    headers = {"Content-Type": "application/json"} | ({} if token is None else {"Authorization": f"Bearer {token}"})
+    with urlopen(Request(address, data, headers), timeout=120) as answer:
         return json.load(answer)
 
 
 def test_superset_charts_messages_by_protocol(port, superset, expected, tmp_path):
-    database = call(
-        f"{superset}/api/v1/database/", {"database_name": "catalog", "sqlalchemy_uri": f"hive://me@127.0.0.1:{port}/xregistry"}
-    )
-    dataset = call(
-        f"{superset}/api/v1/dataset/", {"database": database["id"], "schema": "xregistry", "table_name": "flat_messages"}
-    )
-    source = {"datasource": f"{dataset['id']}__table", "viz_type": "pie", "groupby": ["protocol_family"], "row_limit": 100}
+    api = f"{superset}/api/v1"
+    who = {"username": "admin", "password": PASSWORD, "provider": "db", "refresh": False}
+    token = call(f"{api}/security/login", who)["access_token"]
+    place = {"database_name": "catalog", "sqlalchemy_uri": f"hive://me@127.0.0.1:{port}/xregistry"}
+    database = call(f"{api}/database/", place, token)["id"]
+    assert "fact_references" in {
+        one["value"] for one in call(f"{api}/database/{database}/tables/?q=(schema_name:xregistry)", None, token)["result"]
+    }
+    table = {"database": database, "schema": "xregistry", "table_name": "flat_messages"}
+    dataset = call(f"{api}/dataset/", table, token)["id"]
     metric = {"expressionType": "SQL", "sqlExpression": "count(*)", "label": "messages"}
     query = {"columns": ["protocol_family"], "metrics": [metric], "row_limit": 100, "orderby": [], "filters": []}
-    asked = {
-        "datasource": {"id": dataset["id"], "type": "table"},
-        "queries": [query],
-        "result_format": "json",
-        "result_type": "full",
-    }
+    asked = {"datasource": {"id": dataset, "type": "table"}, "queries": [query], "result_format": "json", "result_type": "full"}
+    shown = {"datasource": f"{dataset}__table", "viz_type": "pie", "groupby": ["protocol_family"], "metric": metric}
     chart = call(
-        f"{superset}/api/v1/chart/",
+        f"{api}/chart/",
         {
             "slice_name": "Messages by protocol",
             "viz_type": "pie",
-            "datasource_id": dataset["id"],
+            "datasource_id": dataset,
             "datasource_type": "table",
-            "params": json.dumps({**source, "metric": metric, "show_labels": True}),
+            "params": json.dumps({**shown, "row_limit": 100, "show_labels": True}),
             "query_context": json.dumps(asked),
         },
-    )
-    got = call(f"{superset}/api/v1/chart/{chart['id']}/data/?force=true")["result"][0]["data"]
+        token,
+    )["id"]
+    got = call(f"{api}/chart/{chart}/data/?force=true", None, token)["result"][0]["data"]
     assert {row["protocol_family"]: row["messages"] for row in got} == expected
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser:
@@ -137,6 +140,6 @@ def test_superset_charts_messages_by_protocol(port, superset, expected, tmp_path
             "--window-size=1200,800",
             "--virtual-time-budget=60000",
         ]
-        page = f"{superset}/explore/?slice_id={chart['id']}&standalone=1"
+        page = f"{superset}/explore/?slice_id={chart}&standalone=1"
         subprocess.run([*command, f"--screenshot={picture}", page], check=True, capture_output=True, timeout=180)
         assert picture.stat().st_size > 10_000
