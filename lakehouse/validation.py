@@ -29,7 +29,7 @@ from lakehouse.pipeline import Clock, Unwatched, Watcher
 from lakehouse.projections import roll_forward
 from lakehouse.settings import Settings
 from lakehouse.suites import SPECIFICATION, Suite, choose_suites, read_suites
-from lakehouse.tables import attach_tables
+from lakehouse.tables import attach_tables, check_writers
 from lakehouse.views import create_views, views
 from lakehouse.violations import count_findings, record_findings
 
@@ -133,6 +133,7 @@ def validate(
     for suite in chosen.values():
         check_expectations(suite)
     with clock("attach", "tables of the catalog"):
+        check_writers(spark, settings)
         attach_tables(spark, settings)
         head = read_head(spark)
         roll_forward(spark, head, settings=settings)
