@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -70,27 +71,34 @@ def test_a_dashboard_of_the_documentation_has_rows(port, query):
     assert cursor.fetchall()
 
 
-@pytest.fixture(scope="module")
-def superset(tmp_path_factory):
-    """Superset's address."""
-    home = tmp_path_factory.mktemp("superset")
-    port = free_port()
-    environment = os.environ | {
-        "SUPERSET_HOME": str(home),
-        "SUPERSET_CONFIG_PATH": str(Path(__file__).with_name("superset_config.py")),
-        "SUPERSET_TEST_KEY": secrets.token_hex(24),
-        "FLASK_APP": "superset.app:create_app()",
-    }
-    admin = f"fab create-admin --username admin --firstname A --lastname B --email a@example.com --password {PASSWORD}"
-    for step in ("db upgrade", admin, "init"):
-        subprocess.run([PUBLIC / "superset", *step.split()], check=True, capture_output=True, env=environment)
-    command = [PUBLIC / "superset", "run", "-h", "127.0.0.1", "-p", str(port)]
-    with (home / "log").open("w") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
-    wait_for_port(port, process)
-    yield f"http://127.0.0.1:{port}"
-    process.send_signal(signal.SIGTERM)
-    process.wait(30)
+class Superset:
+    """Superset as a person installs it, with an administrator."""
+
+    def __init__(self, home):
+        self.home = home
+        self.environment = os.environ | {
+            "SUPERSET_HOME": str(home),
+            "SUPERSET_CONFIG_PATH": str(Path(__file__).with_name("superset_config.py")),
+            "SUPERSET_TEST_KEY": secrets.token_hex(24),
+            "FLASK_APP": "superset.app:create_app()",
+        }
+        admin = f"fab create-admin --username admin --firstname A --lastname B --email a@example.com --password {PASSWORD}"
+        for step in ("db upgrade", admin, "init"):
+            subprocess.run([PUBLIC / "superset", *step.split()], check=True, capture_output=True, env=self.environment)
+
+    @contextmanager
+    def serve(self, **more):
+        """Serve, and give the address."""
+        port = free_port()
+        command = [PUBLIC / "superset", "run", "-h", "127.0.0.1", "-p", str(port)]
+        with (self.home / "log").open("a") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log, env=self.environment | more)
+        try:
+            wait_for_port(port, process)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(30)
 
 
 def call(address, body=None, token=None):
@@ -100,8 +108,24 @@ def call(address, body=None, token=None):
         return json.load(answer)
 
 
-def test_superset_charts_messages_by_protocol(port, superset, expected, tmp_path):
-    api = f"{superset}/api/v1"
+def test_superset_charts_messages_by_protocol(port, expected, tmp_path):
+    superset = Superset(tmp_path)
+    with superset.serve() as address:
+        chart, got = make_chart(f"{address}/api/v1", port)
+    assert {row["protocol_family"]: row["messages"] for row in got} == expected
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser:
+        picture = Path(os.environ.get("LAKEHOUSE_SCREENSHOT", tmp_path / "chart.png"))
+        with superset.serve(SUPERSET_TEST_PUBLIC="Admin") as address:
+            command = [browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1200,800"]
+            page = f"{address}/explore/?slice_id={chart}&standalone=1"
+            command += ["--virtual-time-budget=60000", f"--screenshot={picture}", page]
+            subprocess.run(command, check=True, capture_output=True, timeout=180)
+        assert picture.stat().st_size > 10_000
+
+
+def make_chart(api, port):
+    """Make a database, a dataset and a chart as a person does, and ask for the chart's rows."""
     who = {"username": "admin", "password": PASSWORD, "provider": "db", "refresh": False}
     token = call(f"{api}/security/login", who)["access_token"]
     place = {"database_name": "catalog", "sqlalchemy_uri": f"hive://me@127.0.0.1:{port}/xregistry"}
@@ -127,19 +151,4 @@ def test_superset_charts_messages_by_protocol(port, superset, expected, tmp_path
         },
         token,
     )["id"]
-    got = call(f"{api}/chart/{chart}/data/?force=true", None, token)["result"][0]["data"]
-    assert {row["protocol_family"]: row["messages"] for row in got} == expected
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
-    if browser:
-        picture = Path(os.environ.get("LAKEHOUSE_SCREENSHOT", tmp_path / "chart.png"))
-        command = [
-            browser,
-            "--headless=new",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--window-size=1200,800",
-            "--virtual-time-budget=60000",
-        ]
-        page = f"{superset}/explore/?slice_id={chart}&standalone=1"
-        subprocess.run([*command, f"--screenshot={picture}", page], check=True, capture_output=True, timeout=180)
-        assert picture.stat().st_size > 10_000
+    return chart, call(f"{api}/chart/{chart}/data/?force=true", None, token)["result"][0]["data"]
