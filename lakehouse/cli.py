@@ -139,7 +139,6 @@ def cli() -> None:
 @click.pass_obj
 def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | None, **flags: Any) -> int:
     """Load documents: files, folders (all *.json, *.cereg, *.yaml, *.yml and .gz of them), globs, or URIs that Spark reads."""
-    from lakehouse.expectations import warm_up
     from lakehouse.pipeline import Request
     from lakehouse.pipeline import ingest as run_ingest
     from lakehouse.plans import Policy
@@ -150,7 +149,6 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
         check_label(flags["label"])
     policy = Policy(flags["force"], flags["prune"], settings.on_conflict)
     request = Request(policy, flags["strict"], flags["dry_run"], flags["label"], flags["dialect"])
-    warm_up()
     if flags["watch"] or flags["available_now"]:
         return _watch(context, sources, registry_from, request, flags)
     with _session(context) as (spark, settings, watcher):

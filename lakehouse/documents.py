@@ -128,7 +128,7 @@ def with_unchanged(documents: DataFrame, known: DataFrame, registry: Column | No
 
 def without_content_of_unchanged(
     spark: SparkSession, sources: Sources, known: DataFrame, registry: Column | None, stream_bytes: int
-) -> tuple[DataFrame, bool]:
+) -> tuple[DataFrame, int | None]:
     """Read the documents, and open no unchanged one again once it was hashed.
 
     Args:
@@ -139,21 +139,22 @@ def without_content_of_unchanged(
         stream_bytes: as for `read_documents`.
 
     Returns:
-        Rows as from `with_unchanged`, and whether all documents are unchanged.
+        Rows as from `with_unchanged`, and when all documents are unchanged how many they are, else None.
     """
     every = with_unchanged(read_documents(spark, sources, stream_bytes), known, registry)
     if known.isEmpty():
-        return every, False
+        return every, None
     told = every.drop("content").localCheckpoint()
-    changed = told.filter(~F.col("unchanged")).select("document_uri").distinct().limit(_FEW_DOCUMENTS + 1).collect()
-    if len(changed) > _FEW_DOCUMENTS:
-        return every, False
+    counted = {row["unchanged"]: row["count"] for row in told.groupBy("unchanged").count().collect()}
+    if counted.get(False, 0) > _FEW_DOCUMENTS:
+        return every, None
     unchanged = told.filter("unchanged").withColumn("content", F.lit(None).cast("binary"))
-    if not changed:
-        return unchanged, True
+    if not counted.get(False):
+        return unchanged, counted.get(True, 0)
+    changed = told.filter(~F.col("unchanged")).select("document_uri").distinct().collect()
     few = replace(sources, folders=[], files=[row["document_uri"] for row in changed])
     again = with_unchanged(read_documents(spark, few, stream_bytes), known, registry)
-    return unchanged.unionByName(again), False
+    return unchanged.unionByName(again), None
 
 
 def registry_from_path(mode: str, roots: list[str]) -> Column:

@@ -22,7 +22,7 @@ from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_
 from lakehouse.conflicts import is_conflict
 from lakehouse.settings import Settings
 from lakehouse.stages import dead_stages, folder_size, remove_folder
-from lakehouse.tables import TABLES, attach_tables, table_location, table_name
+from lakehouse.tables import TABLES, attach_tables, check_writers, table_location, table_name
 
 logger = logging.getLogger(__name__)
 
@@ -106,6 +106,7 @@ def maintain(
         WarehouseError: the warehouse holds no catalog.
     """
     begun = time.monotonic()
+    check_writers(spark, settings)
     attach_tables(spark, settings)
     # Delta prints what VACUUM did; standard output belongs to the command.
     jvm: Any = spark._jvm

@@ -21,12 +21,13 @@ from lakehouse.checks import Checked, check_stage, no_findings
 from lakehouse.detection import DRAFT
 from lakehouse.documents import Sources, current_documents, find_sources, registry_from_path, without_content_of_unchanged
 from lakehouse.errors import CommitLost
+from lakehouse.expectations import warm_up
 from lakehouse.faults import crash_point
 from lakehouse.model import ENTITY_TABLES, STAGE
 from lakehouse.numbering import with_numbers
 from lakehouse.parse import parse_documents
 from lakehouse.plans import Head, Plan, Policy, plan_changes
-from lakehouse.projections import roll_forward
+from lakehouse.projections import lagging, roll_forward
 from lakehouse.refusals import KEY
 from lakehouse.rules import RULES
 from lakehouse.settings import Settings
@@ -34,7 +35,7 @@ from lakehouse.siblings import interpreted
 from lakehouse.snapshots import check_label_is_free
 from lakehouse.stages import remove_dead_stages, remove_folder, stages_location
 from lakehouse.suites import Suite
-from lakehouse.tables import create_tables, is_small, table_name
+from lakehouse.tables import attach_log, create_tables, is_small, table_name
 from lakehouse.violations import record_findings
 
 logger = logging.getLogger(__name__)
@@ -140,19 +141,25 @@ def ingest(
     ingest_id = uuid.uuid4().hex
     gates = read_gates(settings)
     with clock("attach", "tables of the catalog"):
-        create_tables(spark, settings)
-        remove_dead_stages(spark, settings)
+        if not attach_log(spark, settings):
+            create_tables(spark, settings)
         if request.label is not None:
             check_label_is_free(spark, request.label)
     with clock("list", ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")):
         found = find_sources(spark, sources)
         if root is not None:
             found = replace(found, roots=[root])
-        documents, all_unchanged = _documents(spark, settings, found, registry_from, request)
-    if all_unchanged and not request.policy.prune and request.label is None:
+        documents, unchanged = _documents(spark, settings, found, registry_from, request)
+    if unchanged is not None and not request.policy.prune and request.label is None:
         with clock("check", "nothing: all documents are unchanged"):
-            summary = _told_unchanged(spark, settings, documents, found, request)
-        return replace(summary, seconds=clock.seconds())
+            counts = {"read": unchanged, "unchanged": unchanged, "skipped": 0, "rejected": 0}
+            summary = Summary(None, counts, _unchanged_entities(spark, documents), _no_violations(), {}, found.hidden)
+            _roll_forward(spark, settings)
+        return replace(summary, seconds=clock.seconds(), changes=[] if request.dry_run else None)
+    warm_up()
+    with clock("attach", "tables of the catalog"):
+        create_tables(spark, settings)
+        remove_dead_stages(spark, settings)
     location = f"{stages_location(settings)}/{ingest_id}"
     with clock("parse", "documents that changed"):
         parse_documents(documents, settings, strict=request.strict, dialect=request.dialect).write.parquet(location)
@@ -186,7 +193,7 @@ class _Work:
 
 def _documents(
     spark: SparkSession, settings: Settings, found: Sources, registry_from: str | None, request: Request
-) -> tuple[DataFrame, bool]:
+) -> tuple[DataFrame, int | None]:
     registry: Column | None = None
     if settings.registry:
         registry = F.lit(settings.registry)
@@ -200,17 +207,21 @@ def _documents(
     return without_content_of_unchanged(spark, found, known.localCheckpoint(), registry, settings.stream_bytes)
 
 
-def _told_unchanged(spark: SparkSession, settings: Settings, documents: DataFrame, found: Sources, request: Request) -> Summary:
-    """Tell of an ingest that finds all documents as they were; what another process left undone is made up all the same."""
-    with interpreted(spark, is_small(spark, settings)):
-        roll_forward(spark, read_head(spark), settings=settings)
-    known = current_documents(spark.table(table_name("changes")))
+def _unchanged_entities(spark: SparkSession, documents: DataFrame) -> dict[str, dict[str, int]]:
     entities = _no_outcomes()
     same = documents.select(F.col("document_uri").alias("xid")).distinct()
+    known = current_documents(spark.table(table_name("changes")))
     _add_counts(entities, known.join(same, on="xid", how="left_semi"), "unchanged", "facts.entities")
-    seen = documents.count()
-    counts = {"read": seen, "unchanged": seen, "skipped": 0, "rejected": 0}
-    return Summary(None, counts, entities, _no_violations(), {}, found.hidden, [] if request.dry_run else None)
+    return entities
+
+
+def _roll_forward(spark: SparkSession, settings: Settings) -> None:
+    """Make up what a process that died left undone."""
+    head = read_head(spark)
+    if lagging(spark, head, settings=settings):
+        create_tables(spark, settings)
+        with interpreted(spark, is_small(spark, settings)):
+            roll_forward(spark, head, settings=settings)
 
 
 def _no_outcomes() -> dict[str, dict[str, int]]:

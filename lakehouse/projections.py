@@ -6,9 +6,10 @@ A process that died between commit and projection loses nothing: whoever comes n
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import reduce
+from typing import Any
 
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -25,7 +26,8 @@ from lakehouse.model import ENDPOINTS, ENTITY_TABLES, GROUPS, MESSAGES, SCHEMAS,
 from lakehouse.plans import Head
 from lakehouse.settings import Settings
 from lakehouse.siblings import open_sibling
-from lakehouse.tables import table_name
+from lakehouse.stages import list_folder, read_text
+from lakehouse.tables import table_location, table_name
 
 _THREADS = 4
 _JOBS = ("project", "rebuild")
@@ -48,16 +50,7 @@ def roll_forward(
     Returns:
         Names of the tables that lagged behind.
     """
-    newest = max(head.tables.values(), default=1)
-    since = verified.snapshot_id if verified else 0 if all_tables else newest - 1
-    needed = {table.name: head.tables.get(table.name, 0) for table in ENTITY_TABLES}
-    needed = {name: snapshot_id for name, snapshot_id in needed.items() if snapshot_id > since}
-    defined = max(head.tables.get(name, 0) for name in _DEFINING)
-    if (settings is None or settings.refresh_effective) and defined > (verified.snapshot_id if verified else 0):
-        needed[effective.NAME] = defined
-    if verified is None:
-        stand_at = _stand_at(spark, needed)
-        needed = {name: snapshot_id for name, snapshot_id in needed.items() if stand_at[name] < snapshot_id}
+    needed = lagging(spark, head, verified, settings, all_tables=all_tables)
     with ThreadPoolExecutor(_THREADS) as pool:
         tables = [table for table in ENTITY_TABLES if table.name in needed]
         behind = [*pool.map(lambda table: _roll_forward(spark, table, head, verified), tables)]
@@ -67,6 +60,28 @@ def roll_forward(
         if spark.table(table_name("changes")).agg(F.max("snapshot_id")).collect()[0][0] > head.snapshot_id:
             behind.extend(roll_forward(spark, read_head(spark), head, settings))
     return [name for name in behind if name is not None]
+
+
+def lagging(
+    spark: SparkSession, head: Head, verified: Head | None = None, settings: Settings | None = None, *, all_tables: bool = False
+) -> dict[str, int]:
+    """Find the tables that may lag behind, by what their newest commits say of themselves; the tables are not read.
+
+    Args: as for `roll_forward`.
+
+    Returns:
+        The snapshot that each of them has to reach.
+    """
+    newest = max(head.tables.values(), default=1)
+    since = verified.snapshot_id if verified else 0 if all_tables else newest - 1
+    needed = {table.name: head.tables.get(table.name, 0) for table in ENTITY_TABLES}
+    needed = {name: snapshot_id for name, snapshot_id in needed.items() if snapshot_id > since}
+    defined = max(head.tables.get(name, 0) for name in _DEFINING)
+    if (settings is None or settings.refresh_effective) and defined > (verified.snapshot_id if verified else 0):
+        needed[effective.NAME] = defined
+    if verified is not None:
+        return needed
+    return {name: snapshot_id for name, snapshot_id in needed.items() if _told_by_log(spark, name) < snapshot_id}
 
 
 def rebuild_table(spark: SparkSession, table: Table, head: Head) -> None:
@@ -198,11 +213,13 @@ def _merge(session: SparkSession, table: Table, rows: DataFrame) -> None:
     )
 
 
-def _stand_at(spark: SparkSession, names: Iterable[str]) -> dict[str, int]:
-    """Give the newest snapshot of which each table has a row, in one query; after deletions a table may have gone further."""
-    newest = F.coalesce(F.max("snapshot_id"), F.lit(0)).alias("newest")
-    parts = [spark.table(table_name(name)).agg(newest).select(F.lit(name).alias("name"), "newest") for name in names]
-    return {row["name"]: row["newest"] for row in reduce(DataFrame.unionByName, parts).collect()} if parts else {}
+def _told_by_log(spark: SparkSession, name: str) -> int:
+    """Read the snapshot that the newest commit of a table brought from Delta's log; 0: it does not say."""
+    listed = [path for path, _, _ in list_folder(spark, f"{table_location(spark, name)}/_delta_log")]
+    commits = sorted(path for path in listed if re.search(r"/\d{20}\.json\Z", path))
+    actions: list[dict[str, Any]] = [json.loads(line) for line in read_text(spark, commits[-1]).splitlines()] if commits else []
+    infos = [action["commitInfo"] for action in actions if "commitInfo" in action]
+    return _projected(infos[0].get("userMetadata")) if infos else 0
 
 
 def _position(session: SparkSession, name: str, needed: int) -> tuple[bool, int]:
@@ -220,8 +237,12 @@ def _last_projected(session: SparkSession, name: str) -> tuple[bool, int]:
     After deletions no row of the table tells the latter.
     """
     last = DeltaTable.forName(session, name).history(1).select("version", "userMetadata").collect()[0]
-    told = json.loads(last["userMetadata"] or "{}")
-    return last["version"] == 0, int(told.get("snapshot_id", 0)) if told.get("job") in _JOBS else 0
+    return last["version"] == 0, _projected(last["userMetadata"])
+
+
+def _projected(user_metadata: str | None) -> int:
+    told = json.loads(user_metadata or "{}")
+    return int(told.get("snapshot_id", 0)) if told.get("job") in _JOBS else 0
 
 
 def _part(number: int) -> str:

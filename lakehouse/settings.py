@@ -56,6 +56,7 @@ class Settings(BaseModel):
     on_conflict: Literal["update", "refuse"]
     stage_retention_hours: int = Field(gt=0)
     commit_attempts: int = Field(gt=0)
+    single_writer: bool
     events_source: str = Field(min_length=1)
     expectations_dir: str
     spark: dict[str, str]

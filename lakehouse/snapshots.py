@@ -29,7 +29,7 @@ from lakehouse.errors import CommitLost, LabelTaken, SettingsError, SnapshotNotF
 from lakehouse.model import CHANGES, DOCUMENT_BODY, ENTITY_TABLES, SCHEMA, VIOLATIONS
 from lakehouse.projections import expressions, parsed_body
 from lakehouse.settings import Settings
-from lakehouse.tables import attach_tables, table_name
+from lakehouse.tables import attach_tables, check_writers, table_name
 from lakehouse.timestamps import microseconds
 from lakehouse.views import create_views
 
@@ -215,6 +215,7 @@ def label_snapshot(
         CommitLost: other writers won the race more often than `commit_attempts`.
     """
     check_label(name)
+    check_writers(spark, settings)
     attach_tables(spark, settings, ["changes"])
     snapshot_id = resolve_snapshot(spark, text)
 

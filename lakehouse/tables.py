@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from lakehouse.errors import WarehouseError
+from lakehouse.errors import SettingsError, WarehouseError
 from lakehouse.migrations import check_not_newer, migrate, stored_version
 from lakehouse.model import SCHEMA
 from lakehouse.session import absolute_location
@@ -58,11 +58,43 @@ def create_tables(spark: SparkSession, settings: Settings) -> None:
     """Create the tables that are missing, attach the others, and bring those of an older release forward.
 
     Raises:
+        SettingsError: on this store a commit could be lost.
         WarehouseTooNew: the warehouse was written by a newer version of the product.
     """
+    check_writers(spark, settings)
     _use_schema(spark, settings)
     _each(lambda name: _attach(spark, name) or _create(spark, name), TABLES)
     migrate(spark, SCHEMA_VERSION, TABLES)
+
+
+def check_writers(spark: SparkSession, settings: Settings) -> None:
+    """Refuse to write where two processes could overwrite each other's commits; every command that writes asks.
+
+    Raises:
+        SettingsError: on this store a commit could be lost.
+    """
+    scheme = re.match(r"\A(s3[an]?)://", settings.warehouse)
+    if scheme is None or settings.single_writer or spark.conf.get(f"spark.delta.logStore.{scheme[1]}.impl", None):
+        return
+    raise SettingsError(
+        f"{settings.warehouse}: on S3 two processes that write at once could lose a commit. Let one write at a time, and say so "
+        "with the setting single_writer (LAKEHOUSE_SINGLE_WRITER=true), or name a log store that excludes them "
+        f"(spark.delta.logStore.{scheme[1]}.impl)."
+    )
+
+
+def attach_log(spark: SparkSession, settings: Settings) -> bool:
+    """Attach the log alone; False when there is none, or when it is of an older release, and `create_tables` has more to do.
+
+    Raises:
+        WarehouseTooNew: the warehouse was written by a newer version of the product.
+    """
+    _use_schema(spark, settings)
+    if not _attach(spark, "changes"):
+        return False
+    version = stored_version(spark)
+    check_not_newer(version, SCHEMA_VERSION)
+    return version == SCHEMA_VERSION
 
 
 def attach_tables(spark: SparkSession, settings: Settings, names: Iterable[str] = TABLES) -> None:

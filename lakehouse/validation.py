@@ -32,7 +32,7 @@ from lakehouse.settings import Settings
 from lakehouse.siblings import interpreted
 from lakehouse.snapshots import resolve_snapshot
 from lakehouse.suites import SPECIFICATION, Suite, choose_suites, read_suites
-from lakehouse.tables import attach_tables, is_small
+from lakehouse.tables import attach_tables, check_writers, is_small
 from lakehouse.views import views, with_read
 from lakehouse.violations import count_findings, record_findings
 
@@ -137,6 +137,7 @@ def validate(
     for suite in chosen.values():
         check_expectations(suite)
     with clock("attach", "tables of the catalog"):
+        check_writers(spark, settings)
         attach_tables(spark, settings)
         head = read_head(spark)
         roll_forward(spark, head, settings=settings)

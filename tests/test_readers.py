@@ -22,10 +22,9 @@ def plain(value):
     """Give a value as the readers agree on it: maps and their entries sorted, times in UTC without a zone."""
     if isinstance(value, dict):
         return sorted((key, plain(one)) for key, one in value.items())
-    if isinstance(value, list | tuple):
-        entries = [plain(one) for one in value]
-        is_map = all(isinstance(one, tuple) and len(one) == 2 for one in value)
-        return sorted(entries) if is_map and value else entries
+    if isinstance(value, list):
+        is_map = bool(value) and all(isinstance(one, tuple) for one in value)
+        return sorted((key, plain(one)) for key, one in value) if is_map else [plain(one) for one in value]
     return value.replace(tzinfo=None) if hasattr(value, "tzinfo") else value
 
 

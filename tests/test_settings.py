@@ -6,6 +6,7 @@ import pytest
 
 from lakehouse.errors import SettingsError
 from lakehouse.settings import read_settings
+from lakehouse.tables import check_writers
 
 
 def test_command_line_over_environment_over_file_over_default(tmp_path, monkeypatch):
@@ -42,3 +43,31 @@ def test_a_wrong_file_is_told(tmp_path, text, told):
 def test_a_missing_file_is_told():
     with pytest.raises(SettingsError, match=r"nowhere\.toml"):
         read_settings("nowhere.toml")
+
+
+@pytest.mark.parametrize(
+    ("warehouse", "given", "refused"),
+    [
+        ("/w", {}, False),
+        ("gs://b/w", {}, False),
+        ("s3a://b/w", {}, True),
+        ("s3://b/w", {}, True),
+        ("s3a://b/w", {"single_writer": True}, False),
+    ],
+)
+def test_on_s3_somebody_must_say_that_one_process_writes(warehouse, given, refused):
+    class Conf:
+        def get(self, key, default):
+            return default
+
+    class Session:
+        conf = Conf()
+
+    settings = read_settings(warehouse=warehouse, **given)
+    if refused:
+        with pytest.raises(SettingsError, match="single_writer"):
+            check_writers(Session(), settings)
+    else:
+        check_writers(Session(), settings)
+    Conf.get = lambda self, key, default: "a.log.Store" if key == "spark.delta.logStore.s3a.impl" else default
+    check_writers(Session(), read_settings(warehouse="s3a://b/w"))

@@ -1,4 +1,4 @@
-"""Superset for the tests: on the loopback address, with a database of its own, open to whoever reaches it."""
+"""Superset for the tests: with a database of its own and, where the environment says so, open to whoever reaches it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SECRET_KEY = os.environ["SUPERSET_TEST_KEY"]
 SQLALCHEMY_DATABASE_URI = f"sqlite:///{os.environ['SUPERSET_HOME']}/superset.db"
 WTF_CSRF_ENABLED = False
 TALISMAN_ENABLED = False
-AUTH_ROLE_PUBLIC = "Admin"
+AUTH_ROLE_PUBLIC = os.environ.get("SUPERSET_TEST_PUBLIC", "Public")
 RATELIMIT_ENABLED = False
 
 
