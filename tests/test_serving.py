@@ -190,3 +190,64 @@ def test_with_users_and_tls_only_they_get_in(loaded_history, tmp_path):
         assert "Could not open" in server.ask(count, "-n", "ann", "-p", "pass:word")  # not without TLS
         write_user(str(users), "bob", "later")
         assert server.ask(count, "-n", "bob", "-p", "later", more=trust) == ["3"]
+
+
+_SLAPD = """\
+include {schema}/core.schema
+include {schema}/cosine.schema
+include {schema}/inetorgperson.schema
+modulepath {modules}
+moduleload back_mdb
+database mdb
+suffix "dc=example,dc=com"
+directory {folder}
+"""
+_PEOPLE = """\
+dn: dc=example,dc=com
+objectClass: dcObject
+objectClass: organization
+o: Example
+dc: example
+
+dn: ou=people,dc=example,dc=com
+objectClass: organizationalUnit
+ou: people
+
+dn: uid=ann,ou=people,dc=example,dc=com
+objectClass: inetOrgPerson
+uid: ann
+cn: Ann
+sn: Ann
+userPassword: pass:word
+"""
+
+
+@pytest.fixture
+def ldap(tmp_path):
+    """An LDAP server with one user, where Debian's slapd is installed, or unpacked in the folder that SLAPD_ROOT names."""
+    root = Path(os.environ.get("SLAPD_ROOT", "/"))
+    slapd = root / "usr" / "sbin" / "slapd"
+    if not slapd.exists():
+        pytest.skip("slapd is not installed")
+    folder = tmp_path / "ldap"
+    folder.mkdir()
+    conf, people = tmp_path / "slapd.conf", tmp_path / "people.ldif"
+    conf.write_text(_SLAPD.format(schema=root / "etc/ldap/schema", modules=root / "usr/lib/ldap", folder=folder))
+    people.write_text(_PEOPLE)
+    libraries = os.environ | {"LD_LIBRARY_PATH": str(root / "usr/lib/x86_64-linux-gnu")}
+    subprocess.run([slapd, "-T", "add", "-f", conf, "-l", people], check=True, capture_output=True, env=libraries)
+    url = f"ldap://127.0.0.1:{free_port()}"
+    process = subprocess.Popen([slapd, "-f", conf, "-h", url, "-d", "0"], env=libraries, stderr=subprocess.DEVNULL)
+    yield url
+    process.terminate()
+    process.wait(30)
+
+
+@pytest.mark.slow
+def test_an_ldap_server_knows_who_gets_in(loaded_history, tmp_path, ldap):
+    shutil.copytree(loaded_history[0] / "warehouse", tmp_path / "warehouse")
+    with Server(tmp_path / "warehouse", "--ldap", ldap, "--ldap-base", "ou=people,dc=example,dc=com") as server:
+        count = "SELECT count(*) FROM messages"
+        assert server.ask(count, "-n", "ann", "-p", "pass:word") == ["3"]
+        for name, password in (("ann", "guess"), ("eve", "pass:word"), ("ann", "")):
+            assert "Error validating the login" in server.ask(count, "-n", name, "-p", password)

@@ -103,7 +103,8 @@ class Superset:
 
 def call(address, body=None, token=None):
     data = None if body is None else json.dumps(body).encode()
-    headers = {"Content-Type": "application/json"} | ({} if token is None else {"Authorization": f"Bearer {token}"})
+    headers = {} if body is None else {"Content-Type": "application/json"}
+    headers |= {} if token is None else {"Authorization": f"Bearer {token}"}
     with urlopen(Request(address, data, headers), timeout=120) as answer:
         return json.load(answer)
 
