@@ -8,6 +8,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
+from lakehouse.expectations import SEVERITIES
 from lakehouse.queries import open_relations
 from lakehouse.rules import TOLD
 from lakehouse.settings import Settings
@@ -15,7 +16,6 @@ from lakehouse.views import with_read
 
 LAST = "last"
 _TOLD = ("document_uri", "pointer", "xid", "action", "message", "hint")
-_WORST_FIRST = F.array_position(F.array(F.lit("error"), F.lit("warning"), F.lit("info")), F.col("severity"))
 
 
 class Broken(NamedTuple):
@@ -66,7 +66,8 @@ def list_violations(
     numbered = findings.withColumns(
         {"count": F.count("*").over(rule), "nth": F.row_number().over(rule.orderBy("document_uri", "pointer", "violation_id"))}
     )
-    rows = numbered.filter(F.col("nth") <= examples).orderBy(_WORST_FIRST, "rule_id", "nth").collect()
+    worst_first = F.array_position(F.array(*map(F.lit, SEVERITIES)), F.col("severity"))
+    rows = numbered.filter(F.col("nth") <= examples).orderBy(worst_first, "rule_id", "nth").collect()
     found: dict[tuple[str, str], Broken] = {}
     for row in rows:
         key = (row["rule_id"], row["severity"])

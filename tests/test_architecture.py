@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,3 +66,12 @@ def test_only_the_command_line_prints():
         )
     ]
     assert printing == []
+
+
+def test_every_module_is_imported_before_spark_is_there(tmp_path):
+    modules = [name for name in ORDER if not name.startswith("__")]
+    script = tmp_path / "imports.py"
+    script.write_text("".join(f"import lakehouse.{name}\n" for name in modules) + "print('all')\n")
+    here = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
+    ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, env=here)
+    assert (ran.returncode, ran.stdout) == (0, "all\n"), ran.stderr
