@@ -23,7 +23,8 @@ ORDER = [
     "violations", "refusals", "numbering", "plans", "changes", "digests", "effective", "projections", "checks",
     "maintenance", "datadocs", "candidates", "snapshots", "serving", "audits", "events", "backups", "doctor", "diffs",
     "documentview", "losses", "groupwriters", "serialise", "targets", "selection", "export",
-    "queries", "violationlist", "show", "pipeline", "landing", "validation", "telemetry", "demo", "cli", "__main__",
+    "queries", "violationlist", "show", "pipeline", "landing", "validation", "telemetry", "demo",
+    "printing", "console", "commands_load", "commands_ask", "commands_audit", "commands_keep", "cli", "__main__",
 ]  # fmt: skip
 
 

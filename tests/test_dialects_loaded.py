@@ -14,7 +14,8 @@ from click.testing import CliRunner, Result
 from conftest import Catalog, _forget
 from said import KINDS, TYPE, document_in
 
-from lakehouse.cli import Context, cli
+from lakehouse.cli import cli
+from lakehouse.console import Context
 from lakehouse.dialects import DIALECTS, NORMAL
 from lakehouse.errors import LossyExport
 from lakehouse.export import Exported, Request, export

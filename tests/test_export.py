@@ -19,7 +19,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse import export as export_module
-from lakehouse.cli import Context, cli
+from lakehouse.cli import cli
+from lakehouse.console import Context
 from lakehouse.errors import NothingToExport, SnapshotNotFound, TargetError
 from lakehouse.export import Exported, Request, export, read_log, sorted_rows
 from lakehouse.selection import current_rows

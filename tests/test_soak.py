@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from soak.__main__ import check_two_writers, crash, ingest, state, two_writers, write_documents
 
-from lakehouse.cli import REFUSED
+from lakehouse.console import REFUSED
 
 pytestmark = pytest.mark.slow
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import pytest
 from pyspark.sql import functions as F
 
-from lakehouse.cli import show_validation
 from lakehouse.errors import SettingsError
 from lakehouse.model import STAGE
+from lakehouse.printing import show_validation
 from lakehouse.settings import read_settings
 from lakehouse.suites import read_suites
 from lakehouse.validation import validate

@@ -18,7 +18,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.cli import REFUSED
+from lakehouse.console import REFUSED
 from lakehouse.model import ENTITY_TABLES
 from lakehouse.session import open_session
 from lakehouse.settings import read_settings

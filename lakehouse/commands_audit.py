@@ -1,0 +1,163 @@
+"""Commands that look at the past: snapshots, label, log, blame, diff, changes."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import click
+
+from lakehouse.console import BREAKING, Context, open_spark, session, with_globals
+from lakehouse.printing import printable, show_table, tell
+
+
+@click.command()
+@with_globals
+@click.pass_obj
+def snapshots(context: Context) -> int:
+    """List all snapshots: when, by whom, what changed, and their labels."""
+    from lakehouse.snapshots import read_snapshots
+    from lakehouse.tables import attach_tables
+
+    spark, settings = open_spark(context)
+    attach_tables(spark, settings, ["changes"])
+    found = [one.as_json() for one in read_snapshots(spark)]
+    if context.as_json:
+        click.echo(json.dumps(found))
+    else:
+        columns = ["snapshot_id", "committed_at", "committed_by", "command", "inserted", "updated", "deleted", "labels"]
+        rows = ([*(str(one[name]) for name in columns[:-1]), ", ".join(one["labels"])] for one in found)
+        show_table(columns, rows)
+    return 0
+
+
+@click.command()
+@click.argument("snapshot")
+@click.argument("name")
+@click.option("--why", metavar="TEXT", help="Reason, kept with the label.")
+@click.option("--move", is_flag=True, help="Take the name away from another snapshot.")
+@with_globals
+@click.pass_obj
+def label(context: Context, snapshot: str, name: str, why: str | None, move: bool) -> int:
+    """Name a snapshot, given by its number, label, date, time, or `head`."""
+    from lakehouse.snapshots import check_label, label_snapshot
+
+    check_label(name)
+    spark, settings = open_spark(context)
+    snapshot_id = label_snapshot(spark, settings, snapshot, name, why=why, move=move)
+    click.echo(json.dumps({"snapshot_id": snapshot_id, "label": name}) if context.as_json else f"{name}: snapshot {snapshot_id}")
+    return 0
+
+
+@click.command()
+@click.argument("xid")
+@click.option("--at", metavar="SNAPSHOT", help="Leave out what came after this snapshot.")
+@click.option("--below", is_flag=True, help="With everything that stands below the entity, not only its Versions.")
+@with_globals
+@click.pass_obj
+def log(context: Context, xid: str, at: str | None, below: bool) -> int:
+    """Tell who changed an entity, when, from which document, and what: a JSON Patch from state to state."""
+    changes = _read_history(context, xid, at, below=below)
+    if context.as_json:
+        click.echo(json.dumps([one.as_json() for one in changes], ensure_ascii=False))
+        return 0
+    for one in changes:
+        click.echo(printable(f"snapshot {one.snapshot_id}  {one.committed_at}  {one.committed_by}  {one.command}"))
+        click.echo(printable(f"  {one.op} {one.kind} {one.xid}  (registry {one.registryid})"))
+        for told in one.told():
+            click.echo(printable(f"    {told}"))
+    return 0
+
+
+@click.command()
+@click.argument("xid")
+@click.option("--at", metavar="SNAPSHOT", help="The entity as of this snapshot.")
+@with_globals
+@click.pass_obj
+def blame(context: Context, xid: str, at: str | None) -> int:
+    """Tell for each attribute of an entity which snapshot and document set it."""
+    from lakehouse.audits import blame as blame_of
+
+    told = [one.as_json() for one in blame_of(_read_history(context, xid, at))]
+    if context.as_json:
+        click.echo(json.dumps(told, ensure_ascii=False))
+        return 0
+    columns = ["snapshot_id", "committed_at", "committed_by", "document_uris", "xid", "pointer", "value"]
+    rows = [
+        {**one, "document_uris": ", ".join(one["document_uris"]), "value": json.dumps(one["value"], ensure_ascii=False)}
+        for one in told
+    ]
+    show_table(columns, ([printable(str(one[name])) for name in columns] for one in rows))
+    return 0
+
+
+def _read_history(context: Context, xid: str, at: str | None, *, below: bool = False) -> list[Any]:
+    from lakehouse.audits import read_history
+    from lakehouse.snapshots import resolve_snapshot
+    from lakehouse.tables import attach_tables
+
+    spark, settings = open_spark(context)
+    attach_tables(spark, settings, ["changes"])
+    upto = None if at is None else resolve_snapshot(spark, at)
+    return read_history(spark, xid, registryid=context.options.get("registry"), upto=upto, below=below)
+
+
+@click.command()
+@click.argument("before", metavar="A")
+@click.argument("after", metavar="B")
+@click.option("--breaking", is_flag=True, help="Only what breaks producers or consumers; exit code 4 when there is any.")
+@click.option("--markdown", is_flag=True, help="As Markdown for a pull request.")
+@with_globals
+@click.pass_obj
+def diff(context: Context, before: str, after: str, breaking: bool, markdown: bool) -> int:
+    """Tell what changed from A to B, and whom it breaks: two snapshots, or documents (files, folders) that need not be loaded."""
+    from lakehouse.diffs import as_markdown, diff_documents, diff_snapshots, read_differences
+    from lakehouse.snapshots import resolve_snapshot
+    from lakehouse.tables import attach_tables
+
+    are_documents = [os.path.exists(side) or "/" in side or "*" in side for side in (before, after)]
+    if any(are_documents) and not all(are_documents):
+        raise click.UsageError("A and B are two snapshots, or two files or folders.")
+    with session(context) as (spark, settings, watcher), watcher.stage("diff", f"{before} to {after}"):
+        if all(are_documents):
+            rows = diff_documents(spark, settings, [before], [after])
+        else:
+            attach_tables(spark, settings, ["changes"])
+            rows = diff_snapshots(spark, settings, *(resolve_snapshot(spark, side) for side in (before, after)))
+        found = read_differences(rows)
+    breaks = any(one.class_ == "breaking" for one in found)
+    shown = [one for one in found if one.class_ == "breaking"] if breaking else found
+    if context.as_json:
+        click.echo(json.dumps([one.as_json() for one in shown], ensure_ascii=False))
+    elif markdown:
+        click.echo(printable(as_markdown(shown, before, after)), nl=False)
+    else:
+        columns = ["class", "kind", "xid", "change", "pointer", "before", "after", "rule"]
+        show_table(columns, ([printable(str(one.as_json()[name] or "")) for name in columns] for one in shown))
+    return BREAKING if breaking and breaks else 0
+
+
+@click.command()
+@click.option("--since", default="0", metavar="SNAPSHOT", help="Last snapshot that the reader knows (default 0: none).")
+@click.option("--until", metavar="SNAPSHOT", help="Last snapshot to tell of (default: the head).")
+@click.option("--format", "form", type=click.Choice(["cloudevents"]), default="cloudevents", help="CloudEvents as JSON lines.")
+@click.option(
+    "--feed", "feeds", multiple=True, type=click.Choice(["core", "messagecatalog"]), help="Only this feed (repeatable)."
+)
+@with_globals
+@click.pass_obj
+def changes(context: Context, since: str, until: str | None, form: str, feeds: tuple[str, ...]) -> int:
+    """Write what changed as events, one a line, oldest first; the same call writes the same events again."""
+    from lakehouse.events import FEEDS, change_events
+    from lakehouse.snapshots import HEAD, resolve_snapshot
+    from lakehouse.tables import attach_tables
+
+    spark, settings = open_spark(context)
+    attach_tables(spark, settings, ["changes"])
+    first = 0 if since == "0" else resolve_snapshot(spark, since)
+    last = resolve_snapshot(spark, until or HEAD)
+    for row in change_events(spark, settings, first, last, feeds or FEEDS).toLocalIterator():
+        click.echo(row["event"])
+    tell(f"events after snapshot {first} up to {last}. The next time: --since {last}")
+    return 0

@@ -1,0 +1,106 @@
+"""Commands that keep a warehouse sound: doctor, rebuild, migrate, maintain, backup, restore."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from lakehouse.console import Context, session, with_globals
+from lakehouse.printing import show_maintained, show_table
+
+
+@click.command()
+@click.option("--deep", is_flag=True, help="Compare all columns and verify the checksums of all pages.")
+@with_globals
+@click.pass_obj
+def doctor(context: Context, deep: bool) -> int:
+    """Tell whether the warehouse is sound, and which command mends what is not (exit code 1)."""
+    from lakehouse.doctor import diagnose
+
+    with session(context) as (spark, settings, watcher), watcher.stage("doctor", "reading all tables"):
+        found = [one.as_json() for one in diagnose(spark, settings, deep=deep)]
+    if context.as_json:
+        click.echo(json.dumps(found))
+    else:
+        columns = ["state", "check", "table", "told", "mend"]
+        show_table(columns, ([one[name] for name in columns] for one in found))
+    return 1 if any(one["state"] == "error" for one in found) else 0
+
+
+@click.command()
+@with_globals
+@click.pass_obj
+def rebuild(context: Context) -> int:
+    """Make every entity table anew from the log."""
+    from lakehouse.doctor import rebuild as rebuild_tables
+
+    with session(context) as (spark, settings, watcher), watcher.stage("rebuild", "all entity tables"):
+        names = rebuild_tables(spark, settings)
+    click.echo(json.dumps(names) if context.as_json else f"Made anew from the log: {', '.join(names)}.")
+    return 0
+
+
+@click.command()
+@with_globals
+@click.pass_obj
+def migrate(context: Context) -> int:
+    """Bring the tables of an older release forward; what the ingests of this release do too."""
+    from lakehouse.tables import SCHEMA_VERSION, create_tables
+
+    with session(context) as (spark, settings, watcher), watcher.stage("migrate", settings.warehouse):
+        create_tables(spark, settings)
+    click.echo(json.dumps({"schema_version": SCHEMA_VERSION}) if context.as_json else f"Tables of version {SCHEMA_VERSION}.")
+    return 0
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Tell what would be done, and do nothing.")
+@click.option("--full", is_flag=True, help="Sort all files anew, also those that are sorted already.")
+@with_globals
+@click.pass_obj
+def maintain(context: Context, dry_run: bool, full: bool) -> int:
+    """Make small files large and sorted by the keys, and delete what no version within the retention needs; no row changes."""
+    from lakehouse.maintenance import maintain as run_maintenance
+
+    with session(context) as (spark, settings, watcher), watcher.stage("maintain", "all tables"):
+        maintained = run_maintenance(spark, settings, dry_run=dry_run, full=full)
+    context.run.result = maintained.as_json()
+    if context.as_json:
+        click.echo(json.dumps(maintained.as_json()))
+    else:
+        show_maintained(maintained.as_json())
+    return 0
+
+
+@click.command()
+@click.argument("folder", metavar="DIR")
+@with_globals
+@click.pass_obj
+def backup(context: Context, folder: str) -> int:
+    """Copy what came since the last backup into DIR and verify it; ingests may run meanwhile."""
+    from lakehouse.backups import backup as make_backup
+
+    return _tell_backup(context, folder, make_backup, "Backup of snapshots 1 to {} in {}")
+
+
+@click.command()
+@click.argument("folder", metavar="DIR")
+@with_globals
+@click.pass_obj
+def restore(context: Context, folder: str) -> int:
+    """Make a catalog in an empty warehouse out of the newest backup in DIR, which is verified first."""
+    from lakehouse.backups import restore as restore_backup
+
+    return _tell_backup(context, folder, restore_backup, "Restored snapshots 1 to {} from {}")
+
+
+def _tell_backup(context: Context, folder: str, act: Callable[..., Any], told: str) -> int:
+
+    with session(context) as (spark, settings, watcher), watcher.stage("backup", folder):
+        manifest = act(spark, settings, folder)
+    counts = f"{manifest.rows} rows, {manifest.findings_count} findings; digests verified"
+    click.echo(json.dumps(manifest.as_json()) if context.as_json else f"{told.format(manifest.snapshot_id, folder)}: {counts}.")
+    return 0

@@ -1,0 +1,209 @@
+"""Commands that load documents and check them: ingest, validate, violations, rules, explain, demo."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import as_file, files
+from typing import Any
+
+import click
+
+from lakehouse.console import REFUSED, Context, at_option, exit_zero_option, session, with_globals
+from lakehouse.dialects import DIALECTS
+from lakehouse.printing import one_line, printable, show_summary, show_table, show_validation, tell
+
+
+@click.command()
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.option(
+    "--registry-from",
+    type=click.Choice(["folder", "document"]),
+    help="Name each document's registry after its folder, or its path, below SOURCE.",
+)
+@click.option("--prune", is_flag=True, help="Delete what its last document dropped.")
+@click.option("--force", is_flag=True, help="Read unchanged documents again, take stale entities, prune more than half.")
+@click.option("--strict", is_flag=True, help="Refuse a document whole when anything in it is refused.")
+@click.option("--dry-run", is_flag=True, help="Tell what would change, and change nothing.")
+@click.option("--label", metavar="NAME", help="Name the snapshot.")
+@click.option("--dialect", type=click.Choice(DIALECTS), help="Read all documents as of this dialect, instead of detecting it.")
+@click.option("--watch", is_flag=True, help="SOURCE is a folder: load what is new or changed in it, as it comes, until stopped.")
+@click.option("--available-now", is_flag=True, help="As --watch, but end when all that is there has been loaded.")
+@click.option("--every", type=click.IntRange(1), default=10, help="Seconds between two looks at a watched folder (default 10).")
+@exit_zero_option
+@with_globals
+@click.pass_obj
+def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | None, **flags: Any) -> int:
+    """Load documents: files, folders (all *.json, *.cereg, *.yaml, *.yml and .gz of them), globs, or URIs that Spark reads."""
+    from lakehouse.pipeline import Request
+    from lakehouse.pipeline import ingest as run_ingest
+    from lakehouse.plans import Policy
+    from lakehouse.snapshots import check_label
+
+    settings = context.settings
+    if flags["label"] is not None:
+        check_label(flags["label"])
+    policy = Policy(flags["force"], flags["prune"], settings.on_conflict)
+    request = Request(policy, flags["strict"], flags["dry_run"], flags["label"], flags["dialect"])
+    if flags["watch"] or flags["available_now"]:
+        return _watch(context, sources, registry_from, request, flags)
+    with session(context) as (spark, settings, watcher):
+        summary = run_ingest(spark, settings, list(sources), registry_from=registry_from, request=request, watcher=watcher)
+    context.run.result = summary.as_json()
+    for path in summary.hidden:
+        tell(f"warning: not read, since Spark lists no empty file and no name that starts with _ or . : {path}")
+    if context.as_json:
+        click.echo(json.dumps(summary.as_json()))
+    else:
+        show_summary(summary.as_json())
+    return REFUSED if summary.refused and not flags["exit_zero"] else 0
+
+
+def _watch(context: Context, sources: tuple[str, ...], registry_from: str | None, request: Any, flags: dict[str, Any]) -> int:
+    import signal
+
+    from lakehouse.landing import Landing, watch
+
+    if len(sources) != 1:
+        raise click.UsageError("--watch takes one folder.")
+    if flags["prune"] or flags["force"] or flags["dry_run"] or flags["label"]:
+        raise click.UsageError("--watch goes without --prune, --force, --dry-run and --label: a batch is not the whole source.")
+    landing = Landing(sources[0], flags["available_now"], flags["every"])
+    refused: list[bool] = []
+    stopped: list[int] = []
+
+    def told(summary: Any) -> None:
+        refused.append(summary.refused)
+        context.run.result = summary.as_json()
+        if context.as_json:
+            click.echo(json.dumps(summary.as_json()))
+        else:
+            show_summary(summary.as_json())
+
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, lambda number, _: stopped.append(number))
+    with session(context) as (spark, settings, watcher):
+        asked = {"registry_from": registry_from, "request": request, "watcher": watcher}
+        watch(spark, settings, landing, told, lambda: bool(stopped), **asked)
+    return REFUSED if any(refused) and not flags["exit_zero"] else 0
+
+
+@click.command()
+@click.option("--suite", "suites", multiple=True, metavar="NAME", help="Run this suite only; may be given more than once.")
+@at_option
+@exit_zero_option
+@with_globals
+@click.pass_obj
+def validate(context: Context, suites: tuple[str, ...], at: str | None, exit_zero: bool) -> int:
+    """Run all rules and suites of expectations over the catalog, and write Data Docs."""
+    from lakehouse.checks import check_catalog
+    from lakehouse.expectations import warm_up
+    from lakehouse.rules import RULES
+    from lakehouse.validation import validate as run_validate
+
+    warm_up()
+    with session(context) as (spark, settings, watcher):
+        validation = run_validate(spark, settings, check_catalog, RULES, suites=suites, at=at, watcher=watcher)
+    context.run.result = validation.as_json()
+    if context.as_json:
+        click.echo(json.dumps(validation.as_json()))
+    else:
+        show_validation(validation.as_json())
+    return REFUSED if validation.has_findings and not exit_zero else 0
+
+
+@click.command()
+@click.option(
+    "--ingest", metavar="last|ID", help="What this ingest found first; default: findings of each document's latest load."
+)
+@click.option("--document", metavar="URI", help="Of this document only: its URI, or the end of it.")
+@at_option
+@click.option("--examples", type=click.IntRange(1), default=5, help="Findings told of each rule (default 5).")
+@with_globals
+@click.pass_obj
+def violations(context: Context, /, **options: Any) -> int:
+    """List what was refused, warned of or noted, by rule."""
+    from lakehouse.violationlist import list_violations
+
+    with session(context) as (spark, settings, watcher), watcher.stage("read", "findings"):
+        found = list_violations(spark, settings, **options)
+    if context.as_json:
+        click.echo(json.dumps([broken._asdict() for broken in found]))
+        return 0
+    for broken in found:
+        click.echo(one_line(f"{broken.rule_id}  {broken.severity}  {broken.findings}  {broken.text}"))
+        for one in broken.examples:
+            click.echo(one_line(f"  {one['action']}: {one['document_uri']} {one['pointer'] or one['xid'] or ''}"))
+            click.echo(one_line(f"    {one['message']}"))
+            click.echo(one_line(f"    {one['hint']}"))
+        if broken.findings > len(broken.examples):
+            click.echo(f"  ... and {broken.findings - len(broken.examples)} more: --examples {broken.findings}")
+    if not found:
+        click.echo("No findings.")
+    return 0
+
+
+@click.command()
+@with_globals
+@click.pass_obj
+def rules(context: Context) -> int:
+    """List the rules that documents and the catalog are checked by."""
+    from lakehouse.rules import TOLD
+
+    if context.as_json:
+        click.echo(json.dumps([rule._asdict() for rule in TOLD.values()]))
+    else:
+        show_table(
+            ["rule", "severity", "table", "text"], ([rule.id, rule.severity, rule.table, rule.text] for rule in TOLD.values())
+        )
+    return 0
+
+
+@click.command()
+@click.argument("rule_id", metavar="RULE")
+@with_globals
+@click.pass_obj
+def explain(context: Context, /, rule_id: str) -> int:
+    """Tell what a rule asks, with an example that breaks it and its repair."""
+    from lakehouse.rules import explain as explain_rule
+
+    told = explain_rule(rule_id)
+    if context.as_json:
+        click.echo(json.dumps(told))
+        return 0
+    for name in ("id", "text", "how", "covered_by", "severity", "table", "section", "hint"):
+        if told.get(name):
+            click.echo(f"{name.replace('_', ' '):10} {told[name]}")
+    for name in ("bad", "good"):
+        if name in told:
+            written = told[name] if isinstance(told[name], str) else json.dumps(told[name], indent=2, ensure_ascii=False)
+            click.echo(f"\n{name} example ({told['at']}):\n{printable(written)}")
+    return 0
+
+
+@click.command()
+@with_globals
+@click.pass_obj
+def demo(context: Context) -> int:
+    """Load an online shop's documents into ./demo-warehouse and look at what came out."""
+    from lakehouse.demo import GLIMPSES, QUESTIONS
+    from lakehouse.expectations import warm_up
+    from lakehouse.pipeline import ingest as run_ingest
+    from lakehouse.queries import run_query
+
+    context.options.setdefault("warehouse", "demo-warehouse")
+    settings = context.settings
+    with as_file(files("lakehouse").joinpath("demo")) as folder:
+        click.echo(f"$ lakehouse --warehouse {settings.warehouse} ingest {folder}")
+        warm_up()
+        with session(context) as (spark, settings, watcher):
+            summary = run_ingest(spark, settings, [str(folder)], watcher=watcher)
+    show_summary(summary.as_json())
+    titled = [*(("A few rows", query) for query in GLIMPSES), *QUESTIONS]
+    for title, query in titled:
+        click.echo(f'\n{title}\n$ lakehouse --warehouse {settings.warehouse} sql "{" ".join(query.split())}"')
+        result = run_query(spark, settings, query)
+        show_table(result.columns, result.text_rows())
+    click.echo(
+        "\nOne message was refused on purpose. Next: `lakehouse ingest` your own documents, and `lakehouse sql` your questions."
+    )
+    return 0

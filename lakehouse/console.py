@@ -1,0 +1,155 @@
+"""What all commands share: the global options, the session and its progress, exit codes."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from lakehouse.printing import printable
+from lakehouse.settings import Settings, read_settings
+
+REFUSED = 3
+BREAKING = 4
+_GLOBALS = ("warehouse", "registry", "conf", "as_json", "quiet", "log_json", "metrics")
+
+
+class Context:
+    """What the global options said, wherever they stood."""
+
+    def __init__(self) -> None:
+        self.options: dict[str, Any] = {}
+        self.begun = time.monotonic()
+        self.run: Any = None  # as soon as Spark is wanted
+
+    def begin(self, settings: Settings) -> Any:
+        """Begin to record the run: its stages, figures and lineage."""
+        from lakehouse.telemetry import Run
+
+        called = click.get_current_context()
+        inputs = called.params.get("sources") or ()
+        self.run = Run(
+            called.info_name or "",
+            settings.warehouse,
+            bool(self.options.get("log_json")),
+            self.options.get("metrics"),
+            tuple(inputs),
+            begun=self.begun,
+        )
+        self.run.begin()
+        return self.run
+
+    def end(self, exit_code: int, error: str | None = None) -> None:
+        """Tell machines how the run ended."""
+        if self.run is not None:
+            self.run.end(exit_code, error)
+
+    @property
+    def settings(self) -> Settings:
+        """Read the settings under the options."""
+        return read_settings(self.options.get("conf"), **{key: self.options.get(key) for key in ("warehouse", "registry")})
+
+    @property
+    def as_json(self) -> bool:
+        """Tell that standard output takes one JSON value and nothing else."""
+        return bool(self.options.get("as_json"))
+
+    @property
+    def quiet(self) -> bool:
+        """Tell that nothing but the result is wanted."""
+        return bool(self.options.get("quiet"))
+
+
+def with_globals(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the global options, so that they may stand before or after its name."""
+
+    @click.option("--warehouse", metavar="DIR", help="Folder or URI of the catalog (default ./warehouse).")
+    @click.option("--registry", metavar="ID", help="Registry to load into or to look at.")
+    @click.option("--conf", metavar="FILE", help="Settings file, see conf/lakehouse.toml.")
+    @click.option(
+        "--json", "as_json", is_flag=True, default=None, help="One JSON value on standard output, all else on standard error."
+    )
+    @click.option("--quiet", is_flag=True, default=None, help="No progress.")
+    @click.option(
+        "--log-json", is_flag=True, default=None, help="One line of JSON for each stage on standard error, for machines."
+    )
+    @click.option("--metrics", metavar="FILE", help="Write the figures of the run into FILE as OpenMetrics text.")
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        context = click.get_current_context().ensure_object(Context)
+        given = {key: kwargs.pop(key) for key in _GLOBALS}
+        context.options |= {key: value for key, value in given.items() if value is not None}
+        return command(*args, **kwargs)
+
+    return run
+
+
+at_option = click.option("--at", metavar="SNAPSHOT", help="As of a snapshot: its number, a label, or a time.")
+
+
+exit_zero_option = click.option(
+    "--exit-zero", is_flag=True, help="Exit code 0 instead of 3 when something was refused, for schedulers."
+)
+
+
+@contextmanager
+def session(
+    context: Context, adapt: Callable[[Settings], Settings] = lambda settings: settings
+) -> Iterator[tuple[Any, Settings, Any]]:
+    """Start Spark, and tell of what is done then: the session, the settings, and who is told of the stages."""
+    from lakehouse.session import open_session
+
+    settings = adapt(context.settings)
+    run = context.begin(settings)
+    with _progress(context) as shown:
+        watcher = run.watch(shown)
+        with watcher.stage("session", "starting Spark"):
+            spark = open_session(settings)
+        yield spark, settings, watcher
+
+
+def open_spark(context: Context) -> tuple[Any, Settings]:
+    """Start Spark for a command that has one step only."""
+    with session(context) as (spark, settings, _):
+        return spark, settings
+
+
+@contextmanager
+def _progress(context: Context) -> Iterator[Any]:
+    console = Console(stderr=True)
+    shown = console.is_terminal and not context.quiet
+    with Progress(
+        SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True, disable=not shown
+    ) as progress:
+        if shown:
+            yield _Told(progress)
+        else:
+            from lakehouse.pipeline import Unwatched
+
+            yield Unwatched()
+
+
+class _Told:
+    """Tells stages on a terminal: a spinner with the time while one runs."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+
+    @contextmanager
+    def stage(self, name: str, told: str) -> Iterator[None]:
+        begun = time.monotonic()
+        task = self.progress.add_task(f"{name:8} {escape(printable(told))[:100]}", total=None)
+        try:
+            yield
+        finally:
+            self.progress.remove_task(task)
+        self.progress.console.print(
+            f"[dim]{name:8} {time.monotonic() - begun:6.1f} s  {escape(printable(told))}[/dim]", highlight=False
+        )
