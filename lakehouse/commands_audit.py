@@ -159,5 +159,6 @@ def changes(context: Context, since: str, until: str | None, form: str, feeds: t
     last = resolve_snapshot(spark, until or HEAD)
     for row in change_events(spark, settings, first, last, feeds or FEEDS).toLocalIterator():
         click.echo(row["event"])
-    tell(f"events after snapshot {first} up to {last}. The next time: --since {last}")
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit would put it among the events
+        tell(f"events after snapshot {first} up to {last}. The next time: --since {last}")
     return 0
