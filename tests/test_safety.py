@@ -171,10 +171,13 @@ def test_a_label_names_the_snapshot(catalog):
 # Crashes
 
 POINTS = ["after_stage", "before_commit", "after_commit", "after_project_groups", "after_project_versions"]
+POINTS += ["after_project_effective_messages"]
 
 
 @pytest.mark.parametrize("point", POINTS)
 def test_after_a_crash_and_a_rerun_all_is_as_if_undisturbed(catalog, monkeypatch, point):
+    refreshing = point == "after_project_effective_messages"
+    catalog.settings = catalog.settings.model_copy(update={"refresh_effective": refreshing})
     catalog.write("a.json", {"messagegroups": {"g": {"messages": {"m": {}, "bad": {"name": 5}}}}})
     monkeypatch.setenv("LAKEHOUSE_CRASH_AT", point)
     with pytest.raises(CrashRequested):
@@ -187,6 +190,7 @@ def test_after_a_crash_and_a_rerun_all_is_as_if_undisturbed(catalog, monkeypatch
         "messages": [("default", "/messagegroups/g/messages/m")],
         "versions": [("default", "/messagegroups/g/messages/m/versions/1")],
     }
+    assert catalog.rows("SELECT count(*) FROM effective_messages") == [int(refreshing)]
     assert catalog.rows("SELECT max(snapshot_id), count(*) FROM changes WHERE kind = 'snapshot'") == [(1, 1)]
     assert catalog.rows("SELECT count(*), count(DISTINCT violation_id) FROM violations") == [(2, 2)]
 
