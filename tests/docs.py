@@ -94,31 +94,6 @@ Definitions are merged in normal form, so that no spelling decides the result.
 """
 
 
-_DICTIONARY = """\
--- dictionary: Dictionary: every table and view of the catalog with its columns, for clients that do not show comments.
--- Grain: one row per column.  Reads: nothing.  Read by: users.
--- Written from the other files of ddl by `make docs`.
-CREATE OR REPLACE VIEW dictionary (
-  table_name COMMENT 'Name of the table or view',
-  table_type COMMENT 'table or view',
-  position COMMENT 'Place of the column, from 1',
-  column_name COMMENT 'Name of the column',
-  type COMMENT 'Type of the column in Spark SQL',
-  comment COMMENT 'What the column holds'
-)
-COMMENT 'Every table and view of the catalog with its columns.'
-AS
-SELECT
-  table_name,
-  table_type,
-  position,
-  column_name,
-  type,
-  comment
-FROM VALUES
-{rows}
-  AS columns (table_name, table_type, position, column_name, type, comment);
-"""
 _ROW = re.compile(r"^  \('(\w+)', '(\w+)', \d+, '(\w+)', '(.+?)', '(.*)'\),?$", re.MULTILINE)
 
 
@@ -136,13 +111,16 @@ def dictionary(spark: SparkSession) -> str:
         for name, kind, schema in relations
         for position, column in enumerate(schema, 1)
     ]
-    own = re.findall(r"^  (\w+) COMMENT '(.*)'", _DICTIONARY, re.MULTILINE)
+    # Its own head and end stay as they are.
+    head, _, rest = (data_folder("ddl") / "views" / "dictionary.sql").read_text(encoding="utf-8").partition("FROM VALUES\n")
+    own = re.findall(r"^  (\w+) COMMENT '(.*)'", head, re.MULTILINE)
     types = ["int" if name == "position" else "string" for name, _ in own]
     rows += [
         ("dictionary", "view", position, name, kind, comment)
         for position, ((name, comment), kind) in enumerate(zip(own, types, strict=True), 1)
     ]
-    return _DICTIONARY.format(rows=",\n".join(f"  ({', '.join(map(_literal, row))})" for row in rows))
+    values = ",\n".join(f"  ({', '.join(map(_literal, row))})" for row in rows)
+    return f"{head}FROM VALUES\n{values}\n{rest[rest.index('  AS columns') :]}"
 
 
 def _literal(value: str | int) -> str:
