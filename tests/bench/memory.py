@@ -34,22 +34,31 @@ class Memory:
 
     def _watch(self) -> None:
         while not self._stopped.wait(_SECONDS):
-            for pid, name in _below(os.getpid()):
-                kind = "python_driver" if pid == os.getpid() else "jvm" if name == "java" else "python_worker"
-                self.peaks[kind] = max(self.peaks[kind], _peak(pid))
+            for pid in _below(os.getpid()):
+                if kind := _kind(pid):
+                    self.peaks[kind] = max(self.peaks[kind], _peak(pid))
 
 
-def _below(root: int) -> list[tuple[int, str]]:
-    """Give a process and all below it, with the names of their programs."""
-    parents: dict[int, tuple[int, str]] = {}
+def _kind(pid: int) -> str | None:
+    """Tell what a process is by its command line; the name of its program is that of a thread when it was just forked."""
+    if pid == os.getpid():
+        return "python_driver"
+    command = _read(_PROC / str(pid) / "cmdline").split("\0")
+    if "pyspark.daemon" in command or "pyspark.worker" in command:
+        return "python_worker"
+    return "jvm" if command[0].endswith("java") else None
+
+
+def _below(root: int) -> list[int]:
+    """Give a process and all below it."""
+    parents: dict[int, int] = {}
     for entry in _PROC.iterdir():
         if entry.name.isdigit() and (stat := _read(entry / "stat")):
-            name, rest = stat.split("(", 1)[1].rsplit(") ", 1)
-            parents[int(entry.name)] = (int(rest.split()[1]), name)
+            parents[int(entry.name)] = int(stat.rsplit(") ", 1)[1].split()[1])
     found = [root]
     for pid in found:
-        found.extend(child for child, (parent, _) in parents.items() if parent == pid)
-    return [(pid, parents[pid][1]) for pid in found if pid in parents]
+        found.extend(child for child, parent in parents.items() if parent == pid)
+    return found
 
 
 def _peak(pid: int) -> float:
