@@ -5,7 +5,7 @@
 # make bi-test       the SQL server's clients and Apache Superset, in an environment of their own (.venv-bi)
 # make cluster-test  the jobs on a Spark cluster of this machine
 # make soak   writers and kill -9, for hours
-# make bench  benchmark (N messages, default 10000)
+# make bench  benchmark (N messages, default 10000): a table, bench-N.json and bench-N.png
 # Each target makes .venv and installs what it needs; only Python 3.10 or newer and Java 17 or 21 must be there.
 
 PYTHON ?= python3
@@ -38,8 +38,7 @@ lint: $(VENV)/installed
 	$(BIN)/mypy
 
 bench: java $(VENV)/installed
-	$(BIN)/python -m tests.bench.ingest --messages $(N)
-	$(BIN)/python -m tests.bench.export --messages $(N)
+	$(BIN)/python -m tests.bench --messages $(N) --json bench-$(N).json --chart bench-$(N).png
 
 soak: java $(VENV)/installed
 	$(BIN)/python -m tests.soak
@@ -64,4 +63,4 @@ $(VENV)/installed: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-* demo-warehouse dist build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-* demo-warehouse bench-*.json bench-*.png dist build .pytest_cache .mypy_cache .ruff_cache

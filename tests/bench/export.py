@@ -40,7 +40,7 @@ class Bench:
         self.settings = settings
         self.work = work
         self.cases: dict[str, Callable[[Path], object]] = {
-            FLOOR: self._raw,
+            FLOOR: lambda out: write_raw(spark, out),
             "export, normal form": lambda out: export(spark, settings, Request(str(out))),
             "export --source": lambda out: export(spark, settings, Request(str(out), style=Style(source=True))),
             "export --split group": lambda out: export(
@@ -49,10 +49,6 @@ class Bench:
         }
         self.seconds: dict[str, list[float]] = {name: [] for name in self.cases}
         self.bytes: dict[str, int] = {}
-
-    def _raw(self, out: Path) -> None:
-        rows = self.spark.table("xregistry.changes").filter(F.col("kind").isin("message", "version"))
-        rows.select(F.coalesce("raw", "body")).write.text(str(out))
 
     def repeat(self) -> None:
         """Measure each case once, the first one last the next time."""
@@ -68,6 +64,12 @@ class Bench:
                 shutil.rmtree(out)
             else:
                 out.unlink()
+
+
+def write_raw(spark: SparkSession, out: Path) -> None:
+    """Let Spark write the text of each message and Version of the log."""
+    rows = spark.table("xregistry.changes").filter(F.col("kind").isin("message", "version"))
+    rows.select(F.coalesce("raw", "body")).write.text(str(out))
 
 
 @click.command()

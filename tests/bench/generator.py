@@ -195,7 +195,8 @@ def _http(random: Random, path: str) -> Json:
 
 
 _OPTIONS = {"KAFKA": _kafka, "MQTT/5.0": _mqtt, "AMQP/1.0": _amqp, "HTTP": _http}
-_SCHEMES = {"KAFKA": "kafka", "MQTT/5.0": "mqtts", "AMQP/1.0": "amqps", "HTTP": "https"}
+_SCHEMES = {"KAFKA": "ssl", "MQTT/5.0": "mqtts", "AMQP/1.0": "amqps", "HTTP": "https"}
+_PORTS = {"KAFKA": ":9093"}
 _ENDPOINT_OPTIONS: dict[str, Json] = {
     "KAFKA": {"acks": 1},
     "MQTT/5.0": {"qos": 1, "retain": False},
@@ -206,10 +207,10 @@ _ENDPOINT_OPTIONS: dict[str, Json] = {
 
 def _endpoint(groupid: str, protocol: str) -> Json:
     """Make the endpoint that carries a group's messages."""
-    address = f"{_SCHEMES[protocol]}://{groupid}.example.com"
+    address = f"{_SCHEMES[protocol]}://{groupid}.example.com{_PORTS.get(protocol, '')}"
     return {
         "description": f"Carries the messages of {groupid}",
-        "usage": ["consumer"],
+        "usage": ["producer"],
         "envelope": _ENVELOPE,
         "envelopeoptions": {"mode": "binary"},
         "protocol": protocol,

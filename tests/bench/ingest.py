@@ -19,11 +19,9 @@ import json
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import click
@@ -39,9 +37,18 @@ from lakehouse.pipeline import Summary, ingest
 from lakehouse.session import open_session
 from lakehouse.settings import Settings, read_settings
 from tests.bench.generator import Shape, write_documents
+from tests.bench.pairs import Case, spread, to_nowhere
 
 NEW, BESIDE, UNCHANGED, CHANGED, PARSE = "new, empty catalog", "new, beside another", "unchanged", "1% changed", "parse alone"
 SHARE_CHANGED = 0.01
+_APPEND = "read.json, one row a message, one Delta append"
+FLOORS: dict[str, tuple[str, float | None]] = {
+    NEW: (_APPEND, 3.0),
+    BESIDE: (_APPEND, 3.0),
+    UNCHANGED: ("list and hash the files", 1.5),
+    CHANGED: ("list and hash, then the append for changed files only", None),
+    PARSE: ("read.json of the same files", 1.2),
+}
 
 _TEXT = StringType()
 _MESSAGE = StructType(
@@ -67,32 +74,6 @@ DOCUMENT = StructType(
 )
 
 console = Console(width=120)
-progress = Console(stderr=True)
-
-
-@dataclass
-class Case:
-    """What was measured of one case; one number for each repetition."""
-
-    what: str
-    seconds: list[float] = field(default_factory=list)
-    floor_seconds: list[float] = field(default_factory=list)
-    stages: list[dict[str, float]] = field(default_factory=list)
-    catalog_rows: list[int] = field(default_factory=list)
-
-    @property
-    def ratio(self) -> float:
-        """Give how many times the floor it takes, of medians."""
-        return median(self.seconds) / median(self.floor_seconds)
-
-    def as_json(self) -> dict[str, Any]:
-        """Give the case as one JSON value."""
-        numbers = {"median": median(self.seconds), "floor_median": median(self.floor_seconds), "ratio": self.ratio}
-        return {**vars(self), **{name: round(number, 3) for name, number in numbers.items()}}
-
-    def median_stages(self) -> dict[str, float]:
-        """Give the median seconds of each stage."""
-        return {name: median(stages[name] for stages in self.stages) for name in (self.stages[0] if self.stages else ())}
 
 
 class Data:
@@ -122,7 +103,7 @@ class Bench:
         self.settings = settings
         self.work = work
         self.data = data
-        self.cases = {what: Case(what) for what in (NEW, BESIDE, UNCHANGED, CHANGED, PARSE)}
+        self.cases = {what: Case(what, floor, goal) for what, (floor, goal) in FLOORS.items()}
         self.fresh = 0
 
     def repeat(self) -> None:
@@ -148,12 +129,7 @@ class Bench:
     def _measure(self, what: str, product: Callable[[], None], floor: Callable[[], None]) -> None:
         case = self.cases[what]
         case.catalog_rows.append(self._catalog_rows())
-        pair = [(product, case.seconds), (floor, case.floor_seconds)]
-        for action, into in pair if len(case.seconds) % 2 else reversed(pair):
-            begun = time.perf_counter()
-            action()
-            into.append(round(time.perf_counter() - begun, 3))
-        progress.log(f"{what}: {case.seconds[-1]:.2f} s, floor {case.floor_seconds[-1]:.2f} s")
+        case.measure(product, floor)
 
     def _ingest(self, what: str, registry: str, expected: dict[str, int | None]) -> None:
         settings = self.settings.model_copy(update={"registry": registry})
@@ -163,8 +139,7 @@ class Bench:
 
     def _empty_catalog(self) -> None:
         """Leave the warehouse for a fresh folder: the session's next ingest is the first of a warehouse."""
-        self.spark.catalog.setCurrentDatabase("default")
-        self.spark.sql("DROP SCHEMA IF EXISTS xregistry CASCADE")
+        leave_catalog(self.spark)
         self.settings = self.settings.model_copy(update={"warehouse": self._fresh_path()})
 
     def _catalog_rows(self) -> int:
@@ -207,9 +182,10 @@ def explode_messages(documents: DataFrame) -> DataFrame:
     return messages.select("groupid", "messageid", "message.*")
 
 
-def to_nowhere(rows: DataFrame) -> None:
-    """Compute all columns of all rows and drop them."""
-    rows.write.format("noop").mode("overwrite").save()
+def leave_catalog(spark: SparkSession) -> None:
+    """Drop the catalog that the session works on, so that it may work on another."""
+    spark.catalog.setCurrentDatabase("default")
+    spark.sql("DROP SCHEMA IF EXISTS xregistry CASCADE")
 
 
 def check(summary: Summary, expected: dict[str, int | None]) -> None:
@@ -246,7 +222,7 @@ def _ratios(cases: Iterable[Case]) -> Table:
     for name in ("seconds", "floor seconds", "ratio", "rows in the log before"):
         table.add_column(name, justify="right")
     for case in cases:
-        seconds, floor = (_spread(numbers) for numbers in (case.seconds, case.floor_seconds))
+        seconds, floor = (spread(numbers) for numbers in (case.seconds, case.floor_seconds))
         table.add_row(case.what, seconds, floor, f"{case.ratio:.2f}", f"{case.catalog_rows[-1]:,}")
     return table
 
@@ -261,13 +237,6 @@ def _stages(cases: list[Case]) -> Table:
         medians = case.median_stages()
         table.add_row(case.what, *(f"{medians[name]:.2f}" if name in medians else "" for name in names))
     return table
-
-
-def _spread(numbers: list[float]) -> str:
-    """Write a median, and the smallest and largest when there are several."""
-    if len(numbers) == 1:
-        return f"{numbers[0]:.2f}"
-    return f"{median(numbers):.2f} ({min(numbers):.2f} to {max(numbers):.2f})"
 
 
 def as_json(bench: Bench) -> dict[str, Any]:

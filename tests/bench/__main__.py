@@ -1,0 +1,125 @@
+"""All benchmarks in one process and one warm session: `python -m tests.bench --messages 10000 [--json FILE] [--chart FILE.png]`.
+
+Each case is measured beside its floor in alternating pairs, so that the ratio tells something on a busy machine too. Results are
+checked, times are not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from lakehouse.session import open_session
+from lakehouse.settings import read_settings
+from tests.bench import ingest
+from tests.bench.catalog import CatalogBench
+from tests.bench.chart import draw_chart
+from tests.bench.generator import Shape
+from tests.bench.memory import Memory
+from tests.bench.pairs import Case, progress, spread
+from tests.bench.starts import measure_starts
+
+LARGE = 1_000_000  # from here on each case is measured once
+SMALL_SHARE = "1% changed, beside a new ingest"
+
+console = Console(width=150)
+
+
+def small_share_of_new(cases: dict[str, Case]) -> Case:
+    """Set an ingest with 1% changed beside one of everything, both as they were measured."""
+    changed, new = cases[ingest.CHANGED], cases[ingest.NEW]
+    return Case(SMALL_SHARE, "ingest of a new catalog", 0.2, changed.seconds, new.seconds)
+
+
+def measure(work: Path, shape: Shape, repeats: int) -> dict[str, Any]:
+    """Measure everything."""
+    settings = read_settings(warehouse=str(work / "warehouse"))
+    begun = time.perf_counter()
+    with Memory() as memory:
+        spark = open_session(settings, "lakehouse-bench")
+        try:
+            ingest.warm_up(spark, settings, work / "warm")
+            loads = ingest.Bench(spark, settings, work, ingest.Data(work, shape))
+            for _ in range(repeats):
+                loads.repeat()
+            ingest.leave_catalog(spark)
+            (work / "warm-catalog").mkdir()
+            CatalogBench(spark, settings, work / "warm-catalog", replace(shape, messages=100, documents=4)).repeat()
+            ingest.leave_catalog(spark)
+            reads = CatalogBench(spark, settings, work, shape)
+            for _ in range(repeats):
+                reads.repeat()
+            reads.check()
+        finally:
+            spark.stop()
+    started = measure_starts(reads.settings, shape.messages, repeats)
+    cases = [*loads.cases.values(), small_share_of_new(loads.cases), *reads.cases.values(), started]
+    return {
+        **ingest.as_json(loads),
+        "machine": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
+        "repeats": repeats,
+        "seconds": round(time.perf_counter() - begun, 1),
+        "peak_mib": memory.as_json(),
+        "ms_per_message": round(1000 * median(loads.cases[ingest.NEW].seconds) / shape.messages, 3),
+        "cases": cases,
+    }
+
+
+def show(measured: dict[str, Any]) -> None:
+    """Print the table."""
+    table = Table(title=_title(measured))
+    for name in ("what", "floor"):
+        table.add_column(name, no_wrap=False)
+    for name in ("seconds", "floor seconds", "ratio", "goal"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for case in measured["cases"]:
+        goal = "" if case.goal is None else f"{case.goal:g}"
+        table.add_row(case.what, case.floor, spread(case.seconds), spread(case.floor_seconds), f"{case.ratio:.2f}", goal)
+    console.print(table)
+    peak = ", ".join(f"{name.replace('_', ' ')} {mib:,.0f} MiB" for name, mib in measured["peak_mib"].items())
+    console.print(
+        f"Peak memory: {peak}. A new ingest: {measured['ms_per_message']} ms a message. {measured['seconds']:.0f} s in all."
+    )
+
+
+def _title(measured: dict[str, Any]) -> str:
+    return (
+        f"{measured['messages']:,} messages in {measured['documents']:,} documents, {measured['bytes'] / 1e6:.1f} MB; "
+        f"medians of {measured['repeats']}; {measured['cores']} cores, load {measured['load']:.1f}"
+    )
+
+
+@click.command()
+@click.option("--messages", type=click.IntRange(min=100), default=10_000, show_default=True, help="Messages over all documents.")
+@click.option("--documents", type=click.IntRange(min=1), default=100, show_default=True, help="Documents they stand in.")
+@click.option("--repeat", "repeats", type=click.IntRange(min=1), help="Pairs of each case; 3 unless told, 1 from 1,000,000.")
+@click.option("--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="File to write the numbers to.")
+@click.option("--chart", type=click.Path(dir_okay=False, path_type=Path), help="PNG file to draw the ratios into.")
+def main(messages: int, documents: int, repeats: int | None, target: Path | None, chart: Path | None) -> None:
+    """Measure the product beside what Spark takes to do the least that could be done."""
+    if documents > messages:
+        raise click.UsageError("--documents is more than --messages: each document holds at least one.")
+    with tempfile.TemporaryDirectory(prefix="lakehouse-bench-") as folder:
+        measured = measure(Path(folder), Shape(messages, documents), repeats or (1 if messages >= LARGE else 3))
+    progress.log(f"load {os.getloadavg()[0]:.1f}")
+    show(measured)
+    if chart:
+        draw_chart(measured["cases"], _title(measured), chart)
+    if target:
+        text = json.dumps(measured | {"cases": [case.as_json() for case in measured["cases"]]}, indent=2)
+        target.write_text(f"{text}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
