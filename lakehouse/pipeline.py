@@ -143,6 +143,7 @@ def ingest(
     with clock("attach", "tables of the catalog"):
         if not attach_log(spark, settings):
             create_tables(spark, settings)
+        remove_dead_stages(spark, settings)
         if request.label is not None:
             check_label_is_free(spark, request.label)
     with clock("list", ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")):
@@ -159,7 +160,6 @@ def ingest(
     warm_up()
     with clock("attach", "tables of the catalog"):
         create_tables(spark, settings)
-        remove_dead_stages(spark, settings)
     location = f"{stages_location(settings)}/{ingest_id}"
     with clock("parse", "documents that changed"):
         parse_documents(documents, settings, strict=request.strict, dialect=request.dialect).write.parquet(location)

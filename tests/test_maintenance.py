@@ -23,11 +23,11 @@ def by_table(maintained):
     return {one.table: one for one in maintained.tables}
 
 
-def test_a_dry_run_tells_and_does_nothing(past):
-    stage = Path(past.settings.warehouse) / "_stage" / "dead"
+def test_a_dry_run_tells_and_does_nothing(history):
+    stage = Path(history.settings.warehouse) / "_stage" / "dead"
     stage.mkdir(parents=True)
     os.utime(stage, times=(time.time() - 3 * 86400,) * 2)
-    told = maintain(past.spark, past.settings, dry_run=True, names=("changes", "versions"))
+    told = maintain(history.spark, history.settings, dry_run=True, names=("changes", "versions"))
     assert told.dry_run
     assert [one.rsplit("/", 1)[-1] for one in told.stages] == ["dead"]
     assert stage.is_dir()
@@ -77,18 +77,19 @@ def test_files_without_statistics_get_them(catalog):
 
 
 @pytest.mark.parametrize("conflict", CONFLICTS)
-def test_a_projection_that_lost_looks_again_where_the_table_stands(conflict):
+def test_a_projection_that_lost_looks_again_where_the_table_stands(conflict, monkeypatch):
     asked = []
 
-    def project(verified):
-        asked.append(verified)
+    def bring(session, is_new, position):
+        asked.append((is_new, position))
         if len(asked) == 1:
             raise conflict("another commit was quicker")
-        return "versions"
 
-    known = Head(7)
-    assert projections._persistent(project, known) == "versions"
-    assert asked == [known, None]
+    monkeypatch.setattr(projections, "open_sibling", lambda spark: None)
+    monkeypatch.setattr(projections, "_tell_commit", lambda session, head, job: None)
+    monkeypatch.setattr(projections, "_position", lambda session, name, needed: (False, 7))
+    assert projections._bring_forward(None, "versions", 8, Head(8), Head(6), True, bring) == "versions"
+    assert asked == [(True, 6), (False, 7)]
     assert is_conflict(conflict("another commit was quicker"))
     assert not is_conflict(ValueError("io.delta.exceptions.ConcurrentAppendException"))
 
