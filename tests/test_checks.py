@@ -118,6 +118,13 @@ def test_a_long_chain_is_no_cycle(found):
     assert found["chain"] == []
 
 
+@pytest.mark.parametrize("length", [2, 3, 4, 5])
+def test_a_short_chain_is_no_cycle(spark: SparkSession, length):
+    chain = {f"m{n}": {"basemessage": f"/messagegroups/g/messages/m{n + 1}"} for n in range(1, length)} | {f"m{length}": {}}
+    things = candidate(spark, staged(spark, {"short": document({"g": group(chain)})}), set())
+    assert check_cycles(things).count() == 0
+
+
 def test_a_borrowed_message_has_the_envelope_of_its_new_group(found):
     assert [one[0:2] + one[3:4] for one in found["borrowed"]] == [("MSG-157", "error", "/messagegroups/h/messages/m")]
 
