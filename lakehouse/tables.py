@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pyspark.sql import SparkSession
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from lakehouse.errors import SettingsError, WarehouseError
 from lakehouse.migrations import check_not_newer, migrate, stored_version
@@ -33,6 +34,8 @@ TABLES = (
     "effective_messages",
 )
 SCHEMA_VERSION = 1
+# What Delta says of a folder that has files and no log yet.
+_HALF_CREATED = "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
 _THREADS = 4
 
 
@@ -63,7 +66,7 @@ def create_tables(spark: SparkSession, settings: Settings) -> None:
     """
     check_writers(spark, settings)
     _use_schema(spark, settings)
-    _each(lambda name: _attach(spark, name) or _create(spark, name), TABLES)
+    _each(lambda name: _attach_or_create(spark, name), TABLES)
     migrate(spark, SCHEMA_VERSION, TABLES)
 
 
@@ -153,6 +156,18 @@ def _use_schema(spark: SparkSession, settings: Settings) -> None:
 def _each(action: Any, names: Iterable[str]) -> list[Any]:
     with ThreadPoolExecutor(_THREADS) as pool:
         return list(pool.map(action, names))
+
+
+def _attach_or_create(spark: SparkSession, name: str) -> None:
+    """Attach a table or create it; where another process is about to create it, wait until it is there."""
+    for attempt in Retrying(
+        retry=retry_if_exception(lambda error: _HALF_CREATED in str(error)),
+        stop=stop_after_attempt(8),
+        wait=wait_random_exponential(0.5, 4),
+        reraise=True,
+    ):
+        with attempt:
+            _attach(spark, name) or _create(spark, name)
 
 
 def _attach(spark: SparkSession, name: str) -> bool:

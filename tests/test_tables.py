@@ -8,6 +8,7 @@ import deltalake
 import duckdb
 import pytest
 
+from lakehouse import tables
 from lakehouse.errors import WarehouseError
 from lakehouse.model import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, VIOLATIONS
 from lakehouse.queries import run_query
@@ -101,3 +102,15 @@ def test_one_session_works_on_one_warehouse(catalog, tmp_path):
 )
 def test_a_query_attaches_the_tables_that_it_names(query, tables):
     assert sorted(tables_named_in(query)) == sorted(tables)
+
+
+def test_a_table_that_another_process_is_creating_is_waited_for(monkeypatch):
+    there = iter([False, True])
+    monkeypatch.setattr(tables, "_attach", lambda spark, name: next(there))
+
+    def create(spark, name):
+        raise RuntimeError("[DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION] Cannot create table")
+
+    monkeypatch.setattr(tables, "_create", create)
+    tables._attach_or_create(None, "changes")
+    assert list(there) == []
