@@ -8,7 +8,7 @@ without it; what is published stays. `check_catalog` applies all rules, those of
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import orjson
@@ -18,7 +18,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BooleanType, StringType, StructField, StructType
 
-from lakehouse.constraints import OLDEST, Subject, check_entity
+from lakehouse.constraints import Subject, check_entity
+from lakehouse.dialects import DIALECTS, asks, severity_in, spelled_in, that_ask
 from lakehouse.documents import current_documents
 from lakehouse.findings import STRICT, violation_id
 from lakehouse.jsontext import pointer_of
@@ -86,14 +87,15 @@ _COLUMNS = (
 )
 _TABLES = (GROUPS, ENDPOINTS, MESSAGES, VERSIONS, SCHEMAS)
 _ERRORS_TOLD = 20
-# How the place of a finding is spelled in other dialects.
-_SPELLED = {
-    "/basemessage": (("0.5-wip", "/basemessageurl"), ("1.0-rc1", "/basemessageuri")),
-    "/envelope": ((OLDEST, "/format"),),
-    "/protocol": ((OLDEST, "/format"),),
-    "/messagegroups": ((OLDEST, "/definitionGroups"),),
-    "/envelopemetadata/type": ((OLDEST, "/metadata/attributes/type"),),
-}
+# Collections from the inside out: what stands before them in an XID, which entity has them, their name.
+_COLLECTIONS = (
+    ("/messagegroups/[^/]+", "messagegroup", "messages"),
+    ("/endpoints/[^/]+", "endpoint", "messages"),
+    ("", "registry", "messagegroups"),
+    ("", "registry", "schemagroups"),
+)
+# Rules that compare with what is published.
+_ABOUT_CHANGE = ("CAT-024", "CAT-038", "CAT-064")
 
 
 class Checked(NamedTuple):
@@ -110,7 +112,7 @@ def check_stage(
     stage: DataFrame,
     used: Iterable[str],
     *,
-    dialects: Collection[str] = (OLDEST,),
+    dialects: Collection[str] = DIALECTS,
     strict: bool = False,
 ) -> Checked:
     """Check a stage against itself and the catalog.
@@ -120,7 +122,7 @@ def check_stage(
         settings: how far chains of bases are followed.
         stage: columns `model.STAGE`.
         used: names of the entity tables that hold something.
-        dialects: those of the documents; only the oldest has rules about change.
+        dialects: those of the documents; few have rules about change.
         strict: a document with an error is refused whole.
 
     Returns:
@@ -131,7 +133,8 @@ def check_stage(
     # Checkpoints, not caches: what follows is planned over rows, and not over all that they were made from.
     # A union of a dozen frames has a dozen times their partitions, each of which costs every later step a task.
     cores = spark.sparkContext.defaultParallelism
-    things = candidate(spark, stage, set(used), compare=OLDEST in dialects).coalesce(cores).localCheckpoint()
+    compare = any(asks(dialect, rule) for dialect in dialects for rule in _ABOUT_CHANGE)
+    things = candidate(spark, stage, set(used), compare=compare).coalesce(cores).localCheckpoint()
     flattened = check_flattened(spark, settings, stage, things, set(used))
     found = check_entities(things).unionByName(flattened).coalesce(cores).localCheckpoint()
     if not found.select(F.count_if(F.col("finding.action") == "quarantined")).collect()[0][0]:
@@ -413,7 +416,7 @@ def check_cycles(things: DataFrame) -> DataFrame:
 
 
 def check_versions(things: DataFrame) -> DataFrame:
-    """Versions of a message have the same metadata (MSG-140); in the oldest dialect a `type` is one message's (CAT-007)."""
+    """Versions of a message have the same metadata (MSG-140); by 003 a `type` is one message's (CAT-007)."""
     versions = things.filter(F.col("kind") == "version").withColumn("message_xid", _message("xid"))
     differing = versions.groupBy("registryid", "message_xid", "document_uri").agg(
         F.min("metadata").alias("least"), F.max("metadata").alias("most"), F.count("basemessage").alias("based")
@@ -422,9 +425,7 @@ def check_versions(things: DataFrame) -> DataFrame:
     several = versions.filter("isdefault").join(differing, on=["registryid", "message_xid", "document_uri"], how="left_semi")
     told = F.lit("its Versions differ in envelope or protocol: messages with other metadata are other messages")
     first = _found(several, [_broken("MSG-140", told, "")])
-    old = versions.filter(
-        (F.col("dialect") == OLDEST) & F.col("isdefault") & F.col("ce_type").isNotNull() & F.col("basemessage").isNull()
-    )
+    old = versions.filter(_asks("CAT-007") & F.col("isdefault") & F.col("ce_type").isNotNull() & F.col("basemessage").isNull())
     earliest = F.min("message_xid").over(Window.partitionBy("registryid", "ce_type"))
     doubled = old.withColumn("earliest", earliest).filter(F.col("earliest") != F.col("message_xid"))
     twice = F.concat(F.lit("`type` "), "ce_type", F.lit(" is that of "), "earliest", F.lit(" too"))
@@ -494,14 +495,16 @@ def check_variants(things: DataFrame) -> DataFrame:
 
 
 def check_changes(things: DataFrame) -> DataFrame:
-    """What the oldest dialect forbids to change does not change: Versions, a group's format, an authority (CAT-024, 038, 064)."""
+    """What 003 forbids to change does not change: Versions, a group's format, an authority (CAT-024, 038, 064)."""
     earlier = things.filter(F.col("kind").startswith("earlier ")).select(
         "registryid",
         F.substring("kind", len("earlier ") + 1, 100).alias("kind"),
         "xid",
         *(F.col(name).alias(f"old_{name}") for name in ("content_hash", "envelope", "protocol", "authority")),
     )
-    old = things.filter(F.col("staged") & (F.col("dialect") == OLDEST) & F.col("kind").isin("group", "message", "version"))
+    old = things.filter(
+        F.col("staged") & reduce(Column.__or__, map(_asks, _ABOUT_CHANGE)) & F.col("kind").isin("group", "message", "version")
+    )
     singles = things.filter(F.col("single")).select(
         "registryid", "document_uri", F.col("xid").alias("message_xid"), F.lit(True).alias("_single")
     )
@@ -550,21 +553,15 @@ def check_flattened(spark: SparkSession, settings: Settings, stage: DataFrame, t
     both = lacking.join(flat, on=["registryid", "message_xid"], how="inner").filter(F.col("chain_status") == "resolved")
     envelope, protocol = _leaf("/envelope"), _leaf("/protocol")
     form, uri = _leaf("/dataschemaformat"), _leaf("/dataschemauri")
-    old = (F.col("dialect") == OLDEST) | F.startswith("dialect", F.lit("0."))
-    told = [
-        _broken(
-            "MSG-156", F.concat(F.lit("`envelope` is missing, and that of the group is "), "holder_envelope"), "", severity
-        ).when(envelope.isNull() & F.col("holder_envelope").isNotNull() & is_old)
-        for severity, is_old in (("warning", old), (None, ~F.coalesce(old, F.lit(False))))
-    ]
+    other = F.concat(F.lit("`envelope` is missing, and that of the group is "), "holder_envelope")
+    told = [_broken("MSG-156", other, "").when(envelope.isNull() & F.col("holder_envelope").isNotNull())]
     for rule_id, pointer, what, section, value in (
         ("MSG-161", "/envelope", "`envelopemetadata`", "/envelopemetadata", envelope),
         ("MSG-166", "/protocol", "`protocoloptions`", "/protocoloptions", protocol),
     ):
         message = F.concat(F.lit(f"`{pointer[1:]}` is "), value, F.lit(f", and neither here nor in its bases there is {what}"))
         lacks = value.isNotNull() & ~_has_leaf_below(section)
-        told.append(_broken(rule_id, message, pointer, "warning").when(lacks & old))
-        told.append(_broken(rule_id, message, pointer).when(lacks & ~F.coalesce(old, F.lit(False))))
+        told.append(_broken(rule_id, message, pointer).when(lacks))
     is_inline = _leaf("/dataschema").isNotNull() & form.isNull()
     without = F.lit(" stands without `dataschemaformat`, here and in its bases")
     is_near = uri.startswith('"/schemagroups/') | uri.startswith('"#/')
@@ -608,19 +605,37 @@ class _Telling(NamedTuple):
     def when(self, condition: Column) -> Column:
         """Make it a struct where a condition holds, NULL elsewhere."""
         rule = RULES[self.rule_id]
-        pointer = reduce(
-            lambda other, spelled: F.when(F.col("dialect") == spelled[0], spelled[1]).otherwise(other),
-            _SPELLED.get(self.pointer, ()),
-            F.lit(self.pointer),
-        )
         told = F.struct(
             F.lit(self.rule_id).alias("rule_id"),
-            F.lit(self.severity or rule.severity).alias("severity"),
-            pointer.alias("pointer"),
+            _by_dialect(self.severity or rule.severity, partial(_severity, self)).alias("severity"),
+            _by_dialect(self.pointer, partial(_spelled, self.pointer)).alias("pointer"),
             self.message.alias("message"),
             F.lit(rule.hint).alias("hint"),
         )
         return F.when(condition, told)
+
+
+def _by_dialect(usual: str, in_dialect: Callable[[str], str]) -> Column:
+    """Give a text that some dialects have otherwise."""
+    others = [(dialect, in_dialect(dialect)) for dialect in DIALECTS]
+    return reduce(
+        lambda so_far, other: F.when(F.col("dialect") == other[0], other[1]).otherwise(so_far),
+        [other for other in others if other[1] != usual],
+        F.lit(usual),
+    )
+
+
+def _severity(telling: _Telling, dialect: str) -> str:
+    return severity_in(dialect, telling.rule_id) or telling.severity or RULES[telling.rule_id].severity
+
+
+def _spelled(pointer: str, dialect: str) -> str:
+    entity = "endpoint" if pointer.startswith(("/messagegroups", "/protocoloptions")) else "message"
+    return spelled_in(dialect, entity, *pointer.split("/")[1:])
+
+
+def _asks(rule_id: str) -> Column:
+    return F.col("dialect").isin(that_ask(rule_id))
 
 
 def _broken(rule_id: str, message: Column, pointer: str, severity: str | None = None) -> _Telling:
@@ -651,12 +666,14 @@ def _found(rows: DataFrame, told: list[Column] | list[_Telling]) -> DataFrame:
 
 def _as_written(xid: Column) -> Column:
     """Turn an XID into the JSON Pointer of the entity in its document."""
-    escaped = F.replace(xid, F.lit("~"), F.lit("~0"))
-    old = F.regexp_replace(escaped, r"\A/messagegroups/([^/]+)/messages/", "/messagegroups/$1/definitions/")
-    old = F.regexp_replace(old, r"\A/endpoints/([^/]+)/messages/", "/endpoints/$1/definitions/")
-    old = F.regexp_replace(old, r"\A/messagegroups/", "/definitionGroups/")
-    old = F.regexp_replace(old, r"\A/schemagroups/", "/schemaGroups/")
-    return F.when(F.col("dialect") == OLDEST, old).otherwise(escaped)
+    pointer = F.replace(xid, F.lit("~"), F.lit("~0"))
+    for dialect in DIALECTS:
+        for holder, entity, collection in _COLLECTIONS:
+            spelled = spelled_in(dialect, entity, collection)
+            if spelled != f"/{collection}":
+                written = F.regexp_replace(pointer, rf"\A({holder})/{collection}/", f"$1{spelled}/")
+                pointer = F.when(F.col("dialect") == dialect, written).otherwise(pointer)
+    return pointer
 
 
 def _message(xid: str | Column) -> Column:

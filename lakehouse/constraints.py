@@ -17,10 +17,9 @@ from typing import Any, NamedTuple
 
 from lakehouse import values
 from lakehouse.criteria import TESTS, Around, Test, shown
-from lakehouse.dialects import FAMILIES, family_of, family_of_options, table
+from lakehouse.dialects import FAMILIES, asks, family_of, family_of_options, severity_in, table
 
 CLOUDEVENTS = "CLOUDEVENTS"
-OLDEST = "cereg"
 _ENVELOPE_NAMES = frozenset(("type", "source", "id", "specversion", "subject", "time", "datacontenttype", "dataschema"))
 _RULE_OF_TYPE = {
     "binary": "MSG-210",
@@ -39,8 +38,6 @@ _RULE_OF_TYPE = {
     "ulong": "MSG-305",
     "uuid": "MSG-305",
 }
-# Rules that older dialects do not have: there they warn (WIP-032, WIP-041; requirements.md 45).
-_NEW_RULES = frozenset(("MSG-156", "MSG-161", "MSG-166", "MSG-260"))
 _PROTOCOLS = {row["family"]: row for row in table("protocols")}
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.\-_]*)://([^/?#]*)([^?#]*)(.*)", re.DOTALL)
 _AUTHORITY = re.compile(r"(?:[^@]*@)?(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s@]+)(?::([0-9]{1,5}))?")
@@ -100,9 +97,7 @@ def check_entity(subject: Subject) -> list[Broken]:
         found.extend(_check_group(subject))
     elif subject.entity == "schema":
         found.extend(_check_schema_text(subject))
-    if subject.dialect == OLDEST or subject.dialect.startswith("0."):
-        return [one._replace(severity="warning") if one.rule_id in _NEW_RULES else one for one in found]
-    return found
+    return [one._replace(severity=severity_in(subject.dialect, one.rule_id) or one.severity) for one in found]
 
 
 class _Row(NamedTuple):
@@ -173,30 +168,18 @@ def _by_table(entity: str, family: str, known: dict[str, Any]) -> list[Broken]:
 
 
 def _check_group(subject: Subject) -> Iterator[Broken]:
-    known, is_messages = subject.known, subject.entity == "messagegroup"
-    has_format = known.get("envelope") is not None or known.get("protocol") is not None
-    if subject.dialect == OLDEST:
-        if not _is_segment(subject.ident):
-            yield Broken((), "CAT-021", f"the id {subject.ident!r} is no segment of a URI without a colon")
-        if is_messages and not has_format:
-            yield Broken((), "CAT-024", "`format` is missing", "warning")  # as in the published documents of this dialect
-    elif subject.dialect.startswith("0.") and is_messages:
-        if not has_format and "envelopemetadata" not in (subject.extensions or {}):
-            yield Broken((), "WIP-024", "neither `envelope` nor `protocol` is given")
-        yield from _check_old_protocol(known)
-
-
-def _check_old_protocol(known: dict[str, Any]) -> Iterator[Broken]:
-    protocol = known.get("protocol")
-    if isinstance(protocol, str) and protocol and "/" not in protocol:
-        yield Broken(("protocol",), "WIP-026", f"`protocol` is {shown(protocol)}, without a version")
+    known, dialect = subject.known, subject.dialect
+    if asks(dialect, "CAT-021") and not _is_segment(subject.ident):
+        yield Broken((), "CAT-021", f"the id {subject.ident!r} is no segment of a URI without a colon")
+    if asks(dialect, "CAT-024") and subject.entity == "messagegroup" and not (known.get("envelope") or known.get("protocol")):
+        yield Broken((), "CAT-024", "`format` is missing", "warning")  # as in the published documents of this dialect
 
 
 def _check_schema_text(subject: Subject) -> Iterator[Broken]:
     form, schema = subject.known.get("format"), subject.known.get("schema")
     is_text = isinstance(form, str) and form.lower().startswith(_TEXT_FORMATS)
     if is_text and isinstance(schema, dict | list):
-        severity = None if subject.dialect == OLDEST else "warning"
+        severity = None if asks(subject.dialect, "CAT-098") else "warning"
         yield Broken(("schema",), "CAT-098", f"a schema of the format {shown(form)} is a text, and this is JSON", severity)
 
 
@@ -227,11 +210,8 @@ def _check_message(subject: Subject) -> Iterator[Broken]:
         yield from (one for one in check_presence(known))
     if isinstance(metadata, dict):
         yield from _check_identity(subject, metadata)
-    if subject.dialect.startswith("0."):
-        yield from _check_old_protocol(known)
-    if subject.dialect == OLDEST:
-        yield from _check_definition(subject)
-    if subject.dialect == OLDEST and not _is_segment(subject.ident):
+    yield from (one for one in _check_definition(subject) if asks(subject.dialect, one.rule_id))
+    if asks(subject.dialect, "CAT-061") and not _is_segment(subject.ident):
         yield Broken((), "CAT-061", f"the id {subject.ident!r} is no segment of a URI without a colon")
 
 
@@ -350,7 +330,7 @@ def _check_schema(known: dict[str, Any]) -> Iterator[Broken]:
 
 
 def _check_definition(subject: Subject) -> Iterator[Broken]:
-    """Check what only the oldest dialect has (003): the body's declarations, and the wrapper `definition`, kept as written."""
+    """Check what 003 alone has: the body's declarations, and the wrapper `definition`, kept as written."""
     known = subject.known
     metadata, options = known.get("envelopemetadata"), known.get("protocoloptions")
     if isinstance(metadata, dict) and ("dataschema" in known or "dataschemauri" in known):
@@ -418,10 +398,10 @@ def _check_identity(subject: Subject, metadata: dict[str, Any]) -> Iterator[Brok
     known = subject.known
     declared = dict(_text_value(metadata.get("type"), ("envelopemetadata", "type"))).get(("envelopemetadata", "type"))
     if declared is not None and subject.ident and declared != subject.ident:
-        rule_id = "CAT-103" if subject.dialect == OLDEST else "MSG-141"
+        rule_id = "CAT-103" if asks(subject.dialect, "CAT-103") else "MSG-141"
         told = f"the message is called {subject.ident}, and the CloudEvents `type` is {shown(declared)}"
         yield Broken(("envelopemetadata", "type"), rule_id, told)
-    if subject.dialect == OLDEST and declared is None and "basemessage" not in known:
+    if asks(subject.dialect, "CAT-102") and declared is None and "basemessage" not in known:
         yield Broken(("envelopemetadata",), "CAT-102", "no `type` is declared with a value")
     uri = known.get("dataschemauri")
     for path, text in _text_value(metadata.get("dataschema"), ("envelopemetadata", "dataschema")):

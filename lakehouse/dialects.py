@@ -11,8 +11,9 @@ with `value`, `type`, `required` …, and a bare value becomes one; `attribute` 
 
 Tables beside it: `protocols.csv` (versions, shorthands and addresses of the protocols), `option_defaults.csv` (of endpoints;
 the default is JSON), `dialect_values.csv` (values that are written otherwise), `dialect_types.csv` (types in one dialect only),
-`dialect_rules.csv` (what one dialect alone asks for), `dialect_lacks.csv` and `dialect_writes.csv` (what it does not know when it
-is written, and how it writes values), `detection.csv` (how a dialect is told), `cncf_catalog.csv` (the draft).
+`dialect_rules.csv` (what one dialect alone asks for while it is read), `dialect_checks.csv` (rules about the normal form that
+some dialects alone have, or have in a milder form), `dialect_lacks.csv` and `dialect_writes.csv` (what a dialect does not know
+when it is written, and how it writes values), `detection.csv` (how a dialect is told), `cncf_catalog.csv` (the draft).
 Decisions 11 to 19 of docs/decisions.md.
 """
 
@@ -55,6 +56,38 @@ def spelled_values() -> dict[tuple[str, str], str]:
 def dialect_rules(dialect: str, entity: str) -> list[dict[str, str]]:
     """Give what a dialect alone asks of an entity."""
     return [row for row in table("dialect_rules") if (row["dialect"], row["entity"]) == (dialect, entity)]
+
+
+@cache
+def _checks() -> dict[tuple[str, str], str]:
+    return {(row["dialect"], row["rule"]): row["severity"] for row in table("dialect_checks")}
+
+
+def asks(dialect: str, rule: str) -> bool:
+    """Tell that a dialect has a rule that not all of them have."""
+    return (dialect, rule) in _checks()
+
+
+def that_ask(rule: str) -> list[str]:
+    """Give the dialects that have a rule that not all of them have, or have it in a milder form."""
+    return [dialect for dialect, other in _checks() if other == rule]
+
+
+def severity_in(dialect: str, rule: str) -> str | None:
+    """Give the severity of a rule in a dialect where it is another than the rule's own."""
+    return _checks().get((dialect, rule)) or None
+
+
+def spelled_in(dialect: str, entity: str, *path: str) -> str:
+    """Spell the place of an attribute of an entity, below it, as documents of a dialect do: a JSON Pointer."""
+    place, pointer = "", ""
+    for name in path:
+        rows = [row for row in table() if (row["entity"], row["place"]) == (entity, place) and row["name"] in (name, "*")]
+        cells = [(row["name"] == "*", row[dialect].split()[0].replace("*", name)) for row in rows if row.get(dialect)]
+        spelled = min(cells)[1] if cells else name
+        pointer = spelled if spelled.startswith("/") else f"{pointer}/{spelled}"
+        place = f"{place}/{name}".lstrip("/")
+    return pointer
 
 
 @cache

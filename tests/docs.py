@@ -199,6 +199,7 @@ def dialects_page() -> str:
 _OTHER_TABLES = {
     "Values that are written otherwise": "dialect_values",
     "What one dialect alone asks for": "dialect_rules",
+    "Rules that some dialects alone have": "dialect_checks",
     "What a dialect does not know": "dialect_lacks",
     "How a dialect writes values": "dialect_writes",
     "Protocols": "protocols",
@@ -208,6 +209,9 @@ _OTHER_TABLES = {
 
 _ABOUT_TABLE = {
     "dialect_rules": "A warning while a document of the dialect is read.",
+    "dialect_checks": """\
+With a severity, the rule holds everywhere, and in the dialect with this severity. Without one, it holds in this dialect only
+(CAT-098 warns in the others).""",
     "dialect_lacks": """\
 What an export in the dialect leaves out. *computed*: a registry makes it again, so it is no loss. *implied*: it is no loss when
 it is what reading the document again gives. *of Versions*: a message or schema itself has none, its Versions have. *lost*: it is

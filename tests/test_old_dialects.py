@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from builders import errors, group, message, rows, warnings
 
-from lakehouse.dialects import FAMILIES, protocol_version, shorthands, table
+from lakehouse.dialects import FAMILIES, asks, protocol_version, severity_in, shorthands, spelled_in, table, that_ask
 from lakehouse.jsontext import read_json
 from lakehouse.normalform import Reading
 from lakehouse.parse import read_as
@@ -278,3 +278,29 @@ def test_the_views_say_what_the_tables_of_protocols_and_options_say():
 @pytest.mark.parametrize("name", ["dialect_values", "dialect_types", "dialect_rules", "dialect_lacks", "dialect_writes"])
 def test_each_row_of_the_tables_beside_has_a_rule(name):
     assert all(row["rule"] and None not in row.values() for row in table(name))
+
+
+@pytest.mark.parametrize(
+    ("dialect", "path", "pointer"),
+    [
+        ("1.0-rc2", ("basemessage",), "/basemessage"),
+        ("1.0-rc1", ("basemessage",), "/basemessageuri"),
+        ("0.5-wip", ("dataschemauri",), "/schemauri"),
+        ("cereg", ("envelopemetadata", "type"), "/metadata/attributes/type"),
+        ("cereg", ("envelopemetadata",), "/metadata"),
+    ],
+)
+def test_a_place_is_named_as_the_dialect_spells_it(dialect, path, pointer):
+    assert spelled_in(dialect, "message", *path) == pointer
+
+
+def test_a_spelling_that_starts_at_the_entity_is_one_in_pointers_too():
+    assert spelled_in("cereg", "endpoint", "protocoloptions", "willmessage") == "/config/willmessage"
+
+
+def test_rules_of_some_dialects_stand_in_a_table():
+    assert that_ask("CAT-007") == ["cereg"]
+    assert asks("cereg", "CAT-007")
+    assert not asks("1.0-rc2", "CAT-007")
+    assert [severity_in(dialect, "MSG-161") for dialect in ("1.0-rc2", "0.5-wip", "cereg")] == [None, "warning", "warning"]
+    assert severity_in("cereg", "CAT-007") is None  # the rule's own
