@@ -144,16 +144,16 @@ def _addresses(reading: Teller, attribute: Attribute, value: Any, where: str, pa
 def _declaration(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
     """Take a declaration; a bare value becomes one (decision 11, requirements.md 15)."""
     declared = value if isinstance(value, dict) else {"value": value}
-    return {key: _spelled(reading, key, member) for key, member in declared.items() if member is not None or key == "value"}
+    return _with_normal_values(reading, {key: member for key, member in declared.items() if member is not None or key == "value"})
 
 
-def _spelled(reading: Teller, member: str, text: Any) -> Any:
-    """Give a member of a declaration in normal form: older names of types, the older marker of the current time."""
-    normal = spelled_values().get((member, text)) if isinstance(text, str) else None
-    if normal is None:
-        return text
-    reading.respelled(f'{member} "{text}"', f'"{normal}"')
-    return normal
+def _with_normal_values(reading: Teller, declaration: dict[str, Any]) -> dict[str, Any]:
+    """Replace older names of types, and the older marker of the current time."""
+    for (member, text), normal in spelled_values().items():
+        if declaration.get(member) == text:
+            reading.respelled(f'{member} "{text}"', f'"{normal}"')
+            declaration[member] = normal
+    return declaration
 
 
 def _binary_key(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
@@ -262,7 +262,7 @@ def _headers(reading: Teller, attribute: Attribute, value: Any, where: str, path
         if len(item) == 1 and isinstance(inner := next(iter(item.values())), dict):
             reading.respelled(f"{path}/[] as {{name: declaration}}", f"{path}/[]/name")
             item = {"name": next(iter(item))} | inner
-        items.append({key: _spelled(reading, key, member) for key, member in item.items()})
+        items.append(_with_normal_values(reading, dict(item)))
     return items
 
 

@@ -1,6 +1,8 @@
-"""Conflicts: what Delta says of a commit that another one was quicker than. The exceptions share no base class: each is named."""
+"""Commits that another one was quicker than: what Delta says of them, and trying again."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from delta.exceptions import (
     ConcurrentAppendException,
@@ -12,7 +14,11 @@ from delta.exceptions import (
     ProtocolChangedException,
 )
 from py4j.protocol import Py4JJavaError
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
+from lakehouse.errors import CommitLost
+
+# They share no base class.
 CONFLICTS = (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
@@ -29,3 +35,14 @@ def is_conflict(error: BaseException) -> bool:
     if isinstance(error, CONFLICTS):
         return True
     return isinstance(error, Py4JJavaError) and any(f"io.delta.exceptions.{one.__name__}" in str(error) for one in CONFLICTS)
+
+
+def is_lost(error: BaseException) -> bool:
+    """Tell that a snapshot was not committed, since another writer took its number."""
+    return isinstance(error, CommitLost)
+
+
+def retries(attempts: int, again: Callable[[BaseException], bool] = is_conflict) -> Retrying:
+    """Give the attempts at something that a conflict may end; the error of the last one is raised as it is."""
+    wait = wait_random_exponential(multiplier=0.5, max=10)
+    return Retrying(retry=retry_if_exception(again), stop=stop_after_attempt(attempts), wait=wait, reraise=True)

@@ -131,7 +131,7 @@ def _progress(context: Context) -> Iterator[Any]:
         if shown:
             yield _Told(progress)
         else:
-            from lakehouse.pipeline import Unwatched
+            from lakehouse.watching import Unwatched
 
             yield Unwatched()
 

@@ -7,13 +7,12 @@ not, so a message is affected when it changed itself, or when it depends on one 
 
 from __future__ import annotations
 
-from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.model import EFFECTIVE_MESSAGES, SCHEMA
 from lakehouse.settings import Settings
-from lakehouse.tables import table_name
+from lakehouse.tables import merge_rows, table_name
 from lakehouse.views import session_with_views
 
 NAME = "effective_messages"
@@ -59,7 +58,8 @@ def refresh(session: SparkSession, settings: Settings | None, changes: DataFrame
     looking = session_with_views(session, settings, SCHEMA, parts, ["flat_messages"])
     _plan_once(session)
     session.conf.set("spark.sql.shuffle.partitions", 1 + affected.count() // _ROWS_OF_A_PARTITION)
-    _merge(session, affected, _stamped(looking.table("flat_messages"), snapshot_id))
+    rows = affected.join(_stamped(looking.table("flat_messages"), snapshot_id), on=_KEY, how="left")
+    merge_rows(session, NAME, EFFECTIVE_MESSAGES.names, rows, gone="snapshot_id IS NULL")
 
 
 def find_affected(session: SparkSession, changed: DataFrame) -> DataFrame:
@@ -133,18 +133,3 @@ def _only(rows: DataFrame, messages: DataFrame, message: Column) -> DataFrame:
 
 def _stamped(rows: DataFrame, snapshot_id: int) -> DataFrame:
     return rows.withColumn("snapshot_id", F.lit(snapshot_id).cast("bigint")).select(*EFFECTIVE_MESSAGES.names)
-
-
-def _merge(session: SparkSession, affected: DataFrame, rows: DataFrame) -> None:
-    values: dict[str, str | Column] = {name: f"source.{name}" for name in EFFECTIVE_MESSAGES.names}
-    source = affected.join(rows, on=_KEY, how="left").alias("source")
-    same = "target.registryid = source.registryid AND target.xid = source.xid"
-    (
-        DeltaTable.forName(session, table_name(NAME))
-        .alias("target")
-        .merge(source, same)
-        .whenMatchedDelete("source.snapshot_id IS NULL")
-        .whenMatchedUpdate("target.snapshot_id < source.snapshot_id", set=values)
-        .whenNotMatchedInsert("source.snapshot_id IS NOT NULL", values=values)
-        .execute()
-    )

@@ -10,7 +10,7 @@ from typing import Any
 from lakehouse.coercions import COERCIONS, Renamed, is_declaration, kind_of
 from lakehouse.dialects import FAMILIES, Attribute, Place, dialect_rules, family_of, moves_of, places_of
 from lakehouse.findings import Problem
-from lakehouse.jsontext import pointer_of, same
+from lakehouse.jsontext import escaped, pointer_of, same
 from lakehouse.xid import as_xid
 
 
@@ -142,7 +142,7 @@ class _Reading:
         name = attribute.name
         if value is None or attribute.type == "computed":
             return
-        where = "/" + key if "/" in key else pointer_of(key)
+        where = "/" + key  # a name of the table, or a path of two
         if attribute.type == "entities":
             if name in self.found.children:
                 self._told(where, attribute.rule, "error", f"`{name}` is written in two spellings", f"Keep `{name}` only.")
@@ -182,7 +182,7 @@ class _Reading:
         where = self.found.pointers.get(place, "/" + place)
         normal: dict[str, Any] = {}
         for key, value, at in self._lifted(rows, place, written, where):
-            attribute = rows.targets.get(key) or (rows.everything and rows.everything._replace(name=key))
+            attribute = rows.targets.get(key) or (rows.everything and Attribute(key, *rows.everything[1:]))
             if attribute is None:
                 normal.setdefault(key, value)
             elif value is not None and attribute.type != "computed":
@@ -209,7 +209,7 @@ class _Reading:
         direct: list[tuple[str, Any, str]] = []
         lifted: list[tuple[str, Any, str]] = []
         for key, value in written.items():
-            at = where + pointer_of(key)
+            at = f"{where}/{escaped(key)}"
             wraps = key in rows.lifts and isinstance(value, dict) and not (key == "attributes" and is_declaration(value))
             if wraps:
                 self._spelled(f"{place}/{key}/*", f"{place}/*")

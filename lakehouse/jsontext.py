@@ -109,7 +109,12 @@ def same(one: Any, other: Any) -> bool:
 
 def pointer_of(*tokens: str) -> str:
     """Join tokens to a JSON Pointer (RFC 6901)."""
-    return "".join("/" + token.replace("~", "~0").replace("/", "~1") for token in tokens)
+    return "".join([f"/{escaped(token)}" for token in tokens])
+
+
+def escaped(token: str) -> str:
+    """Write a token as it stands in a JSON Pointer."""
+    return token.replace("~", "~0").replace("/", "~1") if "/" in token or "~" in token else token
 
 
 def _told(error: ValueError, max_depth: int) -> str:

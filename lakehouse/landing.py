@@ -27,9 +27,10 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from lakehouse.documents import SUFFIXES
 from lakehouse.errors import SourceNotFound
-from lakehouse.pipeline import Request, Summary, Watcher, ingest
+from lakehouse.pipeline import Request, Summary, ingest
 from lakehouse.session import absolute_location
 from lakehouse.settings import Settings
+from lakehouse.watching import Watcher
 
 SOURCE = "xregistry_landing"
 # A document may come to be seen after one that is newer: so long before it is looked for, in nanoseconds.

@@ -17,9 +17,8 @@ from typing import Any
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_exponential
 
-from lakehouse.conflicts import is_conflict
+from lakehouse.conflicts import retries
 from lakehouse.settings import Settings
 from lakehouse.stages import dead_stages, folder_size, remove_folder
 from lakehouse.tables import TABLES, attach_tables, check_writers, table_location, table_name
@@ -148,19 +147,14 @@ def _look_at(spark: SparkSession, name: str) -> Upkeep:
     return Upkeep(name, before, before, told["unsorted"], removed, told["unmeasured"], retention, time.monotonic() - begun)
 
 
-_again = retry(
-    retry=retry_if_exception(is_conflict), stop=stop_after_attempt(5), wait=wait_random_exponential(0.5, 10), reraise=True
-)
-
-
-@_again
+@retries(8).wraps
 def _optimize(session: SparkSession, name: str, *, full: bool) -> int:
     """Write small files anew as large ones, clustered by the table's keys; the number of files that went into them."""
     done = session.sql(f"OPTIMIZE {table_name(name)}{' FULL' if full else ''}").collect()
     return sum(int(row["metrics"]["numFilesRemoved"]) for row in done)
 
 
-@_again
+@retries(8).wraps
 def _measure(session: SparkSession, name: str) -> int:
     """Add Delta's statistics, by which readers skip files, to files that another writer left without."""
     without = _live_files(session, name).filter(F.col("stats").isNull()).count()

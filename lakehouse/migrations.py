@@ -11,11 +11,10 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from delta.exceptions import ConcurrentTransactionException, MetadataChangedException, ProtocolChangedException
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from lakehouse.conflicts import retries
 from lakehouse.errors import WarehouseTooNew
 from lakehouse.faults import crash_point
 from lakehouse.model import SCHEMA
@@ -101,12 +100,7 @@ def stored_version(spark: SparkSession) -> int:
     return int(found[0]["value"]) if found and str(found[0]["value"]).isdigit() else 0
 
 
-@retry(
-    retry=retry_if_exception_type((ConcurrentTransactionException, MetadataChangedException, ProtocolChangedException)),
-    stop=stop_after_attempt(5),
-    wait=wait_random_exponential(multiplier=0.5, max=5),
-    reraise=True,
-)
+@retries(8).wraps
 def _run(session: SparkSession, statement: str) -> None:
     """Run a statement; another process may migrate at the same time, and then it runs again on what that one made."""
     try:

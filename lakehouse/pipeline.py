@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import logging
-import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehouse.candidates import read_gates, validate_candidate
 from lakehouse.changes import Run, commit, read_head
 from lakehouse.checks import Checked, check_stage, no_findings
+from lakehouse.conflicts import is_lost, retries
 from lakehouse.detection import DRAFT
 from lakehouse.documents import Sources, current_documents, find_sources, registry_from_path, without_content_of_unchanged
-from lakehouse.errors import CommitLost
 from lakehouse.expectations import warm_up
 from lakehouse.faults import crash_point
 from lakehouse.model import ENTITY_TABLES, STAGE
@@ -37,27 +32,11 @@ from lakehouse.stages import remove_dead_stages, remove_folder, stages_location
 from lakehouse.suites import Suite
 from lakehouse.tables import attach_log, create_tables, is_small, table_name
 from lakehouse.violations import record_findings
-
-logger = logging.getLogger(__name__)
+from lakehouse.watching import Clock, Watcher
 
 MAX_CHANGES_TOLD = 1000  # by a dry run
 OUTCOMES = ("inserted", "updated", "deleted", "unchanged", "quarantined")
 _OUTCOME_OF_OP = {"insert": "inserted", "update": "updated", "own": "updated", "delete": "deleted", "unchanged": "unchanged"}
-
-
-class Watcher(Protocol):
-    """Somebody who waits: told when a stage begins and what is known then."""
-
-    def stage(self, name: str, told: str) -> AbstractContextManager[None]:
-        """Be open while a stage runs."""
-
-
-class Unwatched:
-    """Nobody waits."""
-
-    def stage(self, name: str, told: str) -> AbstractContextManager[None]:
-        """Do nothing."""
-        return nullcontext()
 
 
 @dataclass(frozen=True)
@@ -136,7 +115,7 @@ def ingest(
         LabelTaken: the label names a snapshot already.
         CommitLost: other writers won the race more often than `commit_attempts`.
     """
-    clock = Clock(watcher or Unwatched())
+    clock = Clock(watcher)
     request = request or Request()
     ingest_id = uuid.uuid4().hex
     gates = read_gates(settings)
@@ -150,11 +129,13 @@ def ingest(
         found = find_sources(spark, sources)
         if root is not None:
             found = replace(found, roots=[root])
-        documents, unchanged = _documents(spark, settings, found, registry_from, request)
+        known = _known_documents(spark, request)
+        registry = _registry(settings, found, registry_from)
+        documents, unchanged = without_content_of_unchanged(spark, found, known, registry, settings.stream_bytes)
     if unchanged is not None and not request.policy.prune and request.label is None:
         with clock("check", "nothing: all documents are unchanged"):
             counts = {"read": unchanged, "unchanged": unchanged, "skipped": 0, "rejected": 0}
-            summary = Summary(None, counts, _unchanged_entities(spark, documents), _no_violations(), {}, found.hidden)
+            summary = Summary(None, counts, _unchanged_entities(known, documents), _no_violations(), {}, found.hidden)
             _roll_forward(spark, settings)
         return replace(summary, seconds=clock.seconds(), changes=[] if request.dry_run else None)
     warm_up()
@@ -191,26 +172,26 @@ class _Work:
         return replace(self, run=replace(self.run, documents=self.run.documents | {"rejected": rejected}))
 
 
-def _documents(
-    spark: SparkSession, settings: Settings, found: Sources, registry_from: str | None, request: Request
-) -> tuple[DataFrame, int | None]:
-    registry: Column | None = None
-    if settings.registry:
-        registry = F.lit(settings.registry)
-    elif registry_from:
-        registry = registry_from_path(registry_from, found.roots)
+def _known_documents(spark: SparkSession, request: Request) -> DataFrame:
+    """Give the documents whose content need not be read again when it is the same."""
     known = current_documents(spark.table(table_name("changes")))
     if request.policy.force:
         known = known.limit(0)
     if request.dialect:
         known = known.filter(F.col("facts.dialect") == request.dialect)
-    return without_content_of_unchanged(spark, found, known.localCheckpoint(), registry, settings.stream_bytes)
+    return known.localCheckpoint()
 
 
-def _unchanged_entities(spark: SparkSession, documents: DataFrame) -> dict[str, dict[str, int]]:
+def _registry(settings: Settings, found: Sources, registry_from: str | None) -> Column | None:
+    """Give the registry of each document where it is not the document that tells it."""
+    if settings.registry:
+        return F.lit(settings.registry)
+    return registry_from_path(registry_from, found.roots) if registry_from else None
+
+
+def _unchanged_entities(known: DataFrame, documents: DataFrame) -> dict[str, dict[str, int]]:
     entities = _no_outcomes()
     same = documents.select(F.col("document_uri").alias("xid")).distinct()
-    known = current_documents(spark.table(table_name("changes")))
     _add_counts(entities, known.join(same, on="xid", how="left_semi"), "unchanged", "facts.entities")
     return entities
 
@@ -259,12 +240,7 @@ def _count_stage(stage: DataFrame) -> _Counted:
 def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _Work, clock: Clock) -> Summary:
     """Check, commit and project; plan again when another writer was first."""
 
-    @retry(
-        retry=retry_if_exception_type(CommitLost),
-        stop=stop_after_attempt(settings.commit_attempts),
-        wait=wait_random_exponential(multiplier=0.5, max=10),
-        reraise=True,
-    )
+    @retries(settings.commit_attempts, is_lost).wraps
     def attempt() -> Summary:
         with clock("check", "what differs from the catalog"):
             head = read_head(spark)
@@ -341,25 +317,3 @@ def _add_counts(entities: dict[str, dict[str, int]], facts: DataFrame, outcome: 
     counts = facts.select(F.explode(column or f"facts.{outcome}").alias("table", "n")).groupBy("table").agg(F.sum("n").alias("n"))
     for row in counts.collect():
         entities[row["table"]][outcome] += row["n"]
-
-
-class Clock:
-    """Measures the stages, and tells the watcher of them."""
-
-    def __init__(self, watcher: Watcher) -> None:
-        self.watcher = watcher
-        self.begun = time.monotonic()
-        self.spent: dict[str, float] = {}
-
-    @contextmanager
-    def __call__(self, name: str, told: str) -> Iterator[None]:
-        """Be open while a stage runs."""
-        begun = time.monotonic()
-        with self.watcher.stage(name, told):
-            yield
-        self.spent[name] = self.spent.get(name, 0.0) + time.monotonic() - begun
-        logger.info("%s: %.2f s (%s)", name, time.monotonic() - begun, told)
-
-    def seconds(self) -> dict[str, float]:
-        """Give the seconds of each stage, and in total."""
-        return {"total": time.monotonic() - self.begun, **self.spent}

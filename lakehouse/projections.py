@@ -12,14 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from delta.tables import DeltaTable
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from lakehouse import effective
 from lakehouse.changes import read_head
-from lakehouse.conflicts import is_conflict
+from lakehouse.conflicts import retries
 from lakehouse.dialects import shorthands
 from lakehouse.faults import crash_point
 from lakehouse.model import ENDPOINTS, ENTITY_TABLES, GROUPS, MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS, Table, body_schema
@@ -27,7 +26,7 @@ from lakehouse.plans import Head
 from lakehouse.settings import Settings
 from lakehouse.siblings import open_sibling
 from lakehouse.stages import list_folder, read_text
-from lakehouse.tables import table_location, table_name
+from lakehouse.tables import merge_rows, table_location, table_name
 
 _THREADS = 4
 _JOBS = ("project", "rebuild")
@@ -145,7 +144,8 @@ def _roll_forward(spark: SparkSession, table: Table, head: Head, verified: Head 
             writer.option("txnAppId", f"lakehouse.{table.name}").option("txnVersion", 1).saveAsTable(table_name(table.name))
         else:
             # Also what was committed meanwhile: what is deleted by now must not be inserted again by a process that is late.
-            _merge(session, table, last_rows(unseen))
+            rows = project(last_rows(unseen), table, "op")
+            merge_rows(session, table.name, table.columns.names, rows, gone="op = 'delete'")
 
     is_known_new = verified is not None and table.name not in verified.tables
     return _bring_forward(spark, table.name, head.tables[table.name], head, verified, is_known_new, bring)
@@ -180,9 +180,7 @@ def _bring_forward(
     """
     session = open_sibling(spark)
     _tell_commit(session, head, "project")
-    for attempt in Retrying(
-        retry=retry_if_exception(is_conflict), stop=stop_after_attempt(10), wait=wait_random_exponential(0.2, 5), reraise=True
-    ):
+    for attempt in retries(8):
         with attempt:
             if verified and attempt.retry_state.attempt_number == 1:
                 is_new, position = is_known_new, verified.snapshot_id
@@ -198,19 +196,6 @@ def _bring_forward(
 def _tell_commit(session: SparkSession, head: Head, job: str) -> None:
     """Let the commits of this session say in Delta's history which snapshot they bring, and which job made them."""
     session.conf.set("spark.databricks.delta.commitInfo.userMetadata", json.dumps({"snapshot_id": head.snapshot_id, "job": job}))
-
-
-def _merge(session: SparkSession, table: Table, rows: DataFrame) -> None:
-    values: dict[str, str | Column] = {name: f"source.{name}" for name in table.columns.names}
-    (
-        DeltaTable.forName(session, table_name(table.name))
-        .alias("target")
-        .merge(project(rows, table, "op").alias("source"), "target.registryid = source.registryid AND target.xid = source.xid")
-        .whenMatchedDelete("source.op = 'delete'")
-        .whenMatchedUpdate("target.snapshot_id < source.snapshot_id", set=values)
-        .whenNotMatchedInsert("source.op <> 'delete'", values=values)
-        .execute()
-    )
 
 
 def _told_by_log(spark: SparkSession, name: str) -> int:

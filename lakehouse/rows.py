@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
 from lakehouse.dialects import table
 from lakehouse.entities import Entity
 from lakehouse.findings import Problem
-from lakehouse.jsontext import as_written, canonical, pointer_of
+from lakehouse.jsontext import as_written, canonical, escaped
 from lakehouse.timestamps import microseconds
 
 VERSION_KIND = {"message": "version", "schema": "schemaversion"}
@@ -78,7 +77,7 @@ def make_row(kind: str, xid: str, life: Life, read: Entity, written: dict[str, A
     body = canonical(known)
     text = body.decode()
     raw = as_written(written) if written is not None else None
-    attributes = None if kind not in VERSION_KIND.values() else list(_leaves(known, read.extensions))
+    attributes = None if kind not in VERSION_KIND.values() else _leaves(known, read.extensions)
     return Row(kind, xid, hashlib.sha256(body).hexdigest(), *life, text, None if raw == text else raw, attributes)
 
 
@@ -90,46 +89,47 @@ def _sections() -> frozenset[str]:
     )
 
 
-def _leaves(known: dict[str, Any], extensions: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _leaves(known: dict[str, Any], extensions: dict[str, Any]) -> list[tuple[str, str]]:
     """Give the leaves of a definition: scalars, arrays, empty objects, schemas, values of declarations (decision 12)."""
+    found: list[tuple[str, str]] = []  # filled, and not yielded: a quarter of the time of parsing went into generators here
     for name, value in known.items():
         if name == "envelopemetadata":
-            yield from _declarations("/envelopemetadata", value)
+            _add_declarations("/envelopemetadata", value, found)
         elif name == "protocoloptions" and isinstance(value, dict) and value:
             for option, member in value.items():
-                at = "/protocoloptions" + pointer_of(option)
                 if option in _sections():
-                    yield from _declarations(at, member)
+                    _add_declarations(f"/protocoloptions/{escaped(option)}", member, found)
                 else:
-                    yield from _declarations("/protocoloptions", {option: member})
+                    _add_declarations("/protocoloptions", {option: member}, found)
         elif name in ("dataschema", "schema"):
-            yield "/" + name, canonical(value).decode()
+            found.append(("/" + name, canonical(value).decode()))
         elif name not in _NOT_INHERITED:
-            yield from _plain("/" + name, value)
+            _add_leaves("/" + name, value, found)
     for name, value in extensions.items():
-        yield from _plain(pointer_of(name), value)
+        _add_leaves("/" + escaped(name), value, found)
+    return found
 
 
-def _declarations(pointer: str, declarations: Any) -> Iterator[tuple[str, str]]:
-    """Give the leaves of a map of declarations; the `value` of each is opaque."""
+def _add_declarations(pointer: str, declarations: Any, found: list[tuple[str, str]]) -> None:
+    """Add the leaves of a map of declarations; the `value` of each is opaque."""
     if not isinstance(declarations, dict) or not declarations:
-        yield pointer, canonical(declarations).decode()
+        found.append((pointer, canonical(declarations).decode()))
         return
     for name, declaration in declarations.items():
-        at = pointer + pointer_of(name)
+        at = f"{pointer}/{escaped(name)}"
         if isinstance(declaration, dict) and declaration:
             for key, member in declaration.items():
                 if key == "value":
-                    yield f"{at}/value", canonical(member).decode()
+                    found.append((f"{at}/value", canonical(member).decode()))
                 else:
-                    yield from _plain(at + pointer_of(key), member)
+                    _add_leaves(f"{at}/{escaped(key)}", member, found)
         else:
-            yield at, canonical(declaration).decode()
+            found.append((at, canonical(declaration).decode()))
 
 
-def _plain(pointer: str, value: Any) -> Iterator[tuple[str, str]]:
+def _add_leaves(pointer: str, value: Any, found: list[tuple[str, str]]) -> None:
     if isinstance(value, dict) and value:
         for key, member in value.items():
-            yield from _plain(pointer + pointer_of(key), member)
+            _add_leaves(f"{pointer}/{escaped(key)}", member, found)
     else:
-        yield pointer, canonical(value).decode()
+        found.append((pointer, canonical(value).decode()))

@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from lakehouse.errors import LakehouseError, SettingsError
 from lakehouse.model import SCHEMA
 from lakehouse.settings import Settings, data_folder
+from lakehouse.siblings import open_sibling
 from lakehouse.snapshots import open_snapshot, resolve_snapshot
 from lakehouse.tables import attach_tables
 from lakehouse.views import create_views
@@ -106,8 +107,7 @@ def open_catalog(spark: SparkSession, settings: Settings, at: str | None) -> str
         schema = SCHEMA
     else:
         schema = open_snapshot(spark, settings, resolve_snapshot(spark, at))
-    session = spark.newSession()
-    session.catalog.setCurrentDatabase(schema)
+    session = open_sibling(spark, schema)
     for file in sorted((data_folder("ddl") / "bi").iterdir(), key=lambda file: file.name):
         session.sql(file.read_text(encoding="utf-8").rstrip().removesuffix(";"))
     spark.catalog.setCurrentDatabase(schema)

@@ -22,10 +22,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehouse.changes import Label, Run, commit_label, read_head
-from lakehouse.errors import CommitLost, LabelTaken, SettingsError, SnapshotNotFound
+from lakehouse.conflicts import is_lost, retries
+from lakehouse.errors import LabelTaken, SettingsError, SnapshotNotFound
 from lakehouse.model import CHANGES, DOCUMENT_BODY, ENTITY_TABLES, SCHEMA, VIOLATIONS
 from lakehouse.projections import expressions, parsed_body
 from lakehouse.settings import Settings
@@ -219,12 +219,7 @@ def label_snapshot(
     attach_tables(spark, settings, ["changes"])
     snapshot_id = resolve_snapshot(spark, text)
 
-    @retry(
-        retry=retry_if_exception_type(CommitLost),
-        stop=stop_after_attempt(settings.commit_attempts),
-        wait=wait_random_exponential(multiplier=0.2, max=5),
-        reraise=True,
-    )
+    @retries(settings.commit_attempts, is_lost).wraps
     def attempt() -> int:
         present = read_labels(spark).get(name)
         if present is not None and present == (snapshot_id, why if why is not None else present[1]):

@@ -11,7 +11,9 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from pyspark.sql import SparkSession
+from delta.tables import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from lakehouse.errors import SettingsError, WarehouseError
@@ -123,6 +125,29 @@ def is_small(spark: SparkSession, settings: Settings) -> bool:
     """Tell by the size of the log that the catalog is small, so that its queries had better be interpreted."""
     size: int = spark.sql(f"DESCRIBE DETAIL {table_name('changes')}").select("sizeInBytes").collect()[0][0]
     return size <= settings.interpreted_bytes
+
+
+def merge_rows(session: SparkSession, name: str, columns: Iterable[str], rows: DataFrame, *, gone: str) -> None:
+    """Bring rows into a table of entities with one MERGE, which may be repeated; a row that the table has newer stays.
+
+    Args:
+        session: whose settings tell what the commit says of itself.
+        name: the table; its key is registryid and xid.
+        columns: the table's columns, snapshot_id among them.
+        rows: those columns, and what `gone` looks at.
+        gone: SQL condition on `rows` for what is to be deleted.
+    """
+    values: dict[str, str | Column] = {column: f"source.{column}" for column in columns}
+    source = rows.withColumn("_gone", F.expr(gone)).alias("source")
+    (
+        DeltaTable.forName(session, table_name(name))
+        .alias("target")
+        .merge(source, "target.registryid = source.registryid AND target.xid = source.xid")
+        .whenMatchedDelete("source._gone")
+        .whenMatchedUpdate("target.snapshot_id < source.snapshot_id", set=values)
+        .whenNotMatchedInsert("NOT source._gone", values=values)
+        .execute()
+    )
 
 
 def tables_named_in(query: str) -> list[str]:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.openmetrics.exposition import generate_latest
@@ -25,16 +25,10 @@ import lakehouse
 from lakehouse.errors import SettingsError
 from lakehouse.model import ENTITY_TABLES
 from lakehouse.session import absolute_location
+from lakehouse.watching import Watcher
 
 PRODUCER = f"urn:xregistry-lakehouse:{lakehouse.__version__}"
 _RESULTS = ("ingest", "validate", "export", "maintain")
-
-
-class Watcher(Protocol):
-    """Whoever is told of stages."""
-
-    def stage(self, name: str, told: str) -> Any:
-        """Be open while a stage runs."""
 
 
 @dataclass

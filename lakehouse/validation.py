@@ -25,7 +25,6 @@ from lakehouse.expectations import (
     validate_rows,
 )
 from lakehouse.model import SCHEMA
-from lakehouse.pipeline import Clock, Unwatched, Watcher
 from lakehouse.projections import roll_forward
 from lakehouse.queries import open_relations
 from lakehouse.settings import Settings
@@ -35,6 +34,7 @@ from lakehouse.suites import SPECIFICATION, Suite, choose_suites, read_suites
 from lakehouse.tables import attach_tables, check_writers, is_small
 from lakehouse.views import views, with_read
 from lakehouse.violations import count_findings, record_findings
+from lakehouse.watching import Clock, Watcher
 
 EXAMPLES = 3  # told of each rule
 _Check = Callable[[SparkSession], DataFrame]
@@ -131,7 +131,7 @@ def validate(
         SnapshotNotFound: `at` names no snapshot.
         WarehouseError: the warehouse holds no catalog.
     """
-    clock = Clock(watcher or Unwatched())
+    clock = Clock(watcher)
     names = list(suites)
     chosen = choose_suites(read_suites(settings), names)
     for suite in chosen.values():

@@ -5,20 +5,14 @@ from __future__ import annotations
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from lakehouse.conflicts import CONFLICTS
+from lakehouse.conflicts import retries
 from lakehouse.expectations import Count
 from lakehouse.model import VIOLATIONS
 from lakehouse.tables import table_name
 
 
-@retry(
-    retry=retry_if_exception_type(CONFLICTS),
-    stop=stop_after_attempt(8),
-    wait=wait_random_exponential(multiplier=0.5, max=10),
-    reraise=True,
-)
+@retries(8).wraps
 def record_findings(spark: SparkSession, findings: DataFrame, ingest_id: str) -> int:
     """Append the findings that `violations` does not hold yet; a merge, so that two writers cannot both append one.
 

@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parents[1] / "lakehouse"
 ORDER = [
     "__init__",
     "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "texts", "streams", "redact", "model",
-    "suites", "expectations",
+    "watching", "suites", "expectations",
     "conflicts", "session", "siblings", "stages", "migrations", "tables", "views",
     "dialects", "coercions", "entities", "catalogtypes", "detection", "families", "rows", "versionorder",
     "rules", "values", "criteria", "constraints", "locate", "normalform", "respell",

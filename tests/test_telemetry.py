@@ -12,8 +12,8 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from lakehouse.errors import SettingsError
-from lakehouse.pipeline import Unwatched
 from lakehouse.telemetry import Run, datasets, figures
+from lakehouse.watching import Unwatched
 
 ROOT = Path(__file__).parents[1]
 OUTCOMES = ("inserted", "updated", "deleted", "unchanged", "quarantined")
