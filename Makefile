@@ -1,5 +1,5 @@
 # make demo   load the demo documents and look at what came out
-# make test   tests, but for those that take minutes each: make test-slow
+# make test   tests, but for those that take minutes each (make test-slow); WORKERS=2 processes, of which each takes 5 GB
 #            make lint   ruff and mypy
 # make airflow-test  the DAGs, run by Airflow in an environment of its own (.venv-airflow)
 # make bi-test       the SQL server's clients and Apache Superset, in an environment of their own (.venv-bi)
@@ -12,6 +12,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 N ?= 10000
+WORKERS ?= 2
 
 .PHONY: demo test test-slow airflow-test bi-test cluster-test lint bench soak docs clean java
 
@@ -19,7 +20,7 @@ demo: java $(VENV)/installed
 	$(BIN)/lakehouse demo
 
 test: java $(VENV)/installed
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-slow: java $(VENV)/installed
 	$(BIN)/python -m pytest -m slow

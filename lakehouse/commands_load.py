@@ -95,7 +95,7 @@ def _watch(context: Context, sources: tuple[str, ...], registry_from: str | None
 @click.pass_obj
 def validate(context: Context, suites: tuple[str, ...], at: str | None, exit_zero: bool) -> int:
     """Run all rules and suites of expectations over the catalog, and write Data Docs."""
-    from lakehouse.checks import check_catalog
+    from lakehouse.catalogchecks import check_catalog
     from lakehouse.expectations import warm_up
     from lakehouse.rules import RULES
     from lakehouse.validation import validate as run_validate

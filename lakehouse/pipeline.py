@@ -12,12 +12,12 @@ from pyspark.sql import functions as F
 
 from lakehouse.candidates import read_gates, validate_candidate
 from lakehouse.changes import Run, commit, read_head
-from lakehouse.checks import Checked, check_stage, no_findings
 from lakehouse.conflicts import is_lost, retries
 from lakehouse.detection import DRAFT
 from lakehouse.documents import Sources, current_documents, find_sources, registry_from_path, without_content_of_unchanged
 from lakehouse.expectations import warm_up
 from lakehouse.faults import crash_point
+from lakehouse.gate import Checked, check_stage
 from lakehouse.model import ENTITY_TABLES, STAGE
 from lakehouse.numbering import with_numbers
 from lakehouse.parse import parse_documents
@@ -31,6 +31,7 @@ from lakehouse.snapshots import check_label_is_free
 from lakehouse.stages import remove_dead_stages, remove_folder, stages_location
 from lakehouse.suites import Suite
 from lakehouse.tables import attach_log, create_tables, is_small, table_name
+from lakehouse.telling import no_findings
 from lakehouse.violations import record_findings
 from lakehouse.watching import Clock, Watcher
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,9 @@ from lakehouse.pipeline import Summary, ingest
 from lakehouse.session import open_session
 from lakehouse.settings import Settings, read_settings
 from lakehouse.tables import create_tables
+
+if not hasattr(sys.modules["__main__"], "__file__"):
+    sys.modules["__main__"].__file__ = __file__  # a worker of xdist has none, and PySpark would take it for a doctest and exit
 
 collect_ignore = ["airflow", "bi", "cluster"]  # in environments of their own: see the Makefile
 

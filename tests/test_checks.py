@@ -11,8 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from test_rules import RELATIONAL
 
-from lakehouse.checks import candidate, check_changes, check_cycles, check_entities, check_variants
 from lakehouse.parse import parse_documents
+from lakehouse.relationrows import candidate
+from lakehouse.relations import check_changes, check_cycles, check_entities, check_variants, look_at
 from lakehouse.rules import RULES, examples, registry_of
 from lakehouse.settings import read_settings
 
@@ -122,7 +123,7 @@ def test_a_long_chain_is_no_cycle(found):
 def test_a_short_chain_is_no_cycle(spark: SparkSession, length):
     chain = {f"m{n}": {"basemessage": f"/messagegroups/g/messages/m{n + 1}"} for n in range(1, length)} | {f"m{length}": {}}
     things = candidate(spark, staged(spark, {"short": document({"g": group(chain)})}), set())
-    assert check_cycles(things).count() == 0
+    assert check_cycles(things, look_at(things)).count() == 0
 
 
 def test_a_borrowed_message_has_the_envelope_of_its_new_group(found):
@@ -144,7 +145,8 @@ def test_a_pointer_leads_into_the_document_as_written(found):
 
 def test_findings_have_one_name_in_every_run(spark: SparkSession):
     documents = {"itself": OWN["itself"]}
-    runs = [check_cycles(candidate(spark, staged(spark, documents), set())).select("finding.violation_id") for _ in range(2)]
+    things = [candidate(spark, staged(spark, documents), set()) for _ in range(2)]
+    runs = [check_cycles(one, look_at(one)).select("finding.violation_id") for one in things]
     assert runs[0].intersect(runs[1]).filter(F.length("violation_id") == 32).count() == 1
 
 
@@ -163,7 +165,8 @@ def test_the_oldest_dialect_forbids_changes(spark: SparkSession):
     )
     published = before.withColumns({"kind": F.concat(F.lit("earlier "), "kind"), "staged": F.lit(False)})
     # When
-    found = check_changes(after.unionByName(published)).select("finding.rule_id", "xid", "finding.message").collect()
+    things = after.unionByName(published)
+    found = check_changes(things, look_at(things)).select("finding.rule_id", "xid", "finding.message").collect()
     # Then a declared Version, the group's format and the authorities must not change; the Version that is only implied may
     at = "/messagegroups/g/messages"
     assert sorted((row["rule_id"], row["xid"]) for row in found) == [
@@ -182,7 +185,8 @@ def test_what_is_published_under_another_spelling_keeps_its_id(spark: SparkSessi
     published = things.filter("xid IN ('/messagegroups/G', '/messagegroups/h/messages/M')")
     published = published.withColumns({"staged": F.lit(False), "xid": F.replace("xid", F.lit("/G"), F.lit("/g"))})
     published = published.withColumn("xid", F.replace("xid", F.lit("/M"), F.lit("/m")))
-    found = check_variants(things.unionByName(published)).select("finding.rule_id", "xid", "finding.action").collect()
+    things = things.unionByName(published)
+    found = check_variants(things, look_at(things)).select("finding.rule_id", "xid", "finding.action").collect()
     assert sorted(tuple(row) for row in found) == [
         ("MSG-020", "/messagegroups/G", "quarantined"),
         ("MSG-037", "/messagegroups/h/messages/M", "quarantined"),

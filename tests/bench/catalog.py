@@ -15,10 +15,11 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from lakehouse.catalogchecks import check_catalog
 from lakehouse.changes import read_head
-from lakehouse.checks import check_catalog, check_stage
 from lakehouse.documents import current_documents, find_sources, read_documents, with_unchanged
 from lakehouse.export import Request, export
+from lakehouse.gate import check_stage
 from lakehouse.model import STAGE
 from lakehouse.parse import parse_documents
 from lakehouse.pipeline import ingest

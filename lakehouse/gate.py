@@ -1,0 +1,148 @@
+"""The gate: rules between entities are applied to a stage, and what breaks them is taken out before anything is planned.
+
+The rules about one entity were applied while it was parsed (`constraints`). An error takes the staged entity out, with what
+cannot live without it; what is published stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from functools import reduce
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakehouse.dialects import DIALECTS, asks
+from lakehouse.findings import STRICT
+from lakehouse.model import DOCUMENT_BODY, FINDING
+from lakehouse.presence import check_flattened
+from lakehouse.refusals import KEY
+from lakehouse.relationrows import candidate
+from lakehouse.relations import ABOUT_CHANGE, check_entities
+from lakehouse.rules import RULES
+from lakehouse.settings import Settings
+from lakehouse.telling import FOUND, broken, findings_of, message_of, no_findings
+
+_ERRORS_TOLD = 20
+
+
+class Checked(NamedTuple):
+    """What came out of checking a stage: the stage without what was refused; the findings; documents refused whole."""
+
+    stage: DataFrame
+    findings: DataFrame
+    rejected: int
+
+
+def check_stage(
+    spark: SparkSession,
+    settings: Settings,
+    stage: DataFrame,
+    used: Iterable[str],
+    *,
+    dialects: Collection[str] = DIALECTS,
+    strict: bool = False,
+) -> Checked:
+    """Check a stage against itself and the catalog.
+
+    Args:
+        spark: the session.
+        settings: how far chains of bases are followed.
+        stage: columns `model.STAGE`.
+        used: names of the entity tables that hold something.
+        dialects: those of the documents; few have rules about change.
+        strict: a document with an error is refused whole.
+
+    Returns:
+        `findings` has the columns row, document_uri, registryid, kind, xid, finding, as in `model.STAGE`.
+    """
+    if not stage.filter(F.col("row") == "entity").take(1):
+        return Checked(stage, no_findings(spark), 0)
+    # Checkpoints, not caches: what follows is planned over rows, and not over all that they were made from.
+    # A union of a dozen frames has a dozen times their partitions, each of which costs every later step a task.
+    cores = spark.sparkContext.defaultParallelism
+    compare = any(asks(dialect, rule) for dialect in dialects for rule in ABOUT_CHANGE)
+    things = candidate(spark, stage, set(used), compare=compare).coalesce(cores).localCheckpoint()
+    flattened = check_flattened(spark, settings, stage, things, set(used))
+    found = check_entities(things).unionByName(flattened).coalesce(cores).localCheckpoint()
+    if not found.select(F.count_if(F.col("finding.action") == "quarantined")).collect()[0][0]:
+        return Checked(stage, found, 0)
+    return _reject_documents(stage, found) if strict else _take_out(stage, things, found)
+
+
+def _take_out(stage: DataFrame, things: DataFrame, found: DataFrame) -> Checked:
+    """Take what was refused out of the stage, and what cannot live without it: each with a finding of its own."""
+    entities = stage.filter(F.col("row") == "entity")
+    keys = ["document_uri", *KEY]
+    refused = found.filter(F.col("finding.action") == "quarantined").select(*keys).distinct()
+    # A message shows nothing without its default Version.
+    defaults = things.filter(F.col("staged") & F.col("isdefault") & (F.col("kind") == "version")).select(*keys)
+    bare = refused.join(defaults, on=keys, how="left_semi").select(
+        "document_uri", "registryid", F.lit("message").alias("kind"), message_of("xid").alias("xid"), F.col("xid").alias("cause")
+    )
+    seeds = refused.select("document_uri", "registryid", "xid").unionByName(bare.select("document_uri", "registryid", "xid"))
+    above = F.transform(
+        F.filter(F.sequence(F.lit(2), F.size(F.split("xid", "/")) - 3, F.lit(2)), lambda n: n >= 2),
+        lambda n: F.array_join(F.slice(F.split("xid", "/"), 1, n + 1), "/"),
+    )
+    deep = entities.filter(F.size(F.split("xid", "/")) > 4).select(*keys, F.explode(above).alias("cause"))
+    seeds = seeds.distinct().withColumnRenamed("xid", "cause")
+    below = deep.join(seeds, on=["document_uri", "registryid", "cause"], how="inner")
+    hanging = bare.unionByName(below.select(*bare.columns)).groupBy(*keys).agg(F.min("cause").alias("cause"))
+    hanging = hanging.join(refused, on=keys, how="left_anti")
+    dependent = hanging.withColumns({"staged": F.lit(True), "dialect": F.lit(None).cast("string")})
+    told = F.concat(F.lit("it cannot be loaded: "), "cause", F.lit(" was refused"))
+    every = found.unionByName(findings_of(dependent, [broken("MSG-115", told, "")]))
+    texts = entities.select(*keys, F.coalesce("raw", "body").alias("_raw"))
+    raw = F.when(F.col("finding.action") == "quarantined", F.col("_raw"))
+    every = every.join(texts, on=keys, how="left").withColumn("finding", F.col("finding").withField("raw", raw)).select(*FOUND)
+    every = every.localCheckpoint()
+    out = every.filter(F.col("finding.action") == "quarantined").select(*keys).distinct().localCheckpoint()
+    kept = entities.join(F.broadcast(out), on=keys, how="left_anti").select(*stage.columns)
+    return Checked(kept.unionByName(stage.filter(F.col("row") != "entity")), every, 0)
+
+
+def _reject_documents(stage: DataFrame, found: DataFrame) -> Checked:
+    """Refuse each document with an error whole: one finding, which tells the errors."""
+    errors = found.filter(F.col("finding.action") == "quarantined")
+    one = F.concat("finding.pointer", F.lit(": "), "finding.rule_id", F.lit(": "), "finding.message")
+    by_document = errors.groupBy("document_uri", "registryid").agg(
+        F.count("*").alias("n"), F.slice(F.array_sort(F.collect_list(one)), 1, _ERRORS_TOLD).alias("told")
+    )
+    reason = F.concat(F.col("n").cast("string"), F.lit(" errors under --strict: "), F.array_join("told", "; "))
+    rejected = by_document.select("document_uri", "registryid", reason.alias("reason")).localCheckpoint()
+    rule = RULES[STRICT]
+    identity = F.concat_ws("\0", "registryid", "document_uri", F.lit(STRICT), F.lit(""), F.lit(""), "reason")
+    values = {
+        "violation_id": F.substring(F.sha2(identity, 256), 1, 32),
+        "pointer": F.lit(""),
+        "rule_id": F.lit(STRICT),
+        "severity": F.lit("error"),
+        "action": F.lit("quarantined"),
+        "message": F.col("reason"),
+        "hint": F.lit(rule.hint),
+        "raw": F.lit(None).cast("string"),
+    }
+    told = rejected.select(
+        F.lit("finding").alias("row"),
+        "document_uri",
+        "registryid",
+        F.lit("").alias("kind"),
+        F.lit(None).cast("string").alias("xid"),
+        F.struct(*(values[field.name].alias(field.name) for field in FINDING)).alias("finding"),
+    )
+    keys = ["document_uri", "registryid"]
+    kept = stage.filter(F.col("row") == "entity").join(F.broadcast(rejected.select(*keys)), on=keys, how="left_anti")
+    others = stage.filter(F.col("row") != "entity").join(F.broadcast(rejected), on=keys, how="left")
+    facts = F.from_json("facts", DOCUMENT_BODY)
+    cleared = reduce(
+        lambda facts, name: facts.withField(name, F.lit(None).cast(DOCUMENT_BODY[name].dataType)),
+        ("entities", "quarantined", "spellings", "root"),
+        facts.withField("status", F.lit("rejected")).withField("reason", F.col("reason")),
+    )
+    is_rejected = (F.col("row") == "document") & F.col("reason").isNotNull()
+    others = others.withColumn("facts", F.when(is_rejected, F.to_json(cleared)).otherwise(F.col("facts")))
+    rest = found.join(F.broadcast(rejected.select(*keys)), on=keys, how="left_anti").select(*found.columns)
+    every = rest.unionByName(told).localCheckpoint()
+    return Checked(kept.select(*stage.columns).unionByName(others.select(*stage.columns)), every, rejected.count())

@@ -1,0 +1,75 @@
+"""What definitions lack after flattening (MSG-156, 161, 166, 175, 181; requirements.md 21)."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakehouse.model import MESSAGES, SCHEMA, VERSIONS, Table
+from lakehouse.projections import project
+from lakehouse.relationrows import holders_of
+from lakehouse.settings import Settings
+from lakehouse.tables import table_name
+from lakehouse.telling import broken, findings_of, no_findings
+from lakehouse.views import session_with_views
+
+
+def check_flattened(spark: SparkSession, settings: Settings, stage: DataFrame, things: DataFrame, used: set[str]) -> DataFrame:
+    """Tell what staged messages lack that have a base, which may supply it (MSG-156, 161, 166, 175, 181; requirements.md 21).
+
+    Only those are flattened that lack something by themselves: what the others have, no base takes away. A message whose base
+    is not there yet is not judged.
+    """
+    defaults = things.filter(
+        F.col("staged") & F.col("isdefault") & (F.col("kind") == "version") & F.col("basemessage").isNotNull()
+    )
+    in_group = holders_of(things).filter("holder_kind = 'group'")
+    based = defaults.join(in_group, on=["registryid", "container"], how="left")
+    needs_envelope = F.col("envelope").isNull() & F.col("holder_envelope").isNotNull()
+    lacking = based.filter(F.col("lacks") | needs_envelope).localCheckpoint()
+    if lacking.isEmpty():
+        return no_findings(spark)
+    wanted = lacking.select("registryid", F.col("message_xid").alias("xid")).distinct()
+    stand_ins = {table.name: _candidate_rows(spark, stage, table, used) for table in (MESSAGES, VERSIONS)}
+    stand_ins["scope"] = stand_ins["messages"].join(wanted, on=["registryid", "xid"], how="left_semi")
+    session = session_with_views(spark, settings, SCHEMA, stand_ins, ["flat_messages"])
+    flat = session.table("flat_messages").select("registryid", F.col("xid").alias("message_xid"), "chain_status", "attributes")
+    both = lacking.join(flat, on=["registryid", "message_xid"], how="inner").filter(F.col("chain_status") == "resolved")
+    envelope, protocol = _leaf("/envelope"), _leaf("/protocol")
+    form, uri = _leaf("/dataschemaformat"), _leaf("/dataschemauri")
+    other = F.concat(F.lit("`envelope` is missing, and that of the group is "), "holder_envelope")
+    told = [broken("MSG-156", other, "").when(envelope.isNull() & F.col("holder_envelope").isNotNull())]
+    for rule_id, pointer, what, section, value in (
+        ("MSG-161", "/envelope", "`envelopemetadata`", "/envelopemetadata", envelope),
+        ("MSG-166", "/protocol", "`protocoloptions`", "/protocoloptions", protocol),
+    ):
+        message = F.concat(F.lit(f"`{pointer[1:]}` is "), value, F.lit(f", and neither here nor in its bases there is {what}"))
+        lacks = value.isNotNull() & ~_has_leaf_below(section)
+        told.append(broken(rule_id, message, pointer).when(lacks))
+    is_inline = _leaf("/dataschema").isNotNull() & form.isNull()
+    without = F.lit(" stands without `dataschemaformat`, here and in its bases")
+    is_near = uri.startswith('"/schemagroups/') | uri.startswith('"#/')
+    told.append(broken("MSG-175", F.concat(F.lit("`dataschema`"), without), "/dataschema").when(is_inline))
+    message = F.concat(F.lit("`dataschemauri` "), uri, without)
+    told.append(broken("MSG-181", message, "/dataschemauri").when(uri.isNotNull() & form.isNull() & ~is_near))
+    told.append(broken("MSG-181", message, "/dataschemauri", "warning").when(uri.isNotNull() & form.isNull() & is_near))
+    return findings_of(both, told).localCheckpoint()
+
+
+def _candidate_rows(spark: SparkSession, stage: DataFrame, table: Table, used: set[str]) -> DataFrame:
+    """Lay staged rows of a table over the published ones, as the table has them."""
+    entities = stage.filter((F.col("row") == "entity") & (F.col("kind") == table.kind))
+    logged = entities.withColumns({"document_uris": F.array("document_uri"), "snapshot_id": F.lit(0).cast("bigint")})
+    staged = project(logged, table).dropDuplicates(["registryid", "xid"])
+    if table.name not in used:
+        return staged
+    published = spark.table(table_name(table.name)).join(staged, on=["registryid", "xid"], how="left_anti")
+    return staged.unionByName(published.select(*staged.columns))
+
+
+def _leaf(pointer: str) -> Column:
+    return F.col("attributes")[pointer]
+
+
+def _has_leaf_below(pointer: str) -> Column:
+    return F.exists(F.map_keys("attributes"), lambda key: key.startswith(pointer + "/"))

@@ -1,0 +1,124 @@
+"""What rules tell about rows: the message, its place as the document spells it, its severity in the document's dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial, reduce
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from lakehouse.dialects import DIALECTS, severity_in, spelled_in, that_ask
+from lakehouse.model import STAGE
+from lakehouse.refusals import KEY
+from lakehouse.rules import RULES
+
+FOUND = ("row", "document_uri", *KEY, "finding")
+# Collections from the inside out: what stands before them in an XID, which entity has them, their name.
+_COLLECTIONS = (
+    ("/messagegroups/[^/]+", "messagegroup", "messages"),
+    ("/endpoints/[^/]+", "endpoint", "messages"),
+    ("", "registry", "messagegroups"),
+    ("", "registry", "schemagroups"),
+)
+
+
+class Telling(NamedTuple):
+    """A finding to be: its rule, the message, where in the entity, and its severity when that is not the rule's."""
+
+    rule_id: str
+    message: Column
+    pointer: str
+    severity: str | None = None
+
+    def when(self, condition: Column) -> Column:
+        """Make it a struct where a condition holds, NULL elsewhere."""
+        rule = RULES[self.rule_id]
+        told = F.struct(
+            F.lit(self.rule_id).alias("rule_id"),
+            _by_dialect(self.severity or rule.severity, partial(_severity, self)).alias("severity"),
+            _by_dialect(self.pointer, partial(_spelled, self.pointer)).alias("pointer"),
+            self.message.alias("message"),
+            F.lit(rule.hint).alias("hint"),
+        )
+        return F.when(condition, told)
+
+
+def broken(rule_id: str, message: Column, pointer: str, severity: str | None = None) -> Telling:
+    """Tell that a rule is broken."""
+    return Telling(rule_id, message, pointer, severity)
+
+
+def asked(rule_id: str) -> Column:
+    """Tell that the dialect of a row has a rule that not all of them have."""
+    return F.col("dialect").isin(that_ask(rule_id))
+
+
+def findings_of(rows: DataFrame, told: list[Column] | list[Telling]) -> DataFrame:
+    """Make findings of rows that have the columns of `KEY`, document_uri, staged and dialect."""
+    columns = [one.when(F.lit(True)) if isinstance(one, Telling) else one for one in told]
+    shows_message = (F.col("kind") == "version") & (F.col("isdefault") if "isdefault" in rows.columns else F.lit(False))
+    entity = F.when(shows_message, message_of("xid")).otherwise(F.col("xid"))
+    named = rows.withColumn("_at", _as_written(entity)).withColumn("told", F.explode(F.filter(F.array(*columns), F.isnotnull)))
+    pointer = F.concat("_at", "told.pointer")
+    identity = F.concat_ws("\0", "registryid", "document_uri", "told.rule_id", "xid", pointer, "told.message")
+    action = F.when(F.col("staged") & (F.col("told.severity") == "error"), "quarantined").otherwise("kept")
+    finding = F.struct(
+        F.substring(F.sha2(identity, 256), 1, 32).alias("violation_id"),
+        pointer.alias("pointer"),
+        F.col("told.rule_id").alias("rule_id"),
+        F.col("told.severity").alias("severity"),
+        action.alias("action"),
+        F.col("told.message").alias("message"),
+        F.col("told.hint").alias("hint"),
+        F.lit(None).cast("string").alias("raw"),
+    )
+    return named.select(F.lit("finding").alias("row"), "document_uri", *KEY, finding.alias("finding"))
+
+
+def no_findings(spark: SparkSession) -> DataFrame:
+    """Give a frame of findings without any."""
+    return spark.createDataFrame([], StructType([STAGE[name] for name in FOUND]))
+
+
+def message_of(xid: str | Column) -> Column:
+    """Give the XID of the message or schema that an entity's XID lies in: its own, or that of which it is a Version."""
+    return F.substring_index(xid, "/", 5)
+
+
+def without_version(reference: Column | str) -> Column:
+    """Give the XID that a reference leads to, without the Version that it may name."""
+    return F.regexp_replace(reference, r"/versions/[^/]*\z", "")
+
+
+def _by_dialect(usual: str, in_dialect: Callable[[str], str]) -> Column:
+    """Give a text that some dialects have otherwise."""
+    others = [(dialect, in_dialect(dialect)) for dialect in DIALECTS]
+    return reduce(
+        lambda so_far, other: F.when(F.col("dialect") == other[0], other[1]).otherwise(so_far),
+        [other for other in others if other[1] != usual],
+        F.lit(usual),
+    )
+
+
+def _severity(telling: Telling, dialect: str) -> str:
+    return severity_in(dialect, telling.rule_id) or telling.severity or RULES[telling.rule_id].severity
+
+
+def _spelled(pointer: str, dialect: str) -> str:
+    entity = "endpoint" if pointer.startswith(("/messagegroups", "/protocoloptions")) else "message"
+    return spelled_in(dialect, entity, *pointer.split("/")[1:])
+
+
+def _as_written(xid: Column) -> Column:
+    """Turn an XID into the JSON Pointer of the entity in its document."""
+    pointer = F.replace(xid, F.lit("~"), F.lit("~0"))
+    for dialect in DIALECTS:
+        for holder, entity, collection in _COLLECTIONS:
+            spelled = spelled_in(dialect, entity, collection)
+            if spelled != f"/{collection}":
+                written = F.regexp_replace(pointer, rf"\A({holder})/{collection}/", f"$1{spelled}/")
+                pointer = F.when(F.col("dialect") == dialect, written).otherwise(pointer)
+    return pointer
