@@ -51,29 +51,29 @@ WITH leaves AS (
     depends_on,
     attributes,
     concat('\u0002', array_join(map_keys(attributes), '\u0002\u0002'), '\u0002') AS pointers,
-    attributes['/name'] AS name,
-    attributes['/description'] AS description,
-    attributes['/envelope'] AS envelope,
-    attributes['/envelopemetadata/type/value'] AS ce_type,
-    attributes['/envelopemetadata/source/value'] AS ce_source,
-    attributes['/envelopemetadata/subject/value'] AS ce_subject,
-    attributes['/envelopemetadata/type/required'] AS ce_type_required,
-    attributes['/envelopemetadata/source/required'] AS ce_source_required,
-    attributes['/envelopemetadata/subject/required'] AS ce_subject_required,
-    attributes['/protocol'] AS protocol,
-    attributes['/protocoloptions/topic_name/value'] AS topic_name,
-    attributes['/protocoloptions/topic/value'] AS topic,
-    attributes['/protocoloptions/properties/to/value'] AS amqp_to,
-    attributes['/protocoloptions/subject/value'] AS nats_subject,
-    attributes['/protocoloptions/path/value'] AS path,
-    attributes['/protocoloptions/key/value'] AS kafka_key,
-    attributes['/protocoloptions/key_base64/value'] AS key_base64,
-    attributes['/protocoloptions/method/value'] AS http_method,
-    attributes['/protocoloptions/status/value'] AS http_status,
-    attributes['/dataschemaformat'] AS dataschemaformat,
-    attributes['/dataschemauri'] AS dataschemauri,
-    attributes['/dataschemaxid'] AS dataschemaxid,
-    attributes['/datacontenttype'] AS datacontenttype
+    try_element_at(attributes, '/name') AS name,
+    try_element_at(attributes, '/description') AS description,
+    try_element_at(attributes, '/envelope') AS envelope,
+    try_element_at(attributes, '/envelopemetadata/type/value') AS ce_type,
+    try_element_at(attributes, '/envelopemetadata/source/value') AS ce_source,
+    try_element_at(attributes, '/envelopemetadata/subject/value') AS ce_subject,
+    try_element_at(attributes, '/envelopemetadata/type/required') AS ce_type_required,
+    try_element_at(attributes, '/envelopemetadata/source/required') AS ce_source_required,
+    try_element_at(attributes, '/envelopemetadata/subject/required') AS ce_subject_required,
+    try_element_at(attributes, '/protocol') AS protocol,
+    try_element_at(attributes, '/protocoloptions/topic_name/value') AS topic_name,
+    try_element_at(attributes, '/protocoloptions/topic/value') AS topic,
+    try_element_at(attributes, '/protocoloptions/properties/to/value') AS amqp_to,
+    try_element_at(attributes, '/protocoloptions/subject/value') AS nats_subject,
+    try_element_at(attributes, '/protocoloptions/path/value') AS path,
+    try_element_at(attributes, '/protocoloptions/key/value') AS kafka_key,
+    try_element_at(attributes, '/protocoloptions/key_base64/value') AS key_base64,
+    try_element_at(attributes, '/protocoloptions/method/value') AS http_method,
+    try_element_at(attributes, '/protocoloptions/status/value') AS http_status,
+    try_element_at(attributes, '/dataschemaformat') AS dataschemaformat,
+    try_element_at(attributes, '/dataschemauri') AS dataschemauri,
+    try_element_at(attributes, '/dataschemaxid') AS dataschemaxid,
+    try_element_at(attributes, '/datacontenttype') AS datacontenttype
   FROM merged_definitions
 ),
 
@@ -118,7 +118,7 @@ texts AS (
   FROM leaves
 ),
 
--- Names that CloudEvents metadata declares or implies, those with a type, those with a flag.
+-- What CloudEvents knows stands in `inferred` by name; other names that the metadata declares are looked at if there are any.
 named AS (
   SELECT
     *,
@@ -126,25 +126,90 @@ named AS (
     nullif(split_part(protocol, '/', 2), '') AS written_version,
     upper(envelope) RLIKE '\\ACLOUDEVENTS(/|\\z)' AS is_cloudevent,
     CASE WHEN upper(translate(split_part(dataschemaformat, '/', 1), '-_', '')) = 'JSONSCHEMA' THEN 'application/json' END AS format_type,
-    regexp_extract_all(pointers, '\u0002/envelopemetadata/([^/\u0002]+)/type\u0002', 1) AS typed,
-    regexp_extract_all(pointers, '\u0002/envelopemetadata/([^/\u0002]+)/required\u0002', 1) AS flagged,
-    regexp_extract_all(pointers, '\u0002/envelopemetadata/([^/\u0002]+)/value\u0002', 1) AS valued,
-    regexp_extract_all(pointers, '\u0002/envelopemetadata/([^/\u0002]+)[/\u0002]', 1) AS declared
+    array_distinct(regexp_extract_all(pointers, '\u0002/envelopemetadata/([^/\u0002]+)', 1)) AS declared,
+    regexp_extract_all(pointers, '\u0002(/labels/[^\u0002]+)\u0002', 1) AS label_pointers
   FROM texts
 ),
 
+-- Which names are implied.
 implied AS (
   SELECT
     *,
-    array_distinct(
-      concat(
-        declared,
-        array('specversion', 'id', 'source', 'type', 'time'),
-        CASE WHEN coalesce(datacontenttype, format_type) IS NOT NULL THEN array('datacontenttype') ELSE array() END,
-        CASE WHEN dataschemauri IS NOT NULL THEN array('dataschema') ELSE array() END
-      )
-    ) AS names
+    is_cloudevent AND array_contains(declared, 'subject') AS has_subject,
+    is_cloudevent AND (coalesce(datacontenttype, format_type) IS NOT NULL OR array_contains(declared, 'datacontenttype')) AS has_datacontenttype,
+    is_cloudevent AND (dataschemauri IS NOT NULL OR array_contains(declared, 'dataschema')) AS has_dataschema,
+    CASE WHEN is_cloudevent THEN
+      array_except(declared, array('specversion', 'id', 'source', 'type', 'time', 'subject', 'datacontenttype', 'dataschema'))
+    END AS others
   FROM named
+),
+
+-- What is implied and not declared, as texts: pointers, and values in the same order, each behind a separator that no JSON text has.
+-- Texts, since Spark generates no code for what stands inside of functions such as filter; there each look-up takes ten times as long.
+lacking AS (
+  SELECT
+    *,
+    concat(
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/specversion/type'] IS NULL THEN '\u0002/envelopemetadata/specversion/type' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/specversion/required'] IS NULL THEN '\u0002/envelopemetadata/specversion/required' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/id/type'] IS NULL THEN '\u0002/envelopemetadata/id/type' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/id/required'] IS NULL THEN '\u0002/envelopemetadata/id/required' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/source/type'] IS NULL THEN '\u0002/envelopemetadata/source/type' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/source/required'] IS NULL THEN '\u0002/envelopemetadata/source/required' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/type/type'] IS NULL THEN '\u0002/envelopemetadata/type/type' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/type/required'] IS NULL THEN '\u0002/envelopemetadata/type/required' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/time/type'] IS NULL THEN '\u0002/envelopemetadata/time/type' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/time/required'] IS NULL THEN '\u0002/envelopemetadata/time/required' ELSE '' END,
+      CASE WHEN has_subject AND attributes['/envelopemetadata/subject/type'] IS NULL THEN '\u0002/envelopemetadata/subject/type' ELSE '' END,
+      CASE WHEN has_subject AND attributes['/envelopemetadata/subject/required'] IS NULL THEN '\u0002/envelopemetadata/subject/required' ELSE '' END,
+      CASE WHEN has_datacontenttype AND attributes['/envelopemetadata/datacontenttype/type'] IS NULL THEN '\u0002/envelopemetadata/datacontenttype/type' ELSE '' END,
+      CASE WHEN has_datacontenttype AND attributes['/envelopemetadata/datacontenttype/required'] IS NULL THEN '\u0002/envelopemetadata/datacontenttype/required' ELSE '' END,
+      CASE WHEN has_dataschema AND attributes['/envelopemetadata/dataschema/type'] IS NULL THEN '\u0002/envelopemetadata/dataschema/type' ELSE '' END,
+      CASE WHEN has_dataschema AND attributes['/envelopemetadata/dataschema/required'] IS NULL THEN '\u0002/envelopemetadata/dataschema/required' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/specversion/value'] IS NULL THEN '\u0002/envelopemetadata/specversion/value' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/time/value'] IS NULL THEN '\u0002/envelopemetadata/time/value' ELSE '' END,
+      CASE WHEN is_cloudevent AND coalesce(datacontenttype_leaf, format_type) IS NOT NULL AND attributes['/envelopemetadata/datacontenttype/value'] IS NULL THEN '\u0002/envelopemetadata/datacontenttype/value' ELSE '' END,
+      CASE WHEN is_cloudevent AND dataschemauri_leaf IS NOT NULL AND attributes['/envelopemetadata/dataschema/value'] IS NULL THEN '\u0002/envelopemetadata/dataschema/value' ELSE '' END,
+      CASE WHEN datacontenttype IS NULL AND format_type IS NOT NULL THEN '\u0002/datacontenttype' ELSE '' END,
+      CASE WHEN protocol_family = 'MQTT' AND attributes['/protocoloptions/qos/value'] IS NULL THEN '\u0002/protocoloptions/qos/value' ELSE '' END,
+      CASE WHEN protocol_family = 'MQTT' AND attributes['/protocoloptions/retain/value'] IS NULL THEN '\u0002/protocoloptions/retain/value' ELSE '' END,
+      CASE WHEN protocol_family = 'HTTP' AND http_method IS NULL AND http_status IS NULL THEN '\u0002/protocoloptions/method/value' ELSE '' END
+    ) AS lacks,
+    concat(
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/specversion/type'] IS NULL THEN '\u0002"string"' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/specversion/required'] IS NULL THEN '\u0002true' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/id/type'] IS NULL THEN '\u0002"string"' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/id/required'] IS NULL THEN '\u0002true' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/source/type'] IS NULL THEN '\u0002"uritemplate"' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/source/required'] IS NULL THEN '\u0002true' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/type/type'] IS NULL THEN '\u0002"string"' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/type/required'] IS NULL THEN '\u0002true' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/time/type'] IS NULL THEN '\u0002"timestamp"' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/time/required'] IS NULL THEN '\u0002false' ELSE '' END,
+      CASE WHEN has_subject AND attributes['/envelopemetadata/subject/type'] IS NULL THEN '\u0002"string"' ELSE '' END,
+      CASE WHEN has_subject AND attributes['/envelopemetadata/subject/required'] IS NULL THEN '\u0002false' ELSE '' END,
+      CASE WHEN has_datacontenttype AND attributes['/envelopemetadata/datacontenttype/type'] IS NULL THEN '\u0002"string"' ELSE '' END,
+      CASE WHEN has_datacontenttype AND attributes['/envelopemetadata/datacontenttype/required'] IS NULL THEN '\u0002false' ELSE '' END,
+      CASE WHEN has_dataschema AND attributes['/envelopemetadata/dataschema/type'] IS NULL THEN '\u0002"uritemplate"' ELSE '' END,
+      CASE WHEN has_dataschema AND attributes['/envelopemetadata/dataschema/required'] IS NULL THEN '\u0002false' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/specversion/value'] IS NULL THEN '\u0002"1.0"' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/time/value'] IS NULL THEN '\u0002"0000-01-01T00:00:00Z"' ELSE '' END,
+      CASE WHEN is_cloudevent AND coalesce(datacontenttype_leaf, format_type) IS NOT NULL AND attributes['/envelopemetadata/datacontenttype/value'] IS NULL THEN concat('\u0002', coalesce(datacontenttype_leaf, concat('"', format_type, '"'))) ELSE '' END,
+      CASE WHEN is_cloudevent AND dataschemauri_leaf IS NOT NULL AND attributes['/envelopemetadata/dataschema/value'] IS NULL THEN concat('\u0002', dataschemauri_leaf) ELSE '' END,
+      CASE WHEN datacontenttype IS NULL AND format_type IS NOT NULL THEN concat('\u0002"', format_type, '"') ELSE '' END,
+      CASE WHEN protocol_family = 'MQTT' AND attributes['/protocoloptions/qos/value'] IS NULL THEN '\u00020' ELSE '' END,
+      CASE WHEN protocol_family = 'MQTT' AND attributes['/protocoloptions/retain/value'] IS NULL THEN '\u0002false' ELSE '' END,
+      CASE WHEN protocol_family = 'HTTP' AND http_method IS NULL AND http_status IS NULL THEN '\u0002"POST"' ELSE '' END
+    ) AS inferences,
+    CASE WHEN size(others) > 0 THEN
+      filter(
+        concat(
+          transform(others, n -> concat('/envelopemetadata/', n, '/type')), transform(others, n -> concat('/envelopemetadata/', n, '/required'))
+        ),
+        pointer -> NOT map_contains_key(attributes, pointer)
+      )
+    ELSE array() END AS other_lacks
+  FROM implied
 )
 
 SELECT
@@ -157,13 +222,14 @@ SELECT
   chain_depth,
   name,
   description,
-  CASE WHEN contains(pointers, '\u0002/labels/') THEN
+  CASE WHEN size(label_pointers) > 0 THEN
     map_from_entries(
       transform(
-        filter(map_entries(attributes), e -> startswith(e.key, '/labels/')),
-        e -> struct(
-          replace(replace(substr(e.key, 9), '~1', '/'), '~0', '~') AS key,
-          CASE WHEN contains(e.value, '\\') AND startswith(e.value, '"') THEN get_json_object(e.value, '$') ELSE trim(BOTH '"' FROM e.value) END AS value
+        label_pointers,
+        pointer -> struct(
+          replace(replace(substr(pointer, 9), '~1', '/'), '~0', '~') AS key,
+          CASE WHEN contains(attributes[pointer], '\\') AND startswith(attributes[pointer], '"') THEN get_json_object(attributes[pointer], '$')
+            ELSE trim(BOTH '"' FROM attributes[pointer]) END AS value
         )
       )
     )
@@ -199,52 +265,13 @@ SELECT
   coalesce(datacontenttype, format_type) AS datacontenttype,
   document_uris,
   attributes,
-  map_from_entries(
+  map_from_arrays(
+    concat(CASE WHEN lacks = '' THEN array() ELSE split(substr(lacks, 2), '\u0002') END, other_lacks),
     concat(
-      CASE WHEN is_cloudevent THEN
-        transform(
-          array_except(names, typed),
-          n -> struct(
-            concat('/envelopemetadata/', n, '/type') AS key,
-            CASE WHEN n IN ('source', 'dataschema') THEN '"uritemplate"' WHEN n = 'time' THEN '"timestamp"' ELSE '"string"' END AS value
-          )
-        )
-      ELSE array() END,
-      CASE WHEN is_cloudevent THEN
-        transform(
-          array_except(names, flagged),
-          n -> struct(
-            concat('/envelopemetadata/', n, '/required') AS key,
-            CASE WHEN n IN ('id', 'source', 'specversion', 'type') THEN 'true' ELSE 'false' END AS value
-          )
-        )
-      ELSE array() END,
-      CASE WHEN is_cloudevent THEN
-        filter(
-          transform(
-            array_except(array('specversion', 'time', 'datacontenttype', 'dataschema'), valued),
-            n -> struct(
-              concat('/envelopemetadata/', n, '/value') AS key,
-              CASE n
-                WHEN 'specversion' THEN '"1.0"'
-                WHEN 'time' THEN '"0000-01-01T00:00:00Z"'
-                WHEN 'datacontenttype' THEN coalesce(datacontenttype_leaf, concat('"', format_type, '"'))
-                ELSE dataschemauri_leaf
-              END AS value
-            )
-          ),
-          e -> e.value IS NOT NULL
-        )
-      ELSE array() END,
-      CASE WHEN datacontenttype IS NULL AND format_type IS NOT NULL
-        THEN array(struct('/datacontenttype' AS key, concat('"', format_type, '"') AS value)) ELSE array() END,
-      CASE WHEN protocol_family = 'MQTT' AND NOT contains(pointers, '\u0002/protocoloptions/qos/value\u0002')
-        THEN array(struct('/protocoloptions/qos/value' AS key, '0' AS value)) ELSE array() END,
-      CASE WHEN protocol_family = 'MQTT' AND NOT contains(pointers, '\u0002/protocoloptions/retain/value\u0002')
-        THEN array(struct('/protocoloptions/retain/value' AS key, 'false' AS value)) ELSE array() END,
-      CASE WHEN protocol_family = 'HTTP' AND http_method IS NULL AND http_status IS NULL
-        THEN array(struct('/protocoloptions/method/value' AS key, '"POST"' AS value)) ELSE array() END
+      CASE WHEN lacks = '' THEN array() ELSE split(substr(inferences, 2), '\u0002') END,
+      CASE WHEN size(other_lacks) > 0
+        THEN transform(other_lacks, pointer -> CASE WHEN endswith(pointer, '/type') THEN '"string"' ELSE 'false' END) ELSE array() END
     )
   ) AS inferred,
   depends_on
-FROM implied;
+FROM lacking;

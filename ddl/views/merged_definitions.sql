@@ -149,7 +149,7 @@ judged AS (
   SELECT
     *,
     layers IS NOT NULL AND (
-      array_join(sort_array(split(translate(pointers, '/', '\u0001'), '\u0002')), '\u0002') RLIKE '\u0002([^\u0002]+)\u0002\\1\u0001'
+      array_join(sort_array(split(replace(pointers, '/', '\u0001'), '\u0002')), '\u0002') RLIKE '\u0002([^\u0002]++)\u0002\\1\u0001'
       OR size(array_intersect(map_keys(united), array('/dataschema', '/dataschemauri', '/dataschemaxid'))) > 1
       OR (contains(pointers, '/protocoloptions/status') AND contains(pointers, '/protocoloptions/method'))
       OR (contains(pointers, '/protocoloptions/key_base64') AND pointers RLIKE '/protocoloptions/key[/\u0002]')
