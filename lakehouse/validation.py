@@ -33,7 +33,7 @@ from lakehouse.snapshots import resolve_snapshot
 from lakehouse.suites import SPECIFICATION, Suite, choose_suites, read_suites
 from lakehouse.tables import attach_tables, check_writers, is_small
 from lakehouse.views import views, with_read
-from lakehouse.violations import count_findings, record_findings
+from lakehouse.violations import count_findings, record_findings, unrecorded
 from lakehouse.watching import Clock, Watcher
 
 EXAMPLES = 3  # told of each rule
@@ -156,7 +156,8 @@ def validate(
                     counts = count_findings(findings)
                     results.append(validate_counts(specification(rules.values(), counts), counts))
                     broken = find_broken(findings, counts)
-                    recorded = record_findings(spark, findings, uuid.uuid4().hex) if at is None else 0
+                    if at is None:
+                        recorded = record_findings(spark, unrecorded(spark, findings), uuid.uuid4().hex)
             there = [suite for suite in chosen.values() if _is_there(spark, suite, schema)]
             for suite in there:
                 with clock("suites", f"suite {suite.name}: {len(suite.expectations)} expectations"):

@@ -34,6 +34,21 @@ def record_findings(spark: SparkSession, findings: DataFrame, ingest_id: str) ->
     return int(merged.collect()[0]["num_inserted_rows"])
 
 
+def unrecorded(spark: SparkSession, findings: DataFrame) -> DataFrame:
+    """Leave out findings that `violations` holds about the same entity in the same words.
+
+    An ingest tells where a finding stands in the document, a validation where it stands in the normal form.
+
+    Args:
+        spark: the session.
+        findings: as for `record_findings`.
+    """
+    told = ["registryid", "document_uri", "xid", "rule_id", "message"]
+    known = spark.table(table_name("violations")).select(*told).distinct()
+    flat = findings.withColumns({name: F.col(f"finding.{name}") for name in ("rule_id", "message")})
+    return flat.join(known, on=told, how="left_anti").select(*findings.columns)
+
+
 def count_findings(findings: DataFrame) -> list[Count]:
     """Count findings by rule and severity."""
     rows = findings.groupBy(F.col("finding.rule_id").alias("rule_id"), F.col("finding.severity").alias("severity")).count()

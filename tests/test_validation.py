@@ -8,9 +8,11 @@ from typing import NamedTuple
 import pytest
 from pyspark.sql import functions as F
 
+from lakehouse.catalogchecks import check_catalog
 from lakehouse.errors import SettingsError
 from lakehouse.model import STAGE
 from lakehouse.printing import show_validation
+from lakehouse.rules import RULES as ALL_RULES
 from lakehouse.settings import read_settings
 from lakehouse.suites import read_suites
 from lakehouse.validation import validate
@@ -96,6 +98,23 @@ def test_the_catalog_is_validated(catalog, capsys):
     catalog.spark.catalog.setCurrentDatabase("xregistry")
     again = validate(catalog.spark, settings, check, RULES, suites=["specification"])
     assert (again.recorded, [result.suite.name for result in again.results]) == (0, ["specification"])
+
+
+def test_what_an_ingest_told_is_not_recorded_again(catalog):
+    # Given a warning that an ingest tells at the message, and a validation at its Version
+    metadata = {"time": {"type": "datetime"}}
+    message = {"envelope": "CloudEvents/1.0", "envelopemetadata": metadata}
+    catalog.write("a.json", {"messagegroups": {"g": {"envelope": "CloudEvents/1.0", "messages": {"m": message}}}})
+    catalog.ingest()
+    told = "SELECT rule_id FROM violations"
+    before = catalog.rows(told)
+    assert before == ["MSG-208"]
+    # When
+    validation = validate(catalog.spark, catalog.settings, check_catalog, ALL_RULES, suites=["specification"])
+    # Then it is found, and stands there once
+    assert [one.found.rule_id for one in validation.broken] == ["MSG-208"]
+    assert validation.recorded == 0
+    assert catalog.rows(told) == before
 
 
 def test_a_suite_that_is_not_there_is_wrong_usage(spark):
