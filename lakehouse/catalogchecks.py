@@ -37,8 +37,12 @@ _ALONE = {
 _AROUND = ("registryid", "kind", "xid", "document_uri", "dialect", "holder_envelope", "holder_protocol")
 
 
-def check_catalog(spark: SparkSession) -> DataFrame:
+def check_catalog(spark: SparkSession, duplicate_messageids: str | None = None) -> DataFrame:
     """Check everything that is published in the current schema, by all rules.
+
+    Args:
+        spark: the session.
+        duplicate_messageids: severity of END-130 where it is not the rule's (END-132).
 
     Returns:
         Findings: columns row, document_uri, registryid, kind, xid, finding, as in `model.STAGE`. All are kept.
@@ -46,7 +50,7 @@ def check_catalog(spark: SparkSession) -> DataFrame:
     documents = current_dialects(spark)
     things = reduce(DataFrame.unionByName, [published_rows(spark.table(table.name), table) for table in TABLES])
     things = things.join(F.broadcast(documents), on=["registryid", "document_uri"], how="left")
-    between = check_entities(things.withColumn("staged", F.lit(False)).select(*COLUMNS))
+    between = check_entities(things.withColumn("staged", F.lit(False)).select(*COLUMNS), duplicate_messageids)
     return _check_alone(spark, documents).unionByName(between)
 
 

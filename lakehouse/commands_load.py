@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from importlib.resources import as_file, files
 from typing import Any
 
@@ -102,7 +103,8 @@ def validate(context: Context, suites: tuple[str, ...], at: str | None, exit_zer
 
     warm_up()
     with session(context) as (spark, settings, watcher):
-        validation = run_validate(spark, settings, check_catalog, RULES, suites=suites, at=at, watcher=watcher)
+        check = partial(check_catalog, duplicate_messageids=settings.duplicate_messageids)
+        validation = run_validate(spark, settings, check, RULES, suites=suites, at=at, watcher=watcher)
     context.run.result = validation.as_json()
     if context.as_json:
         click.echo(json.dumps(validation.as_json()))

@@ -65,7 +65,7 @@ def check_stage(
     compare = any(asks(dialect, rule) for dialect in dialects for rule in ABOUT_CHANGE)
     things = candidate(spark, stage, set(used), compare=compare).coalesce(cores).localCheckpoint()
     flattened = check_flattened(spark, settings, stage, things, set(used))
-    found = check_entities(things).unionByName(flattened).coalesce(cores).localCheckpoint()
+    found = check_entities(things, settings.duplicate_messageids).unionByName(flattened).coalesce(cores).localCheckpoint()
     if not found.select(F.count_if(F.col("finding.action") == "quarantined")).collect()[0][0]:
         return Checked(stage, found, 0)
     return _reject_documents(stage, found) if strict else _take_out(stage, things, found)

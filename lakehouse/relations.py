@@ -7,7 +7,7 @@ what there is little of is broadcast: most catalogs break few rules, and have fe
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window
@@ -44,11 +44,12 @@ class Present(NamedTuple):
 _Check = Callable[[DataFrame, Present], DataFrame]
 
 
-def check_entities(things: DataFrame) -> DataFrame:
+def check_entities(things: DataFrame, duplicate_messageids: str | None = None) -> DataFrame:
     """Apply the rules between entities.
 
     Args:
         things: as from `candidate`; read several times.
+        duplicate_messageids: severity of END-130 where it is not the rule's (END-132).
 
     Returns:
         Findings: columns row, document_uri, registryid, kind, xid, finding, as in `model.STAGE`.
@@ -59,7 +60,7 @@ def check_entities(things: DataFrame) -> DataFrame:
         check_references: present.references,
         check_cycles: present.bases,
         check_versions: 1,
-        check_endpoints: present.lists,
+        partial(check_endpoints, duplicate_messageids=duplicate_messageids): present.lists,
         check_variants: 1,
         check_changes: present.earlier,
     }
@@ -221,7 +222,7 @@ def check_versions(things: DataFrame, present: Present) -> DataFrame:
     return first.unionByName(findings_of(doubled, [broken("CAT-007", twice, "/envelopemetadata/type")]))
 
 
-def check_endpoints(things: DataFrame, present: Present) -> DataFrame:
+def check_endpoints(things: DataFrame, present: Present, duplicate_messageids: str | None = None) -> DataFrame:
     """The messages that an endpoint names by their groups fit it, and no messageid comes twice (END-074, 096, 130)."""
     endpoints = things.filter((F.col("kind") == "endpoint") & F.col("messagegroups").isNotNull())
     groups = F.array_distinct(F.array_append("messagegroups", F.col("xid")))
@@ -269,7 +270,7 @@ def check_endpoints(things: DataFrame, present: Present) -> DataFrame:
     ids = same_id.agg(F.min("message_xid").alias("least"), F.max("message_xid").alias("most"))
     twice = ids.filter(F.col("least") != F.col("most")).groupBy(*endpoint).agg(F.min("messageid").alias("twice"))
     message = F.concat(F.lit("it carries several messages with the id "), "twice")
-    return found.unionByName(findings_of(twice, [broken("END-130", message, "/messagegroups")]))
+    return found.unionByName(findings_of(twice, [broken("END-130", message, "/messagegroups", duplicate_messageids)]))
 
 
 def check_variants(things: DataFrame, present: Present) -> DataFrame:

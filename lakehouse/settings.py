@@ -54,6 +54,7 @@ class Settings(BaseModel):
     interpreted_bytes: int = Field(ge=0)
     max_chain_depth: int = Field(gt=0, le=128)
     on_conflict: Literal["update", "refuse"]
+    duplicate_messageids: Literal["warning", "error"]
     stage_retention_hours: int = Field(gt=0)
     commit_attempts: int = Field(gt=0)
     single_writer: bool

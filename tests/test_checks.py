@@ -191,3 +191,21 @@ def test_what_is_published_under_another_spelling_keeps_its_id(spark: SparkSessi
         ("MSG-020", "/messagegroups/G", "quarantined"),
         ("MSG-037", "/messagegroups/h/messages/M", "quarantined"),
     ]
+
+
+def test_one_messageid_twice_is_an_error_where_a_setting_says_so(spark: SparkSession):
+    """END-132."""
+    twice = document(
+        {"g": group({"m": {}}), "h": group({"m": {}})},
+        {"e": {"usage": ["producer"], "messagegroups": ["/messagegroups/g", "/messagegroups/h"]}},
+    )
+    things = candidate(spark, staged(spark, {"r": twice}), set())
+    told = [
+        check_entities(things, severity).select("finding.rule_id", "finding.severity", "finding.action").collect()
+        for severity in (None, "warning", "error")
+    ]
+    assert [[tuple(row) for row in rows] for rows in told] == [
+        [("END-130", "warning", "kept")],
+        [("END-130", "warning", "kept")],
+        [("END-130", "error", "quarantined")],
+    ]
