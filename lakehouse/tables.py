@@ -14,8 +14,8 @@ from typing import Any
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
+from lakehouse.conflicts import is_conflict, retries
 from lakehouse.errors import SettingsError, WarehouseError
 from lakehouse.migrations import check_not_newer, migrate, stored_version
 from lakehouse.model import SCHEMA
@@ -185,12 +185,7 @@ def _each(action: Any, names: Iterable[str]) -> list[Any]:
 
 def _attach_or_create(spark: SparkSession, name: str) -> None:
     """Attach a table or create it; where another process is about to create it, wait until it is there."""
-    for attempt in Retrying(
-        retry=retry_if_exception(lambda error: _HALF_CREATED in str(error)),
-        stop=stop_after_attempt(8),
-        wait=wait_random_exponential(0.5, 4),
-        reraise=True,
-    ):
+    for attempt in retries(8, lambda error: is_conflict(error) or _HALF_CREATED in str(error)):
         with attempt:
             _attach(spark, name) or _create(spark, name)
 

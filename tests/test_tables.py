@@ -7,6 +7,7 @@ from pathlib import Path
 import deltalake
 import duckdb
 import pytest
+from delta.exceptions import ProtocolChangedException
 
 from lakehouse import tables
 from lakehouse.errors import WarehouseError
@@ -104,12 +105,20 @@ def test_a_query_attaches_the_tables_that_it_names(query, tables):
     assert sorted(tables_named_in(query)) == sorted(tables)
 
 
-def test_a_table_that_another_process_is_creating_is_waited_for(monkeypatch):
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("[DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION] Cannot create table"),
+        ProtocolChangedException("the other one was quicker"),
+    ],
+    ids=["half", "whole"],
+)
+def test_a_table_that_another_process_is_creating_is_waited_for(monkeypatch, error):
     there = iter([False, True])
     monkeypatch.setattr(tables, "_attach", lambda spark, name: next(there))
 
     def create(spark, name):
-        raise RuntimeError("[DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION] Cannot create table")
+        raise error
 
     monkeypatch.setattr(tables, "_create", create)
     tables._attach_or_create(None, "changes")
