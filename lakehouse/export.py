@@ -9,7 +9,9 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import orjson
@@ -37,6 +39,7 @@ logger = logging.getLogger(__name__)
 _ROWS_PER_TASK = 50_000
 _FEWEST_ROWS_PER_TASK = 10_000
 _MAX_TOLD = 20
+_WRITERS = 8  # files that are written at once
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.\-/]")
 
 
@@ -107,13 +110,13 @@ def export(spark: SparkSession, settings: Settings, request: Request) -> Exporte
     attach_tables(spark, settings, ["changes"])
     snapshot_id = None if request.at is None else resolve_snapshot(spark, request.at)
     log = read_log(spark, snapshot_id)
-    registryid = _find_registry(log, request)
+    registryid, count = _find_registry(log, request)
     if registryid is not None:
         log = log.filter(F.col("registryid") == registryid)
     with Target(spark, request.out, is_folder=request.to_folder) as target:
         selection = select_units(log, list(request.select)) if request.select else Selection(log)
         rows = with_flat_versions(selection.log, _flat_messages(spark, settings, snapshot_id)) if request.flat else selection.log
-        _write_parts(rows, _partitions(spark, log), request.style, target)
+        _write_parts(rows, _partitions(spark, count), request.style, target)
         exported = _join(target, _Parts(target, request.style.examples), request)
         exported.added, exported.told = selection.added, selection.told
         target.publish()
@@ -189,33 +192,32 @@ def _flat_messages(spark: SparkSession, settings: Settings, snapshot_id: int | N
     return spark.table(table_name("flat_messages"))
 
 
-def _find_registry(log: DataFrame, request: Request) -> str | None:
-    """Give the registry to export; None: all of them.
+def _find_registry(log: DataFrame, request: Request) -> tuple[str | None, int]:
+    """Give the registry to export, None: all of them; and how many rows of the log that is.
 
     Raises:
         NothingToExport: there is none, or not one when one is needed.
     """
-    found = log.select("registryid").distinct().orderBy("registryid").limit(_MAX_TOLD + 1).collect()
-    known = [row["registryid"] for row in found]
+    counts = {row["registryid"]: int(row["count"]) for row in log.groupBy("registryid").count().collect()}
+    known = sorted(counts)
     told = ", ".join(known[:_MAX_TOLD]) + (" ..." if len(known) > _MAX_TOLD else "")
     if not known:
         raise NothingToExport("the catalog is empty. Load documents with `lakehouse ingest SOURCE`.")
     if request.registry is not None:
         if current_rows(log.filter(F.col("registryid") == request.registry)).isEmpty():
             raise NothingToExport(f"there is nothing in a registry {request.registry!r}. The catalog holds {told}.")
-        return request.registry
+        return request.registry, counts.get(request.registry, 0)
     if len(known) == 1:
-        return str(known[0])
+        return str(known[0]), counts[known[0]]
     if not request.to_folder or request.style.by_group or request.select:
         raise NothingToExport(
             f"the catalog holds several registries ({told}). Choose one with --registry, or name a folder for a file of each."
         )
-    return None
+    return None, sum(counts.values())
 
 
-def _partitions(spark: SparkSession, log: DataFrame) -> int:
+def _partitions(spark: SparkSession, rows: int) -> int:
     """Choose the number of tasks: enough for all cores, unless there is little to do."""
-    rows = log.count()
     return max(1, rows // _ROWS_PER_TASK, min(spark.sparkContext.defaultParallelism, rows // _FEWEST_ROWS_PER_TASK))
 
 
@@ -253,15 +255,22 @@ def _join(target: Target, parts: _Parts, request: Request) -> Exported:
         raise LossyExport(request.style.dialect, losses.count, told_losses(losses.as_json()))
     for registryid, head in heads.items():
         runs = parts.runs.get(registryid, [])
-        for name, of_file in _files(registryid, runs, request.style):
-            with target.file(name) as file:
-                _write_document(file, head, of_file, request.style)
-            exported.files += 1
-            exported.size += file.size
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            sizes = list(pool.map(partial(_write_file, target, head, request.style), _files(registryid, runs, request.style)))
+        exported.files += len(sizes)
+        exported.size += sum(sizes)
         for _, run in runs:
             exported.groups[run.collection] += run.groups
             exported.members[MEMBERS[run.collection]] += run.members
     return exported
+
+
+def _write_file(target: Target, head: bytes, style: Style, named: tuple[str, list[tuple[str, Run]]]) -> int:
+    """Write one file of a target; give its bytes."""
+    name, runs = named
+    with target.file(name) as file:
+        _write_document(file, head, runs, style)
+    return file.size
 
 
 def _head(registryid: str, parts: _Parts, style: Style, losses: Losses) -> bytes:

@@ -5,6 +5,7 @@ All is written beside the target under a temporary name that starts with `.`, an
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,7 +31,7 @@ class Target:
         self.is_folder = is_folder
         jvm: Any = spark._jvm
         self._jvm = jvm
-        self._streams: dict[str, Any] = {}
+        self._streams: dict[tuple[int, str], Any] = {}  # by thread: several files may be written at once
         self._path = jvm.org.apache.hadoop.fs.Path(absolute_location(location).rstrip("/"))
         with self._told():
             filesystem = self._path.getFileSystem(spark._jsc.hadoopConfiguration())
@@ -109,9 +110,10 @@ class Target:
 
     def copy(self, part: str, offset: int, length: int, into: Any) -> None:
         """Copy bytes of a part within the JVM."""
-        if part not in self._streams:
-            self._streams[part] = self._fs.open(self._at(self._parts, part))
-        source = self._streams[part]
+        key = (threading.get_ident(), part)
+        if key not in self._streams:
+            self._streams[key] = self._fs.open(self._at(self._parts, part))
+        source = self._streams[key]
         source.seek(offset)
         with self._told():
             self._jvm.org.apache.commons.io.IOUtils.copyLarge(source, into, 0, length)
