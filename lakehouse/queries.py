@@ -9,13 +9,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakehouse import effective
 from lakehouse.diffs import open_diff
 from lakehouse.errors import QueryError
 from lakehouse.model import SCHEMA
 from lakehouse.settings import Settings
 from lakehouse.snapshots import open_snapshot, resolve_snapshot
 from lakehouse.tables import attach_tables, tables_named_in
-from lakehouse.views import create_views, tables_read_by, views_named_in
+from lakehouse.views import create_views, tables_read_by, views_named_in, with_read
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,10 @@ def open_relations(
         attach_tables(spark, settings, ["changes"])
         return open_diff(spark, settings, *(resolve_snapshot(spark, one) for one in diff))
     if at is not None:
+        tables = list(tables)
         attach_tables(spark, settings, dict.fromkeys(["changes", *tables]))
+        if effective.NAME in tables:  # a view of a view there
+            views = [*views, *with_read(["flat_messages"])]
         return open_snapshot(spark, settings, resolve_snapshot(spark, at), views)
     attach_tables(spark, settings, dict.fromkeys([*tables, *tables_read_by(views)]))
     if views:

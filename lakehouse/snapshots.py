@@ -23,10 +23,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from lakehouse import effective
 from lakehouse.changes import Label, Run, commit_label, read_head
 from lakehouse.conflicts import is_lost, retries
 from lakehouse.errors import LabelTaken, SettingsError, SnapshotNotFound
-from lakehouse.model import CHANGES, DOCUMENT_BODY, ENTITY_TABLES, SCHEMA, VIOLATIONS
+from lakehouse.model import CHANGES, DOCUMENT_BODY, EFFECTIVE_MESSAGES, ENTITY_TABLES, SCHEMA, VIOLATIONS
 from lakehouse.projections import expressions, parsed_body
 from lakehouse.settings import Settings
 from lakehouse.tables import attach_tables, check_writers, table_name
@@ -254,7 +255,13 @@ def open_snapshot(spark: SparkSession, settings: Settings, snapshot_id: int, vie
     create_view_schema(spark, schema)
     for statement in _statements(snapshot_id):
         spark.sql(statement)
-    create_views(spark, settings, schema, views)
+    wanted = views if views is None else list(views)
+    create_views(spark, settings, schema, wanted)
+    if wanted is None or "flat_messages" in wanted:
+        # What the stored result was, is what flattening gives.
+        stamped = (f"{snapshot_id}L AS snapshot_id" if name == "snapshot_id" else name for name in EFFECTIVE_MESSAGES.names)
+        query = f"SELECT\n  {_listed(stamped)}\nFROM {schema}.flat_messages"
+        spark.sql(_view(schema, effective.NAME, EFFECTIVE_MESSAGES, query))
     return schema
 
 

@@ -88,6 +88,8 @@ class Catalog:
 @pytest.fixture
 def bare_catalog(spark: SparkSession, tmp_path: Path) -> Iterator[Catalog]:
     """A catalog whose tables are not there yet."""
+    if spark.catalog.databaseExists(SCHEMA):  # the one that tests of the module share
+        _forget(spark, Path(spark.catalog.getDatabase(SCHEMA).locationUri.removeprefix("file:")))
     made = Catalog(spark, tmp_path)
     yield made
     _forget(spark, Path(made.settings.warehouse))

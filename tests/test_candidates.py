@@ -90,7 +90,7 @@ def test_a_house_rule_stops_the_commit_and_nothing_changes(catalog):
     with pytest.raises(CandidateRefused):
         catalog.ingest(settings=settings, request=Request(dry_run=True))
     assert state(catalog) == before
-    assert catalog.spark.catalog.listTables("xregistry", "versions")[0].isTemporary is False
+    assert catalog.spark.catalog.getTable("xregistry.versions").isTemporary is False
 
     # what stands in the table counts with what comes: the owner of /m goes in one update, a deletion heals
     catalog.write("b.json", {})
@@ -112,7 +112,7 @@ def test_a_house_rule_that_warns_or_waits_for_validate_stops_nothing(catalog):
 def test_a_hole_in_the_gate_stops_the_commit(catalog, spark):
     catalog.write("a.json", {"messagegroups": {"g": {}}})
     catalog.ingest()
-    rows = [("entity", "x.json", False, "r", "group", "/messagegroups/g", "0" * 64, *[None] * 3, "{}", *[None] * 4)]
+    rows = [("entity", "x.json", False, False, "r", "group", "/messagegroups/g", "0" * 64, *[None] * 3, "{}", *[None] * 4)]
     stage = spark.createDataFrame(rows, STAGE)
     plan = plan_changes(spark, read_head(spark), stage, Policy(), [], spark.createDataFrame([], FINDINGS))
     bad = spark.createDataFrame(
@@ -122,7 +122,6 @@ def test_a_hole_in_the_gate_stops_the_commit(catalog, spark):
     with pytest.raises(CandidateRefused, match="specification: MSG-999: 1 break it"):
         validate_candidate(spark, plan, stage, bad, [], [])
     validate_candidate(spark, plan, stage, bad.limit(0), [], [])
-    plan.release()
 
 
 def test_a_suite_that_cannot_be_read_is_told_before_anything_is_read(catalog):
