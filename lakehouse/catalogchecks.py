@@ -50,7 +50,9 @@ def check_catalog(spark: SparkSession, duplicate_messageids: str | None = None) 
     documents = current_dialects(spark)
     things = reduce(DataFrame.unionByName, [published_rows(spark.table(table.name), table) for table in TABLES])
     things = things.join(F.broadcast(documents), on=["registryid", "document_uri"], how="left")
-    between = check_entities(things.withColumn("staged", F.lit(False)).select(*COLUMNS), duplicate_messageids)
+    # Computed once: each rule reads them.
+    things = things.withColumn("staged", F.lit(False)).select(*COLUMNS).localCheckpoint()
+    between = check_entities(things, duplicate_messageids)
     return _check_alone(spark, documents).unionByName(between)
 
 

@@ -37,7 +37,6 @@ class Present(NamedTuple):
     bases: int
     wills: int
     lists: int
-    staged: int
     earlier: int
 
 
@@ -81,7 +80,6 @@ def look_at(things: DataFrame) -> Present:
         "bases": version & F.col("basemessage").isNotNull(),
         "wills": endpoint & F.col("willmessage").isNotNull(),
         "lists": endpoint & F.col("messagegroups").isNotNull(),
-        "staged": F.col("staged"),
         "earlier": F.startswith("kind", F.lit("earlier ")),
     }
     return Present(**things.select(*(F.count_if(is_one).alias(name) for name, is_one in counted.items())).collect()[0].asDict())

@@ -144,62 +144,36 @@ implied AS (
   FROM named
 ),
 
--- What is implied and not declared, as texts: pointers, and values in the same order, each behind a separator that no JSON text has.
--- Texts, since Spark generates no code for what stands inside of functions such as filter; there each look-up takes ten times as long.
+-- What is implied and not declared, as a text: pointers and values, each behind a separator that no JSON text has. A text,
+-- since Spark generates no code for what stands inside of functions such as filter; there each look-up takes ten times as long.
 lacking AS (
   SELECT
     *,
     concat(
-      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/specversion/type'] IS NULL THEN '\u0002/envelopemetadata/specversion/type' ELSE '' END,
-      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/specversion/required'] IS NULL THEN '\u0002/envelopemetadata/specversion/required' ELSE '' END,
-      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/id/type'] IS NULL THEN '\u0002/envelopemetadata/id/type' ELSE '' END,
-      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/id/required'] IS NULL THEN '\u0002/envelopemetadata/id/required' ELSE '' END,
-      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/source/type'] IS NULL THEN '\u0002/envelopemetadata/source/type' ELSE '' END,
-      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/source/required'] IS NULL THEN '\u0002/envelopemetadata/source/required' ELSE '' END,
-      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/type/type'] IS NULL THEN '\u0002/envelopemetadata/type/type' ELSE '' END,
-      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/type/required'] IS NULL THEN '\u0002/envelopemetadata/type/required' ELSE '' END,
-      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/time/type'] IS NULL THEN '\u0002/envelopemetadata/time/type' ELSE '' END,
-      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/time/required'] IS NULL THEN '\u0002/envelopemetadata/time/required' ELSE '' END,
-      CASE WHEN has_subject AND attributes['/envelopemetadata/subject/type'] IS NULL THEN '\u0002/envelopemetadata/subject/type' ELSE '' END,
-      CASE WHEN has_subject AND attributes['/envelopemetadata/subject/required'] IS NULL THEN '\u0002/envelopemetadata/subject/required' ELSE '' END,
-      CASE WHEN has_datacontenttype AND attributes['/envelopemetadata/datacontenttype/type'] IS NULL THEN '\u0002/envelopemetadata/datacontenttype/type' ELSE '' END,
-      CASE WHEN has_datacontenttype AND attributes['/envelopemetadata/datacontenttype/required'] IS NULL THEN '\u0002/envelopemetadata/datacontenttype/required' ELSE '' END,
-      CASE WHEN has_dataschema AND attributes['/envelopemetadata/dataschema/type'] IS NULL THEN '\u0002/envelopemetadata/dataschema/type' ELSE '' END,
-      CASE WHEN has_dataschema AND attributes['/envelopemetadata/dataschema/required'] IS NULL THEN '\u0002/envelopemetadata/dataschema/required' ELSE '' END,
-      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/specversion/value'] IS NULL THEN '\u0002/envelopemetadata/specversion/value' ELSE '' END,
-      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/time/value'] IS NULL THEN '\u0002/envelopemetadata/time/value' ELSE '' END,
-      CASE WHEN is_cloudevent AND coalesce(datacontenttype_leaf, format_type) IS NOT NULL AND attributes['/envelopemetadata/datacontenttype/value'] IS NULL THEN '\u0002/envelopemetadata/datacontenttype/value' ELSE '' END,
-      CASE WHEN is_cloudevent AND dataschemauri_leaf IS NOT NULL AND attributes['/envelopemetadata/dataschema/value'] IS NULL THEN '\u0002/envelopemetadata/dataschema/value' ELSE '' END,
-      CASE WHEN datacontenttype IS NULL AND format_type IS NOT NULL THEN '\u0002/datacontenttype' ELSE '' END,
-      CASE WHEN protocol_family = 'MQTT' AND attributes['/protocoloptions/qos/value'] IS NULL THEN '\u0002/protocoloptions/qos/value' ELSE '' END,
-      CASE WHEN protocol_family = 'MQTT' AND attributes['/protocoloptions/retain/value'] IS NULL THEN '\u0002/protocoloptions/retain/value' ELSE '' END,
-      CASE WHEN protocol_family = 'HTTP' AND http_method IS NULL AND http_status IS NULL THEN '\u0002/protocoloptions/method/value' ELSE '' END
-    ) AS lacks,
-    concat(
-      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/specversion/type'] IS NULL THEN '\u0002"string"' ELSE '' END,
-      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/specversion/required'] IS NULL THEN '\u0002true' ELSE '' END,
-      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/id/type'] IS NULL THEN '\u0002"string"' ELSE '' END,
-      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/id/required'] IS NULL THEN '\u0002true' ELSE '' END,
-      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/source/type'] IS NULL THEN '\u0002"uritemplate"' ELSE '' END,
-      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/source/required'] IS NULL THEN '\u0002true' ELSE '' END,
-      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/type/type'] IS NULL THEN '\u0002"string"' ELSE '' END,
-      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/type/required'] IS NULL THEN '\u0002true' ELSE '' END,
-      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/time/type'] IS NULL THEN '\u0002"timestamp"' ELSE '' END,
-      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/time/required'] IS NULL THEN '\u0002false' ELSE '' END,
-      CASE WHEN has_subject AND attributes['/envelopemetadata/subject/type'] IS NULL THEN '\u0002"string"' ELSE '' END,
-      CASE WHEN has_subject AND attributes['/envelopemetadata/subject/required'] IS NULL THEN '\u0002false' ELSE '' END,
-      CASE WHEN has_datacontenttype AND attributes['/envelopemetadata/datacontenttype/type'] IS NULL THEN '\u0002"string"' ELSE '' END,
-      CASE WHEN has_datacontenttype AND attributes['/envelopemetadata/datacontenttype/required'] IS NULL THEN '\u0002false' ELSE '' END,
-      CASE WHEN has_dataschema AND attributes['/envelopemetadata/dataschema/type'] IS NULL THEN '\u0002"uritemplate"' ELSE '' END,
-      CASE WHEN has_dataschema AND attributes['/envelopemetadata/dataschema/required'] IS NULL THEN '\u0002false' ELSE '' END,
-      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/specversion/value'] IS NULL THEN '\u0002"1.0"' ELSE '' END,
-      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/time/value'] IS NULL THEN '\u0002"0000-01-01T00:00:00Z"' ELSE '' END,
-      CASE WHEN is_cloudevent AND coalesce(datacontenttype_leaf, format_type) IS NOT NULL AND attributes['/envelopemetadata/datacontenttype/value'] IS NULL THEN concat('\u0002', coalesce(datacontenttype_leaf, concat('"', format_type, '"'))) ELSE '' END,
-      CASE WHEN is_cloudevent AND dataschemauri_leaf IS NOT NULL AND attributes['/envelopemetadata/dataschema/value'] IS NULL THEN concat('\u0002', dataschemauri_leaf) ELSE '' END,
-      CASE WHEN datacontenttype IS NULL AND format_type IS NOT NULL THEN concat('\u0002"', format_type, '"') ELSE '' END,
-      CASE WHEN protocol_family = 'MQTT' AND attributes['/protocoloptions/qos/value'] IS NULL THEN '\u00020' ELSE '' END,
-      CASE WHEN protocol_family = 'MQTT' AND attributes['/protocoloptions/retain/value'] IS NULL THEN '\u0002false' ELSE '' END,
-      CASE WHEN protocol_family = 'HTTP' AND http_method IS NULL AND http_status IS NULL THEN '\u0002"POST"' ELSE '' END
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/specversion/type'] IS NULL THEN '\u0002/envelopemetadata/specversion/type\u0001"string"' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/specversion/required'] IS NULL THEN '\u0002/envelopemetadata/specversion/required\u0001true' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/id/type'] IS NULL THEN '\u0002/envelopemetadata/id/type\u0001"string"' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/id/required'] IS NULL THEN '\u0002/envelopemetadata/id/required\u0001true' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/source/type'] IS NULL THEN '\u0002/envelopemetadata/source/type\u0001"uritemplate"' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/source/required'] IS NULL THEN '\u0002/envelopemetadata/source/required\u0001true' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/type/type'] IS NULL THEN '\u0002/envelopemetadata/type/type\u0001"string"' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/type/required'] IS NULL THEN '\u0002/envelopemetadata/type/required\u0001true' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/time/type'] IS NULL THEN '\u0002/envelopemetadata/time/type\u0001"timestamp"' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/time/required'] IS NULL THEN '\u0002/envelopemetadata/time/required\u0001false' ELSE '' END,
+      CASE WHEN has_subject AND attributes['/envelopemetadata/subject/type'] IS NULL THEN '\u0002/envelopemetadata/subject/type\u0001"string"' ELSE '' END,
+      CASE WHEN has_subject AND attributes['/envelopemetadata/subject/required'] IS NULL THEN '\u0002/envelopemetadata/subject/required\u0001false' ELSE '' END,
+      CASE WHEN has_datacontenttype AND attributes['/envelopemetadata/datacontenttype/type'] IS NULL THEN '\u0002/envelopemetadata/datacontenttype/type\u0001"string"' ELSE '' END,
+      CASE WHEN has_datacontenttype AND attributes['/envelopemetadata/datacontenttype/required'] IS NULL THEN '\u0002/envelopemetadata/datacontenttype/required\u0001false' ELSE '' END,
+      CASE WHEN has_dataschema AND attributes['/envelopemetadata/dataschema/type'] IS NULL THEN '\u0002/envelopemetadata/dataschema/type\u0001"uritemplate"' ELSE '' END,
+      CASE WHEN has_dataschema AND attributes['/envelopemetadata/dataschema/required'] IS NULL THEN '\u0002/envelopemetadata/dataschema/required\u0001false' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/specversion/value'] IS NULL THEN '\u0002/envelopemetadata/specversion/value\u0001"1.0"' ELSE '' END,
+      CASE WHEN is_cloudevent AND attributes['/envelopemetadata/time/value'] IS NULL THEN '\u0002/envelopemetadata/time/value\u0001"0000-01-01T00:00:00Z"' ELSE '' END,
+      CASE WHEN is_cloudevent AND coalesce(datacontenttype_leaf, format_type) IS NOT NULL AND attributes['/envelopemetadata/datacontenttype/value'] IS NULL THEN concat('\u0002/envelopemetadata/datacontenttype/value\u0001', coalesce(datacontenttype_leaf, concat('"', format_type, '"'))) ELSE '' END,
+      CASE WHEN is_cloudevent AND dataschemauri_leaf IS NOT NULL AND attributes['/envelopemetadata/dataschema/value'] IS NULL THEN concat('\u0002/envelopemetadata/dataschema/value\u0001', dataschemauri_leaf) ELSE '' END,
+      CASE WHEN datacontenttype IS NULL AND format_type IS NOT NULL THEN concat('\u0002/datacontenttype\u0001"', format_type, '"') ELSE '' END,
+      CASE WHEN protocol_family = 'MQTT' AND attributes['/protocoloptions/qos/value'] IS NULL THEN '\u0002/protocoloptions/qos/value\u00010' ELSE '' END,
+      CASE WHEN protocol_family = 'MQTT' AND attributes['/protocoloptions/retain/value'] IS NULL THEN '\u0002/protocoloptions/retain/value\u0001false' ELSE '' END,
+      CASE WHEN protocol_family = 'HTTP' AND http_method IS NULL AND http_status IS NULL THEN '\u0002/protocoloptions/method/value\u0001"POST"' ELSE '' END
     ) AS inferences,
     CASE WHEN size(others) > 0 THEN
       filter(
@@ -265,13 +239,11 @@ SELECT
   coalesce(datacontenttype, format_type) AS datacontenttype,
   document_uris,
   attributes,
-  map_from_arrays(
-    concat(CASE WHEN lacks = '' THEN array() ELSE split(substr(lacks, 2), '\u0002') END, other_lacks),
-    concat(
-      CASE WHEN lacks = '' THEN array() ELSE split(substr(inferences, 2), '\u0002') END,
-      CASE WHEN size(other_lacks) > 0
-        THEN transform(other_lacks, pointer -> CASE WHEN endswith(pointer, '/type') THEN '"string"' ELSE 'false' END) ELSE array() END
-    )
+  map_concat(
+    CASE WHEN inferences = '' THEN map() ELSE str_to_map(substr(inferences, 2), '\u0002', '\u0001') END,
+    CASE WHEN size(other_lacks) > 0
+      THEN map_from_arrays(other_lacks, transform(other_lacks, pointer -> CASE WHEN endswith(pointer, '/type') THEN '"string"' ELSE 'false' END))
+      ELSE map() END
   ) AS inferred,
   depends_on
 FROM lacking;
