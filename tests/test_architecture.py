@@ -77,3 +77,13 @@ def test_every_module_is_imported_before_spark_is_there(tmp_path):
     here = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
     ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, env=here)
     assert (ran.returncode, ran.stdout) == (0, "all\n"), ran.stderr
+
+
+def test_what_is_run_by_hand_can_be_imported(tmp_path):
+    root = PACKAGE.parent
+    programs = [path for folder in ("soak", "bench") for path in sorted((root / "tests" / folder).glob("*.py"))]
+    script = tmp_path / "imports.py"
+    script.write_text("".join(f"import tests.{path.parent.name}.{path.stem}\n" for path in programs if path.stem != "bare_count"))
+    here = os.environ | {"PYTHONPATH": str(root)}
+    ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, env=here)
+    assert ran.returncode == 0, ran.stderr

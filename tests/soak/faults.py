@@ -16,17 +16,18 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from lakehouse.pipeline import ingest
 from lakehouse.session import open_session
 from lakehouse.settings import read_settings
 from lakehouse.snapshots import open_snapshot
-from tests.soak.__main__ import COMMAND, ROOT, run_sql
+from tests.soak.__main__ import COMMAND, ROOT, table
 
 
-def readers(folder: Path, count: int) -> str:
+def readers(spark: SparkSession, folder: Path, count: int) -> str:
     """Read a pinned snapshot in four threads while another process ingests; give the figures."""
     settings = read_settings(warehouse=str(folder / "warehouse"))
-    spark = open_session(settings)
     (folder / "first.json").write_text(json.dumps({"messagegroups": {"g": {"messages": {f"m{n}": {} for n in range(200)}}}}))
     ingest(spark, settings, [str(folder / "first.json")])
     schema = open_snapshot(spark, settings, 1)
@@ -55,7 +56,7 @@ def readers(folder: Path, count: int) -> str:
     return f"4 readers during {count} ingests: {sum(reads)} reads, {sum(torn)} torn, slowest {max(slowest):.1f} s"
 
 
-def disk_full(folder: Path, limit: int) -> str:
+def disk_full(spark: SparkSession, folder: Path, limit: int) -> str:
     """Ingest where no file may pass a limit, then again without it; give what was seen."""
     (folder / "documents").mkdir(parents=True)
     noise = random.Random(3)
@@ -68,11 +69,10 @@ def disk_full(folder: Path, limit: int) -> str:
 
     failed = subprocess.run(command, cwd=folder, capture_output=True, text=True, preexec_fn=limited, check=False)
     assert failed.returncode == 1, failed.stderr
-    seen = run_sql(folder, "SELECT count(*) AS n FROM changes")
+    seen = table(spark, folder, "changes").count()
     again = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     assert json.loads(again.stdout)["snapshot_id"] == 1
-    rows = run_sql(folder, "SELECT count(*) AS n FROM messages")
-    assert (seen, rows) == ([{"n": 0}], [{"n": 4000}])
+    assert (seen, table(spark, folder, "messages").count()) == (0, 4000)
     told = next((line for line in failed.stderr.splitlines() if line.startswith("error")), "")[:200]
     return f"disk full at {limit} bytes a file: exit 1, nothing committed, the same command again loads all. It said: {told}"
 
@@ -80,11 +80,12 @@ def disk_full(folder: Path, limit: int) -> str:
 def main(count: str = "50") -> None:
     """Run all, and tell each."""
     with tempfile.TemporaryDirectory() as scratch:
-        for number, limit in enumerate((200_000, 1_000_000)):
-            sys.stdout.write(disk_full(Path(scratch) / str(number), limit) + "\n")
-            sys.stdout.flush()
         (Path(scratch) / "readers").mkdir()
-        sys.stdout.write(readers(Path(scratch) / "readers", int(count)) + "\n")
+        spark = open_session(read_settings(warehouse=str(Path(scratch) / "readers" / "warehouse")))
+        for number, limit in enumerate((200_000, 1_000_000)):
+            sys.stdout.write(disk_full(spark, Path(scratch) / str(number), limit) + "\n")
+            sys.stdout.flush()
+        sys.stdout.write(readers(spark, Path(scratch) / "readers", int(count)) + "\n")
 
 
 if __name__ == "__main__":
