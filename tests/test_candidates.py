@@ -15,8 +15,6 @@ from lakehouse.pipeline import Request
 from lakehouse.plans import Policy, plan_changes
 from lakehouse.violations import count_findings, record_findings
 
-pytestmark = pytest.mark.slow
-
 FINDINGS = (
     "row string, document_uri string, registryid string, kind string, xid string, finding "
     + STAGE["finding"].dataType.simpleString()

@@ -15,8 +15,6 @@ from lakehouse.settings import read_settings
 from lakehouse.snapshots import open_snapshot
 from lakehouse.tables import TABLES, create_tables, forget_table
 
-pytestmark = pytest.mark.slow
-
 
 def problems(catalog, *, deep=False):
     """Give what the doctor finds: check, table and the command."""

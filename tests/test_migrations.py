@@ -10,8 +10,6 @@ from lakehouse.migrations import Migration, migrate, migrations, stored_version
 from lakehouse.settings import data_folder
 from lakehouse.tables import SCHEMA_VERSION, TABLES, attach_tables, create_tables
 
-pytestmark = pytest.mark.slow
-
 STEPS = [
     Migration(
         2,

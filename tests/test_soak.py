@@ -5,12 +5,9 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pytest
 from soak.__main__ import check_two_writers, crash, ingest, state, two_writers, write_documents
 
 from lakehouse.console import REFUSED
-
-pytestmark = pytest.mark.slow
 
 
 def test_after_kill_9_and_a_rerun_all_is_as_if_undisturbed(catalog, tmp_path):
