@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import click
@@ -83,12 +85,14 @@ def blame(context: Context, xid: str, at: str | None) -> int:
     if context.as_json:
         click.echo(json.dumps(told, ensure_ascii=False))
         return 0
-    columns = ["snapshot_id", "committed_at", "committed_by", "document_uris", "xid", "pointer", "value"]
-    rows = [
-        {**one, "document_uris": ", ".join(one["document_uris"]), "value": json.dumps(one["value"], ensure_ascii=False)}
-        for one in told
-    ]
-    show_table(columns, ([printable(str(one[name])) for name in columns] for one in rows))
+    columns = ["pointer", "value", "snapshot_id", "committed_at", "committed_by", "document_uris"]
+    for (registryid, entity), attributes in groupby(told, key=itemgetter("registryid", "xid")):
+        click.echo(printable(f"{entity}  (registry {registryid})"))
+        rows = (
+            {**one, "document_uris": ", ".join(one["document_uris"]), "value": json.dumps(one["value"], ensure_ascii=False)}
+            for one in attributes
+        )
+        show_table(columns, ([printable(str(one[name])) for name in columns] for one in rows))
     return 0
 
 
