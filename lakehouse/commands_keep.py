@@ -34,10 +34,10 @@ def doctor(context: Context, deep: bool) -> int:
 @with_globals
 @click.pass_obj
 def rebuild(context: Context) -> int:
-    """Make every entity table anew from the log."""
+    """Make the entity tables and effective_messages anew from the log."""
     from lakehouse.doctor import rebuild as rebuild_tables
 
-    with session(context) as (spark, settings, watcher), watcher.stage("rebuild", "all entity tables"):
+    with session(context) as (spark, settings, watcher), watcher.stage("rebuild", "all tables but the log and the findings"):
         names = rebuild_tables(spark, settings)
     click.echo(json.dumps(names) if context.as_json else f"Made anew from the log: {', '.join(names)}.")
     return 0

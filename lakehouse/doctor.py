@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
@@ -15,18 +16,20 @@ from importlib.metadata import version
 import pyspark
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import MapType
+from pyspark.sql.types import MapType, StructType
 
 import lakehouse
+from lakehouse import effective
 from lakehouse.changes import read_head
 from lakehouse.digests import Link, check_chain
 from lakehouse.errors import WarehouseError, WarehouseTooNew
-from lakehouse.model import CHANGES, ENTITY_TABLES, VIOLATIONS, Table
+from lakehouse.model import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, VIOLATIONS, Table
 from lakehouse.plans import Head
-from lakehouse.projections import last_rows, project, rebuild_table, roll_forward
+from lakehouse.projections import effective_is_behind, last_rows, project, rebuild_effective, rebuild_table, roll_forward
 from lakehouse.settings import Settings, data_folder
+from lakehouse.siblings import open_sibling
 from lakehouse.stages import list_folder, move_folder, stages_location
 from lakehouse.tables import (
     SCHEMA_VERSION,
@@ -91,7 +94,7 @@ def diagnose(spark: SparkSession, settings: Settings, *, deep: bool = False) -> 
     if deep:
         spark.conf.set(_VERIFY_PAGES, "true")
     try:
-        found += _check_contents(spark, readable, deep=deep)
+        found += _check_contents(spark, settings, readable, deep=deep)
     finally:
         if deep and verified is None:
             spark.conf.unset(_VERIFY_PAGES)
@@ -105,7 +108,9 @@ def diagnose(spark: SparkSession, settings: Settings, *, deep: bool = False) -> 
 
 
 def rebuild(spark: SparkSession, settings: Settings) -> list[str]:
-    """Make every entity table anew from the log. A table that cannot be read is moved aside first, into `_broken`.
+    """Make every entity table and `effective_messages` anew from the log.
+
+    A table that cannot be read is moved aside first, into `_broken`.
 
     Returns:
         The tables.
@@ -119,16 +124,19 @@ def rebuild(spark: SparkSession, settings: Settings) -> list[str]:
     except _SPARK_FAULTS as error:
         raise WarehouseError(f"the log cannot be read: {_short(error)}. {_RESTORE}.") from error
     aside = f"{stages_location(settings).rsplit('/', 1)[0]}/_broken/{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
-    for table in ENTITY_TABLES:
-        log_is_broken = any(one.state == "error" for one in _check_log_folder(spark, table.name))
-        if log_is_broken or _problem_of_opening(spark, settings, table.name):
-            move_folder(spark, table_location(spark, table.name), f"{aside}-{table.name}")
-            forget_table(spark, table.name)
+    names = [*(table.name for table in ENTITY_TABLES), effective.NAME]
+    for name in names:
+        log_is_broken = any(one.state == "error" for one in _check_log_folder(spark, name))
+        if log_is_broken or _problem_of_opening(spark, settings, name):
+            move_folder(spark, table_location(spark, name), f"{aside}-{name}")
+            forget_table(spark, name)
     create_tables(spark, settings)
     with ThreadPoolExecutor(_THREADS) as pool:
         list(pool.map(lambda table: rebuild_table(spark, table, head), ENTITY_TABLES))
-    roll_forward(spark, read_head(spark), all_tables=True)  # what another process committed meanwhile
-    return [table.name for table in ENTITY_TABLES]
+    if settings.refresh_effective:
+        rebuild_effective(spark, settings, head)
+    roll_forward(spark, read_head(spark), settings=settings, all_tables=True)  # what another process committed meanwhile
+    return names if settings.refresh_effective else names[:-1]
 
 
 def _with_log_first(found: list[Diagnosis]) -> list[Diagnosis]:
@@ -164,7 +172,7 @@ def _check_log_folder(spark: SparkSession, name: str) -> list[Diagnosis]:
     return [Diagnosis("Delta log", name, "ok", f"up to Delta version {last}")]
 
 
-def _check_contents(spark: SparkSession, readable: list[str], *, deep: bool) -> list[Diagnosis]:
+def _check_contents(spark: SparkSession, settings: Settings, readable: list[str], *, deep: bool) -> list[Diagnosis]:
     if "changes" not in readable:
         return []
     found = []
@@ -181,6 +189,8 @@ def _check_contents(spark: SparkSession, readable: list[str], *, deep: bool) -> 
     for table in ENTITY_TABLES:
         if table.name in readable:
             found.append(_against_log(spark, table, log, head, deep=deep))
+    if settings.refresh_effective and effective.NAME in readable:
+        found.append(_check_effective(spark, settings, head, deep=deep))
     if "violations" in readable:
         found.append(_check_violations(spark))
     return found
@@ -190,7 +200,8 @@ def _against_log(spark: SparkSession, table: Table, log: DataFrame, head: Head, 
     """Compare an entity table with what the log makes of it."""
     expected = last_rows(log.filter(F.col("kind") == table.kind)).filter(F.col("op") != "delete")
     try:
-        digest = _digest(table, deep=deep)
+        names = table.columns.names if deep else ["registryid", "xid", "content_hash", "epoch", "snapshot_id"]
+        digest = [*_digest(table.columns, names), F.max("snapshot_id").alias("newest")]
         should = (project(expected, table) if deep else expected).agg(*digest).collect()[0]
         has = spark.table(table_name(table.name)).agg(*digest).collect()[0]
     except _SPARK_FAULTS as error:
@@ -203,19 +214,38 @@ def _against_log(spark: SparkSession, table: Table, log: DataFrame, head: Head, 
     if (has["newest"] or 0) < head.tables.get(table.name, 0):
         told = f"it is at snapshot {has['newest'] or 0}, and the log at {head.tables[table.name]}"
         return Diagnosis("against the log", table.name, "warning", told, f"the next `lakehouse ingest`, or {_REBUILD}")
-    told = f"{has['n']} rows instead of {should['n']}" if has["n"] != should["n"] else "rows differ from the log"
-    return Diagnosis("against the log", table.name, "error", told, _REBUILD)
+    return Diagnosis("against the log", table.name, "error", _difference(has, should), _REBUILD)
 
 
-def _digest(table: Table, *, deep: bool) -> list[Column]:
-    names = [column.name for column in table.columns] if deep else ["registryid", "xid", "content_hash", "epoch", "snapshot_id"]
-    maps = {column.name for column in table.columns if isinstance(column.dataType, MapType)}
+def _check_effective(spark: SparkSession, settings: Settings, head: Head, *, deep: bool) -> Diagnosis:
+    """Compare `effective_messages` with the messages that there are; deep with what flattening makes of them."""
+    check = "against flattening" if deep else "against messages"
+    try:
+        if effective_is_behind(spark, head):
+            mend = f"the next `lakehouse ingest`, or {_REBUILD}"
+            return Diagnosis(check, effective.NAME, "warning", "it has not reached the head of the log", mend)
+        names = [name for name in EFFECTIVE_MESSAGES.names if name != "snapshot_id"] if deep else ["registryid", "xid"]
+        rows = effective.compute_all(open_sibling(spark), settings, 0) if deep else spark.table(table_name("messages"))
+        digest = _digest(EFFECTIVE_MESSAGES, names)
+        should, has = (each.agg(*digest).collect()[0] for each in (rows, spark.table(table_name(effective.NAME))))
+    except _SPARK_FAULTS as error:
+        return Diagnosis(check, effective.NAME, "error", f"it cannot be read: {_short(error)}", _REBUILD)
+    if should == has:
+        return Diagnosis(check, effective.NAME, "ok", f"{has['n']} rows")
+    return Diagnosis(check, effective.NAME, "error", _difference(has, should), _REBUILD)
+
+
+def _difference(has: Row, should: Row) -> str:
+    return f"{has['n']} rows instead of {should['n']}" if has["n"] != should["n"] else "rows differ"
+
+
+def _digest(columns: StructType, names: Iterable[str]) -> list[Column]:
+    """Give aggregates `n` and `digest`, which are equal for equal rows in whatever order."""
+    maps = {column.name for column in columns if isinstance(column.dataType, MapType)}
     # A map has no hash of its own; neither has the one inside of an address.
-    hashable = [F.array_sort(F.map_entries(name)) if name in maps else F.col(name) for name in names if name != "endpoints"]
-    if "endpoints" in names:
-        hashable.append(F.to_json("endpoints"))
-    each = F.xxhash64(*hashable)
-    return [F.count("*").alias("n"), F.bit_xor(each).alias("digest"), F.max("snapshot_id").alias("newest")]
+    texts = {"endpoints": F.to_json("endpoints")}
+    hashable = [F.array_sort(F.map_entries(name)) if name in maps else texts.get(name, F.col(name)) for name in names]
+    return [F.count("*").alias("n"), F.bit_xor(F.xxhash64(*hashable)).alias("digest")]
 
 
 def _check_violations(spark: SparkSession) -> Diagnosis:

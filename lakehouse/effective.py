@@ -23,13 +23,29 @@ _PATHS = "registryid string, version_xid string, path array<string>, is_open boo
 
 def append_all(session: SparkSession, settings: Settings | None, snapshot_id: int) -> None:
     """Fill the empty table, as a transaction of its own, so that two processes cannot both do it."""
+    writer = (
+        compute_all(session, settings, snapshot_id)
+        .write.format("delta")
+        .mode("append")
+        .option("txnAppId", f"lakehouse.{NAME}")
+        .option("txnVersion", 1)
+    )
+    metadata = session.conf.get("spark.databricks.delta.commitInfo.userMetadata")
+    writer.option("userMetadata", metadata).saveAsTable(table_name(NAME))
+
+
+def compute_all(session: SparkSession, settings: Settings | None, snapshot_id: int) -> DataFrame:
+    """Compute all rows of the table from `messages` and `versions` as they are.
+
+    Args:
+        session: a session of its own.
+        settings: how far chains are followed.
+        snapshot_id: the snapshot that the rows tell of.
+    """
     has_bases = not session.table(table_name("versions")).filter(F.col("basemessage").isNotNull()).isEmpty()
     looking = session_with_views(session, settings, SCHEMA, {} if has_bases else _no_paths(session), ["flat_messages"])
     _plan_once(looking)
-    rows = _stamped(looking.table("flat_messages"), snapshot_id)
-    writer = rows.write.format("delta").mode("append").option("txnAppId", f"lakehouse.{NAME}").option("txnVersion", 1)
-    metadata = session.conf.get("spark.databricks.delta.commitInfo.userMetadata")
-    writer.option("userMetadata", metadata).saveAsTable(table_name(NAME))
+    return _stamped(looking.table("flat_messages"), snapshot_id)
 
 
 def refresh(session: SparkSession, settings: Settings | None, changes: DataFrame, snapshot_id: int) -> None:

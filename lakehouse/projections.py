@@ -75,12 +75,18 @@ def lagging(
     since = verified.snapshot_id if verified else 0 if all_tables else newest - 1
     needed = {table.name: head.tables.get(table.name, 0) for table in ENTITY_TABLES}
     needed = {name: snapshot_id for name, snapshot_id in needed.items() if snapshot_id > since}
-    defined = max(head.tables.get(name, 0) for name in _DEFINING)
+    defined = _defined(head)
     if (settings is None or settings.refresh_effective) and defined > (verified.snapshot_id if verified else 0):
         needed[effective.NAME] = defined
     if verified is not None:
         return needed
     return {name: snapshot_id for name, snapshot_id in needed.items() if _told_by_log(spark, name) < snapshot_id}
+
+
+def effective_is_behind(spark: SparkSession, head: Head) -> bool:
+    """Tell whether `effective_messages` has not reached the last snapshot that changed a message or a Version."""
+    needed = _defined(head)
+    return _position(spark, table_name(effective.NAME), needed)[1] < needed
 
 
 def rebuild_table(spark: SparkSession, table: Table, head: Head) -> None:
@@ -90,6 +96,14 @@ def rebuild_table(spark: SparkSession, table: Table, head: Head) -> None:
     log = session.table(table_name("changes"))
     rows = last_rows(log.filter((F.col("kind") == table.kind) & (F.col("snapshot_id") <= head.snapshot_id)))
     project(rows.filter(F.col("op") != "delete"), table).write.insertInto(table_name(table.name), overwrite=True)
+
+
+def rebuild_effective(spark: SparkSession, settings: Settings, head: Head) -> None:
+    """Compute `effective_messages` anew from the tables, in one commit; what it held is not read."""
+    session = open_sibling(spark)
+    _tell_commit(session, head, "rebuild")
+    rows = effective.compute_all(session, settings, head.snapshot_id)
+    rows.write.insertInto(table_name(effective.NAME), overwrite=True)
 
 
 def last_rows(changes: DataFrame) -> DataFrame:
@@ -160,7 +174,7 @@ def _roll_effective_forward(spark: SparkSession, head: Head, verified: Head | No
             unseen = log.filter((F.col("snapshot_id") > position) & (F.col("snapshot_id") <= head.snapshot_id))
             effective.refresh(session, settings, unseen, head.snapshot_id)
 
-    needed = max(head.tables.get(name, 0) for name in _DEFINING)
+    needed = _defined(head)
     is_known_new = verified is not None and not any(table in verified.tables for table in _DEFINING)
     return _bring_forward(spark, effective.NAME, needed, head, verified, is_known_new, bring)
 
@@ -191,6 +205,11 @@ def _bring_forward(
             bring(session, is_new, position)
     crash_point(f"after_project_{name}")
     return name
+
+
+def _defined(head: Head) -> int:
+    """Give the last snapshot that changed what messages are defined by."""
+    return max(head.tables.get(name, 0) for name in _DEFINING)
 
 
 def _tell_commit(session: SparkSession, head: Head, job: str) -> None:

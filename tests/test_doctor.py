@@ -47,6 +47,24 @@ def test_a_sound_warehouse_is_told_so_and_a_rebuilt_one_is_the_same(history, loa
     assert told[0] == '{"snapshot_id": 3, "job": "rebuild"}'
 
 
+def test_effective_messages_are_compared_with_flattening_and_made_anew(history):
+    history.settings = history.settings.model_copy(update={"refresh_effective": True})
+    assert set(problems(history)) == {("against messages", "effective_messages")}  # the history was loaded without them
+    rebuild(history.spark, history.settings)
+    assert problems(history, deep=True) == {}
+    history.spark.sql("UPDATE effective_messages SET name = 'by hand'")
+    assert problems(history, deep=True)[("against flattening", "effective_messages")] == "`lakehouse rebuild`"
+    last = commits(history, "effective_messages")[-1]
+    last.write_bytes(b"")
+    without_checksums(last)
+    assert ("Delta log", "effective_messages") in problems(history)
+    assert "effective_messages" in rebuild(history.spark, history.settings)
+    assert problems(history, deep=True) == {}
+    names = {row["name"] for row in history.spark.sql("SELECT name FROM effective_messages").collect()}
+    assert names
+    assert "by hand" not in names
+
+
 def test_rows_of_the_log_that_are_lost_altered_or_added_are_found(history):
     create_tables(history.spark, history.settings)
     history.spark.sql("ALTER TABLE changes SET TBLPROPERTIES ('delta.appendOnly' = 'false')")
