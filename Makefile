@@ -4,8 +4,9 @@
 # make airflow-test  the DAGs, run by Airflow in an environment of its own (.venv-airflow)
 # make bi-test       the SQL server's clients and Apache Superset, in an environment of their own (.venv-bi)
 # make cluster-test  the jobs on a Spark cluster of this machine
+# make s3-test       documents, warehouse and exports on an S3 server of this machine (.venv-s3); Maven gives 700 MB of jars
 # make soak   writers and kill -9, for hours
-# make bench  benchmark (N messages, default 10000): a table, bench-N.json and bench-N.png
+# make bench  benchmark (N messages, default 10000; REPEAT pairs, default 3): a table, bench-N.json and bench-N.png
 # Each target makes .venv and installs what it needs; only Python 3.10 or newer and Java 17 or 21 must be there.
 
 PYTHON ?= python3
@@ -14,7 +15,7 @@ BIN := $(VENV)/bin
 N ?= 10000
 WORKERS ?= 2
 
-.PHONY: demo test test-slow airflow-test bi-test cluster-test lint bench soak docs clean java
+.PHONY: demo test test-slow airflow-test bi-test cluster-test s3-test lint bench soak docs clean java
 
 demo: java $(VENV)/installed
 	$(BIN)/lakehouse demo
@@ -34,12 +35,15 @@ bi-test: java $(VENV)/installed .venv-bi/installed
 cluster-test: java $(VENV)/installed
 	$(BIN)/python -m pytest -c tests/cluster/pytest.ini tests/cluster
 
+s3-test: java $(VENV)/installed .venv-s3/installed
+	LAKEHOUSE_BIN=$(CURDIR)/$(BIN) .venv-s3/bin/python -m pytest -c tests/s3/pytest.ini tests/s3
+
 lint: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
 bench: java $(VENV)/installed
-	$(BIN)/python -m tests.bench --messages $(N) --json bench-$(N).json --chart bench-$(N).png
+	$(BIN)/python -m tests.bench --messages $(N) $(if $(REPEAT),--repeat $(REPEAT)) --json bench-$(N).json --chart bench-$(N).png
 
 soak: java $(VENV)/installed
 	$(BIN)/python -m tests.soak
