@@ -17,7 +17,7 @@ from lakehouse.commands_audit import blame, changes, diff, label, log, snapshots
 from lakehouse.commands_keep import backup, doctor, maintain, migrate, rebuild, restore
 from lakehouse.commands_load import demo, explain, ingest, rules, validate, violations
 from lakehouse.console import Context, with_globals
-from lakehouse.errors import LakehouseError
+from lakehouse.errors import LakehouseError, reason_of
 from lakehouse.printing import tell
 
 
@@ -62,7 +62,7 @@ def main(*command: str) -> None:
     except Exception as error:
         if os.environ.get("LAKEHOUSE_DEBUG"):
             raise
-        failure = f"{type(error).__name__}: {error}"
+        failure = f"{type(error).__name__}: {reason_of(error)}"
         tell(f"error: {failure}\nThis is a fault of the program or the machine; LAKEHOUSE_DEBUG=1 shows where.")
         code = 1
     context.end(code or 0, failure)

@@ -24,7 +24,7 @@ import lakehouse
 from lakehouse import effective
 from lakehouse.changes import read_head
 from lakehouse.digests import Link, check_chain
-from lakehouse.errors import WarehouseError, WarehouseTooNew
+from lakehouse.errors import WarehouseError, WarehouseTooNew, reason_of
 from lakehouse.model import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, VIOLATIONS, Table
 from lakehouse.plans import Head
 from lakehouse.projections import effective_is_behind, last_rows, project, rebuild_effective, rebuild_table, roll_forward
@@ -312,6 +312,4 @@ def _mend(name: str) -> str:
 
 
 def _short(error: Exception) -> str:
-    """Give the first line that says something: that of Java's error when PySpark made none of its own."""
-    lines = str(error).splitlines()
-    return (lines[1].removeprefix(": ") if isinstance(error, Py4JJavaError) and len(lines) > 1 else lines[0])[:300]
+    return reason_of(error).partition("\n")[0][:300]

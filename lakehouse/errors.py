@@ -211,3 +211,14 @@ class MessageNotFound(LakehouseError):
     def __init__(self, xid: str) -> None:
         super().__init__(f"{xid}: the catalog holds no such message. Query the table `messages` for those that there are.")
         self.xid = xid
+
+
+def reason_of(error: Exception) -> str:
+    """Tell what failed and its first cause, where the text of an error holds Java's stack; else the whole text."""
+    text = str(error)
+    lines = text.splitlines()
+    if "\n\tat " not in text:
+        return text
+    failed = lines[1].removeprefix(": ") if lines[1].startswith(": ") else lines[0]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return "; caused by ".join([failed, *causes[-1:]])
