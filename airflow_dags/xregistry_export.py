@@ -14,7 +14,8 @@ PARAMS = {
     "out": Param(
         None,
         type=["null", "string"],
-        description="File or folder to write; empty: `exports` of the variable `lakehouse`, in it `by-group/` or `catalog.json`.",
+        description="File or empty folder to write; empty: in `exports` of the variable `lakehouse` `by-group/`, without split "
+        "`registries/`, or of one registry or some entities `catalog.json`; what an earlier run wrote there gives way.",
     ),
     "registry": Param(None, type=["null", "string"], description="Only this registry."),
     "at": Param(None, type=["null", "string"], description="A snapshot: its number, label, date or time; empty: the newest."),

@@ -62,10 +62,19 @@ def arguments(job: str, params: Any, places: dict[str, str]) -> list[str]:
     if job == "export":
         for xid in params.get("select") or []:
             given += ["--select", xid]
-        given += ["--out", params.get("out") or f"{places['exports']}/{'by-group/' if params.get('split') else 'catalog.json'}"]
+        given += ["--out", params["out"]] if params.get("out") else _usual_target(params, places["exports"])
     if job == "ingest":
         given += ["--", *(params.get("sources") or [places["documents"]])]
     return given
+
+
+def _usual_target(params: Any, exports: str) -> list[str]:
+    """Give where an export goes when a run does not name it: the same place each time, whose earlier export gives way."""
+    if params.get("split"):
+        return ["--replace", "--out", f"{exports}/by-group/"]
+    if params.get("registry") or params.get("select"):
+        return ["--out", f"{exports}/catalog.json"]
+    return ["--replace", "--out", f"{exports}/registries/"]
 
 
 def submit_command(job: str, params: Any, places: dict[str, str], master: str) -> str:

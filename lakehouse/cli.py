@@ -1,7 +1,8 @@
 """The command `lakehouse`: arguments → settings → session → one call of the library → output and exit code.
 
 Spark is imported by the commands that need it, so that `--help` and wrong usage answer at once.
-Exit codes: 0 done; 3 done, but something was refused; 4 `diff --breaking` found something; 2 wrong usage or settings; 1 failure.
+Exit codes: 0 done; 3 something was refused or does not hold; 4 `diff --breaking` found something; 2 wrong usage or settings;
+1 failure.
 """
 
 from __future__ import annotations

@@ -60,6 +60,7 @@ def show(context: Context, xid: str, at: str | None) -> int:
 
 @click.command()
 @click.option("--out", default="-", metavar="FILE|DIR", help="File, folder or URI to write; - is standard output (default).")
+@click.option("--replace", is_flag=True, help="DIR may hold an earlier export: it gives way to this one, whole.")
 @click.option("--split", type=click.Choice(["group"]), help="Write a folder with one document for each group and endpoint.")
 @click.option(
     "--select", multiple=True, metavar="XID", help="Only this group, endpoint, message or schema, and what it needs. Repeatable."
@@ -101,7 +102,8 @@ def export(context: Context, /, out: str, split: str | None, **flags: Any) -> in
     with tempfile.TemporaryDirectory(prefix="lakehouse-") if to_stdout else nullcontext(out) as place:
         target = f"{place}/document.json" if to_stdout else place
         to_folder = bool(split) or (not to_stdout and (out.endswith("/") or os.path.isdir(out)))
-        request = Request(target, settings.registry or None, to_folder, style, flags["at"], select, flags["flat"], flags["lossy"])
+        ways = {name: flags[name] for name in ("at", "flat", "lossy", "replace")}
+        request = Request(target, settings.registry or None, to_folder, style, select=select, **ways)
         with session(context) as (spark, settings, watcher), watcher.stage("export", "rows to documents"):
             exported = run_export(spark, settings, request)
         if to_stdout:

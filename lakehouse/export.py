@@ -56,6 +56,7 @@ class Request:
         select: groups, endpoints, messages or schemas, which are exported with what they hold and refer to; none: all.
         flat: effective definitions of messages, without `basemessage`.
         lossy: write what the dialect can say, when it cannot say everything.
+        replace: a folder may hold an earlier export, which gives way whole.
     """
 
     out: str
@@ -66,6 +67,7 @@ class Request:
     select: tuple[str, ...] = ()
     flat: bool = False
     lossy: bool = False
+    replace: bool = False
 
 
 @dataclass
@@ -113,7 +115,7 @@ def export(spark: SparkSession, settings: Settings, request: Request) -> Exporte
     registryid, count = _find_registry(log, request)
     if registryid is not None:
         log = log.filter(F.col("registryid") == registryid)
-    with Target(spark, request.out, is_folder=request.to_folder) as target:
+    with Target(spark, request.out, is_folder=request.to_folder, replace=request.replace) as target:
         selection = select_units(log, list(request.select)) if request.select else Selection(log)
         rows = with_flat_versions(selection.log, _flat_messages(spark, settings, snapshot_id)) if request.flat else selection.log
         _write_parts(rows, _partitions(spark, count), request.style, target)
@@ -209,7 +211,7 @@ def _find_registry(log: DataFrame, request: Request) -> tuple[str | None, int]:
         return request.registry, counts.get(request.registry, 0)
     if len(known) == 1:
         return str(known[0]), counts[known[0]]
-    if not request.to_folder or request.style.by_group or request.select:
+    if not request.to_folder or request.select:
         raise NothingToExport(
             f"the catalog holds several registries ({told}). Choose one with --registry, or name a folder for a file of each."
         )
@@ -256,7 +258,8 @@ def _join(target: Target, parts: _Parts, request: Request) -> Exported:
     for registryid, head in heads.items():
         runs = parts.runs.get(registryid, [])
         with ThreadPoolExecutor(_WRITERS) as pool:
-            sizes = list(pool.map(partial(_write_file, target, head, request.style), _files(registryid, runs, request.style)))
+            files = _files(registryid, runs, request.style, several=len(heads) > 1)
+            sizes = list(pool.map(partial(_write_file, target, head, request.style), files))
         exported.files += len(sizes)
         exported.size += sum(sizes)
         for _, run in runs:
@@ -288,11 +291,14 @@ def _head(registryid: str, parts: _Parts, style: Style, losses: Losses) -> bytes
     return as_bytes(written)
 
 
-def _files(registryid: str, runs: list[tuple[str, Run]], style: Style) -> Iterable[tuple[str, list[tuple[str, Run]]]]:
-    """Give the files of a registry: name and what stands in it."""
+def _files(
+    registryid: str, runs: list[tuple[str, Run]], style: Style, *, several: bool
+) -> Iterable[tuple[str, list[tuple[str, Run]]]]:
+    """Give the files of a registry, one of several or the only one: name and what stands in it."""
     if not style.by_group or not runs:
         return [(_file_name(registryid), runs)]
-    return [(_file_name(f"{run.collection}/{run.groupid}"), [(part, run)]) for part, run in runs]
+    folder = f"{registryid}/" if several else ""
+    return [(_file_name(f"{folder}{run.collection}/{run.groupid}"), [(part, run)]) for part, run in runs]
 
 
 def _file_name(path: str) -> str:

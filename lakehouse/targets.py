@@ -23,12 +23,14 @@ class Target:
 
     Attributes:
         location: what the user named.
+        replace: a folder that holds an earlier export gives way to this one, whole; files are always replaced.
         scratch: URI of a folder beside it for parts; removed in the end.
     """
 
-    def __init__(self, spark: SparkSession, location: str, *, is_folder: bool) -> None:
+    def __init__(self, spark: SparkSession, location: str, *, is_folder: bool, replace: bool = False) -> None:
         self.location = location
         self.is_folder = is_folder
+        self.replace = replace
         jvm: Any = spark._jvm
         self._jvm = jvm
         self._streams: dict[tuple[int, str], Any] = {}  # by thread: several files may be written at once
@@ -44,13 +46,14 @@ class Target:
         token = uuid.uuid4().hex[:12]
         self._parts = self._at(self._parent, f".{self._name}.{token}.parts")
         self._growing = self._at(self._parent, f".{self._name}.{token}.growing")
+        self._earlier = self._at(self._parent, f".{self._name}.{token}.earlier")
         self.scratch = str(self._parts.toString())
 
     def __enter__(self) -> Target:
         """Check that the target can be written.
 
         Raises:
-            TargetError: it cannot, or a folder is there and not empty.
+            TargetError: it cannot, or a folder is there and not empty, or what it holds is no export.
         """
         with self._told():
             if self._fs.exists(self._path):
@@ -59,9 +62,13 @@ class Target:
                     raise TargetError(self.location, "it is a folder, and one file was asked for. Name a file in it.")
                 if self.is_folder and not is_folder:
                     raise TargetError(self.location, "it is a file, and a folder was asked for. Name a folder.")
-                if is_folder and self._fs.listStatus(self._path):
+                if is_folder and self.replace:
+                    self._check_that_only_exports_go()
+                elif is_folder and self._fs.listStatus(self._path):
                     raise TargetError(
-                        self.location, "the folder is not empty, and what is in it might be taken for the export. Name a new one."
+                        self.location,
+                        "the folder is not empty, and what is in it might be taken for the export. Name a new one, or if it "
+                        "holds an earlier export use --replace.",
                     )
             self._fs.mkdirs(self._parent)
             if not self._fs.mkdirs(self._parts):
@@ -103,10 +110,15 @@ class Target:
     def publish(self) -> None:
         """Give the target its name: all of it has been written."""
         with self._told():
-            if self._fs.exists(self._path) and not self._renames_over():
+            if self.is_folder and self._fs.exists(self._path) and not self._fs.rename(self._path, self._earlier):
+                raise TargetError(self.location, "the earlier export could not be moved aside")
+            if not self.is_folder and self._fs.exists(self._path) and not self._renames_over():
                 self._fs.delete(self._path, True)
             if not self._fs.rename(self._growing, self._path):
+                if self._fs.exists(self._earlier):
+                    self._fs.rename(self._earlier, self._path)
                 raise TargetError(self.location, "what was written beside it could not be renamed to it")
+            self._fs.delete(self._earlier, True)
 
     def copy(self, part: str, offset: int, length: int, into: Any) -> None:
         """Copy bytes of a part within the JVM."""
@@ -117,6 +129,14 @@ class Target:
         source.seek(offset)
         with self._told():
             self._jvm.org.apache.commons.io.IOUtils.copyLarge(source, into, 0, length)
+
+    def _check_that_only_exports_go(self) -> None:
+        """Look for files that no export has written: a wrong name must not delete them."""
+        files = self._fs.listFiles(self._path, True)
+        while files.hasNext():
+            name = str(files.next().getPath().getName())
+            if not name.endswith(".json"):
+                raise TargetError(self.location, f"the folder holds {name}, which no export wrote. Name another one.")
 
     def _renames_over(self) -> bool:
         """Tell whether a rename replaces a file in one step, as it does on local disks."""

@@ -182,6 +182,9 @@ def _export_in_all_ways(to: Any) -> None:
     to("at", at="1")
     to("based", registry="shop", style=Style(base_url="https://example.com/r/"))
     to("split", registry="shop", style=Style(by_group=True))
+    to("split_all", style=Style(by_group=True))
+    to("replaced")
+    to("replaced", registry="shop", style=Style(by_group=True), replace=True)
     to("one.json", registry="shop", to_folder=False)
     to("placed.json", registry="shop", to_folder=False, select=("/messagegroups/orders/messages/alias",))
     to("endpoint.json", registry="shop", to_folder=False, select=("/endpoints/e",))
@@ -193,6 +196,7 @@ def _refuse_all_that_is_wrong(refused: Any) -> None:
     refused("xid", NothingToExport, registry="shop", select=("/messagegroups/orders", "/messagegroups/x"))
     refused("snapshot", SnapshotNotFound, registry="shop", at="99")
     refused("not empty", TargetError, "out", to_folder=True)
+    refused("no export", TargetError, "one", to_folder=True, replace=True)  # it holds the warehouse
     refused("a folder", TargetError, "out", registry="shop")
     refused("a file", TargetError, "one.json", to_folder=True)
     refused("below a file", TargetError, "one.json/x.json", registry="shop")
@@ -374,6 +378,19 @@ def test_the_order_does_not_depend_on_the_number_of_tasks(trip):
     assert xids == sorted(xids, key=lambda xid: xid.split("/"))
 
 
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_an_export_takes_the_place_of_an_earlier_one_whole(trip):
+    assert files_in(trip.folder / "replaced") == files_in(trip.folder / "split")
+
+
+def test_of_several_registries_each_has_a_folder_with_its_groups(trip):
+    assert files_in(trip.folder / "split_all" / "shop") == files_in(trip.folder / "split")
+    assert len(list((trip.folder / "split_all").iterdir())) > 1
+
+
 # Errors
 
 
@@ -386,6 +403,7 @@ def test_the_order_does_not_depend_on_the_number_of_tasks(trip):
         ("xid", "/messagegroups/x in the registry"),
         ("snapshot", "99"),
         ("not empty", "the folder is not empty"),
+        ("no export", "which no export wrote"),
         ("a folder", "it is a folder"),
         ("a file", "it is a file"),
         ("below a file", "cannot be written"),

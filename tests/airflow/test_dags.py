@@ -96,9 +96,12 @@ def test_arguments_are_those_of_the_command():
     told = "--json --warehouse s3a://b/w --conf /c.toml --registry-from folder --prune --exit-zero --"
     assert arguments("ingest", wanted, places) == [*told.split(), "/d o c"]
     assert "--exit-zero" not in arguments("validate", {"fail_when_refused": True}, places)
-    assert arguments("export", {"select": ["/a", "/b"], "split": "group"}, places)[-6:] == [
-        "--select", "/a", "--select", "/b", "--out", "/x/by-group/"
+    assert arguments("export", {"select": ["/a", "/b"], "split": "group"}, places)[-7:] == [
+        "--select", "/a", "--select", "/b", "--replace", "--out", "/x/by-group/"
     ]  # fmt: skip
+    assert arguments("export", {}, places)[-3:] == ["--replace", "--out", "/x/registries/"]
+    assert arguments("export", {"registry": "r"}, places)[-4:] == ["--registry", "r", "--out", "/x/catalog.json"]
+    assert arguments("export", {"split": "group", "out": "/mine/"}, places)[-2:] == ["--out", "/mine/"]
     command = submit_command("ingest", {}, places, "local[2]")
     assert command.startswith("exec spark-submit --master 'local[2]' /jobs/ingest.py --json")
     assert command.endswith("-- '/d o c'")
@@ -118,7 +121,7 @@ def test_ingest_validate_export(bag, loaded, monkeypatch):
     messages = {row["xid"] for row in rows(loaded, "messages")}
     assert messages >= {"/messagegroups/shop.orders/messages/shop.orders.OrderPlaced"}
     assert "MSG-037" in {row["rule_id"] for row in rows(loaded, "violations")}
-    groups = json.loads(Path(loaded["exports"], "catalog.json").read_text())["messagegroups"]
+    groups = json.loads(Path(loaded["exports"], "registries", "default.json").read_text())["messagegroups"]
     written = {message["xid"] for group in groups.values() for message in group["messages"].values()}
     assert written == {xid for xid in messages if xid.startswith("/messagegroups/")}
     assert assets_told() >= {"xregistry.changes", "xregistry.messages", "xregistry.effective_messages"}
@@ -129,8 +132,9 @@ def test_maintain_and_export(bag, loaded, monkeypatch):
     before = len(DeltaTable(f"{loaded['warehouse']}/messages").history())
     assert states(bag.dags["xregistry_maintain"].test()) == {"maintain": ("success", 1)}
     assert len(DeltaTable(f"{loaded['warehouse']}/messages").history()) > before
-    run = bag.dags["xregistry_export"].test(run_conf={"select": ["/messagegroups/shop.orders"]})
-    assert states(run) == {"export": ("success", 1)}
+    for wanted in ({}, {"select": ["/messagegroups/shop.orders"]}):  # the second takes the place of the first
+        run = bag.dags["xregistry_export"].test(run_conf=wanted)
+        assert states(run) == {"export": ("success", 1)}
     found = [json.loads(path.read_text()) for path in Path(loaded["exports"], "by-group").glob("**/*.json")]
     messages = [m for one in found for group in one.get("messagegroups", {}).values() for m in group["messages"].values()]
     assert messages
