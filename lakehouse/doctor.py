@@ -43,6 +43,7 @@ from lakehouse.tables import (
 
 _RESTORE = "`lakehouse restore DIR` into an empty warehouse, from a folder that `lakehouse backup` wrote"
 _REBUILD = "`lakehouse rebuild`"
+_CATCH_UP = f"the next `lakehouse ingest`, or {_REBUILD}"
 _COMMIT = re.compile(r"\A(\d{20})\.json\Z")
 _CHECKSUM = re.compile(r"\A(\d{20})\.crc\Z")
 _CHECKPOINT = re.compile(r"\A(\d{20})\.checkpoint\b.*\.parquet\Z")
@@ -213,7 +214,7 @@ def _against_log(spark: SparkSession, table: Table, log: DataFrame, head: Head, 
         return Diagnosis("against the log", table.name, "error", told, _RESTORE)
     if (has["newest"] or 0) < head.tables.get(table.name, 0):
         told = f"it is at snapshot {has['newest'] or 0}, and the log at {head.tables[table.name]}"
-        return Diagnosis("against the log", table.name, "warning", told, f"the next `lakehouse ingest`, or {_REBUILD}")
+        return Diagnosis("against the log", table.name, "warning", told, _CATCH_UP)
     return Diagnosis("against the log", table.name, "error", _difference(has, should), _REBUILD)
 
 
@@ -222,8 +223,7 @@ def _check_effective(spark: SparkSession, settings: Settings, head: Head, *, dee
     check = "against flattening" if deep else "against messages"
     try:
         if effective_is_behind(spark, head):
-            mend = f"the next `lakehouse ingest`, or {_REBUILD}"
-            return Diagnosis(check, effective.NAME, "warning", "it has not reached the head of the log", mend)
+            return Diagnosis(check, effective.NAME, "warning", "it has not reached the head of the log", _CATCH_UP)
         names = [name for name in EFFECTIVE_MESSAGES.names if name != "snapshot_id"] if deep else ["registryid", "xid"]
         rows = effective.compute_all(open_sibling(spark), settings, 0) if deep else spark.table(table_name("messages"))
         digest = _digest(EFFECTIVE_MESSAGES, names)

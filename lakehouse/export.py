@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -255,25 +255,24 @@ def _join(target: Target, parts: _Parts, request: Request) -> Exported:
     losses.merge(parts.lost)
     if losses.count and not request.lossy:
         raise LossyExport(request.style.dialect, losses.count, told_losses(losses.as_json()))
-    for registryid, head in heads.items():
-        runs = parts.runs.get(registryid, [])
-        with ThreadPoolExecutor(_WRITERS) as pool:
-            files = _files(registryid, runs, request.style, several=len(heads) > 1)
-            sizes = list(pool.map(partial(_write_file, target, head, request.style), files))
-        exported.files += len(sizes)
-        exported.size += sum(sizes)
-        for _, run in runs:
-            exported.groups[run.collection] += run.groups
-            exported.members[MEMBERS[run.collection]] += run.members
+    named = [
+        (head, *one)
+        for registryid, head in heads.items()
+        for one in _files(registryid, parts.runs.get(registryid, []), request.style, several=len(heads) > 1)
+    ]
+
+    def write(head: bytes, name: str, runs: list[tuple[str, Run]]) -> int:
+        with target.file(name) as file:
+            _write_document(file, head, runs, request.style)
+        return file.size
+
+    with ThreadPoolExecutor(_WRITERS) as pool:
+        sizes = list(pool.map(lambda one: write(*one), named))
+    exported.files, exported.size = len(sizes), sum(sizes)
+    for _, run in chain.from_iterable(parts.runs.values()):
+        exported.groups[run.collection] += run.groups
+        exported.members[MEMBERS[run.collection]] += run.members
     return exported
-
-
-def _write_file(target: Target, head: bytes, style: Style, named: tuple[str, list[tuple[str, Run]]]) -> int:
-    """Write one file of a target; give its bytes."""
-    name, runs = named
-    with target.file(name) as file:
-        _write_document(file, head, runs, style)
-    return file.size
 
 
 def _head(registryid: str, parts: _Parts, style: Style, losses: Losses) -> bytes:

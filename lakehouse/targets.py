@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from lakehouse.errors import TargetError
+from lakehouse.errors import TargetError, reason_of
 from lakehouse.session import absolute_location
 
 
@@ -160,7 +160,7 @@ class Target:
         except TargetError:
             raise
         except Exception as error:
-            reason = str(getattr(error, "java_exception", error)).splitlines()[0]
+            reason = reason_of(error).partition("\n")[0]
             raise TargetError(self.location, f"cannot be written: {reason}") from error
 
 
