@@ -30,9 +30,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     quick = {
         "spark.master": "local[2]",
         "spark.sql.shuffle.partitions": "2",
-        # Each test runs little code once: the quick compiler alone takes half of the processor's time.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m",
-        # Most of the rest would go into compiling queries; test_siblings runs them compiled.
+        # Most of the time would go into compiling queries; test_siblings runs them compiled.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }

@@ -48,6 +48,9 @@ def test_the_session_has_the_settings_of_the_packaged_file(spark):
     assert spark.conf.get("spark.sql.cteRecursionRowLimit") == "-1"
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"  # given by the test's settings, which win
     assert spark.sparkContext.getConf().get("spark.driver.host") == "127.0.0.1"
+    assert spark.conf.get("spark.python.sql.dataFrameDebugging.enabled") == "false"
+    flags = spark._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
+    assert {"-XX:+UseParallelGC", "-XX:Tier4InvocationThreshold=100000"} <= set(flags)
 
 
 def test_local_paths_become_absolute_and_uris_stay(tmp_path, monkeypatch):
