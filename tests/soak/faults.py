@@ -24,6 +24,8 @@ from lakehouse.settings import read_settings
 from lakehouse.snapshots import open_snapshot
 from tests.soak.__main__ import COMMAND, ROOT, table
 
+PAUSE = 2.0  # seconds between two reads of a reader, so that the writer gets on
+
 
 def readers(spark: SparkSession, folder: Path, count: int) -> str:
     """Read a pinned snapshot in four threads while another process ingests; give the figures."""
@@ -44,6 +46,7 @@ def readers(spark: SparkSession, folder: Path, count: int) -> str:
             torn[number] += [spark.sql(query).collect() for query in queries] != expected
             slowest[number] = max(slowest[number], time.monotonic() - begun)
             reads[number] += 1
+            stop.wait(PAUSE)
 
     with ThreadPoolExecutor(4) as pool:
         running = [pool.submit(read, number) for number in range(4)]
