@@ -6,7 +6,7 @@ import pytest
 
 from lakehouse.errors import JavaNotFound, SettingsError
 from lakehouse.session import absolute_location, find_java, resolve_delta_jars
-from lakehouse.settings import read_settings
+from lakehouse.settings import data_folder, read_settings
 
 
 def fake_java(folder, version):
@@ -51,6 +51,14 @@ def test_the_session_has_the_settings_of_the_packaged_file(spark):
     assert spark.conf.get("spark.python.sql.dataFrameDebugging.enabled") == "false"
     flags = spark._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
     assert {"-XX:+UseParallelGC", "-XX:Tier4InvocationThreshold=100000"} <= set(flags)
+
+
+def test_the_profile_for_one_machine_starts_java_as_the_command_does():
+    named = ("spark-defaults.conf", "spark-local.conf")
+    lines = [line for name in named for line in (data_folder("conf") / name).read_text().splitlines()]
+    options = [line.split(None, 1)[1] for line in lines if line.startswith("spark.driver.extraJavaOptions")]
+    assert len(options) == 2
+    assert options[0] == options[1]
 
 
 def test_local_paths_become_absolute_and_uris_stay(tmp_path, monkeypatch):

@@ -121,7 +121,7 @@ def main(messages: int, documents: int, repeats: int | None, target: Path | None
     if documents > messages:
         raise click.UsageError("--documents is more than --messages: each document holds at least one.")
     with tempfile.TemporaryDirectory(prefix="lakehouse-bench-") as folder:
-        measured = measure(Path(folder), Shape(messages, documents), repeats or (1 if messages >= LARGE else 3))
+        measured = measure(Path(folder), Shape(messages, documents), repeats or (1 if messages >= LARGE else ENOUGH))
     progress.log(f"load {os.getloadavg()[0]:.1f}")
     show(measured)
     if chart:
