@@ -261,13 +261,14 @@ def _join(target: Target, parts: _Parts, request: Request) -> Exported:
         for one in _files(registryid, parts.runs.get(registryid, []), request.style, several=len(heads) > 1)
     ]
 
-    def write(head: bytes, name: str, runs: list[tuple[str, Run]]) -> int:
+    def write(one: tuple[bytes, str, list[tuple[str, Run]]]) -> int:
+        head, name, runs = one
         with target.file(name) as file:
             _write_document(file, head, runs, request.style)
         return file.size
 
     with ThreadPoolExecutor(_WRITERS) as pool:
-        sizes = list(pool.map(lambda one: write(*one), named))
+        sizes = list(pool.map(write, named))
     exported.files, exported.size = len(sizes), sum(sizes)
     for _, run in chain.from_iterable(parts.runs.values()):
         exported.groups[run.collection] += run.groups

@@ -110,15 +110,17 @@ class Target:
     def publish(self) -> None:
         """Give the target its name: all of it has been written."""
         with self._told():
-            if self.is_folder and self._fs.exists(self._path) and not self._fs.rename(self._path, self._earlier):
+            aside = self.is_folder and self._fs.exists(self._path)
+            if aside and not self._fs.rename(self._path, self._earlier):
                 raise TargetError(self.location, "the earlier export could not be moved aside")
-            if not self.is_folder and self._fs.exists(self._path) and not self._renames_over():
+            if not self.is_folder and not self._renames_over():
                 self._fs.delete(self._path, True)
             if not self._fs.rename(self._growing, self._path):
-                if self._fs.exists(self._earlier):
+                if aside:
                     self._fs.rename(self._earlier, self._path)
                 raise TargetError(self.location, "what was written beside it could not be renamed to it")
-            self._fs.delete(self._earlier, True)
+            if aside:
+                self._fs.delete(self._earlier, True)
 
     def copy(self, part: str, offset: int, length: int, into: Any) -> None:
         """Copy bytes of a part within the JVM."""
@@ -140,7 +142,7 @@ class Target:
 
     def _renames_over(self) -> bool:
         """Tell whether a rename replaces a file in one step, as it does on local disks."""
-        return not self.is_folder and self._fs.getScheme() == "file"
+        return bool(self._fs.getUri().getScheme() == "file")
 
     def _tail(self, path: Any, offset: int) -> bytes:
         stream = self._fs.open(path)

@@ -186,6 +186,7 @@ def _export_in_all_ways(to: Any) -> None:
     to("replaced")
     to("replaced", registry="shop", style=Style(by_group=True), replace=True)
     to("one.json", registry="shop", to_folder=False)
+    to("one.json", registry="shop", to_folder=False)  # a file is replaced
     to("placed.json", registry="shop", to_folder=False, select=("/messagegroups/orders/messages/alias",))
     to("endpoint.json", registry="shop", to_folder=False, select=("/endpoints/e",))
 
