@@ -77,7 +77,7 @@ def replay(machine: Machine, text: str) -> None:
         machine.step(documents, Run(**step["run"]))
 
 
-def run(spark: SparkSession, scratch: Path, *, steps: int, seed: int, catalog: int, keep: Path) -> int:
+def run(spark: SparkSession, scratch: Path, *, steps: int, seed: int, catalog: int, keep: Path, loud: bool) -> int:
     """Run steps; give how many failures there were."""
     failures = 0
     empty = _empty_warehouse(spark, scratch / "empty")
@@ -88,7 +88,11 @@ def run(spark: SparkSession, scratch: Path, *, steps: int, seed: int, catalog: i
         try:
             while steps > 0 and len(machine.history) < STEPS_OF_A_CATALOG:
                 steps -= 1
+                step = time.monotonic()
                 machine.draw(random)
+                if loud:
+                    sys.stdout.write(f"step {len(machine.history)}: {time.monotonic() - step:.0f} s {machine.world.told}\n")
+                    sys.stdout.flush()
         except Exception as error:
             failures += 1
             _tell_failure(machine, keep / f"machine-{seed}-{catalog}.json", error)
@@ -127,6 +131,7 @@ def main() -> None:
     parser.add_argument("--catalog", type=int, default=0, help="take the run up at this catalog")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="do the steps of this history again")
     parser.add_argument("--keep", type=Path, default=Path(), metavar="DIR", help="where histories of failures are kept")
+    parser.add_argument("--verbose", action="store_true", help="tell each step")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         spark = open_quick(Path(scratch) / "session")
@@ -137,7 +142,9 @@ def main() -> None:
             except Broken as error:
                 sys.exit(f"step {len(machine.history)}: {error}")
             sys.stdout.write(f"{len(machine.history)} steps, no failure\n")
-        elif run(spark, Path(scratch), steps=asked.steps, seed=asked.seed, catalog=asked.catalog, keep=asked.keep):
+        elif run(
+            spark, Path(scratch), steps=asked.steps, seed=asked.seed, catalog=asked.catalog, keep=asked.keep, loud=asked.verbose
+        ):
             sys.exit(1)
 
 

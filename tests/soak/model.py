@@ -164,6 +164,7 @@ class Catalog:
         deleted: epoch that an entity had when it was deleted last.
         lost: entities of which a document lost a conflict (DOC-001 stands), by path.
         taken: entities that a document took over (DOC-002 stands), by path.
+        refused: entities that were refused in a document when it was read last, by path.
         texts: each document as it was read last, by path.
     """
 
@@ -172,6 +173,7 @@ class Catalog:
     deleted: Mapping[Key, int] = field(default_factory=dict)
     lost: Mapping[str, frozenset[Key]] = field(default_factory=dict)
     taken: Mapping[str, frozenset[Key]] = field(default_factory=dict)
+    refused: Mapping[str, frozenset[Key]] = field(default_factory=dict)
     texts: Mapping[str, Document] = field(default_factory=dict)
 
     def isdefault(self, key: Key) -> bool:
@@ -204,6 +206,8 @@ class _Step:
             self.said.setdefault(path, {})
         for path, accepted in self.accepted.items():
             self.said[path] = self._standing(path) | accepted
+        self.refused = {path: keys for path, keys in before.refused.items() if path in self.said}
+        self.refused |= {path: self._refused(path) for path in self.accepted}
         self.lost: dict[str, set[Key]] = {path: set() for path in self.said}
         self.taken: dict[str, set[Key]] = {path: set() for path in self.said}
         self.published: dict[Key, Published] = {}
@@ -218,7 +222,7 @@ class _Step:
         return Catalog(
             self.said, self.published, {**self.before.deleted, **deleted},
             {path: frozenset(keys) for path, keys in self.lost.items()},
-            {path: frozenset(keys) for path, keys in self.taken.items()}, texts,
+            {path: frozenset(keys) for path, keys in self.taken.items()}, self.refused, texts,
         )  # fmt: skip
 
     def _accepted(self, path: str) -> dict[Key, Definition] | None:
@@ -229,9 +233,12 @@ class _Step:
         out = self.out.get(path, frozenset())
         return {key: said for key, said in reading.accepted.items() if key not in out}
 
+    def _refused(self, path: str) -> frozenset[Key]:
+        return self.readings[path].refused | self.out.get(path, frozenset())
+
     def _standing(self, path: str) -> dict[Key, Definition]:
         """Give what a document said before of what is refused in it now, and of what stands below that (1)."""
-        out = self.readings[path].refused | self.out.get(path, frozenset())
+        out = self._refused(path)
 
         def stands(key: Key) -> bool:
             return any(key.registry == one.registry and (key.xid + "/").startswith(one.xid + "/") for one in out)
@@ -293,17 +300,17 @@ class _Step:
 
     def _prune(self) -> dict[Key, int]:
         """Delete what is owned by nobody (8), and give the epochs that it had."""
-        said = {key for every in self.said.values() for key in every}
-        gone = {key for key, one in self.published.items() if not one.owners and key not in said}
+        held = {key for every in (*self.said.values(), *self.refused.values()) for key in every}
+        gone = {key for key, one in self.published.items() if not one.owners and key not in held}
         for key in sorted(gone):
             if "/versions/" in key.xid:
                 holder, versionid = _resource(key), key.xid.split("/versions/")[1]
                 if holder in self.published and holder not in gone and dict(self.published[holder].said)["default"] == versionid:
                     gone.discard(key)
         registries = {key.registry for key in gone}
-        held = sum(key.registry in registries for key in self.before.published)
-        if len(gone) * 2 > held and not self.ingest.force:
-            raise TooMuchPruned(f"{len(gone)} of {held}")
+        there = sum(key.registry in registries for key in self.before.published)
+        if len(gone) * 2 > there and not self.ingest.force:
+            raise TooMuchPruned(f"{len(gone)} of {there}")
         return {key: self.published.pop(key).epoch for key in gone}
 
 

@@ -63,6 +63,7 @@ class World:
         self.model = Catalog()
         self.rows: dict[Key, Row] = {}
         self.written: dict[str, Document] = {}
+        self.told = ""  # of the last step
 
     def step(self, documents: dict[str, Document], run: Run, *, deep: bool = False) -> None:
         """Write documents, ingest them, and check all that must hold.
@@ -79,6 +80,8 @@ class World:
             summary = self._ingest(run)
         except PruneRefused:
             summary = None
+        seconds = "" if summary is None else f"{sum(summary.seconds.values()):.0f} s, snapshot {summary.snapshot_id}"
+        self.told = f"{seconds or 'pruning refused'}{', crashed' if crashed else ''}: {run}"
         below = frozenset(path for path in self.model.said if run.lists(path))
         before, outcome = self.model, Ingest(found, below, run.prune, run.force, run.strict)
         is_refused = self._follow(outcome)
