@@ -79,16 +79,16 @@ def validate_candidate(
 
 
 def only_published(findings: DataFrame, published: DataFrame) -> DataFrame:
-    """Keep the errors of what would be published: those that quarantine nothing, and those whose entity is there all the same.
+    """Keep the errors that refuse an entity of a document which would be published from that document all the same.
+
+    Errors that are kept refuse nothing: they tell of what is published already, or of a word for people that was left out.
 
     Args:
         findings: columns row, document_uri, registryid, kind, xid, finding.
         published: what would be committed; columns KEY, document_uri (of the text that is taken).
     """
-    errors = findings.filter(F.col("finding.severity") == "error")
-    there = published.withColumn("is_there", F.lit(True))
-    told = errors.join(there, on=[*KEY, "document_uri"], how="left")
-    return told.filter(F.col("is_there") | (F.col("finding.action") == "kept")).select(*errors.columns)
+    refused = findings.filter((F.col("finding.severity") == "error") & (F.col("finding.action") == "quarantined"))
+    return refused.join(published, on=[*KEY, "document_uri"], how="left_semi").select(*findings.columns)
 
 
 def candidate_table(spark: SparkSession, plan: Plan, stage: DataFrame, table: Table) -> DataFrame:

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import lakehouse
 from lakehouse.conflicts import CONFLICTS
+from lakehouse.defaults import with_isdefault
 from lakehouse.errors import CommitLost
 from lakehouse.faults import crash_point
 from lakehouse.model import CHANGES
@@ -167,10 +168,19 @@ def log_rows(spark: SparkSession, plan: Plan, stage: DataFrame) -> DataFrame:
         )
     written = plan.entities.filter(F.col("document_uri").isNotNull())
     staged = texts.select(*KEY, "document_uri", "body", "raw", "attributes")
-    rows = staged.join(written, on=[*KEY, "document_uri"], how="inner").select(*LOGGED, "body", "raw", "attributes")
     owned = plan.entities.filter(F.col("document_uri").isNull())
     log = spark.table(table_name("changes")).select(*KEY, F.col("snapshot_id").alias("stored_in"), "body", "raw", "attributes")
-    return rows.unionByName(log.join(owned, on=[*KEY, "stored_in"], how="inner").select(*LOGGED, "body", "raw", "attributes"))
+    text = [*_flipped_texts(), "attributes"]
+    rows = staged.join(written, on=[*KEY, "document_uri"], how="inner")
+    rows = rows.select(*LOGGED, *text)
+    return rows.unionByName(log.join(owned, on=[*KEY, "stored_in"], how="inner").select(*LOGGED, *text))
+
+
+def _flipped_texts() -> list[Column]:
+    """Give body and raw of a planned row; where `isdefault` is not as the text says, the body says it as it is."""
+    body = F.when(F.col("flipped"), with_isdefault(F.col("body"), F.col("isdefault"))).otherwise(F.col("body"))
+    raw = F.when(F.col("flipped"), F.coalesce("raw", "body")).otherwise(F.col("raw"))
+    return [body.alias("body"), raw.alias("raw")]
 
 
 def _head(snapshot_id: int, body: dict[str, Any]) -> Head:

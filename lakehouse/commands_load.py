@@ -35,9 +35,9 @@ from lakehouse.printing import one_line, printable, show_summary, show_table, sh
 @click.pass_obj
 def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | None, **flags: Any) -> int:
     """Load documents: files, folders (all *.json, *.cereg, *.yaml, *.yml and .gz of them), globs, or URIs that Spark reads."""
+    from lakehouse.ownership import Policy
     from lakehouse.pipeline import Request
     from lakehouse.pipeline import ingest as run_ingest
-    from lakehouse.plans import Policy
     from lakehouse.snapshots import check_label
 
     settings = context.settings

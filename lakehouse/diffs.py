@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 
 from lakehouse.documents import find_sources, read_documents
 from lakehouse.model import SCHEMA, TABLE_OF_KIND
+from lakehouse.ownership import first_claims
 from lakehouse.parse import parse_documents
-from lakehouse.plans import one_per_entity
 from lakehouse.projections import project
 from lakehouse.refusals import KEY
 from lakehouse.settings import Settings, data_folder
@@ -127,10 +127,11 @@ def documents_as_tables(spark: SparkSession, settings: Settings, sources: list[s
             "again": F.lit(False),
             "last_sha256": F.lit(None).cast("string"),
             "last_clean": F.lit(False),
+            "last_registry": F.lit(None).cast("string"),
         }
     )
     stage = parse_documents(named, settings).filter(F.col("row") == "entity").persist()
-    chosen = one_per_entity(stage).select(*KEY, "document_uri", F.col("owners").alias("document_uris"))
+    chosen = first_claims(stage)
     texts = stage.select(*KEY, "document_uri", "content_hash", "epoch", "createdat", "modifiedat", "body", "raw", "attributes")
     rows = chosen.join(texts, on=[*KEY, "document_uri"], how="inner").withColumns(
         {"snapshot_id": F.lit(1).cast("bigint"), "op": F.lit("insert")}

@@ -25,7 +25,17 @@ from lakehouse import effective
 from lakehouse.changes import read_head
 from lakehouse.digests import Link, check_chain
 from lakehouse.errors import WarehouseError, WarehouseTooNew, reason_of
-from lakehouse.model import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, VIOLATIONS, Table
+from lakehouse.model import (
+    CHANGES,
+    EFFECTIVE_MESSAGES,
+    ENTITY_TABLES,
+    MESSAGES,
+    SCHEMAS,
+    SCHEMAVERSIONS,
+    VERSIONS,
+    VIOLATIONS,
+    Table,
+)
 from lakehouse.plans import Head
 from lakehouse.projections import effective_is_behind, last_rows, project, rebuild_effective, rebuild_table, roll_forward
 from lakehouse.settings import Settings, data_folder
@@ -43,6 +53,7 @@ from lakehouse.tables import (
 
 _RESTORE = "`lakehouse restore DIR` into an empty warehouse, from a folder that `lakehouse backup` wrote"
 _REBUILD = "`lakehouse rebuild`"
+_AGAIN = "`lakehouse ingest --force` of its documents"
 _CATCH_UP = f"the next `lakehouse ingest`, or {_REBUILD}"
 _COMMIT = re.compile(r"\A(\d{20})\.json\Z")
 _CHECKSUM = re.compile(r"\A(\d{20})\.crc\Z")
@@ -190,6 +201,9 @@ def _check_contents(spark: SparkSession, settings: Settings, readable: list[str]
     for table in ENTITY_TABLES:
         if table.name in readable:
             found.append(_against_log(spark, table, log, head, deep=deep))
+    for resource, versions in ((MESSAGES, VERSIONS), (SCHEMAS, SCHEMAVERSIONS)):
+        if {resource.name, versions.name} <= set(readable):
+            found.append(_check_defaults(spark, resource, versions))
     if settings.refresh_effective and effective.NAME in readable:
         found.append(_check_effective(spark, settings, head, deep=deep))
     if "violations" in readable:
@@ -216,6 +230,25 @@ def _against_log(spark: SparkSession, table: Table, log: DataFrame, head: Head, 
         told = f"it is at snapshot {has['newest'] or 0}, and the log at {head.tables[table.name]}"
         return Diagnosis("against the log", table.name, "warning", told, _CATCH_UP)
     return Diagnosis("against the log", table.name, "error", _difference(has, should), _REBUILD)
+
+
+def _check_defaults(spark: SparkSession, resource: Table, versions: Table) -> Diagnosis:
+    """Look whether each message or schema has one default Version, the one that it names (decision 7)."""
+    holder = f"{resource.kind}_xid"
+    marked = F.filter(F.collect_list(F.struct("versionid", "isdefault")), lambda one: one["isdefault"])
+    try:
+        has = spark.table(table_name(versions.name)).groupBy("registryid", holder).agg(marked["versionid"].alias("marked"))
+        named = spark.table(table_name(resource.name)).filter(F.col("xref").isNull())
+        named = named.select("registryid", F.col("xid").alias(holder), "defaultversionid")
+        both = named.join(has, on=["registryid", holder], how="left")
+        wrong = both.filter(~F.col("marked").eqNullSafe(F.array("defaultversionid")))
+        told = wrong.agg(F.count("*").alias("n"), F.min(holder).alias("first")).collect()[0]
+    except _SPARK_FAULTS as error:
+        return Diagnosis("default Versions", versions.name, "error", f"it cannot be read: {_short(error)}", _REBUILD)
+    if not told["n"]:
+        return Diagnosis("default Versions", versions.name, "ok", f"one for each of `{resource.name}`")
+    text = f"{told['n']} of `{resource.name}` have not exactly the default Version that they name, such as {told['first']}"
+    return Diagnosis("default Versions", versions.name, "error", text, _AGAIN)
 
 
 def _check_effective(spark: SparkSession, settings: Settings, head: Head, *, deep: bool) -> Diagnosis:

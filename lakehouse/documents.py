@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.errors import SourceNotFound
+from lakehouse.findings import OWNER_CHANGED, REGAINED
 from lakehouse.model import DOCUMENT_BODY
 from lakehouse.session import absolute_location
 
@@ -24,6 +25,10 @@ SUFFIXES = (".json", ".cereg", ".yaml", ".yml")
 NAME_PATTERN = "*.{json,cereg,yaml,yml,json.gz,cereg.gz,yaml.gz,yml.gz}"
 _FEW_DOCUMENTS = 1000  # that are named to Spark one by one
 _GLOB = re.compile(r"[*?\[{]")
+# What a search of a folder lists below it, as a regular expression of Java.
+_LISTED = r"(?:[^_./][^/]*/)*[^_./][^/]*\.(?:json|cereg|ya?ml)(?:\.gz)?"
+# Findings that ask for nothing: what they are about is published as the document says.
+TOLD_ONLY = (OWNER_CHANGED, REGAINED)
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,9 @@ class Sources:
         folders: folders that are searched recursively.
         files: single files, whatever their names.
         roots: for each source the URI that document paths are relative to, longest first.
+        scopes: regular expressions (Java) for the URIs that each source covers: a known document that one of them matches and
+            that is not found any more has vanished. A folder covers what a search of it lists, a glob what it matches, a file
+            itself.
         hidden: files that Spark does not list: empty ones, and those whose names start with `_` or `.` (local folders only).
     """
 
@@ -41,6 +49,7 @@ class Sources:
     files: list[str]
     roots: list[str]
     hidden: list[str]
+    scopes: list[str] = field(default_factory=list)
 
 
 def find_sources(spark: SparkSession, sources: list[str]) -> Sources:
@@ -53,8 +62,11 @@ def find_sources(spark: SparkSession, sources: list[str]) -> Sources:
     files: list[str] = []
     roots: set[str] = set()
     hidden: list[str] = []
+    scopes: list[str] = []
     for source in sources:
-        for path, is_folder, root in _statuses(spark, source):
+        found = _statuses(spark, source)
+        scopes.append(found.scope)
+        for path, is_folder, root in found.members:
             (folders if is_folder else files).append(path)
             roots.add(root)
             if is_folder:
@@ -63,7 +75,7 @@ def find_sources(spark: SparkSession, sources: list[str]) -> Sources:
                 raise SourceNotFound(source, f"Hadoop hides files whose names start with _ or . ({path}). Rename it.")
     folders = [folder for folder in sorted(set(folders)) if not _stands_in(folder, set(folders) - {folder})]
     listed = [file for file in sorted(set(files)) if not (_is_document(file) and _stands_in(file, set(folders)))]
-    return Sources(folders, listed, sorted(roots, key=len, reverse=True), hidden)
+    return Sources(folders, listed, sorted(roots, key=len, reverse=True), hidden, scopes)
 
 
 def read_documents(spark: SparkSession, sources: Sources, stream_bytes: int) -> DataFrame:
@@ -92,22 +104,29 @@ def read_documents(spark: SparkSession, sources: Sources, stream_bytes: int) -> 
     return small.unionByName(every.filter(F.col("length") > stream_bytes).select(*named).withColumns(none))
 
 
-def with_unchanged(documents: DataFrame, known: DataFrame, registry: Column | None) -> DataFrame:
-    """Tell which documents need not be parsed: same URI and hash as at the last load, and nothing refused then.
+def with_unchanged(
+    documents: DataFrame, known: DataFrame, registry: Column | None, *, force: bool = False, dialect: str | None = None
+) -> DataFrame:
+    """Tell which documents need not be parsed: same URI and hash as at the last load, and nothing to be looked at again.
 
     Args:
         documents: as from `read_documents`.
         known: one row per document and registry, as from `current_documents`.
         registry: registry that the documents go into; None when each document says it itself.
+        force: parse all of them.
+        dialect: parse, too, what was read as of another dialect at its last load.
 
     Returns:
-        `documents` with registry, unchanged, again (the same as at the last load, but something was refused then), content
-        (NULL for an unchanged document), last_sha256 and last_clean (hash at the last load, and whether nothing was refused
-        then), for documents whose hash is not known yet.
+        `documents` with registry, unchanged, again (the same as at the last load, and parsed all the same), content (NULL for
+        an unchanged document), last_sha256, last_clean (hash at the last load, and whether a document with that hash need not
+        be parsed), for documents whose hash is not known yet, and last_registry (where a document that says its registry
+        itself was loaded last).
     """
-    nothing_refused = (F.col("facts.status") != "rejected") & (F.coalesce(F.size("facts.quarantined"), F.lit(0)) <= 0)
     uri, own = F.col("xid").alias("_uri"), F.when(F.col("facts.own_registry"), F.lit(None)).otherwise(F.col("registryid"))
-    load = F.struct("snapshot_id", F.col("facts.sha256").alias("sha256"), nothing_refused.alias("clean"))
+    clean = needs_no_look("facts") & F.lit(not force)
+    is_same_dialect = F.lit(True) if dialect is None else F.coalesce(F.col("facts.dialect") == dialect, F.lit(False))
+    sha256 = F.when(is_same_dialect, F.col("facts.sha256"))
+    load = F.struct("snapshot_id", sha256.alias("sha256"), clean.alias("clean"), "registryid")
     last = known.groupBy(uri, own.alias("_registry")).agg(F.max(load).alias("last"))
     wanted = documents.withColumn("registry", F.lit(None).cast("string") if registry is None else registry)
     same_place = (F.col("document_uri") == F.col("_uri")) & F.col("registry").eqNullSafe(F.col("_registry"))
@@ -123,11 +142,26 @@ def with_unchanged(documents: DataFrame, known: DataFrame, registry: Column | No
         F.when(~(same & clean), F.col("content")).alias("content"),
         F.col("last.sha256").alias("last_sha256"),
         clean.alias("last_clean"),
+        F.when(F.col("registry").isNull(), F.col("last.registryid")).alias("last_registry"),
     )
 
 
+def needs_no_look(facts: str) -> Column:
+    """Tell of a document's facts that nothing was refused at its last load, and that all it says is published."""
+    nothing_refused = (F.col(f"{facts}.status") != "rejected") & (F.coalesce(F.size(f"{facts}.quarantined"), F.lit(0)) <= 0)
+    waits = F.exists(F.col(f"{facts}.disputes"), lambda one: ~F.coalesce(one["rule_id"], F.lit("")).isin(*TOLD_ONLY))
+    return nothing_refused & ~F.coalesce(waits, F.lit(False))
+
+
 def without_content_of_unchanged(
-    spark: SparkSession, sources: Sources, known: DataFrame, registry: Column | None, stream_bytes: int
+    spark: SparkSession,
+    sources: Sources,
+    known: DataFrame,
+    registry: Column | None,
+    stream_bytes: int,
+    *,
+    force: bool = False,
+    dialect: str | None = None,
 ) -> tuple[DataFrame, int | None]:
     """Read the documents, and open no unchanged one again once it was hashed.
 
@@ -137,12 +171,14 @@ def without_content_of_unchanged(
         known: as from `current_documents`.
         registry: as for `with_unchanged`.
         stream_bytes: as for `read_documents`.
+        force: as for `with_unchanged`.
+        dialect: as for `with_unchanged`.
 
     Returns:
         Rows as from `with_unchanged`, and when all documents are unchanged how many they are, else None.
     """
-    every = with_unchanged(read_documents(spark, sources, stream_bytes), known, registry)
-    if known.isEmpty():
+    every = with_unchanged(read_documents(spark, sources, stream_bytes), known, registry, force=force, dialect=dialect)
+    if force or known.isEmpty():
         return every, None
     told = every.drop("content").localCheckpoint()
     counted = {row["unchanged"]: row["count"] for row in told.groupBy("unchanged").count().collect()}
@@ -153,7 +189,7 @@ def without_content_of_unchanged(
         return unchanged, counted.get(True, 0)
     changed = told.filter(~F.col("unchanged")).select("document_uri").distinct().collect()
     few = replace(sources, folders=[], files=[row["document_uri"] for row in changed])
-    again = with_unchanged(read_documents(spark, few, stream_bytes), known, registry)
+    again = with_unchanged(read_documents(spark, few, stream_bytes), known, registry, dialect=dialect)
     return unchanged.unionByName(again), None
 
 
@@ -165,7 +201,8 @@ def registry_from_path(mode: str, roots: list[str]) -> Column:
     uri = F.col("document_uri")
     relative = uri
     for root in reversed(roots):  # the longest root is looked at first, so it is wrapped last
-        relative = F.when(uri.startswith(root), F.substring(uri, len(root) + 1, 2**31 - 1)).otherwise(relative)
+        below = root.rstrip("/") + "/"
+        relative = F.when(uri.startswith(below), F.substring(uri, len(below) + 1, 2**31 - 1)).otherwise(relative)
     relative = F.regexp_replace(relative, r"\A/+", "")
     if mode == "document":
         return F.regexp_replace(relative, r"(\.xreg|\.cereg)?(\.json|\.cereg|\.ya?ml)?(\.gz)?\z", "")
@@ -191,8 +228,15 @@ def current_documents(changes: DataFrame) -> DataFrame:
     )
 
 
-def _statuses(spark: SparkSession, source: str) -> list[tuple[str, bool, str]]:
-    """Look up a source: (URI, whether it is a folder, URI that paths are relative to)."""
+class _Found(NamedTuple):
+    """What a source names: URI, whether it is a folder, and URI that paths are relative to, of each; and its scope."""
+
+    members: list[tuple[str, bool, str]]
+    scope: str
+
+
+def _statuses(spark: SparkSession, source: str) -> _Found:
+    """Look up a source."""
     local = absolute_location(source) if "://" not in source and not source.startswith("file:") else source
     jvm: Any = spark._jvm
     assert jvm is not None
@@ -202,14 +246,15 @@ def _statuses(spark: SparkSession, source: str) -> list[tuple[str, bool, str]]:
         if filesystem.exists(path):
             status = filesystem.getFileStatus(path)
             uri = status.getPath().toString()
-            return [(uri, status.isDirectory(), uri if status.isDirectory() else uri.rsplit("/", 1)[0])]
+            if status.isDirectory():
+                return _Found([(uri, True, uri)], rf"\A{_quoted(uri.rstrip('/'))}/{_LISTED}\z")
+            return _Found([(uri, False, uri.rsplit("/", 1)[0])], rf"\A{_quoted(uri)}\z")
         fixed = _GLOB.split(local, maxsplit=1)[0]
         if fixed == local:
             raise SourceNotFound(source, "no such file or folder. Name a file, a folder, a glob, or a URI that Spark reads.")
-        base = filesystem.makeQualified(jvm.org.apache.hadoop.fs.Path(fixed.rsplit("/", 1)[0] or "/"))
-        found = [
-            (status.getPath().toString(), status.isDirectory(), base.toString()) for status in filesystem.globStatus(path) or []
-        ]
+        base = filesystem.makeQualified(jvm.org.apache.hadoop.fs.Path(fixed.rsplit("/", 1)[0] or "/")).toString()
+        pattern = base.rstrip("/") + local[len(fixed.rsplit("/", 1)[0]) :]
+        found = [(status.getPath().toString(), status.isDirectory(), base) for status in filesystem.globStatus(path) or []]
     except SourceNotFound:
         raise
     except Exception as error:
@@ -217,7 +262,41 @@ def _statuses(spark: SparkSession, source: str) -> list[tuple[str, bool, str]]:
         raise SourceNotFound(source, f"cannot be read: {told}") from error
     if not found:
         raise SourceNotFound(source, "the glob matches nothing.")
-    return found
+    return _Found(found, rf"\A{_as_regex(pattern)}(/{_LISTED})?\z")
+
+
+def _quoted(text: str) -> str:
+    """Quote a text for a regular expression of Java."""
+    return re.sub(r"([^\w/])", r"\\\1", text, flags=re.ASCII)
+
+
+def _as_regex(glob: str) -> str:
+    """Turn a glob of Hadoop into a regular expression of Java; a wildcard stands for no slash."""
+    pieces: list[str] = []
+    depth = at = 0
+    while at < len(glob):
+        mark = glob[at]
+        members = re.compile(r"\[([!^]?)((?:\\.|[^\]\\])+)\]").match(glob, at)
+        if members:
+            listed = re.sub(r"([&\[])", r"\\\1", members[2])
+            pieces.append(f"[^{listed}]" if members[1] else f"[{listed}]")
+            at = members.end()
+            continue
+        if mark == "\\" and at + 1 < len(glob):
+            at += 1
+            pieces.append(_quoted(glob[at]))
+        elif mark in "*?":
+            pieces.append("[^/]*" if mark == "*" else "[^/]")
+        elif mark == "{":
+            depth += 1
+            pieces.append("(?:")
+        elif mark == "}" and depth:
+            depth -= 1
+            pieces.append(")")
+        else:
+            pieces.append("|" if mark == "," and depth else _quoted(mark))
+        at += 1
+    return "".join(pieces)
 
 
 def _stands_in(path: str, folders: set[str]) -> bool:

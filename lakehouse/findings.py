@@ -15,6 +15,7 @@ CONFLICT = "DOC-001"
 OWNER_CHANGED = "DOC-002"
 STALE = "DOC-003"
 STRICT = "DOC-004"
+REGAINED = "DOC-005"
 
 
 class Problem(NamedTuple):

@@ -28,11 +28,16 @@ _ERRORS_TOLD = 20
 
 
 class Checked(NamedTuple):
-    """What came out of checking a stage: the stage without what was refused; the findings; documents refused whole."""
+    """What came out of checking a stage.
+
+    stage: without what was refused; findings: of the rules between entities; rejected: how many documents were refused whole;
+    is_settled: nothing was refused, so that nothing has to be looked at again.
+    """
 
     stage: DataFrame
     findings: DataFrame
     rejected: int
+    is_settled: bool
 
 
 def check_stage(
@@ -40,44 +45,66 @@ def check_stage(
     settings: Settings,
     stage: DataFrame,
     used: Iterable[str],
+    compared: DataFrame | None = None,
     *,
     dialects: Collection[str] = DIALECTS,
     strict: bool = False,
 ) -> Checked:
-    """Check a stage against itself and the catalog.
+    """Check what would be published: only what would be written anew can be refused, what is published is told of.
 
     Args:
         spark: the session.
         settings: how far chains of bases are followed.
         stage: columns `model.STAGE`.
         used: names of the entity tables that hold something.
+        compared: as from `plans.compare`; None: all that is staged would be published as it is.
         dialects: those of the documents; few have rules about change.
         strict: a document with an error is refused whole.
 
     Returns:
-        `findings` has the columns row, document_uri, registryid, kind, xid, finding, as in `model.STAGE`.
+        `findings` has the columns row, document_uri, registryid, kind, xid, finding, as in `model.STAGE`: all of them when
+        nothing was refused, else those about what was refused. The rest may look otherwise once that is out.
     """
-    if not stage.filter(F.col("row") == "entity").take(1):
-        return Checked(stage, no_findings(spark), 0)
+    if compared is None and not stage.filter(F.col("row") == "entity").take(1):
+        return Checked(stage, no_findings(spark), 0, True)
     # Checkpoints, not caches: what follows is planned over rows, and not over all that they were made from.
     # A union of a dozen frames has a dozen times their partitions, each of which costs every later step a task.
     cores = spark.sparkContext.defaultParallelism
     compare = any(asks(dialect, rule) for dialect in dialects for rule in ABOUT_CHANGE)
-    things = candidate(spark, stage, set(used), compare=compare).coalesce(cores).localCheckpoint()
-    flattened = check_flattened(spark, settings, stage, things, set(used))
-    found = check_entities(things, settings.duplicate_messageids).unionByName(flattened).coalesce(cores).localCheckpoint()
+    what = candidate(spark, stage, set(used), compared, compare=compare)
+    what = what._replace(things=what.things.coalesce(cores).localCheckpoint())
+    flattened = check_flattened(spark, settings, what, set(used))
+    found = check_entities(what.things, settings.duplicate_messageids).unionByName(flattened).coalesce(cores).localCheckpoint()
     if not found.select(F.count_if(F.col("finding.action") == "quarantined")).collect()[0][0]:
-        return Checked(stage, found, 0)
-    return _reject_documents(stage, found) if strict else _take_out(stage, things, found)
+        return Checked(stage, found, 0, True)
+    return _reject_documents(stage, found) if strict else _take_out(stage, what.things, found)
 
 
-def _take_out(stage: DataFrame, things: DataFrame, found: DataFrame) -> Checked:
+def without_refused(stage: DataFrame, spark: SparkSession) -> Checked:
+    """Take out what a document gives a row and an error for: no row with an error that refuses it goes further.
+
+    A group that stands in both spellings of its collection is read as two, of which one is refused: the document contradicts
+    itself, so neither is loaded.
+    """
+    keys = ["document_uri", *KEY]
+    refused = stage.filter((F.col("row") == "finding") & (F.col("finding.action") == "quarantined") & F.col("xid").isNotNull())
+    both = stage.filter(F.col("row") == "entity").join(refused.select(*keys).distinct(), on=keys, how="left_semi")
+    found = refused.join(both.select(*keys), on=keys, how="left_semi").select(*FOUND).localCheckpoint()
+    if found.isEmpty():
+        return Checked(stage, no_findings(spark), 0, True)
+    taken = _take_out(stage, None, found)
+    # The findings themselves are in the stage.
+    return taken._replace(findings=taken.findings.join(found.select(*keys).distinct(), on=keys, how="left_anti").select(*FOUND))
+
+
+def _take_out(stage: DataFrame, things: DataFrame | None, found: DataFrame) -> Checked:
     """Take what was refused out of the stage, and what cannot live without it: each with a finding of its own."""
     entities = stage.filter(F.col("row") == "entity")
     keys = ["document_uri", *KEY]
     refused = found.filter(F.col("finding.action") == "quarantined").select(*keys).distinct()
     # A message shows nothing without its default Version.
-    defaults = things.filter(F.col("staged") & F.col("isdefault") & (F.col("kind") == "version")).select(*keys)
+    rows = entities if things is None else things.filter("staged")
+    defaults = rows.filter(F.col("isdefault") & (F.col("kind") == "version")).select(*keys)
     bare = refused.join(defaults, on=keys, how="left_semi").select(
         "document_uri", "registryid", F.lit("message").alias("kind"), message_of("xid").alias("xid"), F.col("xid").alias("cause")
     )
@@ -90,7 +117,7 @@ def _take_out(stage: DataFrame, things: DataFrame, found: DataFrame) -> Checked:
     seeds = seeds.distinct().withColumnRenamed("xid", "cause")
     below = deep.join(seeds, on=["document_uri", "registryid", "cause"], how="inner")
     hanging = bare.unionByName(below.select(*bare.columns)).groupBy(*keys).agg(F.min("cause").alias("cause"))
-    hanging = hanging.join(refused, on=keys, how="left_anti")
+    hanging = hanging.join(refused, on=keys, how="left_anti").join(entities.select(*keys), on=keys, how="left_semi")
     dependent = hanging.withColumns({"staged": F.lit(True), "dialect": F.lit(None).cast("string")})
     told = F.concat(F.lit("it cannot be loaded: "), "cause", F.lit(" was refused"))
     every = found.unionByName(findings_of(dependent, [broken("MSG-115", told, "")]))
@@ -100,7 +127,8 @@ def _take_out(stage: DataFrame, things: DataFrame, found: DataFrame) -> Checked:
     every = every.localCheckpoint()
     out = every.filter(F.col("finding.action") == "quarantined").select(*keys).distinct().localCheckpoint()
     kept = entities.join(F.broadcast(out), on=keys, how="left_anti").select(*stage.columns)
-    return Checked(kept.unionByName(stage.filter(F.col("row") != "entity")), every, 0)
+    about = every.join(F.broadcast(out), on=keys, how="left_semi").select(*FOUND)
+    return Checked(kept.unionByName(stage.filter(F.col("row") != "entity")), about, 0, False)
 
 
 def _reject_documents(stage: DataFrame, found: DataFrame) -> Checked:
@@ -143,6 +171,4 @@ def _reject_documents(stage: DataFrame, found: DataFrame) -> Checked:
     )
     is_rejected = (F.col("row") == "document") & F.col("reason").isNotNull()
     others = others.withColumn("facts", F.when(is_rejected, F.to_json(cleared)).otherwise(F.col("facts")))
-    rest = found.join(F.broadcast(rejected.select(*keys)), on=keys, how="left_anti").select(*found.columns)
-    every = rest.unionByName(told).localCheckpoint()
-    return Checked(kept.select(*stage.columns).unionByName(others.select(*stage.columns)), every, rejected.count())
+    return Checked(kept.select(*stage.columns).unionByName(others.select(*stage.columns)), told, rejected.count(), False)

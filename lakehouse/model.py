@@ -290,7 +290,7 @@ STAGE = StructType(
     [
         StructField("row", _STRING),  # entity, document or finding
         StructField("document_uri", _STRING),
-        StructField("again", _BOOLEAN),  # the document did not change and is read only since something was refused
+        StructField("again", _BOOLEAN),  # the document has the bytes of its last load, and is read all the same
         StructField("draft", _BOOLEAN),  # an entity of the CNCF catalog draft, whose Versions the catalog numbers
         StructField("registryid", _STRING),
         StructField("kind", _STRING),
@@ -304,6 +304,20 @@ STAGE = StructType(
         StructField("attributes", _MAP),
         StructField("facts", _STRING),  # JSON: DOCUMENT_BODY
         StructField("finding", FINDING),
+        StructField("isdefault", _BOOLEAN),  # of a Version: it is the default in its document
+        StructField("twin_hash", _STRING),  # of a Version: its content_hash were isdefault the other way round
+        StructField("defaultversionid", _STRING),  # of a message or schema
+    ]
+)
+
+# What a document says of an entity that is not published as it says, or that it took from another document.
+DISPUTE = StructType(
+    [
+        StructField("kind", _STRING),
+        StructField("xid", _STRING),
+        StructField("content_hash", _STRING),  # of what it says; NULL: that was refused
+        StructField("rule_id", _STRING),  # of the finding about it; NULL: there is none
+        StructField("other", _STRING),  # document that the finding names
     ]
 )
 
@@ -323,6 +337,7 @@ DOCUMENT_BODY = StructType(
         StructField("spellings", _COUNTS),
         StructField("root", _STRING),  # JSON of the root as written, without the collections
         StructField("findings", _STRINGS),  # violation_ids of this load
+        StructField("disputes", ArrayType(DISPUTE)),
     ]
 )
 

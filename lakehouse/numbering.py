@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
+from lakehouse.defaults import with_isdefault, with_member
 from lakehouse.model import STAGE
 from lakehouse.refusals import no_uris
 
@@ -60,7 +61,8 @@ def with_numbers(stage: DataFrame, log: DataFrame, *, prune: bool = False) -> Nu
         new_rows(versions, stored, latest),
         stored_rows(versions, stored, latest),
     ]
-    numbered = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts).select(*STAGE.names)
+    numbered = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
+    numbered = numbered.withColumns(_about_default()).select(*STAGE.names)
     return Numbered(stage.filter(~is_draft).select(*STAGE.names).unionByName(numbered.localCheckpoint()), refused)
 
 
@@ -266,33 +268,6 @@ def find_immutable(staged: DataFrame, stored: DataFrame) -> DataFrame:
     return refused.unionByName(_refusal(fallen, "MSG-115", _FALLEN, "Mend the cause, which has a finding of its own."))
 
 
-def with_isdefault(body: Column, is_default: Column) -> Column:
-    """Set `isdefault` of a body, which holds it."""
-    texts = [F.concat(F.lit('"isdefault":'), F.when(flag, "true").otherwise("false")) for flag in (~is_default, is_default)]
-    return with_member(body, texts[0], texts[1])
-
-
-def with_member(body: Column, before: Column, after: Column) -> Column:
-    """Replace a member of a JSON object by another: the text `before` where it stands at the top, and not in what it holds.
-
-    A member's text begins with its key in quotes, so that it cannot begin inside a string, where quotes are escaped.
-    """
-    pieces = F.split(body, F.concat(F.lit(r"\Q"), before, F.lit(r"\E")), F.lit(-1))
-
-    def is_top(index: Column) -> Column:
-        head = F.array_join(F.slice(pieces, F.lit(1), index), "")
-        plain = F.replace(F.replace(head, F.lit("\\\\"), F.lit("")), F.lit('\\"'), F.lit(""))
-        brackets = F.regexp_replace(F.regexp_replace(plain, '"[^"]*"', ""), r"[^\[\]{}]", "")
-        opened, closed = (F.length(F.regexp_replace(brackets, pattern, "")) for pattern in (r"[\]}]", r"[\[{]"))
-        return opened - closed == 1
-
-    places = F.filter(F.sequence(F.lit(1), F.size(pieces) - 1), is_top)
-    place = F.get(places, F.lit(0))
-    left = F.call_function("array_join", F.slice(pieces, F.lit(1), place), before)
-    right = F.call_function("array_join", F.slice(pieces, place + 1, F.size(pieces)), before)
-    return F.when(F.size(pieces) < 2, body).otherwise(F.coalesce(F.concat(left, after, right), body))
-
-
 def _with_identity(rows: DataFrame) -> DataFrame:
     """Add to rows of messages and Versions message_xid, and to Versions their number, the declared one, and the print."""
     text = F.regexp_extract("xid", r"/versions/([1-9][0-9]{0,17})\z", 1)
@@ -308,6 +283,16 @@ def _with_identity(rows: DataFrame) -> DataFrame:
             "print": F.when(is_version, F.sha2(F.to_json(leaves), 256)),
         }
     )
+
+
+def _about_default() -> dict[str, Column]:
+    """Give the columns of the stage that tell of the default Version, out of `body`."""
+    isdefault = F.when(F.col("kind") == "version", F.get_json_object("body", "$.isdefault") == "true")
+    return {
+        "isdefault": isdefault,
+        "twin_hash": F.when(isdefault.isNotNull(), F.sha2(with_isdefault(F.col("body"), ~isdefault), 256)),
+        "defaultversionid": F.when(F.col("kind") == "message", F.get_json_object("body", "$.defaultversionid")),
+    }
 
 
 def _format_of(body: Column) -> Column:

@@ -118,6 +118,7 @@ class Source(NamedTuple):
     content: bytes | None
     last_sha256: str | None
     last_clean: bool
+    last_registry: str | None
 
 
 class _Parse:
@@ -128,7 +129,8 @@ class _Parse:
         self.source = source
         self.limits = limits
         self.uri = source.document_uri
-        self.registry = source.registry or DEFAULT_REGISTRY
+        # Until the document says its registry it is where it was: what is wrong with it is told there.
+        self.registry = source.registry or source.last_registry or DEFAULT_REGISTRY
         self.again = source.again
         self.facts: dict[str, Any] = {"sha256": source.sha256, "size": source.size, "own_registry": source.registry is None}
         self.findings: set[str] = set()  # ids

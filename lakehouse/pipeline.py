@@ -17,11 +17,12 @@ from lakehouse.detection import DRAFT
 from lakehouse.documents import Sources, current_documents, find_sources, registry_from_path, without_content_of_unchanged
 from lakehouse.expectations import warm_up
 from lakehouse.faults import crash_point
-from lakehouse.gate import Checked, check_stage
+from lakehouse.gate import check_stage, without_refused
 from lakehouse.model import ENTITY_TABLES, STAGE
 from lakehouse.numbering import with_numbers
+from lakehouse.ownership import Policy
 from lakehouse.parse import parse_documents
-from lakehouse.plans import Head, Plan, Policy, plan_changes
+from lakehouse.plans import Head, Plan, compare, plan_changes, read_ground
 from lakehouse.projections import lagging, roll_forward
 from lakehouse.refusals import KEY
 from lakehouse.rules import RULES
@@ -130,9 +131,11 @@ def ingest(
         found = find_sources(spark, sources)
         if root is not None:
             found = replace(found, roots=[root])
-        known = _known_documents(spark, request)
+        known = current_documents(spark.table(table_name("changes"))).localCheckpoint()
         registry = _registry(settings, found, registry_from)
-        documents, unchanged = without_content_of_unchanged(spark, found, known, registry, settings.stream_bytes)
+        documents, unchanged = without_content_of_unchanged(
+            spark, found, known, registry, settings.stream_bytes, force=request.policy.force, dialect=request.dialect
+        )
     if unchanged is not None and not request.policy.prune and request.label is None:
         with clock("check", "nothing: all documents are unchanged"):
             counts = {"read": unchanged, "unchanged": unchanged, "skipped": 0, "rejected": 0}
@@ -167,20 +170,10 @@ class _Work:
     gates: list[Suite]
     dialects: dict[str, int]
 
-    def with_rejected(self, checked: Checked) -> _Work:
+    def with_rejected(self, more: int) -> _Work:
         """Count the documents that were refused whole after they were parsed."""
-        rejected = self.run.documents["rejected"] + checked.rejected
+        rejected = self.run.documents["rejected"] + more
         return replace(self, run=replace(self.run, documents=self.run.documents | {"rejected": rejected}))
-
-
-def _known_documents(spark: SparkSession, request: Request) -> DataFrame:
-    """Give the documents whose content need not be read again when it is the same."""
-    known = current_documents(spark.table(table_name("changes")))
-    if request.policy.force:
-        known = known.limit(0)
-    if request.dialect:
-        known = known.filter(F.col("facts.dialect") == request.dialect)
-    return known.localCheckpoint()
 
 
 def _registry(settings: Settings, found: Sources, registry_from: str | None) -> Column | None:
@@ -247,32 +240,62 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
             head = read_head(spark)
             roll_forward(spark, head, settings=settings)
             numbered, refused = _numbered(spark, head, stage, work)
-            checked = _checked(spark, settings, numbered, head, work)
-            more = checked.findings if refused is None else checked.findings.unionByName(refused)
-            plan = plan_changes(spark, head, checked.stage, work.request.policy, work.sources.roots, more)
+            settled = _settle(spark, settings, head, numbered, refused, work)
+            plan = settled.plan
             found = numbered.filter(F.col("row") == "finding").select(*plan.findings.columns)
             # Cut off from the long plans that it comes from: Spark writes a plan out as text whenever it runs one.
-            findings = found.unionByName(checked.findings).unionByName(plan.findings).localCheckpoint(eager=False)
-        seen = work.with_rejected(checked)
+            findings = found.unionByName(settled.findings).unionByName(plan.findings).localCheckpoint(eager=False)
+        seen = work.with_rejected(settled.rejected)
         if not plan.is_empty:
             with clock("validate", "what would be published"):
                 docs = None if work.request.dry_run else settings
-                validate_candidate(spark, plan, checked.stage, findings, RULES.values(), work.gates, docs)
+                validate_candidate(spark, plan, settled.stage, findings, RULES.values(), work.gates, docs)
         snapshot_id = None
         if not work.request.dry_run:
             record_findings(spark, findings, work.run.ingest_id)
             if not plan.is_empty or work.run.label is not None:
-                snapshot_id = _commit(spark, settings, plan, checked.stage, seen, clock)
+                snapshot_id = _commit(spark, settings, plan, settled.stage, seen, clock)
         return _summarise(numbered, plan, findings, seen, snapshot_id)
 
     return attempt()
 
 
-def _checked(spark: SparkSession, settings: Settings, stage: DataFrame, head: Head, work: _Work) -> Checked:
-    """Apply the rules between entities, where they are wanted before the commit."""
-    if not settings.check_relations:
-        return Checked(stage, no_findings(spark), 0)
-    return check_stage(spark, settings, stage, head.tables, dialects=work.dialects, strict=work.request.strict)
+class _Settled(NamedTuple):
+    """What an ingest would publish.
+
+    stage: without what was refused; findings: beside those of the stage and of the plan; rejected: how many documents the rules
+    between entities refused whole.
+    """
+
+    stage: DataFrame
+    plan: Plan
+    findings: DataFrame
+    rejected: int
+
+
+def _settle(
+    spark: SparkSession, settings: Settings, head: Head, stage: DataFrame, refused: DataFrame | None, work: _Work
+) -> _Settled:
+    """Compare a stage with the catalog, and apply the rules between entities to what would be published, until they hold.
+
+    What a rule refuses may leave another document's definition, or the published one, in its place: so that is looked at anew.
+    """
+    policy, strict = work.request.policy, work.request.strict
+    ground = read_ground(spark, head, stage, policy, work.sources.scopes)
+    first = without_refused(stage, spark)
+    stage, found, rejected = first.stage, first.findings, 0
+    uncounted = no_findings(spark) if refused is None else refused
+    while True:
+        compared = compare(ground, stage, found)
+        if not settings.check_relations:
+            break
+        rows = None if compared.is_all_new else compared.rows
+        checked = check_stage(spark, settings, stage, head.tables, rows, dialects=work.dialects, strict=strict)
+        stage, found, rejected = checked.stage, found.unionByName(checked.findings), rejected + checked.rejected
+        if checked.is_settled:
+            break
+    plan = plan_changes(ground, stage, compared.rows, found.unionByName(uncounted))
+    return _Settled(stage, plan, found, rejected)
 
 
 def _numbered(spark: SparkSession, head: Head, stage: DataFrame, work: _Work) -> tuple[DataFrame, DataFrame | None]:

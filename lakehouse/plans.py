@@ -13,33 +13,20 @@ from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
+from lakehouse.defaults import with_defaults
+from lakehouse.disputes import added_to, by_document, disputes_after, known_disputes, refused_in, standing
 from lakehouse.documents import current_documents
 from lakehouse.errors import PruneRefused
-from lakehouse.findings import CONFLICT, STALE
+from lakehouse.findings import STALE
 from lakehouse.model import CHANGES, DOCUMENT_BODY, ENTITY_TABLES, TABLE_OF_KIND
+from lakehouse.ownership import LIFE, Policy, claims_of, with_verdict
 from lakehouse.refusals import KEY, find_refusals, no_uris
 from lakehouse.siblings import is_interpreted
 from lakehouse.tables import table_name
 
 LOGGED = [*KEY, "op", "content_hash", "epoch", "createdat", "modifiedat", "document_uris"]
-_LIFE = ("epoch", "createdat", "modifiedat")
-
-
-@dataclass(frozen=True)
-class Policy:
-    """What an ingest may do.
-
-    Attributes:
-        force: read unchanged documents again, take stale entities, prune more than half.
-        prune: delete what its last document dropped.
-        on_conflict: 'update' lets a later document take an entity over; 'refuse' does not.
-    """
-
-    force: bool = False
-    prune: bool = False
-    on_conflict: str = "update"
 
 
 @dataclass(frozen=True)
@@ -66,8 +53,8 @@ class Plan:
         head: the snapshot that it was planned against.
         committed_at: time of the snapshot to come; never before the head's.
         known: as from `current_documents`, before the commit.
-        compared: as from `with_verdict`.
-        findings: of entities that were refused or taken over; as from `find_refusals`.
+        compared: as from `compare`.
+        findings: of entities that were refused or changed hands; as from `find_refusals`.
         facts: as from `document_facts`.
         documents: facts of documents that changed, columns of `changes` without snapshot_id.
         counts: rows of `compared` by table and op; `unchanged` and `refused` too.
@@ -106,66 +93,185 @@ class Plan:
         return self.document_rows == 0 and not any(self.changed.values())
 
 
-def plan_changes(
-    spark: SparkSession, head: Head, stage: DataFrame, policy: Policy, roots: list[str], checked: DataFrame | None = None
-) -> Plan:
-    """Compare a stage with the current state.
+@dataclass(frozen=True)
+class Ground:
+    """What a stage is compared with: read once, however often the rules between entities take something out of the stage.
+
+    Attributes:
+        head: snapshot that the entity tables stand at.
+        committed_at: time of the snapshot to come; never before the head's.
+        policy: what the ingest may do.
+        log: rows of `changes` up to the head.
+        known: as from `current_documents`.
+        gone: documents that are not where they were: registryid, xid.
+        said: as from `disputes.known_disputes`; None: there are none.
+        state: as from `read_state`.
+        held: what the staged documents hold, refused by rules between entities or not: KEY, document_uri.
+    """
+
+    head: Head
+    committed_at: datetime
+    policy: Policy
+    log: DataFrame
+    known: DataFrame
+    gone: DataFrame
+    said: DataFrame | None
+    state: DataFrame
+    held: DataFrame
+
+
+def read_ground(spark: SparkSession, head: Head, stage: DataFrame, policy: Policy, scopes: list[str]) -> Ground:
+    """Read what a stage is compared with.
 
     Args:
         spark: the session.
         head: snapshot that the entity tables stand at.
-        stage: columns `model.STAGE`.
+        stage: columns `model.STAGE`, as the documents were read.
         policy: what the ingest may do.
-        roots: URIs of the sources: with `prune`, a known document below them that is no longer there dropped everything.
-        checked: findings that the facts of documents do not count yet: of the rules between entities, and of numbered Versions.
+        scopes: as of `documents.Sources`: with `prune`, a known document in them that is no longer there dropped everything.
+    """
+    log = spark.table(table_name("changes")).filter(F.col("snapshot_id") <= head.snapshot_id)
+    # Checkpointed and not cached: a cached frame is planned anew whenever a table that it reads is written.
+    known = current_documents(log).localCheckpoint()
+    gone = find_moved(known, stage)
+    if policy.prune and scopes:
+        gone = gone.unionByName(find_vanished(known, stage, scopes)).distinct()
+    gone = gone.localCheckpoint()
+    committed_at = max(datetime.now(timezone.utc), head.committed_at + timedelta(microseconds=1))
+    said: DataFrame | None = known_disputes(known, gone).localCheckpoint()
+    if said is not None and said.isEmpty():
+        said = None
+    held = stage.filter(F.col("row") == "entity").select(*KEY, "document_uri")
+    return Ground(head, committed_at, policy, log, known, gone, said, read_state(spark, head), held)
+
+
+class Comparison(NamedTuple):
+    """What happens to each entity that documents say or no longer say.
+
+    rows: as from `ownership.with_verdict`, `without_stale` and `defaults.with_defaults`; is_all_new: every entity is new, stands
+    in one document, and is published as it says.
+    """
+
+    rows: DataFrame
+    is_all_new: bool
+
+
+def compare(ground: Ground, stage: DataFrame, found: DataFrame) -> Comparison:
+    """Tell of each entity that documents say or no longer say what happens to it.
+
+    Args:
+        ground: what the stage is compared with.
+        stage: columns `model.STAGE`, without what was refused.
+        found: findings beside those of the stage; columns row, document_uri, registryid, kind, xid, finding.
+    """
+    policy, state = ground.policy, ground.state
+    told = _told(stage, found)
+    dropped = find_dropped(ground, stage, told)
+    protected = None
+    if policy.prune:  # what lost its last owner in an ingest without --prune
+        ownerless = state.filter(F.size("document_uris") == 0)
+        dropped = dropped.unionByName(ownerless.select(*KEY, F.col("document_uris").alias("dropped")))
+        dropped = dropped.groupBy(*KEY).agg(F.array_distinct(F.flatten(F.collect_list("dropped"))).alias("dropped"))
+        protected = refused_in(told).select(*KEY)
+        if ground.said is not None:
+            protected = protected.unionByName(standing(ground.said, stage, refused_in(told)).select(*KEY))
+    log, head = ground.log, ground.head
+    deleted = log.filter((F.col("op") == "delete") & (F.col("kind") != "document")) if head.deletions else log.limit(0)
+    now = F.lit(ground.committed_at)
+    compared = with_verdict(
+        claims_of(stage), dropped, state, deleted, ground.said, policy=policy, protected=protected, now=now
+    ).localCheckpoint()
+    seen = _look_at(compared)
+    if seen.suspects and not policy.force:
+        compared = without_stale(compared, log).localCheckpoint()
+    if seen.all_single_inserts:  # each document is of one mind about its own defaults
+        return Comparison(compared.withColumn("flipped", F.lit(False)), True)
+    return Comparison(with_defaults(compared, state, log).localCheckpoint(), False)
+
+
+def _told(stage: DataFrame, found: DataFrame) -> DataFrame:
+    return stage.filter(F.col("row") == "finding").select(*found.columns).unionByName(found)
+
+
+def plan_changes(ground: Ground, stage: DataFrame, compared: DataFrame, found: DataFrame) -> Plan:
+    """Plan what a comparison tells.
+
+    Args:
+        ground: what the stage was compared with.
+        stage: columns `model.STAGE`, without what was refused.
+        compared: the rows from `compare`.
+        found: findings beside those of the stage; columns row, document_uri, registryid, kind, xid, finding.
 
     Raises:
         PruneRefused: pruning would delete more than half of the registries' entities.
     """
-    changes = spark.table(table_name("changes")).filter(F.col("snapshot_id") <= head.snapshot_id)
-    # Checkpointed and not cached: a cached frame is planned anew whenever a table that it reads is written.
-    known = current_documents(changes).localCheckpoint()
-    vanished = find_vanished(known, stage, roots) if policy.prune else known.select("registryid", "xid").limit(0)
-    committed_at = max(datetime.now(timezone.utc), head.committed_at + timedelta(microseconds=1))
-    state = read_state(spark, head)
-    told = stage.filter(F.col("row") == "finding")
-    if checked is not None:
-        told = told.select(*checked.columns).unionByName(checked)
-    dropped = find_dropped(state, stage, vanished, known, told)
-    if policy.prune:  # what lost its last owner in an ingest without --prune
-        ownerless = state.filter(F.size("document_uris") == 0)
-        dropped = dropped.unionByName(ownerless.select(*KEY, F.col("document_uris").alias("dropped")))
-    deleted = changes.filter((F.col("op") == "delete") & (F.col("kind") != "document")) if head.deletions else changes.limit(0)
-    compared = with_verdict(one_per_entity(stage), dropped, state, deleted, policy, F.lit(committed_at)).localCheckpoint()
     count = _count(compared)
-    if count.suspects and not policy.force:
-        compared = without_stale(compared, changes).localCheckpoint()
-        count = _count(compared)
     findings = find_refusals(compared, stage)
     if not count.told:
         findings = findings.limit(0)
-    facts = document_facts(stage, findings if checked is None else findings.unionByName(checked)).localCheckpoint()
-    documents = with_document_op(facts, known, vanished).localCheckpoint()
-    if policy.prune and not policy.force:
-        _guard_prune(count.by_table, state, compared)
+    facts = document_facts(stage, found.unionByName(findings))
+    more = _disputes(ground, stage, compared, refused_in(_told(stage, found)).localCheckpoint(), count)
+    if more is not None:
+        facts = facts.join(more, on=["registryid", "xid"], how="left")
+        facts = facts.select("registryid", "xid", F.col("facts").withField("disputes", F.col("disputes")).alias("facts"))
+    facts = facts.localCheckpoint()
+    documents = with_document_op(facts, ground.known, ground.gone, more).localCheckpoint()
+    if ground.policy.prune and not ground.policy.force:
+        _guard_prune(count.by_table, ground.state, compared)
     total = documents.agg(F.count("*").alias("n"), F.coalesce(_digest("body"), F.lit(0)).alias("digest")).collect()[0]
     digest = f"{(count.digest ^ total['digest']) & (2**64 - 1):016x}"
-    whole_stage = count.all_single_inserts and not head.deletions
-    return Plan(head, committed_at, known, compared, findings, facts, documents, count.by_table, total["n"], digest, whole_stage)
+    whole_stage = count.all_single_inserts and not ground.head.deletions
+    return Plan(
+        ground.head,
+        ground.committed_at,
+        ground.known,
+        compared,
+        findings,
+        facts,
+        documents,
+        count.by_table,
+        total["n"],
+        digest,
+        whole_stage,
+    )
+
+
+def _disputes(ground: Ground, stage: DataFrame, compared: DataFrame, refused: DataFrame, count: _Count) -> DataFrame | None:
+    """Give the disputes of documents as from `disputes.by_document`; None when there are none, and were none."""
+    broken = None
+    if not refused.isEmpty():
+        owned = ground.state.select(*KEY, F.explode("document_uris").alias("document_uri"))
+        broken = refused.join(owned, on=["document_uri", *KEY], how="left_anti").localCheckpoint()
+    if not count.told and ground.said is None and broken is None:
+        return None
+    stands = None if ground.said is None else standing(ground.said, stage, refused).localCheckpoint()
+    return by_document(disputes_after(compared, stands, broken)).localCheckpoint()
 
 
 def read_state(spark: SparkSession, head: Head) -> DataFrame:
     """Read the current state of all entities from their tables.
 
     Returns:
-        One row per entity: KEY, content_hash, epoch, createdat, modifiedat, document_uris, snapshot_id.
+        One row per entity: KEY, content_hash, epoch, createdat, modifiedat, document_uris, snapshot_id; isdefault of a
+        Version, defaultversionid of a message or schema.
     """
-    columns = ["content_hash", *_LIFE, "document_uris", "snapshot_id"]
+    columns = ["content_hash", *LIFE, "document_uris", "snapshot_id"]
+    optional = {"isdefault": BooleanType(), "defaultversionid": StringType()}
     used = [table for table in ENTITY_TABLES if table.name in head.tables]
     if not used:
-        return spark.createDataFrame([], StructType([CHANGES[name] for name in (*KEY, *columns)]))
+        more = [StructField(name, kind) for name, kind in optional.items()]
+        return spark.createDataFrame([], StructType([*(CHANGES[name] for name in (*KEY, *columns)), *more]))
     parts = [
-        spark.table(table_name(table.name)).select("registryid", F.lit(table.kind).alias("kind"), "xid", *columns)
+        spark.table(table_name(table.name)).select(
+            "registryid",
+            F.lit(table.kind).alias("kind"),
+            "xid",
+            *columns,
+            *(
+                (F.col(name) if name in table.columns.names else F.lit(None).cast(kind)).alias(name)
+                for name, kind in optional.items()
+            ),
+        )
         for table in used
     ]
     state = reduce(DataFrame.unionByName, parts)
@@ -173,47 +279,31 @@ def read_state(spark: SparkSession, head: Head) -> DataFrame:
     return state.coalesce(1).localCheckpoint() if is_interpreted(spark) else state
 
 
-def one_per_entity(stage: DataFrame) -> DataFrame:
-    """Choose for each entity the document whose text is taken: the first by URI.
-
-    Args:
-        stage: columns `model.STAGE`.
-
-    Returns:
-        One row per entity: KEY, document_uri, content_hash, epoch, createdat, modifiedat as declared there, again, owners
-        (all documents with the same content, sorted), losers (documents with another content), hashes (of all documents:
-        document_uri, content_hash). Of a registry's root all documents are owners, whatever they say (decision 3).
-    """
-    facts = ["document_uri", "content_hash", *_LIFE, "again"]
-    every = (
-        stage.filter(F.col("row") == "entity").groupBy(*KEY).agg(F.sort_array(F.collect_list(F.struct(*facts))).alias("every"))
-    )
-    first = F.col("every")[0]
-    is_root = F.col("kind") == "registry"
-    same = F.filter("every", lambda one: (one["content_hash"] == first["content_hash"]) | is_root)
-    other = F.filter("every", lambda one: one["content_hash"] != first["content_hash"])
-    owners, losers = (F.transform(part, lambda one: one["document_uri"]) for part in (same, other))
-    return every.select(
-        *KEY,
-        *(first[name].alias(name) for name in facts),
-        owners.alias("owners"),
-        losers.alias("losers"),
-        F.col("every").alias("hashes"),
-    )
-
-
-def find_vanished(known: DataFrame, stage: DataFrame, roots: list[str]) -> DataFrame:
-    """Find documents that stood below the sources at their last load and stand there no more.
+def find_vanished(known: DataFrame, stage: DataFrame, scopes: list[str]) -> DataFrame:
+    """Find documents that the sources cover, that are known, and that are not there any more.
 
     Returns:
         registryid, xid (the document's URI).
     """
-    below = reduce(Column.__or__, [F.col("xid").startswith(root.rstrip("/") + "/") | (F.col("xid") == root) for root in roots])
+    covered = reduce(Column.__or__, [F.col("xid").rlike(scope) for scope in scopes])
     seen = stage.filter(F.col("row") == "document").select("xid").distinct()
-    return known.filter(below).select("registryid", "xid").join(seen, on="xid", how="left_anti")
+    return known.filter(covered).select("registryid", "xid").join(seen, on="xid", how="left_anti").select("registryid", "xid")
 
 
-def find_dropped(state: DataFrame, stage: DataFrame, vanished: DataFrame, known: DataFrame, told: DataFrame) -> DataFrame:
+def find_moved(known: DataFrame, stage: DataFrame) -> DataFrame:
+    """Find documents that say their registry themselves, and say another one than at an earlier load.
+
+    Returns:
+        registryid (that they have left), xid (the document's URI).
+    """
+    told = [F.get_json_object("facts", f"$.{name}").alias(name) for name in ("status", "own_registry")]
+    read = stage.filter(F.col("row") == "document").select("xid", F.col("registryid").alias("_now"), *told)
+    read = read.filter(F.col("status").isin("loaded", "skipped") & (F.col("own_registry") == "true")).select("xid", "_now")
+    before = known.filter("facts.own_registry").select("registryid", "xid")
+    return before.join(read, on="xid").filter(F.col("registryid") != F.col("_now")).select("registryid", "xid")
+
+
+def find_dropped(ground: Ground, stage: DataFrame, told: DataFrame) -> DataFrame:
     """Find entities that a document held at its last load and holds no more.
 
     A document that was rejected dropped nothing, nor did one drop what was refused in it, or what stands below that.
@@ -222,13 +312,13 @@ def find_dropped(state: DataFrame, stage: DataFrame, vanished: DataFrame, known:
         One row per entity: KEY, dropped (the documents, sorted).
     """
     documents = stage.filter((F.col("row") == "document") & F.get_json_object("facts", "$.status").isin("loaded", "skipped"))
-    read_before = documents.select("registryid", "xid").join(known.select("registryid", "xid"), on=["registryid", "xid"])
-    gone = read_before.unionByName(vanished).withColumnRenamed("xid", "document_uri")
+    before = ground.known.select("registryid", "xid")
+    gone = documents.select("registryid", "xid").join(before, on=["registryid", "xid"]).unionByName(ground.gone)
+    gone = gone.withColumnRenamed("xid", "document_uri")
     if not gone.take(1):  # all documents are new
-        return state.limit(0).select(*KEY, F.col("document_uris").alias("dropped"))
-    held = state.select(*KEY, F.explode("document_uris").alias("document_uri"))
+        return ground.state.limit(0).select(*KEY, F.col("document_uris").alias("dropped"))
+    held = ground.state.select(*KEY, F.explode("document_uris").alias("document_uri"))
     held = held.join(F.broadcast(gone), on=["registryid", "document_uri"], how="left_semi")
-    holds = stage.filter(F.col("row") == "entity").select(*KEY, "document_uri")
     refused = told.filter((F.col("finding.action") == "quarantined") & F.col("xid").isNotNull())
     shield = refused.select(
         F.col("registryid").alias("_registry"), F.col("document_uri").alias("_document"), F.col("xid").alias("_xid")
@@ -238,110 +328,8 @@ def find_dropped(state: DataFrame, stage: DataFrame, vanished: DataFrame, known:
         & (F.col("document_uri") == F.col("_document"))
         & ((F.col("xid") == F.col("_xid")) | F.col("xid").startswith(F.concat("_xid", F.lit("/"))))
     )
-    dropped = held.join(holds, on=[*KEY, "document_uri"], how="left_anti").join(shield, on=shielded, how="left_anti")
+    dropped = held.join(ground.held, on=[*KEY, "document_uri"], how="left_anti").join(shield, on=shielded, how="left_anti")
     return dropped.groupBy(*KEY).agg(F.array_sort(F.collect_set("document_uri")).alias("dropped"))
-
-
-def with_verdict(
-    chosen: DataFrame, dropped: DataFrame, state: DataFrame, deleted: DataFrame, policy: Policy, now: Column
-) -> DataFrame:
-    """Tell of each staged or dropped entity what happens to it (decisions 3, 4, 8 and 9).
-
-    Args:
-        chosen: as from `one_per_entity`.
-        dropped: as from `find_dropped`.
-        state: as from `read_state`.
-        deleted: rows of the log with op delete.
-        policy: what the ingest may do.
-        now: time of the snapshot to come.
-
-    Returns:
-        One row per entity: KEY; op (insert, update, own, delete; NULL: nothing); refused (NULL, or why: conflict); taken_from
-        (document that defined it before, when another takes it over or fails to); document_uri (the one whose text is taken;
-        NULL for own and delete); content_hash, epoch, createdat, modifiedat and document_uris after the change; stored_in
-        (snapshot of the stored row); owners, losers, source_uri; and what was declared and stored before. A declared epoch or
-        date is stored as declared; where none is, an update counts the epoch and sets modifiedat.
-    """
-    stored = state.select(*KEY, *(F.col(name).alias(f"stored_{name}") for name in state.columns if name not in KEY))
-    before = deleted.groupBy(*KEY).agg(F.max("epoch").alias("deleted_epoch"))
-    both = chosen.join(dropped, on=KEY, how="full").join(stored, on=KEY, how="left").join(before, on=KEY, how="left")
-    dates = {"createdat": F.coalesce("createdat", "stored_createdat", now), "modifiedat": F.coalesce("modifiedat", now)}
-    # Step by step, so that no expression is copied into those that build on it: Spark would plan each copy.
-    return (
-        both.transform(_with_relation)
-        .transform(_with_outcome, policy)
-        .select(
-            *KEY,
-            "op",
-            F.when(F.col("is_conflict"), CONFLICT).alias("refused"),
-            F.when(F.col("is_foreign") | F.col("keeps_root"), F.get("kept", F.lit(0))).alias("taken_from"),
-            F.col("document_uri").alias("source_uri"),
-            F.when(F.col("writes"), F.col("document_uri")).alias("document_uri"),
-            F.when(F.col("writes"), F.col("content_hash")).otherwise(F.col("stored_content_hash")).alias("content_hash"),
-            F.when(F.col("writes"), F.coalesce("epoch", "counted")).otherwise(F.col("stored_epoch")).alias("epoch"),
-            *(F.when(F.col("writes"), after).otherwise(F.col(f"stored_{name}")).alias(name) for name, after in dates.items()),
-            F.col("owners_after").alias("document_uris"),
-            F.col("stored_snapshot_id").alias("stored_in"),
-            F.coalesce("owners", no_uris()).alias("owners"),
-            F.coalesce("losers", no_uris()).alias("losers"),
-            F.col("epoch").alias("declared_epoch"),
-            F.col("modifiedat").alias("declared_modifiedat"),
-            *(f"stored_{name}" for name in ("content_hash", *_LIFE, "document_uris")),
-        )
-    )
-
-
-def _with_relation(both: DataFrame) -> DataFrame:
-    """Tell how what is staged relates to what is stored."""
-    is_staged, is_new, is_root = F.col("is_staged"), F.col("is_new"), F.col("is_root")
-    redated = [F.col(name).isNotNull() & ~F.col(name).eqNullSafe(F.col(f"stored_{name}")) for name in _LIFE]
-    first_kept = F.get("kept", F.lit(0))
-    first = {
-        "is_staged": F.col("document_uri").isNotNull(),
-        "is_new": F.col("stored_content_hash").isNull(),
-        "is_root": F.col("kind") == "registry",
-        "kept": F.array_except(F.coalesce("stored_document_uris", no_uris()), F.coalesce("dropped", no_uris())),
-    }
-    second = {
-        "differs": is_staged & ~is_new & (F.col("content_hash") != F.col("stored_content_hash")),
-        "redated": is_staged & ~is_new & reduce(Column.__or__, redated),
-        # The root of a registry comes from the first of all its documents, also from those of earlier ingests.
-        "keeps_root": is_staged & is_root & F.coalesce(first_kept < F.col("document_uri"), F.lit(False)),
-    }
-    root_hash = F.when(F.col("keeps_root"), F.col("stored_content_hash")).otherwise(F.col("content_hash"))
-    other_roots = F.transform(F.filter("hashes", lambda one: one["content_hash"] != root_hash), lambda one: one["document_uri"])
-    none_left = ~F.arrays_overlap("owners", "stored_document_uris") & (F.size("kept") > 0)
-    third = {
-        "is_foreign": F.coalesce(F.col("differs") & ~is_root & none_left, F.lit(False)),
-        "losers": F.when(is_root, other_roots).otherwise(F.col("losers")),
-    }
-    return both.withColumns(first).withColumns(second).withColumns(third)
-
-
-def _with_outcome(related: DataFrame, policy: Policy) -> DataFrame:
-    """Tell what happens to each entity, and who owns it then."""
-    is_staged, is_new, changed = F.col("is_staged"), F.col("is_new"), F.col("changed")
-    is_conflict = F.col("is_foreign") & (F.col("again") | F.lit(policy.on_conflict == "refuse"))
-    owners = (
-        F.when(~is_staged | F.col("is_conflict"), F.col("kept"))
-        .when(changed & F.col("differs") & ~F.col("is_root"), F.col("owners"))
-        .otherwise(F.array_union("kept", "owners"))
-    )
-    op = (
-        F.when(is_new & is_staged, "insert")
-        .when(changed, "update")
-        .when(~is_staged & (F.size("owners_after") == 0) & F.lit(policy.prune), "delete")
-        .when(~is_new & (F.col("owners_after") != F.col("stored_document_uris")), "own")
-    )
-    counted = F.when(is_new, F.coalesce(F.col("deleted_epoch") + 1, F.lit(1))).otherwise(F.col("stored_epoch") + 1)
-    changes = (F.col("differs") | F.col("redated")) & ~F.col("keeps_root") & ~F.col("is_conflict")
-    return (
-        related.withColumn("is_conflict", is_conflict)
-        .withColumn("changed", F.coalesce(changes, F.lit(False)))
-        .withColumn("owners_after", F.array_sort(owners))
-        .withColumns({"op": op, "counted": counted})
-        .withColumn("writes", F.col("op").isin("insert", "update"))
-    )
 
 
 def is_suspect() -> Column:
@@ -355,7 +343,7 @@ def without_stale(compared: DataFrame, log: DataFrame) -> DataFrame:
     """Refuse updates that are older than what is stored: declared is compared with declared (decision 8).
 
     Args:
-        compared: as from `with_verdict`.
+        compared: as from `ownership.with_verdict`.
         log: rows of `changes` up to the head.
 
     Returns:
@@ -376,10 +364,13 @@ def without_stale(compared: DataFrame, log: DataFrame) -> DataFrame:
     both = compared.join(F.broadcast(looked_up), on=[*KEY, "stored_in"], how="left")
     both = both.withColumn("stale", F.coalesce(is_suspect() & is_older, F.lit(False)))
     stale = F.col("stale")
-    undone = {
-        name: F.when(stale, F.col(f"stored_{name}")).otherwise(F.col(name)) for name in ("content_hash", *_LIFE, "document_uris")
-    }
-    dropped = {name: F.when(~stale, F.col(name)) for name in ("op", "taken_from", "document_uri")}
+    undone = {name: F.when(stale, F.col(f"stored_{name}")).otherwise(F.col(name)) for name in ("content_hash", *LIFE)}
+    undone |= {name: F.when(stale, F.col(f"stored_{name}")).otherwise(F.col(name)) for name in ("isdefault", "defaultversionid")}
+    undone["document_uris"] = F.when(stale, F.array_sort("kept")).otherwise(F.col("document_uris"))
+    undone["displaced"] = F.when(stale, no_uris()).otherwise(F.col("displaced"))
+    dropped = {name: F.when(~stale, F.col(name)) for name in ("taken_from", "document_uri")}
+    dropped["op"] = F.when(~stale, F.col("op")).when(F.array_sort("kept") != F.col("stored_document_uris"), "own")
+    dropped["regained"] = F.col("regained") & ~stale
     refused = {"refused": F.when(stale, STALE).otherwise(F.col("refused"))}
     columns = undone | dropped | refused
     return both.select(*(columns.get(name, F.col(name)).alias(name) for name in compared.columns))
@@ -419,13 +410,14 @@ def document_facts(stage: DataFrame, findings: DataFrame) -> DataFrame:
     )
 
 
-def with_document_op(facts: DataFrame, known: DataFrame, vanished: DataFrame) -> DataFrame:
-    """Keep the documents whose facts differ from those of their last load, and those that vanished.
+def with_document_op(facts: DataFrame, known: DataFrame, gone: DataFrame, disputes: DataFrame | None) -> DataFrame:
+    """Keep the documents whose facts differ from those of their last load, and those that are gone.
 
     Args:
         facts: as from `document_facts`.
         known: as from `current_documents`.
-        vanished: as from `find_vanished`.
+        gone: registryid, xid of documents that are not where they were.
+        disputes: as from `disputes.by_document`; those of documents that were not read are added to what is known of them.
 
     Returns:
         Rows of `changes` without snapshot_id, raw and attributes.
@@ -436,8 +428,17 @@ def with_document_op(facts: DataFrame, known: DataFrame, vanished: DataFrame) ->
         before, on=["registryid", "xid"], how="left"
     )
     differs = written.filter(~F.col("body").eqNullSafe(F.col("_body"))).select("registryid", "xid", op.alias("op"), "body")
-    gone = vanished.select("registryid", "xid", F.lit("delete").alias("op"), F.lit(None).cast("string").alias("body"))
-    every = differs.unionByName(gone)
+    left = gone.select("registryid", "xid", F.lit("delete").alias("op"), F.lit(None).cast("string").alias("body"))
+    every = differs.unionByName(left)
+    if disputes is not None:
+        unread = disputes.join(facts.select("registryid", "xid"), on=["registryid", "xid"], how="left_anti")
+        unread = unread.join(gone, on=["registryid", "xid"], how="left_anti")
+        added = unread.join(known.select("registryid", "xid", "facts"), on=["registryid", "xid"])
+        body = F.to_json(added_to(F.col("facts"), F.col("disputes")))
+        # Rows, and not what they are made of: Spark fails on what it infers for a union of such joins.
+        every = every.unionByName(
+            added.select("registryid", "xid", F.lit("update").alias("op"), body.alias("body")).localCheckpoint()
+        )
     empty = {name: F.lit(None).cast(CHANGES[name].dataType) for name in LOGGED if name not in (*KEY, "op")}
     return every.withColumn("kind", F.lit("document")).withColumns(empty).select(*LOGGED, "body")
 
@@ -458,30 +459,44 @@ def _counted_on(counts: Column, tables: Column, sign: int) -> Column:
     return F.when(F.size(kept) > 0, kept)
 
 
+class _Seen(NamedTuple):
+    """What a comparison shows at a glance: updates that may be stale; whether all is new, each entity in one document."""
+
+    suspects: int
+    all_single_inserts: bool
+
+
+def _look_at(compared: DataFrame) -> _Seen:
+    seen = compared.agg(F.count_if(is_suspect()).alias("suspects"), F.count_if(~_is_single_insert()).alias("others")).collect()[0]
+    return _Seen(seen["suspects"], not seen["others"])
+
+
+def _is_single_insert() -> Column:
+    is_insert = F.coalesce(F.col("op") == "insert", F.lit(False))
+    return is_insert & (F.size("agreed") == 1) & (F.size("opposed") == 0)
+
+
 class _Count(NamedTuple):
     """Totals of a comparison.
 
-    by_table: rows by table and outcome; digest: of the changed rows; all_single_inserts: all are new, each in one document;
-    suspects: updates that may be stale; told: rows that findings are about.
+    by_table: rows by table and outcome; digest: of the changed rows; all_single_inserts: all are new, each in one document, and
+    published as it says; told: rows that findings or disputes are about.
     """
 
     by_table: dict[str, dict[str, int]]
     digest: int
     all_single_inserts: bool
-    suspects: int
     told: int
 
 
 def _count(compared: DataFrame) -> _Count:
     outcome = F.coalesce("op", F.when(F.col("refused").isNotNull(), "refused"), F.lit("unchanged"))
-    has_many = (F.size("owners") > 1) | (F.size("losers") > 0)
-    is_told = F.col("refused").isNotNull() | F.col("taken_from").isNotNull() | (F.size("losers") > 0)
+    is_single = _is_single_insert() & ~F.col("flipped")
+    has_dispute = (F.size("opposed") > 0) | (F.size("displaced") > 0)
+    is_told = F.col("refused").isNotNull() | F.col("taken_from").isNotNull() | F.col("regained") | has_dispute
+    is_told = is_told | F.exists("agreed", lambda claim: claim["rule_id"].isNotNull())
     folded = compared.groupBy("kind", outcome.alias("outcome")).agg(
-        F.count("*").alias("n"),
-        F.max(has_many).alias("many"),
-        F.count_if(is_suspect()).alias("suspects"),
-        F.count_if(is_told).alias("told"),
-        _digest(),
+        F.count("*").alias("n"), F.count_if(~is_single).alias("others"), F.count_if(is_told).alias("told"), _digest()
     )
     totals = folded.collect()
     by_table: dict[str, dict[str, int]] = {table.name: {} for table in ENTITY_TABLES}
@@ -491,8 +506,7 @@ def _count(compared: DataFrame) -> _Count:
     return _Count(
         by_table,
         reduce(lambda one, other: one ^ other, written, 0),
-        all(total["outcome"] == "insert" and not total["many"] for total in totals),
-        sum(total["suspects"] for total in totals),
+        not any(total["others"] for total in totals),
         sum(total["told"] for total in totals),
     )
 

@@ -7,19 +7,26 @@ from pyspark.sql import functions as F
 
 from lakehouse.model import MESSAGES, SCHEMA, VERSIONS, Table
 from lakehouse.projections import project
-from lakehouse.relationrows import holders_of
+from lakehouse.relationrows import Candidate, holders_of
 from lakehouse.settings import Settings
 from lakehouse.tables import table_name
 from lakehouse.telling import broken, findings_of, no_findings
 from lakehouse.views import session_with_views
 
 
-def check_flattened(spark: SparkSession, settings: Settings, stage: DataFrame, things: DataFrame, used: set[str]) -> DataFrame:
+def check_flattened(spark: SparkSession, settings: Settings, found: Candidate, used: set[str]) -> DataFrame:
     """Tell what staged messages lack that have a base, which may supply it (MSG-156, 161, 166, 175, 181; requirements.md 21).
 
     Only those are flattened that lack something by themselves: what the others have, no base takes away. A message whose base
     is not there yet is not judged.
+
+    Args:
+        spark: the session.
+        settings: how far chains of bases are followed.
+        found: what would be published.
+        used: names of the entity tables that hold something.
     """
+    things = found.things
     defaults = things.filter(
         F.col("staged") & F.col("isdefault") & (F.col("kind") == "version") & F.col("basemessage").isNotNull()
     )
@@ -30,7 +37,7 @@ def check_flattened(spark: SparkSession, settings: Settings, stage: DataFrame, t
     if lacking.isEmpty():
         return no_findings(spark)
     wanted = lacking.select("registryid", F.col("message_xid").alias("xid")).distinct()
-    stand_ins = {table.name: _candidate_rows(spark, stage, table, used) for table in (MESSAGES, VERSIONS)}
+    stand_ins = {table.name: _candidate_rows(spark, found, table, used) for table in (MESSAGES, VERSIONS)}
     stand_ins["scope"] = stand_ins["messages"].join(wanted, on=["registryid", "xid"], how="left_semi")
     session = session_with_views(spark, settings, SCHEMA, stand_ins, ["flat_messages"])
     flat = session.table("flat_messages").select("registryid", F.col("xid").alias("message_xid"), "chain_status", "attributes")
@@ -56,14 +63,16 @@ def check_flattened(spark: SparkSession, settings: Settings, stage: DataFrame, t
     return findings_of(both, told).localCheckpoint()
 
 
-def _candidate_rows(spark: SparkSession, stage: DataFrame, table: Table, used: set[str]) -> DataFrame:
-    """Lay staged rows of a table over the published ones, as the table has them."""
-    entities = stage.filter((F.col("row") == "entity") & (F.col("kind") == table.kind))
+def _candidate_rows(spark: SparkSession, found: Candidate, table: Table, used: set[str]) -> DataFrame:
+    """Lay rows of a table that would be written over the published ones, as the table has them."""
+    entities = found.rows.filter(F.col("kind") == table.kind)
     logged = entities.withColumns({"document_uris": F.array("document_uri"), "snapshot_id": F.lit(0).cast("bigint")})
     staged = project(logged, table).dropDuplicates(["registryid", "xid"])
     if table.name not in used:
         return staged
     published = spark.table(table_name(table.name)).join(staged, on=["registryid", "xid"], how="left_anti")
+    if found.leaving is not None:
+        published = published.join(found.leaving.filter(F.col("kind") == table.kind), on=["registryid", "xid"], how="left_anti")
     return staged.unionByName(published.select(*staged.columns))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -57,49 +58,79 @@ COLUMNS = (
 )
 
 
-def candidate(spark: SparkSession, stage: DataFrame, used: set[str], *, compare: bool = True) -> DataFrame:
-    """Lay what is staged over what is published.
+class Candidate(NamedTuple):
+    """What would be published: things, and what of the stage is new in it.
+
+    things: one row per entity and staged document that would own it, and one per other published entity that stays: KEY,
+    document_uri, staged (the entity would be written anew), and what the rules between entities look at. rows: staged rows that
+    would be written, one per entity, columns `model.STAGE`. leaving: entities that would be deleted: KEY; None: there are none.
+    """
+
+    things: DataFrame
+    rows: DataFrame
+    leaving: DataFrame | None
+
+
+def candidate(
+    spark: SparkSession, stage: DataFrame, used: set[str], compared: DataFrame | None = None, *, compare: bool = True
+) -> Candidate:
+    """Lay what would be written over what is published.
 
     Args:
         spark: the session.
         stage: columns `model.STAGE`.
         used: names of the entity tables that hold something.
-        compare: give the published state of what is staged, too, as kinds of its own.
-
-    Returns:
-        One row per staged entity and document, and per published entity that is not staged: KEY, document_uri, staged, and what
-        the rules between entities look at.
+        compared: as from `plans.compare`; None: all that is staged is new and would be published as it is.
+        compare: give the published state of what would be written, too, as kinds of its own.
     """
     documents = stage.filter(F.col("row") == "document")
     dialects = documents.select("registryid", "document_uri", F.get_json_object("facts", "$.dialect").alias("dialect")).distinct()
-    kinds = [table.kind for table in TABLES]
-    entities = stage.filter((F.col("row") == "entity") & F.col("kind").isin(kinds))
+    entities = stage.filter((F.col("row") == "entity") & F.col("kind").isin([table.kind for table in TABLES]))
+    held = entities.withColumns({"staged": F.lit(True), "_isdefault": F.lit(None).cast("boolean")})
+    rows, leaving = entities, None
+    if compared is not None:
+        verdict = compared.select(
+            *KEY,
+            "document_uris",
+            F.col("document_uri").alias("_source"),
+            F.when(F.col("flipped"), F.col("isdefault")).alias("_isdefault"),
+        )
+        both = entities.join(verdict, on=KEY, how="inner")
+        rows = both.filter(F.col("document_uri") == F.col("_source")).select(*entities.columns)
+        held = both.filter(F.array_contains("document_uris", F.col("document_uri")))
+        held = held.withColumn("staged", F.col("_source").isNotNull()).drop("document_uris", "_source")
+        leaving = compared.filter(F.col("op") == "delete").select(*KEY)
     body = F.from_json("body", _LOOKED_AT)
-    read = entities.withColumn("b", body).select(
+    read = held.withColumn("b", body).select(
         *KEY,
         "document_uri",
-        *(F.col(f"b.{name}").alias(name) for name in _LOOKED_AT.names),
+        "staged",
+        *(F.col(f"b.{name}").alias(name) for name in _LOOKED_AT.names if name != "isdefault"),
+        F.coalesce("_isdefault", "b.isdefault").alias("isdefault"),
         F.col("attributes")["/envelopemetadata/type/value"].alias("_type"),
         F.col("attributes")["/dataschema"].alias("_schema"),
         "content_hash",
         (F.col("raw").isNull() & (F.col("kind") == "message")).alias("single"),
     )
-    staged = _derived(read).join(F.broadcast(dialects), on=["registryid", "document_uri"], how="left")
-    staged = staged.withColumn("staged", F.lit(True)).select(*COLUMNS)
+    staged = _derived(read).join(F.broadcast(dialects), on=["registryid", "document_uri"], how="left").select(*COLUMNS)
     tables = [table for table in TABLES if table.name in used]
     if not tables:
-        return staged
-    # A published entity whose documents are all read now and no longer hold it is on its way out.
-    read_now = documents.filter(F.get_json_object("facts", "$.status") == "loaded")
-    read_now = read_now.groupBy("registryid").agg(F.collect_set("document_uri").alias("_read"))
-    parts = [published_rows(spark.table(table_name(table.name)), table, "document_uris") for table in tables]
+        return Candidate(staged, rows, leaving)
+    parts = [published_rows(spark.table(table_name(table.name)), table) for table in tables]
     published = reduce(DataFrame.unionByName, parts)
-    published = published.join(F.broadcast(read_now), on="registryid", how="inner")
-    leaving = F.size(F.array_except("document_uris", "_read")) == 0
-    published = published.filter(~leaving).join(entities.select(*KEY).distinct(), on=KEY, how="left_anti")
-    published = published.withColumns({"staged": F.lit(False), "dialect": F.lit(None).cast("string")})
+    concerned = documents.select("registryid")
+    absent = held.select(*KEY)
+    if compared is not None and leaving is not None:
+        concerned = concerned.unionByName(leaving.select("registryid"))
+        absent = absent.unionByName(leaving)
+        flips = compared.filter(F.col("flipped")).select(*KEY, F.col("isdefault").alias("_isdefault"))
+        published = published.join(F.broadcast(flips), on=KEY, how="left")
+        published = published.withColumn("isdefault", F.coalesce("_isdefault", "isdefault"))
+    published = published.join(F.broadcast(concerned.distinct()), on="registryid", how="left_semi")
+    published = published.join(absent.distinct(), on=KEY, how="left_anti").withColumn("staged", F.lit(False))
+    published = published.join(F.broadcast(dialects), on=["registryid", "document_uri"], how="left")
     things = staged.unionByName(published.select(*COLUMNS))
-    return things.unionByName(_earlier(spark, entities, used)) if compare else things
+    return Candidate(things.unionByName(_earlier(spark, rows, used)) if compare else things, rows, leaving)
 
 
 def holders_of(things: DataFrame) -> DataFrame:

@@ -20,7 +20,11 @@ _NOT_INHERITED = frozenset(("isdefault", "ancestor", "basemessage", "deprecated"
 
 
 class Row(NamedTuple):
-    """An entity in normal form; epoch and dates as declared, the dates in microseconds since 1970 (UTC)."""
+    """An entity in normal form; epoch and dates as declared, the dates in microseconds since 1970 (UTC).
+
+    twin_hash is what content_hash of a Version were if its `isdefault` were the other way round: which Version is the default
+    is a fact of the message, so Versions that differ in it alone are the same definition.
+    """
 
     kind: str
     xid: str
@@ -31,6 +35,9 @@ class Row(NamedTuple):
     body: str
     raw: str | None
     attributes: list[tuple[str, str]] | None
+    isdefault: bool | None = None
+    twin_hash: str | None = None
+    defaultversionid: str | None = None
 
 
 Life = tuple[int | None, int | None, int | None]
@@ -77,8 +84,13 @@ def make_row(kind: str, xid: str, life: Life, read: Entity, written: dict[str, A
     body = canonical(known)
     text = body.decode()
     raw = as_written(written) if written is not None else None
-    attributes = None if kind not in VERSION_KIND.values() else _leaves(known, read.extensions)
-    return Row(kind, xid, hashlib.sha256(body).hexdigest(), *life, text, None if raw == text else raw, attributes)
+    is_version = kind in VERSION_KIND.values()
+    attributes = _leaves(known, read.extensions) if is_version else None
+    isdefault = known.get("isdefault") if is_version else None
+    twin = None if isdefault is None else hashlib.sha256(canonical(known | {"isdefault": not isdefault})).hexdigest()
+    default = known.get("defaultversionid") if kind in VERSION_KIND else None
+    content_hash = hashlib.sha256(body).hexdigest()
+    return Row(kind, xid, content_hash, *life, text, None if raw == text else raw, attributes, isdefault, twin, default)
 
 
 @cache

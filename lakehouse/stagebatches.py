@@ -59,7 +59,8 @@ class StageBatches:
         if not self.entities:
             return None
         uris, again, draft, registries, rows = zip(*self.entities, strict=True)
-        kind, xid, content_hash, epoch, createdat, modifiedat, body, raw, attributes = zip(*rows, strict=True)
+        kind, xid, content_hash, epoch, createdat, modifiedat, body, raw, attributes, *about_default = zip(*rows, strict=True)
+        isdefault, twin_hash, defaultversionid = about_default
         return self._batch(
             len(rows),
             {
@@ -77,6 +78,9 @@ class StageBatches:
                 "body": body,
                 "raw": raw,
                 "attributes": _maps(attributes),
+                "isdefault": isdefault,
+                "twin_hash": twin_hash,
+                "defaultversionid": defaultversionid,
             },
         )
 

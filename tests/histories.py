@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from lakehouse.model import ENTITY_TABLES
+from lakehouse.ownership import Policy
 from lakehouse.pipeline import Request
-from lakehouse.plans import Policy
 
 
 def shop(version: str, *messages: str) -> dict[str, Any]:

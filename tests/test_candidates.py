@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 
 import pytest
+from planning import plan_of
 
 from lakehouse.candidates import only_published, validate_candidate
 from lakehouse.changes import read_head
 from lakehouse.errors import CandidateRefused, SettingsError
 from lakehouse.expectations import Count
 from lakehouse.model import STAGE
+from lakehouse.ownership import Policy
 from lakehouse.pipeline import Request
-from lakehouse.plans import Policy, plan_changes
 from lakehouse.violations import count_findings, record_findings
 
 FINDINGS = (
@@ -44,7 +45,7 @@ def published(spark):
 
 
 def test_errors_of_what_would_be_published_are_told_and_those_of_what_is_refused_are_not(findings, published):
-    assert count_findings(only_published(findings, published)) == [Count("MSG-002", "error", 1), Count("MSG-003", "error", 1)]
+    assert count_findings(only_published(findings, published)) == [Count("MSG-003", "error", 1)]
 
 
 def test_findings_are_recorded_once(catalog, findings):
@@ -110,9 +111,9 @@ def test_a_house_rule_that_warns_or_waits_for_validate_stops_nothing(catalog):
 def test_a_hole_in_the_gate_stops_the_commit(catalog, spark):
     catalog.write("a.json", {"messagegroups": {"g": {}}})
     catalog.ingest()
-    rows = [("entity", "x.json", False, False, "r", "group", "/messagegroups/g", "0" * 64, *[None] * 3, "{}", *[None] * 4)]
+    rows = [("entity", "x.json", False, False, "r", "group", "/messagegroups/g", "0" * 64, *[None] * 3, "{}", *[None] * 7)]
     stage = spark.createDataFrame(rows, STAGE)
-    plan = plan_changes(spark, read_head(spark), stage, Policy(), [], spark.createDataFrame([], FINDINGS))
+    plan = plan_of(spark, read_head(spark), stage)
     bad = spark.createDataFrame(
         [("finding", "x.json", "r", "group", "/messagegroups/g", ("1", "", "MSG-999", "error", "quarantined", "", "", None))],
         FINDINGS,

@@ -10,8 +10,8 @@ import pytest
 from builders import document, group
 
 from lakehouse.faults import CrashRequested
+from lakehouse.ownership import Policy
 from lakehouse.pipeline import Request
-from lakehouse.plans import Policy
 from lakehouse.queries import run_query
 
 pytestmark = pytest.mark.slow

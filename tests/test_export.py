@@ -208,8 +208,8 @@ def _refuse_all_that_is_wrong(refused: Any) -> None:
 
 
 def _pruning() -> Any:
+    from lakehouse.ownership import Policy
     from lakehouse.pipeline import Request as Ingest
-    from lakehouse.plans import Policy
 
     return Ingest(Policy(prune=True, force=True))
 

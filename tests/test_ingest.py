@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from lakehouse.ownership import Policy
 from lakehouse.pipeline import Request
-from lakehouse.plans import Policy
 
 KINDS = ("registries", "groups", "endpoints", "messages", "versions", "schemas", "schemaversions")
 G = "/messagegroups/g"

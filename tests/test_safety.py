@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
+from planning import plan_of
 
 from lakehouse.changes import Run, commit, read_head
 from lakehouse.errors import CommitLost, PruneRefused
 from lakehouse.faults import CrashRequested
 from lakehouse.model import ENTITY_TABLES, STAGE
+from lakehouse.ownership import Policy
 from lakehouse.pipeline import Request
-from lakehouse.plans import Policy, plan_changes
 from lakehouse.projections import roll_forward
 
 PRUNE = Request(Policy(prune=True))
@@ -221,7 +222,7 @@ def test_a_writer_that_lost_the_race_notices(catalog):
     catalog.ingest()
     head = read_head(catalog.spark)
     nothing = catalog.spark.createDataFrame([], STAGE)
-    stale = plan_changes(catalog.spark, head, nothing, Policy(), [])
+    stale = plan_of(catalog.spark, head, nothing)
     catalog.write("a.json", document("m", "n"))
     catalog.ingest()
     with pytest.raises(CommitLost):
@@ -240,7 +241,7 @@ def test_a_writer_that_lost_the_race_plans_again(catalog, monkeypatch):
     def overtaken(spark, plan, stage, run):
         if not first:
             first.append(True)
-            other = plan_changes(spark, plan.head, stage.limit(0), Policy(), [])
+            other = plan_of(spark, plan.head, stage.limit(0))
             roll_forward(spark, genuine(spark, other, stage.limit(0), Run("other", "ingest", {})))
         return genuine(spark, plan, stage, run)
 

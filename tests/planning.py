@@ -1,0 +1,16 @@
+"""A plan without an ingest: what a stage changes against the catalog as it is."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+
+from lakehouse.ownership import Policy
+from lakehouse.plans import Head, Plan, compare, plan_changes, read_ground
+from lakehouse.telling import no_findings
+
+
+def plan_of(spark: SparkSession, head: Head, stage: DataFrame) -> Plan:
+    """Plan a stage, columns `model.STAGE`, without the rules between entities."""
+    ground = read_ground(spark, head, stage, Policy(), [])
+    found = no_findings(spark)
+    return plan_changes(ground, stage, compare(ground, stage, found).rows, found)

@@ -1,0 +1,308 @@
+"""Who owns what: histories of documents that say the same, say otherwise, take over, let go (decision 4)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lakehouse.ownership import Policy
+from lakehouse.pipeline import Request
+
+PRUNE = Request(Policy(prune=True))
+BAD = {"name": 5}
+
+
+def says(**messages):
+    """Build a document of the group g; a text is a message with that name."""
+    written = {name: {"name": said} if isinstance(said, str) else said for name, said in messages.items()}
+    return {"messagegroups": {"g": {"messages": written}}}
+
+
+@pytest.fixture
+def history(catalog):
+    """A catalog, as shipped, with short words for what a history does and shows."""
+    return History(catalog)
+
+
+class History:
+    def __init__(self, catalog):
+        self.catalog = catalog
+        self.catalog.settings = catalog.settings.model_copy(update={"check_relations": True})
+
+    def write(self, **documents):
+        for name, said in documents.items():
+            self.catalog.write(f"{name}.json", said)
+
+    def remove(self, name):
+        (self.catalog.documents / f"{name}.json").unlink()
+
+    def ingest(self, *names, **options):
+        return self.catalog.ingest(*(self.catalog.documents / f"{name}.json" for name in names), **options)
+
+    def published(self):
+        """Give for each Version its name and its owners."""
+        query = "SELECT message_xid, versionid, name, document_uris FROM xregistry.versions"
+        found = {}
+        for xid, versionid, name, uris in self.catalog.rows(query):
+            owners = "".join(uri.rsplit("/", 1)[1].removesuffix(".json") for uri in uris)
+            messageid = xid.rsplit("/", 1)[1]
+            found[messageid if versionid == "1" else f"{messageid}/{versionid}"] = (name, owners)
+        return found
+
+    def current(self):
+        query = """SELECT substring_index(document_uri, '/', -1), rule_id, coalesce(substring_index(xid, '/', -3), '')
+            FROM xregistry.current_violations ORDER BY ALL"""
+        from lakehouse.queries import run_query
+
+        rows = run_query(self.catalog.spark, self.catalog.settings, query.replace("xregistry.", "")).frame.collect()
+        return [(uri.removesuffix(".json"), rule, xid) for uri, rule, xid in map(tuple, rows)]
+
+
+def test_a_schema_that_goes_stops_nobody(history):
+    # Given a message that names a schema of another document
+    schemas = {"schemagroups": {"s": {"schemas": {"t": {"format": "Avro/1.9"}, "u": {"format": "Avro/1.9"}}}}}
+    history.write(a=says(m={"dataschemaxid": "/schemagroups/s/schemas/t"}), schemas=schemas)
+    assert not history.ingest().refused
+    # When the schema goes and a third document says something
+    del schemas["schemagroups"]["s"]["schemas"]["t"]
+    history.write(schemas=schemas, c=says(n="N"))
+    # Then as long as the schema stays published nothing is wrong, and when it goes that is told and stops nobody
+    assert history.ingest().violations["error"] == 0
+    history.write(c=says(n="N2"))
+    summary = history.ingest(request=PRUNE)
+    assert (summary.refused, summary.violations["error"]) == (False, 1)
+    found = history.catalog.rows("SELECT rule_id, action FROM xregistry.violations WHERE severity = 'error'")
+    assert found == [("MSG-183", "kept")]
+    assert history.published() == {"m": (None, "a"), "n": ("N2", "c")}
+    assert history.catalog.rows("SELECT count(*) FROM xregistry.schemas") == [1]
+
+
+def test_a_group_in_both_spellings_is_refused_and_the_rest_loads(history):
+    twice = says(m="M") | {"definitionGroups": {"g": {"definitions": {"n": {"name": "N"}}}}}
+    twice["messagegroups"]["h"] = {"messages": {"o": {"name": "O"}}}
+    history.write(a=twice, b={"messagegroups": {"i": {"messages": {"p": {"name": "P"}}}}})
+    assert history.ingest().refused
+    assert history.published() == {"o": ("O", "a"), "p": ("P", "b")}
+    assert history.ingest().snapshot_id is None
+
+
+def test_a_file_vanishes_only_by_itself_and_a_folder_only_what_it_lists(history):
+    documents = history.catalog.documents
+    history.catalog.write("c.txt", says(c="C"))
+    history.write(a=says(a="A"), b=says(b="B"))
+    history.catalog.ingest(documents, documents / "c.txt")
+    assert history.ingest("a", request=PRUNE).entities["messages"]["deleted"] == 0
+    assert history.ingest(request=PRUNE).entities["messages"]["deleted"] == 0  # c.txt stands there, and no folder lists it
+    history.remove("b")
+    assert history.catalog.ingest(documents / "a*.json", request=PRUNE).entities["messages"]["deleted"] == 0
+    assert history.catalog.ingest(documents / "[a-c].{json,txt}", request=PRUNE).entities["messages"]["deleted"] == 1
+    assert set(history.published()) == {"a", "c"}
+
+
+def test_what_is_dropped_stays_published_without_prune_and_is_no_dangling_target(history):
+    two = {"versions": {"1": {"name": "one"}, "2": {"name": "two", "ancestor": "1"}}}
+    history.write(a=says(m=two, base="B", n={"basemessage": "/messagegroups/g/messages/base"}))
+    history.ingest()
+    history.write(
+        a=says(
+            m={"versions": {"2": {"name": "two", "ancestor": "1"}}},
+            n={"basemessage": "/messagegroups/g/messages/base", "name": "N"},
+        )
+    )
+    summary = history.ingest()
+    assert (summary.refused, summary.violations) == (False, {"error": 0, "warning": 0, "info": 0})
+
+
+def test_a_base_that_is_deleted_is_missed_in_the_same_ingest(history):
+    history.write(a=says(base="B"), b=says(m={"basemessage": "/messagegroups/g/messages/base"}, bad=BAD))
+    history.ingest()
+    history.write(a=says(other="O"))
+    summary = history.ingest(request=PRUNE)
+    assert summary.violations["info"] == 1
+    assert ("b", "MSG-150", "m/versions/1") in history.current()
+    assert history.ingest(request=PRUNE).snapshot_id is None
+
+
+def test_a_cycle_through_a_document_that_was_not_read_costs_its_last_link_only(history):
+    at = "/messagegroups/g/messages/"
+    history.write(a=says(p={"basemessage": f"{at}r"}))
+    assert not history.ingest().refused
+    history.write(b=says(r={"basemessage": f"{at}p"}), good=says(s="S"))
+    summary = history.ingest()
+    assert summary.entities["messages"] | {"unchanged": 0} == {
+        "inserted": 1, "updated": 0, "deleted": 0, "unchanged": 0, "quarantined": 1,
+    }  # fmt: skip
+    assert history.published() == {"p": (None, "a"), "s": ("S", "good")}
+    assert ("b", "MSG-146", "r/versions/1") in history.current()
+    assert not [one for one in history.current() if one[:2] == ("a", "MSG-146")]
+    assert history.ingest().snapshot_id is None
+    # and the published link stays untouched when its document is read for another reason
+    history.write(a=says(p={"basemessage": f"{at}r"}, bad=BAD))
+    history.ingest()
+    assert history.published() == {"p": (None, "a"), "s": ("S", "good")}
+    assert not [one for one in history.current() if one[:2] == ("a", "MSG-146")]
+
+
+def test_what_was_wrong_with_a_text_is_mended_where_it_was_told(history):
+    named = says(m="M") | {"registryid": "r"}
+    history.catalog.write("a.json", b"{")
+    history.ingest()
+    history.write(a=named)
+    assert not history.ingest().refused
+    assert history.current() == []
+    history.catalog.write("a.json", b"{")
+    assert history.ingest().refused
+    assert history.published() == {"m": ("M", "a")}
+    history.write(a=named)
+    assert not history.ingest().refused
+    assert history.current() == []
+
+
+def test_a_document_leaves_the_registry_that_it_no_longer_names(history):
+    history.write(a=says(m="M") | {"registryid": "one"}, b=says(n="N") | {"registryid": "one"})
+    history.ingest()
+    history.write(a=says(m="M") | {"registryid": "two"})
+    history.ingest()
+    query = "SELECT registryid, size(document_uris) FROM xregistry.messages WHERE messageid = 'm' ORDER BY 1"
+    assert history.catalog.rows(query) == [("one", 0), ("two", 1)]
+    history.ingest(request=PRUNE)
+    assert history.catalog.rows(query) == [("two", 1)]
+    assert history.ingest().snapshot_id is None
+
+
+def test_a_takeover_stays_told_when_the_same_documents_are_read_again(history):
+    history.write(a=says(m="1"), b=says(bad=BAD))
+    history.ingest()
+    history.write(b=says(bad=BAD, m="2"))
+    history.ingest()
+    assert ("b", "DOC-002", "m/versions/1") in history.current()
+    told = history.current()
+    assert history.ingest().snapshot_id is None
+    assert history.current() == told
+    assert history.published() == {"m": ("2", "b")}
+
+
+def test_force_lets_no_document_win_again_that_lost(history):
+    history.write(a=says(m="1"))
+    history.ingest()
+    history.write(b=says(m="2"))
+    history.ingest()
+    for request in (Request(Policy(force=True)), Request(), Request(Policy(force=True, prune=True))):
+        summary = history.ingest(request=request)
+        assert (summary.snapshot_id, summary.refused) == (None, False)
+        assert history.published() == {"m": ("2", "b")}
+    # but what it says anew counts, and only that
+    history.write(a=says(m="1", n="N"))
+    history.ingest()
+    assert history.published() == {"m": ("2", "b"), "n": ("N", "a")}
+    history.write(a=says(m="3", n="N"))
+    history.ingest()
+    assert history.published() == {"m": ("3", "a"), "n": ("N", "a")}
+
+
+@pytest.mark.parametrize("taken_over", [False, True])
+def test_who_still_says_it_gets_it_back_when_the_owner_lets_go(history, taken_over):
+    if taken_over:
+        history.write(a=says(m="1", x="X"))
+        history.ingest()
+        history.write(b=says(m="2"))
+    else:
+        history.write(b=says(m="1"), a=says(m="1", x="X"))
+        history.ingest()
+        history.write(b=says(m="2"))
+    history.ingest()
+    assert history.published()["m"] == ("2", "b")
+    history.write(b=says(other="O"))
+    # read alone, the owner lets go; what a says is known, so nothing is deleted
+    assert history.ingest("b", request=PRUNE).entities["messages"]["deleted"] == 0
+    assert history.published()["m"] == ("2", "")
+    summary = history.ingest(request=PRUNE)
+    assert (summary.refused, summary.violations["info"]) == (False, 1)
+    assert history.published() == {"m": ("1", "a"), "x": ("X", "a"), "other": ("O", "b")}
+    assert ("a", "DOC-005", "m/versions/1") in history.current()
+    assert history.catalog.rows("SELECT DISTINCT chain_status FROM xregistry.effective_messages") in ([], ["none"])
+    assert history.ingest(request=PRUNE).snapshot_id is None
+
+
+def defaults(history):
+    query = "SELECT message_xid, collect_list(versionid) FROM xregistry.versions WHERE isdefault GROUP BY 1"
+    named = "SELECT xid, array(defaultversionid) FROM xregistry.messages"
+    return sorted(map(str, history.catalog.rows(query))), sorted(map(str, history.catalog.rows(named)))
+
+
+def versions(*ids, **more):
+    return {"versions": {one: {"name": one} for one in ids}} | more
+
+
+def test_one_version_is_the_default_whoever_holds_the_others(history):
+    history.write(a=says(m=versions("1", "2")))
+    history.ingest()
+    epochs = "SELECT versionid, epoch, isdefault FROM xregistry.versions ORDER BY 1"
+    history.write(a=says(m=versions("1")))
+    history.ingest()
+    was, named = defaults(history)
+    assert was == named
+    assert history.catalog.rows(epochs) == [("1", 1, True), ("2", 1, False)]  # isdefault is no part of a definition
+    history.write(b=says(m=versions("2", "3")))
+    history.ingest()
+    was, named = defaults(history)
+    assert was == named
+    for request in (PRUNE, Request(Policy(force=True)), Request()):
+        history.ingest(request=request)
+        was, named = defaults(history)
+        assert was == named
+    hashes = "SELECT count(*) FROM xregistry.changes WHERE content_hash <> sha2(body, 256)"
+    assert history.catalog.rows(hashes) == [0]
+
+
+def test_a_document_rejected_under_strict_did_not_lose(history):
+    history.write(a=says(m="1"))
+    history.ingest()
+    history.write(b=says(m="2", bad=BAD))
+    assert history.ingest(request=Request(strict=True)).documents["rejected"] == 1
+    history.ingest()
+    assert ("b", "DOC-002", "m/versions/1") in history.current()
+    assert history.published() == {"m": ("2", "b")}
+
+
+def test_an_unrelated_error_neither_helps_nor_hinders_a_takeover(history):
+    history.write(a=says(m="1", bad=BAD))
+    history.ingest()
+    history.write(b=says(m="2"))
+    history.ingest()
+    assert history.published() == {"m": ("2", "b")}
+    assert ("b", "DOC-002", "m/versions/1") in history.current()
+    assert history.ingest().snapshot_id is None
+
+
+def test_what_is_refused_in_a_renamed_document_is_not_pruned(history):
+    history.write(a=says(m="1", n="N", o="O"))
+    history.ingest()
+    history.remove("a")
+    history.write(c=says(m=BAD, n="N", o="O"))
+    history.ingest(request=PRUNE)
+    assert history.published() == {"m": ("1", ""), "n": ("N", "c"), "o": ("O", "c")}
+    history.ingest(request=PRUNE)
+    assert "m" in history.published()
+    history.write(c=says(n="N", o="O"))
+    history.ingest(request=PRUNE)
+    assert history.published() == {"n": ("N", "c"), "o": ("O", "c")}
+
+
+def test_of_several_new_definitions_the_first_by_uri_wins_and_the_others_wait(history):
+    history.write(a=says(m="1"), b=says(m="2"), c=says(m="3"))
+    assert history.ingest().refused
+    assert history.published() == {"m": ("1", "a")}
+    assert [one for one in history.current() if one[1] == "DOC-001"] == [
+        ("b", "DOC-001", "m/versions/1"),
+        ("c", "DOC-001", "m/versions/1"),
+    ]
+    again = history.ingest()
+    assert (again.refused, again.snapshot_id) == (True, None)
+    history.write(a=says(x="X"))
+    history.ingest()
+    assert history.published() == {"m": ("2", "b"), "x": ("X", "a")}
+    facts = history.catalog.rows("SELECT body FROM xregistry.changes WHERE kind = 'document' AND snapshot_id = 2")
+    disputes = [one for body in facts for one in json.loads(body).get("disputes", [])]
+    assert sorted({one.get("rule_id") for one in disputes}) == ["DOC-001", "DOC-005"]
