@@ -8,6 +8,4 @@ OFF: dict[str, str] = {
     "array": "a document whose messagegroups is an array is skipped",
     "secrets": "secrets of YAML documents are stored",
     "dry run": "a dry run creates tables and rolls forward",
-    "disputes": "who lost is told otherwise",
-    "stale registries": "a document that was rejected, or changed its registry, is known in both",
 }
