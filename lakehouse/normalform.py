@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
 from lakehouse.constraints import PRESENCE, Subject, check_entity
 from lakehouse.detection import COLLECTIONS, dialect_of
 from lakehouse.dialects import DIALECTS, NORMAL, family_of
 from lakehouse.entities import Entity, read_entity
-from lakehouse.families import TELLS_FAMILY, FindMessage, family_of_message, find_message, key_of_options
+from lakehouse.families import TELLS_FAMILY, FindMessage, Messages, family_of_message, key_of_options
 from lakehouse.findings import Finding, Problem
 from lakehouse.jsontext import as_written, pointer_of
 from lakehouse.locate import locate
@@ -104,7 +103,7 @@ def read_document(
         rules: apply the rules about one entity, beside those of types and ids.
         whole: the document that this one is a part of; None: it is whole.
     """
-    return _Document(document, problems, dialect, rules, whole or Whole(partial(find_message, document))).read()
+    return _Document(document, problems, dialect, rules, whole or Whole(Messages(lambda: [document]).find)).read()
 
 
 class _Document:

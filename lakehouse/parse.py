@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from lakehouse.catalogdraft import read_draft
 from lakehouse.detection import COLLECTIONS, DRAFT, dialect_of, not_a_registry, told_dialect
 from lakehouse.dialects import table
-from lakehouse.families import tell_protocols
+from lakehouse.families import Messages
 from lakehouse.findings import LIMIT, NOT_JSON, STRICT, Finding, Problem
 from lakehouse.jsontext import NotJson
 from lakehouse.model import STAGE
@@ -210,7 +210,7 @@ class _Parse:
             with closing(self._open()) as stream:
                 self._add_whole(_read_up_to(stream, self.limits.unpacked))
             return
-        messages = _Messages(self.parts, self.limits.depth)
+        messages = Messages(lambda: chain([root], self._values()))
         told = self.limits.dialect or told_dialect(root) or ""
         own = read_document(root, [*problems, *redact(root)], told, whole=Whole(messages.find))
         self._name_registry(own.registryid)
@@ -241,6 +241,10 @@ class _Parse:
             reading.rows = [row for row in reading.rows if row.kind != "registry"]  # the root is read by itself
             del reading.entities["registries"]
             yield reading
+
+    def _values(self) -> Iterator[Any]:
+        """Give the parts that are cut out of the root as JSON values."""
+        return (read_text(part, "", self.limits.depth)[0] for part in self.parts())
 
     def parts(self) -> Iterator[bytes]:
         """Give the texts of the parts that are cut out of the root."""
@@ -332,19 +336,3 @@ def _read_up_to(stream: BinaryIO, size: int) -> bytes:
         chunks.append(chunk)
         left -= len(chunk)
     return b"".join(chunks)
-
-
-class _Messages:
-    """What tells the protocol of each message of a large document; read when it is asked for first."""
-
-    def __init__(self, parts: Callable[[], Iterator[bytes]], depth: int) -> None:
-        self.parts = parts
-        self.depth = depth
-        self.known: dict[str, dict[str, Any]] | None = None
-
-    def find(self, xid: str) -> dict[str, Any] | None:
-        if self.known is None:
-            self.known = {}
-            for part in self.parts():
-                self.known.update(tell_protocols(read_text(part, "", self.depth)[0]))
-        return self.known.get(xid)

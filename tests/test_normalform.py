@@ -659,6 +659,33 @@ def test_else_the_family_is_that_of_the_base_in_the_document(key):
     assert options_of({key: f"#{G}/messages/b", "protocoloptions": {"topic": "t"}}, base) == {"topic_name": {"value": "t"}}
 
 
+@pytest.mark.parametrize(
+    "base",
+    [
+        pytest.param({"format": "MQTT/5.0"}, id="by the older name"),
+        pytest.param({"versions": {"1": {"protocol": "MQTT/5.0"}, "2": {"format": "mqtt"}}}, id="in its Versions"),
+        pytest.param({"versions": {"1": {"basemessage": f"{G}/messages/c"}}}, id="a Version's base"),
+        pytest.param({"meta": {"xref": f"{G}/messages/c"}, "protocol": "KAFKA"}, id="the message that it stands for"),
+        pytest.param({"xref": f"#{G}/messages/c"}, id="the message that it stands for, in 0.5"),
+    ],
+)
+def test_a_base_tells_its_protocol_however_it_says_it(base):
+    others = {"b": base, "c": {"format": "MQTT/5.0"}}
+    written = {"basemessage": f"{G}/messages/b", "protocoloptions": {"topic": "t"}}
+    assert options_of(written, others) == {"topic_name": {"value": "t"}}
+
+
+def test_a_base_whose_versions_name_several_protocols_tells_none():
+    base = {"b": {"versions": {"1": {"protocol": "MQTT/5.0"}, "2": {"protocol": "KAFKA"}}}}
+    assert options_of({"basemessage": f"{G}/messages/b", "protocoloptions": {"topic": "t"}}, base) == {"topic": "t"}
+
+
+def test_a_base_is_found_in_either_spelling_of_its_collection():
+    members = {"b": {"format": "MQTT/5.0"}, "m": {"basemessageurl": f"#{G}/messages/b", "protocoloptions": {"topic": "t"}}}
+    reading = read({"messagegroups": {"h": {}}, "definitionGroups": {"g": {"definitions": members}}})
+    assert body(reading, V1)["protocoloptions"] == {"topic_name": {"value": "t"}}
+
+
 def test_a_base_in_old_collections_tells_the_family_too():
     definitions = {
         "m": {"basemessageurl": "#/definitionGroups/g/definitions/b", "protocoloptions": {"topic": "t"}},

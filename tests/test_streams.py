@@ -126,6 +126,14 @@ def test_a_large_document_gives_the_same_rows_as_a_small_one():
     assert stage(text)["finding"]
 
 
+def test_a_base_that_stays_with_the_root_tells_its_protocol_to_the_parts():
+    messages = {f"m{n}": {"basemessage": "/endpoints/e/messages/b", "protocoloptions": {"topic": "t" * 30}} for n in range(9)}
+    own = {"b": {"protocol": "MQTT/5.0", "protocoloptions": {"qos": 1}}}
+    text = json.dumps(document({"g": group(messages)}, {"e": group(own, usage=["producer"])})).encode()
+    assert stage(text, stream=400) == stage(text)
+    assert '"topic_name"' in next(row["body"] for row in stage(text)["entity"] if row["xid"].endswith("m0/versions/1"))
+
+
 def test_groups_whose_ids_clash_are_found_across_parts():
     made = stage(b'{"messagegroups": {"g": {"name": "1"}, "G": {"name": "2"}, "g": {"name": "3"}}}', stream=10)
     assert sorted((row["xid"], row["finding"]["rule_id"]) for row in made["finding"]) == [
