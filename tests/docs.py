@@ -61,7 +61,8 @@ _ABOUT_DRAFT = """\
 
 `format` of a group is its envelope or its protocol. `tags` are labels without values; a `documentation` that is no URL is kept as
 `documentationtext`. A definition that stands alone in its file belongs to the group that its path names
-(`.../GROUP/messagedefinitions/...`), else to the group `default`.
+(`.../GROUP/messagedefinitions/...`), else to the group `default`. Of two definitions with one id, in a group or
+alone, the first of the document is taken, and the other is refused.
 
 Versions are integers. A version without a number gets the next; one whose number is free keeps it. When a definition has
 changed, also under the number of a Version that the catalog holds, it becomes a new Version above the highest that ever was; a

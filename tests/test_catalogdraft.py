@@ -94,6 +94,37 @@ def test_a_lone_definition_stands_in_the_group_of_its_path_else_in_the_implied_o
         assert f"/messagegroups/{name}/messages/{NAME}" in rows(read(version(), uri))
 
 
+def lone_and_grouped(lone: dict[str, Any], grouped: dict[str, Any], *, lone_first: bool) -> Reading:
+    items = [lone, group(grouped, name="CloudEvents", id="default")]
+    return read(items if lone_first else items[::-1])
+
+
+@pytest.mark.parametrize("lone_first", [True, False])
+def test_of_a_lone_definition_and_one_of_its_group_with_the_same_id_the_first_wins(lone_first):
+    """CAT-062, as for two definitions of one group."""
+    reading = lone_and_grouped(version(description="lone"), version(description="grouped"), lone_first=lone_first)
+    taken = json.loads(rows(reading)[f"/messagegroups/default/messages/{NAME}/versions/1"].body)
+    assert taken["description"] == ("lone" if lone_first else "grouped")
+    (told,) = [finding for finding in errors(reading) if finding.rule_id == "CAT-062"]
+    assert told.pointer == ("/1/messagedefinitions/0/id" if lone_first else "/1/id")
+    assert told.action == "quarantined"
+    assert f"{NAME}' stands twice" in told.message
+    assert rows(reading)[f"/messagegroups/default/messages/{NAME}"]
+
+
+def test_of_two_lone_definitions_with_the_same_id_the_first_wins():
+    reading = read([version(description="1st"), version(description="2nd")])
+    assert json.loads(rows(reading)[f"/messagegroups/default/messages/{NAME}/versions/1"].body)["description"] == "1st"
+    assert {finding.rule_id for finding in errors(reading)} >= {"CAT-062", "MSG-115"}
+
+
+def test_version_objects_may_stand_beside_the_group_of_their_definition():
+    """CAT-034, as inside a group."""
+    reading = lone_and_grouped(version(version=2), version(version=1), lone_first=True)
+    assert errors(reading) == []
+    assert sorted(row.xid[-1] for row in reading.rows if row.kind == "version") == ["1", "2"]
+
+
 def test_version_objects_of_one_definition_may_stand_side_by_side():
     """CAT-004, CAT-034."""
     reading = read(group(version(version=1), version(version=2, description="newer")))
