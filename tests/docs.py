@@ -38,7 +38,8 @@ in `lakehouse/*.csv`, which the program reads too.
 
 A document of the CNCF catalog draft is a group (`messagedefinitions`, or `id` and `format`), an array of groups, or one
 definition (`definition`, or `versions` with `id` and `format`). Any other document is told by the first of these that fits;
-without any it is taken for 1.0-rc2. `lakehouse ingest --dialect NAME` overrides it. The summary counts documents by dialect, and
+without any it is taken for 1.0-rc2. It is told once for the whole document, also for one that is read part by part.
+`lakehouse ingest --dialect NAME` overrides it. The summary counts documents by dialect, and
 the log keeps each document's `dialect`, and how often each other spelling was met in it (`spellings`).
 
 """
