@@ -79,7 +79,7 @@ def validate_candidate(
 
 
 def only_published(findings: DataFrame, published: DataFrame) -> DataFrame:
-    """Keep the errors of what would be published: those that quarantine nothing, and those whose entity is there all the same.
+    """Keep the errors that quarantine an entity which would be published all the same.
 
     Args:
         findings: columns row, document_uri, registryid, kind, xid, finding.
@@ -88,7 +88,7 @@ def only_published(findings: DataFrame, published: DataFrame) -> DataFrame:
     errors = findings.filter(F.col("finding.severity") == "error")
     there = published.withColumn("is_there", F.lit(True))
     told = errors.join(there, on=[*KEY, "document_uri"], how="left")
-    return told.filter(F.col("is_there") | (F.col("finding.action") == "kept")).select(*errors.columns)
+    return told.filter(F.col("is_there") & (F.col("finding.action") == "quarantined")).select(*errors.columns)
 
 
 def candidate_table(spark: SparkSession, plan: Plan, stage: DataFrame, table: Table) -> DataFrame:

@@ -359,6 +359,10 @@ class _Conversion:
         """Note an error of the entity at the pointer."""
         self.made.errors.append(Problem(pointer, rule, "error", message, hint))
 
+    def leave_out(self, pointer: str, rule: str, message: str, hint: str) -> None:
+        """Note an error that takes nothing out: what is at the pointer is left out."""
+        self.made.errors.append(Problem(pointer, rule, "error", message, hint, kept=True))
+
     def tell(self, pointer: str, rule: str, severity: str, message: str, hint: str) -> None:
         xid = "/" + "/".join(pointer.split("/")[1 : _depth(pointer) + 1])
         self.made.told.append((xid, Problem(pointer, rule, severity, message, hint)))

@@ -367,9 +367,6 @@ REFUSED: list[tuple[str, Any]] = [
     ("CAT-023", group(name=[])),
     ("CAT-024", {"id": "g", "messagedefinitions": []}),
     ("CAT-027", group(version("AMQP", definition={"attributes": {}}), name="AMQP")),
-    ("CAT-028", group(description=1)),
-    ("CAT-029", group(documentation={})),
-    ("CAT-031", group(tags=["a", "b"])),
     ("CAT-032", group(createdtimeutc="30.10.2020")),  # CAT-014
     ("CAT-033", group(updatedtimeutc="x")),
     ("CAT-035", group({"id": NAME, "versions": {}})),
@@ -384,7 +381,6 @@ REFUSED: list[tuple[str, Any]] = [
     ("CAT-066", group(version(authority="not a uri"))),
     ("CAT-069", group(version("MQTT"))),
     ("CAT-071", group(version(format=""))),
-    ("CAT-072", group(version(description=[]))),
     ("CAT-074", group(version(createdtimeutc=1))),
     ("CAT-075", group(version(updatedtimeutc=1))),
     ("CAT-077", group(version(version="v1"))),
@@ -429,6 +425,33 @@ REFUSED: list[tuple[str, Any]] = [
     ("CAT-152", sections("NATS", {"pub": {"subject": 1}})),
     ("CAT-153", sections("NATS", {"pub": {"replyto": 1}})),
 ]  # fmt: skip
+
+
+LEFT_OUT: list[tuple[str, Any, str]] = [
+    ("CAT-028", group(version(), description=1), "/description"),
+    ("CAT-029", group(version(), documentation={}), "/documentation"),
+    ("CAT-030", group(version(), documentationformat=1), "/documentationformat"),
+    ("CAT-031", group(version(), tags=["a", "b"]), "/tags"),
+    ("CAT-072", group(version(description=[])), "/messagedefinitions/0/description"),
+    ("CAT-073", group(version(documentation=5)), "/messagedefinitions/0/documentation"),
+    ("CAT-073", group(version(tags=5)), "/messagedefinitions/0/tags"),
+    ("CAT-072", group({"id": NAME, "description": 1, "versions": [version(version=1)]}),
+     "/messagedefinitions/0/versions/0/description"),
+    ("MSG-043", group(version() | {"name": 5}), "/messagedefinitions/0/name"),
+    ("TEXT-001", group(version(), icon="a b"), "/icon"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "written", "pointer"), LEFT_OUT, ids=[f"{one[0]}{one[2]}" for one in LEFT_OUT])
+def test_a_word_for_people_of_a_wrong_type_is_left_out_and_its_definition_is_loaded(rule, written, pointer):
+    reading = read(written)
+    found = [(one.rule_id, one.severity, one.action, one.pointer) for one in reading.findings]
+    assert found == [(rule, "error", "kept", pointer)]
+    assert [row.kind for row in reading.rows] == ["group", "message", "version"]
+    assert not reading.quarantined
+    name = {"tags": "labels"}.get(pointer.rsplit("/", 1)[1], pointer.rsplit("/", 1)[1])
+    for row in reading.rows:
+        assert name not in json.loads(row.body) | json.loads(row.body).get("extensions", {})
 
 
 @pytest.mark.parametrize(("rule", "written"), [pytest.param(*one, id=f"{one[0]}-{n}") for n, one in enumerate(REFUSED)])

@@ -149,10 +149,16 @@ def test_what_falls_with_its_cause_is_told_under_its_own_rule():
     assert told == ["it cannot be loaded: its default Version 1 was refused"]
 
 
+OF_WORDS = {
+    "MSG-007", "MSG-008", "MSG-009", "MSG-010", "MSG-025", "MSG-026", "MSG-027", "MSG-028", "MSG-043", "MSG-044", "MSG-045",
+    "MSG-046", "CAT-028", "CAT-029", "CAT-031", "CAT-072", "CAT-073", "TEXT-001",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("rule", TOLD.values(), ids=TOLD)
 def test_a_rule_tells_what_a_person_needs(rule):
     assert rule.severity in SEVERITIES
-    assert rule.action == ("quarantined" if rule.severity == "error" else "kept")
+    assert rule.action == ("quarantined" if rule.severity == "error" and rule.id not in OF_WORDS else "kept")
     assert re.fullmatch(r"[A-Z]+-\d{3}", rule.id)
     assert all((rule.table, rule.text, rule.hint, rule.section))
 

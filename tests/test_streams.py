@@ -106,7 +106,7 @@ def test_a_large_document_gives_the_same_rows_as_a_small_one():
     written = document(
         {
             "g": group(
-                {f"m{number}": {"name": "x" * number} for number in range(40)} | {"bad": {"name": 5}}, protocol="MQTT/5.0"
+                {f"m{number}": {"name": "x" * number} for number in range(40)} | {"bad": {"envelope": 5}}, protocol="MQTT/5.0"
             ),
             "h": group(
                 {
@@ -144,7 +144,7 @@ def test_groups_whose_ids_clash_are_found_across_parts():
 
 
 def test_strict_and_the_limit_of_entities_hold_for_large_documents():
-    text = json.dumps(document({f"g{number}": group({"m": {"name": 5}}) for number in range(5)})).encode()
+    text = json.dumps(document({f"g{number}": group({"m": {"envelope": 5}}) for number in range(5)})).encode()
     strict = stage(text, stream=100, strict=True)
     assert [row["finding"]["rule_id"] for row in strict["finding"]] == ["DOC-004"]
     assert strict["entity"] == []
