@@ -21,7 +21,7 @@ ORDER = [
     "rules", "criteria", "constraints", "locate", "normalform", "respell",
     "catalogsections", "catalogconversion", "catalogdraft", "catalogexport", "outward", "stagebatches", "documents", "parse",
     "violations", "refusals", "numbering", "plans", "changes", "digests", "effective", "projections",
-    "telling", "relationrows", "relations", "presence", "gate", "catalogchecks",
+    "telling", "relationrows", "references", "relations", "presence", "gate", "catalogchecks",
     "maintenance", "datadocs", "candidates", "snapshots", "serving", "audits", "events", "backups", "doctor", "diffs",
     "documentview", "losses", "groupwriters", "serialise", "targets", "selection", "export",
     "queries", "violationlist", "show", "pipeline", "landing", "validation", "telemetry", "demo",
