@@ -35,7 +35,7 @@ PARAMS = {
     "force": Param(
         False, type="boolean", description="Read unchanged documents again, take stale entities, prune more than half."
     ),
-    "strict": Param(False, type="boolean", description="Refuse a document whole when anything in it is refused."),
+    "strict": Param(False, type="boolean", description="Refuse a document whole when it has an error."),
     "fail_when_refused": Param(
         False, type="boolean", description="Fail when something was refused or an expectation does not hold, and export nothing."
     ),

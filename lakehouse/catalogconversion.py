@@ -79,19 +79,20 @@ class _Conversion:
         self.lone_group = found.group(1) if found else IMPLIED_GROUP
         self.made = Converted()
         self.types: dict[str, str] = {}
+        self.lone: dict[str, Any] = {}  # definitions that stand in no group, by their pointer
+        self.left: dict[str, Any] = {}  # those of them that no group of the document has taken
 
     def convert(self, value: Any) -> Converted:
-        items = list(enumerate(value)) if isinstance(value, list) else [(None, value)]
-        lone: list[tuple[str, Any]] = []
+        items = list(enumerate(value)) if isinstance(value, list) else [(0, value)]
+        at = {index: f"/{index}" if isinstance(value, list) else "" for index, _ in items}
+        self.lone = {at[index]: item for index, item in items if _is_lone(item)}
+        self.left = dict(self.lone)
         for index, item in items:
-            at = "" if index is None else f"/{index}"
-            if isinstance(item, dict) and not is_group(item) and is_definition(item):
-                lone.append((at, item))
-            else:
-                self._group(item, at)
-        if lone:
-            group = self.made.document["messagegroups"].setdefault(self.lone_group, {})
-            group.setdefault("messages", {}).update(self._definitions(self.lone_group, None, "", lone))
+            if at[index] not in self.lone:
+                self._group(item, at[index])
+        if self.left:
+            groups = self.made.document["messagegroups"]
+            groups[self.lone_group] = {"messages": self._definitions(self.lone_group, None, "", list(self.left.items()))}
         return self.made
 
     # Groups
@@ -117,6 +118,10 @@ class _Conversion:
             group_format = None
         self._attributes("group", written, group, here, f"/messagegroups/{key}")
         members = self._members(written.get("messagedefinitions"), here, at, "messagedefinitions", "CAT-011")
+        if key == self.lone_group:  # in the order of the document, since of two with one id the first wins
+            before = [one for one in self.left.items() if int(one[0][1:]) < int(at[1:])]
+            members = [*before, *members, *(one for one in self.left.items() if one not in before)]
+            self.left = {}
         group["messages"] = self._definitions(key, group_format, here, members)
         self._format_of_group(group, group_format, here)
 
@@ -209,7 +214,8 @@ class _Conversion:
             if problem:
                 self.error(here + pointer_of("messages", name) + "/id", *problem)
         for name, parts in numbered.items():
-            messages[name] = self._definition(group, group_format, name, here + pointer_of("messages", name), parts)
+            own_format = None if parts[0][0] in self.lone else group_format
+            messages[name] = self._definition(group, own_format, name, here + pointer_of("messages", name), parts)
         return messages
 
     def _definition(
@@ -353,9 +359,17 @@ class _Conversion:
         """Note an error of the entity at the pointer."""
         self.made.errors.append(Problem(pointer, rule, "error", message, hint))
 
+    def leave_out(self, pointer: str, rule: str, message: str, hint: str) -> None:
+        """Note an error that takes nothing out: what is at the pointer is left out."""
+        self.made.errors.append(Problem(pointer, rule, "error", message, hint, kept=True))
+
     def tell(self, pointer: str, rule: str, severity: str, message: str, hint: str) -> None:
         xid = "/" + "/".join(pointer.split("/")[1 : _depth(pointer) + 1])
         self.made.told.append((xid, Problem(pointer, rule, severity, message, hint)))
+
+
+def _is_lone(item: Any) -> bool:
+    return isinstance(item, dict) and not is_group(item) and is_definition(item)
 
 
 def _depth(pointer: str) -> int:

@@ -53,7 +53,7 @@ def _inside(problems: list[Problem], converted: Converted) -> tuple[list[Problem
 
 
 def _kept(kind: str, xid: str, problem: Problem) -> Finding:
-    pointer, rule_id, severity, message, hint, raw = problem
+    pointer, rule_id, severity, message, hint, raw, _ = problem
     return Finding(kind, xid, pointer, rule_id, severity, "kept", message, hint, raw)
 
 

@@ -37,6 +37,9 @@ class Draft(Protocol):
     def error(self, pointer: str, rule: str, message: str, hint: str) -> None:
         """Note an error of the entity at the pointer."""
 
+    def leave_out(self, pointer: str, rule: str, message: str, hint: str) -> None:
+        """Note an error that takes out nothing: a word for people is left out, and its entity kept."""
+
     def tell(self, pointer: str, rule: str, severity: str, message: str, hint: str) -> None:
         """Note something that takes out nothing."""
 
@@ -66,8 +69,8 @@ def _text(at: Draft, row: dict[str, str], value: Any, written: dict[str, Any], n
     if isinstance(value, str):
         normal[row["normal"]] = value
     else:
-        told = f"`{row['path']}` is {kind_of(value)} and must be a string"
-        at.error(here + pointer_of(row["path"]), row["rule"], told, "Write a string.")
+        told = f"`{row['path']}` is {kind_of(value)} and must be a string; it is left out"
+        at.leave_out(here + pointer_of(row["path"]), row["rule"], told, "Write a string.")
 
 
 def _documentation(
@@ -111,7 +114,7 @@ def _timestamp(at: Draft, row: dict[str, str], value: Any, written: dict[str, An
 
 _Attribute = Callable[[Draft, dict[str, str], Any, dict[str, Any], dict[str, Any], str], None]
 ATTRIBUTES: dict[str, _Attribute] = {
-    "string": _text,
+    "text": _text,
     "documentation": _documentation,
     "documentationformat": _documentation_format,
     "tags": _tags,

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from lakehouse.dialects import FAMILIES, Attribute, places_of, spelled_values
 from lakehouse.jsontext import pointer_of, same
+from lakehouse.values import is_uri_reference
 from lakehouse.xid import as_xid
 
 _DECLARATION = {"type", "value", "required", "description", "specurl"}
@@ -21,6 +22,9 @@ class Teller(Protocol):
 
     def wrong(self, attribute: Attribute, value: Any, where: str, wanted: str) -> None:
         """Note an error: the value is of another type than the specification's."""
+
+    def leave_out(self, attribute: Attribute, value: Any, where: str, wanted: str) -> None:
+        """Note that a value of another type is left out, and its entity kept."""
 
     def warn(self, where: str, rule: str, message: str, hint: str) -> None:
         """Note a warning."""
@@ -81,13 +85,24 @@ def _protocol(reading: Teller, attribute: Attribute, value: Any, where: str, pat
     return value
 
 
-def _map(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+# Words for people: of another type they are left out, since that is no reason to lose what they describe.
+
+
+def _text(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+    return value if isinstance(value, str) else reading.leave_out(attribute, value, where, "a string")
+
+
+def _url(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+    return value if is_uri_reference(value) else reading.leave_out(attribute, value, where, "a URL")
+
+
+def _labels(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
     if not isinstance(value, dict):
-        return reading.wrong(attribute, value, where, "a map of strings")
-    for key, member in value.items():
-        if not isinstance(member, str):
-            reading.wrong(attribute._replace(name=f"{attribute.name}.{key}"), member, where + pointer_of(key), "a string")
-    return value
+        return reading.leave_out(attribute, value, where, "a map of strings")
+    others = {key: member for key, member in value.items() if not isinstance(member, str)}
+    for key, member in others.items():
+        reading.leave_out(attribute._replace(name=f"{attribute.name}.{key}"), member, where + pointer_of(key), "a string")
+    return None if others else value
 
 
 def _strings(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
@@ -274,7 +289,9 @@ COERCIONS: dict[str, _Coercion] = {
     "object": _typed(dict, "an object"),
     "uinteger": _uinteger,
     "protocol": _protocol,
-    "map": _map,
+    "text": _text,
+    "url": _url,
+    "labels": _labels,
     "strings": _strings,
     "xid": _xid,
     "xids": _xids,

@@ -23,7 +23,7 @@ from lakehouse.printing import one_line, printable, show_summary, show_table, sh
 )
 @click.option("--prune", is_flag=True, help="Delete what its last document dropped.")
 @click.option("--force", is_flag=True, help="Read unchanged documents again, take stale entities, prune more than half.")
-@click.option("--strict", is_flag=True, help="Refuse a document whole when anything in it is refused.")
+@click.option("--strict", is_flag=True, help="Refuse a document whole when it has an error.")
 @click.option("--dry-run", is_flag=True, help="Tell what would change, and change nothing.")
 @click.option("--label", metavar="NAME", help="Name the snapshot.")
 @click.option("--dialect", type=click.Choice(DIALECTS), help="Read all documents as of this dialect, instead of detecting it.")

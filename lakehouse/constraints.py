@@ -52,6 +52,7 @@ _OLD_MEMBERS = {
     "pub": ("CAT-151", "subject reply-to replyto"),
 }
 _BAD_ESCAPE = re.compile(r"://[^/]*/.*%(?![0-9A-Fa-f]{2})")
+NO_LABELS = "END-012"
 PRESENCE = frozenset(("MSG-161", "MSG-166", "MSG-175", "MSG-181", "END-058"))
 
 
@@ -421,7 +422,7 @@ def _check_endpoint(subject: Subject) -> Iterator[Broken]:
     if not known.get("usage") and "usage" not in known:
         yield Broken((), "END-058", "`usage` is missing")
     elif known.get("usage") == ["subscriber"] and not known.get("labels"):
-        yield Broken(("usage",), "END-012", "it is for subscribers, and has no `labels` that name the product behind it")
+        yield Broken(("usage",), NO_LABELS, "it is for subscribers, and has no `labels` that name the product behind it")
     options, envelope = known.get("protocoloptions"), known.get("envelopeoptions")
     family = family_of(known.get("protocol"))
     if isinstance(envelope, dict):

@@ -59,6 +59,11 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text)
 
 
+def _not_local(value: Any, argument: str, around: Around) -> str | None:
+    is_local = isinstance(value, str) and _pattern(r"(?i)\s*(?:file:|[a-z]:[\\/]).*").fullmatch(value)
+    return f"is {shown(value)}, a file of one machine, which nobody else can open" if is_local else None
+
+
 def _known_envelope(value: Any, argument: str, around: Around) -> str | None:
     is_other = _is_other(value, argument) and not value.lower().startswith("cloudevents")
     return f"is {shown(value)}, an envelope of your own" if is_other else None
@@ -345,6 +350,7 @@ TESTS: dict[str, Test] = {
     "no_value": _no_value,
     "nonempty": _not_empty,
     "not": _not,
+    "not_local": _not_local,
     "not_optional": _not_optional,
     "not_with": _not_with,
     "oneof": _one_of,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from lakehouse.catalogtypes import rows
@@ -82,12 +82,13 @@ def told_dialect(document: Any) -> str | None:
     return None
 
 
-def dialect_of(document: dict[str, Any], spellings: Counter[str]) -> str:
+def dialect_of(document: dict[str, Any], spellings: Counter[str], marks: Collection[str] = ()) -> str:
     """Name the dialect of a document that was read: what it tells, else by the spellings and names in it.
 
     Args:
-        document: the document as written.
+        document: the document as written, or its root when it was read part by part.
         spellings: how often each other spelling was met, as 'entity: spelled → normal'.
+        marks: as from `marks_of`, of the other parts.
     """
     told = told_dialect(document)
     if told:
@@ -97,9 +98,14 @@ def dialect_of(document: dict[str, Any], spellings: Counter[str]) -> str:
         if row["what"] == "spelling":
             if met & {word for one in table() for word in one[row["dialect"]].split()}:
                 return row["dialect"]
-        elif row["what"] == "member" and _member(document, row):
+        elif row["what"] == "member" and (row["mark"] in marks or _member(document, row)):
             return row["dialect"]
     return NORMAL
+
+
+def marks_of(document: Any) -> set[str]:
+    """Give the names in a part of a document that tell a dialect."""
+    return {row["mark"] for row in table("detection") if row["what"] == "member" and _member(document, row)}
 
 
 def _member(document: Any, row: dict[str, str]) -> str | None:

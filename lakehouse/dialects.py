@@ -5,9 +5,11 @@ A row of `dialects.csv` is an attribute of the normal form (1.0-rc2): of which e
 for what is seen elsewhere. A spelling is relative to its place; one that starts with `/` starts at the entity. `*` stands for
 all members of a place, so `options/*` lifts the members of `options` into it.
 
-Types: `computed` is dropped (an export computes it); `any` and `plain` are taken as they are; a `declaration` is an object
-with `value`, `type`, `required` …, and a bare value becomes one; `attribute` is a declaration that must be written as one;
-`declarations` is a map of them; `namedvalues` a map of them that may be written as a list of named items; `headers` the list.
+Types: `computed` is dropped (an export computes it); `any` and `plain` are taken as they are; `text`, `url` and `labels` are
+words for people, left out when they are of another type, where an error of any other takes its entity out; a `declaration` is
+an object with `value`, `type`, `required` …, and a bare value becomes one; `attribute` is a declaration that must be written
+as one; `declarations` is a map of them; `namedvalues` a map of them that may be written as a list of named items; `headers`
+the list.
 
 Tables beside it: `protocols.csv` (versions, shorthands and addresses of the protocols), `option_defaults.csv` (of endpoints;
 the default is JSON), `dialect_values.csv` (values that are written otherwise), `dialect_types.csv` (types in one dialect only),

@@ -6,6 +6,8 @@ again, and nothing that it still says is pruned.
 
 from __future__ import annotations
 
+from functools import reduce
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -53,9 +55,23 @@ def standing(said: DataFrame, stage: DataFrame, refused: DataFrame) -> DataFrame
     status = F.get_json_object("facts", "$.status").alias("status")
     read = stage.filter(F.col("row") == "document").select(*_DOCUMENT, status).filter("status <> 'unchanged'").distinct()
     both = said.join(read, on=_DOCUMENT, how="left")
-    both = both.join(refused.withColumn("was_refused", F.lit(True)), on=_CLAIM, how="left")
-    stands = F.col("status").isNull() | (F.col("status") == "rejected") | F.col("was_refused")
-    return both.filter(stands).select(*_NAMES, F.col("status").isNotNull().alias("is_read"))
+    unread = both.filter(F.col("status").isNull() | (F.col("status") == "rejected"))
+    broken = both.join(*at_or_below(refused, "document_uri"), how="left_semi").filter("status <> 'rejected'")
+    return unread.unionByName(broken).select(*_NAMES, F.col("status").isNotNull().alias("is_read"))
+
+
+def at_or_below(refused: DataFrame, *also: str) -> tuple[DataFrame, Column]:
+    """Give what to join with for entities that were refused or stand below one that was: the other side, and the condition.
+
+    Args:
+        refused: as from `refused_in`.
+        also: other columns that must be equal.
+    """
+    names = ["registryid", *also]
+    other = refused.select(*(F.col(name).alias(f"_{name}") for name in (*names, "xid"))).distinct()
+    same = [F.col(name) == F.col(f"_{name}") for name in names]
+    below = (F.col("xid") == F.col("_xid")) | F.col("xid").startswith(F.concat("_xid", F.lit("/")))
+    return F.broadcast(other), reduce(Column.__and__, same) & below
 
 
 def disputes_after(compared: DataFrame, stands: DataFrame | None, refused: DataFrame | None) -> DataFrame:

@@ -9,9 +9,12 @@ from typing import Any
 
 from lakehouse.coercions import COERCIONS, Renamed, is_declaration, kind_of
 from lakehouse.dialects import FAMILIES, Attribute, Place, dialect_rules, family_of, moves_of, places_of
-from lakehouse.findings import Problem
+from lakehouse.findings import ICON, Problem
 from lakehouse.jsontext import escaped, pointer_of, same
 from lakehouse.xid import as_xid
+
+# Attributes without a column, whose type is checked all the same.
+_EXTENSIONS = {"icon": Attribute("icon", "url", ICON)}
 
 
 @dataclass
@@ -69,7 +72,9 @@ class _Reading:
                 continue
             attribute = top.targets.get(key)
             if attribute is None:
-                self.found.extensions[key] = value
+                checked = _EXTENSIONS.get(key)
+                if checked is None or value is None or self._coerce(checked, value, pointer_of(key)) is not None:
+                    self.found.extensions[key] = value
             elif key == "format" and attribute.name in ("envelope", "protocol"):
                 self._known(top.targets["envelope" if family_of(value) not in FAMILIES else "protocol"], key, value)
             else:
@@ -256,8 +261,14 @@ class _Reading:
             where, attribute.rule, "error", f"`{attribute.name}` is {kind_of(value)} and must be {wanted}", f"Write {wanted}."
         )
 
-    def _told(self, where: str, rule: str, severity: str, message: str, hint: str) -> None:
-        self.found.problems.append(Problem(self.pointer + where, rule, severity, message, hint))
+    def leave_out(self, attribute: Attribute, value: Any, where: str, wanted: str) -> None:
+        """Note an error that takes nothing out: the attribute is not in the normal form, and stays in `raw`."""
+        left_out = f"`{attribute.name.split('.')[0]}` is left out"
+        told = f"`{attribute.name}` is {kind_of(value)} and must be {wanted}; {left_out}"
+        self._told(where, attribute.rule, "error", told, f"Write {wanted}.", kept=True)
+
+    def _told(self, where: str, rule: str, severity: str, message: str, hint: str, *, kept: bool = False) -> None:
+        self.found.problems.append(Problem(self.pointer + where, rule, severity, message, hint, kept=kept))
 
     def warn(self, where: str, rule: str, message: str, hint: str) -> None:
         """Note a warning."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from lakehouse.detection import COLLECTIONS
@@ -11,6 +11,7 @@ from lakehouse.xid import as_xid, xid_of
 
 OLD_NAMES = {"messagegroups": ("definitionGroups",), "messages": ("definitions",)}
 TELLS_FAMILY = ("protocol", "format", "basemessage", "basemessageuri", "basemessageurl")
+_LEADS = ("xref", "basemessage", "basemessageuri", "basemessageurl")
 _MAX_BASES = 20
 FindMessage = Callable[[str], dict[str, Any] | None]
 
@@ -41,23 +42,48 @@ def family_of_message(written: dict[str, Any], group_protocol: Any, find_message
 
 
 def tell_protocols(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Give for each message of a document, by XID, the members that tell its protocol."""
-    return {
-        xid_of(collection, groupid, "messages", messageid): {name: message[name] for name in TELLS_FAMILY if name in message}
-        for key, collection in COLLECTIONS.items()
-        for groupid, group in _members(document, (key,))
-        for messageid, message in _members(group, ("messages", *OLD_NAMES["messages"]))
-        if isinstance(message, dict)
-    }
+    """Give for each message of a document, by XID, the members that tell its protocol; of one that stands twice the first."""
+    told: dict[str, dict[str, Any]] = {}
+    for key, collection in COLLECTIONS.items():
+        for groupid, group in _members(document, (key,)):
+            for messageid, message in _members(group, ("messages", *OLD_NAMES["messages"])):
+                if isinstance(message, dict):
+                    told.setdefault(xid_of(collection, groupid, "messages", messageid), _what_tells(message))
+    return told
 
 
-def find_message(document: dict[str, Any], xid: str) -> dict[str, Any] | None:
-    """Find a message in a document, in all spellings."""
-    found: Any = document
-    for token in xid[1:].split("/"):
-        names = (token, *OLD_NAMES.get(token, ()))
-        found = next((found[name] for name in names if name in found), None) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else None
+class Messages:
+    """What tells the protocol of each message of a document; looked at when it is asked for first.
+
+    Args:
+        parts: gives the document, or all parts of it, in their order.
+    """
+
+    def __init__(self, parts: Callable[[], Iterable[Any]]) -> None:
+        self._parts = parts
+        self._known: dict[str, dict[str, Any]] | None = None
+
+    def find(self, xid: str) -> dict[str, Any] | None:
+        """Give the members of a message that tell its protocol; None when there is no such message."""
+        if self._known is None:
+            self._known = {}
+            for part in self._parts():
+                for name, told in tell_protocols(part).items():
+                    self._known.setdefault(name, told)
+        return self._known.get(xid)
+
+
+def _what_tells(message: dict[str, Any]) -> dict[str, Any]:
+    """Keep of a message what tells its protocol: its own members, those of its Versions, the message that it stands for."""
+    told = {name: message[name] for name in TELLS_FAMILY if name in message}
+    meta, versions = message.get("meta"), message.get("versions")
+    alias = meta.get("xref") if isinstance(meta, dict) else message.get("xref")
+    if isinstance(alias, str):
+        told["xref"] = alias
+    if isinstance(versions, dict):
+        members = [one for one in versions.values() if isinstance(one, dict)]
+        told["versions"] = [{name: one[name] for name in TELLS_FAMILY if name in one} for one in members]
+    return told
 
 
 def _members(holder: Any, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
@@ -68,12 +94,16 @@ def _members(holder: Any, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
 
 def _base_family(written: dict[str, Any], find: FindMessage, depth: int) -> str | None:
     """Follow base references inside this document to a message that names a protocol."""
-    spelled = ("basemessage", "basemessageuri", "basemessageurl")
-    reference = next((written[key] for key in spelled if isinstance(written.get(key), str)), None)
+    reference = next((written[key] for key in _LEADS if isinstance(written.get(key), str)), None)
     xid = as_xid(reference) if reference else None
     if xid is None or depth == _MAX_BASES:
         return None
     base = find("/".join(xid.split("/")[:5]))
     if base is None:
         return None
-    return family_of(base.get("protocol")) or _base_family(base, find, depth + 1)
+    told = [base, *base.get("versions", ())] if "xref" not in base else []  # decision 20
+    families = {family for one in told if (family := own_family(one))}
+    if families:
+        return families.pop() if len(families) == 1 else None
+    further = next((one for one in told if any(isinstance(one.get(key), str) for key in _LEADS)), base)
+    return _base_family(further, find, depth + 1)

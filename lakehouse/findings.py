@@ -16,10 +16,14 @@ OWNER_CHANGED = "DOC-002"
 STALE = "DOC-003"
 STRICT = "DOC-004"
 REGAINED = "DOC-005"
+ICON = "TEXT-001"
 
 
 class Problem(NamedTuple):
-    """Something wrong or worth telling: where (JSON Pointer as written), the rule, how bad, what, how to fix it."""
+    """Something wrong or worth telling: where (JSON Pointer as written), the rule, how bad, what, how to fix it.
+
+    `kept` tells of an error that it takes nothing out: what is wrong was left out of the normal form, and its entity stays.
+    """
 
     pointer: str
     rule_id: str
@@ -27,6 +31,7 @@ class Problem(NamedTuple):
     message: str
     hint: str
     raw: str | None = None
+    kept: bool = False
 
 
 class Finding(NamedTuple):

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
-from lakehouse.constraints import PRESENCE, Subject, check_entity
+from lakehouse.constraints import NO_LABELS, PRESENCE, Subject, check_entity
 from lakehouse.detection import COLLECTIONS, dialect_of
 from lakehouse.dialects import DIALECTS, NORMAL, family_of
 from lakehouse.entities import Entity, read_entity
-from lakehouse.families import TELLS_FAMILY, FindMessage, family_of_message, find_message, key_of_options
+from lakehouse.families import TELLS_FAMILY, FindMessage, Messages, family_of_message, key_of_options
 from lakehouse.findings import Finding, Problem
 from lakehouse.jsontext import as_written, pointer_of
 from lakehouse.locate import locate
@@ -104,7 +103,7 @@ def read_document(
         rules: apply the rules about one entity, beside those of types and ids.
         whole: the document that this one is a part of; None: it is whole.
     """
-    return _Document(document, problems, dialect, rules, whole or Whole(partial(find_message, document))).read()
+    return _Document(document, problems, dialect, rules, whole or Whole(Messages(lambda: [document]).find)).read()
 
 
 class _Document:
@@ -369,6 +368,8 @@ class _Document:
         for path, rule_id, message, severity in check_entity(subject._replace(dialect=self.dialect)) if self.rules else ():
             if rule_id in PRESENCE and has_error(read.problems):
                 continue  # what is missing was refused for its type, which is told
+            if rule_id == NO_LABELS and any(problem.kept for problem in read.problems):
+                continue
             rule = RULES[rule_id]
             where = locate(subject.entity, path, *written)
             problems.append(Problem(where, rule_id, severity or rule.severity, message, rule.hint))
@@ -416,7 +417,7 @@ class _Document:
         self._tell(kind, xid, problem, "quarantined", raw)
 
     def _tell(self, kind: str, xid: str, problem: Problem, action: str, raw: str | None) -> None:
-        pointer, rule_id, severity, message, hint, own_raw = problem
+        pointer, rule_id, severity, message, hint, own_raw, _ = problem
         self.reading.findings.append(Finding(kind, xid, pointer, rule_id, severity, action, message, hint, own_raw or raw))
 
     def _respelled(self, entity: str, spelled: str, normal: str) -> None:

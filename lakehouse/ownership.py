@@ -93,11 +93,12 @@ def with_verdict(
     Returns:
         One row per entity: KEY; op (insert, update, own, delete; NULL: nothing); refused (NULL, or the rule by which all that
         was said of it was refused); document_uri (whose text is taken; NULL where none is); content_hash, LIFE, isdefault,
-        defaultversionid and document_uris after the change; taken_from (owner before, where another document takes it over), regained (it had lost
-        its last owner); source_uri; agreed and opposed (staged claims that say what is published, and the others: document_uri,
-        content_hash, is_new, again, rule_id and other of an earlier dispute); displaced (owners that were not read and are
-        none any more); stored_in (snapshot of the stored row) and what is stored. A declared epoch or date is stored as
-        declared; where none is, an update counts the epoch and sets modifiedat.
+        defaultversionid and document_uris after the change; taken_from (owner before, where another document takes it over);
+        regained (it had lost its last owner); source_uri; agreed and opposed (staged claims that say what is published, and the
+        others: document_uri, content_hash, is_new, again, rule_id and other of an earlier dispute); displaced (owners that were
+        not read and are none any more); kept (owners before that still are, or could not be read); stored_in (snapshot of the
+        stored row) and what is stored. A declared epoch or date is stored as declared; where none is, an update counts the
+        epoch and sets modifiedat.
     """
     stored = state.select(*KEY, *(F.col(name).alias(f"stored_{name}") for name in state.columns if name not in KEY))
     before = deleted.groupBy(*KEY).agg(F.max("epoch").alias("deleted_epoch"))

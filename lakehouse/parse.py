@@ -8,8 +8,10 @@ of it was found to be JSON.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from functools import partial
 from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
 
@@ -17,11 +19,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from lakehouse.catalogdraft import read_draft
-from lakehouse.detection import COLLECTIONS, DRAFT, dialect_of, not_a_registry, told_dialect
-from lakehouse.dialects import table
-from lakehouse.families import tell_protocols
+from lakehouse.detection import COLLECTIONS, DRAFT, dialect_of, marks_of, not_a_registry, told_dialect
+from lakehouse.dialects import NORMAL, table
+from lakehouse.families import FindMessage, Messages
 from lakehouse.findings import LIMIT, NOT_JSON, STRICT, Finding, Problem
-from lakehouse.jsontext import NotJson
+from lakehouse.jsontext import NotJson, pointer_of
 from lakehouse.model import STAGE
 from lakehouse.normalform import Reading, Whole, read_document
 from lakehouse.redact import redact, redact_text
@@ -205,25 +207,29 @@ class _Parse:
     def _add_parts(self) -> Iterator[None]:
         """Read a large document part by part: once to see that all of it can be read, once to give out its rows."""
         root, problems, cut = self._check_parts()
-        if reason := not_a_registry(root):
-            self._add_facts({"status": "skipped", "reason": reason})
-            return
-        if not cut:  # no groups in maps: an array of groups, say
+        # No groups in maps (an array of groups, say), or a dialect that has none.
+        if not cut or self.limits.dialect in _READERS:
             with closing(self._open()) as stream:
                 self._add_whole(_read_up_to(stream, self.limits.unpacked))
             return
-        messages = _Messages(self.parts, self.limits.depth)
-        told = self.limits.dialect or told_dialect(root) or ""
-        own = read_document(root, [*problems, *redact(root)], told, whole=Whole(messages.find))
+        if reason := not_a_registry(root):
+            self._add_facts({"status": "skipped", "reason": reason})
+            return
+        problems += redact(root)
+        messages = Messages(lambda: chain([root], self._values()))
+        read = partial(self._readings, root, problems, messages.find)
+        # One dialect for all parts: what only one of them tells holds for the others too.
+        dialect = self.limits.dialect or told_dialect(root) or _dialect_of_parts(root, self._values(), read(NORMAL))
+        own = next(read(dialect))
         self._name_registry(own.registryid)
         if self.limits.strict or self.source.size // _SMALLEST_ENTITY > self.limits.entities:
-            _refuse_whole(chain([own], self._readings(told, Whole(messages.find))), self.limits)
+            _refuse_whole(read(dialect), self.limits)
         total = Reading(registryid=own.registryid, root=own.root)
-        for reading in chain([own], self._readings(told, Whole(messages.find))):
+        for reading in read(dialect):
             self._add_reading(reading)
             total.add_counts(reading)
             yield
-        self._add_loaded(total, told or dialect_of(root, total.spellings), root.get("specversion"))
+        self._add_loaded(total, dialect, root.get("specversion"))
 
     def _check_parts(self) -> tuple[Any, list[Problem], bool]:
         """Read all parts strictly; give the root without the groups that were cut out, and whether there were any."""
@@ -234,22 +240,40 @@ class _Parse:
                 cut = cut or part.collection is not None
         return value, problems, cut
 
-    def _readings(self, dialect: str, whole: Whole) -> Iterator[Reading]:
-        """Read the parts that were cut out of the root, one after the other."""
-        for part in self.parts():
-            value, problems = read_text(part, "", self.limits.depth)
-            problems += redact(value, part)
-            reading = read_document(value, problems, dialect, whole=whole)
-            reading.rows = [row for row in reading.rows if row.kind != "registry"]  # the root is read by itself
-            del reading.entities["registries"]
-            yield reading
+    def _readings(self, root: dict[str, Any], problems: list[Problem], find: FindMessage, dialect: str) -> Iterator[Reading]:
+        """Read the root, then the groups in the order of the document: those that were cut out, and those that stayed with it.
 
-    def parts(self) -> Iterator[bytes]:
-        """Give the texts of the parts that are cut out of the root."""
+        Args:
+            root: what was left when groups were cut out; redacted.
+            problems: what was found in its text.
+            find: finds a message of the document.
+            dialect: of the document.
+        """
+        whole = Whole(find)
+        left = [key for key in root if key in COLLECTIONS and isinstance(root[key], dict) and root[key]]
+        inside = {key: [one for one in problems if one.pointer.startswith(pointer_of(key) + "/")] for key in left}
+        others = [one for one in problems if not any(one in found for found in inside.values())]
+        yield read_document({key: {} if key in left else root[key] for key in root}, others, dialect, whole=whole)
+        order = list(root)
+        for collection, text in self._parts():
+            while left and order.index(left[0]) < order.index(collection):
+                key = left.pop(0)
+                yield _read_groups({key: root[key]}, inside[key], dialect, whole)
+            value, found = read_text(text, "", self.limits.depth)
+            yield _read_groups(value, found + redact(value, text), dialect, whole)
+        for key in left:
+            yield _read_groups({key: root[key]}, inside[key], dialect, whole)
+
+    def _values(self) -> Iterator[Any]:
+        """Give the parts that are cut out of the root as JSON values."""
+        return (read_text(text, "", self.limits.depth)[0] for _, text in self._parts())
+
+    def _parts(self) -> Iterator[tuple[str, bytes]]:
+        """Give the collections and texts of the parts that are cut out of the root."""
         with closing(self._open()) as stream:
-            for part in split_groups(stream, min(_PART_BYTES, self.limits.stream), COLLECTIONS):
-                if part.collection is not None:
-                    yield part.text
+            for collection, text in split_groups(stream, min(_PART_BYTES, self.limits.stream), COLLECTIONS):
+                if collection is not None:
+                    yield collection, text
 
     def _name_registry(self, registryid: str | None) -> None:
         self.registry = self.source.registry or registryid or DEFAULT_REGISTRY
@@ -312,6 +336,23 @@ def read_as(document: Any, problems: list[Problem], uri: str, dialect: str | Non
     return told, reading
 
 
+def _read_groups(document: dict[str, Any], problems: list[Problem], dialect: str, whole: Whole) -> Reading:
+    """Read groups of a large document, whose root is read by itself."""
+    reading = read_document(document, problems, dialect, whole=whole)
+    reading.rows = [row for row in reading.rows if row.kind != "registry"]
+    del reading.entities["registries"]
+    reading.spellings = Counter({name: n for name, n in reading.spellings.items() if not name.startswith("registry: ")})
+    return reading
+
+
+def _dialect_of_parts(root: dict[str, Any], values: Iterable[Any], readings: Iterable[Reading]) -> str:
+    """Name the dialect of a large document whose root does not tell it: by the spellings and names in all of its parts."""
+    spellings = Counter[str]()
+    for reading in readings:
+        spellings.update(reading.spellings)
+    return dialect_of(root, spellings, {mark for value in values for mark in marks_of(value)})
+
+
 def _refuse_whole(readings: Iterable[Reading], limits: Limits) -> None:
     """Refuse a document with too many entities, or under `strict` one with an error."""
     count = 0
@@ -334,19 +375,3 @@ def _read_up_to(stream: BinaryIO, size: int) -> bytes:
         chunks.append(chunk)
         left -= len(chunk)
     return b"".join(chunks)
-
-
-class _Messages:
-    """What tells the protocol of each message of a large document; read when it is asked for first."""
-
-    def __init__(self, parts: Callable[[], Iterator[bytes]], depth: int) -> None:
-        self.parts = parts
-        self.depth = depth
-        self.known: dict[str, dict[str, Any]] | None = None
-
-    def find(self, xid: str) -> dict[str, Any] | None:
-        if self.known is None:
-            self.known = {}
-            for part in self.parts():
-                self.known.update(tell_protocols(read_text(part, "", self.depth)[0]))
-        return self.known.get(xid)

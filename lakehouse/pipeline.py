@@ -47,7 +47,7 @@ class Request:
 
     Attributes:
         policy: what the ingest may do.
-        strict: refuse a document whole when anything in it is refused.
+        strict: refuse a document whole when it has an error.
         dry_run: tell what would change, and do nothing.
         label: name for the snapshot; one is committed even when nothing changed.
         dialect: read all documents as of this dialect; None detects each one's.

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from lakehouse.defaults import with_defaults
-from lakehouse.disputes import added_to, by_document, disputes_after, known_disputes, refused_in, standing
+from lakehouse.disputes import added_to, at_or_below, by_document, disputes_after, known_disputes, refused_in, standing
 from lakehouse.documents import current_documents
 from lakehouse.errors import PruneRefused
 from lakehouse.findings import STALE
@@ -172,7 +172,7 @@ def compare(ground: Ground, stage: DataFrame, found: DataFrame) -> Comparison:
         ownerless = state.filter(F.size("document_uris") == 0)
         dropped = dropped.unionByName(ownerless.select(*KEY, F.col("document_uris").alias("dropped")))
         dropped = dropped.groupBy(*KEY).agg(F.array_distinct(F.flatten(F.collect_list("dropped"))).alias("dropped"))
-        protected = refused_in(told).select(*KEY)
+        protected = state.select(*KEY).join(*at_or_below(refused_in(told)), how="left_semi")
         if ground.said is not None:
             protected = protected.unionByName(standing(ground.said, stage, refused_in(told)).select(*KEY))
     log, head = ground.log, ground.head
@@ -319,16 +319,8 @@ def find_dropped(ground: Ground, stage: DataFrame, told: DataFrame) -> DataFrame
         return ground.state.limit(0).select(*KEY, F.col("document_uris").alias("dropped"))
     held = ground.state.select(*KEY, F.explode("document_uris").alias("document_uri"))
     held = held.join(F.broadcast(gone), on=["registryid", "document_uri"], how="left_semi")
-    refused = told.filter((F.col("finding.action") == "quarantined") & F.col("xid").isNotNull())
-    shield = refused.select(
-        F.col("registryid").alias("_registry"), F.col("document_uri").alias("_document"), F.col("xid").alias("_xid")
-    ).distinct()
-    shielded = (
-        (F.col("registryid") == F.col("_registry"))
-        & (F.col("document_uri") == F.col("_document"))
-        & ((F.col("xid") == F.col("_xid")) | F.col("xid").startswith(F.concat("_xid", F.lit("/"))))
-    )
-    dropped = held.join(ground.held, on=[*KEY, "document_uri"], how="left_anti").join(shield, on=shielded, how="left_anti")
+    dropped = held.join(ground.held, on=[*KEY, "document_uri"], how="left_anti")
+    dropped = dropped.join(*at_or_below(refused_in(told), "document_uri"), how="left_anti")
     return dropped.groupBy(*KEY).agg(F.array_sort(F.collect_set("document_uri")).alias("dropped"))
 
 

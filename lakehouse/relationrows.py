@@ -9,12 +9,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, StringType, StructField, StructType
 
-from lakehouse.model import ENDPOINTS, GROUPS, MESSAGES, SCHEMAS, VERSIONS, Table
+from lakehouse.model import ENDPOINTS, GROUPS, MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS, Table
 from lakehouse.refusals import KEY
 from lakehouse.tables import table_name
 from lakehouse.telling import message_of
 
-TABLES = (GROUPS, ENDPOINTS, MESSAGES, VERSIONS, SCHEMAS)
+TABLES = (GROUPS, ENDPOINTS, MESSAGES, VERSIONS, SCHEMAS, SCHEMAVERSIONS)
 _STRING = StringType()
 _LOOKED_AT = StructType(
     [
@@ -42,6 +42,7 @@ COLUMNS = (
     "protocol",
     "basemessage",
     "dataschemaxid",
+    "schema_reference",
     "ancestor",
     "isdefault",
     "xref",
@@ -100,7 +101,8 @@ def candidate(
         held = both.filter(F.array_contains("document_uris", F.col("document_uri")))
         held = held.withColumn("staged", F.col("_source").isNotNull()).drop("document_uris", "_source")
         leaving = compared.filter(F.col("op") == "delete").select(*KEY)
-    body = F.from_json("body", _LOOKED_AT)
+    # Of Versions of schemas, which are large, only the XIDs are looked at.
+    body = F.from_json(F.when(F.col("kind") != SCHEMAVERSIONS.kind, F.col("body")), _LOOKED_AT)
     read = held.withColumn("b", body).select(
         *KEY,
         "document_uri",
@@ -161,7 +163,7 @@ def _as_earlier(published: DataFrame) -> DataFrame:
 
 def published_rows(rows: DataFrame, table: Table, *also: str) -> DataFrame:
     """Give what the rules look at of rows of an entity table, and columns of it beside."""
-    present = set(table.columns.names)
+    present = set() if table is SCHEMAVERSIONS else set(table.columns.names)
     looked_at = [
         (F.col(field.name) if field.name in present else F.lit(None).cast(field.dataType)).alias(field.name)
         for field in _LOOKED_AT
@@ -192,11 +194,23 @@ def _derived(read: DataFrame) -> DataFrame:
             "willmessage": will,
             "message_xid": F.when(F.col("kind").isin("message", "version"), message_of("xid")),
             "container": F.substring_index("xid", "/", 3),
+            "schema_reference": _schema_reference(),
             "ce_type": F.get_json_object(F.concat(F.lit('{"v":'), "_type", F.lit("}")), "$.v"),
             "lacks": _lacks(),
             "metadata": F.xxhash64("envelope", "envelopemetadata", "protocol", "protocoloptions"),
         }
     )
+
+
+def _schema_reference() -> Column:
+    """Give where in the registry `dataschemauri` leads, spelled as an XID, and after # when it leads into its own document."""
+    is_fragment = F.ltrim("dataschemauri").startswith("#")
+    path = F.split_part(F.regexp_replace("dataschemauri", r"\A\s*#?", ""), F.lit("#"), F.lit(1))
+    decoded = F.coalesce(F.try_url_decode(F.replace(path, F.lit("+"), F.lit("%2B"))), path)
+    unescaped = F.replace(F.replace(decoded, F.lit("~1"), F.lit("/")), F.lit("~0"), F.lit("~"))
+    whole = F.concat(F.when(is_fragment, "#").otherwise(""), F.when(is_fragment, unescaped).otherwise(path))
+    spelled = F.regexp_replace(whole, r"\A(#?)/schemaGroups/", "$1/schemagroups/")
+    return F.when((F.col("kind") == "version") & spelled.rlike(r"(?i)\A#?/schemagroups"), spelled)
 
 
 def _lacks() -> Column:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from lakehouse.references import check_aliases, check_schema_uris
 from lakehouse.refusals import KEY
 from lakehouse.relationrows import holders_of
 from lakehouse.telling import asked, broken, findings_of, no_findings, without_version
@@ -38,6 +39,7 @@ class Present(NamedTuple):
     wills: int
     lists: int
     earlier: int
+    uris: int
 
 
 _Check = Callable[[DataFrame, Present], DataFrame]
@@ -62,6 +64,8 @@ def check_entities(things: DataFrame, duplicate_messageids: str | None = None) -
         partial(check_endpoints, duplicate_messageids=duplicate_messageids): present.lists,
         check_variants: 1,
         check_changes: present.earlier,
+        lambda rows, _: check_schema_uris(rows): present.uris,
+        lambda rows, _: check_aliases(rows): present.aliases,
     }
     found = [check(things, present) for check, concerned in checks.items() if concerned]
     every = reduce(DataFrame.unionByName, found, no_findings(things.sparkSession))
@@ -75,12 +79,13 @@ def look_at(things: DataFrame) -> Present:
     references = F.coalesce("basemessage", "dataschemaxid", "ancestor", "willmessage").isNotNull()
     counted = {
         "holders": F.col("kind").isin("group", "endpoint"),
-        "aliases": (F.col("kind") == "message") & F.col("xref").isNotNull(),
+        "aliases": F.col("kind").isin("message", "schema") & F.col("xref").isNotNull(),
         "references": (version | endpoint) & references,
         "bases": version & F.col("basemessage").isNotNull(),
         "wills": endpoint & F.col("willmessage").isNotNull(),
         "lists": endpoint & F.col("messagegroups").isNotNull(),
         "earlier": F.startswith("kind", F.lit("earlier ")),
+        "uris": F.col("schema_reference").isNotNull(),
     }
     return Present(**things.select(*(F.count_if(is_one).alias(name) for name, is_one in counted.items())).collect()[0].asDict())
 

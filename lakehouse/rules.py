@@ -14,11 +14,14 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+from lakehouse.dialects import table
 from lakehouse.errors import UnknownRule
+from lakehouse.findings import ICON
 
 HOWS = ("rule", "covered", "permissive", "export", "dialect", "read")
 
-
+# Types of `dialects.csv` and `cncf_catalog.csv` that are words for people.
+_WORDS = ("text", "url", "labels", "documentation", "documentationformat", "tags")
 _HOW_TOLD = {
     "rule": "checked",
     "covered": "checked by another rule",
@@ -35,7 +38,7 @@ class Rule(NamedTuple):
     Attributes:
         id: the requirement's id, or one of this store's own.
         severity: error, warning or info; a single finding may be milder where the document is of an older dialect.
-        action: quarantined, when what breaks it is not loaded; kept.
+        action: quarantined, when what breaks it is not loaded; kept, also of an error when only an attribute is left out.
         table: entity table whose rows it is about; `documents` for a document as a whole.
         text: what it asks, in one sentence.
         hint: how to mend what breaks it.
@@ -72,11 +75,19 @@ def _rows(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(text.splitlines()))
 
 
+def _of_words() -> set[str]:
+    """Give the rules of nothing but words for people: what breaks one is left out, and its entity is loaded."""
+    rows = [*table(), *(row for row in table("cncf_catalog") if row["level"] in ("group", "definition"))]
+    others = {row["rule"] for row in rows if row["type"] not in _WORDS}
+    return {row["rule"] for row in rows} - others | {ICON}
+
+
 def _rules(*hows: str) -> dict[str, Rule]:
     found = {}
+    of_words = _of_words()
     for row in _rows("rules.csv"):
         if row["how"] in hows:
-            action = "quarantined" if row["severity"] == "error" else "kept"
+            action = "quarantined" if row["severity"] == "error" and row["id"] not in of_words else "kept"
             found[row["id"]] = Rule(row["id"], row["severity"], action, row["table"], row["text"], row["hint"], row["section"])
     return found
 

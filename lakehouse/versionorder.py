@@ -90,5 +90,5 @@ def own_extensions(read: Entity, default: Version) -> dict[str, Any]:
 
 
 def has_error(problems: list[Problem]) -> bool:
-    """Tell whether one of the problems is an error."""
-    return any(problem.severity == "error" for problem in problems)
+    """Tell whether one of the problems is an error that takes its entity out."""
+    return any(problem.severity == "error" and not problem.kept for problem in problems)

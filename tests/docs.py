@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from lakehouse.dialects import table
 from lakehouse.model import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, VIOLATIONS
-from lakehouse.rules import RULES, TOLD, held
+from lakehouse.rules import RULES, TOLD, Rule, held
 from lakehouse.session import open_session
 from lakehouse.settings import data_folder, read_settings
 from lakehouse.tables import TABLES
@@ -38,7 +38,8 @@ in `lakehouse/*.csv`, which the program reads too.
 
 A document of the CNCF catalog draft is a group (`messagedefinitions`, or `id` and `format`), an array of groups, or one
 definition (`definition`, or `versions` with `id` and `format`). Any other document is told by the first of these that fits;
-without any it is taken for 1.0-rc2. `lakehouse ingest --dialect NAME` overrides it. The summary counts documents by dialect, and
+without any it is taken for 1.0-rc2. It is told once for the whole document, also for one that is read part by part.
+`lakehouse ingest --dialect NAME` overrides it. The summary counts documents by dialect, and
 the log keeps each document's `dialect`, and how often each other spelling was met in it (`spellings`).
 
 """
@@ -61,7 +62,8 @@ _ABOUT_DRAFT = """\
 
 `format` of a group is its envelope or its protocol. `tags` are labels without values; a `documentation` that is no URL is kept as
 `documentationtext`. A definition that stands alone in its file belongs to the group that its path names
-(`.../GROUP/messagedefinitions/...`), else to the group `default`.
+(`.../GROUP/messagedefinitions/...`), else to the group `default`. Of two definitions with one id, in a group or
+alone, the first of the document is taken, and the other is refused.
 
 Versions are integers. A version without a number gets the next; one whose number is free keeps it. When a definition has
 changed, also under the number of a Version that the catalog holds, it becomes a new Version above the highest that ever was; a
@@ -229,13 +231,15 @@ _ABOUT_RULES = """\
 # Rules
 
 What documents and the catalog are checked by, written from `lakehouse/rules.csv` by `make docs`. The ids are those of
-[requirements.csv](requirements.csv), which lists what the specifications ask; `JSON` and `DOC` rules are this store's own.
+[requirements.csv](requirements.csv), which lists what the specifications ask; `JSON`, `DOC` and `TEXT` rules are
+this store's own.
 `lakehouse explain MSG-250` tells one rule with an example that breaks it and its repair.
 
-An **error** takes out the entity that breaks it, and what cannot live without it; with `--strict` the whole document. A
-**warning** or an **info** is told, and the entity is loaded. Everything told stands in the table `violations`. Where a
-document is of an older dialect that lacks a rule, or where published documents commonly break it in a way that does no harm,
-a single finding may be milder than its rule.
+An **error** takes out the entity that breaks it, and what cannot live without it; with `--strict` the whole document. Words for
+people (`name`, `description`, `documentation`, `icon`, `labels`) are no reason to lose an entity: one of a wrong type is an
+**error, kept**: it is left out, it stays in `raw`, and the entity is loaded. A **warning** or an **info** is told, and the
+entity is loaded. Everything told stands in the table `violations`. Where a document is of an older dialect that lacks a rule, or
+where published documents commonly break it in a way that does no harm, a single finding may be milder than its rule.
 
 Each rule is tested by its own examples, in `lakehouse/examples.csv`: `test_rules.py` for rules about one entity,
 `test_checks.py` for rules between entities, and for those of this store the tests named in the last column.
@@ -261,7 +265,7 @@ def rules_page() -> str:
     ]
     for rule in RULES.values():
         tests = _TESTED_IN.get(rule.id, "test_rules.py" if rule.id in BY_ONE_ENTITY else "test_checks.py")
-        parts.append(f"| {rule.id} | {rule.severity} | {rule.table} | {_cell(rule.text)} | {tests} |")
+        parts.append(f"| {rule.id} | {_severity(rule)} | {rule.table} | {_cell(rule.text)} | {tests} |")
     parts += [
         "",
         "## Checked in older dialects only",
@@ -270,7 +274,8 @@ def rules_page() -> str:
     ]
     parts += ["`test_old_dialects.py`; what is read then holds nothing of the kind.", ""]
     parts += ["| rule | severity | table | what it asks |", "|---|---|---|---|"]
-    parts += [f"| {one.id} | {one.severity} | {one.table} | {_cell(one.text)} |" for one in TOLD.values() if one.id not in RULES]
+    others = [one for one in TOLD.values() if one.id not in RULES]
+    parts += [f"| {one.id} | {_severity(one)} | {one.table} | {_cell(one.text)} |" for one in others]
     for how, title, about in (
         ("covered", "Covered by another rule", "The rule named second finds what breaks the requirement."),
         ("permissive", "Permitted", "The specification allows it; `test_rules.py` proves that it is loaded."),
@@ -280,6 +285,10 @@ def rules_page() -> str:
         parts += ["", f"## {title}", "", about, "", "| requirement | covered by | text |", "|---|---|---|"]
         parts += [f"| {one} | {' '.join(row.by)} | {_cell(row.text)} |" for one, row in held().items() if row.how == how]
     return "\n".join(parts) + "\n"
+
+
+def _severity(rule: Rule) -> str:
+    return "error, kept" if rule.severity == "error" and rule.action == "kept" else rule.severity
 
 
 def _cell(text: str) -> str:

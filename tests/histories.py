@@ -43,7 +43,7 @@ def load(catalog: Any) -> dict[int, dict[str, list[str]]]:
     catalog.ingest()
     then[2] = contents(catalog, "xregistry")
     edited = shop("three", "m", "o")
-    edited["messagegroups"]["g"]["messages"]["bad"] = {"name": 5}
+    edited["messagegroups"]["g"]["messages"]["bad"] = {"envelope": 5}
     edited["messagegroups"]["g"]["deprecated"] = {"effective": "2030-01-01T00:00:00Z"}
     catalog.write("a.json", edited)
     catalog.ingest(request=Request(Policy(prune=True)))

@@ -35,7 +35,7 @@ BAD: dict[str, tuple[bytes, str | None]] = {
     "key-twice-other": (b'{"messagegroups":{"g":{"name":"a","name":"b","messages":{"m":{}}}}}', "JSON-002"),
     "group-null": (b'{"messagegroups":{"g":null}}', "MSG-018"),
     "message-a-string": (_message("m"), "MSG-036"),
-    "labels-nested": (_in_group(labels={"a": {"b": "c"}}), "MSG-028"),
+    "envelope-nested": (_in_group(envelope={"a": "b"}), "MSG-032"),
     "epoch-negative": (_in_group(epoch=-1), "MSG-024"),
     "epoch-a-string": (_in_group(epoch="1"), "MSG-024"),
     "createdat-no-time": (_in_group(createdat="yesterday"), "MSG-047"),

@@ -44,7 +44,7 @@ def published(spark):
     return spark.createDataFrame(rows, "registryid string, kind string, xid string, document_uri string")
 
 
-def test_errors_of_what_would_be_published_are_told_and_those_of_what_is_refused_are_not(findings, published):
+def test_only_what_would_be_published_although_it_was_refused_is_told(findings, published):
     assert count_findings(only_published(findings, published)) == [Count("MSG-003", "error", 1)]
 
 
@@ -82,7 +82,7 @@ def test_a_house_rule_stops_the_commit_and_nothing_changes(catalog):
     assert catalog.ingest(settings=settings).snapshot_id == 1
     before = state(catalog)
 
-    catalog.write("b.json", {"messagegroups": {"h": {"messages": {"o": message(), "p": {"name": 5}}}}})
+    catalog.write("b.json", {"messagegroups": {"h": {"messages": {"o": message(), "p": {"envelope": 5}}}}})
     with pytest.raises(CandidateRefused, match=r"versions: message_has_owner: 1 break it\. Every message") as raised:
         catalog.ingest(settings=settings)
     assert raised.value.exit_code == 1

@@ -94,6 +94,37 @@ def test_a_lone_definition_stands_in_the_group_of_its_path_else_in_the_implied_o
         assert f"/messagegroups/{name}/messages/{NAME}" in rows(read(version(), uri))
 
 
+def lone_and_grouped(lone: dict[str, Any], grouped: dict[str, Any], *, lone_first: bool) -> Reading:
+    items = [lone, group(grouped, name="CloudEvents", id="default")]
+    return read(items if lone_first else items[::-1])
+
+
+@pytest.mark.parametrize("lone_first", [True, False])
+def test_of_a_lone_definition_and_one_of_its_group_with_the_same_id_the_first_wins(lone_first):
+    """CAT-062, as for two definitions of one group."""
+    reading = lone_and_grouped(version(description="lone"), version(description="grouped"), lone_first=lone_first)
+    taken = json.loads(rows(reading)[f"/messagegroups/default/messages/{NAME}/versions/1"].body)
+    assert taken["description"] == ("lone" if lone_first else "grouped")
+    (told,) = [finding for finding in errors(reading) if finding.rule_id == "CAT-062"]
+    assert told.pointer == ("/1/messagedefinitions/0/id" if lone_first else "/1/id")
+    assert told.action == "quarantined"
+    assert f"{NAME}' stands twice" in told.message
+    assert rows(reading)[f"/messagegroups/default/messages/{NAME}"]
+
+
+def test_of_two_lone_definitions_with_the_same_id_the_first_wins():
+    reading = read([version(description="1st"), version(description="2nd")])
+    assert json.loads(rows(reading)[f"/messagegroups/default/messages/{NAME}/versions/1"].body)["description"] == "1st"
+    assert {finding.rule_id for finding in errors(reading)} >= {"CAT-062", "MSG-115"}
+
+
+def test_version_objects_may_stand_beside_the_group_of_their_definition():
+    """CAT-034, as inside a group."""
+    reading = lone_and_grouped(version(version=2), version(version=1), lone_first=True)
+    assert errors(reading) == []
+    assert sorted(row.xid[-1] for row in reading.rows if row.kind == "version") == ["1", "2"]
+
+
 def test_version_objects_of_one_definition_may_stand_side_by_side():
     """CAT-004, CAT-034."""
     reading = read(group(version(version=1), version(version=2, description="newer")))
@@ -336,9 +367,6 @@ REFUSED: list[tuple[str, Any]] = [
     ("CAT-023", group(name=[])),
     ("CAT-024", {"id": "g", "messagedefinitions": []}),
     ("CAT-027", group(version("AMQP", definition={"attributes": {}}), name="AMQP")),
-    ("CAT-028", group(description=1)),
-    ("CAT-029", group(documentation={})),
-    ("CAT-031", group(tags=["a", "b"])),
     ("CAT-032", group(createdtimeutc="30.10.2020")),  # CAT-014
     ("CAT-033", group(updatedtimeutc="x")),
     ("CAT-035", group({"id": NAME, "versions": {}})),
@@ -353,7 +381,6 @@ REFUSED: list[tuple[str, Any]] = [
     ("CAT-066", group(version(authority="not a uri"))),
     ("CAT-069", group(version("MQTT"))),
     ("CAT-071", group(version(format=""))),
-    ("CAT-072", group(version(description=[]))),
     ("CAT-074", group(version(createdtimeutc=1))),
     ("CAT-075", group(version(updatedtimeutc=1))),
     ("CAT-077", group(version(version="v1"))),
@@ -398,6 +425,33 @@ REFUSED: list[tuple[str, Any]] = [
     ("CAT-152", sections("NATS", {"pub": {"subject": 1}})),
     ("CAT-153", sections("NATS", {"pub": {"replyto": 1}})),
 ]  # fmt: skip
+
+
+LEFT_OUT: list[tuple[str, Any, str]] = [
+    ("CAT-028", group(version(), description=1), "/description"),
+    ("CAT-029", group(version(), documentation={}), "/documentation"),
+    ("CAT-030", group(version(), documentationformat=1), "/documentationformat"),
+    ("CAT-031", group(version(), tags=["a", "b"]), "/tags"),
+    ("CAT-072", group(version(description=[])), "/messagedefinitions/0/description"),
+    ("CAT-073", group(version(documentation=5)), "/messagedefinitions/0/documentation"),
+    ("CAT-073", group(version(tags=5)), "/messagedefinitions/0/tags"),
+    ("CAT-072", group({"id": NAME, "description": 1, "versions": [version(version=1)]}),
+     "/messagedefinitions/0/versions/0/description"),
+    ("MSG-043", group(version() | {"name": 5}), "/messagedefinitions/0/name"),
+    ("TEXT-001", group(version(), icon="a b"), "/icon"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "written", "pointer"), LEFT_OUT, ids=[f"{one[0]}{one[2]}" for one in LEFT_OUT])
+def test_a_word_for_people_of_a_wrong_type_is_left_out_and_its_definition_is_loaded(rule, written, pointer):
+    reading = read(written)
+    found = [(one.rule_id, one.severity, one.action, one.pointer) for one in reading.findings]
+    assert found == [(rule, "error", "kept", pointer)]
+    assert [row.kind for row in reading.rows] == ["group", "message", "version"]
+    assert not reading.quarantined
+    name = {"tags": "labels"}.get(pointer.rsplit("/", 1)[1], pointer.rsplit("/", 1)[1])
+    for row in reading.rows:
+        assert name not in json.loads(row.body) | json.loads(row.body).get("extensions", {})
 
 
 @pytest.mark.parametrize(("rule", "written"), [pytest.param(*one, id=f"{one[0]}-{n}") for n, one in enumerate(REFUSED)])

@@ -60,6 +60,56 @@ OWN = {
         {"g": group({"m": {"protocol": "KAFKA", "protocoloptions": {"topic": "t"}}})},
         {"e": {"usage": ["producer"], "protocol": "HTTP/1.1", "messagegroups": ["/messagegroups/g", "/messagegroups/g"]}},
     ),
+    "schemas": document(
+        {
+            "g": group(
+                {
+                    name: {"dataschemauri": uri, "dataschemaformat": "Avro/1.9"}
+                    for name, uri in {
+                        "schema": "#/schemagroups/s/schemas/a",
+                        "version": " #/schemagroups/s/schemas/a/versions/1",
+                        "type": "#/schemagroups/s/schemas/a/versions/1:Order",
+                        "typeofschema": "#/schemagroups/s/schemas/a:Order",
+                        "path": "#/schemagroups/s/schemas/a/versions/1:definitions/Order",
+                        "inside": "#/schemagroups/s/schemas/a/versions/1/schema/fields/0",
+                        "second": "#/schemagroups/s/schemas/a#Order",
+                        "colon": "#/schemagroups/s/schemas/b:1",
+                        "escaped": "#/schemagroups/s/schemas/%61",
+                        "older": "#/schemaGroups/s/schemas/a",
+                        "absolute": "/schemagroups/s/schemas/a",
+                        "elsewhere": "/schemagroups/t/schemas/a",
+                        "other": "https://a.example/schemagroups/s/schemas/c",
+                        "anchor": "#Order",
+                        "no-schema": "#/schemagroups/s/schemas/c",
+                        "no-version": "#/schemagroups/s/schemas/a/versions/2:Order",
+                        "no-group": "#/schemagroups/t/schemas/a",
+                        "no-slash": "#/schemagroupss/schemas/a",
+                        "only-a-group": "#/schemagroups/s",
+                        "absolute-none": "/schemagroups/s/schemas/c",
+                    }.items()
+                }
+            )
+        },
+        schemagroups={"s": group({"a": {"format": "Avro/1.9", "schema": {}}, "b:1": {"format": "Avro/1.9"}}, holds="schemas")},
+    ),
+    "aliases": document(
+        {
+            "g": group(
+                {
+                    name: {"meta": {"xref": f"/messagegroups/g/messages/{to}"}}
+                    for name, to in (("a", "b"), ("b", "a"), ("self", "self"), ("c", "d"), ("d", "m"), ("gone", "nobody"))
+                }
+                | {"m": {}}
+            )
+        },
+        schemagroups={
+            "s": group({name: {"meta": {"xref": f"/schemagroups/s/schemas/{to}"}} for name, to in ("ab", "ba")}, holds="schemas")
+        },
+    ),
+    "older alias": {
+        "specversion": "0.5-wip",
+        "messagegroups": {"g": {"envelope": "own/1", "messages": {"a": {"xref": "#/messagegroups/g/messages/a"}}}},
+    },
     "oldest": {
         "definitionGroups": {
             "g": {
@@ -137,6 +187,41 @@ def test_protocols_are_compared_by_family_and_mqtt_by_version(found):
 def test_a_message_that_an_endpoint_only_names_is_a_warning(found):
     assert [one[0:3] for one in found["referenced"]] == [("END-096", "warning", "kept")]
     assert found["referenced"][0][5] == "1 messages have another protocol, such as /messagegroups/g/messages/m"
+
+
+def test_a_schema_of_the_own_registry_that_is_not_there_is_a_warning(found):
+    assert {one[:3] for one in found["schemas"]} == {("MSG-179", "warning", "kept")}
+    assert sorted(one[3].split("/")[4] for one in found["schemas"]) == [
+        "absolute-none",
+        "no-group",
+        "no-schema",
+        "no-slash",
+        "no-version",
+        "only-a-group",
+    ]
+    told = {one[3].split("/")[4]: one[4:] for one in found["schemas"]}
+    assert told["no-version"] == (
+        "/messagegroups/g/messages/no-version/dataschemauri",
+        "`dataschemauri`: it leads to /schemagroups/s/schemas/a/versions/2:Order, and there is no such schema",
+    )
+
+
+def test_an_alias_that_shows_nothing_is_a_warning(found):
+    told = [(one[1], one[3].rsplit("/", 1)[1], one[5]) for one in found["aliases"] if one[3].startswith("/messagegroups")]
+    at = "/messagegroups/g/messages"
+    assert told == [
+        ("warning", "a", f"`xref` leads to {at}/b, which stands for this one: neither has a definition"),
+        ("warning", "b", f"`xref` leads to {at}/a, which stands for this one: neither has a definition"),
+        ("warning", "c", f"`xref` leads to {at}/d, which stands for another one: it shows nothing"),
+        ("info", "gone", f"`xref` leads to {at}/nobody, which is not there"),
+        ("warning", "self", "`xref` leads to this entity itself, so it has no definition"),
+    ]
+    schemas = [one[3] for one in found["aliases"] if one[3].startswith("/schemagroups")]
+    assert schemas == ["/schemagroups/s/schemas/a", "/schemagroups/s/schemas/b"]
+    assert {one[0] for one in found["aliases"]} == {"MSG-096"}
+    assert {one[2] for one in found["aliases"]} == {"kept"}
+    assert found["aliases"][0][4] == f"{at}/a/meta/xref"
+    assert [one[4] for one in found["older alias"] if one[0] == "MSG-096"] == [f"{at}/a/xref"]
 
 
 def test_a_pointer_leads_into_the_document_as_written(found):

@@ -26,7 +26,7 @@ def run(*arguments, cwd, **environment):
 def folder(tmp_path):
     documents = tmp_path / "documents"
     documents.mkdir()
-    (documents / "a.json").write_text(json.dumps({"messagegroups": {"g": {"messages": {"m": {}, "bad": {"name": 5}}}}}))
+    (documents / "a.json").write_text(json.dumps({"messagegroups": {"g": {"messages": {"m": {}, "bad": {"envelope": 5}}}}}))
     return tmp_path
 
 

@@ -75,6 +75,8 @@ def test_hidden_files_are_told(catalog):
         ("folder", "file:/s/team/a/x.json", "team/a"),
         ("folder", "file:/s/x.json", "default"),
         ("document", "file:/s/inner/x.json", "x"),
+        ("document", "file:/s/inner2.xreg.json", "inner2"),
+        ("folder", "file:/s/inner2/x.json", "inner2"),
     ],
 )
 def test_registries_are_named_after_paths(spark, mode, uri, registry):
@@ -96,3 +98,23 @@ def test_a_gz_that_grows_beyond_the_limit_or_is_none_is_rejected_and_the_rest_lo
     summary = catalog.ingest(settings=catalog.settings.model_copy(update={"max_unpacked_bytes": 1_000_000}))
     assert (summary.documents["rejected"], summary.entities["groups"]["inserted"]) == (3, 1)
     assert sorted(catalog.rows("SELECT rule_id FROM violations")) == ["JSON-001", "JSON-001", "JSON-004"]
+
+
+@pytest.mark.parametrize(
+    ("glob", "covered", "others"),
+    [
+        ("/d/*.json", ["/d/a.json", "/d/gone.json"], ["/d/e/a.json", "/d/a.json.gz", "/other/a.json"]),
+        ("/d/[a-c]?.{json,txt}", ["/d/a1.json", "/d/cx.txt"], ["/d/d1.json", "/d/a.json"]),
+        ("/d/[!a]*", ["/d/b.txt", "/d/folder/x.json", "/d/folder/deep/y.yaml.gz"], ["/d/a.json", "/d/folder/x.txt"]),
+        ("/d+(1)/*", ["/d+(1)/x.json"], ["/dd1/x.json"]),
+    ],
+)
+def test_a_glob_covers_what_it_matches_and_what_the_folders_that_it_matches_list(catalog, glob, covered, others):
+    root = catalog.documents
+    for path in covered:
+        catalog.write(path.lstrip("/"), b"{}")
+    (scope,) = find_sources(catalog.spark, [f"{root}{glob}"]).scopes
+    frame = catalog.spark.createDataFrame([(f"file:{root}{path}",) for path in [*covered, *others]], "uri string")
+    assert sorted(row["uri"] for row in frame.filter(frame["uri"].rlike(scope)).collect()) == sorted(
+        f"file:{root}{path}" for path in covered
+    )

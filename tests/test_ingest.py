@@ -8,6 +8,7 @@ import pytest
 
 from lakehouse.ownership import Policy
 from lakehouse.pipeline import Request
+from lakehouse.queries import run_query
 
 KINDS = ("registries", "groups", "endpoints", "messages", "versions", "schemas", "schemaversions")
 G = "/messagegroups/g"
@@ -116,20 +117,20 @@ def test_raw_keeps_what_was_written_and_unknown_attributes_can_be_queried(catalo
 
 
 def test_what_is_refused_is_told_with_its_raw_and_the_rest_loads(catalog):
-    path = catalog.write("a.json", document({"good": {}, "bad": {"name": 5, "epoch": 3}}))
+    path = catalog.write("a.json", document({"good": {}, "bad": {"envelope": 5, "epoch": 3}}))
     summary = catalog.ingest()
     assert summary.refused
     assert (summary.entities["messages"]["inserted"], summary.entities["messages"]["quarantined"]) == (1, 1)
     found = catalog.rows(
-        "SELECT xid, pointer, rule_id, action, raw, document_uri, hint <> '' FROM violations WHERE rule_id = 'MSG-043'"
+        "SELECT xid, pointer, rule_id, action, raw, document_uri, hint <> '' FROM violations WHERE rule_id = 'MSG-051'"
     )
     assert found == [
         (
             f"{G}/messages/bad/versions/1",
-            f"{G}/messages/bad/name",
-            "MSG-043",
+            f"{G}/messages/bad/envelope",
+            "MSG-051",
             "quarantined",
-            '{"name":5,"epoch":3}',
+            '{"envelope":5,"epoch":3}',
             f"file:{path}",
             True,
         )
@@ -137,7 +138,7 @@ def test_what_is_refused_is_told_with_its_raw_and_the_rest_loads(catalog):
 
 
 def test_a_document_with_refusals_is_read_again_and_doubles_no_finding(catalog):
-    catalog.write("a.json", document({"bad": {"name": 5}}))
+    catalog.write("a.json", document({"bad": {"envelope": 5}}))
     catalog.ingest()
     findings = catalog.rows("SELECT violation_id FROM violations")
     again = catalog.ingest()
@@ -146,10 +147,37 @@ def test_a_document_with_refusals_is_read_again_and_doubles_no_finding(catalog):
     assert catalog.rows("SELECT violation_id FROM violations") == findings
 
 
+def test_a_word_for_people_of_a_wrong_type_refuses_nothing(catalog):
+    settings = catalog.settings.model_copy(update={"check_relations": True})
+    written = document({"m": {"labels": "a, b"}}) | {"documentation": {"description": "prose"}, "name": "shop"}
+    catalog.write("a.json", written)
+    rejected = catalog.ingest(settings=settings, request=Request(strict=True, dry_run=True))
+    assert (rejected.refused, rejected.documents["rejected"]) == (True, 1)
+    summary = catalog.ingest(settings=settings)
+    assert (summary.refused, summary.snapshot_id, summary.violations["error"]) == (False, 1, 2)
+    assert catalog.rows("SELECT name, documentation, labels FROM registries") == [("shop", None, None)]
+    assert catalog.rows("SELECT raw FROM changes WHERE kind = 'version'") == ['{"labels":"a, b"}']
+    told = "SELECT rule_id, action FROM violations ORDER BY 1"
+    assert catalog.rows(told) == [("MSG-009", "kept"), ("MSG-046", "kept")]
+    again = catalog.ingest(settings=settings)
+    assert (again.snapshot_id, again.documents["unchanged"]) == (None, 1)
+    current = current_violations(catalog)
+    assert current == ["MSG-009", "MSG-046"]
+    del written["documentation"]
+    catalog.write("a.json", written)
+    catalog.ingest(settings=settings)
+    assert current_violations(catalog) == ["MSG-046"]
+
+
+def current_violations(catalog):
+    query = "SELECT rule_id FROM current_violations ORDER BY 1"
+    return [row[0] for row in run_query(catalog.spark, catalog.settings, query).frame.collect()]
+
+
 def test_a_bad_new_version_leaves_the_published_one(catalog):
     catalog.write("a.json", document({"m": {"name": "good"}}))
     catalog.ingest()
-    catalog.write("a.json", document({"m": {"name": 5}}))
+    catalog.write("a.json", document({"m": {"envelope": 5}}))
     assert catalog.ingest().entities["versions"]["quarantined"] == 1
     assert catalog.rows("SELECT name, document_uris <> array() FROM versions") == [("good", True)]
 

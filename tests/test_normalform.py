@@ -236,17 +236,17 @@ def test_a_versionid_of_thousands_of_digits_is_refused():
 
 
 def test_a_bad_message_leaves_its_group_and_its_neighbours():
-    reading = read(document({"g": group({"bad": message(name=5), "good": message()})}))
+    reading = read(document({"g": group({"bad": message(envelope=5), "good": message()})}))
     assert sorted(rows(reading)) == ["/", G, f"{G}/messages/good", f"{G}/messages/good/versions/1"]
-    assert refused(reading) == {f"{G}/messages/bad": {"MSG-115"}, f"{G}/messages/bad/versions/1": {"MSG-043"}}
+    assert refused(reading) == {f"{G}/messages/bad": {"MSG-115"}, f"{G}/messages/bad/versions/1": {"MSG-051"}}
     assert reading.quarantined == {"messages": 1, "versions": 1}
 
 
 def test_a_group_that_falls_takes_its_messages_and_versions_each_with_a_finding_of_its_own():
     members = {"m": message(), "v": {"versions": {"1": {}, "2": {}}}}
-    reading = read(document({"g": group(members, name=5), "h": group({"m": message()})}))
+    reading = read(document({"g": group(members, envelope=5), "h": group({"m": message()})}))
     assert refused(reading) == {
-        G: {"MSG-025"},
+        G: {"MSG-032"},
         M: {"MSG-115"},
         V1: {"MSG-115"},
         f"{G}/messages/v": {"MSG-115"},
@@ -258,14 +258,14 @@ def test_a_group_that_falls_takes_its_messages_and_versions_each_with_a_finding_
 
 
 def test_a_schema_group_that_falls_takes_its_schemas():
-    reading = read(document(schemagroups={"s": group({"t": {}}, holds="schemas", name=5)}))
+    reading = read(document(schemagroups={"s": group({"t": {}}, holds="schemas", epoch=-1)}))
     assert set(refused(reading)) == {"/schemagroups/s", "/schemagroups/s/schemas/t", "/schemagroups/s/schemas/t/versions/1"}
 
 
 def test_what_is_refused_is_kept_raw_and_a_group_without_its_messages():
-    reading = read('{"messagegroups":{"g":{"name":5,"x":1.10,"messages":{"m":{"y":1.50}}}}}')
+    reading = read('{"messagegroups":{"g":{"envelope":5,"x":1.10,"messages":{"m":{"y":1.50}}}}}')
     raws = {finding.xid: finding.raw for finding in errors(reading)}
-    assert raws[G] == '{"name":5,"x":1.10}'
+    assert raws[G] == '{"envelope":5,"x":1.10}'
     assert raws[M] == '{"y":1.50}'
 
 
@@ -275,19 +275,19 @@ def test_a_message_that_falls_takes_all_its_versions():
 
 
 def test_a_version_that_is_not_the_default_falls_alone():
-    reading = read(message_document({"versions": {"1": {"name": 5}, "2": {}}}))
-    assert refused(reading) == {V1: {"MSG-043"}}
+    reading = read(message_document({"versions": {"1": {"envelope": 5}, "2": {}}}))
+    assert refused(reading) == {V1: {"MSG-051"}}
     assert list(rows(reading, "message")) == [M]
     assert list(rows(reading, "version")) == [f"{M}/versions/2"]
 
 
 def test_a_refused_version_is_no_ancestor():
-    assert versions_of({"versions": {"1": {}, "2": {"name": 5}, "3": {}}})["3"]["ancestor"] == "1"
+    assert versions_of({"versions": {"1": {}, "2": {"envelope": 5}, "3": {}}})["3"]["ancestor"] == "1"
 
 
 def test_a_message_falls_with_its_default_version():
-    reading = read(message_document({"versions": {"1": {}, "2": {"name": 5}}}))
-    assert refused(reading) == {M: {"MSG-115"}, V1: {"MSG-115"}, f"{M}/versions/2": {"MSG-043"}}
+    reading = read(message_document({"versions": {"1": {}, "2": {"envelope": 5}}}))
+    assert refused(reading) == {M: {"MSG-115"}, V1: {"MSG-115"}, f"{M}/versions/2": {"MSG-051"}}
 
 
 BAD_ONLY_WHEN_WRITTEN = [
@@ -344,8 +344,8 @@ def test_a_collection_that_is_no_map_is_an_error_of_its_holder(written, xid, rul
 
 
 def test_a_wrong_registry_leaves_its_groups():
-    reading = read(document({"g": {}}, name=5))
-    assert refused(reading) == {"/": {"MSG-007"}}
+    reading = read(document({"g": {}}, epoch=-1))
+    assert refused(reading) == {"/": {"MSG-006"}}
     assert list(rows(reading)) == [G]
 
 
@@ -598,7 +598,7 @@ def test_own_attributes_of_an_alias_are_ignored_with_a_warning():
 
 
 def test_an_alias_in_a_group_that_falls_has_no_version_to_fall():
-    reading = read(document({"g": group({"m": {"meta": {"xref": "/messagegroups/h/messages/n"}}}, name=5)}))
+    reading = read(document({"g": group({"m": {"meta": {"xref": "/messagegroups/h/messages/n"}}}, envelope=5)}))
     assert set(refused(reading)) == {G, M}
 
 
@@ -657,6 +657,33 @@ def test_the_own_protocol_wins_over_the_groups():
 def test_else_the_family_is_that_of_the_base_in_the_document(key):
     base = {"b": {"basemessage": f"{G}/messages/c"}, "c": {"protocol": "MQTT/5.0"}}
     assert options_of({key: f"#{G}/messages/b", "protocoloptions": {"topic": "t"}}, base) == {"topic_name": {"value": "t"}}
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        pytest.param({"format": "MQTT/5.0"}, id="by the older name"),
+        pytest.param({"versions": {"1": {"protocol": "MQTT/5.0"}, "2": {"format": "mqtt"}}}, id="in its Versions"),
+        pytest.param({"versions": {"1": {"basemessage": f"{G}/messages/c"}}}, id="a Version's base"),
+        pytest.param({"meta": {"xref": f"{G}/messages/c"}, "protocol": "KAFKA"}, id="the message that it stands for"),
+        pytest.param({"xref": f"#{G}/messages/c"}, id="the message that it stands for, in 0.5"),
+    ],
+)
+def test_a_base_tells_its_protocol_however_it_says_it(base):
+    others = {"b": base, "c": {"format": "MQTT/5.0"}}
+    written = {"basemessage": f"{G}/messages/b", "protocoloptions": {"topic": "t"}}
+    assert options_of(written, others) == {"topic_name": {"value": "t"}}
+
+
+def test_a_base_whose_versions_name_several_protocols_tells_none():
+    base = {"b": {"versions": {"1": {"protocol": "MQTT/5.0"}, "2": {"protocol": "KAFKA"}}}}
+    assert options_of({"basemessage": f"{G}/messages/b", "protocoloptions": {"topic": "t"}}, base) == {"topic": "t"}
+
+
+def test_a_base_is_found_in_either_spelling_of_its_collection():
+    members = {"b": {"format": "MQTT/5.0"}, "m": {"basemessageurl": f"#{G}/messages/b", "protocoloptions": {"topic": "t"}}}
+    reading = read({"messagegroups": {"h": {}}, "definitionGroups": {"g": {"definitions": members}}})
+    assert body(reading, V1)["protocoloptions"] == {"topic_name": {"value": "t"}}
 
 
 def test_a_base_in_old_collections_tells_the_family_too():
@@ -783,6 +810,7 @@ written_messages = st.fixed_dictionaries(
     {},
     optional={
         "name": st.text("xy") | st.integers(),
+        "envelope": st.sampled_from(["CloudEvents/1.0", 5]),
         "versions": written_versions,
         "meta": st.fixed_dictionaries({}, optional={"readonly": st.booleans(), "xref": st.just("/messagegroups/h/messages/n")}),
         "x-acme": st.none() | st.lists(st.integers()),

@@ -142,19 +142,19 @@ def test_force_reads_again_and_commits_nothing_when_nothing_changed(catalog):
 
 
 def test_strict_refuses_a_document_whole(catalog):
-    catalog.write("a.json", {"messagegroups": {"g": {"messages": {"m": {}, "bad": {"name": 5}}}}})
+    catalog.write("a.json", {"messagegroups": {"g": {"messages": {"m": {}, "bad": {"envelope": 5}}}}})
     catalog.write("b.json", {"messagegroups": {"h": {}}})
     summary = catalog.ingest(request=Request(strict=True))
     assert (summary.documents["rejected"], summary.entities["groups"]["inserted"]) == (1, 1)
     told, raw = catalog.rows("SELECT message, raw FROM violations")[0]
-    assert "MSG-043" in told
+    assert "MSG-051" in told
     assert "bad" in raw
 
 
 def test_a_dry_run_tells_what_would_change_and_does_nothing(catalog):
     catalog.write("a.json", document("m"))
     catalog.ingest()
-    catalog.write("a.json", {"messagegroups": {"g": {"messages": {"m": {"name": "edited"}, "bad": {"name": 5}}}}})
+    catalog.write("a.json", {"messagegroups": {"g": {"messages": {"m": {"name": "edited"}, "bad": {"envelope": 5}}}}})
     told = catalog.ingest(request=Request(dry_run=True)).as_json()
     assert (told["snapshot_id"], told["dry_run"], told["entities"]["versions"]["updated"]) == (None, True, 1)
     changed = {"op": "update", "registryid": "default", "kind": "version", "xid": "/messagegroups/g/messages/m/versions/1"}
@@ -179,7 +179,7 @@ POINTS += ["after_project_effective_messages"]
 def test_after_a_crash_and_a_rerun_all_is_as_if_undisturbed(catalog, monkeypatch, point):
     refreshing = point == "after_project_effective_messages"
     catalog.settings = catalog.settings.model_copy(update={"refresh_effective": refreshing})
-    catalog.write("a.json", {"messagegroups": {"g": {"messages": {"m": {}, "bad": {"name": 5}}}}})
+    catalog.write("a.json", {"messagegroups": {"g": {"messages": {"m": {}, "bad": {"envelope": 5}}}}})
     monkeypatch.setenv("LAKEHOUSE_CRASH_AT", point)
     with pytest.raises(CrashRequested):
         catalog.ingest()

@@ -28,7 +28,7 @@ SHOP = document(
                 "nowhere": {"basemessage": "/messagegroups/g/messages/none"},
                 "round": {"basemessage": "/messagegroups/g/messages/round"},
                 "alias": {"meta": {"xref": BASE}},
-                "bad": {"name": 5},
+                "bad": {"envelope": 5},
             }
         )
     },

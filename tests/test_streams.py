@@ -106,7 +106,7 @@ def test_a_large_document_gives_the_same_rows_as_a_small_one():
     written = document(
         {
             "g": group(
-                {f"m{number}": {"name": "x" * number} for number in range(40)} | {"bad": {"name": 5}}, protocol="MQTT/5.0"
+                {f"m{number}": {"name": "x" * number} for number in range(40)} | {"bad": {"envelope": 5}}, protocol="MQTT/5.0"
             ),
             "h": group(
                 {
@@ -126,6 +126,14 @@ def test_a_large_document_gives_the_same_rows_as_a_small_one():
     assert stage(text)["finding"]
 
 
+def test_a_base_that_stays_with_the_root_tells_its_protocol_to_the_parts():
+    messages = {f"m{n}": {"basemessage": "/endpoints/e/messages/b", "protocoloptions": {"topic": "t" * 30}} for n in range(9)}
+    own = {"b": {"protocol": "MQTT/5.0", "protocoloptions": {"qos": 1}}}
+    text = json.dumps(document({"g": group(messages)}, {"e": group(own, usage=["producer"])})).encode()
+    assert stage(text, stream=400) == stage(text)
+    assert '"topic_name"' in next(row["body"] for row in stage(text)["entity"] if row["xid"].endswith("m0/versions/1"))
+
+
 def test_groups_whose_ids_clash_are_found_across_parts():
     made = stage(b'{"messagegroups": {"g": {"name": "1"}, "G": {"name": "2"}, "g": {"name": "3"}}}', stream=10)
     assert sorted((row["xid"], row["finding"]["rule_id"]) for row in made["finding"]) == [
@@ -136,7 +144,7 @@ def test_groups_whose_ids_clash_are_found_across_parts():
 
 
 def test_strict_and_the_limit_of_entities_hold_for_large_documents():
-    text = json.dumps(document({f"g{number}": group({"m": {"name": 5}}) for number in range(5)})).encode()
+    text = json.dumps(document({f"g{number}": group({"m": {"envelope": 5}}) for number in range(5)})).encode()
     strict = stage(text, stream=100, strict=True)
     assert [row["finding"]["rule_id"] for row in strict["finding"]] == ["DOC-004"]
     assert strict["entity"] == []

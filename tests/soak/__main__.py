@@ -93,7 +93,7 @@ def write_documents(folder: Path) -> None:
     """Write documents with all kinds of entity and something to refuse."""
     (folder / "documents").mkdir(parents=True)
     for number in range(20):
-        messages = {f"m{index}": {"name": "x"} for index in range(50)} | {"bad": {"name": 5}}
+        messages = {f"m{index}": {"name": "x"} for index in range(50)} | {"bad": {"envelope": 5}}
         document = {
             "messagegroups": {f"g{number}": {"messages": messages}},
             "endpoints": {f"e{number}": {"usage": ["producer"]}},

@@ -1,0 +1,64 @@
+"""What an author surely did not mean: a schema in the own registry that is not there, an alias that shows nothing.
+
+Joins over the same rows as `relations`. All are warnings: what is referred to may be loaded later.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from lakehouse.refusals import KEY
+from lakehouse.telling import broken, findings_of
+
+_SUFFIX = r":[^:]*\z"  # of a type within the schema document
+
+
+def check_schema_uris(things: DataFrame) -> DataFrame:
+    """A `dataschemauri` into the own document, or into a schema group of the registry, leads to a schema (MSG-179)."""
+    key = [*KEY, "document_uri"]
+    referring = things.filter(F.col("schema_reference").isNotNull())
+    path = F.regexp_replace("schema_reference", r"\A#", "")
+    # An id may hold colons, so the whole is looked for, and what stands before the last one.
+    plain = F.when(path.rlike(r"\A/[^/]+/[^/]+/[^/]+/.*:"), F.regexp_replace(path, _SUFFIX, ""))
+    targets = F.array_distinct(F.array_compact(F.array(_schema_of(path), _schema_of(plain))))
+    schemas = things.filter(F.col("kind").isin("schema", "schemaversion")).select("registryid", F.col("xid").alias("target"))
+    wanted = referring.select(*key, F.explode(targets).alias("target"))
+    found = wanted.join(schemas, on=["registryid", "target"], how="left_semi").select(*key).distinct()
+    absent = referring.withColumn("group", F.substring_index(path, "/", 3)).join(found, on=key, how="left_anti")
+    # A path that is no fragment may lead anywhere on a server, unless its schema group is here.
+    groups = things.filter(F.col("kind") == "group").select("registryid", F.col("xid").alias("group")).distinct()
+    known = absent.join(groups.withColumn("is_here", F.lit(True)), on=["registryid", "group"], how="left")
+    nowhere = known.filter(F.col("schema_reference").startswith("#") | F.col("is_here"))
+    message = F.concat(F.lit("`dataschemauri`: it leads to "), path, F.lit(", and there is no such schema"))
+    return findings_of(nowhere, [broken("MSG-179", message, "/dataschemauri")])
+
+
+def check_aliases(things: DataFrame) -> DataFrame:
+    """What an alias stands for has a definition, and is no alias itself (MSG-096)."""
+    either = things.filter(F.col("kind").isin("message", "schema"))
+    targets = either.select("registryid", F.col("xid").alias("xref"), F.col("xref").alias("further")).distinct()
+    targets = targets.withColumn("is_there", F.lit(True))
+    both = either.filter(F.col("xref").isNotNull()).join(targets, on=["registryid", "xref"], how="left")
+    leads = F.concat(F.lit("`xref` leads to "), F.col("xref"))
+    is_own = F.col("xref") == F.col("xid")
+    is_mutual = (F.col("further") == F.col("xid")) & ~is_own
+    told = [
+        broken("MSG-096", F.lit("`xref` leads to this entity itself, so it has no definition"), "/meta/xref").when(is_own),
+        broken("MSG-096", F.concat(leads, F.lit(", which stands for this one: neither has a definition")), "/meta/xref").when(
+            is_mutual
+        ),
+        broken("MSG-096", F.concat(leads, F.lit(", which stands for another one: it shows nothing")), "/meta/xref").when(
+            F.col("further").isNotNull() & ~is_own & ~is_mutual
+        ),
+        # It may come later, like a base (MSG-150).
+        broken("MSG-096", F.concat(leads, F.lit(", which is not there")), "/meta/xref", "info").when(F.col("is_there").isNull()),
+    ]
+    return findings_of(both, told)
+
+
+def _schema_of(path: Column) -> Column:
+    """Cut a path off behind the schema, or the Version of one, that it leads to or into."""
+    tokens = F.split(path, "/")
+    count = F.when(F.get(tokens, F.lit(5)) == "versions", 7).otherwise(5)
+    return F.array_join(F.slice(tokens, 1, F.least(count, F.size(tokens))), "/")
