@@ -175,7 +175,8 @@ class _Document:
         key, members = read.children.get(shape.members, (shape.members, None))
         own = {name: value for name, value in written.items() if name != key}
         subject = Subject(shape.entity, read.known, xid.rsplit("/", 1)[-1], extensions=read.extensions)
-        problems = [*ids, *self._text_errors(here, (key,)), *self._broken(subject, read, (here, written))]
+        problems = [*ids, *self._text_errors(here, (key,) if isinstance(members, dict) else ())]
+        problems += self._broken(subject, read, (here, written))
         if members is not None and not isinstance(members, dict):
             told = Problem(here + pointer_of(key), shape.members_rule, "error", f"`{key}` is no map", "Write a map keyed by id.")
             problems.append(told)

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from lakehouse.blanking import blank_bytes, blank_text
 from lakehouse.catalogdraft import read_draft
 from lakehouse.detection import COLLECTIONS, DRAFT, dialect_of, not_a_registry, told_dialect
 from lakehouse.dialects import table
@@ -24,7 +25,7 @@ from lakehouse.findings import LIMIT, NOT_JSON, STRICT, Finding, Problem
 from lakehouse.jsontext import NotJson
 from lakehouse.model import STAGE
 from lakehouse.normalform import Reading, Whole, read_document
-from lakehouse.redact import redact, redact_text
+from lakehouse.redact import redact
 from lakehouse.settings import Settings
 from lakehouse.stagebatches import StageBatches
 from lakehouse.streams import NotReadable, TooLong, open_document, read_chunk, split_groups
@@ -143,9 +144,9 @@ class _Parse:
                 yield from self._read()
             except NotJson as error:
                 rule = LIMIT if "max_json_depth" in str(error) else NOT_JSON
-                self._reject(_Rejected(rule, str(error), "Mend the document; nothing of it was loaded."))
+                self._reject(_Rejected(rule, blank_text(str(error)), "Mend the document; nothing of it was loaded."))
             except NotReadable as error:
-                self._reject(_Rejected(NOT_JSON, str(error), "Pack or upload the document again."))
+                self._reject(_Rejected(NOT_JSON, blank_text(str(error)), "Pack or upload the document again."))
             except TooLong:
                 told = f"unpacks to more than max_unpacked_bytes ({self.limits.unpacked})"
                 self._reject(_Rejected(LIMIT, told, "Split it, or raise the limit."))
@@ -192,7 +193,7 @@ class _Parse:
         if not forced and (reason := not_a_registry(document)):
             self._add_facts({"status": "skipped", "reason": reason})
             return
-        problems += redact(document, text)
+        problems += redact(document, None if is_yaml(self.uri) else text)
         dialect, reading = read_as(document, problems, self.uri, self.limits.dialect)
         self._name_registry(reading.registryid)
         _refuse_whole([reading], self.limits)
@@ -276,10 +277,14 @@ class _Parse:
         self.stage.add_facts(self.uri, self.registry, self.facts | facts)
 
     def _reject(self, why: _Rejected) -> None:
-        raw = redact_text((self.seen or self.source.content or b"")[:_RAW_OF_DOCUMENT]).decode("utf-8", errors="replace")
-        finding = Finding("", "", "", why.rule_id, "error", "quarantined", why.message, why.hint, raw)
+        finding = Finding("", "", "", why.rule_id, "error", "quarantined", why.message, why.hint, self._raw())
         ids = [self.stage.add_finding(self.uri, self.registry, finding)]
         self._add_facts({"status": "rejected", "reason": why.message, "findings": ids})
+
+    def _raw(self) -> str | None:
+        """Give the beginning of the text without secrets; nothing of what is packed, which hides them."""
+        seen = self.seen or (b"" if self.uri.endswith(".gz") else self.source.content or b"")
+        return blank_bytes(seen[:_RAW_OF_DOCUMENT]) if seen else None
 
 
 # Dialects that do not name things as xRegistry does have a reader of their own.

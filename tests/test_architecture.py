@@ -14,13 +14,13 @@ PACKAGE = Path(__file__).parents[1] / "lakehouse"
 
 ORDER = [
     "__init__",
-    "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "texts", "streams", "redact", "model",
-    "watching", "suites", "expectations",
+    "errors", "faults", "settings", "findings", "xid", "timestamps", "blanking", "jsontext", "texts", "streams", "redact",
+    "model", "watching", "suites", "expectations",
     "conflicts", "session", "siblings", "stages", "migrations", "tables", "views",
     "dialects", "coercions", "entities", "catalogtypes", "detection", "families", "rows", "versionorder",
     "rules", "values", "criteria", "constraints", "locate", "normalform", "respell",
-    "catalogsections", "catalogconversion", "catalogdraft", "catalogexport", "outward", "stagebatches", "documents", "parse",
-    "violations", "refusals", "numbering", "plans", "changes", "digests", "effective", "projections",
+    "catalogsections", "catalogconversion", "catalogdraft", "catalogexport", "outward", "stagebatches", "documents",
+    "parse", "violations", "refusals", "numbering", "plans", "changes", "digests", "effective", "projections",
     "telling", "relationrows", "relations", "presence", "gate", "catalogchecks",
     "maintenance", "datadocs", "candidates", "snapshots", "serving", "audits", "events", "backups", "doctor", "diffs",
     "documentview", "losses", "groupwriters", "serialise", "targets", "selection", "export",
