@@ -1,16 +1,18 @@
 """Documents become stage rows: the one place where rows are made in Python, on the executors, column by column.
 
 Grain of the stage: one row per entity, per finding, and per document (its facts). Messages never leave as Python objects.
-A document above `stream_bytes` is opened by the executor and read part by part, twice: nothing of it is given out before all
-of it was found to be JSON.
+A document above `stream_bytes` is opened by the executor and read part by part, twice. Nothing of a document is given out
+before it was read to its end, so whatever fails on the way costs that document alone: it is rejected.
 """
 
 from __future__ import annotations
 
 import hashlib
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from itertools import chain
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
@@ -21,20 +23,19 @@ from lakehouse.catalogdraft import read_draft
 from lakehouse.detection import COLLECTIONS, DRAFT, dialect_of, not_a_registry, told_dialect
 from lakehouse.dialects import table
 from lakehouse.families import tell_protocols
-from lakehouse.findings import LIMIT, NOT_JSON, STRICT, Finding, Problem
+from lakehouse.findings import FAULT, LIMIT, NOT_JSON, STRICT, Finding, Problem
 from lakehouse.jsontext import NotJson
 from lakehouse.model import STAGE
 from lakehouse.normalform import Reading, Whole, read_document
 from lakehouse.redact import redact
 from lakehouse.settings import Settings
-from lakehouse.stagebatches import StageBatches
+from lakehouse.stagebatches import NotWritable, StageBatches
 from lakehouse.streams import NotReadable, TooLong, open_document, read_chunk, split_groups
 from lakehouse.texts import is_yaml, read_text
 from lakehouse.xid import id_problem
 
 DEFAULT_REGISTRY = "default"
 _RAW_OF_DOCUMENT = 4096
-_ROWS_PER_BATCH = 20_000
 _ERRORS_TOLD = 20
 _CHUNK = 1 << 20
 _PART_BYTES = 4 << 20
@@ -95,16 +96,30 @@ def parser(limits: Limits) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.R
     """Give the function that an executor runs: batches of documents in, batches of the stage out."""
 
     def parse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        stage = StageBatches()
+        read: list[_Parse] = []
+        together = StageBatches()
         for batch in batches:
             for index in range(batch.num_rows):
                 source = Source(*(column[index].as_py() for column in batch.columns))
-                for _ in _Parse(stage, source, limits).run():
-                    if len(stage) >= _ROWS_PER_BATCH:
-                        yield from stage.batches()
-        yield from stage.batches()
+                document = _Parse(source, limits)
+                document.run()
+                read.append(document)
+                together.extend(document.stage)
+                if together.is_full or together.spools:
+                    yield from _give_out(read, together)
+                    read, together = [], StageBatches()
+        yield from _give_out(read, together)
 
     return parse
+
+
+def _give_out(read: list[_Parse], together: StageBatches) -> Iterator[pa.RecordBatch]:
+    """Give the rows of documents; one whose rows cannot be written is rejected, and the others are given."""
+    try:
+        yield from together.batches()
+    except NotWritable:
+        for document in read:
+            yield from document.batches()
 
 
 class Source(NamedTuple):
@@ -122,10 +137,10 @@ class Source(NamedTuple):
 
 
 class _Parse:
-    """One document on its way into the stage."""
+    """One document on its way into the stage, and its rows."""
 
-    def __init__(self, stage: StageBatches, source: Source, limits: Limits) -> None:
-        self.stage = stage
+    def __init__(self, source: Source, limits: Limits) -> None:
+        self.stage = StageBatches()
         self.source = source
         self.limits = limits
         self.uri = source.document_uri
@@ -135,13 +150,13 @@ class _Parse:
         self.findings: set[str] = set()  # ids
         self.seen = b""  # the beginning of the text, to be told when the document is refused whole
 
-    def run(self) -> Iterator[None]:
-        """Add the document's rows; stops whenever rows may be given out."""
+    def run(self) -> None:
+        """Read the document into rows; one that cannot be read is rejected, whatever the cause."""
         if self.source.unchanged:
             self._add_facts({"status": "unchanged"})
         else:
             try:
-                yield from self._read()
+                self._read()
             except NotJson as error:
                 rule = LIMIT if "max_json_depth" in str(error) else NOT_JSON
                 self._reject(_Rejected(rule, blank_text(str(error)), "Mend the document; nothing of it was loaded."))
@@ -152,9 +167,19 @@ class _Parse:
                 self._reject(_Rejected(LIMIT, told, "Split it, or raise the limit."))
             except _Rejected as rejected:
                 self._reject(rejected)
-        yield
+            except Exception as error:
+                self._reject(_fault(error))
+        self.source = self.source._replace(content=None)  # it may have to wait for others
 
-    def _read(self) -> Iterator[None]:
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Give the rows; when they cannot be written, those of a rejected document."""
+        try:
+            yield from self.stage.batches()
+        except NotWritable as error:
+            self._reject(_fault(error.cause))
+            yield from self.stage.batches()
+
+    def _read(self) -> None:
         source, limits = self.source, self.limits
         if source.size > limits.bytes:
             told = f"{source.size} bytes, more than max_document_bytes ({limits.bytes})"
@@ -163,15 +188,15 @@ class _Parse:
             self._add_facts({"status": "unchanged"})
             return
         with closing(self._open()) as stream:
-            text = self.seen = _read_up_to(stream, limits.stream + 1)
+            text = _read_up_to(stream, limits.stream + 1)
+            self.seen = text[:_RAW_OF_DOCUMENT]
             if len(text) > limits.stream and is_yaml(self.uri):
                 text += _read_up_to(stream, limits.unpacked)  # YAML cannot be cut
         if len(text) <= limits.stream or is_yaml(self.uri):
             self._add_whole(text)
         else:
-            self.seen = text[:_RAW_OF_DOCUMENT]
             del text
-            yield from self._add_parts()
+            self._add_parts()
 
     def _open(self) -> BinaryIO:
         return open_document(self.uri, self.source.content, self.limits.unpacked)
@@ -201,8 +226,8 @@ class _Parse:
         self._add_reading(reading, draft=dialect == DRAFT)
         self._add_loaded(reading, dialect, specversion)
 
-    def _add_parts(self) -> Iterator[None]:
-        """Read a large document part by part: once to see that all of it can be read, once to give out its rows."""
+    def _add_parts(self) -> None:
+        """Read a large document part by part: once to see that all of it can be read, once to make its rows."""
         root, problems, cut = self._check_parts()
         if reason := not_a_registry(root):
             self._add_facts({"status": "skipped", "reason": reason})
@@ -221,7 +246,7 @@ class _Parse:
         for reading in chain([own], self._readings(told, Whole(messages.find))):
             self._add_reading(reading)
             total.add_counts(reading)
-            yield
+            self.stage.spill_when_full()
         self._add_loaded(total, told or dialect_of(root, total.spellings), root.get("specversion"))
 
     def _check_parts(self) -> tuple[Any, list[Problem], bool]:
@@ -277,14 +302,25 @@ class _Parse:
         self.stage.add_facts(self.uri, self.registry, self.facts | facts)
 
     def _reject(self, why: _Rejected) -> None:
+        """Refuse the document whole: nothing of it stays but one finding and its facts."""
+        self.stage.clear()
         finding = Finding("", "", "", why.rule_id, "error", "quarantined", why.message, why.hint, self._raw())
         ids = [self.stage.add_finding(self.uri, self.registry, finding)]
         self._add_facts({"status": "rejected", "reason": why.message, "findings": ids})
 
     def _raw(self) -> str | None:
         """Give the beginning of the text without secrets; nothing of what is packed, which hides them."""
-        seen = self.seen or (b"" if self.uri.endswith(".gz") else self.source.content or b"")
-        return blank_bytes(seen[:_RAW_OF_DOCUMENT]) if seen else None
+        seen = self.seen or (b"" if self.uri.endswith(".gz") else (self.source.content or b"")[:_RAW_OF_DOCUMENT])
+        return blank_bytes(seen) if seen else None
+
+
+def _fault(error: BaseException) -> _Rejected:
+    """Tell a fault that nobody foresaw by its kind and place; its message may hold a secret."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).parent == Path(__file__).parent] or frames
+    place = f" in {Path(own[-1].filename).name}, line {own[-1].lineno}" if own else ""
+    told = f"reading it failed: {type(error).__name__}{place}"
+    return _Rejected(FAULT, told, "Report it, with what is unusual about the document.")
 
 
 # Dialects that do not name things as xRegistry does have a reader of their own.
