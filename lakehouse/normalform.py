@@ -108,6 +108,15 @@ def read_document(
     return _Document(document, problems, dialect, rules, whole or Whole(partial(find_message, document))).read()
 
 
+def wrong_collection(document: Any) -> Problem | None:
+    """Tell the first collection of a document, in any spelling, that is no map (MSG-018, END-031)."""
+    for key, value in document.items() if isinstance(document, dict) else ():
+        if key in COLLECTIONS and value is not None and not isinstance(value, dict):
+            told = f"`{key}` is {'an array' if isinstance(value, list) else 'a scalar'} and no map"
+            return Problem(pointer_of(key), _GROUPS[COLLECTIONS[key]].map_rule, "error", told, "Write a map keyed by id.")
+    return None
+
+
 class _Document:
     def __init__(self, document: dict[str, Any], problems: list[Problem], dialect: str, rules: bool, whole: Whole) -> None:
         self.document = document

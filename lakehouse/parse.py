@@ -20,13 +20,13 @@ from pyspark.sql import DataFrame
 
 from lakehouse.blanking import blank_bytes, blank_text
 from lakehouse.catalogdraft import read_draft
-from lakehouse.detection import COLLECTIONS, DRAFT, dialect_of, not_a_registry, told_dialect
+from lakehouse.detection import COLLECTIONS, DRAFT, dialect_of, is_draft, not_a_registry, told_dialect
 from lakehouse.dialects import table
 from lakehouse.families import tell_protocols
 from lakehouse.findings import FAULT, LIMIT, NOT_JSON, STRICT, Finding, Problem
 from lakehouse.jsontext import NotJson
 from lakehouse.model import STAGE
-from lakehouse.normalform import Reading, Whole, read_document
+from lakehouse.normalform import Reading, Whole, read_document, wrong_collection
 from lakehouse.redact import redact
 from lakehouse.settings import Settings
 from lakehouse.stagebatches import NotWritable, StageBatches
@@ -219,6 +219,8 @@ class _Parse:
             self._add_facts({"status": "skipped", "reason": reason})
             return
         problems += redact(document, None if is_yaml(self.uri) else text)
+        if not forced and not is_draft(document):
+            _check_collections(document)
         dialect, reading = read_as(document, problems, self.uri, self.limits.dialect)
         self._name_registry(reading.registryid)
         _refuse_whole([reading], self.limits)
@@ -236,6 +238,7 @@ class _Parse:
             with closing(self._open()) as stream:
                 self._add_whole(_read_up_to(stream, self.limits.unpacked))
             return
+        _check_collections(root)
         messages = _Messages(self.parts, self.limits.depth)
         told = self.limits.dialect or told_dialect(root) or ""
         own = read_document(root, [*problems, *redact(root)], told, whole=Whole(messages.find))
@@ -321,6 +324,13 @@ def _fault(error: BaseException) -> _Rejected:
     place = f" in {Path(own[-1].filename).name}, line {own[-1].lineno}" if own else ""
     told = f"reading it failed: {type(error).__name__}{place}"
     return _Rejected(FAULT, told, "Report it, with what is unusual about the document.")
+
+
+def _check_collections(document: Any) -> None:
+    """Reject a document whose collection of groups or endpoints is no map: which of its entities are meant is not told."""
+    wrong = wrong_collection(document)
+    if wrong is not None:
+        raise _Rejected(wrong.rule_id, wrong.message, wrong.hint)
 
 
 # Dialects that do not name things as xRegistry does have a reader of their own.

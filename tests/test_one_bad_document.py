@@ -138,6 +138,31 @@ def test_yaml_and_json_agree_on_the_longest_numbers_and_on_pairs_of_surrogates()
     assert len(as_json["entity"]) == 2
 
 
+# Collections that are no maps
+
+
+@pytest.mark.parametrize(
+    ("collection", "rule"),
+    [
+        ("messagegroups", "MSG-018"), ("definitionGroups", "MSG-018"), ("schemagroups", "MSG-018"), ("schemaGroups", "MSG-018"),
+        ("endpoints", "END-031"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("value", [[], [{"messagegroupid": "g"}], "text", 7, False])
+@pytest.mark.parametrize("rest", [{}, {"specversion": "1.0-rc2"}, {"messagegroups": {"g": {}}, "endpoints": {"e": {}}}])
+@pytest.mark.parametrize("stream", [1 << 20, 10])
+def test_a_collection_that_is_no_map_rejects_the_document(collection, rule, value, rest, stream):
+    made = stage(json.dumps(rest | {collection: value}).encode(), stream=stream)
+    assert [row["finding"]["rule_id"] for row in made["finding"]] == [rule]
+    assert json.loads(made["document"][0]["facts"])["status"] == "rejected"
+    assert made["entity"] == []
+
+
+def test_a_collection_that_is_null_is_absent():
+    made = stage(b'{"specversion": "1.0-rc2", "messagegroups": null}')
+    assert json.loads(made["document"][0]["facts"])["status"] == "loaded"
+
+
 # Batches
 
 

@@ -74,6 +74,8 @@ PLACES: dict[str, tuple[str, Callable[[str], Any]]] = {
             {"id": "g", "format": "AMQP", "messagedefinitions": {"d": {"definition": {"headers": {"Cookie": {"value": s}}}}}}
         ],
     ),
+    "a list for a map": ("value", lambda s: {"messagegroups": [{"options": {"cookie": {"value": s}}}], "specversion": "1.0-rc2"}),
+    "endpoints in a list": ("password", lambda s: {"endpoints": [{"authorization": {"password": s}}]}),
     "messages in a list": ("cookie", lambda s: document({"g": {"messages": [{"protocoloptions": {"headers": {"cookie": s}}}]}})),
 }
 
