@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from lakehouse.catalogconversion import Converted, convert
@@ -42,14 +43,24 @@ def read_draft(value: Any, problems: list[Problem], uri: str, *, rules: bool = T
 def _inside(problems: list[Problem], converted: Converted) -> tuple[list[Problem], list[Problem]]:
     """Part problems of the text: errors, at their pointers in the converted document, and the rest."""
     errors, rest = [], []
+    normals: dict[str, str] = {}  # by the pointer as written; of several the longest
+    for normal, at in converted.pointers.items() if any(problem.severity == "error" for problem in problems) else ():
+        normals[at] = max(normals.get(at, ""), normal, key=len)
     for problem in problems:
-        fitting = [(at, normal) for normal, at in converted.pointers.items() if (problem.pointer + "/").startswith(at + "/")]
-        if problem.severity == "error" and fitting:
-            at, normal = max(fitting, key=lambda pair: (len(pair[0]), len(pair[1])))
-            errors.append(problem._replace(pointer=normal + problem.pointer[len(at) :]))
+        around = next((one for one in _upwards(problem.pointer) if one in normals), None)
+        if problem.severity == "error" and around is not None:
+            errors.append(problem._replace(pointer=normals[around] + problem.pointer[len(around) :]))
         else:
             rest.append(problem._replace(severity="warning") if problem.severity == "error" else problem)
     return errors, rest
+
+
+def _upwards(pointer: str) -> Iterator[str]:
+    """Give a pointer, and those of what is around it."""
+    while pointer:
+        yield pointer
+        pointer = pointer.rpartition("/")[0]
+    yield ""
 
 
 def _kept(kind: str, xid: str, problem: Problem) -> Finding:

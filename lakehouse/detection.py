@@ -39,6 +39,8 @@ def not_a_registry(document: Any) -> str | None:
         return "a model file, not a registry document"
     if "json-schema.org" in str(document.get("$schema", "")):
         return "a JSON Schema"
+    if any(document.get(key) is not None for key in COLLECTIONS):
+        return None  # of a wrong shape, which is told then
     foreign = [key for key, value in document.items() if _is_collection(value) and key not in _OWN]
     says_registry = any(isinstance(document.get(key), str) for key in ("specversion", "registryid"))
     if says_registry and not foreign and not document.keys() >= _CLOUDEVENT:

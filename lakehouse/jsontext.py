@@ -17,6 +17,7 @@ import jiter
 import numpy as np
 import orjson
 
+from lakehouse.blanking import REDACTED, blank_value, looks_secret
 from lakehouse.findings import BYTE_ORDER_MARK, DUPLICATE_KEY, Problem
 
 _BOM = b"\xef\xbb\xbf"
@@ -38,7 +39,8 @@ def read_json(text: bytes, max_depth: int) -> tuple[Any, list[Problem]]:
 
     Returns:
         The value, with numbers that are not integers as `jiter.LosslessFloat`; and what was found: a byte order mark, keys
-        that stand twice (with one value: a warning, the key counts once; with different values: an error at its pointer).
+        that stand twice (with one value: a warning, the key counts once; with different values: an error at its pointer, which
+        tells them without what may be a secret).
 
     Raises:
         NotJson: the text is not JSON, not UTF-8, too deep, or holds NaN, Infinity or a number outside the doubles.
@@ -215,8 +217,7 @@ def _duplicates(value: Any, pointer: str) -> Iterator[Problem]:
                 "error" if differs else "warning",
                 f"the key {key!r} stands {len(values)} times in one object, with {told}",
                 "Keep one of them.",
-                # Endpoints may hold secrets, which are redacted later and not in here: the entity's own raw is told.
-                None if (pointer + pointer_of(key)).startswith("/endpoints") else as_written(values),
+                as_written(_blanked(pointer + pointer_of(key), values)),
             )
     if isinstance(value, dict):
         for key, member in value.items():
@@ -224,3 +225,8 @@ def _duplicates(value: Any, pointer: str) -> Iterator[Problem]:
     elif isinstance(value, list):
         for index, member in enumerate(value):
             yield from _duplicates(member, f"{pointer}/{index}")
+
+
+def _blanked(pointer: str, values: list[Any]) -> list[Any]:
+    """Blank what may be a secret in the values of a key that stands twice: all but one never reach what is redacted."""
+    return [REDACTED] * len(values) if any(map(looks_secret, pointer.split("/"))) else blank_value(values)

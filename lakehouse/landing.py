@@ -120,7 +120,7 @@ class LandingReader(DataSourceStreamReader):
 
 def next_offset(found: list[Found], start: dict[str, Any], most: int | None) -> dict[str, Any]:
     """Give the offset up to which the next batch goes: past the newest document, or past `most` of those not seen yet."""
-    fresh = [one for one in found if _is_fresh(one, start)]
+    fresh = _fresh(found, start)
     batch = fresh[:most] if most is not None else fresh
     end = max(start["changed"], batch[-1].changed if batch else 0)
     seen = [_identity(one) for one in found if end - LOOK_BACK < one.changed <= end]
@@ -129,7 +129,7 @@ def next_offset(found: list[Found], start: dict[str, Any], most: int | None) -> 
 
 def between(found: list[Found], start: dict[str, Any], end: dict[str, Any]) -> list[Found]:
     """Give the documents of a batch: those since its start and, since one may come late, those shortly before not seen then."""
-    return [one for one in found if one.changed <= end["changed"] and _is_fresh(one, start)]
+    return _fresh([one for one in found if one.changed <= end["changed"]], start)
 
 
 def list_documents(folder: str) -> list[Found]:
@@ -212,10 +212,10 @@ def checkpoint(settings: Settings, folder: str, registry_from: str | None) -> st
     return f"{absolute_location(settings.warehouse)}/_watch/{hashlib.sha256(what.encode()).hexdigest()[:16]}"
 
 
-def _is_fresh(one: Found, start: dict[str, Any]) -> bool:
-    if one.changed > start["changed"]:
-        return True
-    return one.changed > start["changed"] - LOOK_BACK and _identity(one) not in start["seen"].split(" ")
+def _fresh(found: list[Found], start: dict[str, Any]) -> list[Found]:
+    """Give the documents that are not part of what was seen up to an offset."""
+    last, seen = start["changed"], set(start["seen"].split(" "))
+    return [one for one in found if one.changed > last or (one.changed > last - LOOK_BACK and _identity(one) not in seen)]
 
 
 def _identity(one: Found) -> str:

@@ -6,6 +6,7 @@ of a message); everything else of the document stays. What is taken out is told 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from lakehouse.dialects import DIALECTS, NORMAL, family_of
 from lakehouse.entities import Entity, read_entity
 from lakehouse.families import TELLS_FAMILY, FindMessage, Messages, family_of_message, key_of_options
 from lakehouse.findings import Finding, Problem
-from lakehouse.jsontext import as_written, pointer_of
+from lakehouse.jsontext import as_written, escaped, pointer_of
 from lakehouse.locate import locate
 from lakehouse.rows import VERSION_KIND, Row, make_row, take_life
 from lakehouse.rules import RULES
@@ -106,12 +107,23 @@ def read_document(
     return _Document(document, problems, dialect, rules, whole or Whole(Messages(lambda: [document]).find)).read()
 
 
+def wrong_collection(document: Any) -> Problem | None:
+    """Tell the first collection of a document, in any spelling, that is no map (MSG-018, END-031)."""
+    for key, value in document.items() if isinstance(document, dict) else ():
+        if key in COLLECTIONS and value is not None and not isinstance(value, dict):
+            told = f"`{key}` is {'an array' if isinstance(value, list) else 'a scalar'} and no map"
+            return Problem(pointer_of(key), _GROUPS[COLLECTIONS[key]].map_rule, "error", told, "Write a map keyed by id.")
+    return None
+
+
 class _Document:
     def __init__(self, document: dict[str, Any], problems: list[Problem], dialect: str, rules: bool, whole: Whole) -> None:
         self.document = document
         self.whole = whole
         self.rules = rules
         self.text_problems = problems
+        # Errors by pointer, so that those below one stand together: an entity asks for its own.
+        self.text_errors = sorted((f"{one.pointer}/", n) for n, one in enumerate(problems) if one.severity == "error")
         self.reading = Reading()
         self.dialect = dialect or dialect_of(document, Counter())
 
@@ -171,7 +183,8 @@ class _Document:
         key, members = read.children.get(shape.members, (shape.members, None))
         own = {name: value for name, value in written.items() if name != key}
         subject = Subject(shape.entity, read.known, xid.rsplit("/", 1)[-1], extensions=read.extensions)
-        problems = [*ids, *self._text_errors(here, (key,)), *self._broken(subject, read, (here, written))]
+        problems = [*ids, *self._text_errors(here, (key,) if isinstance(members, dict) else ())]
+        problems += self._broken(subject, read, (here, written))
         if members is not None and not isinstance(members, dict):
             told = Problem(here + pointer_of(key), shape.members_rule, "error", f"`{key}` is no map", "Write a map keyed by id.")
             problems.append(told)
@@ -377,13 +390,16 @@ class _Document:
 
     def _text_errors(self, here: str, children: tuple[str, ...]) -> list[Problem]:
         """Give the errors of the text that lie in the entity at `here` and not in an entity of its collections."""
+        below = f"{here}/"
+        collections = tuple(below + escaped(child) + "/" for child in children)
         inside = []
-        for problem in self.text_problems:
-            tokens = problem.pointer[len(here) :].split("/")[1:]
-            in_child = len(tokens) > 1 and tokens[0] in [pointer_of(child)[1:] for child in children]
-            if problem.severity == "error" and (problem.pointer + "/").startswith(here + "/") and not in_child:
-                inside.append(problem)
-        return inside
+        for index in range(bisect_left(self.text_errors, (below, 0)), len(self.text_errors)):
+            at, number = self.text_errors[index]
+            if not at.startswith(below):
+                break
+            if not (at.startswith(collections) and at not in collections):
+                inside.append(number)
+        return [self.text_problems[number] for number in sorted(inside)]
 
     def _refuse_shape(self, kind: str, xid: str, here: str, written: Any, rule: str) -> None:
         told = Problem(here, rule, "error", "it is no object", "Write an object.")

@@ -1,41 +1,43 @@
 """Documents become stage rows: the one place where rows are made in Python, on the executors, column by column.
 
 Grain of the stage: one row per entity, per finding, and per document (its facts). Messages never leave as Python objects.
-A document above `stream_bytes` is opened by the executor and read part by part, twice: nothing of it is given out before all
-of it was found to be JSON.
+A document above `stream_bytes` is opened by the executor and read part by part, twice. Nothing of a document is given out
+before it was read to its end, so whatever fails on the way costs that document alone: it is rejected.
 """
 
 from __future__ import annotations
 
 import hashlib
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from lakehouse.blanking import blank_bytes, blank_text
 from lakehouse.catalogdraft import read_draft
-from lakehouse.detection import COLLECTIONS, DRAFT, dialect_of, marks_of, not_a_registry, told_dialect
+from lakehouse.detection import COLLECTIONS, DRAFT, dialect_of, is_draft, marks_of, not_a_registry, told_dialect
 from lakehouse.dialects import NORMAL, table
 from lakehouse.families import FindMessage, Messages
-from lakehouse.findings import LIMIT, NOT_JSON, STRICT, Finding, Problem
+from lakehouse.findings import FAULT, LIMIT, NOT_JSON, STRICT, Finding, Problem
 from lakehouse.jsontext import NotJson, pointer_of
 from lakehouse.model import STAGE
-from lakehouse.normalform import Reading, Whole, read_document
-from lakehouse.redact import redact, redact_text
+from lakehouse.normalform import Reading, Whole, read_document, wrong_collection
+from lakehouse.redact import redact
 from lakehouse.settings import Settings
-from lakehouse.stagebatches import StageBatches
+from lakehouse.stagebatches import NotWritable, StageBatches
 from lakehouse.streams import NotReadable, TooLong, open_document, read_chunk, split_groups
 from lakehouse.texts import is_yaml, read_text
 from lakehouse.xid import id_problem
 
 DEFAULT_REGISTRY = "default"
 _RAW_OF_DOCUMENT = 4096
-_ROWS_PER_BATCH = 20_000
 _ERRORS_TOLD = 20
 _CHUNK = 1 << 20
 _PART_BYTES = 4 << 20
@@ -96,16 +98,30 @@ def parser(limits: Limits) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.R
     """Give the function that an executor runs: batches of documents in, batches of the stage out."""
 
     def parse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        stage = StageBatches()
+        read: list[_Parse] = []
+        together = StageBatches()
         for batch in batches:
             for index in range(batch.num_rows):
                 source = Source(*(column[index].as_py() for column in batch.columns))
-                for _ in _Parse(stage, source, limits).run():
-                    if len(stage) >= _ROWS_PER_BATCH:
-                        yield from stage.batches()
-        yield from stage.batches()
+                document = _Parse(source, limits)
+                document.run()
+                read.append(document)
+                together.extend(document.stage)
+                if together.is_full or together.spools:
+                    yield from _give_out(read, together)
+                    read, together = [], StageBatches()
+        yield from _give_out(read, together)
 
     return parse
+
+
+def _give_out(read: list[_Parse], together: StageBatches) -> Iterator[pa.RecordBatch]:
+    """Give the rows of documents; one whose rows cannot be written is rejected, and the others are given."""
+    try:
+        yield from together.batches()
+    except NotWritable:
+        for document in read:
+            yield from document.batches()
 
 
 class Source(NamedTuple):
@@ -120,14 +136,14 @@ class Source(NamedTuple):
     content: bytes | None
     last_sha256: str | None
     last_clean: bool
-    last_registry: str | None
+    last_registry: str | None = None
 
 
 class _Parse:
-    """One document on its way into the stage."""
+    """One document on its way into the stage, and its rows."""
 
-    def __init__(self, stage: StageBatches, source: Source, limits: Limits) -> None:
-        self.stage = stage
+    def __init__(self, source: Source, limits: Limits) -> None:
+        self.stage = StageBatches()
         self.source = source
         self.limits = limits
         self.uri = source.document_uri
@@ -138,26 +154,36 @@ class _Parse:
         self.findings: set[str] = set()  # ids
         self.seen = b""  # the beginning of the text, to be told when the document is refused whole
 
-    def run(self) -> Iterator[None]:
-        """Add the document's rows; stops whenever rows may be given out."""
+    def run(self) -> None:
+        """Read the document into rows; one that cannot be read is rejected, whatever the cause."""
         if self.source.unchanged:
             self._add_facts({"status": "unchanged"})
         else:
             try:
-                yield from self._read()
+                self._read()
             except NotJson as error:
                 rule = LIMIT if "max_json_depth" in str(error) else NOT_JSON
-                self._reject(_Rejected(rule, str(error), "Mend the document; nothing of it was loaded."))
+                self._reject(_Rejected(rule, blank_text(str(error)), "Mend the document; nothing of it was loaded."))
             except NotReadable as error:
-                self._reject(_Rejected(NOT_JSON, str(error), "Pack or upload the document again."))
+                self._reject(_Rejected(NOT_JSON, blank_text(str(error)), "Pack or upload the document again."))
             except TooLong:
                 told = f"unpacks to more than max_unpacked_bytes ({self.limits.unpacked})"
                 self._reject(_Rejected(LIMIT, told, "Split it, or raise the limit."))
             except _Rejected as rejected:
                 self._reject(rejected)
-        yield
+            except Exception as error:
+                self._reject(_fault(error))
+        self.source = self.source._replace(content=None)  # it may have to wait for others
 
-    def _read(self) -> Iterator[None]:
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Give the rows; when they cannot be written, those of a rejected document."""
+        try:
+            yield from self.stage.batches()
+        except NotWritable as error:
+            self._reject(_fault(error.cause))
+            yield from self.stage.batches()
+
+    def _read(self) -> None:
         source, limits = self.source, self.limits
         if source.size > limits.bytes:
             told = f"{source.size} bytes, more than max_document_bytes ({limits.bytes})"
@@ -166,15 +192,15 @@ class _Parse:
             self._add_facts({"status": "unchanged"})
             return
         with closing(self._open()) as stream:
-            text = self.seen = _read_up_to(stream, limits.stream + 1)
+            text = _read_up_to(stream, limits.stream + 1)
+            self.seen = text[:_RAW_OF_DOCUMENT]
             if len(text) > limits.stream and is_yaml(self.uri):
                 text += _read_up_to(stream, limits.unpacked)  # YAML cannot be cut
         if len(text) <= limits.stream or is_yaml(self.uri):
             self._add_whole(text)
         else:
-            self.seen = text[:_RAW_OF_DOCUMENT]
             del text
-            yield from self._add_parts()
+            self._add_parts()
 
     def _open(self) -> BinaryIO:
         return open_document(self.uri, self.source.content, self.limits.unpacked)
@@ -196,7 +222,9 @@ class _Parse:
         if not forced and (reason := not_a_registry(document)):
             self._add_facts({"status": "skipped", "reason": reason})
             return
-        problems += redact(document, text)
+        problems += redact(document, None if is_yaml(self.uri) else text)
+        if not forced and not is_draft(document):
+            _check_collections(document)
         dialect, reading = read_as(document, problems, self.uri, self.limits.dialect)
         self._name_registry(reading.registryid)
         _refuse_whole([reading], self.limits)
@@ -204,8 +232,8 @@ class _Parse:
         self._add_reading(reading, draft=dialect == DRAFT)
         self._add_loaded(reading, dialect, specversion)
 
-    def _add_parts(self) -> Iterator[None]:
-        """Read a large document part by part: once to see that all of it can be read, once to give out its rows."""
+    def _add_parts(self) -> None:
+        """Read a large document part by part: once to see that all of it can be read, once to make its rows."""
         root, problems, cut = self._check_parts()
         # No groups in maps (an array of groups, say), or a dialect that has none.
         if not cut or self.limits.dialect in _READERS:
@@ -216,6 +244,7 @@ class _Parse:
             self._add_facts({"status": "skipped", "reason": reason})
             return
         problems += redact(root)
+        _check_collections(root)
         messages = Messages(lambda: chain([root], self._values()))
         read = partial(self._readings, root, problems, messages.find)
         # One dialect for all parts: what only one of them tells holds for the others too.
@@ -228,7 +257,7 @@ class _Parse:
         for reading in read(dialect):
             self._add_reading(reading)
             total.add_counts(reading)
-            yield
+            self.stage.spill_when_full()
         self._add_loaded(total, dialect, root.get("specversion"))
 
     def _check_parts(self) -> tuple[Any, list[Problem], bool]:
@@ -302,10 +331,32 @@ class _Parse:
         self.stage.add_facts(self.uri, self.registry, self.facts | facts)
 
     def _reject(self, why: _Rejected) -> None:
-        raw = redact_text((self.seen or self.source.content or b"")[:_RAW_OF_DOCUMENT]).decode("utf-8", errors="replace")
-        finding = Finding("", "", "", why.rule_id, "error", "quarantined", why.message, why.hint, raw)
+        """Refuse the document whole: nothing of it stays but one finding and its facts."""
+        self.stage.clear()
+        finding = Finding("", "", "", why.rule_id, "error", "quarantined", why.message, why.hint, self._raw())
         ids = [self.stage.add_finding(self.uri, self.registry, finding)]
         self._add_facts({"status": "rejected", "reason": why.message, "findings": ids})
+
+    def _raw(self) -> str | None:
+        """Give the beginning of the text without secrets; nothing of what is packed, which hides them."""
+        seen = self.seen or (b"" if self.uri.endswith(".gz") else (self.source.content or b"")[:_RAW_OF_DOCUMENT])
+        return blank_bytes(seen) if seen else None
+
+
+def _fault(error: BaseException) -> _Rejected:
+    """Tell a fault that nobody foresaw by its kind and place; its message may hold a secret."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).parent == Path(__file__).parent] or frames
+    place = f" in {Path(own[-1].filename).name}, line {own[-1].lineno}" if own else ""
+    told = f"reading it failed: {type(error).__name__}{place}"
+    return _Rejected(FAULT, told, "Report it, with what is unusual about the document.")
+
+
+def _check_collections(document: Any) -> None:
+    """Reject a document whose collection of groups or endpoints is no map: which of its entities are meant is not told."""
+    wrong = wrong_collection(document)
+    if wrong is not None:
+        raise _Rejected(wrong.rule_id, wrong.message, wrong.hint)
 
 
 # Dialects that do not name things as xRegistry does have a reader of their own.

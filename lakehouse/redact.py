@@ -1,176 +1,238 @@
-"""Secrets are taken out of a document before anything of it is written (END-111: no credentials in a registry).
+"""Secrets are taken out of a parsed document before anything of it is written (END-111: no credentials in a registry).
 
-Placeholders such as `{token}` are no secrets. What was taken out is told as an error with its pointer, never with its value.
+Whatever its format and dialect, the value that was parsed is walked through. Placeholders such as `{token}` are no secrets. What
+was taken out is told as an error with its pointer, never with its value. What was never parsed is `blanking`'s.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
+from collections.abc import Callable
+from enum import Enum, auto
 from typing import Any
 
+import jiter
+
+from lakehouse.blanking import REDACTED
 from lakehouse.findings import CREDENTIAL, Problem
 from lakehouse.jsontext import pointer_of
 
-REDACTED = "REDACTED"
-_SECRET_KEY = re.compile(
-    r"\A(?:.*[-_.]?(?:password|passwd|passphrase|secret|apikey|api[-_]key|accesskey|access[-_]key|sharedaccesskey|privatekey|"
-    r"private[-_]key|credential|credentials)|token|access[-_]?token|key|value)\Z",
-    re.IGNORECASE,
-)
-_USERINFO = re.compile(r"(://[^/@\s:]*:)([^/\s\"]+)(@)")
-_USERINFO_TEXT = re.compile(rb"(:(?:\\?/){2}[^/@\s:\"]*:)([^/\s\"]+)(@)")
+_FLAGS = re.IGNORECASE | re.ASCII  # what is equal in upper case only by Unicode is not seen in the text
+_PASSWORDS = r".*(?:password|passwd|passphrase|secret|api[-_]?key|access[-_]?key|private[-_]?key)"
 # Headers and properties that carry credentials, in endpoints and messages.
 _HEADER_NAMES = (
     "authorization|proxy-authorization|cookie|set-cookie|(?:x-)?api[-_]?key|(?:x-)?(?:auth|access|csrf|security)[-_]?token|"
     "x-amz-security-token|x-functions-key|ocp-apim-subscription-key|aeg-sas-key|aeg-sas-token"
 )
-_HEADER = re.compile(_HEADER_NAMES, re.IGNORECASE)
-_HEADER_TEXT = re.compile(rb'"(?:' + _HEADER_NAMES.encode() + rb')"', re.IGNORECASE)
-_HEADER_PAIR_TEXT = re.compile(
-    rb'("(?:(?:' + _HEADER_NAMES.encode() + rb')"|name"\s*:\s*"(?:' + _HEADER_NAMES.encode() + rb')"\s*,\s*"value")'
-    rb'\s*:\s*")((?:[^"\\]|\\.)*)',
-    re.IGNORECASE,
+_AUTHORIZATION = re.compile("authorization", _FLAGS)
+_HEADER = re.compile(f"(?:{_HEADER_NAMES}|{_PASSWORDS})", _FLAGS)
+_BELOW_AUTHORIZATION = re.compile(
+    rf"(?:{_HEADER_NAMES}|{_PASSWORDS}|.*credentials?|.*sharedaccesskey|token|access[-_]?token|key|value)", _FLAGS
 )
+_OPTIONS = {"protocoloptions", "protocolmetadata", "envelopeoptions", "envelopemetadata"}  # and those of other dialects:
+_OPTIONS |= {"options", "config", "headers", "metadata", "definition"}
+_SCHEMAS = {"dataschema", "schema"}
+_COLLECTIONS = {"messagegroups", "definitionGroups", "schemagroups", "schemaGroups", "messagedefinitions"}
+_COLLECTIONS |= {"messages", "definitions", "schemas", "versions"}
+
+_USERINFO = re.compile(r"(://[^/@\s:]*:)([^/\s\"]+)(@)")
+# In prose a token tells itself by its length and a digit.
+_BEARER = re.compile(r"(\A\s*bearer\s+)(?=\S*\d)[^\s{}<>]+\s*\Z|((?<!\w)bearer\s+)(?=\S*\d)(?!\S*://)[^\s{}<>]{16,}", _FLAGS)
+_BASIC = re.compile(r"((?<!\w)basic\s+)([a-z0-9+/]{4,}={0,2})(?![\w+/=])", _FLAGS)
+_SIGNATURE = re.compile(r"((?<!\w)sharedaccesssignature\s[^\s]*\bsig=)([^&\s{}]+)", _FLAGS)
+_PRIVATE_KEY = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----)(.+?)(?=-----END|\Z)", re.DOTALL)
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
-_SCHEME = re.compile(r"\s*(?:basic|bearer|digest|negotiate|apikey|sharedaccesssignature)?\s*", re.IGNORECASE)
-_HOLDERS = ("messagegroups", "definitionGroups", "endpoints")
-_OPTIONS = ("protocoloptions", "protocolmetadata", "options", "config", "headers", "metadata", "definition")
-_SECRET_TEXT = re.compile(
-    rb'("[^"]*(?:password|passwd|secret|api[-_]?key|access[-_]?key|private[-_]?key|token)"\s*:\s*")((?:[^"\\]|\\.)*)',
-    re.IGNORECASE,
-)
+_SCHEME = re.compile(r"\s*(?:basic|bearer|digest|negotiate|apikey|sharedaccesssignature)?\s*", _FLAGS)
+
+# A JSON text without any of these has no name of a secret, unless it writes ASCII as escapes.
+_NAME_MARKS = (b"authorization", b"cookie", b"token", b"password", b"passwd", b"passphrase", b"secret")
+_KEYS_TEXT = re.compile(rb"(?:api|access|private|functions|subscription|sas)[-_]?key")
+_USERINFO_TEXT = re.compile(rb":(?:\\?/){2}[^/@\s:]*:[^/\s]+@")
+_ESCAPED_ASCII = b"\\u00"
+
+
+class _Place(Enum):
+    """Where a value stands, which tells what is looked for."""
+
+    ELSEWHERE = auto()  # secrets that tell themselves: passwords in URIs, `Bearer …`
+    SCHEMA = auto()  # the same, all the way down
+    COLLECTION = auto()  # the same; its keys are ids
+    ENDPOINTS = auto()
+    ENDPOINT = auto()  # and names of headers and of secrets
+    OPTIONS = auto()  # the same, of a group or message
+    ENDPOINT_AUTHORIZATION = auto()  # and all that a credential may be called
+    OPTIONS_AUTHORIZATION = auto()
+
+
+_ABOVE_ENTITIES = {_Place.COLLECTION: _Place.ELSEWHERE, _Place.ENDPOINTS: _Place.ENDPOINT}
+_TO_THE_BOTTOM = {_Place.SCHEMA, _Place.ENDPOINT_AUTHORIZATION, _Place.OPTIONS_AUTHORIZATION}
+_NAMES = {
+    _Place.ENDPOINT: _HEADER,
+    _Place.OPTIONS: _HEADER,
+    _Place.ENDPOINT_AUTHORIZATION: _BELOW_AUTHORIZATION,
+    _Place.OPTIONS_AUTHORIZATION: _BELOW_AUTHORIZATION,
+}
 
 
 def redact(document: Any, text: bytes | None = None) -> list[Problem]:
     """Replace the secrets of a parsed document, in place.
 
-    It looks for secret-like keys of an endpoint's `authorization` map, credentials in headers of endpoints and messages, and
-    passwords inside URIs anywhere.
+    It looks for credentials in what authorises at an endpoint, in headers and options of endpoints, groups and messages, and
+    for such that tell themselves anywhere: passwords inside URIs, `Bearer …`, private keys.
 
     Args:
-        document: the parsed document.
-        text: the text that it was parsed from; where that holds nothing like a secret, the messages are not walked through.
+        document: the parsed document, of any shape.
+        text: the JSON text that it was parsed from: what that proves to be needless is not done. None: all is looked at.
 
     Returns:
         One finding for each value that was replaced; it takes the entity out.
     """
-    found: list[Problem] = []
-    if not isinstance(document, dict):
-        return found
-    is_suspect = text is None or b"\\u00" in text
-    endpoints = document.get("endpoints")
-    for key, endpoint in endpoints.items() if isinstance(endpoints, dict) else ():
-        if isinstance(endpoint, dict):
-            own = {name: member for name, member in endpoint.items() if name not in ("messages", "definitions")}
-            _redact(own, pointer_of("endpoints", key), False, found)
-            _redact_headers(own, pointer_of("endpoints", key), found)
-            endpoint.update(own)
-    if is_suspect or (text is not None and _HEADER_TEXT.search(text)):
-        for collection in _HOLDERS:
-            _redact_messages(document.get(collection), pointer_of(collection), found)
-    if is_suspect or (text is not None and _USERINFO_TEXT.search(text)):
-        others = {name: member for name, member in document.items() if name != "endpoints"}
-        _redact_addresses(others, "", found)
-        document.update(others)
-        for key, endpoint in endpoints.items() if isinstance(endpoints, dict) else ():
-            if isinstance(endpoint, dict):
-                _redact_addresses(endpoint, pointer_of("endpoints", key), found)
-    return found
+    lower = None if text is None or _ESCAPED_ASCII in text else text.lower()
+    walk = _Walk(_may_name_secrets(lower), [replace for is_there, replace in _TELLING if lower is None or is_there(lower)])
+    if isinstance(document, dict | list) and (walk.named or walk.telling):
+        walk.members(document, _Place.ELSEWHERE)
+    return walk.found
 
 
-def redact_text(text: bytes) -> bytes:
-    """Replace the values of secret-like keys in text that could not be parsed."""
-    clean = _SECRET_TEXT.sub(rb"\1" + REDACTED.encode(), text)
-    clean = _HEADER_PAIR_TEXT.sub(rb"\1" + REDACTED.encode(), clean)
-    return _USERINFO_TEXT.sub(rb"\1" + REDACTED.encode() + rb"\3", clean)
+def _may_name_secrets(lower: bytes | None) -> bool:
+    if lower is None or any(mark in lower for mark in _NAME_MARKS):
+        return True
+    return b"key" in lower and _KEYS_TEXT.search(lower) is not None
 
 
-def _redact_messages(holders: Any, pointer: str, found: list[Problem]) -> None:
-    """Look at the headers of all messages of a collection of groups or endpoints, and of their Versions."""
-    for key, holder in holders.items() if isinstance(holders, dict) else ():
-        for name in ("messages", "definitions") if isinstance(holder, dict) else ():
-            members = holder.get(name)
-            for messageid, message in members.items() if isinstance(members, dict) else ():
-                here = pointer + pointer_of(key, name, messageid)
-                _redact_headers(message, here, found)
-                versions = message.get("versions") if isinstance(message, dict) else None
-                for versionid, version in versions.items() if isinstance(versions, dict) else ():
-                    _redact_headers(version, here + pointer_of("versions", versionid), found)
+class _Walk:
+    """The way through a value: the keys that lead to where it is, and what was found.
 
+    Attributes:
+        named: look for names of secrets.
+        telling: what replaces secrets that tell themselves in a text.
+    """
 
-def _redact_headers(entity: Any, pointer: str, found: list[Problem]) -> None:
-    for name in _OPTIONS if isinstance(entity, dict) else ():
-        if isinstance(entity.get(name), dict | list):
-            _redact_pairs(entity[name], pointer + pointer_of(name), found)
+    def __init__(self, named: bool, telling: list[Callable[[str], str]]) -> None:
+        self.named = named
+        self.telling = telling
+        self.path: list[str | int] = []
+        self.found: list[Problem] = []
 
+    def members(self, holder: Any, place: _Place) -> None:
+        """Look at the members of an object or array."""
+        is_object = isinstance(holder, dict)
+        names = _NAMES.get(place) if self.named and is_object else None
+        if names is not None and isinstance(holder.get("name"), str) and names.fullmatch(holder["name"]):
+            self._replace(holder, "value", _is_credential)
+        # A value may be replaced on the way: that changes no key.
+        for key, member in holder.items() if is_object else enumerate(holder):
+            if names is not None and names.fullmatch(str(key)) and self._replaces_named(holder, str(key), member, place):
+                continue
+            if isinstance(member, dict | list):
+                self.path.append(key)
+                self.members(member, self._below(key, place))
+                self.path.pop()
+            elif isinstance(member, str):
+                clean = member
+                for replace in self.telling:
+                    clean = replace(clean)
+                if clean != member:
+                    holder[key] = clean
+                    self._tell(key)
 
-def _redact_pairs(value: Any, pointer: str, found: list[Problem]) -> None:
-    """Replace credentials: `{name: …, value: …}`, `name: value` and `name: {value: …}`, where the name is such a header's."""
-    if isinstance(value, dict) and isinstance(value.get("name"), str) and _HEADER.fullmatch(value["name"]):
-        _replace(value, "value", pointer, found)
-    for key, member in list(value.items() if isinstance(value, dict) else enumerate(value)):
-        here = pointer + pointer_of(str(key))
-        if isinstance(key, str) and _HEADER.fullmatch(key):
-            if isinstance(member, dict):
-                _replace(member, "value", here, found)
-            else:
-                _replace(value, key, pointer, found)
+    def _below(self, key: str | int, place: _Place) -> _Place:
+        """Tell the place of the members of what stands under a key."""
+        if place in _ABOVE_ENTITIES:
+            return _ABOVE_ENTITIES[place]
+        if isinstance(key, int) or place in _TO_THE_BOTTOM:
+            return place
+        if key in _SCHEMAS:
+            return _Place.SCHEMA
+        if place is _Place.ELSEWHERE or (place is _Place.ENDPOINT and key in ("messages", "definitions", "labels")):
+            if key == "endpoints" and len(self.path) == 1:
+                return _Place.ENDPOINTS
+            return _Place.COLLECTION if key in _COLLECTIONS else _Place.OPTIONS if key in _OPTIONS else _Place.ELSEWHERE
+        if _AUTHORIZATION.fullmatch(key):
+            return _Place.ENDPOINT_AUTHORIZATION if place is _Place.ENDPOINT else _Place.OPTIONS_AUTHORIZATION
+        return place
+
+    def _replaces_named(self, holder: dict[str, Any], key: str, member: Any, place: _Place) -> bool:
+        """Replace a member whose name tells a secret, or its `value`; True when nothing of it is left."""
+        is_authorization = _AUTHORIZATION.fullmatch(key) is not None
+        if place is _Place.ENDPOINT_AUTHORIZATION or (place is _Place.ENDPOINT and is_authorization):
+            return not (is_authorization and isinstance(member, dict)) and self._replace(holder, key, _is_no_placeholder)
         if isinstance(member, dict | list):
-            _redact_pairs(member, here, found)
+            self.path.append(key)
+            for inner in ["value"] if isinstance(member, dict) else range(len(member)):
+                self._replace(member, inner, _is_credential)
+            self.path.pop()
+            return False
+        return self._replace(holder, key, _is_credential)
 
-
-def _replace(holder: dict[str, Any], key: str, pointer: str, found: list[Problem]) -> None:
-    value = holder.get(key)
-    if isinstance(value, str) and value != REDACTED and not _PLACEHOLDER.search(value) and not _SCHEME.fullmatch(value):
+    def _replace(self, holder: Any, key: str | int, is_secret: Callable[[Any], bool]) -> bool:
+        value = holder.get(key) if isinstance(holder, dict) else holder[key]
+        if value == REDACTED or not is_secret(value):
+            return False
         holder[key] = REDACTED
-        found.append(_told(pointer + pointer_of(key)))
+        self._tell(key)
+        return True
+
+    def _tell(self, key: str | int) -> None:
+        told = "a secret was replaced before storing"
+        pointer = pointer_of(*map(str, self.path), str(key))
+        self.found.append(Problem(pointer, CREDENTIAL, "error", told, "Keep credentials out of registry documents."))
 
 
-def _redact_addresses(value: Any, pointer: str, found: list[Problem]) -> None:
-    for key, member in list(value.items() if isinstance(value, dict) else enumerate(value)):
-        here = pointer + pointer_of(str(key))
-        if isinstance(member, dict | list):
-            _redact_addresses(member, here, found)
-        elif isinstance(member, str) and "@" in member:
-            clean = _USERINFO.sub(_without_password, member)
-            if clean != member:
-                value[key] = clean
-                found.append(_told(here))
+def _is_no_placeholder(value: Any) -> bool:
+    """Tell a secret below a name that is a secret's: anything but nothing, a flag, a placeholder."""
+    if value is None or value == "" or isinstance(value, bool):
+        return False
+    return not (isinstance(value, str) and _PLACEHOLDER.fullmatch(value))
 
 
-def _told(pointer: str) -> Problem:
-    told = "a secret was replaced before storing"
-    return Problem(pointer, CREDENTIAL, "error", told, "Keep credentials out of registry documents.")
+def _is_credential(value: Any) -> bool:
+    """Tell a secret in a header: a text that is not only a scheme and has no placeholder, or a number."""
+    if isinstance(value, str):
+        return not _PLACEHOLDER.search(value) and not _SCHEME.fullmatch(value)
+    return isinstance(value, int | float | jiter.LosslessFloat) and not isinstance(value, bool)
 
 
-def _redact(value: Any, pointer: str, in_authorization: bool, found: list[Problem]) -> None:
-    members = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, member in list(members):
-        here = pointer + pointer_of(str(key))
-        clean = member
-        is_map = isinstance(member, dict)
-        is_secret = in_authorization and isinstance(key, str) and bool(_SECRET_KEY.match(key)) and not _is_harmless(member)
-        if is_secret or (key == "authorization" and not is_map and not _is_harmless(member)):
-            clean = REDACTED
-        elif isinstance(member, dict | list):
-            _redact(member, here, in_authorization or key == "authorization", found)
-        elif isinstance(member, str):
-            clean = _USERINFO.sub(_without_password, member)
-        if clean is not member and clean != member:
-            value[key] = clean
-            found.append(_told(here))
+def _without_password(text: str) -> str:
+    def replaced(match: re.Match[str]) -> str:
+        before, password, after = match.groups()
+        return before + (REDACTED if _is_no_placeholder(password) else password) + after
+
+    return _USERINFO.sub(replaced, text) if "@" in text else text
 
 
-def _is_harmless(value: Any) -> bool:
-    """Tell what is no secret under any key: nothing, a flag, a placeholder."""
-    return (
-        value is None
-        or value == ""
-        or isinstance(value, bool)
-        or (isinstance(value, str) and re.fullmatch(r"\{[^{}]*\}", value) is not None)
-    )
+def _without_bearer(text: str) -> str:
+    return _BEARER.sub(lambda found: (found[1] or found[2]) + REDACTED, text)
 
 
-def _without_password(match: re.Match[str]) -> str:
-    before, password, after = match.groups()
-    return before + (password if _is_harmless(password) else REDACTED) + after
+def _without_basic(text: str) -> str:
+    return _BASIC.sub(lambda found: found[1] + (REDACTED if _names_user(found[2]) else found[2]), text)
+
+
+def _without_signature(text: str) -> str:
+    return _SIGNATURE.sub(rf"\1{REDACTED}", text)
+
+
+def _without_private_key(text: str) -> str:
+    return _PRIVATE_KEY.sub(rf"\1{REDACTED}", text)
+
+
+# What replaces secrets that tell themselves, and what a JSON text (in lower case) has when there are any.
+_TELLING: list[tuple[Callable[[bytes], Any], Callable[[str], str]]] = [
+    (_USERINFO_TEXT.search, _without_password),
+    (re.compile(rb"bearer").search, _without_bearer),
+    (re.compile(rb"basic").search, _without_basic),
+    (re.compile(rb"sharedaccesssignature").search, _without_signature),
+    (re.compile(rb"private key").search, _without_private_key),
+]
+
+
+def _names_user(text: str) -> bool:
+    """Tell that a text is user and password of Basic authentication, which words are not."""
+    try:
+        decoded = base64.b64decode(text, validate=True)
+    except binascii.Error:
+        return False
+    return b":" in decoded and decoded.isascii() and decoded.decode("ascii").isprintable()

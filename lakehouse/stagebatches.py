@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from itertools import chain
+from typing import Any, TypeVar
 
 import orjson
 import pyarrow as pa
@@ -14,26 +17,61 @@ from lakehouse.findings import Finding, violation_id
 from lakehouse.model import STAGE
 from lakehouse.rows import Row
 
+# A batch ends by what comes first. A text column of Arrow holds 2 GiB at most, and Spark's own memory less.
+BATCH_ROWS = 20_000
+BATCH_BYTES = 32 << 20
+
+
+_One = TypeVar("_One")
+
+
+class NotWritable(Exception):
+    """A row cannot be written as Arrow; `cause` tells why."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
 
 class StageBatches:
-    """The columns of the stage while they grow."""
+    """The columns of the stage while they grow: those of one document, or of several."""
 
     def __init__(self) -> None:
-        self.schema = to_arrow_schema(STAGE, timezone="UTC")
+        self.schema = _schema()
+        self.spools: list[_Spool] = []
         self.clear()
 
     def clear(self) -> None:
         """Forget all rows."""
+        for spool in self.spools:
+            spool.close()
+        self.spools = []
+        self._clear_memory()
+
+    def _clear_memory(self) -> None:
         self.documents: list[tuple[str, str, str]] = []  # uri, registry, facts
         self.entities: list[tuple[str, bool, bool, str, Row]] = []
         self.findings: list[tuple[str, str, str, Finding]] = []
+        self.bytes = 0
 
-    def __len__(self) -> int:
-        return len(self.entities) + len(self.findings) + len(self.documents)
+    @property
+    def is_full(self) -> bool:
+        """Tell that there are rows enough for a batch."""
+        return len(self.entities) + len(self.findings) + len(self.documents) >= BATCH_ROWS or self.bytes >= BATCH_BYTES
+
+    def extend(self, other: StageBatches) -> None:
+        """Add the rows of another one, which keeps them."""
+        self.documents += other.documents
+        self.entities += other.entities
+        self.findings += other.findings
+        self.bytes += other.bytes
+        self.spools += other.spools
 
     def add_entities(self, uri: str, registry: str, rows: Iterable[Row], *, again: bool, draft: bool) -> None:
         """Add rows of entities."""
-        self.entities.extend((uri, again, draft, registry, row) for row in rows)
+        for row in rows:
+            self.entities.append((uri, again, draft, registry, row))
+            self.bytes += _size(row)
 
     def add_facts(self, uri: str, registry: str, facts: dict[str, Any]) -> None:
         """Add the row of a document; what is empty is left out."""
@@ -45,20 +83,41 @@ class StageBatches:
         """Add a finding, and give its id: the same in every run."""
         name = violation_id(registry, uri, finding.rule_id, finding.xid, finding.pointer, finding.message)
         self.findings.append((uri, registry, name, finding))
+        self.bytes += _length(finding)
         return name
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Give the rows as Arrow, and start over."""
-        for build in (self._entity_batch, self._finding_batch, self._document_batch):
-            batch = build()
-            if batch is not None:
-                yield batch
-        self.clear()
+    def spill_when_full(self) -> None:
+        """Write the rows to the executor's disk once there are many: whether they count is told when all are there."""
+        if self.is_full:
+            self.spools = self.spools or [_Spool(self.schema)]
+            self.spools[0].add(self._built())
+            self._clear_memory()
 
-    def _entity_batch(self) -> pa.RecordBatch | None:
-        if not self.entities:
-            return None
-        uris, again, draft, registries, rows = zip(*self.entities, strict=True)
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Give the rows as Arrow, once.
+
+        Raises:
+            NotWritable: one of them cannot be written; none was given.
+        """
+        try:
+            rest = list(self._built())
+        except Exception as error:
+            raise NotWritable(error) from error
+        for spool in self.spools:
+            yield from spool.batches()
+        yield from rest
+
+    def _built(self) -> Iterator[pa.RecordBatch]:
+        is_small = self.bytes < BATCH_BYTES
+        for entities in _cut(self.entities, lambda one: 0 if is_small else _size(one[4])):
+            yield self._entity_batch(entities)
+        for findings in _cut(self.findings, lambda one: 0 if is_small else _length(one[3])):
+            yield self._finding_batch(findings)
+        for documents in _cut(self.documents, lambda one: len(one[2])):
+            yield self._document_batch(documents)
+
+    def _entity_batch(self, entities: list[tuple[str, bool, bool, str, Row]]) -> pa.RecordBatch:
+        uris, again, draft, registries, rows = zip(*entities, strict=True)
         kind, xid, content_hash, epoch, createdat, modifiedat, body, raw, attributes, *about_default = zip(*rows, strict=True)
         isdefault, twin_hash, defaultversionid = about_default
         return self._batch(
@@ -84,10 +143,8 @@ class StageBatches:
             },
         )
 
-    def _finding_batch(self) -> pa.RecordBatch | None:
-        if not self.findings:
-            return None
-        uris, registries, ids, findings = zip(*self.findings, strict=True)
+    def _finding_batch(self, told: list[tuple[str, str, str, Finding]]) -> pa.RecordBatch:
+        uris, registries, ids, findings = zip(*told, strict=True)
         kind, xid, pointer, rule_id, severity, action, message, hint, raw = zip(*findings, strict=True)
         members = {
             "violation_id": ids,
@@ -114,10 +171,8 @@ class StageBatches:
             },
         )
 
-    def _document_batch(self) -> pa.RecordBatch | None:
-        if not self.documents:
-            return None
-        uris, registries, facts = zip(*self.documents, strict=True)
+    def _document_batch(self, documents: list[tuple[str, str, str]]) -> pa.RecordBatch:
+        uris, registries, facts = zip(*documents, strict=True)
         return self._batch(
             len(uris),
             {
@@ -143,6 +198,59 @@ class StageBatches:
             else:
                 arrays.append(pa.array(values, field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+class _Spool:
+    """Batches on the disk of an executor, until they are read or thrown away."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.file = tempfile.TemporaryFile()  # noqa: SIM115  `close` closes it
+        self.writer = pa.ipc.new_stream(self.file, schema)
+
+    def add(self, batches: Iterable[pa.RecordBatch]) -> None:
+        for batch in batches:
+            self.writer.write_batch(batch)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Read them, once."""
+        try:
+            self.writer.close()
+            self.file.seek(0)
+            yield from pa.ipc.open_stream(self.file)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        self.file.close()
+
+
+@cache
+def _schema() -> pa.Schema:
+    return to_arrow_schema(STAGE, timezone="UTC")
+
+
+def _size(row: Row) -> int:
+    """Tell about how many bytes the texts of a row have."""
+    return len(row.body) + len(row.raw or "") + sum(map(len, chain.from_iterable(row.attributes or ())))
+
+
+def _length(finding: Finding) -> int:
+    return len(finding.raw or "") + len(finding.message)
+
+
+def _cut(rows: list[_One], size: Callable[[_One], int]) -> Iterator[list[_One]]:
+    """Cut rows into batches; one holds a row at least, however long."""
+    batch: list[_One] = []
+    total = 0
+    for row in rows:
+        own = size(row)
+        if batch and (len(batch) >= BATCH_ROWS or total + own > BATCH_BYTES):
+            yield batch
+            batch, total = [], 0
+        batch.append(row)
+        total += own
+    if batch:
+        yield batch
 
 
 def _maps(rows: Iterable[list[tuple[str, str]] | None]) -> pa.Array:

@@ -14,6 +14,7 @@ from typing import Any
 import jiter
 import yaml
 
+from lakehouse.blanking import blank_text
 from lakehouse.findings import BYTE_ORDER_MARK, Problem
 from lakehouse.jsontext import NotJson, read_json
 
@@ -21,6 +22,10 @@ YAML_SUFFIXES = (".yaml", ".yml")
 _BOM = b"\xef\xbb\xbf"
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_MOST_DIGITS = 4300  # as in JSON: Python reads and writes no longer ones
+# What a message of PyYAML quotes, but for names of tokens such as '<block end>' and single characters.
+_QUOTED = re.compile(r"'(?!<[a-z ]+>')(?:[^'\\]|\\.){2,}'|\"(?:[^\"\\]|\\.){2,}\"")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def read_text(text: bytes, uri: str, max_depth: int) -> tuple[Any, list[Problem]]:
@@ -46,7 +51,7 @@ def read_yaml(text: bytes, max_depth: int) -> tuple[Any, list[Problem]]:
     """Read a YAML document into the values that JSON has.
 
     Raises:
-        NotJson: it is no YAML, or says what JSON cannot; the message tells what and where.
+        NotJson: it is no YAML, or says what JSON cannot; the message tells what and where, and quotes no value.
     """
     problems = []
     if text.startswith(_BOM):
@@ -58,8 +63,10 @@ def read_yaml(text: bytes, max_depth: int) -> tuple[Any, list[Problem]]:
         return loader.get_single_data(), problems
     except UnicodeDecodeError as error:
         raise NotJson(f"not UTF-8: {error}") from error
-    except yaml.YAMLError as error:
-        raise NotJson(f"not YAML: {' '.join(str(error).split())}") from error
+    except yaml.MarkedYAMLError as error:
+        raise NotJson(f"not YAML: {_told(error)}") from error
+    except (yaml.YAMLError, ValueError) as error:  # such as a character outside Unicode
+        raise NotJson(f"not YAML: {blank_text(' '.join(str(error).split()))}") from error
     except RecursionError as error:
         raise NotJson(f"deeper than {max_depth} levels of objects and arrays (setting max_json_depth)") from error
     finally:
@@ -79,7 +86,7 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            raise yaml.composer.ComposerError(None, None, "an alias, which JSON has not", self.peek_event().start_mark)
+            raise _refused("an alias, which JSON has not", self.peek_event().start_mark)
         self.level += 1
         if self.level > self.max_depth + 1:
             raise NotJson(f"deeper than {self.max_depth} levels of objects and arrays (setting max_json_depth)")
@@ -92,18 +99,44 @@ class _Loader(yaml.SafeLoader):
         for key_node, value_node in node.value:
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
-                raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} is no text", key_node.start_mark)
+                raise _refused("a key that is no text", key_node.start_mark)
             if key in found:
-                raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} stands twice", key_node.start_mark)
+                raise _refused(f"the key {key!r} stands twice", key_node.start_mark)
             found[key] = self.construct_object(value_node, deep=True)
         return found
 
 
+def _refused(what: str, mark: yaml.Mark) -> NotJson:
+    return NotJson(f"not YAML: {what}{_place(mark)}")
+
+
+def _told(error: yaml.MarkedYAMLError) -> str:
+    """Tell what is wrong and where, and nothing that PyYAML quotes of the text: it may be a piece of a secret."""
+    parts = ((error.context, error.context_mark), (error.problem, error.problem_mark))
+    return blank_text(": ".join(f"{_QUOTED.sub('…', what)}{_place(mark)}" for what, mark in parts if what))
+
+
+def _place(mark: yaml.Mark | None) -> str:
+    return f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+
+
+def _text(loader: _Loader, node: yaml.ScalarNode) -> str:
+    text: str = loader.construct_scalar(node)
+    if _SURROGATE.search(text) is None:
+        return text
+    try:  # a pair of them, each written as an escape, is one character, as in JSON
+        return text.encode("utf-16", errors="surrogatepass").decode("utf-16")
+    except UnicodeDecodeError as error:
+        raise _refused("half a surrogate pair, which is no text", node.start_mark) from error
+
+
 def _number(loader: _Loader, node: yaml.ScalarNode) -> Any:
     text = loader.construct_scalar(node)
-    if _INTEGER.fullmatch(text):
-        return int(text)
-    return jiter.LosslessFloat(text.encode())
+    if not _INTEGER.fullmatch(text):
+        return jiter.LosslessFloat(text.encode())
+    if len(text.lstrip("-")) > _MOST_DIGITS:
+        raise _refused(f"a number of {len(text)} digits", node.start_mark)
+    return int(text)
 
 
 def _object(loader: _Loader, node: yaml.MappingNode) -> Any:
@@ -111,7 +144,7 @@ def _object(loader: _Loader, node: yaml.MappingNode) -> Any:
 
 
 def _refuse(loader: _Loader, node: yaml.Node) -> Any:
-    raise yaml.constructor.ConstructorError(None, None, f"the tag {node.tag}, which JSON has not", node.start_mark)
+    raise _refused("a tag, which JSON has not", node.start_mark)  # it may be a secret
 
 
 _Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"\A(?:null|~|)\Z"), ["n", "~", ""])
@@ -121,7 +154,7 @@ _Loader.yaml_constructors = {
     "tag:yaml.org,2002:null": yaml.SafeLoader.construct_yaml_null,
     "tag:yaml.org,2002:bool": yaml.SafeLoader.construct_yaml_bool,
     "tag:yaml.org,2002:float": _number,
-    "tag:yaml.org,2002:str": yaml.SafeLoader.construct_yaml_str,
+    "tag:yaml.org,2002:str": _text,
     "tag:yaml.org,2002:seq": lambda loader, node: loader.construct_sequence(node, deep=True),
     "tag:yaml.org,2002:map": _object,
     None: _refuse,

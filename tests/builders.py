@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pyarrow as pa
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from lakehouse.documentview import Stored
 from lakehouse.findings import Finding, Problem
 from lakehouse.jsontext import read_json
 from lakehouse.normalform import Reading, read_document
+from lakehouse.parse import Limits, Source, parser
 from lakehouse.redact import redact
 from lakehouse.rows import Row
 from lakehouse.serialise import path_of
@@ -149,3 +151,18 @@ def stored(reading: Reading) -> list[Stored]:
         Stored("r", row.kind, row.xid, row.epoch or 1, row.createdat or NOW, row.modifiedat or NOW, row.body, row.raw)
         for row in sorted(reading.rows, key=lambda row: path_of(row.xid))
     ]
+
+
+def stage(
+    text: bytes, *, stream: int = 1 << 20, uri: str = "file:/none/a.json", **limits: Any
+) -> dict[str, list[dict[str, Any]]]:
+    """Parse a document; rows of the stage by their kind, in an order of their own."""
+    limit = Limits(bytes=1 << 20, unpacked=1 << 20, depth=64, entities=1000, stream=stream, strict=False)._replace(**limits)
+    source = Source(uri, len(text), "0" * 64, "r", False, False, text, None, False)
+    columns = [pa.array([value]) for value in source]
+    batch = pa.RecordBatch.from_arrays(columns, names=list(Source._fields))
+    rows = [row for made in parser(limit)([batch]) for row in made.to_pylist()]
+    found: dict[str, list[dict[str, Any]]] = {"entity": [], "finding": [], "document": []}
+    for row in sorted(rows, key=str):
+        found[row["row"]].append(row)
+    return found

@@ -14,8 +14,8 @@ PACKAGE = Path(__file__).parents[1] / "lakehouse"
 
 ORDER = [
     "__init__",
-    "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "texts", "streams", "redact", "model",
-    "watching", "suites", "expectations",
+    "errors", "faults", "settings", "findings", "xid", "timestamps", "blanking", "jsontext", "texts", "streams", "redact",
+    "model", "watching", "suites", "expectations",
     "conflicts", "session", "siblings", "stages", "migrations", "tables", "views",
     "dialects", "values", "coercions", "entities", "catalogtypes", "detection", "families", "rows", "versionorder",
     "rules", "criteria", "constraints", "locate", "normalform", "respell",

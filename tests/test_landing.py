@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,14 @@ def test_a_batch_is_limited_and_the_rest_comes_with_the_next():
     end, paths = offered(found, end, 2)
     assert paths == ["2", "3"]
     assert offered(found, end, 2)[1] == ["4"]
+
+
+def test_many_documents_that_came_at_once_take_no_longer_each():
+    found = [Found(n + 1, f"folder/{n}.json") for n in range(20_000)]
+    end, _ = offered(found, START)
+    started = time.process_time()
+    assert offered(found, end) == (end, [])
+    assert time.process_time() - started < 5
 
 
 def test_documents_are_listed_as_an_ingest_of_the_folder_finds_them(tmp_path):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from typing import Any
 
 import pytest
@@ -25,7 +26,10 @@ from builders import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.jsontext import NotJson
+from lakehouse.findings import Problem
+from lakehouse.jsontext import NotJson, read_json
+from lakehouse.normalform import read_document
+from lakehouse.parse import read_as
 from lakehouse.versionorder import natural_order
 
 G = "/messagegroups/g"
@@ -855,3 +859,50 @@ def test_reading_the_normal_form_again_changes_nothing(groups):
         row.xid: (row.content_hash, row.epoch) for row in first.rows
     }
     assert second.findings == []
+
+
+# Errors of the text
+
+
+@pytest.mark.parametrize(
+    ("pointer", "xid"),
+    [
+        ("", "/"),
+        ("/name", "/"),
+        ("/messagegroups", "/"),
+        (G, G),
+        (f"{G}/name", G),
+        (f"{G}/messages", G),
+        (M, V1),
+        (f"{M}/labels/a", V1),
+        (f"{G}/messages/n/versions", f"{G}/messages/n"),
+        (f"{G}/messages/n/versions/1/x", f"{G}/messages/n/versions/1"),
+    ],
+)
+def test_an_error_of_the_text_belongs_to_the_entity_that_holds_it(pointer, xid):
+    written = document({"g": group({"m": {}, "m~": {}, "n": {"versions": {"1": {}}}}), "": group()})
+    others = [Problem(f"/messagegroups/{name}/x", "JSON-002", "error", "twice", "Keep one.") for name in ("a", "z", "gg")]
+    reading = read_document(written, [others[0], Problem(pointer, "JSON-002", "error", "twice", "Keep one."), *others[1:]])
+    told = {finding.xid for finding in reading.findings if finding.rule_id == "JSON-002"}
+    assert told == {xid}
+
+
+@pytest.mark.parametrize("dialect", ["1.0-rc2", "cncf-catalog"])
+def test_many_errors_of_the_text_take_no_longer_each(dialect):
+    def seconds(count):
+        if dialect == "1.0-rc2":
+            text = ",".join(f'"g{n}":{{"name":"a","name":"b","messages":{{"m":{{}}}}}}' for n in range(count))
+            text = f'{{"messagegroups":{{{text}}}}}'
+        else:
+            text = ",".join(
+                f'{{"id":"g{n}","format":"CloudEvents/1.0","description":"a","description":"b"}}' for n in range(count)
+            )
+            text = f"[{text}]"
+        value, problems = read_json(text.encode(), 64)
+        started = time.process_time()
+        findings = read_as(value, problems, "", None)[1].findings
+        assert sum(finding.rule_id == "JSON-002" for finding in findings) == count
+        return time.process_time() - started
+
+    seconds(100)
+    assert seconds(8000) < 20 * max(seconds(1000), 0.02)

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pytest
-from builders import document, group, ids, law
+from builders import document, group, ids, law, stage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +18,6 @@ from lakehouse.parse import Limits, Source, parser
 from lakehouse.streams import NotReadable, Part, TooLong, open_document, read_chunk, split_groups
 
 COLLECTIONS = ("messagegroups", "endpoints")
-URI = "file:/none/a.json"
 
 
 class Slow(io.BytesIO):
@@ -40,19 +39,6 @@ def parts(text: str | bytes, part_size: int = 1, step: int = 7) -> list[Part]:
 def drain(stream: BinaryIO) -> None:
     while read_chunk(stream, 100):
         pass
-
-
-def stage(text: bytes, *, stream: int = 1 << 20, uri: str = URI, **limits: Any) -> dict[str, list[dict[str, Any]]]:
-    """Parse a document; rows of the stage by their kind, in an order of their own."""
-    limit = Limits(bytes=1 << 20, unpacked=1 << 20, depth=64, entities=1000, stream=stream, strict=False)._replace(**limits)
-    source = Source(uri, len(text), "0" * 64, "r", False, False, text, None, False, None)
-    columns = [pa.array([value]) for value in source]
-    batch = pa.RecordBatch.from_arrays(columns, names=list(Source._fields))
-    rows = [row for made in parser(limit)([batch]) for row in made.to_pylist()]
-    found: dict[str, list[dict[str, Any]]] = {"entity": [], "finding": [], "document": []}
-    for row in sorted(rows, key=str):
-        found[row["row"]].append(row)
-    return found
 
 
 members = st.dictionaries(
@@ -155,7 +141,7 @@ def test_strict_and_the_limit_of_entities_hold_for_large_documents():
 
 def test_a_packed_document_is_cut_too():
     text = json.dumps(document({"g": group({"m": {}})})).encode()
-    packed = stage(gzip.compress(text), stream=20, uri=URI + ".gz")
+    packed = stage(gzip.compress(text), stream=20, uri="file:/none/a.json.gz")
     assert [row["xid"] for row in packed["entity"]] == [row["xid"] for row in stage(text)["entity"]]
 
 
