@@ -82,11 +82,16 @@ def _damaged(document: Document, *, is_yaml: bool) -> bytes:
     return text.rstrip(b"}\n \t") + (b'\n  "cut: [' if is_yaml else b', "cut": [')
 
 
+def _bad(is_bad: bool) -> dict[str, Any]:
+    """Give an attribute of a wrong type, for which an entity of any kind is refused."""
+    return {"epoch": "first"} if is_bad else {}
+
+
 def _group(key: str, group: Group, holds: str, dialect: str) -> dict[str, Any]:
     names = _NAMES.get(dialect, {})
     members = {name: _resource(name, one, holds, dialect) for name, one in group.members.items()}
     written: dict[str, Any] = {"id": key} if dialect == "cereg" else {}
-    return written | {"name": 5 if group.bad else group.name, names.get(holds, holds): members}
+    return written | {**_bad(group.bad), "name": group.name, names.get(holds, holds): members}
 
 
 def _resource(name: str, resource: Resource, holds: str, dialect: str) -> dict[str, Any]:
@@ -101,17 +106,19 @@ def _resource(name: str, resource: Resource, holds: str, dialect: str) -> dict[s
 
 
 def _schema(text: Text) -> dict[str, Any]:
-    return {"format": "JSONSchema/draft-07", "name": 5 if text.bad else text.name, "schema": {"title": text.name}}
+    name = 5 if text.odd else text.name
+    return {"format": "JSONSchema/draft-07", "name": name, "schema": {"title": text.name}, **_bad(text.bad)}
 
 
 def _message(name: str, text: Text, dialect: str) -> dict[str, Any]:
     names = _NAMES.get(dialect, {})
     declared: dict[str, Any] = {"type": {"value": name}}
     written: dict[str, Any] = {
-        "name": 5 if text.bad else text.name,
+        "name": 5 if text.odd else text.name,
         "envelope": "CloudEvents/1.0",
         "envelopemetadata": {"attributes": declared} if dialect == "cereg" else declared,
     }
+    written |= _bad(text.bad)
     if text.base is not None:
         group, message = text.base.split("/")
         fragment = "#" if dialect in ("0.5-wip", "cereg") else ""
@@ -137,7 +144,7 @@ def _endpoint(key: str, endpoint: Endpoint, dialect: str) -> dict[str, Any]:
         options["options"] = {"willmessage": f"/messagegroups/{group}/messages/{message}"}
     members = {name: _resource(name, one, "messages", dialect) for name, one in endpoint.members.items()}
     written: dict[str, Any] = {"id": key} if dialect == "cereg" else {}
-    return written | {
-        "name": 5 if endpoint.bad else endpoint.name, "usage": ["producer"], "protocol": "MQTT/5.0",
+    return written | _bad(endpoint.bad) | {
+        "name": endpoint.name, "usage": ["producer"], "protocol": "MQTT/5.0",
         "config" if dialect == "cereg" else "protocoloptions": options, names.get("messages", "messages"): members,
     }  # fmt: skip

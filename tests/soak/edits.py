@@ -137,8 +137,10 @@ def edit_message(random: Random, documents: Documents) -> bool:
         versionid = random.choice(list(resource.versions))
         text = resource.versions[versionid]
         how = random.random()
-        if how < 0.6:
+        if how < 0.55:
             text = replace(text, name=random.choice(TEXTS))
+        elif how < 0.65:
+            text = replace(text, odd=not text.odd)
         elif how < 0.85:
             text = replace(text, base=random.choice((None, *BASES)))
         else:

@@ -40,11 +40,15 @@ def definition(**values: str | None) -> Definition:
 
 @dataclass(frozen=True)
 class Reading:
-    """What is accepted of a document by itself, and what is refused (with all that cannot live without it)."""
+    """What is accepted of a document by itself, and what is refused (with all that cannot live without it).
+
+    has_errors: under `--strict` it is rejected.
+    """
 
     registry: str
     accepted: dict[Key, Definition] = field(default_factory=dict)
     refused: frozenset[Key] = frozenset()
+    has_errors: bool = False
     rejected: bool = False
     skipped: bool = False
 
@@ -68,7 +72,7 @@ def read(document: Document) -> Reading:
         entities.add_endpoint(endpointid, endpoint)
     for groupid, group in document.schemagroups.items():
         entities.add_group("schemagroups", groupid, group, refused=group.bad)
-    return Reading(registry, entities.accepted, frozenset(entities.refused))
+    return Reading(registry, entities.accepted, frozenset(entities.refused), bool(entities.refused) or entities.has_odd)
 
 
 class _Entities:
@@ -76,6 +80,7 @@ class _Entities:
         self.registry = registry
         self.accepted: dict[Key, Definition] = {}
         self.refused: set[Key] = set()
+        self.has_odd = False
 
     def add(self, kind: str, xid: str, said: Definition, *, refused: bool = False) -> None:
         key = Key(self.registry, kind, xid)
@@ -105,16 +110,18 @@ class _Entities:
         for versionid in sorted(resource.versions, key=lambda one: (len(one), one)):
             text = resource.versions[versionid]
             is_out = falls or text.refused
+            self.has_odd |= text.odd
             said = _definition_of(kind, text, before or versionid)
             self.add(_VERSION_OF[kind], f"{xid}/versions/{versionid}", said, refused=is_out)
             before = before if is_out else versionid
 
 
 def _definition_of(kind: str, text: Text, ancestor: str) -> Definition:
+    name = None if text.odd else text.name
     if kind == "schema":
-        return definition(name=text.name, ancestor=ancestor)
+        return definition(name=name, text=text.name, ancestor=ancestor)
     schema = None if text.schema is None else "/schemagroups/{}/schemas/{}".format(*text.schema.split("/"))
-    return definition(name=text.name, ancestor=ancestor, base=_message_xid(text.base), schema=schema)
+    return definition(name=name, ancestor=ancestor, base=_message_xid(text.base), schema=schema)
 
 
 def _message_xid(told: str | None) -> str | None:
@@ -228,7 +235,7 @@ class _Step:
     def _accepted(self, path: str) -> dict[Key, Definition] | None:
         """Give what is accepted of a document now; None of one that is rejected."""
         reading = self.readings[path]
-        if reading.rejected or path in self.ingest.rejected or (self.ingest.strict and reading.refused):
+        if reading.rejected or path in self.ingest.rejected or (self.ingest.strict and reading.has_errors):
             return None
         out = self.out.get(path, frozenset())
         return {key: said for key, said in reading.accepted.items() if key not in out}

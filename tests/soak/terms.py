@@ -16,13 +16,15 @@ class Text:
         name: what it says; two definitions of one name, base and schema are the same.
         base: message that it extends, as group/message.
         schema: schema of its payload, as group/schema.
-        bad: it has an attribute of a wrong type, so that it is refused.
+        odd: its name is no text, and is left out.
+        bad: it has another attribute of a wrong type, so that it is refused.
         secret: a credential that stands in it, for which it is refused too.
     """
 
     name: str
     base: str | None = None
     schema: str | None = None
+    odd: bool = False
     bad: bool = False
     secret: str | None = None
 

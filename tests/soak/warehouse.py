@@ -25,7 +25,7 @@ _SAID = {
     "message": {"defaultversionid": "default"},
     "schema": {"defaultversionid": "default"},
     "version": {"name": "name", "ancestor": "ancestor", "basemessage": "base", "dataschemaxid": "schema"},
-    "schemaversion": {"name": "name", "ancestor": "ancestor"},
+    "schemaversion": {"name": "name", "ancestor": "ancestor", "schema": "text"},
 }
 
 
@@ -76,6 +76,8 @@ class Warehouse:
                 values = {name: row[column] for column, name in _SAID[kind].items()}
                 if "will" in values:
                     values["will"] = json.loads(values["will"] or "{}").get("willmessage")
+                if "text" in values:
+                    values["text"] = json.loads(values["text"])["title"]
                 found[key] = Row(
                     definition(**values), self._paths(row["document_uris"]), row["epoch"], (row["createdat"], row["modifiedat"]),
                     row["content_hash"], row["snapshot_id"], row.get("isdefault"),

@@ -158,7 +158,7 @@ class World:
             reading = readings[path]
             if keys and load.facts["status"] == "loaded":
                 refused[path] = frozenset(keys)
-            if load.facts["status"] == "rejected" and not reading.rejected and outcome.strict and not reading.refused:
+            if load.facts["status"] == "rejected" and not reading.rejected and outcome.strict and not reading.has_errors:
                 rejected.add(path)
         outcome = replace(outcome, refused=refused, rejected=frozenset(rejected))
         before = self.model
@@ -250,7 +250,7 @@ class World:
     def _status(self, path: str, reading: Reading) -> str:
         if reading.skipped:
             return "skipped"
-        is_rejected = reading.rejected or path in self.outcome.rejected or (self.outcome.strict and reading.refused)
+        is_rejected = reading.rejected or path in self.outcome.rejected or (self.outcome.strict and reading.has_errors)
         return "rejected" if is_rejected else "loaded"
 
     def _check_counts(self, found: dict[str, Document], summary: Summary, head: int | None, told: Summary | None) -> None:
