@@ -134,7 +134,7 @@ def main() -> None:
     parser.add_argument("--verbose", action="store_true", help="tell each step")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        spark = open_quick(Path(scratch) / "session")
+        spark = open_quick(Path(scratch) / "session", **{"spark.driver.memory": "2g"})
         if asked.replay:
             machine = Machine(spark, Path(scratch) / "replay")
             try:

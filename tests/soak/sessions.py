@@ -20,9 +20,9 @@ QUICK = {
 }
 
 
-def open_quick(folder: Path) -> SparkSession:
-    """Open a session for small catalogs."""
-    return open_session(read_settings(warehouse=str(folder), spark=QUICK), "tests")
+def open_quick(folder: Path, **settings: str) -> SparkSession:
+    """Open a session for small catalogs, with these Spark settings beside."""
+    return open_session(read_settings(warehouse=str(folder), spark=QUICK | settings), "tests")
 
 
 def forget(spark: SparkSession, warehouse: Path) -> None:

@@ -75,13 +75,14 @@ class World:
         found = {path: documents[path] for path in sorted(run.found(documents))}
         told = self._dry(run) if run.first_dry else None
         head = max(self.warehouse.snapshots(), default=0) if (self.warehouse.folder / "changes").is_dir() else 0
-        crashed = run.crash is not None and self._crash(run)
+        crashed = run.crash is not None
+        died = crashed and self._crash(run)
         try:
             summary = self._ingest(run)
         except PruneRefused:
             summary = None
         seconds = "" if summary is None else f"{sum(summary.seconds.values()):.0f} s, snapshot {summary.snapshot_id}"
-        self.told = f"{seconds or 'pruning refused'}{', crashed' if crashed else ''}: {run}"
+        self.told = f"{seconds or 'pruning refused'}{', died' if died else ''}: {run}"
         below = frozenset(path for path in self.model.said if run.lists(path))
         before, outcome = self.model, Ingest(found, below, run.prune, run.force, run.strict)
         is_refused = self._follow(outcome)
