@@ -16,7 +16,7 @@ ORDER = [
     "__init__",
     "errors", "faults", "settings", "findings", "xid", "timestamps", "jsontext", "texts", "streams", "redact", "model",
     "watching", "suites", "expectations",
-    "conflicts", "session", "siblings", "stages", "migrations", "tables", "views",
+    "conflicts", "session", "siblings", "stages", "migrations", "tables", "positions", "views",
     "dialects", "coercions", "entities", "catalogtypes", "detection", "families", "rows", "versionorder",
     "rules", "values", "criteria", "constraints", "locate", "normalform", "respell",
     "catalogsections", "catalogconversion", "catalogdraft", "catalogexport", "outward", "stagebatches", "documents", "parse",
