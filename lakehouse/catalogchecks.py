@@ -18,9 +18,11 @@ from lakehouse.documents import current_documents
 from lakehouse.findings import violation_id
 from lakehouse.jsontext import pointer_of
 from lakehouse.model import ENDPOINTS, GROUPS, MESSAGES, REGISTRIES, SCHEMAVERSIONS, STAGE, VERSIONS
+from lakehouse.presence import check_published
 from lakehouse.relationrows import COLUMNS, TABLES, published_rows
 from lakehouse.relations import check_entities
 from lakehouse.rules import RULES
+from lakehouse.settings import Settings
 from lakehouse.telling import FOUND
 
 _JSON_COLUMNS = frozenset(
@@ -37,12 +39,12 @@ _ALONE = {
 _AROUND = ("registryid", "kind", "xid", "document_uri", "dialect", "holder_envelope", "holder_protocol")
 
 
-def check_catalog(spark: SparkSession, duplicate_messageids: str | None = None) -> DataFrame:
+def check_catalog(spark: SparkSession, settings: Settings | None = None) -> DataFrame:
     """Check everything that is published in the current schema, by all rules.
 
     Args:
         spark: the session.
-        duplicate_messageids: severity of END-130 where it is not the rule's (END-132).
+        settings: how far chains of bases are followed, severity of END-130 (END-132); None: as far as the views can, the rule's.
 
     Returns:
         Findings: columns row, document_uri, registryid, kind, xid, finding, as in `model.STAGE`. All are kept.
@@ -52,8 +54,8 @@ def check_catalog(spark: SparkSession, duplicate_messageids: str | None = None) 
     things = things.join(F.broadcast(documents), on=["registryid", "document_uri"], how="left")
     # Computed once: each rule reads them.
     things = things.withColumn("staged", F.lit(False)).select(*COLUMNS).localCheckpoint()
-    between = check_entities(things, duplicate_messageids)
-    return _check_alone(spark, documents).unionByName(between)
+    between = check_entities(things, settings.duplicate_messageids if settings else None)
+    return _check_alone(spark, documents).unionByName(between).unionByName(check_published(spark, settings, things))
 
 
 def current_dialects(spark: SparkSession) -> DataFrame:

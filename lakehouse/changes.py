@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import lakehouse
-from lakehouse.conflicts import CONFLICTS
+from lakehouse.conflicts import is_conflict
 from lakehouse.defaults import with_isdefault
 from lakehouse.errors import CommitLost
 from lakehouse.faults import crash_point
@@ -133,8 +133,10 @@ def _append(spark: SparkSession, snapshot_id: int, rows: DataFrame, snapshot: di
     crash_point("before_commit")
     try:
         writer.saveAsTable(table_name("changes"))
-    except CONFLICTS as error:
-        raise CommitLost(snapshot_id) from error
+    except Exception as error:
+        if is_conflict(error):
+            raise CommitLost(snapshot_id) from error
+        raise
     # Delta skips a stale transaction without an error: whose row is it?
     if [body["ingest_id"] for body in _snapshot_bodies(spark, snapshot_id)] != [run.ingest_id]:
         raise CommitLost(snapshot_id)

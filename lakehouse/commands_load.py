@@ -103,7 +103,7 @@ def validate(context: Context, suites: tuple[str, ...], at: str | None, exit_zer
 
     warm_up()
     with session(context) as (spark, settings, watcher):
-        check = partial(check_catalog, duplicate_messageids=settings.duplicate_messageids)
+        check = partial(check_catalog, settings=settings)
         validation = run_validate(spark, settings, check, RULES, suites=suites, at=at, watcher=watcher)
     context.run.result = validation.as_json()
     if context.as_json:

@@ -14,6 +14,7 @@ from delta.exceptions import (
     ProtocolChangedException,
 )
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from lakehouse.errors import CommitLost
@@ -31,10 +32,16 @@ CONFLICTS = (
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Tell a conflict from other errors; what fails in a thread of Delta's own reaches Python as an error of Java."""
+    """Tell a conflict from other errors.
+
+    What fails in a thread of Delta's own reaches Python as an error of Java, or as one of Spark that a conflict caused.
+    """
     if isinstance(error, CONFLICTS):
         return True
-    return isinstance(error, Py4JJavaError) and any(f"io.delta.exceptions.{one.__name__}" in str(error) for one in CONFLICTS)
+    if isinstance(error, Py4JJavaError):
+        return any(f"io.delta.exceptions.{one.__name__}" in str(error) for one in CONFLICTS)
+    cause = getattr(error, "_cause", None) if isinstance(error, PySparkException) else None
+    return cause is not None and is_conflict(cause)
 
 
 def is_lost(error: BaseException) -> bool:

@@ -21,7 +21,7 @@ import lakehouse
 from lakehouse.expectations import SEVERITIES, Outcome, Result
 from lakehouse.session import absolute_location
 from lakehouse.settings import Settings
-from lakehouse.stages import remove_folder
+from lakehouse.stages import is_local, remove_folder, write_text
 
 FOLDER = "_data_docs"
 
@@ -91,13 +91,9 @@ def _write(spark: SparkSession, location: str, text: str) -> None:
     jvm: Any = spark._jvm
     path = jvm.org.apache.hadoop.fs.Path(location)
     filesystem = path.getFileSystem(spark._jsc.hadoopConfiguration())
-    if filesystem.getScheme() == "file":
+    if is_local(filesystem):
         local = Path(path.toUri().getPath())
         local.parent.mkdir(parents=True, exist_ok=True)
         local.write_text(text, encoding="utf-8")
-        return
-    stream = filesystem.create(path, True)
-    try:
-        stream.write(bytearray(text.encode()))
-    finally:
-        stream.close()
+    else:
+        write_text(spark, location, text)

@@ -70,7 +70,7 @@ def with_defaults(compared: DataFrame, state: DataFrame, log: DataFrame) -> Data
 
 def _as_compared(stored: DataFrame) -> DataFrame:
     """Give published Versions that no document said anything of as rows of a comparison that changes nothing."""
-    same = {f"stored_{name}": F.col(name) for name in ("content_hash", *LIFE, "document_uris")}
+    same = {f"stored_{name}": F.col(name) for name in ("content_hash", *LIFE, "document_uris", "isdefault", "defaultversionid")}
     return stored.withColumns(same | {"stored_in": F.col("snapshot_id"), "was_compared": F.lit(False)}).drop("snapshot_id")
 
 

@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.model import EFFECTIVE_MESSAGES, SCHEMA
+from lakehouse.positions import first_transaction
 from lakehouse.settings import Settings
 from lakehouse.tables import merge_rows, table_name
 from lakehouse.views import session_with_views
@@ -23,13 +24,8 @@ _PATHS = "registryid string, version_xid string, path array<string>, is_open boo
 
 def append_all(session: SparkSession, settings: Settings | None, snapshot_id: int) -> None:
     """Fill the empty table, as a transaction of its own, so that two processes cannot both do it."""
-    writer = (
-        compute_all(session, settings, snapshot_id)
-        .write.format("delta")
-        .mode("append")
-        .option("txnAppId", f"lakehouse.{NAME}")
-        .option("txnVersion", 1)
-    )
+    rows = compute_all(session, settings, snapshot_id)
+    writer = rows.write.format("delta").mode("append").options(**first_transaction(NAME))
     metadata = session.conf.get("spark.databricks.delta.commitInfo.userMetadata")
     writer.option("userMetadata", metadata).saveAsTable(table_name(NAME))
 
@@ -74,8 +70,9 @@ def refresh(session: SparkSession, settings: Settings | None, changes: DataFrame
     looking = session_with_views(session, settings, SCHEMA, parts, ["flat_messages"])
     _plan_once(session)
     session.conf.set("spark.sql.shuffle.partitions", 1 + affected.count() // _ROWS_OF_A_PARTITION)
-    rows = affected.join(_stamped(looking.table("flat_messages"), snapshot_id), on=_KEY, how="left")
-    merge_rows(session, NAME, EFFECTIVE_MESSAGES.names, rows, gone="snapshot_id IS NULL")
+    flat = looking.table("flat_messages").withColumn("is_there", F.lit(True))
+    rows = _stamped(affected.join(flat, on=_KEY, how="left"), snapshot_id, "is_there")
+    merge_rows(session, NAME, EFFECTIVE_MESSAGES.names, rows, gone="is_there IS NULL")
 
 
 def find_affected(session: SparkSession, changed: DataFrame) -> DataFrame:
@@ -147,5 +144,5 @@ def _only(rows: DataFrame, messages: DataFrame, message: Column) -> DataFrame:
     return rows.join(F.broadcast(wanted), on=same, how="left_semi")
 
 
-def _stamped(rows: DataFrame, snapshot_id: int) -> DataFrame:
-    return rows.withColumn("snapshot_id", F.lit(snapshot_id).cast("bigint")).select(*EFFECTIVE_MESSAGES.names)
+def _stamped(rows: DataFrame, snapshot_id: int, *also: str) -> DataFrame:
+    return rows.withColumn("snapshot_id", F.lit(snapshot_id).cast("bigint")).select(*EFFECTIVE_MESSAGES.names, *also)

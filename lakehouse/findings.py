@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 from typing import NamedTuple
 
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
 # Rules of this store's own, beside those of the specifications: what it takes to trust a text at all.
 NOT_JSON = "JSON-001"
 DUPLICATE_KEY = "JSON-002"
@@ -50,5 +53,18 @@ class Finding(NamedTuple):
 
 
 def violation_id(registryid: str, document_uri: str, rule_id: str, xid: str, pointer: str, message: str) -> str:
-    """Name a finding so that the same one has the same name in every run."""
+    """Name a finding so that the same one has the same name in every run; as a column: `violation_id_column`."""
     return hashlib.sha256("\0".join((registryid, document_uri, rule_id, xid, pointer, message)).encode()).hexdigest()[:32]
+
+
+def violation_id_column(
+    registryid: Column | str,
+    document_uri: Column | str,
+    rule_id: Column | str,
+    xid: Column | str,
+    pointer: Column | str,
+    message: Column | str,
+) -> Column:
+    """Name findings as `violation_id` does, out of columns or their names; NULL counts as an empty text."""
+    parts = (F.coalesce(one, F.lit("")) for one in (registryid, document_uri, rule_id, xid, pointer, message))
+    return F.substring(F.sha2(F.concat_ws("\0", *parts), 256), 1, 32)

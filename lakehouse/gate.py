@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.dialects import DIALECTS, asks
-from lakehouse.findings import STRICT
+from lakehouse.findings import STRICT, violation_id_column
 from lakehouse.model import DOCUMENT_BODY, FINDING
 from lakehouse.presence import check_flattened
 from lakehouse.refusals import KEY
@@ -141,10 +141,10 @@ def _reject_documents(stage: DataFrame, found: DataFrame) -> Checked:
     reason = F.concat(F.col("n").cast("string"), F.lit(" errors under --strict: "), F.array_join("told", "; "))
     rejected = by_document.select("document_uri", "registryid", reason.alias("reason")).localCheckpoint()
     rule = RULES[STRICT]
-    identity = F.concat_ws("\0", "registryid", "document_uri", F.lit(STRICT), F.lit(""), F.lit(""), "reason")
+    no_xid = pointer = F.lit("")
     values = {
-        "violation_id": F.substring(F.sha2(identity, 256), 1, 32),
-        "pointer": F.lit(""),
+        "violation_id": violation_id_column("registryid", "document_uri", F.lit(STRICT), no_xid, pointer, "reason"),
+        "pointer": pointer,
         "rule_id": F.lit(STRICT),
         "severity": F.lit("error"),
         "action": F.lit("quarantined"),

@@ -6,7 +6,6 @@ comes second takes it up again. What the retention of a table still reaches stay
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Iterable
@@ -19,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.conflicts import retries
+from lakehouse.positions import tell_commits, told_by_commits
 from lakehouse.settings import Settings
 from lakehouse.stages import dead_stages, folder_size, remove_folder
 from lakehouse.tables import TABLES, attach_tables, check_writers, table_location, table_name
@@ -190,10 +190,9 @@ def _space(session: SparkSession, name: str) -> tuple[Space, str]:
 
 def _carry_on(session: SparkSession, name: str) -> None:
     """Let the commits of this session say of the table's position in the log what the last one said."""
-    last = DeltaTable.forName(session, table_name(name)).history(1).select("userMetadata").collect()[0]
-    told = json.loads(last["userMetadata"] or "{}")
-    if "snapshot_id" in told:
-        session.conf.set("spark.databricks.delta.commitInfo.userMetadata", json.dumps(told))
+    told = told_by_commits(session, name)
+    if told:
+        tell_commits(session, told)
 
 
 def _live_files(session: SparkSession, name: str) -> DataFrame:

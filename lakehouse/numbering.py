@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from lakehouse.defaults import with_isdefault, with_member
+from lakehouse.findings import violation_id_column
 from lakehouse.model import STAGE
 from lakehouse.refusals import no_uris
 
@@ -302,10 +303,11 @@ def _format_of(body: Column) -> Column:
 
 
 def _refusal(rows: DataFrame, rule: str, message: str, hint: str) -> DataFrame:
-    identity = F.concat_ws("\0", "registryid", "document_uri", F.lit(rule), "xid", F.lit(message))
+    pointer = F.lit("")
+    name = violation_id_column("registryid", "document_uri", F.lit(rule), "xid", pointer, F.lit(message))
     finding = F.struct(
-        F.substring(F.sha2(identity, 256), 1, 32).alias("violation_id"),
-        F.lit("").alias("pointer"),
+        name.alias("violation_id"),
+        pointer.alias("pointer"),
         F.lit(rule).alias("rule_id"),
         F.lit("error").alias("severity"),
         F.lit("quarantined").alias("action"),

@@ -263,5 +263,5 @@ def _with_result(decided: DataFrame, now: Column) -> DataFrame:
         "kept",
         F.col("source.epoch").alias("declared_epoch"),
         F.col("source.modifiedat").alias("declared_modifiedat"),
-        *(f"stored_{name}" for name in ("content_hash", *LIFE, "document_uris")),
+        *(f"stored_{name}" for name in ("content_hash", *LIFE, "document_uris", "isdefault", "defaultversionid")),
     )

@@ -19,11 +19,11 @@ from lakehouse.defaults import with_defaults
 from lakehouse.disputes import added_to, at_or_below, by_document, disputes_after, known_disputes, refused_in, standing
 from lakehouse.documents import current_documents
 from lakehouse.errors import PruneRefused
-from lakehouse.findings import STALE
 from lakehouse.model import CHANGES, DOCUMENT_BODY, ENTITY_TABLES, TABLE_OF_KIND
 from lakehouse.ownership import LIFE, Policy, claims_of, with_verdict
 from lakehouse.refusals import KEY, find_refusals, no_uris
 from lakehouse.siblings import is_interpreted
+from lakehouse.staleness import is_suspect, without_stale
 from lakehouse.tables import table_name
 
 LOGGED = [*KEY, "op", "content_hash", "epoch", "createdat", "modifiedat", "document_uris"]
@@ -322,50 +322,6 @@ def find_dropped(ground: Ground, stage: DataFrame, told: DataFrame) -> DataFrame
     dropped = held.join(ground.held, on=[*KEY, "document_uri"], how="left_anti")
     dropped = dropped.join(*at_or_below(refused_in(told), "document_uri"), how="left_anti")
     return dropped.groupBy(*KEY).agg(F.array_sort(F.collect_set("document_uri")).alias("dropped"))
-
-
-def is_suspect() -> Column:
-    """Tell updates that look older than what is stored; whether they are, `without_stale` looks up."""
-    older_epoch = F.col("declared_epoch") < F.col("stored_epoch")
-    older_date = F.col("declared_modifiedat") < F.col("stored_modifiedat")
-    return F.coalesce((F.col("op") == "update") & (older_epoch | older_date), F.lit(False))
-
-
-def without_stale(compared: DataFrame, log: DataFrame) -> DataFrame:
-    """Refuse updates that are older than what is stored: declared is compared with declared (decision 8).
-
-    Args:
-        compared: as from `ownership.with_verdict`.
-        log: rows of `changes` up to the head.
-
-    Returns:
-        `compared`; a stale update has no op, and `refused` tells why.
-    """
-    raw = F.coalesce("raw", "body")
-    # Whether the stored values were declared stands in the text that they came with; only suspects are looked up.
-    declared = log.select(
-        *KEY,
-        F.col("snapshot_id").alias("stored_in"),
-        F.get_json_object(raw, "$.epoch").isNotNull().alias("has_epoch"),
-        F.get_json_object(raw, "$.modifiedat").isNotNull().alias("has_modifiedat"),
-    )
-    suspects = compared.filter(is_suspect()).select(*KEY, "stored_in")
-    looked_up = declared.join(F.broadcast(suspects), on=[*KEY, "stored_in"], how="left_semi")
-    older = [F.col(f"has_{name}") & (F.col(f"declared_{name}") < F.col(f"stored_{name}")) for name in ("epoch", "modifiedat")]
-    is_older = reduce(Column.__or__, older)
-    both = compared.join(F.broadcast(looked_up), on=[*KEY, "stored_in"], how="left")
-    both = both.withColumn("stale", F.coalesce(is_suspect() & is_older, F.lit(False)))
-    stale = F.col("stale")
-    undone = {name: F.when(stale, F.col(f"stored_{name}")).otherwise(F.col(name)) for name in ("content_hash", *LIFE)}
-    undone |= {name: F.when(stale, F.col(f"stored_{name}")).otherwise(F.col(name)) for name in ("isdefault", "defaultversionid")}
-    undone["document_uris"] = F.when(stale, F.array_sort("kept")).otherwise(F.col("document_uris"))
-    undone["displaced"] = F.when(stale, no_uris()).otherwise(F.col("displaced"))
-    dropped = {name: F.when(~stale, F.col(name)) for name in ("taken_from", "document_uri")}
-    dropped["op"] = F.when(~stale, F.col("op")).when(F.array_sort("kept") != F.col("stored_document_uris"), "own")
-    dropped["regained"] = F.col("regained") & ~stale
-    refused = {"refused": F.when(stale, STALE).otherwise(F.col("refused"))}
-    columns = undone | dropped | refused
-    return both.select(*(columns.get(name, F.col(name)).alias(name) for name in compared.columns))
 
 
 def document_facts(stage: DataFrame, findings: DataFrame) -> DataFrame:

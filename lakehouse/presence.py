@@ -15,10 +15,9 @@ from lakehouse.views import session_with_views
 
 
 def check_flattened(spark: SparkSession, settings: Settings, found: Candidate, used: set[str]) -> DataFrame:
-    """Tell what staged messages lack that have a base, which may supply it (MSG-156, 161, 166, 175, 181; requirements.md 21).
+    """Tell what messages lack that would be written and have a base, which may supply it.
 
-    Only those are flattened that lack something by themselves: what the others have, no base takes away. A message whose base
-    is not there yet is not judged.
+    Rules MSG-156, 161, 166, 175, 181; requirements.md 21.
 
     Args:
         spark: the session.
@@ -26,20 +25,45 @@ def check_flattened(spark: SparkSession, settings: Settings, found: Candidate, u
         found: what would be published.
         used: names of the entity tables that hold something.
     """
-    things = found.things
-    defaults = things.filter(
-        F.col("staged") & F.col("isdefault") & (F.col("kind") == "version") & F.col("basemessage").isNotNull()
-    )
+    lacking = _find_lacking(found.things, F.col("staged"))
+    if lacking.isEmpty():
+        return no_findings(spark)
+    stand_ins = {table.name: _candidate_rows(spark, found, table, used) for table in (MESSAGES, VERSIONS)}
+    stand_ins["scope"] = _only_lacking(stand_ins["messages"], lacking)
+    return _judge(lacking, session_with_views(spark, settings, SCHEMA, stand_ins, ["flat_messages"]))
+
+
+def check_published(spark: SparkSession, settings: Settings | None, things: DataFrame) -> DataFrame:
+    """Tell what published messages of the current schema lack that have a base: one that changed since may supply it no more.
+
+    Args:
+        spark: the session.
+        settings: how far chains of bases are followed; None: as far as the views can.
+        things: what is published, as for the rules between entities.
+    """
+    lacking = _find_lacking(things, F.lit(True))
+    if lacking.isEmpty():
+        return no_findings(spark)
+    scope = {"scope": _only_lacking(spark.table("messages"), lacking)}
+    return _judge(lacking, session_with_views(spark, settings, spark.catalog.currentDatabase(), scope, ["flat_messages"]))
+
+
+def _find_lacking(things: DataFrame, concerned: Column) -> DataFrame:
+    """Find default Versions that have a base, and lack something by themselves: what the others have, no base takes away."""
+    defaults = things.filter(concerned & F.col("isdefault") & (F.col("kind") == "version") & F.col("basemessage").isNotNull())
     in_group = holders_of(things).filter("holder_kind = 'group'")
     based = defaults.join(in_group, on=["registryid", "container"], how="left")
     needs_envelope = F.col("envelope").isNull() & F.col("holder_envelope").isNotNull()
-    lacking = based.filter(F.col("lacks") | needs_envelope).localCheckpoint()
-    if lacking.isEmpty():
-        return no_findings(spark)
+    return based.filter(F.col("lacks") | needs_envelope).localCheckpoint()
+
+
+def _only_lacking(messages: DataFrame, lacking: DataFrame) -> DataFrame:
     wanted = lacking.select("registryid", F.col("message_xid").alias("xid")).distinct()
-    stand_ins = {table.name: _candidate_rows(spark, found, table, used) for table in (MESSAGES, VERSIONS)}
-    stand_ins["scope"] = stand_ins["messages"].join(wanted, on=["registryid", "xid"], how="left_semi")
-    session = session_with_views(spark, settings, SCHEMA, stand_ins, ["flat_messages"])
+    return messages.join(wanted, on=["registryid", "xid"], how="left_semi")
+
+
+def _judge(lacking: DataFrame, session: SparkSession) -> DataFrame:
+    """Tell what the effective definitions lack; a message whose base is not there yet is not judged."""
     flat = session.table("flat_messages").select("registryid", F.col("xid").alias("message_xid"), "chain_status", "attributes")
     both = lacking.join(flat, on=["registryid", "message_xid"], how="inner").filter(F.col("chain_status") == "resolved")
     envelope, protocol = _leaf("/envelope"), _leaf("/protocol")

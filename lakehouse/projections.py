@@ -5,31 +5,33 @@ A process that died between commit and projection loses nothing: whoever comes n
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
-from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from lakehouse import effective
-from lakehouse.changes import read_head
 from lakehouse.conflicts import retries
 from lakehouse.dialects import shorthands
 from lakehouse.faults import crash_point
 from lakehouse.model import ENDPOINTS, ENTITY_TABLES, GROUPS, MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS, Table, body_schema
 from lakehouse.plans import Head
+from lakehouse.positions import (
+    as_transaction,
+    first_transaction,
+    last_transaction,
+    tell_commits,
+    told_by_commits,
+    told_position,
+    was_never_written,
+)
 from lakehouse.settings import Settings
 from lakehouse.siblings import open_sibling
-from lakehouse.stages import list_folder, read_text
-from lakehouse.tables import merge_rows, table_location, table_name
+from lakehouse.tables import merge_rows, table_name
 
 _THREADS = 4
-_JOBS = ("project", "rebuild")
 _DEFINING = ("messages", "versions")  # what effective_messages follows
 
 
@@ -55,9 +57,6 @@ def roll_forward(
         behind = [*pool.map(lambda table: _roll_forward(spark, table, head, verified), tables)]
     if effective.NAME in needed:
         behind.append(_roll_effective_forward(spark, head, verified, settings))
-        # What is deleted by now may have been inserted again, by this process that is late.
-        if spark.table(table_name("changes")).agg(F.max("snapshot_id")).collect()[0][0] > head.snapshot_id:
-            behind.extend(roll_forward(spark, read_head(spark), head, settings))
     return [name for name in behind if name is not None]
 
 
@@ -80,30 +79,27 @@ def lagging(
         needed[effective.NAME] = defined
     if verified is not None:
         return needed
-    return {name: snapshot_id for name, snapshot_id in needed.items() if _told_by_log(spark, name) < snapshot_id}
+    return {name: snapshot_id for name, snapshot_id in needed.items() if told_position(spark, name) < snapshot_id}
 
 
 def effective_is_behind(spark: SparkSession, head: Head) -> bool:
     """Tell whether `effective_messages` has not reached the last snapshot that changed a message or a Version."""
     needed = _defined(head)
-    return _position(spark, table_name(effective.NAME), needed)[1] < needed
+    return _position(spark, effective.NAME, needed)[1] < needed
 
 
 def rebuild_table(spark: SparkSession, table: Table, head: Head) -> None:
     """Make an entity table anew from the log, in one commit; what it held is not read."""
     session = open_sibling(spark)
-    _tell_commit(session, head, "rebuild")
     log = session.table(table_name("changes"))
     rows = last_rows(log.filter((F.col("kind") == table.kind) & (F.col("snapshot_id") <= head.snapshot_id)))
-    project(rows.filter(F.col("op") != "delete"), table).write.insertInto(table_name(table.name), overwrite=True)
+    _overwrite(session, table.name, head, project(rows.filter(F.col("op") != "delete"), table))
 
 
 def rebuild_effective(spark: SparkSession, settings: Settings, head: Head) -> None:
     """Compute `effective_messages` anew from the tables, in one commit; what it held is not read."""
     session = open_sibling(spark)
-    _tell_commit(session, head, "rebuild")
-    rows = effective.compute_all(session, settings, head.snapshot_id)
-    rows.write.insertInto(table_name(effective.NAME), overwrite=True)
+    _overwrite(session, effective.NAME, head, effective.compute_all(session, settings, head.snapshot_id))
 
 
 def last_rows(changes: DataFrame) -> DataFrame:
@@ -154,8 +150,8 @@ def _roll_forward(spark: SparkSession, table: Table, head: Head, verified: Head 
             rows = unseen.filter(F.col("snapshot_id") <= head.snapshot_id)
             rows = rows if position == head.tables[table.name] - 1 else last_rows(rows)
             fresh = project(rows.filter(F.col("op") != "delete"), table)
-            writer = fresh.write.format("delta").mode("append")
-            writer.option("txnAppId", f"lakehouse.{table.name}").option("txnVersion", 1).saveAsTable(table_name(table.name))
+            writer = fresh.write.format("delta").mode("append").options(**first_transaction(table.name))
+            writer.saveAsTable(table_name(table.name))
         else:
             # Also what was committed meanwhile: what is deleted by now must not be inserted again by a process that is late.
             rows = project(last_rows(unseen), table, "op")
@@ -190,19 +186,25 @@ def _bring_forward(
 ) -> str | None:
     """Bring one table forward in a session of its own, if it lags behind; give its name then.
 
-    Where another process brings it forward at the same time, one of the two is refused by Delta, and looks again.
+    Where another process brings it forward at the same time, one of the two is refused by Delta, and looks again. Where one
+    has brought it further, this one's commit is left out.
     """
     session = open_sibling(spark)
     _tell_commit(session, head, "project")
     for attempt in retries(8):
         with attempt:
+            transaction: int | None = head.snapshot_id
             if verified and attempt.retry_state.attempt_number == 1:
                 is_new, position = is_known_new, verified.snapshot_id
             else:
-                is_new, position = _position(session, table_name(name), needed)
+                transaction = _next_transaction(session, name, head)
+                is_new, position = _position(session, name, needed)
             if position >= needed:
                 return None
+            as_transaction(session, name, transaction)
             bring(session, is_new, position)
+            if is_new and told_position(session, name) < needed:  # it had been filled, up to an earlier snapshot
+                bring(session, False, _position(session, name, needed)[1])
     crash_point(f"after_project_{name}")
     return name
 
@@ -212,41 +214,38 @@ def _defined(head: Head) -> int:
     return max(head.tables.get(name, 0) for name in _DEFINING)
 
 
+def _overwrite(session: SparkSession, name: str, head: Head, rows: DataFrame) -> None:
+    """Replace all rows of a table; where other processes bring it forward at the same time, again."""
+    _tell_commit(session, head, "rebuild")
+    for attempt in retries(8):
+        with attempt:
+            as_transaction(session, name, _next_transaction(session, name, head))
+            rows.write.insertInto(table_name(name), overwrite=True)
+            if told_by_commits(session, name).get("job") != "rebuild":  # left out: the table was quicker to reach the snapshot
+                as_transaction(session, name, None)
+                rows.write.insertInto(table_name(name), overwrite=True)
+
+
+def _next_transaction(session: SparkSession, name: str, head: Head) -> int | None:
+    """Give the transaction that brings a table to the head; None where Delta would leave it out as known.
+
+    Asked before the table's position: one that is known, and has not brought the table there, was undone (`RESTORE`).
+    """
+    return head.snapshot_id if last_transaction(session, name) < head.snapshot_id else None
+
+
 def _tell_commit(session: SparkSession, head: Head, job: str) -> None:
     """Let the commits of this session say in Delta's history which snapshot they bring, and which job made them."""
-    session.conf.set("spark.databricks.delta.commitInfo.userMetadata", json.dumps({"snapshot_id": head.snapshot_id, "job": job}))
-
-
-def _told_by_log(spark: SparkSession, name: str) -> int:
-    """Read the snapshot that the newest commit of a table brought from Delta's log; 0: it does not say."""
-    listed = [path for path, _, _ in list_folder(spark, f"{table_location(spark, name)}/_delta_log")]
-    commits = sorted(path for path in listed if re.search(r"/\d{20}\.json\Z", path))
-    actions: list[dict[str, Any]] = [json.loads(line) for line in read_text(spark, commits[-1]).splitlines()] if commits else []
-    infos = [action["commitInfo"] for action in actions if "commitInfo" in action]
-    return _projected(infos[0].get("userMetadata")) if infos else 0
+    tell_commits(session, {"snapshot_id": head.snapshot_id, "job": job})
 
 
 def _position(session: SparkSession, name: str, needed: int) -> tuple[bool, int]:
     """Tell whether the table was never written, and the snapshot that it stands at."""
-    position = session.table(name).agg(F.max("snapshot_id")).collect()[0][0] or 0
+    position = session.table(table_name(name)).agg(F.max("snapshot_id")).collect()[0][0] or 0
     if position >= needed:
         return False, position
-    is_new, projected = _last_projected(session, name)
-    return is_new, max(position, projected)
-
-
-def _last_projected(session: SparkSession, name: str) -> tuple[bool, int]:
-    """Read from the table's last commit whether it was ever written, and up to which snapshot.
-
-    After deletions no row of the table tells the latter.
-    """
-    last = DeltaTable.forName(session, name).history(1).select("version", "userMetadata").collect()[0]
-    return last["version"] == 0, _projected(last["userMetadata"])
-
-
-def _projected(user_metadata: str | None) -> int:
-    told = json.loads(user_metadata or "{}")
-    return int(told.get("snapshot_id", 0)) if told.get("job") in _JOBS else 0
+    # After deletions no row of the table tells where it stands.
+    return was_never_written(session, name), max(position, told_position(session, name))
 
 
 def _part(number: int) -> str:

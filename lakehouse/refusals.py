@@ -7,7 +7,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse.findings import CONFLICT, OWNER_CHANGED, REGAINED, STALE
+from lakehouse.findings import CONFLICT, OWNER_CHANGED, REGAINED, STALE, violation_id_column
 
 KEY = ["registryid", "kind", "xid"]
 _HINTS = {
@@ -40,10 +40,11 @@ def find_refusals(compared: DataFrame, stage: DataFrame) -> DataFrame:
     rows = reduce(DataFrame.unionByName, [compared.select(*KEY, F.explode(one).alias("finding")) for one in told])
     texts = stage.filter(F.col("row") == "entity").select(*KEY, "document_uri", F.coalesce("raw", "body").alias("_raw"))
     with_text = rows.withColumn("document_uri", F.col("finding.document_uri")).join(texts, on=[*KEY, "document_uri"], how="left")
-    identity = F.concat_ws("\0", "registryid", "document_uri", "finding.rule_id", "xid", "finding.message")
+    pointer = F.lit("")
+    name = violation_id_column("registryid", "document_uri", "finding.rule_id", "xid", pointer, "finding.message")
     finding = F.struct(
-        F.substring(F.sha2(identity, 256), 1, 32).alias("violation_id"),
-        F.lit("").alias("pointer"),
+        name.alias("violation_id"),
+        pointer.alias("pointer"),
         *(F.col(f"finding.{name}").alias(name) for name in ("rule_id", "severity", "action", "message", "hint")),
         F.when(F.col("finding.action") == "quarantined", F.col("_raw")).alias("raw"),
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from lakehouse.errors import WarehouseError
 from lakehouse.session import absolute_location
 from lakehouse.settings import Settings
 
@@ -55,12 +56,18 @@ def folder_size(spark: SparkSession, location: str) -> tuple[int, int]:
 
 
 def move_folder(spark: SparkSession, location: str, target: str) -> None:
-    """Move a folder to a place whose parent is made when it is missing; does nothing when there is no folder."""
+    """Move a folder to a place whose parent is made when it is missing; does nothing when there is no folder.
+
+    Raises:
+        WarehouseError: the filesystem did not move it.
+    """
     path, filesystem = _open(spark, location)
     wanted, _ = _open(spark, target)
-    if filesystem.exists(path):
-        filesystem.mkdirs(wanted.getParent())
-        filesystem.rename(path, wanted)
+    if not filesystem.exists(path):
+        return
+    # Hadoop's filesystems answer so when they could not, and not all of them raise an error.
+    if not (filesystem.mkdirs(wanted.getParent()) and filesystem.rename(path, wanted)):
+        raise WarehouseError(f"{location} could not be moved to {target}. Move or delete it by hand.")
 
 
 def read_text(spark: SparkSession, location: str) -> str:
@@ -82,6 +89,11 @@ def write_text(spark: SparkSession, location: str, text: str) -> None:
         stream.write(bytearray(text.encode()))
     finally:
         stream.close()
+
+
+def is_local(filesystem: Any) -> bool:
+    """Tell the local filesystem; not each of them tells its scheme, but all know their URI."""
+    return str(filesystem.getUri().getScheme()) == "file"
 
 
 def _open(spark: SparkSession, location: str) -> tuple[Any, Any]:

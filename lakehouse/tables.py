@@ -130,11 +130,13 @@ def is_small(spark: SparkSession, settings: Settings) -> bool:
 def merge_rows(session: SparkSession, name: str, columns: Iterable[str], rows: DataFrame, *, gone: str) -> None:
     """Bring rows into a table of entities with one MERGE, which may be repeated; a row that the table has newer stays.
 
+    That nothing comes back that was deleted meanwhile, the session's transaction takes care of (`positions.as_transaction`).
+
     Args:
         session: whose settings tell what the commit says of itself.
         name: the table; its key is registryid and xid.
         columns: the table's columns, snapshot_id among them.
-        rows: those columns, and what `gone` looks at.
+        rows: those columns, and what `gone` looks at; snapshot_id of what is gone: the one that knows of it.
         gone: SQL condition on `rows` for what is to be deleted.
     """
     values: dict[str, str | Column] = {column: f"source.{column}" for column in columns}
@@ -143,7 +145,7 @@ def merge_rows(session: SparkSession, name: str, columns: Iterable[str], rows: D
         DeltaTable.forName(session, table_name(name))
         .alias("target")
         .merge(source, "target.registryid = source.registryid AND target.xid = source.xid")
-        .whenMatchedDelete("source._gone")
+        .whenMatchedDelete("source._gone AND target.snapshot_id < source.snapshot_id")
         .whenMatchedUpdate("target.snapshot_id < source.snapshot_id", set=values)
         .whenNotMatchedInsert("NOT source._gone", values=values)
         .execute()

@@ -12,10 +12,12 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
+from py4j.java_gateway import is_instance_of
 from pyspark.sql import SparkSession
 
 from lakehouse.errors import TargetError, reason_of
 from lakehouse.session import absolute_location
+from lakehouse.stages import is_local
 
 
 class Target:
@@ -38,7 +40,8 @@ class Target:
         with self._told():
             filesystem = self._path.getFileSystem(spark._jsc.hadoopConfiguration())
             # A local file gets no checksum file beside it.
-            self._fs = filesystem.getRaw() if filesystem.getScheme() == "file" else filesystem
+            adds_checksums = is_instance_of(spark.sparkContext._gateway, filesystem, "org.apache.hadoop.fs.LocalFileSystem")
+            self._fs = filesystem.getRaw() if adds_checksums else filesystem
             self._path = self._fs.makeQualified(self._path)
         self._parent, self._name = self._path.getParent(), self._path.getName()
         if self._parent is None:
@@ -111,14 +114,17 @@ class Target:
         """Give the target its name: all of it has been written."""
         with self._told():
             aside = self.is_folder and self._fs.exists(self._path)
-            if aside and not self._fs.rename(self._path, self._earlier):
-                raise TargetError(self.location, "the earlier export could not be moved aside")
+            if aside:
+                self._rename(self._path, self._earlier, "the earlier export could not be moved aside")
             if not self.is_folder and not self._renames_over():
                 self._fs.delete(self._path, True)
-            if not self._fs.rename(self._growing, self._path):
+            try:
+                self._rename(self._growing, self._path, "what was written beside it could not be renamed to it")
+            except Exception:
                 if aside:
-                    self._fs.rename(self._earlier, self._path)
-                raise TargetError(self.location, "what was written beside it could not be renamed to it")
+                    told = "neither the export nor the earlier one could be renamed to it; that one is "
+                    self._rename(self._earlier, self._path, told + str(self._earlier.toString()))
+                raise
             if aside:
                 self._fs.delete(self._earlier, True)
 
@@ -132,6 +138,15 @@ class Target:
         with self._told():
             self._jvm.org.apache.commons.io.IOUtils.copyLarge(source, into, 0, length)
 
+    def _rename(self, source: Any, target: Any, problem: str) -> None:
+        """Rename; Hadoop's filesystems answer false where they could not, and not all of them raise an error.
+
+        Raises:
+            TargetError: it was not renamed.
+        """
+        if not self._fs.rename(source, target):
+            raise TargetError(self.location, problem)
+
     def _check_that_only_exports_go(self) -> None:
         """Look for files that no export has written: a wrong name must not delete them."""
         files = self._fs.listFiles(self._path, True)
@@ -142,7 +157,7 @@ class Target:
 
     def _renames_over(self) -> bool:
         """Tell whether a rename replaces a file in one step, as it does on local disks."""
-        return bool(self._fs.getUri().getScheme() == "file")
+        return is_local(self._fs)
 
     def _tail(self, path: Any, offset: int) -> bytes:
         stream = self._fs.open(path)

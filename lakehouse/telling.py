@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from lakehouse.dialects import DIALECTS, severity_in, spelled_in, that_ask
+from lakehouse.findings import violation_id_column
 from lakehouse.model import STAGE
 from lakehouse.refusals import KEY
 from lakehouse.rules import RULES
@@ -63,10 +64,9 @@ def findings_of(rows: DataFrame, told: list[Column] | list[Telling]) -> DataFram
     entity = F.when(shows_message, message_of("xid")).otherwise(F.col("xid"))
     named = rows.withColumn("_at", _as_written(entity)).withColumn("told", F.explode(F.filter(F.array(*columns), F.isnotnull)))
     pointer = F.concat("_at", "told.pointer")
-    identity = F.concat_ws("\0", "registryid", "document_uri", "told.rule_id", "xid", pointer, "told.message")
     action = F.when(F.col("staged") & (F.col("told.severity") == "error"), "quarantined").otherwise("kept")
     finding = F.struct(
-        F.substring(F.sha2(identity, 256), 1, 32).alias("violation_id"),
+        violation_id_column("registryid", "document_uri", "told.rule_id", "xid", pointer, "told.message").alias("violation_id"),
         pointer.alias("pointer"),
         F.col("told.rule_id").alias("rule_id"),
         F.col("told.severity").alias("severity"),

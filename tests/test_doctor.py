@@ -123,6 +123,7 @@ def test_a_backup_grows_by_what_came_and_is_restored_as_it_was(history, loaded_h
         forget_table(history.spark, name)
     restore(history.spark, history.settings, place)
     assert contents(history, "xregistry") == before
+    assert history.rows("SELECT count(*) FROM xregistry.effective_messages") == [0]  # as the setting refresh_effective says
     assert contents(history, open_snapshot(history.spark, history.settings, 2)) == loaded_history[1][2]
     assert problems(history, deep=True) == {}
     history.write("c.json", {"messagegroups": {"later": {"messages": {"n": {}}}}})

@@ -87,6 +87,8 @@ def test_a_projection_that_lost_looks_again_where_the_table_stands(conflict, mon
 
     monkeypatch.setattr(projections, "open_sibling", lambda spark: None)
     monkeypatch.setattr(projections, "_tell_commit", lambda session, head, job: None)
+    monkeypatch.setattr(projections, "as_transaction", lambda session, name, snapshot_id: None)
+    monkeypatch.setattr(projections, "last_transaction", lambda session, name: 0)
     monkeypatch.setattr(projections, "_position", lambda session, name, needed: (False, 7))
     assert projections._bring_forward(None, "versions", 8, Head(8), Head(6), True, bring) == "versions"
     assert asked == [(True, 6), (False, 7)]

@@ -10,7 +10,7 @@ from lakehouse.ownership import Policy
 from lakehouse.pipeline import Request
 
 PRUNE = Request(Policy(prune=True))
-BAD = {"name": 5}
+BAD = {"envelope": 5}
 
 
 def says(**messages):

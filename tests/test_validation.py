@@ -117,6 +117,37 @@ def test_what_an_ingest_told_is_not_recorded_again(catalog):
     assert catalog.rows(told) == before
 
 
+def test_what_a_base_supplies_no_more_is_found(catalog):
+    """MSG-156, MSG-161, MSG-166, MSG-175: the message itself did not change."""
+    settings = catalog.settings.model_copy(update={"check_relations": True})
+    base = {
+        "envelope": "CloudEvents/1.0",
+        "envelopemetadata": {"id": {}},
+        "protocoloptions": {"topic": "t"},
+        "dataschemaformat": "JSONSchema/draft-07",
+    }
+    more = {"basemessage": "/messagegroups/base/messages/b"}
+    messages = {
+        "fine": more | {"envelope": "CloudEvents/1.0", "envelopemetadata": {"id": {}}},
+        "bare": more,
+        "lacks": more | {"envelope": "CloudEvents/1.0", "protocol": "KAFKA", "dataschema": {}},
+        "far": {"basemessage": "/messagegroups/base/messages/not-there", "envelope": "CloudEvents/1.0"},
+    }
+    catalog.write("a.json", {"messagegroups": {"base": {"messages": {"b": base}}}})
+    catalog.write("b.json", {"messagegroups": {"g": {"envelope": "CloudEvents/1.0", "messages": messages}}})
+    assert catalog.ingest(settings=settings).violations["error"] == 0
+    assert check_catalog(catalog.spark, settings).filter("finding.severity = 'error'").count() == 0
+    catalog.write("a.json", {"messagegroups": {"base": {"messages": {"b": {"name": "bare"}}}}})
+    assert catalog.ingest(settings=settings).violations["error"] == 0
+    # When
+    found = check_catalog(catalog.spark, settings).filter("finding.severity = 'error'")
+    told = found.select("finding.rule_id", F.regexp_extract("xid", "messages/([^/]+)", 1), "finding.action", "document_uri")
+    # Then
+    uri = (catalog.documents / "b.json").as_uri().replace("file:///", "file:/")
+    broken = [("MSG-156", "bare"), *((rule, "lacks") for rule in ("MSG-161", "MSG-166", "MSG-175"))]
+    assert sorted(map(tuple, told.collect())) == [(*one, "kept", uri) for one in broken]
+
+
 def test_a_suite_that_is_not_there_is_wrong_usage(spark):
     with pytest.raises(SettingsError, match="no suite is called mesages"):
         validate(spark, read_settings(), check, RULES, suites=["mesages"])

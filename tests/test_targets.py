@@ -1,0 +1,89 @@
+"""Where exports, pages and stages go: filesystems that answer no, and filesystems that do not tell their scheme."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakehouse import stages
+from lakehouse.datadocs import write_pages
+from lakehouse.errors import TargetError, WarehouseError
+from lakehouse.settings import read_settings
+from lakehouse.stages import move_folder
+from lakehouse.targets import Target
+
+
+class Unwilling:
+    """A Hadoop filesystem that answers false when it is to rename what a name holds, or raises."""
+
+    def __init__(self, genuine, name, error=None):
+        self.genuine, self.name, self.error = genuine, name, error
+
+    def __getattr__(self, method):
+        return getattr(self.genuine, method)
+
+    def rename(self, source, target):
+        if self.name in source.toString():
+            if self.error:
+                raise self.error
+            return False
+        return self.genuine.rename(source, target)
+
+
+@pytest.fixture
+def scheme_less(spark):
+    """Let local files be reached through a filesystem that does not tell its scheme, and adds no checksums."""
+    conf = spark._jsc.hadoopConfiguration()
+    conf.set("fs.file.impl", "org.apache.hadoop.fs.RawLocalFileSystem")
+    conf.set("fs.file.impl.disable.cache", "true")
+    yield
+    conf.unset("fs.file.impl")
+    conf.unset("fs.file.impl.disable.cache")
+
+
+def test_a_folder_that_was_not_moved_is_told(spark, tmp_path, monkeypatch):
+    (tmp_path / "table").mkdir()
+    genuine = stages._open
+    monkeypatch.setattr(stages, "_open", lambda *args: (genuine(*args)[0], Unwilling(genuine(*args)[1], "table")))
+    with pytest.raises(WarehouseError, match="could not be moved"):
+        move_folder(spark, str(tmp_path / "table"), str(tmp_path / "_broken" / "table"))
+    assert (tmp_path / "table").is_dir()
+    move_folder(spark, str(tmp_path / "nothing"), str(tmp_path / "_broken" / "table"))
+
+
+def replace_earlier(spark, folder, unwilling, error=None):
+    """Replace an earlier export, on a filesystem that does not want to."""
+    (folder / "out").mkdir()
+    (folder / "out" / "a.json").write_text("{}")
+    with Target(spark, str(folder / "out"), is_folder=True, replace=True) as target:
+        target._fs = Unwilling(target._fs, unwilling, error)
+        target.publish()
+
+
+@pytest.mark.parametrize("error", [None, OSError("no")])
+def test_an_earlier_export_is_put_back_when_the_new_one_cannot_take_its_name(spark, tmp_path, error):
+    with pytest.raises(TargetError):
+        replace_earlier(spark, tmp_path, "growing", error)
+    assert [path.name for path in tmp_path.rglob("*.json")] == ["a.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_earlier_export_that_cannot_be_put_back_is_named(spark, tmp_path):
+    with pytest.raises(TargetError, match="earlier"):
+        replace_earlier(spark, tmp_path, ".out.")
+    assert [path.name for path in tmp_path.rglob("*.json")] == ["a.json"]
+
+
+def test_a_filesystem_need_not_tell_its_scheme(spark, tmp_path, scheme_less):
+    conf = spark._jsc.hadoopConfiguration()
+    path = spark._jvm.org.apache.hadoop.fs.Path(str(tmp_path))
+    with pytest.raises(Exception, match="Not implemented"):
+        path.getFileSystem(conf).getScheme()
+    for text in (b"one", b"two"):
+        with Target(spark, str(tmp_path / "out.json"), is_folder=False) as target:
+            with target.file("out.json") as file:
+                file.write(text)
+            target.publish()
+        assert (tmp_path / "out.json").read_bytes() == text
+    write_pages(spark, read_settings(warehouse=str(tmp_path / "warehouse")), "Snapshot 1", [])
+    assert (tmp_path / "warehouse" / "_data_docs" / "index.html").is_file()
+    assert list(tmp_path.rglob("*.crc")) == []
