@@ -81,7 +81,7 @@ class World:
             summary = self._ingest(run)
         except PruneRefused:
             summary = None
-        seconds = "" if summary is None else f"{sum(summary.seconds.values()):.0f} s, snapshot {summary.snapshot_id}"
+        seconds = "" if summary is None else f"ingest {summary.seconds['total']:.0f} s, snapshot {summary.snapshot_id}"
         self.told = f"{seconds or 'pruning refused'}{', died' if died else ''}: {run}"
         below = frozenset(path for path in self.model.said if run.lists(path))
         before, outcome = self.model, Ingest(found, below, run.prune, run.force, run.strict)
