@@ -127,6 +127,7 @@ def documents_as_tables(spark: SparkSession, settings: Settings, sources: list[s
             "again": F.lit(False),
             "last_sha256": F.lit(None).cast("string"),
             "last_clean": F.lit(False),
+            "named": F.lit(False),
         }
     )
     stage = parse_documents(named, settings).filter(F.col("row") == "entity").persist()

@@ -19,7 +19,7 @@ ORDER = [
     "conflicts", "session", "siblings", "stages", "migrations", "tables", "views",
     "dialects", "coercions", "entities", "catalogtypes", "detection", "families", "rows", "versionorder",
     "rules", "values", "criteria", "constraints", "locate", "normalform", "respell",
-    "catalogsections", "catalogconversion", "catalogdraft", "catalogexport", "outward", "stagebatches", "documents",
+    "catalogsections", "catalogconversion", "catalogdraft", "catalogexport", "outward", "stagebatches", "folders", "documents",
     "parse", "violations", "refusals", "numbering", "plans", "changes", "digests", "effective", "projections",
     "telling", "relationrows", "relations", "presence", "gate", "catalogchecks",
     "maintenance", "datadocs", "candidates", "snapshots", "serving", "audits", "events", "backups", "doctor", "diffs",
