@@ -5,7 +5,7 @@
 # make bi-test       the SQL server's clients and Apache Superset, in an environment of their own (.venv-bi)
 # make cluster-test  the jobs on a Spark cluster of this machine
 # make s3-test       documents, warehouse and exports on an S3 server of this machine (.venv-s3); Maven gives 700 MB of jars
-# make soak   writers and kill -9, for hours
+# make soak   a random history against a model (STEPS=200, SEED=1), writers and kill -9, for hours
 # make bench  benchmark (N messages, default 10000; REPEAT pairs, default 3): a table, bench-N.json and bench-N.png
 # Each target makes .venv and installs what it needs; only Python 3.10 or newer and Java 17 or 21 must be there.
 
@@ -46,6 +46,7 @@ bench: java $(VENV)/installed
 	$(BIN)/python -m tests.bench --messages $(N) $(if $(REPEAT),--repeat $(REPEAT)) --json bench-$(N).json --chart bench-$(N).png
 
 soak: java $(VENV)/installed
+	$(BIN)/python -m tests.soak.machine --steps $(or $(STEPS),200) --seed $(or $(SEED),1)
 	$(BIN)/python -m tests.soak
 	$(BIN)/python -m tests.soak.faults
 

@@ -112,9 +112,9 @@ def candidate(
         F.col("attributes")["/envelopemetadata/type/value"].alias("_type"),
         F.col("attributes")["/dataschema"].alias("_schema"),
         "content_hash",
-        (F.col("raw").isNull() & (F.col("kind") == "message")).alias("single"),
     )
-    staged = _derived(read).join(F.broadcast(dialects), on=["registryid", "document_uri"], how="left").select(*COLUMNS)
+    read = _with_single(_derived(read), entities, compare=compare)
+    staged = read.join(F.broadcast(dialects), on=["registryid", "document_uri"], how="left").select(*COLUMNS)
     tables = [table for table in TABLES if table.name in used]
     if not tables:
         return Candidate(staged, rows, leaving)
@@ -133,6 +133,16 @@ def candidate(
     published = published.join(F.broadcast(dialects), on=["registryid", "document_uri"], how="left")
     things = staged.unionByName(published.select(*COLUMNS))
     return Candidate(things.unionByName(_earlier(spark, rows, used)) if compare else things, rows, leaving)
+
+
+def _with_single(read: DataFrame, entities: DataFrame, *, compare: bool) -> DataFrame:
+    """Tell of what is the only Version of a message that its document writes without `versions`, whoever owns the message."""
+    if not compare:
+        return read.withColumn("single", F.lit(False))
+    plain = entities.filter(F.col("raw").isNull() & (F.col("kind") == "message"))
+    named = plain.select("registryid", "document_uri", F.col("xid").alias("message_xid"), F.lit(True).alias("single"))
+    both = read.join(named, on=["registryid", "document_uri", "message_xid"], how="left")
+    return both.withColumn("single", F.coalesce("single", F.lit(False)))
 
 
 def holders_of(things: DataFrame) -> DataFrame:

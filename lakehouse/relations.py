@@ -308,12 +308,8 @@ def check_changes(things: DataFrame, present: Present) -> DataFrame:
     old = things.filter(
         F.col("staged") & reduce(Column.__or__, map(asked, ABOUT_CHANGE)) & F.col("kind").isin("group", "message", "version")
     )
-    singles = things.filter(F.col("single") & F.col("staged")).select(
-        "registryid", "document_uri", "message_xid", F.lit(True).alias("_single")
-    )
     both = old.join(earlier, on=KEY, how="inner")
-    both = both.join(singles, on=["registryid", "document_uri", "message_xid"], how="left")
-    is_declared = (F.col("kind") == "version") & F.col("_single").isNull()
+    is_declared = (F.col("kind") == "version") & ~F.col("single")
     was, now = (F.coalesce(f"{prefix}envelope", f"{prefix}protocol") for prefix in ("old_", ""))
     told = [
         broken("CAT-038", F.lit("a Version that is published was changed; the published one stays"), "").when(

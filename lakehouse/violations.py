@@ -28,6 +28,10 @@ def record_findings(spark: SparkSession, findings: DataFrame, ingest_id: str) ->
         return 0
     rows = findings.withColumns({"ingest_id": F.lit(ingest_id), "found_at": F.current_timestamp()})
     flat = rows.select(*(F.col(name) if name in rows.columns else F.col(f"finding.{name}") for name in VIOLATIONS.names))
+    # A merge that inserts nothing leaves an empty file behind, each time that a document is read again.
+    known = spark.table(table_name("violations")).select("violation_id")
+    if not flat.join(known, on="violation_id", how="left_anti").take(1):
+        return 0
     target = DeltaTable.forName(spark, table_name("violations")).alias("target")
     once = flat.dropDuplicates(["violation_id"])  # one key standing twice under one pointer is one finding
     merged = target.merge(once.alias("found"), "target.violation_id = found.violation_id").whenNotMatchedInsertAll().execute()

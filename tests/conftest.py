@@ -12,10 +12,9 @@ from typing import Any
 import histories
 import pytest
 from pyspark.sql import SparkSession
+from soak.sessions import forget, forget_attached, open_quick
 
-from lakehouse.model import SCHEMA
 from lakehouse.pipeline import Summary, ingest
-from lakehouse.session import open_session
 from lakehouse.settings import Settings, read_settings
 from lakehouse.tables import create_tables
 
@@ -27,15 +26,7 @@ collect_ignore = ["airflow", "bi", "cluster", "s3"]  # in environments of their 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    quick = {
-        "spark.master": "local[2]",
-        "spark.sql.shuffle.partitions": "2",
-        # Most of the time would go into compiling queries; test_siblings runs them compiled.
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    }
-    settings = read_settings(warehouse=str(tmp_path_factory.mktemp("session")), spark=quick)
-    session = open_session(settings, "tests")
+    session = open_quick(tmp_path_factory.mktemp("session"))
     yield session
     session.stop()
 
@@ -45,19 +36,8 @@ def empty_warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactor
     """A warehouse with all tables and no rows: copied for each test, which is quicker than creating them."""
     folder = tmp_path_factory.mktemp("empty") / "warehouse"
     create_tables(spark, read_settings(warehouse=str(folder)))
-    _forget(spark, folder)
+    forget(spark, folder)
     return folder
-
-
-def _forget(spark: SparkSession, warehouse: Path) -> None:
-    """Detach the tables without deleting them: moved away, there is nothing to delete."""
-    spark.catalog.setCurrentDatabase("default")
-    if warehouse.is_dir():
-        aside = warehouse.rename(warehouse.with_name("aside"))
-        spark.sql(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
-        shutil.rmtree(warehouse, ignore_errors=True)
-        aside.rename(warehouse)
-    spark.sql(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
 
 
 class Catalog:
@@ -86,11 +66,10 @@ class Catalog:
 @pytest.fixture
 def bare_catalog(spark: SparkSession, tmp_path: Path) -> Iterator[Catalog]:
     """A catalog whose tables are not there yet."""
-    if spark.catalog.databaseExists(SCHEMA):  # the one that tests of the module share
-        _forget(spark, Path(spark.catalog.getDatabase(SCHEMA).locationUri.removeprefix("file:")))
+    forget_attached(spark)  # the one that tests of the module share
     made = Catalog(spark, tmp_path)
     yield made
-    _forget(spark, Path(made.settings.warehouse))
+    forget(spark, Path(made.settings.warehouse))
 
 
 @pytest.fixture
@@ -113,7 +92,7 @@ def loaded_history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
     """Three releases of a shop's document in a warehouse, and the rows of all tables after each: copied, never written."""
     made = Catalog(spark, tmp_path_factory.mktemp("history"))
     then = histories.load(made)
-    _forget(spark, Path(made.settings.warehouse))
+    forget(spark, Path(made.settings.warehouse))
     return made.documents.parent, then
 
 
@@ -132,4 +111,4 @@ def past(
     made = Catalog(spark, tmp_path_factory.mktemp("past"))
     shutil.copytree(loaded_history[0] / "warehouse", made.settings.warehouse)
     yield made
-    _forget(spark, Path(made.settings.warehouse))
+    forget(spark, Path(made.settings.warehouse))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -141,10 +142,12 @@ def test_a_document_with_refusals_is_read_again_and_doubles_no_finding(catalog):
     catalog.write("a.json", document({"bad": {"envelope": 5}}))
     catalog.ingest()
     findings = catalog.rows("SELECT violation_id FROM violations")
+    files = sorted(Path(catalog.settings.warehouse).rglob("*"))
     again = catalog.ingest()
     assert again.refused
     assert (again.snapshot_id, again.documents["unchanged"]) == (None, 0)
     assert catalog.rows("SELECT violation_id FROM violations") == findings
+    assert sorted(Path(catalog.settings.warehouse).rglob("*")) == files
 
 
 def test_a_word_for_people_of_a_wrong_type_refuses_nothing(catalog):

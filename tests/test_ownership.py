@@ -306,3 +306,23 @@ def test_of_several_new_definitions_the_first_by_uri_wins_and_the_others_wait(hi
     facts = history.catalog.rows("SELECT body FROM xregistry.changes WHERE kind = 'document' AND snapshot_id = 2")
     disputes = [one for body in facts for one in json.loads(body).get("disputes", [])]
     assert sorted({one.get("rule_id") for one in disputes}) == ["DOC-001", "DOC-005"]
+
+
+def test_a_message_of_the_oldest_dialect_without_versions_is_changed_by_editing_it(history):
+    def oldest(name, **versions):
+        message = {"id": "m", "name": name} if not versions else {"id": "m", "versions": versions}
+        return {"definitionGroups": {"g": {"id": "g", "definitions": {"m": message}}}}
+
+    # Given a message of the oldest dialect without Versions, that was edited
+    history.write(a=oldest("one"))
+    history.ingest()
+    history.write(a=oldest("two"))
+    assert not history.ingest().refused
+    assert history.published() == {"m": ("two", "a")}
+    # When another document says that the message has two Versions
+    history.write(b=oldest("", **{"1": {"name": "two"}, "2": {"name": "new"}}))
+    history.ingest("b")
+    history.write(a=oldest("three"))
+    # Then the plain definition is edited all the same
+    assert not history.ingest().refused
+    assert history.published() == {"m": ("three", "a"), "m/2": ("new", "b")}

@@ -1,0 +1,42 @@
+"""Spark sessions of tests: quick to start, and able to leave a warehouse for the next one."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from lakehouse.model import SCHEMA
+from lakehouse.session import open_session
+from lakehouse.settings import read_settings
+
+QUICK = {
+    "spark.master": "local[2]",
+    "spark.sql.shuffle.partitions": "2",
+    # Most of the time would go into compiling queries; test_siblings runs them compiled.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
+
+def open_quick(folder: Path, **settings: str) -> SparkSession:
+    """Open a session for small catalogs, with these Spark settings beside."""
+    return open_session(read_settings(warehouse=str(folder), spark=QUICK | settings), "tests")
+
+
+def forget(spark: SparkSession, warehouse: Path) -> None:
+    """Detach the tables without deleting them: moved away, there is nothing to delete."""
+    spark.catalog.setCurrentDatabase("default")
+    if warehouse.is_dir():
+        aside = warehouse.rename(warehouse.with_name("aside"))
+        spark.sql(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
+        shutil.rmtree(warehouse, ignore_errors=True)
+        aside.rename(warehouse)
+    spark.sql(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
+
+
+def forget_attached(spark: SparkSession) -> None:
+    """Detach whatever catalog is attached."""
+    if spark.catalog.databaseExists(SCHEMA):
+        forget(spark, Path(spark.catalog.getDatabase(SCHEMA).locationUri.removeprefix("file:")))
