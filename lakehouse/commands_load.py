@@ -50,8 +50,8 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
     with session(context) as (spark, settings, watcher):
         summary = run_ingest(spark, settings, list(sources), registry_from=registry_from, request=request, watcher=watcher)
     context.run.result = summary.as_json()
-    for path in summary.hidden:
-        tell(f"warning: not read, since Spark lists no empty file and no name that starts with _ or . : {path}")
+    for path, reason in summary.hidden:
+        tell(f"warning: not read: {path}: {reason}")
     if context.as_json:
         click.echo(json.dumps(summary.as_json()))
     else:

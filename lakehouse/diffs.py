@@ -128,6 +128,7 @@ def documents_as_tables(spark: SparkSession, settings: Settings, sources: list[s
             "last_sha256": F.lit(None).cast("string"),
             "last_clean": F.lit(False),
             "last_registry": F.lit(None).cast("string"),
+            "named": F.lit(False),
         }
     )
     stage = parse_documents(named, settings).filter(F.col("row") == "entity").persist()

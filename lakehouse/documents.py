@@ -6,11 +6,10 @@ reads and hashes them; only a document that changed, or of which something was r
 
 from __future__ import annotations
 
-import os
+import hashlib
 import re
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -18,10 +17,10 @@ from pyspark.sql import functions as F
 
 from lakehouse.errors import SourceNotFound
 from lakehouse.findings import OWNER_CHANGED, REGAINED
+from lakehouse.folders import Hidden, is_document, is_hidden, is_readable, look_into
 from lakehouse.model import DOCUMENT_BODY
 from lakehouse.session import absolute_location
 
-SUFFIXES = (".json", ".cereg", ".yaml", ".yml")
 NAME_PATTERN = "*.{json,cereg,yaml,yml,json.gz,cereg.gz,yaml.gz,yml.gz}"
 _FEW_DOCUMENTS = 1000  # that are named to Spark one by one
 _GLOB = re.compile(r"[*?\[{]")
@@ -29,6 +28,8 @@ _GLOB = re.compile(r"[*?\[{]")
 _LISTED = r"(?:[^_./][^/]*/)*[^_./][^/]*\.(?:json|cereg|ya?ml)(?:\.gz)?"
 # Findings that ask for nothing: what they are about is published as the document says.
 TOLD_ONLY = (OWNER_CHANGED, REGAINED)
+_DOCUMENTS = "document_uri string, size long, sha256 string, content binary"
+_NOTHING = hashlib.sha256(b"").hexdigest()
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,27 @@ class Sources:
         scopes: regular expressions (Java) for the URIs that each source covers: a known document that one of them matches and
             that is not found any more has vanished. A folder covers what a search of it lists, a glob what it matches, a file
             itself.
-        hidden: files that Spark does not list: empty ones, and those whose names start with `_` or `.` (local folders only).
+        hidden: what is not read, and why (local folders only, and what a glob matches).
+        named: files that were named, and not only found in a folder or by a glob.
+        empty: empty files as far as they are known: Spark does not list them.
+        unreadable: files that may not be read, with their sizes: the parser finds that out, one by one.
     """
 
     folders: list[str]
     files: list[str]
     roots: list[str]
-    hidden: list[str]
+    hidden: list[Hidden]
     scopes: list[str] = field(default_factory=list)
+    named: list[str] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
+    unreadable: list[tuple[str, int]] = field(default_factory=list)
+
+    def is_named(self) -> Column:
+        """Tell of each document (column document_uri) whether it was named."""
+        every = {*self.files, *self.empty, *(uri for uri, _ in self.unreadable)}
+        if not self.folders and every <= set(self.named):
+            return F.lit(True)
+        return F.col("document_uri").isin(self.named) if self.named else F.lit(False)
 
 
 def find_sources(spark: SparkSession, sources: list[str]) -> Sources:
@@ -58,24 +72,54 @@ def find_sources(spark: SparkSession, sources: list[str]) -> Sources:
     Raises:
         SourceNotFound: one of them names nothing.
     """
-    folders: list[str] = []
-    files: list[str] = []
+    folders: set[str] = set()
+    files: set[str] = set()
     roots: set[str] = set()
-    hidden: list[str] = []
+    hidden: list[Hidden] = []
+    named: set[str] = set()
+    empty: set[str] = set()
+    unreadable: dict[str, int] = {}
     scopes: list[str] = []
     for source in sources:
-        found = _statuses(spark, source)
-        scopes.append(found.scope)
-        for path, is_folder, root in found.members:
-            (folders if is_folder else files).append(path)
-            roots.add(root)
-            if is_folder:
-                hidden.extend(_hidden_files(path))
-            elif path.rsplit("/", 1)[-1].startswith(("_", ".")):
-                raise SourceNotFound(source, f"Hadoop hides files whose names start with _ or . ({path}). Rename it.")
-    folders = [folder for folder in sorted(set(folders)) if not _stands_in(folder, set(folders) - {folder})]
-    listed = [file for file in sorted(set(files)) if not (_is_document(file) and _stands_in(file, set(folders)))]
-    return Sources(folders, listed, sorted(roots, key=len, reverse=True), hidden, scopes)
+        statuses, scope = _statuses(spark, source)
+        scopes.append(scope)
+        for found in statuses:
+            roots.add(found.root)
+            if found.is_folder:
+                folders.add(found.uri)
+            elif is_hidden(found.uri.rsplit("/", 1)[-1]):
+                reason = "Hadoop hides names that start with _ or ."
+                if found.is_named:
+                    raise SourceNotFound(source, f"{reason} Rename it.")
+                hidden.append(Hidden(found.uri, reason))
+            else:
+                named |= {found.uri} if found.is_named else set()
+                if is_readable(found.uri):
+                    (files if found.size else empty).add(found.uri)
+                else:
+                    unreadable[found.uri] = found.size
+    for folder in sorted(folders):
+        if _stands_in(folder, folders - {folder}):
+            folders.remove(folder)
+            continue
+        inside = look_into(folder)
+        hidden.extend(inside.hidden)
+        empty.update(inside.empty)
+        if inside.unreadable or not inside.is_tree:  # Spark would end there, or go round in circles
+            folders.remove(folder)
+            files.update(inside.files)
+            unreadable.update(inside.unreadable)
+    listed = [file for file in sorted(files - set(unreadable)) if not (is_document(file) and _stands_in(file, folders))]
+    return Sources(
+        sorted(folders),
+        listed,
+        sorted(roots, key=len, reverse=True),
+        hidden,
+        scopes,
+        sorted(named),
+        sorted(empty),
+        sorted(unreadable.items()),
+    )
 
 
 def read_documents(spark: SparkSession, sources: Sources, stream_bytes: int) -> DataFrame:
@@ -88,14 +132,24 @@ def read_documents(spark: SparkSession, sources: Sources, stream_bytes: int) -> 
 
     Returns:
         One row per document: document_uri, size (bytes as stored), sha256 (hexadecimal) and content (bytes as stored), both
-        NULL for a document above `stream_bytes`.
+        NULL for a document above `stream_bytes` or one that may not be read.
     """
     parts = []
+    empty = set(sources.empty)
     if sources.folders:
-        found = spark.read.format("binaryFile").option("recursiveFileLookup", "true").option("pathGlobFilter", NAME_PATTERN)
-        parts.append(found.load([_no_glob(folder) for folder in sources.folders]))
+        reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true").option("pathGlobFilter", NAME_PATTERN)
+        parts.append(reader.load([_no_glob(folder) for folder in sources.folders]))
+        if not all(folder.startswith("file:") for folder in sources.folders):
+            empty |= set(empty_files(parts[0]))
     if sources.files:
         parts.append(spark.read.format("binaryFile").load([_no_glob(file) for file in sources.files]))
+    unread: list[tuple[str, int, str | None, bytearray | None]] = [(uri, 0, _NOTHING, bytearray()) for uri in sorted(empty)]
+    unread += [(uri, size, None, None) for uri, size in sources.unreadable]
+    made = [spark.createDataFrame(unread, _DOCUMENTS)] if unread or not parts else []
+    return reduce(DataFrame.unionByName, [*([_read(parts, stream_bytes)] if parts else []), *made])
+
+
+def _read(parts: list[DataFrame], stream_bytes: int) -> DataFrame:
     every = reduce(DataFrame.unionByName, parts)
     named = [F.col("path").alias("document_uri"), F.col("length").alias("size")]
     # Two branches: Spark then reads no content of what is filtered out by length.
@@ -104,8 +158,24 @@ def read_documents(spark: SparkSession, sources: Sources, stream_bytes: int) -> 
     return small.unionByName(every.filter(F.col("length") > stream_bytes).select(*named).withColumns(none))
 
 
+def empty_files(listed: DataFrame) -> list[str]:
+    """Give the URIs of the empty files among those that Spark listed for a DataFrame of files; it has no rows of them.
+
+    Spark's listing is asked as one text, since asking for each of thousands of files takes seconds.
+    """
+    plan: Any = listed._jdf.queryExecution().analyzed()
+    statuses = plan.collectLeaves().head().relation().location().allFiles().mkString("\n")
+    return re.findall(r"FileStatus\{path=(.*?); isDirectory=false; length=0; ", statuses)
+
+
 def with_unchanged(
-    documents: DataFrame, known: DataFrame, registry: Column | None, *, force: bool = False, dialect: str | None = None
+    documents: DataFrame,
+    known: DataFrame,
+    registry: Column | None,
+    is_named: Column | None = None,
+    *,
+    force: bool = False,
+    dialect: str | None = None,
 ) -> DataFrame:
     """Tell which documents need not be parsed: same URI and hash as at the last load, and nothing to be looked at again.
 
@@ -113,25 +183,28 @@ def with_unchanged(
         documents: as from `read_documents`.
         known: one row per document and registry, as from `current_documents`.
         registry: registry that the documents go into; None when each document says it itself.
+        is_named: tells documents that were named; such a one that was passed over in a folder is looked at again. None: none was.
         force: parse all of them.
         dialect: parse, too, what was read as of another dialect at its last load.
 
     Returns:
         `documents` with registry, unchanged, again (the same as at the last load, and parsed all the same), content (NULL for
         an unchanged document), last_sha256, last_clean (hash at the last load, and whether a document with that hash need not
-        be parsed), for documents whose hash is not known yet, and last_registry (where a document that says its registry
-        itself was loaded last).
+        be parsed), for documents whose hash is not known yet, named, and last_registry (where a document that says its
+        registry itself was loaded last).
     """
+    is_named = F.lit(False) if is_named is None else is_named
+    skipped = F.col("facts.status") == "skipped"
     uri, own = F.col("xid").alias("_uri"), F.when(F.col("facts.own_registry"), F.lit(None)).otherwise(F.col("registryid"))
     clean = needs_no_look("facts") & F.lit(not force)
     is_same_dialect = F.lit(True) if dialect is None else F.coalesce(F.col("facts.dialect") == dialect, F.lit(False))
     sha256 = F.when(is_same_dialect, F.col("facts.sha256"))
-    load = F.struct("snapshot_id", sha256.alias("sha256"), clean.alias("clean"), "registryid")
+    load = F.struct("snapshot_id", sha256.alias("sha256"), clean.alias("clean"), skipped.alias("skipped"), "registryid")
     last = known.groupBy(uri, own.alias("_registry")).agg(F.max(load).alias("last"))
     wanted = documents.withColumn("registry", F.lit(None).cast("string") if registry is None else registry)
     same_place = (F.col("document_uri") == F.col("_uri")) & F.col("registry").eqNullSafe(F.col("_registry"))
     same = F.coalesce(F.col("sha256") == F.col("last.sha256"), F.lit(False))
-    clean = F.coalesce("last.clean", F.lit(False))
+    clean = F.coalesce(F.col("last.clean") & ~(is_named & F.col("last.skipped")), F.lit(False))
     return wanted.join(last, on=same_place, how="left").select(
         "document_uri",
         "size",
@@ -143,6 +216,7 @@ def with_unchanged(
         F.col("last.sha256").alias("last_sha256"),
         clean.alias("last_clean"),
         F.when(F.col("registry").isNull(), F.col("last.registryid")).alias("last_registry"),
+        is_named.alias("named"),
     )
 
 
@@ -177,7 +251,8 @@ def without_content_of_unchanged(
     Returns:
         Rows as from `with_unchanged`, and when all documents are unchanged how many they are, else None.
     """
-    every = with_unchanged(read_documents(spark, sources, stream_bytes), known, registry, force=force, dialect=dialect)
+    documents = read_documents(spark, sources, stream_bytes)
+    every = with_unchanged(documents, known, registry, sources.is_named(), force=force, dialect=dialect)
     if force or known.isEmpty():
         return every, None
     told = every.drop("content").localCheckpoint()
@@ -187,9 +262,14 @@ def without_content_of_unchanged(
     unchanged = told.filter("unchanged").withColumn("content", F.lit(None).cast("binary"))
     if not counted.get(False):
         return unchanged, counted.get(True, 0)
-    changed = told.filter(~F.col("unchanged")).select("document_uri").distinct().collect()
-    few = replace(sources, folders=[], files=[row["document_uri"] for row in changed])
-    again = with_unchanged(read_documents(spark, few, stream_bytes), known, registry, dialect=dialect)
+    changed = {
+        row["document_uri"]: row["size"] for row in told.filter(~F.col("unchanged")).select("document_uri", "size").collect()
+    }
+    unreadable = [one for one in sources.unreadable if one[0] in changed]
+    files = [uri for uri, size in changed.items() if size and (uri, size) not in unreadable]
+    empty = [uri for uri, size in changed.items() if not size]
+    few = replace(sources, folders=[], files=files, empty=empty, unreadable=unreadable)
+    again = with_unchanged(read_documents(spark, few, stream_bytes), known, registry, few.is_named(), dialect=dialect)
     return unchanged.unionByName(again), None
 
 
@@ -229,14 +309,17 @@ def current_documents(changes: DataFrame) -> DataFrame:
 
 
 class _Found(NamedTuple):
-    """What a source names: URI, whether it is a folder, and URI that paths are relative to, of each; and its scope."""
+    """A file or folder that a source names itself, or by a glob; `root` is the URI that paths are relative to."""
 
-    members: list[tuple[str, bool, str]]
-    scope: str
+    uri: str
+    is_folder: bool
+    size: int
+    root: str
+    is_named: bool
 
 
-def _statuses(spark: SparkSession, source: str) -> _Found:
-    """Look up a source."""
+def _statuses(spark: SparkSession, source: str) -> tuple[list[_Found], str]:
+    """Look up a source, and what it covers: see `Sources.scopes`."""
     local = absolute_location(source) if "://" not in source and not source.startswith("file:") else source
     jvm: Any = spark._jvm
     assert jvm is not None
@@ -246,15 +329,18 @@ def _statuses(spark: SparkSession, source: str) -> _Found:
         if filesystem.exists(path):
             status = filesystem.getFileStatus(path)
             uri = status.getPath().toString()
-            if status.isDirectory():
-                return _Found([(uri, True, uri)], rf"\A{_quoted(uri.rstrip('/'))}/{_LISTED}\z")
-            return _Found([(uri, False, uri.rsplit("/", 1)[0])], rf"\A{_quoted(uri)}\z")
+            is_folder = status.isDirectory()
+            scope = rf"\A{_quoted(uri.rstrip('/'))}/{_LISTED}\z" if is_folder else rf"\A{_quoted(uri)}\z"
+            return [_Found(uri, is_folder, status.getLen(), uri if is_folder else uri.rsplit("/", 1)[0], True)], scope
         fixed = _GLOB.split(local, maxsplit=1)[0]
         if fixed == local:
             raise SourceNotFound(source, "no such file or folder. Name a file, a folder, a glob, or a URI that Spark reads.")
         base = filesystem.makeQualified(jvm.org.apache.hadoop.fs.Path(fixed.rsplit("/", 1)[0] or "/")).toString()
         pattern = base.rstrip("/") + local[len(fixed.rsplit("/", 1)[0]) :]
-        found = [(status.getPath().toString(), status.isDirectory(), base) for status in filesystem.globStatus(path) or []]
+        found = [
+            _Found(status.getPath().toString(), status.isDirectory(), status.getLen(), base, False)
+            for status in filesystem.globStatus(path) or []
+        ]
     except SourceNotFound:
         raise
     except Exception as error:
@@ -262,7 +348,7 @@ def _statuses(spark: SparkSession, source: str) -> _Found:
         raise SourceNotFound(source, f"cannot be read: {told}") from error
     if not found:
         raise SourceNotFound(source, "the glob matches nothing.")
-    return _Found(found, rf"\A{_as_regex(pattern)}(/{_LISTED})?\z")
+    return found, rf"\A{_as_regex(pattern)}(/{_LISTED})?\z"
 
 
 def _quoted(text: str) -> str:
@@ -303,27 +389,6 @@ def _stands_in(path: str, folders: set[str]) -> bool:
     return any(path.startswith(folder.rstrip("/") + "/") for folder in folders)
 
 
-def _is_document(path: str) -> bool:
-    return path.removesuffix(".gz").endswith(SUFFIXES)
-
-
 def _no_glob(path: str) -> str:
     """Escape what Spark's reader would take for a glob: the path names one file or folder."""
     return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)
-
-
-def _is_unlisted(path: Path) -> bool:
-    return path.name.startswith(("_", ".")) or path.stat().st_size == 0
-
-
-def _hidden_files(folder: str) -> list[str]:
-    if not folder.startswith("file:"):
-        return []
-    hidden: list[str] = []
-    local = Path(re.sub(r"\Afile:/+", "/", folder))
-    for parent, folders, files in os.walk(local):
-        within = any(part.startswith(("_", ".")) for part in Path(parent).relative_to(local).parts)
-        folders.sort()
-        named = [name for name in files if _is_document(name)]
-        hidden.extend(str(Path(parent) / name) for name in sorted(named) if within or _is_unlisted(Path(parent) / name))
-    return hidden

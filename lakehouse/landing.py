@@ -25,8 +25,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles
 from pyspark.sql.types import StringType, StructField, StructType
 
-from lakehouse.documents import SUFFIXES
 from lakehouse.errors import SourceNotFound
+from lakehouse.folders import is_document
 from lakehouse.pipeline import Request, Summary, ingest
 from lakehouse.session import absolute_location
 from lakehouse.settings import Settings
@@ -247,7 +247,7 @@ def _list_remote(folder: str) -> Iterator[Found]:
 
 
 def _is_wanted(name: str) -> bool:
-    return not name.startswith(("_", ".")) and name.removesuffix(".gz").endswith(SUFFIXES)
+    return not name.startswith(("_", ".")) and is_document(name)
 
 
 def _is_hidden(parts: list[str]) -> bool:

@@ -25,7 +25,7 @@ from lakehouse.catalogdraft import read_draft
 from lakehouse.detection import COLLECTIONS, DRAFT, dialect_of, is_draft, marks_of, not_a_registry, told_dialect
 from lakehouse.dialects import NORMAL, table
 from lakehouse.families import FindMessage, Messages
-from lakehouse.findings import FAULT, LIMIT, NOT_JSON, STRICT, Finding, Problem
+from lakehouse.findings import FAULT, LIMIT, NO_DOCUMENT, NOT_JSON, STRICT, Finding, Problem
 from lakehouse.jsontext import NotJson, pointer_of
 from lakehouse.model import STAGE
 from lakehouse.normalform import Reading, Whole, read_document, wrong_collection
@@ -136,6 +136,7 @@ class Source(NamedTuple):
     content: bytes | None
     last_sha256: str | None
     last_clean: bool
+    named: bool
     last_registry: str | None = None
 
 
@@ -196,7 +197,9 @@ class _Parse:
             self.seen = text[:_RAW_OF_DOCUMENT]
             if len(text) > limits.stream and is_yaml(self.uri):
                 text += _read_up_to(stream, limits.unpacked)  # YAML cannot be cut
-        if len(text) <= limits.stream or is_yaml(self.uri):
+        if not text:
+            self._pass_over("the file is empty")
+        elif len(text) <= limits.stream or is_yaml(self.uri):
             self._add_whole(text)
         else:
             del text
@@ -220,7 +223,7 @@ class _Parse:
         document, problems = read_text(text, self.uri, self.limits.depth)
         forced = self.limits.dialect in _READERS and isinstance(document, dict | list)
         if not forced and (reason := not_a_registry(document)):
-            self._add_facts({"status": "skipped", "reason": reason})
+            self._pass_over(reason)
             return
         problems += redact(document, None if is_yaml(self.uri) else text)
         if not forced and not is_draft(document):
@@ -241,7 +244,7 @@ class _Parse:
                 self._add_whole(_read_up_to(stream, self.limits.unpacked))
             return
         if reason := not_a_registry(root):
-            self._add_facts({"status": "skipped", "reason": reason})
+            self._pass_over(reason)
             return
         problems += redact(root)
         _check_collections(root)
@@ -329,6 +332,13 @@ class _Parse:
 
     def _add_facts(self, facts: dict[str, Any]) -> None:
         self.stage.add_facts(self.uri, self.registry, self.facts | facts)
+
+    def _pass_over(self, reason: str) -> None:
+        """Skip a file that is no registry document; one that was named is meant to be one."""
+        if self.source.named:
+            told = f"it is named as a document, and is none: {reason}"
+            raise _Rejected(NO_DOCUMENT, told, "Name a registry document, or its folder.")
+        self._add_facts({"status": "skipped", "reason": reason})
 
     def _reject(self, why: _Rejected) -> None:
         """Refuse the document whole: nothing of it stays but one finding and its facts."""

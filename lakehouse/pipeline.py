@@ -17,6 +17,7 @@ from lakehouse.detection import DRAFT
 from lakehouse.documents import Sources, current_documents, find_sources, registry_from_path, without_content_of_unchanged
 from lakehouse.expectations import warm_up
 from lakehouse.faults import crash_point
+from lakehouse.folders import Hidden
 from lakehouse.gate import check_stage, without_refused
 from lakehouse.model import ENTITY_TABLES, STAGE
 from lakehouse.numbering import with_numbers
@@ -69,7 +70,7 @@ class Summary:
     entities: dict[str, dict[str, int]]
     violations: dict[str, int]
     seconds: dict[str, float]
-    hidden: list[str] = field(default_factory=list)
+    hidden: list[Hidden] = field(default_factory=list)
     changes: list[dict[str, str]] | None = None
     dialects: dict[str, int] = field(default_factory=dict)
 
@@ -130,7 +131,7 @@ def ingest(
     with clock("list", ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")):
         found = find_sources(spark, sources)
         if root is not None:
-            found = replace(found, roots=[root])
+            found = replace(found, roots=[root], named=[])
         known = current_documents(spark.table(table_name("changes"))).localCheckpoint()
         registry = _registry(settings, found, registry_from)
         documents, unchanged = without_content_of_unchanged(

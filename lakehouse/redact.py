@@ -149,7 +149,9 @@ class _Walk:
         if place is _Place.ELSEWHERE or (place is _Place.ENDPOINT and key in ("messages", "definitions", "labels")):
             if key == "endpoints" and len(self.path) == 1:
                 return _Place.ENDPOINTS
-            return _Place.COLLECTION if key in _COLLECTIONS else _Place.OPTIONS if key in _OPTIONS else _Place.ELSEWHERE
+            if key in _COLLECTIONS or key in _OPTIONS:
+                return _Place.COLLECTION if key in _COLLECTIONS else _Place.OPTIONS
+            return _Place.OPTIONS_AUTHORIZATION if _AUTHORIZATION.fullmatch(key) else _Place.ELSEWHERE
         if _AUTHORIZATION.fullmatch(key):
             return _Place.ENDPOINT_AUTHORIZATION if place is _Place.ENDPOINT else _Place.OPTIONS_AUTHORIZATION
         return place

@@ -154,11 +154,11 @@ def stored(reading: Reading) -> list[Stored]:
 
 
 def stage(
-    text: bytes, *, stream: int = 1 << 20, uri: str = "file:/none/a.json", **limits: Any
+    text: bytes, *, stream: int = 1 << 20, uri: str = "file:/none/a.json", named: bool = False, **limits: Any
 ) -> dict[str, list[dict[str, Any]]]:
     """Parse a document; rows of the stage by their kind, in an order of their own."""
     limit = Limits(bytes=1 << 20, unpacked=1 << 20, depth=64, entities=1000, stream=stream, strict=False)._replace(**limits)
-    source = Source(uri, len(text), "0" * 64, "r", False, False, text, None, False)
+    source = Source(uri, len(text), "0" * 64, "r", False, False, text, None, False, named)
     columns = [pa.array([value]) for value in source]
     batch = pa.RecordBatch.from_arrays(columns, names=list(Source._fields))
     rows = [row for made in parser(limit)([batch]) for row in made.to_pylist()]

@@ -247,6 +247,7 @@ Each rule is tested by its own examples, in `lakehouse/examples.csv`: `test_rule
 """
 _TESTED_IN = {
     "JSON-004": "test_safety.py", "JSON-005": "test_one_bad_document.py",
+    "JSON-006": "test_one_bad_document.py",
     "DOC-001": "test_ownership.py", "DOC-002": "test_ownership.py", "DOC-003": "test_safety.py",
     "DOC-004": "test_gate.py", "DOC-005": "test_ownership.py", "CAT-038": "test_checks.py", "CAT-064": "test_checks.py",
     "MSG-002": "test_safety.py",

@@ -63,7 +63,7 @@ def test_hidden_files_are_told(catalog):
         catalog.write(name, DOCUMENT)
     summary = catalog.ingest()
     assert summary.documents["read"] == 1
-    assert [path.rsplit("/documents/", 1)[1] for path in summary.hidden] == [".c.json", "_b.json", "_sub/d.json"]
+    assert [path.rsplit("/documents/", 1)[1] for path, _ in summary.hidden] == [".c.json", "_b.json", "_sub/d.json"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 from typing import Any
 
 import pyarrow as pa
@@ -10,9 +12,12 @@ import pytest
 from builders import document, group, stage
 
 from lakehouse import parse, stagebatches
-from lakehouse.findings import FAULT
+from lakehouse.documents import empty_files, find_sources, read_documents
+from lakehouse.findings import FAULT, NO_DOCUMENT
+from lakehouse.model import SCHEMA
 from lakehouse.parse import Limits, Source, _Parse, parser
 from lakehouse.stagebatches import BATCH_BYTES, StageBatches
+from lakehouse.views import create_views
 
 
 def written(name: str) -> bytes:
@@ -25,7 +30,7 @@ GOOD, BAD = written("good"), written("bad")
 def rows_of(*texts: tuple[str, bytes], stream: int = 1 << 20) -> list[dict[str, Any]]:
     """Parse documents, all of one batch."""
     limits = Limits(bytes=1 << 20, unpacked=1 << 20, depth=64, entities=1000, stream=stream, strict=False)
-    sources = [Source(f"file:/{uri}", len(text), "0" * 64, uri, False, False, text, None, False) for uri, text in texts]
+    sources = [Source(f"file:/{uri}", len(text), "0" * 64, uri, False, False, text, None, False, False) for uri, text in texts]
     columns = [pa.array(list(values)) for values in zip(*sources, strict=True)]
     batch = pa.RecordBatch.from_arrays(columns, names=list(Source._fields))
     return [row for made in parser(limits)([batch]) for row in made.to_pylist()]
@@ -103,7 +108,7 @@ def test_rows_that_wait_on_the_disk_are_all_there(monkeypatch):
 
 
 def test_a_row_that_arrow_cannot_hold_costs_its_document_only():
-    spoilt = Source("file:/bad", 1, "0" * 64, "x\ud800", False, False, GOOD, None, False)
+    spoilt = Source("file:/bad", 1, "0" * 64, "x\ud800", False, False, GOOD, None, False, False)
     document = _Parse(spoilt, Limits(1 << 20, 1 << 20, 64, 1000, 1 << 20, False))
     document.run()
     with pytest.raises(stagebatches.NotWritable):
@@ -136,6 +141,35 @@ def test_yaml_and_json_agree_on_the_longest_numbers_and_on_pairs_of_surrogates()
     as_json, as_yaml = stage(text.encode()), stage(text.encode(), uri="file:/none/a.json.yaml")
     assert [row["content_hash"] for row in as_yaml["entity"]] == [row["content_hash"] for row in as_json["entity"]]
     assert len(as_json["entity"]) == 2
+
+
+# A file that is named
+
+
+FOREIGN = {
+    "empty": b"",
+    "array": b"[1, 2]",
+    "scalar": b"5",
+    "other": b'{"hello": "world"}',
+    "AsyncAPI": b'{"asyncapi": "3.0.0"}',
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("stream", [1 << 20, 4])
+def test_a_named_file_that_is_no_document_is_rejected_and_a_found_one_passed_over(name, packed, stream):
+    text, uri = (gzip.compress(FOREIGN[name]), "file:/a.json.gz") if packed else (FOREIGN[name], "file:/a.json")
+    found = stage(text, uri=uri, stream=stream)
+    assert json.loads(found["document"][0]["facts"])["status"] == "skipped"
+    assert found["finding"] == []
+    named = stage(text, uri=uri, stream=stream, named=True)
+    assert json.loads(named["document"][0]["facts"])["status"] == "rejected"
+    assert [row["finding"]["rule_id"] for row in named["finding"]] == [NO_DOCUMENT]
+
+
+def test_a_named_document_loads():
+    assert stage(GOOD, named=True) == stage(GOOD)
 
 
 # Collections that are no maps
@@ -173,10 +207,86 @@ def test_batches_end_by_bytes_too():
     )
     text = json.dumps(written).encode()
     limits = Limits(bytes=1 << 30, unpacked=1 << 30, depth=64, entities=1000, stream=1 << 30, strict=False)
-    source = Source("file:/a", len(text), "0" * 64, "r", False, False, text, None, False)
+    source = Source("file:/a", len(text), "0" * 64, "r", False, False, text, None, False, False)
     batch = pa.RecordBatch.from_arrays([pa.array([value]) for value in source], names=list(Source._fields))
     made = list(parser(limits)([batch]))
     sizes = [one.nbytes for one in made]
     assert max(sizes) < 2 * BATCH_BYTES
     assert len(sizes) > 2
     assert sum(row["kind"] == "schemaversion" for one in made for row in one.select(["kind"]).to_pylist()) == 9
+
+
+# In a folder
+
+
+def test_what_is_no_document_is_told_and_nothing_ends(catalog):
+    catalog.write("good.json", document({"g": group({"m": {}})}))
+    catalog.write("bad.yaml", b'messagegroups: {g: {name: "\\ud800"}}')
+    catalog.write("worse.yaml", b"messagegroups: {g: {epoch: " + b"9" * 5000 + b"}}")
+    catalog.write("list.json", {"messagegroups": []})
+    for name, text in FOREIGN.items():
+        catalog.write(f"other/{name}.json", text)
+    for name in ("_no.json", ".no.json"):
+        catalog.write(name, b"{}")
+    (catalog.documents / "dangling.json").symlink_to("nowhere")
+    (catalog.documents / "self.json").symlink_to("self.json")
+    (catalog.documents / "round").symlink_to(".")
+    os.mkfifo(catalog.documents / "pipe.json")
+    summary = catalog.ingest()
+    assert summary.documents == {"read": 9, "unchanged": 0, "skipped": 5, "rejected": 3}
+    assert summary.entities["messages"]["inserted"] == 1
+    assert {path.rsplit("/", 1)[1]: reason for path, reason in summary.hidden} == {
+        "_no.json": "Hadoop hides names that start with _ or .",
+        ".no.json": "Hadoop hides names that start with _ or .",
+        "dangling.json": "a link that leads nowhere",
+        "self.json": "a link that leads nowhere",
+        "round": "a link to a folder around it",
+        "pipe.json": "no file, but a pipe, socket or device",
+    }
+    create_views(catalog.spark, catalog.settings, SCHEMA, ["documents"])
+    statuses = dict(catalog.rows("SELECT element_at(split(document_uri, '/'), -1), status FROM documents"))
+    assert {name for name, status in statuses.items() if status == "skipped"} == {f"{name}.json" for name in FOREIGN}
+    assert catalog.rows("SELECT reason FROM documents WHERE document_uri LIKE '%empty.json'") == ["the file is empty"]
+    # Nothing new, and nothing is read again but what is refused
+    again = catalog.ingest()
+    assert (again.snapshot_id, again.documents) == (None, {"read": 9, "unchanged": 6, "skipped": 0, "rejected": 3})
+
+
+def test_a_named_file_counts_more_than_its_folder(catalog):
+    empty, array = catalog.write("empty.json", b""), catalog.write("array.json", b"[1]")
+    catalog.write("good.json", document({"g": group({"m": {}})}))
+    assert catalog.ingest().documents == {"read": 3, "unchanged": 0, "skipped": 2, "rejected": 0}
+    assert not catalog.ingest(catalog.documents / "*.json").refused
+    named = catalog.ingest(empty, array)
+    assert named.documents == {"read": 2, "unchanged": 0, "skipped": 0, "rejected": 2}
+    assert named.refused
+    assert catalog.rows("SELECT DISTINCT rule_id FROM violations") == [NO_DOCUMENT]
+    # Beside its folder, one of them is named still
+    assert catalog.ingest(catalog.documents, empty).documents == {"read": 3, "unchanged": 1, "skipped": 1, "rejected": 1}
+
+
+def test_a_file_that_may_not_be_read_is_left_to_the_parser_which_rejects_it(catalog, monkeypatch):
+    good = catalog.write("good.json", document({"g": group({"m": {}})}))
+    locked = catalog.write("locked.json", document({"h": group({})}))
+    genuine = os.access  # the tests may run as root, who may read anything
+    monkeypatch.setattr(os, "access", lambda path, mode: path != str(locked) and genuine(path, mode))
+    sources = find_sources(catalog.spark, [str(catalog.documents)])
+    assert (sources.folders, sources.files) == ([], [f"file:{good}"])
+    assert sources.unreadable == [(f"file:{locked}", locked.stat().st_size)]
+    read = read_documents(catalog.spark, sources, 1 << 20).select("document_uri", "content").collect()
+    assert {row["document_uri"]: row["content"] is None for row in read} == {f"file:{good}": False, f"file:{locked}": True}
+    named = find_sources(catalog.spark, [str(good), str(locked)])
+    assert (named.files, named.unreadable) == ([f"file:{good}"], sources.unreadable)
+    source = Source("file:/nowhere/a.json", 5, None, "r", False, False, None, None, False, False)
+    refused = _Parse(source, Limits(1 << 20, 1 << 20, 64, 1000, 1 << 20, False))
+    refused.run()
+    assert [row["finding"]["rule_id"] for made in refused.batches() for row in made.to_pylist() if row["finding"]] == ["JSON-001"]
+
+
+def test_files_of_a_folder_elsewhere_are_told_when_they_are_empty(catalog):
+    for name in ("a b%20+ü.json", "sub/b.json", "_c.json"):
+        catalog.write(name, b"")
+    catalog.write("d.json", b"{}")
+    reader = catalog.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+    listed = reader.load(str(catalog.documents))
+    assert sorted(empty_files(listed)) == [f"file:{catalog.documents}/{name}" for name in ("a b%20+ü.json", "sub/b.json")]

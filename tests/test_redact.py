@@ -203,6 +203,7 @@ M = "/messagegroups/g/messages/m"
         (in_message(pem="-----BEGIN EC PRIVATE KEY-----\nhunter2\n-----END EC PRIVATE KEY-----"), M + "/pem"),
         (document({"g": {"config": {"headers": {"cookie": HIDDEN}}}}), "/messagegroups/g/config/headers/cookie"),
         (document({}, options={"client_secret": 1234}), "/options/client_secret"),
+        (document({"g": {"authorization": {"token": HIDDEN}}}), "/messagegroups/g/authorization/token"),
         (document(endpoints={"e": {"sasl.password": HIDDEN}}), "/endpoints/e/sasl.password"),
         (document(endpoints={"e": {"AUTHORIZATION": {"x": {"token": HIDDEN}}}}), "/endpoints/e/AUTHORIZATION/x/token"),
         ({"endpoints": [{"authorization": {"password": HIDDEN}}]}, "/endpoints/0/authorization/password"),

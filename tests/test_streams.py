@@ -151,7 +151,7 @@ def test_a_document_that_spark_did_not_read_is_opened_and_hashed(tmp_path):
     limit = Limits(bytes=1 << 20, unpacked=1 << 20, depth=64, entities=1000, stream=10, strict=False)
 
     def parse(last: str | None, clean: bool) -> list[dict[str, Any]]:
-        source = Source(f"file:{path}", 1000, None, "r", False, False, None, last, clean, None)
+        source = Source(f"file:{path}", 1000, None, "r", False, False, None, last, clean, False)
         columns = [pa.array([value]) for value in source]
         batch = pa.RecordBatch.from_arrays(columns, names=list(Source._fields))
         return [row for made in parser(limit)([batch]) for row in made.to_pylist()]

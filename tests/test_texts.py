@@ -31,6 +31,29 @@ def test_json_is_yaml(value):
     assert canonical(read_yaml(text.encode(), 100)[0]) == canonical(read_json(text.encode(), 100)[0])
 
 
+@law
+@given(json_values)
+def test_json_with_escapes_is_yaml(value):
+    text = json.dumps(value).encode()
+    assert canonical(read_yaml(text, 100)[0]) == canonical(read_json(text, 100)[0])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password: !hunter2 x", "a: *hunter2", "a: &hunter2 x\nb: &hunter2 y", "a: !hunter2!x y", "a: 'hunter2\n---\n",
+        "? hunter2\n: x\n- y", "a: hunter2: hunter2", "password: hunter2\n  x: y", "%hunter2 x\na: b", "{a: b, ? [hunter2]: c}",
+        'a: "hunter2\\q"', "a: @hunter2",
+        "a: |hunter2\n  x", "a: !<hunter2 x", "%TAG ! hunter2\n---\na: !x y", "%YAML hunter2\n---\na: b", "a: [hunter2",
+    ],
+)  # fmt: skip
+def test_no_message_quotes_a_value(text):
+    with pytest.raises(NotJson) as refused:
+        read_yaml(text.encode(), 100)
+    assert "hunter2" not in str(refused.value)
+    assert "hun" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [

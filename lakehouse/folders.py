@@ -1,0 +1,117 @@
+"""What a local folder holds that Spark would pass over without a word, read again and again, or fail at."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+SUFFIXES = (".json", ".cereg", ".yaml", ".yml")
+_NAME = "Hadoop hides names that start with _ or ."
+
+
+class Hidden(NamedTuple):
+    """A file that is not read, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass
+class Inside:
+    """The documents in a folder and below it, by what can be done with them.
+
+    Attributes:
+        files: URIs of documents.
+        empty: URIs of empty files, which Spark does not list.
+        unreadable: URIs and sizes of files that may not be read, at which Spark would end.
+        hidden: what is not read.
+        is_tree: no link leads back to a folder around it; Spark would follow one until the path is too long.
+    """
+
+    files: list[str] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
+    unreadable: list[tuple[str, int]] = field(default_factory=list)
+    hidden: list[Hidden] = field(default_factory=list)
+    is_tree: bool = True
+
+
+def is_document(path: str) -> bool:
+    """Tell by its name whether a file is looked at when it stands in a folder."""
+    return path.removesuffix(".gz").endswith(SUFFIXES)
+
+
+def is_hidden(name: str) -> bool:
+    """Tell whether Spark hides a file or folder of this name."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
+def is_readable(uri: str) -> bool:
+    """Tell whether a local file may be read; of others only opening them tells."""
+    return not uri.startswith("file:") or os.access(_local(uri), os.R_OK)
+
+
+def look_into(folder: str) -> Inside:
+    """Look through a folder.
+
+    Args:
+        folder: its URI; of one that is not local, nothing is told.
+    """
+    inside = Inside()
+    if folder.startswith("file:"):
+        path = _local(folder)
+        _look(path, inside, [os.path.realpath(path)], hidden=False)
+    return inside
+
+
+def _local(uri: str) -> str:
+    return re.sub(r"\Afile:/+", "/", uri)
+
+
+def _look(folder: str, inside: Inside, around: list[str], *, hidden: bool) -> None:
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        inside.hidden.append(Hidden(_printable(folder), f"the folder cannot be read: {error.strerror}"))
+        return
+    for entry in entries:
+        is_link = entry.is_symlink()
+        if os.path.isdir(entry.path) if is_link else entry.is_dir(follow_symlinks=False):
+            real = os.path.realpath(entry.path) if is_link else f"{around[-1]}/{entry.name}"
+            if real in around:
+                inside.is_tree = False
+                inside.hidden.append(Hidden(_printable(entry.path), "a link to a folder around it"))
+            else:
+                _look(entry.path, inside, [*around, real], hidden=hidden or is_hidden(entry.name))
+        elif is_document(entry.name):
+            _sort_in(entry, inside, hidden=hidden or is_hidden(entry.name))
+
+
+def _sort_in(entry: os.DirEntry[str], inside: Inside, *, hidden: bool) -> None:
+    """Tell what can be done with a file whose name is a document's."""
+    path, uri = _printable(entry.path), f"file:{entry.path}"
+    try:
+        status = entry.stat()
+    except OSError as error:
+        reason = "a link that leads nowhere" if entry.is_symlink() else f"it cannot be looked at: {error.strerror}"
+        inside.hidden.append(Hidden(path, reason))
+        return
+    if hidden:
+        inside.hidden.append(Hidden(path, _NAME))
+    elif not stat.S_ISREG(status.st_mode):
+        inside.hidden.append(Hidden(path, "no file, but a pipe, socket or device"))
+    elif path != entry.path:
+        inside.hidden.append(Hidden(path, "its name is not UTF-8, and Java finds no such file"))
+    elif not status.st_size:
+        inside.empty.append(uri)
+    elif not is_readable(uri):
+        inside.unreadable.append((uri, status.st_size))
+    else:
+        inside.files.append(uri)
+
+
+def _printable(path: str) -> str:
+    """Give a path as text, also one whose bytes are none."""
+    return os.fsencode(path).decode(errors="replace")
