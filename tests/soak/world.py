@@ -54,8 +54,8 @@ class World:
     def __init__(self, spark: SparkSession, folder: Path, empty: Path | None = None) -> None:
         self.spark = spark
         self.documents = folder / "documents"
-        self.documents.mkdir(parents=True)
-        if empty is not None:
+        self.documents.mkdir(parents=True, exist_ok=True)
+        if empty is not None and not (folder / "warehouse").exists():
             shutil.copytree(empty, folder / "warehouse")
         self.settings = read_settings(warehouse=str(folder / "warehouse"))
         self.warehouse = Warehouse(folder / "warehouse", self.documents)
@@ -64,6 +64,7 @@ class World:
         self.rows: dict[Key, Row] = {}
         self.written: dict[str, Document] = {}
         self.told = ""  # of the last step
+        self.is_interrupted = False  # the first step was begun before, by a process that died
 
     def step(self, documents: dict[str, Document], run: Run, *, deep: bool = False) -> None:
         """Write documents, ingest them, and check all that must hold.
@@ -75,8 +76,8 @@ class World:
         found = {path: documents[path] for path in sorted(run.found(documents))}
         told = self._dry(run) if run.first_dry else None
         head = max(self.warehouse.snapshots(), default=0) if (self.warehouse.folder / "changes").is_dir() else 0
-        crashed = run.crash is not None
-        died = crashed and self._crash(run)
+        crashed = run.crash is not None or self.is_interrupted
+        died = run.crash is not None and self._crash(run)
         try:
             summary = self._ingest(run)
         except PruneRefused:
@@ -94,16 +95,24 @@ class World:
         if summary is not None:
             self._check_counts(found, summary, None if crashed else head, told)
         self._check_files()
+        self.is_interrupted = False
         if run.again and summary is not None:
             self._check_again(run)
         if deep:
             self._check_deep()
 
+    def state(self) -> tuple[Any, ...]:
+        return self.model, self.rows, self.written
+
+    def restore(self, state: tuple[Any, ...]) -> None:
+        self.model, self.rows, self.written = state
+        self.is_interrupted = True
+
     # Doing
 
     def _write(self, documents: dict[str, Document]) -> None:
         for path in self.written.keys() - documents.keys():
-            (self.documents / path).unlink()
+            (self.documents / path).unlink(missing_ok=True)
         (self.documents / "sub").mkdir(exist_ok=True)
         for path, document in documents.items():
             if self.written.get(path) != document:
