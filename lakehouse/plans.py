@@ -22,7 +22,7 @@ from lakehouse.model import CHANGES, DOCUMENT_BODY, ENTITY_TABLES, TABLE_OF_KIND
 from lakehouse.refusals import KEY, find_refusals, no_uris
 from lakehouse.siblings import is_interpreted
 from lakehouse.staleness import is_suspect, without_stale
-from lakehouse.tables import table_name
+from lakehouse.tables import open_table
 
 LOGGED = [*KEY, "op", "content_hash", "epoch", "createdat", "modifiedat", "document_uris"]
 _LIFE = ("epoch", "createdat", "modifiedat")
@@ -123,7 +123,7 @@ def plan_changes(
     Raises:
         PruneRefused: pruning would delete more than half of the registries' entities.
     """
-    changes = spark.table(table_name("changes")).filter(F.col("snapshot_id") <= head.snapshot_id)
+    changes = open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id)
     # Checkpointed and not cached: a cached frame is planned anew whenever a table that it reads is written.
     known = current_documents(changes).localCheckpoint()
     vanished = find_vanished(known, stage, roots) if policy.prune else known.select("registryid", "xid").limit(0)
@@ -166,8 +166,7 @@ def read_state(spark: SparkSession, head: Head) -> DataFrame:
     if not used:
         return spark.createDataFrame([], StructType([CHANGES[name] for name in (*KEY, *columns)]))
     parts = [
-        spark.table(table_name(table.name)).select("registryid", F.lit(table.kind).alias("kind"), "xid", *columns)
-        for table in used
+        open_table(spark, table.name).select("registryid", F.lit(table.kind).alias("kind"), "xid", *columns) for table in used
     ]
     state = reduce(DataFrame.unionByName, parts)
     # It is read more than once: to look up the files of each table again takes longer than to keep a few rows.

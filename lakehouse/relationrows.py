@@ -10,7 +10,7 @@ from pyspark.sql.types import ArrayType, BooleanType, StringType, StructField, S
 
 from lakehouse.model import ENDPOINTS, GROUPS, MESSAGES, SCHEMAS, VERSIONS, Table
 from lakehouse.refusals import KEY
-from lakehouse.tables import table_name
+from lakehouse.tables import open_table
 from lakehouse.telling import message_of
 
 TABLES = (GROUPS, ENDPOINTS, MESSAGES, VERSIONS, SCHEMAS)
@@ -92,7 +92,7 @@ def candidate(spark: SparkSession, stage: DataFrame, used: set[str], *, compare:
     # A published entity whose documents are all read now and no longer hold it is on its way out.
     read_now = documents.filter(F.get_json_object("facts", "$.status") == "loaded")
     read_now = read_now.groupBy("registryid").agg(F.collect_set("document_uri").alias("_read"))
-    parts = [published_rows(spark.table(table_name(table.name)), table, "document_uris") for table in tables]
+    parts = [published_rows(open_table(spark, table.name), table, "document_uris") for table in tables]
     published = reduce(DataFrame.unionByName, parts)
     published = published.join(F.broadcast(read_now), on="registryid", how="inner")
     leaving = F.size(F.array_except("document_uris", "_read")) == 0
@@ -114,12 +114,12 @@ def _earlier(spark: SparkSession, entities: DataFrame, used: set[str]) -> DataFr
     """Give the published state of what is staged, as kinds of its own: rules about change compare with it."""
     keys = entities.select(*KEY).distinct()
     parts = [
-        published_rows(spark.table(table_name(table.name)), table).join(keys, on=KEY, how="left_semi")
+        published_rows(open_table(spark, table.name), table).join(keys, on=KEY, how="left_semi")
         for table in (GROUPS, MESSAGES, VERSIONS)
         if table.name in used
     ]
     if not parts:
-        return published_rows(spark.table(table_name("groups")), GROUPS).limit(0).transform(_as_earlier)
+        return published_rows(open_table(spark, "groups"), GROUPS).limit(0).transform(_as_earlier)
     return reduce(DataFrame.unionByName, parts).transform(_as_earlier)
 
 

@@ -20,7 +20,7 @@ ORDER = [
     "dialects", "coercions", "entities", "catalogtypes", "detection", "families", "rows", "versionorder",
     "rules", "values", "criteria", "constraints", "locate", "normalform", "respell",
     "catalogsections", "catalogconversion", "catalogdraft", "catalogexport", "outward", "stagebatches", "documents", "parse",
-    "violations", "refusals", "staleness", "numbering", "plans", "changes", "digests", "effective", "projections",
+    "violations", "refusals", "staleness", "numbering", "plans", "changes", "digests", "effective", "projections", "dryruns",
     "telling", "relationrows", "relations", "presence", "gate", "catalogchecks",
     "maintenance", "datadocs", "candidates", "snapshots", "serving", "audits", "events", "backups", "doctor", "diffs",
     "documentview", "losses", "groupwriters", "serialise", "targets", "selection", "export",
