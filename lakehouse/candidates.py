@@ -23,7 +23,7 @@ from lakehouse.projections import project
 from lakehouse.refusals import KEY
 from lakehouse.settings import Settings
 from lakehouse.suites import Suite, read_suites
-from lakehouse.tables import table_name
+from lakehouse.tables import open_table
 from lakehouse.violations import count_findings
 
 _MAX_TOLD = 10
@@ -95,9 +95,9 @@ def candidate_table(spark: SparkSession, plan: Plan, stage: DataFrame, table: Ta
     """Give an entity table as it would be after the commit."""
     rows = log_rows(spark, plan, stage).filter((F.col("kind") == table.kind) & (F.col("op") != "delete"))
     fresh = project(rows.withColumn("snapshot_id", F.lit(plan.head.snapshot_id + 1).cast("bigint")), table)
-    current = spark.table(table_name(table.name))
     if table.name not in plan.head.tables:
         return fresh
+    current = open_table(spark, table.name)
     changed = plan.entities.filter(F.col("kind") == table.kind).select("registryid", "xid")
     return current.join(changed, on=["registryid", "xid"], how="left_anti").select(*fresh.columns).unionByName(fresh)
 

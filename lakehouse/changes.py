@@ -24,7 +24,7 @@ from lakehouse.faults import crash_point
 from lakehouse.model import CHANGES
 from lakehouse.plans import LOGGED, Head, Plan
 from lakehouse.refusals import KEY
-from lakehouse.tables import table_name
+from lakehouse.tables import open_table, table_name
 
 _FEW_ROWS = 50_000
 
@@ -41,7 +41,7 @@ class Run:
 
 def read_head(spark: SparkSession) -> Head:
     """Read the newest snapshot of the log."""
-    changes = spark.table(table_name("changes"))
+    changes = open_table(spark, "changes")
     newest = changes.agg(F.max("snapshot_id")).collect()[0][0]
     if newest is None:
         return Head()
@@ -171,7 +171,7 @@ def log_rows(spark: SparkSession, plan: Plan, stage: DataFrame) -> DataFrame:
     written = plan.entities.filter(F.col("document_uri").isNotNull())
     staged = texts.select(*KEY, "document_uri", "body", "raw", "attributes")
     owned = plan.entities.filter(F.col("document_uri").isNull())
-    log = spark.table(table_name("changes")).select(*KEY, F.col("snapshot_id").alias("stored_in"), "body", "raw", "attributes")
+    log = open_table(spark, "changes").select(*KEY, F.col("snapshot_id").alias("stored_in"), "body", "raw", "attributes")
     text = [*_flipped_texts(), "attributes"]
     rows = staged.join(written, on=[*KEY, "document_uri"], how="inner")
     rows = rows.select(*LOGGED, *text)
@@ -221,5 +221,5 @@ def _snapshot_body(plan: Plan, run: Run, snapshot_id: int, labels: list[Label]) 
 
 
 def _snapshot_bodies(spark: SparkSession, snapshot_id: int) -> list[dict[str, Any]]:
-    rows = spark.table(table_name("changes")).filter((F.col("snapshot_id") == snapshot_id) & (F.col("kind") == "snapshot"))
+    rows = open_table(spark, "changes").filter((F.col("snapshot_id") == snapshot_id) & (F.col("kind") == "snapshot"))
     return [json.loads(row["body"]) for row in rows.select("body").collect()]

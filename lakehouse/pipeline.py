@@ -15,6 +15,7 @@ from lakehouse.changes import Run, commit, read_head
 from lakehouse.conflicts import is_lost, retries
 from lakehouse.detection import DRAFT
 from lakehouse.documents import Sources, current_documents, find_sources, registry_from_path, without_content_of_unchanged
+from lakehouse.dryruns import stand_in_lagging, stand_in_missing, without_stand_ins_after
 from lakehouse.expectations import warm_up
 from lakehouse.faults import crash_point
 from lakehouse.folders import Hidden
@@ -32,7 +33,7 @@ from lakehouse.siblings import interpreted
 from lakehouse.snapshots import check_label_is_free
 from lakehouse.stages import remove_dead_stages, remove_folder, stages_location
 from lakehouse.suites import Suite
-from lakehouse.tables import attach_log, create_tables, is_small, table_name
+from lakehouse.tables import attach_log, create_tables, is_small, open_table
 from lakehouse.telling import no_findings
 from lakehouse.violations import record_findings
 from lakehouse.watching import Clock, Watcher
@@ -92,6 +93,7 @@ class Summary:
         }
 
 
+@without_stand_ins_after
 def ingest(
     spark: SparkSession,
     settings: Settings,
@@ -123,16 +125,19 @@ def ingest(
     ingest_id = uuid.uuid4().hex
     gates = read_gates(settings)
     with clock("attach", "tables of the catalog"):
-        if not attach_log(spark, settings):
-            create_tables(spark, settings)
-        remove_dead_stages(spark, settings)
+        if request.dry_run:
+            stand_in_missing(spark, settings)
+        else:
+            if not attach_log(spark, settings):
+                create_tables(spark, settings)
+            remove_dead_stages(spark, settings)
         if request.label is not None:
             check_label_is_free(spark, request.label)
     with clock("list", ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")):
         found = find_sources(spark, sources)
         if root is not None:
             found = replace(found, roots=[root], named=[])
-        known = current_documents(spark.table(table_name("changes"))).localCheckpoint()
+        known = current_documents(open_table(spark, "changes")).localCheckpoint()
         registry = _registry(settings, found, registry_from)
         documents, unchanged = without_content_of_unchanged(
             spark, found, known, registry, settings.stream_bytes, force=request.policy.force, dialect=request.dialect
@@ -141,15 +146,17 @@ def ingest(
         with clock("check", "nothing: all documents are unchanged"):
             counts = {"read": unchanged, "unchanged": unchanged, "skipped": 0, "rejected": 0}
             summary = Summary(None, counts, _unchanged_entities(known, documents), _no_violations(), {}, found.hidden)
-            _roll_forward(spark, settings)
+            if not request.dry_run:
+                _roll_forward(spark, settings)
         return replace(summary, seconds=clock.seconds(), changes=[] if request.dry_run else None)
     warm_up()
-    with clock("attach", "tables of the catalog"):
-        create_tables(spark, settings)
+    if not request.dry_run:
+        with clock("attach", "tables of the catalog"):
+            create_tables(spark, settings)
     location = f"{stages_location(settings)}/{ingest_id}"
     with clock("parse", "documents that changed"):
-        parse_documents(documents, settings, strict=request.strict, dialect=request.dialect).write.parquet(location)
-        stage = spark.read.schema(STAGE).parquet(location)
+        parsed = parse_documents(documents, settings, strict=request.strict, dialect=request.dialect)
+        stage = parsed.localCheckpoint() if request.dry_run else _staged(parsed, location)
         counted = _count_stage(stage)
     crash_point("after_stage")
     try:
@@ -158,7 +165,8 @@ def ingest(
             summary = _publish(spark, settings, stage, work, clock)
         return replace(summary, seconds=clock.seconds())
     finally:
-        remove_folder(spark, location)
+        if not request.dry_run:
+            remove_folder(spark, location)
 
 
 @dataclass(frozen=True)
@@ -175,6 +183,12 @@ class _Work:
         """Count the documents that were refused whole after they were parsed."""
         rejected = self.run.documents["rejected"] + more
         return replace(self, run=replace(self.run, documents=self.run.documents | {"rejected": rejected}))
+
+
+def _staged(parsed: DataFrame, location: str) -> DataFrame:
+    """Write what was parsed, once, and read it from there."""
+    parsed.write.parquet(location)
+    return parsed.sparkSession.read.schema(STAGE).parquet(location)
 
 
 def _registry(settings: Settings, found: Sources, registry_from: str | None) -> Column | None:
@@ -239,7 +253,10 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
     def attempt() -> Summary:
         with clock("check", "what differs from the catalog"):
             head = read_head(spark)
-            roll_forward(spark, head, settings=settings)
+            if work.request.dry_run:
+                stand_in_lagging(spark, settings, head)
+            else:
+                roll_forward(spark, head, settings=settings)
             numbered, refused = _numbered(spark, head, stage, work)
             settled = _settle(spark, settings, head, numbered, refused, work)
             plan = settled.plan
@@ -303,7 +320,7 @@ def _numbered(spark: SparkSession, head: Head, stage: DataFrame, work: _Work) ->
     """Number the Versions of definitions of the CNCF catalog draft, if there are any; nobody else waits for it."""
     if DRAFT not in work.dialects:
         return stage, None
-    log = spark.table(table_name("changes")).filter(F.col("snapshot_id") <= head.snapshot_id)
+    log = open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id)
     return with_numbers(stage, log, prune=work.request.policy.prune)
 
 

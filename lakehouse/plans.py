@@ -24,7 +24,7 @@ from lakehouse.ownership import LIFE, Policy, claims_of, with_verdict
 from lakehouse.refusals import KEY, find_refusals, no_uris
 from lakehouse.siblings import is_interpreted
 from lakehouse.staleness import is_suspect, without_stale
-from lakehouse.tables import table_name
+from lakehouse.tables import open_table
 
 LOGGED = [*KEY, "op", "content_hash", "epoch", "createdat", "modifiedat", "document_uris"]
 
@@ -130,7 +130,7 @@ def read_ground(spark: SparkSession, head: Head, stage: DataFrame, policy: Polic
         policy: what the ingest may do.
         scopes: as of `documents.Sources`: with `prune`, a known document in them that is no longer there dropped everything.
     """
-    log = spark.table(table_name("changes")).filter(F.col("snapshot_id") <= head.snapshot_id)
+    log = open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id)
     # Checkpointed and not cached: a cached frame is planned anew whenever a table that it reads is written.
     known = current_documents(log).localCheckpoint()
     gone = find_moved(known, stage)
@@ -262,7 +262,7 @@ def read_state(spark: SparkSession, head: Head) -> DataFrame:
         more = [StructField(name, kind) for name, kind in optional.items()]
         return spark.createDataFrame([], StructType([*(CHANGES[name] for name in (*KEY, *columns)), *more]))
     parts = [
-        spark.table(table_name(table.name)).select(
+        open_table(spark, table.name).select(
             "registryid",
             F.lit(table.kind).alias("kind"),
             "xid",

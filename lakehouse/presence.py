@@ -5,11 +5,11 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.model import MESSAGES, SCHEMA, VERSIONS, Table
+from lakehouse.model import MESSAGES, VERSIONS, Table
 from lakehouse.projections import project
 from lakehouse.relationrows import Candidate, holders_of
 from lakehouse.settings import Settings
-from lakehouse.tables import table_name
+from lakehouse.tables import open_table
 from lakehouse.telling import broken, findings_of, no_findings
 from lakehouse.views import session_with_views
 
@@ -30,7 +30,7 @@ def check_flattened(spark: SparkSession, settings: Settings, found: Candidate, u
         return no_findings(spark)
     stand_ins = {table.name: _candidate_rows(spark, found, table, used) for table in (MESSAGES, VERSIONS)}
     stand_ins["scope"] = _only_lacking(stand_ins["messages"], lacking)
-    return _judge(lacking, session_with_views(spark, settings, SCHEMA, stand_ins, ["flat_messages"]))
+    return _judge(lacking, session_with_views(spark, settings, spark.catalog.currentDatabase(), stand_ins, ["flat_messages"]))
 
 
 def check_published(spark: SparkSession, settings: Settings | None, things: DataFrame) -> DataFrame:
@@ -94,7 +94,7 @@ def _candidate_rows(spark: SparkSession, found: Candidate, table: Table, used: s
     staged = project(logged, table).dropDuplicates(["registryid", "xid"])
     if table.name not in used:
         return staged
-    published = spark.table(table_name(table.name)).join(staged, on=["registryid", "xid"], how="left_anti")
+    published = open_table(spark, table.name).join(staged, on=["registryid", "xid"], how="left_anti")
     if found.leaving is not None:
         published = published.join(found.leaving.filter(F.col("kind") == table.kind), on=["registryid", "xid"], how="left_anti")
     return staged.unionByName(published.select(*staged.columns))

@@ -43,7 +43,8 @@ def show_summary(summary: dict[str, Any]) -> None:
 
 
 def _where(summary: dict[str, Any]) -> str:
-    return ". See table `violations`." if any(summary["violations"].values()) else "."
+    recorded = any(summary["violations"].values()) and not summary.get("dry_run")
+    return ". See table `violations`." if recorded else "."
 
 
 def show_validation(validation: dict[str, Any]) -> None:

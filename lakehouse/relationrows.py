@@ -11,7 +11,7 @@ from pyspark.sql.types import ArrayType, BooleanType, StringType, StructField, S
 
 from lakehouse.model import ENDPOINTS, GROUPS, MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS, Table
 from lakehouse.refusals import KEY
-from lakehouse.tables import table_name
+from lakehouse.tables import open_table
 from lakehouse.telling import message_of
 
 TABLES = (GROUPS, ENDPOINTS, MESSAGES, VERSIONS, SCHEMAS, SCHEMAVERSIONS)
@@ -118,7 +118,7 @@ def candidate(
     tables = [table for table in TABLES if table.name in used]
     if not tables:
         return Candidate(staged, rows, leaving)
-    parts = [published_rows(spark.table(table_name(table.name)), table) for table in tables]
+    parts = [published_rows(open_table(spark, table.name), table) for table in tables]
     published = reduce(DataFrame.unionByName, parts)
     concerned = documents.select("registryid")
     absent = held.select(*KEY)
@@ -157,12 +157,12 @@ def _earlier(spark: SparkSession, entities: DataFrame, used: set[str]) -> DataFr
     """Give the published state of what is staged, as kinds of its own: rules about change compare with it."""
     keys = entities.select(*KEY).distinct()
     parts = [
-        published_rows(spark.table(table_name(table.name)), table).join(keys, on=KEY, how="left_semi")
+        published_rows(open_table(spark, table.name), table).join(keys, on=KEY, how="left_semi")
         for table in (GROUPS, MESSAGES, VERSIONS)
         if table.name in used
     ]
     if not parts:
-        return published_rows(spark.table(table_name("groups")), GROUPS).limit(0).transform(_as_earlier)
+        return published_rows(open_table(spark, "groups"), GROUPS).limit(0).transform(_as_earlier)
     return reduce(DataFrame.unionByName, parts).transform(_as_earlier)
 
 

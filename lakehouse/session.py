@@ -15,6 +15,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
+from functools import cache
 from importlib.resources import as_file
 from pathlib import Path
 
@@ -50,6 +52,14 @@ def open_session(settings: Settings, app_name: str = "lakehouse") -> SparkSessio
 def absolute_location(path: str) -> str:
     """Give a local path as absolute; a URI stays as it is."""
     return path if re.match(r"\A[A-Za-z][A-Za-z0-9+.\-]*:", path) else str(Path(path).absolute())
+
+
+@cache
+def scratch_folder() -> str:
+    """Give the URI of a folder of this process, gone with it: Spark wants one for each schema, also where nothing is stored."""
+    folder = tempfile.mkdtemp(prefix="lakehouse-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder).as_uri()
 
 
 def find_java() -> str:
@@ -101,7 +111,8 @@ def _open_submitted(settings: Settings, app_name: str) -> SparkSession:
     SparkContext._ensure_initialized()
     given = dict(SparkConf().getAll())
     builder = SparkSession.builder.appName(given.get("spark.app.name", app_name))
-    for key, value in (_packaged_conf() | _warehouse_conf(settings) | settings.spark).items():
+    wanted = _packaged_conf() | settings.spark
+    for key, value in (_warehouse_conf(settings, wanted | given) | wanted).items():
         if key not in given:
             builder = builder.config(key, value)
     return builder.getOrCreate()
@@ -109,13 +120,8 @@ def _open_submitted(settings: Settings, app_name: str) -> SparkSession:
 
 def _open_local(settings: Settings, app_name: str) -> SparkSession:
     find_java()
-    conf = {
-        "spark.app.name": app_name,
-        "spark.driver.memory": "4g",
-        **_packaged_conf(),
-        **_warehouse_conf(settings),
-        **settings.spark,
-    }
+    conf = {"spark.app.name": app_name, "spark.driver.memory": "4g", **_packaged_conf(), **settings.spark}
+    conf = _warehouse_conf(settings, conf) | conf
     if conf.get("spark.master", "local").startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
         os.environ["PYSPARK_PYTHON"] = sys.executable  # or executors start another Python, without our packages
@@ -154,8 +160,13 @@ def _packaged_conf() -> dict[str, str]:
     return {key: value.strip() for key, value in pairs}
 
 
-def _warehouse_conf(settings: Settings) -> dict[str, str]:
-    return {"spark.sql.warehouse.dir": absolute_location(settings.warehouse)}
+def _warehouse_conf(settings: Settings, conf: Mapping[str, str]) -> dict[str, str]:
+    """Tell Spark where schemas without a place of their own stand: with a metastore the catalog's is one of them.
+
+    Without, Spark would make the folder as soon as it is asked for anything, also by a command that only reads.
+    """
+    embedded = conf.get("spark.sql.catalogImplementation", "in-memory") == "in-memory"
+    return {"spark.sql.warehouse.dir": scratch_folder() if embedded else absolute_location(settings.warehouse)}
 
 
 def _java_version(java: str) -> int | None:

@@ -6,16 +6,12 @@ lasts as long as `changes` does, whatever Delta's retention, and reading it writ
 
 from __future__ import annotations
 
-import atexit
 import json
 import re
-import shutil
-import tempfile
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from functools import cache
 from string import Template
 from typing import Any
 
@@ -29,8 +25,9 @@ from lakehouse.conflicts import is_lost, retries
 from lakehouse.errors import LabelTaken, SettingsError, SnapshotNotFound
 from lakehouse.model import CHANGES, DOCUMENT_BODY, EFFECTIVE_MESSAGES, ENTITY_TABLES, SCHEMA, VIOLATIONS
 from lakehouse.projections import expressions, parsed_body
+from lakehouse.session import scratch_folder
 from lakehouse.settings import Settings
-from lakehouse.tables import attach_tables, check_writers, table_name
+from lakehouse.tables import attach_tables, check_writers, open_table, table_name
 from lakehouse.timestamps import microseconds
 from lakehouse.views import create_views
 
@@ -162,7 +159,7 @@ def read_snapshots(spark: SparkSession) -> list[Snapshot]:
 
 def read_labels(spark: SparkSession) -> dict[str, tuple[int, str | None]]:
     """Read the labels: name to snapshot and reason; the last row of a name counts."""
-    labels = spark.table(table_name("changes")).filter(F.col("kind") == "label").select("snapshot_id", "xid", "op", "body")
+    labels = open_table(spark, "changes").filter(F.col("kind") == "label").select("snapshot_id", "xid", "op", "body")
     found: dict[str, tuple[int, str | None]] = {}
     for row in sorted(labels.collect(), key=lambda row: row["snapshot_id"]):
         told = json.loads(row["body"])
@@ -269,15 +266,8 @@ def create_view_schema(spark: SparkSession, schema: str) -> None:
     """Create a schema for views, unless it is there."""
     embedded = spark.conf.get("spark.sql.catalogImplementation") == "in-memory"
     # Spark makes a folder for each schema; views need none, so it stands outside of the warehouse.
-    place = f" LOCATION '{_scratch()}/{schema}'" if embedded else ""
+    place = f" LOCATION '{scratch_folder()}/{schema}'" if embedded else ""
     spark.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}{place}")
-
-
-@cache
-def _scratch() -> str:
-    folder = tempfile.mkdtemp(prefix="lakehouse-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
 
 
 def _statements(snapshot_id: int) -> Iterable[str]:

@@ -39,11 +39,36 @@ SCHEMA_VERSION = 1
 # What Delta says of a folder that has files and no log yet.
 _HALF_CREATED = "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
 _THREADS = 4
+_STOOD_IN = "xregistry.stood_in"  # of a session: the tables that something stands in for
 
 
 def table_name(name: str) -> str:
     """Give the full name of a table of the live schema."""
     return f"{SCHEMA}.{name}"
+
+
+def open_table(spark: SparkSession, name: str) -> DataFrame:
+    """Read a table of the live schema, or the rows that stand in for it in this session."""
+    return spark.table(name if name in _stood_in(spark) else table_name(name))
+
+
+def stand_in(session: SparkSession, name: str, rows: DataFrame) -> None:
+    """Let rows be read instead of a table, in this session only and until `remove_stand_ins`: nothing is stored.
+
+    Args:
+        session: whose rows they are.
+        name: the table.
+        rows: its columns.
+    """
+    rows.createOrReplaceTempView(name)
+    session.conf.set(_STOOD_IN, " ".join(sorted({name, *_stood_in(session)})))
+
+
+def remove_stand_ins(session: SparkSession) -> None:
+    """Let all tables be read themselves again."""
+    for name in _stood_in(session):
+        session.catalog.dropTempView(name)
+    session.conf.unset(_STOOD_IN)
 
 
 def table_location(spark: SparkSession, name: str) -> str:
@@ -94,8 +119,7 @@ def attach_log(spark: SparkSession, settings: Settings) -> bool:
     Raises:
         WarehouseTooNew: the warehouse was written by a newer version of the product.
     """
-    _use_schema(spark, settings)
-    if not _attach(spark, "changes"):
+    if not attach_existing(spark, settings, ["changes"]):
         return False
     version = stored_version(spark)
     check_not_newer(version, SCHEMA_VERSION)
@@ -109,10 +133,8 @@ def attach_tables(spark: SparkSession, settings: Settings, names: Iterable[str] 
         WarehouseError: the warehouse holds no catalog, or one of a newer version of the product.
     """
     wanted = list(names)
-    _use_schema(spark, settings)
-    missing = [
-        name for name, attached in zip(wanted, _each(lambda name: _attach(spark, name), wanted), strict=True) if not attached
-    ]
+    there = attach_existing(spark, settings, wanted)
+    missing = [name for name in wanted if name not in there]
     if missing:
         raise WarehouseError(
             f"{settings.warehouse} holds no catalog (no table {missing[0]}). Load documents with `lakehouse ingest SOURCE`."
@@ -121,8 +143,19 @@ def attach_tables(spark: SparkSession, settings: Settings, names: Iterable[str] 
         _check_version(spark)
 
 
+def attach_existing(spark: SparkSession, settings: Settings, names: Iterable[str] = TABLES) -> set[str]:
+    """Attach those of the tables that are there, and give their names; makes nothing, not even the warehouse's folder."""
+    wanted = list(names)
+    if not _has_schema(spark, settings):
+        return set()
+    _use_schema(spark, settings)
+    return {name for name, attached in zip(wanted, _each(lambda name: _attach(spark, name), wanted), strict=True) if attached}
+
+
 def is_small(spark: SparkSession, settings: Settings) -> bool:
     """Tell by the size of the log that the catalog is small, so that its queries had better be interpreted."""
+    if not spark.catalog.tableExists(table_name("changes")):
+        return True
     size: int = spark.sql(f"DESCRIBE DETAIL {table_name('changes')}").select("sizeInBytes").collect()[0][0]
     return size <= settings.interpreted_bytes
 
@@ -178,6 +211,19 @@ def _use_schema(spark: SparkSession, settings: Settings) -> None:
         if attached != wanted:
             raise WarehouseError(f"this Spark session works on {attached}, not on {wanted}. Use one session per warehouse.")
     spark.catalog.setCurrentDatabase(SCHEMA)
+
+
+def _has_schema(spark: SparkSession, settings: Settings) -> bool:
+    """Tell whether the schema can be used without making anything."""
+    if spark.conf.get("spark.sql.catalogImplementation") != "in-memory":
+        return spark.catalog.databaseExists(SCHEMA)
+    jvm: Any = spark._jvm
+    folder = jvm.org.apache.hadoop.fs.Path(absolute_location(settings.warehouse))
+    return bool(folder.getFileSystem(spark._jsc.hadoopConfiguration()).exists(folder))
+
+
+def _stood_in(spark: SparkSession) -> list[str]:
+    return str(spark.conf.get(_STOOD_IN, "")).split()
 
 
 def _each(action: Any, names: Iterable[str]) -> list[Any]:

@@ -22,7 +22,7 @@ ORDER = [
     "catalogsections", "catalogconversion", "catalogdraft", "catalogexport", "outward", "stagebatches", "folders", "documents",
     "parse",
     "violations", "refusals", "telling", "disputes", "ownership", "staleness", "defaults", "numbering", "plans",
-    "changes", "digests", "effective", "projections",
+    "changes", "digests", "effective", "projections", "dryruns",
     "relationrows", "references", "relations", "presence", "gate", "catalogchecks",
     "maintenance", "datadocs", "candidates", "snapshots", "serving", "audits", "events", "backups", "doctor", "diffs",
     "documentview", "losses", "groupwriters", "serialise", "targets", "selection", "export",

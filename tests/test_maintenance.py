@@ -27,7 +27,9 @@ def test_a_dry_run_tells_and_does_nothing(history):
     stage = Path(history.settings.warehouse) / "_stage" / "dead"
     stage.mkdir(parents=True)
     os.utime(stage, times=(time.time() - 3 * 86400,) * 2)
+    before = {path: path.is_file() and path.read_bytes() for path in Path(history.settings.warehouse).rglob("*")}
     told = maintain(history.spark, history.settings, dry_run=True, names=("changes", "versions"))
+    assert {path: path.is_file() and path.read_bytes() for path in Path(history.settings.warehouse).rglob("*")} == before
     assert told.dry_run
     assert [one.rsplit("/", 1)[-1] for one in told.stages] == ["dead"]
     assert stage.is_dir()

@@ -1,0 +1,88 @@
+"""Dry runs: an ingest is planned against the catalog as it would find it, and nothing is written, also where there is no catalog.
+
+What an ingest would mend first is read from the log instead: tables that lag behind since a process died, tables of an older
+release, tables that are not there. Temporary views stand in for them, so that queries of house rules see them too. What was
+parsed is kept by the executors and no file is staged, so a dry run needs no place that all of them reach.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, TypeVar
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakehouse import effective
+from lakehouse.migrations import check_not_newer, stored_version
+from lakehouse.model import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, VIOLATIONS, Table
+from lakehouse.plans import Head
+from lakehouse.projections import lagging, last_rows, project
+from lakehouse.settings import Settings
+from lakehouse.tables import SCHEMA_VERSION, attach_existing, open_table, remove_stand_ins, stand_in, table_name
+
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
+_OTHERS = {"violations": VIOLATIONS, effective.NAME: EFFECTIVE_MESSAGES}
+
+
+def without_stand_ins_after(command: Callable[Concatenate[SparkSession, _Given], _Result]) -> Callable[..., _Result]:
+    """Let a command that may run dry leave the session as it was."""
+
+    @functools.wraps(command)
+    def run(spark: SparkSession, *args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
+        try:
+            return command(spark, *args, **kwargs)
+        finally:
+            remove_stand_ins(spark)
+
+    return run
+
+
+def stand_in_missing(spark: SparkSession, settings: Settings) -> None:
+    """Let all tables be read as this release knows them, and make nothing.
+
+    Raises:
+        WarehouseTooNew: the warehouse was written by a newer version of the product.
+    """
+    there = attach_existing(spark, settings)
+    version = stored_version(spark) if "changes" in there else SCHEMA_VERSION
+    check_not_newer(version, SCHEMA_VERSION)
+    if "changes" not in there:
+        stand_in(spark, "changes", spark.createDataFrame([], CHANGES))
+    elif version < SCHEMA_VERSION:
+        stand_in(spark, "changes", _as_of_now(spark.table(table_name("changes"))))
+    for table in ENTITY_TABLES:
+        if table.name not in there or version < SCHEMA_VERSION:
+            stand_in(spark, table.name, _out_of_log(spark, table))
+    for name, columns in _OTHERS.items():
+        if name not in there:
+            stand_in(spark, name, spark.createDataFrame([], columns))
+
+
+def stand_in_lagging(spark: SparkSession, settings: Settings, head: Head) -> None:
+    """Let the tables that lag behind be read out of the log, where an ingest would roll them forward.
+
+    Args:
+        spark: a session in which `stand_in_missing` was called.
+        settings: as for `projections.lagging`.
+        head: the newest snapshot.
+    """
+    behind = lagging(spark, head, settings=settings)
+    for table in ENTITY_TABLES:
+        if table.name in behind:
+            stand_in(spark, table.name, _out_of_log(spark, table, head))
+
+
+def _out_of_log(spark: SparkSession, table: Table, head: Head | None = None) -> DataFrame:
+    rows = open_table(spark, "changes").filter(F.col("kind") == table.kind)
+    known = rows if head is None else rows.filter(F.col("snapshot_id") <= head.snapshot_id)
+    return project(last_rows(known).filter(F.col("op") != "delete"), table)
+
+
+def _as_of_now(log: DataFrame) -> DataFrame:
+    """Give the log of an older release the columns that it does not have yet."""
+    return log.select(
+        *(F.col(name) if name in log.columns else F.lit(None).cast(CHANGES[name].dataType).alias(name) for name in CHANGES.names)
+    )
