@@ -12,7 +12,7 @@ from .terms import PLAIN, Document, Endpoint, Group, Resource, Text
 
 DIALECTS = ("1.0-rc2", "1.0-rc1", "1.0-rc4", "0.5-wip", "cereg")
 SUFFIXES = (".json", ".yaml", ".json.gz", ".yml.gz", ".xreg.json")
-# Beside what no dialect writes: a damaged text, and something that is no registry document.
+# Why nothing of a document can be read.
 DAMAGES = {
     "cut": "the text ends in the middle",
     "surrogate": "a text that is no Unicode",
@@ -30,6 +30,8 @@ _NAMES: dict[str, dict[str, str]] = {
 
 def write(document: Document, path: str) -> bytes:
     """Write a document as the suffix of its path asks for."""
+    if document.damage == "empty":
+        return b""
     stem = path.removesuffix(".gz")
     is_yaml = stem.endswith((".yaml", ".yml"))
     text = _damaged(document, is_yaml=is_yaml) if document.damage else _text(spelled(document), is_yaml=is_yaml)
@@ -72,6 +74,8 @@ def _damaged(document: Document, *, is_yaml: bool) -> bytes:
     value = spelled(document) | secrets
     if document.damage == "other":
         return _text({"asyncapi": "3.0.0", "info": {"title": "another"}}, is_yaml=is_yaml)
+    if document.damage == "list":
+        return _text([1, 2], is_yaml=is_yaml)
     if document.damage == "array":
         return _text(secrets | {"specversion": "1.0-rc2", "messagegroups": [{"messagegroupid": "g"}]}, is_yaml=is_yaml)
     if document.damage == "surrogate":

@@ -11,7 +11,7 @@ from random import Random
 
 from .documents import DAMAGES, DIALECTS, SUFFIXES
 from .off import OFF
-from .terms import PLAIN, Document, Endpoint, Group, Resource, Text
+from .terms import NO_DOCUMENTS, PLAIN, Document, Endpoint, Group, Resource, Text
 
 Documents = dict[str, Document]
 Operation = Callable[[Random, Documents], bool]
@@ -117,7 +117,7 @@ def damage(random: Random, documents: Documents) -> bool:
 
 
 def become_other(random: Random, documents: Documents) -> bool:
-    return _change(random, documents, lambda document: replace(document, damage="other"))
+    return _change(random, documents, lambda document: replace(document, damage=random.choice(list(NO_DOCUMENTS))))
 
 
 def mend(random: Random, documents: Documents) -> bool:

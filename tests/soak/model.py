@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import NamedTuple
 
-from .terms import Document, Endpoint, Group, Resource, Text
+from .terms import NO_DOCUMENTS, Document, Endpoint, Group, Resource, Text
 
 DEFAULT_REGISTRY = "default"
 TABLES = {
@@ -53,11 +54,11 @@ class Reading:
     skipped: bool = False
 
 
-def read(document: Document) -> Reading:
-    """Tell what a document says by itself."""
+def read(document: Document, *, is_named: bool = False) -> Reading:
+    """Tell what a document says by itself; what is none is passed over in a folder, and rejected where it is named."""
     registry = document.registry or DEFAULT_REGISTRY
-    if document.damage == "other":
-        return Reading(registry, skipped=True)
+    if document.damage in NO_DOCUMENTS:
+        return Reading(registry, rejected=is_named, skipped=not is_named)
     if document.damage is not None:
         return Reading(registry, rejected=True)
     entities = _Entities(registry)
@@ -137,23 +138,24 @@ class Published:
     epoch: int = 1
 
 
-@dataclass(frozen=True)
-class Ingest:
+class Ingest(NamedTuple):
     """What an ingest finds.
 
     Attributes:
         documents: those that its SOURCE holds, by path.
+        named: those that SOURCE names, and does not only find in a folder or by a glob.
         below: paths that a scan of SOURCE would list; those of them that are no more have vanished.
         refused: entities that rules between entities refused, by path; without those that only fall with them.
         rejected: documents that `--strict` refused whole for that, or for what they say by themselves.
     """
 
     documents: Mapping[str, Document]
+    named: frozenset[str] = frozenset()
     below: frozenset[str] = frozenset()
     prune: bool = False
     force: bool = False
     strict: bool = False
-    refused: Mapping[str, frozenset[Key]] = field(default_factory=dict)
+    refused: Mapping[str, frozenset[Key]] = MappingProxyType({})
     rejected: frozenset[str] = frozenset()
 
 
@@ -204,7 +206,7 @@ class _Step:
     def __init__(self, before: Catalog, ingest: Ingest) -> None:
         self.before = before
         self.ingest = ingest
-        self.readings = {path: read(document) for path, document in ingest.documents.items()}
+        self.readings = {path: read(document, is_named=path in ingest.named) for path, document in ingest.documents.items()}
         self.out = {path: with_dependents(self.readings[path], out) for path, out in ingest.refused.items()}
         self.accepted = {path: accepted for path in self.readings if (accepted := self._accepted(path)) is not None}
         gone = {path for path in before.said if path in ingest.below and path not in ingest.documents} if ingest.prune else set()
@@ -368,7 +370,7 @@ def settle(before: Catalog, ingest: Ingest) -> tuple[Catalog, Ingest]:
     """
     readings = {path: read(document) for path, document in ingest.documents.items()}
     while True:
-        after = before.after(replace(ingest, force=True))
+        after = before.after(ingest._replace(force=True))
         wrong = missed(before, after)
         if not wrong:
             return before.after(ingest), ingest
@@ -386,7 +388,7 @@ def settle(before: Catalog, ingest: Ingest) -> tuple[Catalog, Ingest]:
         if refused == dict(ingest.refused):
             raise AssertionError(f"nobody says what is wrong: {sorted(wrong)}")
         rejected = {path for path in refused if ingest.strict} | ingest.rejected
-        ingest = replace(ingest, refused=refused, rejected=frozenset(rejected))
+        ingest = ingest._replace(refused=refused, rejected=frozenset(rejected))
 
 
 def missed(before: Catalog, after: Catalog) -> set[Key]:
@@ -407,7 +409,7 @@ def unfounded(before: Catalog, ingest: Ingest, after: Catalog) -> dict[str, set[
     In doubt there is a reason: what all documents say is taken together, and what is not there before or after is missing.
     """
     readings = {path: read(document) for path, document in ingest.documents.items()}
-    bare = before.after(replace(ingest, refused={}, rejected=frozenset(), force=True))  # were nothing refused for that
+    bare = before.after(ingest._replace(refused={}, rejected=frozenset(), force=True))  # were nothing refused for that
     fallen = {key for path, out in ingest.refused.items() for key in with_dependents(readings[path], out)}
     there = set(before.published) & set(after.published) & set(bare.published) - fallen
     bases: dict[str, set[str]] = {}

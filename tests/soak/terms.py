@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+NO_DOCUMENTS = {"other": "an AsyncAPI document", "list": "an array", "empty": "nothing"}
 PLAIN = "1"  # the Version of a message without `versions`
 
 
@@ -86,7 +87,7 @@ class Document:
         groups, schemagroups, endpoints: what it holds, by id.
         doubled: message groups that stand in it once more, in the other spelling (`definitionGroups`).
         dialect: in which it is written.
-        damage: why nothing of it can be read (a key of `documents.DAMAGES`), or `other`: it is no registry document.
+        damage: why nothing of it can be read (`documents.DAMAGES`), or why it is no registry document (`NO_DOCUMENTS`).
         secret: a credential that stands in a damaged text.
     """
 

@@ -99,6 +99,10 @@ class Warehouse:
             for key, row in last.items() if row["op"] != "delete"
         }  # fmt: skip
 
+    def head(self) -> int:
+        """Give the newest snapshot; 0 before the first, and where there is no warehouse."""
+        return max(self.snapshots(), default=0) if (self.folder / "changes").is_dir() else 0
+
     def snapshots(self) -> dict[int, dict[str, dict[str, int]]]:
         """Give how many rows each snapshot has, by kind and op."""
         counts: dict[int, dict[str, dict[str, int]]] = {}
