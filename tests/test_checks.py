@@ -22,12 +22,12 @@ def staged(spark: SparkSession, documents: dict[str, Any]) -> DataFrame:
     """Parse documents, each into the registry that it is named by."""
     columns = (
         "document_uri string, size long, sha256 string, registry string, unchanged boolean, again boolean, content binary, "
-        "last_sha256 string, last_clean boolean, last_registry string"
+        "last_sha256 string, last_clean boolean, named boolean, last_registry string"
     )
     rows = []
     for registry, written in documents.items():
         text = (written if isinstance(written, str) else json.dumps(written)).encode()
-        rows.append((f"file:///{registry}.json", len(text), "0", registry, False, False, bytearray(text), None, False, False))
+        rows.append((f"file:///{registry}.json", len(text), "0", registry, False, False, bytearray(text), None, False, False, None))
     return parse_documents(spark.createDataFrame(rows, columns), read_settings()).localCheckpoint()
 
 

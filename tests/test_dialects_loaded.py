@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from conftest import Catalog, _forget
+from conftest import Catalog
 from said import KINDS, TYPE, document_in
+from soak.sessions import forget
 
 from lakehouse.cli import cli
 from lakehouse.console import Context
@@ -126,7 +127,7 @@ def told(spark: Any, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFac
     options = "SELECT protocoloptions FROM xregistry.versions WHERE registryid = 'old'"
     done.old_options = catalog.rows(options)
     yield done
-    _forget(spark, Path(catalog.settings.warehouse))
+    forget(spark, Path(catalog.settings.warehouse))
 
 
 # In

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from builders import group
 from click.testing import CliRunner
-from conftest import Catalog, _forget
+from conftest import Catalog
 from jsonschema import Draft202012Validator
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from soak.sessions import forget
 
 from lakehouse import export as export_module
 from lakehouse.cli import cli
@@ -162,7 +163,7 @@ def trip(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     rows = spark.sql(f"SELECT kind, op FROM xregistry.changes WHERE snapshot_id = {summary.snapshot_id}").collect()
     done.own_catalog_ops = Counter((row["kind"], row["op"]) for row in rows)
     done.facts["one after"] = facts_of(spark)
-    _forget(spark, Path(catalog.settings.warehouse))
+    forget(spark, Path(catalog.settings.warehouse))
 
     catalog = Catalog(spark, folder / "two")
     catalog.ingest(folder / "out", registry_from="document")
@@ -170,7 +171,7 @@ def trip(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     to("out_of_two")
     to("flat_of_two", flat=True)
     yield done
-    _forget(spark, Path(catalog.settings.warehouse))
+    forget(spark, Path(catalog.settings.warehouse))
     shutil.rmtree(folder)
 
 

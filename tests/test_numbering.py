@@ -10,9 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from conftest import Catalog, _forget
+from conftest import Catalog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from soak.sessions import forget
 
 from lakehouse.detection import DRAFT
 from lakehouse.jsontext import read_json
@@ -212,7 +213,7 @@ def loaded(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.
     assert (counts["messages"]["quarantined"], counts["versions"]["quarantined"]) == (1, 1)
     assert (counts["versions"]["inserted"], counts["versions"]["updated"]) == (1, 1)
     yield catalog
-    _forget(spark, Path(catalog.settings.warehouse))
+    forget(spark, Path(catalog.settings.warehouse))
 
 
 def test_the_tables_hold_all_versions_and_the_latest_is_the_default(loaded):

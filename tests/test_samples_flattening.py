@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from conftest import Catalog as Loaded
-from conftest import _forget
 from oracle import Catalog, flatten
+from soak.sessions import forget
 from test_flattening import flat, nested
 
 from lakehouse.errors import MessageNotFound
@@ -29,7 +29,7 @@ def loaded(spark, tmp_path_factory) -> Iterator[Loaded]:
     catalog = Loaded(spark, tmp_path_factory.mktemp("samples"))
     catalog.ingest(SAMPLES, registry_from="document")
     yield catalog
-    _forget(spark, Path(catalog.settings.warehouse))
+    forget(spark, Path(catalog.settings.warehouse))
 
 
 def query(loaded: Loaded, text: str) -> list[dict[str, Any]]:

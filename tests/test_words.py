@@ -114,7 +114,7 @@ def test_no_word_takes_anything_out(name, value):
 
 def facts(strict: bool) -> dict[str, Any]:
     text = json.dumps(document({"g": group({"m": {}})}, documentation={"a": "b"})).encode()
-    source = Source("file:/none/a.json", len(text), "0" * 64, None, False, False, text, None, False)
+    source = Source("file:/none/a.json", len(text), "0" * 64, None, False, False, text, None, False, False)
     limits = Limits(bytes=1 << 20, unpacked=1 << 20, depth=64, entities=1000, stream=1 << 20, strict=strict)
     import pyarrow as pa
 

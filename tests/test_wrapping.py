@@ -40,7 +40,7 @@ class Said(NamedTuple):
 
 def said(text: bytes, name: str, **limits: Any) -> Said:
     """Parse a document in plain Python."""
-    source = Source(f"file:/none/{name}", len(text), "0" * 64, None, False, False, text, None, False)
+    source = Source(f"file:/none/{name}", len(text), "0" * 64, None, False, False, text, None, False, False)
     batch = pa.RecordBatch.from_arrays([pa.array([value]) for value in source], names=list(Source._fields))
     made = [row for part in parser(LIMITS._replace(**limits))([batch]) for row in part.to_pylist()]
     named = [name for name in made[0] if name not in ("raw", "document_uri", "finding", "facts")]
