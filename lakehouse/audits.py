@@ -16,7 +16,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.errors import EntityNotFound
-from lakehouse.jsontext import pointer_of
+from lakehouse.text.jsontext import pointer_of
 from lakehouse.model import TABLE_OF_KIND
 from lakehouse.tables import table_name
 

@@ -15,8 +15,8 @@ from pyspark.sql.types import StructType
 
 from lakehouse.constraints import Subject, check_entity
 from lakehouse.documents import current_documents
-from lakehouse.findings import violation_id
-from lakehouse.jsontext import pointer_of
+from lakehouse.text.problems import violation_id
+from lakehouse.text.jsontext import pointer_of
 from lakehouse.model import ENDPOINTS, GROUPS, MESSAGES, REGISTRIES, SCHEMAVERSIONS, STAGE, VERSIONS
 from lakehouse.presence import check_published
 from lakehouse.relationrows import COLUMNS, TABLES, published_rows

@@ -20,8 +20,8 @@ from lakehouse.catalogsections import read_sections
 from lakehouse.catalogtypes import ATTRIBUTES, CHECKS, ID, URI, formats, rows, sections_of
 from lakehouse.coercions import kind_of
 from lakehouse.detection import is_definition, is_group
-from lakehouse.findings import Problem
-from lakehouse.jsontext import pointer_of
+from lakehouse.text.problems import Problem
+from lakehouse.text.jsontext import pointer_of
 
 IMPLIED_GROUP = "default"
 _DATES = ("createdtimeutc", "updatedtimeutc")  # a definition's own; a version has others

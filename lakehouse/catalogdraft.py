@@ -8,8 +8,8 @@ from typing import Any
 from lakehouse.catalogconversion import Converted, convert
 from lakehouse.catalogsections import translated
 from lakehouse.detection import DRAFT
-from lakehouse.findings import Finding, Problem
-from lakehouse.jsontext import as_written
+from lakehouse.text.problems import Finding, Problem
+from lakehouse.text.jsontext import as_written
 from lakehouse.normalform import Reading, read_document
 
 

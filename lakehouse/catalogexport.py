@@ -11,7 +11,7 @@ from typing import Any
 
 from lakehouse.catalogtypes import EXPRESSION, ID, URI, formats, rows, schema_format, sections_of
 from lakehouse.dialects import family_of
-from lakehouse.jsontext import pointer_of, same
+from lakehouse.text.jsontext import pointer_of, same
 from lakehouse.respell import Loss
 from lakehouse.versionorder import natural_order
 

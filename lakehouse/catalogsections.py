@@ -7,7 +7,7 @@ from typing import Any
 
 from lakehouse.catalogtypes import MEMBERS, Draft, rows, sections_of
 from lakehouse.coercions import kind_of
-from lakehouse.jsontext import pointer_of
+from lakehouse.text.jsontext import pointer_of
 
 
 def translated(pointer: str, pointers: dict[str, str]) -> str:

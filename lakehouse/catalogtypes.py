@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 from lakehouse.coercions import kind_of
 from lakehouse.dialects import table
-from lakehouse.jsontext import pointer_of
-from lakehouse.timestamps import microseconds
+from lakehouse.text.jsontext import pointer_of
+from lakehouse.text.timestamps import microseconds
 
 ID = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,;=@]|%[0-9A-Fa-f]{2})+")
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|[^\x00-\x7f]|%[0-9A-Fa-f]{2})+")

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from lakehouse.dialects import FAMILIES, Attribute, places_of, spelled_values
-from lakehouse.jsontext import pointer_of, same
-from lakehouse.values import is_uri_reference
-from lakehouse.xid import as_xid
+from lakehouse.text.jsontext import pointer_of, same
+from lakehouse.text.values import is_uri_reference
+from lakehouse.text.xid import as_xid
 
 _DECLARATION = {"type", "value", "required", "description", "specurl"}
 

@@ -15,7 +15,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from lakehouse import values
+from lakehouse.text import values
 from lakehouse.criteria import TESTS, Around, Test, shown
 from lakehouse.dialects import FAMILIES, asks, family_of, family_of_options, severity_in, table
 

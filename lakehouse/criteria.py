@@ -11,9 +11,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from lakehouse import values
+from lakehouse.text import values
 from lakehouse.dialects import FAMILIES, family_of
-from lakehouse.jsontext import as_written
+from lakehouse.text.jsontext import as_written
 
 _LONGEST_VALUE = 100
 

@@ -11,7 +11,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse.findings import CONFLICT, STALE
+from lakehouse.text.problems import CONFLICT, STALE
 from lakehouse.model import DISPUTE, TABLE_OF_KIND
 from lakehouse.refusals import KEY, is_contested, taken
 

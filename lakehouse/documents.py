@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.errors import SourceNotFound
-from lakehouse.findings import OWNER_CHANGED, REGAINED
+from lakehouse.text.problems import OWNER_CHANGED, REGAINED
 from lakehouse.folders import Hidden, is_document, is_hidden, is_readable, look_into
 from lakehouse.model import DOCUMENT_BODY
 from lakehouse.session import absolute_location

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from lakehouse.dialects import FAMILIES, NORMAL, family_of, table
-from lakehouse.jsontext import in_order, read_canonical
-from lakehouse.timestamps import microseconds, rfc3339
+from lakehouse.text.jsontext import in_order, read_canonical
+from lakehouse.text.timestamps import microseconds, rfc3339
 
 MEMBERS = {"messagegroups": "messages", "endpoints": "messages", "schemagroups": "schemas"}
 COLLECTIONS = tuple(sorted(MEMBERS))

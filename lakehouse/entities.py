@@ -9,9 +9,9 @@ from typing import Any
 
 from lakehouse.coercions import COERCIONS, Renamed, is_declaration, kind_of
 from lakehouse.dialects import FAMILIES, Attribute, Place, dialect_rules, family_of, moves_of, places_of
-from lakehouse.findings import ICON, Problem
-from lakehouse.jsontext import escaped, pointer_of, same
-from lakehouse.xid import as_xid
+from lakehouse.text.problems import ICON, Problem
+from lakehouse.text.jsontext import escaped, pointer_of, same
+from lakehouse.text.xid import as_xid
 
 # Attributes without a column, whose type is checked all the same.
 _EXTENSIONS = {"icon": Attribute("icon", "url", ICON)}

@@ -7,7 +7,7 @@ from typing import Any
 
 from lakehouse.detection import COLLECTIONS
 from lakehouse.dialects import FAMILIES, family_of, family_of_options
-from lakehouse.xid import as_xid, xid_of
+from lakehouse.text.xid import as_xid, xid_of
 
 OLD_NAMES = {"messagegroups": ("definitionGroups",), "messages": ("definitions",)}
 TELLS_FAMILY = ("protocol", "format", "basemessage", "basemessageuri", "basemessageurl")

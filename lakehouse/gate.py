@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.dialects import DIALECTS, asks
-from lakehouse.findings import STRICT, violation_id_column
+from lakehouse.text.problems import STRICT, violation_id_column
 from lakehouse.model import DOCUMENT_BODY, FINDING
 from lakehouse.presence import check_flattened
 from lakehouse.refusals import KEY

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from lakehouse.dialects import table
-from lakehouse.jsontext import pointer_of
+from lakehouse.text.jsontext import pointer_of
 
 _FORMS = ("entity", "place", "protocol", "name", "type", "rule")
 

@@ -16,13 +16,13 @@ from lakehouse.detection import COLLECTIONS, dialect_of
 from lakehouse.dialects import DIALECTS, NORMAL, family_of
 from lakehouse.entities import Entity, read_entity
 from lakehouse.families import TELLS_FAMILY, FindMessage, Messages, family_of_message, key_of_options
-from lakehouse.findings import Finding, Problem
-from lakehouse.jsontext import as_written, escaped, pointer_of
+from lakehouse.text.problems import Finding, Problem
+from lakehouse.text.jsontext import as_written, escaped, pointer_of
 from lakehouse.locate import locate
 from lakehouse.rows import VERSION_KIND, Row, make_row, take_life
 from lakehouse.rules import RULES
 from lakehouse.versionorder import Version, created, default_version, fill_default, has_error, natural_order, own_extensions
-from lakehouse.xid import id_problem, xid_of
+from lakehouse.text.xid import id_problem, xid_of
 
 _OTHER_SPECVERSIONS = frozenset(name for name in DIALECTS if name[0].isdigit()) - {NORMAL}  # others are no specversion
 TABLE_OF_KIND = {

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from lakehouse.defaults import with_isdefault, with_member
-from lakehouse.findings import violation_id_column
+from lakehouse.text.problems import violation_id_column
 from lakehouse.model import STAGE
 from lakehouse.refusals import no_uris
 

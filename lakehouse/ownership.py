@@ -12,7 +12,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse.findings import CONFLICT, STALE
+from lakehouse.text.problems import CONFLICT, STALE
 from lakehouse.model import DISPUTE
 from lakehouse.refusals import KEY, no_uris
 

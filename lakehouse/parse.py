@@ -20,21 +20,21 @@ from typing import Any, BinaryIO, NamedTuple
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from lakehouse.blanking import blank_bytes, blank_text
+from lakehouse.text.blanking import blank_bytes, blank_text
 from lakehouse.catalogdraft import read_draft
 from lakehouse.detection import COLLECTIONS, DRAFT, dialect_of, is_draft, marks_of, not_a_registry, told_dialect
 from lakehouse.dialects import NORMAL, table
 from lakehouse.families import FindMessage, Messages
-from lakehouse.findings import FAULT, LIMIT, NO_DOCUMENT, NOT_JSON, STRICT, Finding, Problem
-from lakehouse.jsontext import NotJson, pointer_of
+from lakehouse.text.problems import FAULT, LIMIT, NO_DOCUMENT, NOT_JSON, STRICT, Finding, Problem
+from lakehouse.text.jsontext import NotJson, pointer_of
 from lakehouse.model import STAGE
 from lakehouse.normalform import Reading, Whole, read_document, wrong_collection
-from lakehouse.redact import redact
+from lakehouse.text.redact import redact
 from lakehouse.settings import Settings
 from lakehouse.stagebatches import NotWritable, StageBatches
-from lakehouse.streams import NotReadable, TooLong, open_document, read_chunk, split_groups
-from lakehouse.texts import is_yaml, read_text
-from lakehouse.xid import id_problem
+from lakehouse.text.streams import NotReadable, TooLong, open_document, read_chunk, split_groups
+from lakehouse.text.yamltext import is_yaml, read_text
+from lakehouse.text.xid import id_problem
 
 DEFAULT_REGISTRY = "default"
 _RAW_OF_DOCUMENT = 4096

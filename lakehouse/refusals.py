@@ -7,7 +7,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse.findings import CONFLICT, OWNER_CHANGED, REGAINED, STALE, violation_id_column
+from lakehouse.text.problems import CONFLICT, OWNER_CHANGED, REGAINED, STALE, violation_id_column
 
 KEY = ["registryid", "kind", "xid"]
 _HINTS = {

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from lakehouse.dialects import Attribute, family_of, table
-from lakehouse.jsontext import pointer_of, same
+from lakehouse.text.jsontext import pointer_of, same
 from lakehouse.versionorder import created, natural_order
 
 COLLECTIONS = {

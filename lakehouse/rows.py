@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from lakehouse.dialects import table
 from lakehouse.entities import Entity
-from lakehouse.findings import Problem
-from lakehouse.jsontext import as_written, canonical, escaped
-from lakehouse.timestamps import microseconds
+from lakehouse.text.problems import Problem
+from lakehouse.text.jsontext import as_written, canonical, escaped
+from lakehouse.text.timestamps import microseconds
 
 VERSION_KIND = {"message": "version", "schema": "schemaversion"}
 # Identity, which the XID tells, and what stands in rows of its own.

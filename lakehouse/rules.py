@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from lakehouse.dialects import table
 from lakehouse.errors import UnknownRule
-from lakehouse.findings import ICON
+from lakehouse.text.problems import ICON
 
 HOWS = ("rule", "covered", "permissive", "export", "dialect", "read")
 

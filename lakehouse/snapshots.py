@@ -28,7 +28,7 @@ from lakehouse.projections import expressions, parsed_body
 from lakehouse.session import scratch_folder
 from lakehouse.settings import Settings
 from lakehouse.tables import attach_tables, check_writers, open_table, table_name
-from lakehouse.timestamps import microseconds
+from lakehouse.text.timestamps import microseconds
 from lakehouse.views import create_views
 
 HEAD = "head"

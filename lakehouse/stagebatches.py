@@ -13,7 +13,7 @@ import orjson
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from lakehouse.findings import Finding, violation_id
+from lakehouse.text.problems import Finding, violation_id
 from lakehouse.model import STAGE
 from lakehouse.rows import Row
 

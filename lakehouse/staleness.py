@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from lakehouse.findings import STALE
+from lakehouse.text.problems import STALE
 from lakehouse.ownership import LIFE
 from lakehouse.refusals import KEY, no_uris
 

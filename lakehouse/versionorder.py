@@ -6,10 +6,10 @@ import re
 from typing import Any, NamedTuple
 
 from lakehouse.entities import Entity
-from lakehouse.findings import Problem
-from lakehouse.jsontext import canonical, same
+from lakehouse.text.problems import Problem
+from lakehouse.text.jsontext import canonical, same
 from lakehouse.rows import take_life
-from lakehouse.timestamps import microseconds
+from lakehouse.text.timestamps import microseconds
 
 _LIFE = ("epoch", "createdat", "modifiedat")
 

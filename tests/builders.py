@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from lakehouse.documentview import Stored
-from lakehouse.findings import Finding, Problem
-from lakehouse.jsontext import read_json
+from lakehouse.text.problems import Finding, Problem
+from lakehouse.text.jsontext import read_json
 from lakehouse.normalform import Reading, read_document
 from lakehouse.parse import Limits, Source, parser
-from lakehouse.redact import redact
+from lakehouse.text.redact import redact
 from lakehouse.rows import Row
 from lakehouse.serialise import path_of
 

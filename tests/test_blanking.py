@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from lakehouse.blanking import REDACTED, blank_bytes, blank_text, blank_value, looks_secret
+from lakehouse.text.blanking import REDACTED, blank_bytes, blank_text, blank_value, looks_secret
 
 HIDDEN = "hunter2"
 

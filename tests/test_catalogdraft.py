@@ -16,7 +16,7 @@ from lakehouse.catalogsections import translated
 from lakehouse.catalogtypes import formats, sections_of
 from lakehouse.catalogtypes import rows as table_rows
 from lakehouse.detection import DRAFT, is_draft, not_a_registry, told_dialect
-from lakehouse.jsontext import read_json
+from lakehouse.text.jsontext import read_json
 from lakehouse.normalform import Reading
 from lakehouse.parse import read_as
 

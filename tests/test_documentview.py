@@ -18,7 +18,7 @@ from lakehouse.documentview import Stored, Urls, as_bytes, nested, registry_view
 from lakehouse.groupwriters import Style
 from lakehouse.normalform import Reading
 from lakehouse.serialise import Trailer, write_lines
-from lakehouse.xid import as_xid
+from lakehouse.text.xid import as_xid
 
 
 def exported(rows: list[Stored], style: Style | None = None) -> dict[str, Any]:

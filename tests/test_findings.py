@@ -8,7 +8,7 @@ from builders import document, group, message
 from pyspark.sql import functions as F
 
 from lakehouse.catalogchecks import check_catalog
-from lakehouse.findings import violation_id, violation_id_column
+from lakehouse.text.problems import violation_id, violation_id_column
 from lakehouse.pipeline import Request
 
 IDENTITY = ["registryid", "document_uri", "rule_id", "xid", "pointer", "message"]

@@ -26,8 +26,8 @@ from builders import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.findings import Problem
-from lakehouse.jsontext import NotJson, read_json
+from lakehouse.text.problems import Problem
+from lakehouse.text.jsontext import NotJson, read_json
 from lakehouse.normalform import read_document
 from lakehouse.parse import read_as
 from lakehouse.versionorder import natural_order

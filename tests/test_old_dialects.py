@@ -10,7 +10,7 @@ import pytest
 from builders import errors, group, message, rows, warnings
 
 from lakehouse.dialects import FAMILIES, asks, protocol_version, severity_in, shorthands, spelled_in, table, that_ask
-from lakehouse.jsontext import read_json
+from lakehouse.text.jsontext import read_json
 from lakehouse.normalform import Reading
 from lakehouse.parse import read_as
 from lakehouse.settings import data_folder

@@ -13,7 +13,7 @@ from builders import document, group, stage
 
 from lakehouse import parse, stagebatches
 from lakehouse.documents import empty_files, find_sources, read_documents
-from lakehouse.findings import FAULT, NO_DOCUMENT
+from lakehouse.text.problems import FAULT, NO_DOCUMENT
 from lakehouse.model import SCHEMA
 from lakehouse.parse import Limits, Source, _Parse, parser
 from lakehouse.stagebatches import BATCH_BYTES, StageBatches

@@ -7,9 +7,9 @@ from builders import document, found, law, read
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.blanking import REDACTED
-from lakehouse.findings import CREDENTIAL
-from lakehouse.redact import redact
+from lakehouse.text.blanking import REDACTED
+from lakehouse.text.problems import CREDENTIAL
+from lakehouse.text.redact import redact
 
 HIDDEN = "hunter2"
 

@@ -15,7 +15,7 @@ from said import BASE, FORMATS, KINDS, TYPE, document_in, messages
 from lakehouse.catalogdraft import read_draft
 from lakehouse.catalogexport import write_draft, write_drafts
 from lakehouse.dialects import WRITABLE
-from lakehouse.jsontext import read_json
+from lakehouse.text.jsontext import read_json
 from lakehouse.normalform import Reading
 from lakehouse.outward import to_dialect
 from lakehouse.parse import read_as

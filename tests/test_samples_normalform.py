@@ -10,10 +10,10 @@ import pytest
 from builders import MAX_DEPTH, as_document, errors, read
 
 from lakehouse.detection import not_a_registry
-from lakehouse.jsontext import canonical, read_json
+from lakehouse.text.jsontext import canonical, read_json
 from lakehouse.normalform import Reading, read_document
 from lakehouse.parse import read_as
-from lakehouse.redact import redact
+from lakehouse.text.redact import redact
 
 SAMPLES = Path(__file__).resolve().parents[2] / "shared" / "samples"
 PATHS = sorted(path for path in SAMPLES.glob("*/*") if path.suffix in (".json", ".cereg"))

@@ -14,7 +14,7 @@ from builders import document, group, law, stage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakehouse.findings import CREDENTIAL
+from lakehouse.text.problems import CREDENTIAL
 
 # Letters that no rule, name or hash has side by side; what stands between is what a quote or a format may stumble over.
 _letters = st.text(alphabet="QXZJKVW", min_size=7, max_size=9)

@@ -13,10 +13,10 @@ from soak.edits import edit, first_documents
 from soak.model import Catalog, Ingest, Key, TooMuchPruned, broken, definition, missed, read, settle, unfounded
 from soak.terms import Document, Group, Resource, Text, as_json, from_json
 
-from lakehouse.jsontext import NotJson
+from lakehouse.text.jsontext import NotJson
 from lakehouse.parse import read_as
-from lakehouse.redact import redact
-from lakehouse.texts import read_text
+from lakehouse.text.redact import redact
+from lakehouse.text.yamltext import read_text
 
 X1, X2, X3 = (Resource({"1": Text(name)}, plain=True) for name in ("X1", "X2", "X3"))
 BAD = Resource({"1": Text("X1", bad=True)}, plain=True)

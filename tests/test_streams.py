@@ -13,9 +13,9 @@ from builders import document, group, ids, law, stage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakehouse.jsontext import NotJson
+from lakehouse.text.jsontext import NotJson
 from lakehouse.parse import Limits, Source, parser
-from lakehouse.streams import NotReadable, Part, TooLong, open_document, read_chunk, split_groups
+from lakehouse.text.streams import NotReadable, Part, TooLong, open_document, read_chunk, split_groups
 
 COLLECTIONS = ("messagegroups", "endpoints")
 

@@ -7,9 +7,9 @@ import yaml
 from builders import errors, json_values, law, rows
 from hypothesis import assume, given
 
-from lakehouse.jsontext import NotJson, as_written, canonical, read_json
+from lakehouse.text.jsontext import NotJson, as_written, canonical, read_json
 from lakehouse.parse import read_as
-from lakehouse.texts import read_text, read_yaml
+from lakehouse.text.yamltext import read_text, read_yaml
 
 
 @pytest.mark.parametrize("name", ["a.yaml", "a.yml", "a.yaml.gz", "a.cereg.yaml"])

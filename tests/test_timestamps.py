@@ -7,7 +7,7 @@ from builders import law
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.timestamps import microseconds
+from lakehouse.text.timestamps import microseconds
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND

@@ -10,7 +10,7 @@ from builders import body, document, errors, group, law, message, read, rows, wa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.findings import ICON
+from lakehouse.text.problems import ICON
 from lakehouse.parse import Limits, Source, parser
 
 G, E, S = "/messagegroups/g", "/endpoints/e", "/schemagroups/s"

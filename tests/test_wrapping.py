@@ -19,8 +19,8 @@ from builders import MAX_DEPTH, document, group, json_values, law
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.findings import BYTE_ORDER_MARK, DUPLICATE_KEY
-from lakehouse.jsontext import as_written, read_json
+from lakehouse.text.problems import BYTE_ORDER_MARK, DUPLICATE_KEY
+from lakehouse.text.jsontext import as_written, read_json
 from lakehouse.parse import Limits, Source, parser
 
 SAMPLES = Path(__file__).resolve().parents[2] / "shared" / "samples"

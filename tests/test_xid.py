@@ -7,8 +7,8 @@ from builders import ids, law
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.jsontext import pointer_of
-from lakehouse.xid import as_xid, id_problem, xid_of
+from lakehouse.text.jsontext import pointer_of
+from lakehouse.text.xid import as_xid, id_problem, xid_of
 
 
 @pytest.mark.parametrize("text", ["a", "_", "0", "A.b-c~d:e@f", "Contoso.Lamp.On", "1.0:Type", "a" * 128])

@@ -17,8 +17,8 @@ import jiter
 import numpy as np
 import orjson
 
-from lakehouse.blanking import REDACTED, blank_value, looks_secret
-from lakehouse.findings import BYTE_ORDER_MARK, DUPLICATE_KEY, Problem
+from lakehouse.text.blanking import REDACTED, blank_value, looks_secret
+from lakehouse.text.problems import BYTE_ORDER_MARK, DUPLICATE_KEY, Problem
 
 _BOM = b"\xef\xbb\xbf"
 _DIGIT = re.compile("[0-9]")

@@ -18,7 +18,7 @@ from typing import BinaryIO, NamedTuple, cast
 import numpy as np
 from pyarrow.fs import FileSystem
 
-from lakehouse.jsontext import NotJson
+from lakehouse.text.jsontext import NotJson
 
 _CHUNK = 1 << 20
 _LOCAL = re.compile(r"\Afile:/+")

@@ -14,9 +14,9 @@ from typing import Any
 import jiter
 import yaml
 
-from lakehouse.blanking import blank_text
-from lakehouse.findings import BYTE_ORDER_MARK, Problem
-from lakehouse.jsontext import NotJson, read_json
+from lakehouse.text.blanking import blank_text
+from lakehouse.text.problems import BYTE_ORDER_MARK, Problem
+from lakehouse.text.jsontext import NotJson, read_json
 
 YAML_SUFFIXES = (".yaml", ".yml")
 _BOM = b"\xef\xbb\xbf"
