@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lakehouse.catalogconversion import Converted, convert
-from lakehouse.catalogsections import translated
-from lakehouse.detection import DRAFT
+from lakehouse.dialects.draft.groups import Converted, convert
+from lakehouse.dialects.draft.sections import translated
+from lakehouse.dialects.detection import DRAFT
 from lakehouse.text.problems import Finding, Problem
 from lakehouse.text.jsontext import as_written
 from lakehouse.normalform import Reading, read_document

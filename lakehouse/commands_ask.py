@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from lakehouse.console import Context, at_option, open_spark, session, with_globals
-from lakehouse.dialects import NORMAL, WRITABLE
+from lakehouse.dialects.tables import NORMAL, WRITABLE
 from lakehouse.printing import printable, show_exported, show_one_message, show_table
 
 
@@ -79,7 +79,7 @@ def export(context: Context, /, out: str, split: str | None, **flags: Any) -> in
     from lakehouse.export import Request
     from lakehouse.export import export as run_export
     from lakehouse.groupwriters import Style
-    from lakehouse.outward import layout_of
+    from lakehouse.dialects.layouts import layout_of
 
     to_stdout = out == "-"
     if to_stdout and (split or context.as_json):

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from lakehouse.text import values
 from lakehouse.criteria import TESTS, Around, Test, shown
-from lakehouse.dialects import FAMILIES, asks, family_of, family_of_options, severity_in, table
+from lakehouse.dialects.tables import FAMILIES, asks, family_of, family_of_options, severity_in, table
 
 CLOUDEVENTS = "CLOUDEVENTS"
 _ENVELOPE_NAMES = frozenset(("type", "source", "id", "specversion", "subject", "time", "datacontenttype", "dataschema"))

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from lakehouse.text import values
-from lakehouse.dialects import FAMILIES, family_of
+from lakehouse.dialects.tables import FAMILIES, family_of
 from lakehouse.text.jsontext import as_written
 
 _LONGEST_VALUE = 100

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from lakehouse.dialects import FAMILIES, NORMAL, family_of, table
+from lakehouse.dialects.tables import FAMILIES, NORMAL, family_of, table
 from lakehouse.text.jsontext import in_order, read_canonical
 from lakehouse.text.timestamps import microseconds, rfc3339
 

@@ -19,13 +19,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from lakehouse.dialects import NORMAL
+from lakehouse.dialects.tables import NORMAL
 from lakehouse.documentview import COLLECTIONS, MEMBERS, Stored, Urls, as_bytes, registry_view, source_of_group
 from lakehouse.errors import LossyExport, NothingToExport
 from lakehouse.groupwriters import Style
 from lakehouse.losses import Losses, told_losses
 from lakehouse.model import SCHEMA, TABLE_OF_KIND
-from lakehouse.outward import layout_of, to_dialect
+from lakehouse.dialects.layouts import layout_of, to_dialect
 from lakehouse.selection import Selection, current_rows, select_units
 from lakehouse.serialise import LINES, TRAILER_DIGITS, Run, Trailer, writer
 from lakehouse.settings import Settings

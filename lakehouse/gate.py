@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.dialects import DIALECTS, asks
+from lakehouse.dialects.tables import DIALECTS, asks
 from lakehouse.text.problems import STRICT, violation_id_column
 from lakehouse.model import DOCUMENT_BODY, FINDING
 from lakehouse.presence import check_flattened

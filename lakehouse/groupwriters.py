@@ -11,8 +11,8 @@ from typing import Any
 
 import orjson
 
-from lakehouse.catalogexport import DraftGroup
-from lakehouse.dialects import NORMAL, family_of
+from lakehouse.dialects.draft.write import DraftGroup
+from lakehouse.dialects.tables import NORMAL, family_of
 from lakehouse.documentview import (
     MEMBERS,
     Stored,
@@ -25,9 +25,9 @@ from lakehouse.documentview import (
     with_member,
 )
 from lakehouse.losses import EXAMPLES, Losses
-from lakehouse.outward import layout_of, to_dialect
-from lakehouse.respell import COLLECTIONS as ENTITIES
-from lakehouse.respell import Loss
+from lakehouse.dialects.layouts import layout_of, to_dialect
+from lakehouse.dialects.respell import COLLECTIONS as ENTITIES
+from lakehouse.dialects.respell import Loss
 
 
 @dataclass(frozen=True)

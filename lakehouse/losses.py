@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakehouse.respell import Loss
+from lakehouse.dialects.respell import Loss
 
 EXAMPLES = 5
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from lakehouse.constraints import NO_LABELS, PRESENCE, Subject, check_entity
-from lakehouse.detection import COLLECTIONS, dialect_of
-from lakehouse.dialects import DIALECTS, NORMAL, family_of
-from lakehouse.entities import Entity, read_entity
-from lakehouse.families import TELLS_FAMILY, FindMessage, Messages, family_of_message, key_of_options
+from lakehouse.dialects.detection import COLLECTIONS, dialect_of
+from lakehouse.dialects.tables import DIALECTS, NORMAL, family_of
+from lakehouse.dialects.entities import Entity, read_entity
+from lakehouse.dialects.protocols import TELLS_FAMILY, FindMessage, Messages, family_of_message, key_of_options
 from lakehouse.text.problems import Finding, Problem
 from lakehouse.text.jsontext import as_written, escaped, pointer_of
-from lakehouse.locate import locate
+from lakehouse.dialects.locate import locate
 from lakehouse.rows import VERSION_KIND, Row, make_row, take_life
 from lakehouse.rules import RULES
 from lakehouse.versionorder import Version, created, default_version, fill_default, has_error, natural_order, own_extensions

@@ -22,9 +22,9 @@ from pyspark.sql import DataFrame
 
 from lakehouse.text.blanking import blank_bytes, blank_text
 from lakehouse.catalogdraft import read_draft
-from lakehouse.detection import COLLECTIONS, DRAFT, dialect_of, is_draft, marks_of, not_a_registry, told_dialect
-from lakehouse.dialects import NORMAL, table
-from lakehouse.families import FindMessage, Messages
+from lakehouse.dialects.detection import COLLECTIONS, DRAFT, dialect_of, is_draft, marks_of, not_a_registry, told_dialect
+from lakehouse.dialects.tables import NORMAL, table
+from lakehouse.dialects.protocols import FindMessage, Messages
 from lakehouse.text.problems import FAULT, LIMIT, NO_DOCUMENT, NOT_JSON, STRICT, Finding, Problem
 from lakehouse.text.jsontext import NotJson, pointer_of
 from lakehouse.model import STAGE

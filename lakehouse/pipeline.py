@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from lakehouse.candidates import read_gates, validate_candidate
 from lakehouse.changes import Run, commit, read_head
 from lakehouse.conflicts import is_lost, retries
-from lakehouse.detection import DRAFT
+from lakehouse.dialects.detection import DRAFT
 from lakehouse.documents import Sources, current_documents, find_sources, registry_from_path, without_content_of_unchanged
 from lakehouse.dryruns import stand_in_lagging, stand_in_missing, without_stand_ins_after
 from lakehouse.expectations import warm_up

@@ -14,7 +14,7 @@ from pyspark.sql.window import Window
 
 from lakehouse import effective
 from lakehouse.conflicts import retries
-from lakehouse.dialects import shorthands
+from lakehouse.dialects.tables import shorthands
 from lakehouse.faults import crash_point
 from lakehouse.model import ENDPOINTS, ENTITY_TABLES, GROUPS, MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS, Table, body_schema
 from lakehouse.plans import Head

@@ -6,8 +6,8 @@ import hashlib
 from functools import cache
 from typing import Any, NamedTuple
 
-from lakehouse.dialects import table
-from lakehouse.entities import Entity
+from lakehouse.dialects.tables import table
+from lakehouse.dialects.entities import Entity
 from lakehouse.text.problems import Problem
 from lakehouse.text.jsontext import as_written, canonical, escaped
 from lakehouse.text.timestamps import microseconds

@@ -14,7 +14,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from lakehouse.dialects import table
+from lakehouse.dialects.tables import table
 from lakehouse.errors import UnknownRule
 from lakehouse.text.problems import ICON
 

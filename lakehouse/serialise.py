@@ -17,7 +17,7 @@ import pyarrow as pa
 from lakehouse.documentview import Stored
 from lakehouse.groupwriters import GroupWriter, Style, group_writer
 from lakehouse.losses import Losses
-from lakehouse.outward import layout_of, unsaid
+from lakehouse.dialects.layouts import layout_of, unsaid
 
 LINES = "line string"
 TRAILER_DIGITS = 12

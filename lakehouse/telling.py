@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from lakehouse.dialects import DIALECTS, severity_in, spelled_in, that_ask
+from lakehouse.dialects.tables import DIALECTS, severity_in, spelled_in, that_ask
 from lakehouse.text.problems import violation_id_column
 from lakehouse.model import STAGE
 from lakehouse.refusals import KEY

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from lakehouse.entities import Entity
+from lakehouse.dialects.entities import Entity
 from lakehouse.text.problems import Problem
 from lakehouse.text.jsontext import canonical, same
 from lakehouse.rows import take_life

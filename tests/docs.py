@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from lakehouse.dialects import table
+from lakehouse.dialects.tables import table
 from lakehouse.model import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, VIOLATIONS
 from lakehouse.rules import RULES, TOLD, Rule, held
 from lakehouse.session import open_session

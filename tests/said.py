@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from lakehouse.dialects import FAMILIES, table
+from lakehouse.dialects.tables import FAMILIES, table
 
 TYPE = "com.example.reading"
 SCHEMA = {"type": "object"}

@@ -10,12 +10,12 @@ from builders import errors, json_values, law, rows, warnings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.catalogconversion import version_id, version_uri
+from lakehouse.dialects.draft.groups import version_id, version_uri
 from lakehouse.catalogdraft import read_draft
-from lakehouse.catalogsections import translated
-from lakehouse.catalogtypes import formats, sections_of
-from lakehouse.catalogtypes import rows as table_rows
-from lakehouse.detection import DRAFT, is_draft, not_a_registry, told_dialect
+from lakehouse.dialects.draft.sections import translated
+from lakehouse.dialects.draft.attributes import formats, sections_of
+from lakehouse.dialects.draft.attributes import rows as table_rows
+from lakehouse.dialects.detection import DRAFT, is_draft, not_a_registry, told_dialect
 from lakehouse.text.jsontext import read_json
 from lakehouse.normalform import Reading
 from lakehouse.parse import read_as

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from builders import document, group, message, read
 
-from lakehouse.detection import dialect_of, not_a_registry
+from lakehouse.dialects.detection import dialect_of, not_a_registry
 from lakehouse.parse import read_as
 
 

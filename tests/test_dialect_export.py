@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from said import TYPE, messages
 
-from lakehouse.detection import DRAFT, not_a_registry
-from lakehouse.dialects import NORMAL, WRITABLE
+from lakehouse.dialects.detection import DRAFT, not_a_registry
+from lakehouse.dialects.tables import NORMAL, WRITABLE
 from lakehouse.documentview import Stored, Urls, registry_view
 from lakehouse.groupwriters import Style
 from lakehouse.losses import Losses, told_losses
 from lakehouse.normalform import Reading
-from lakehouse.outward import to_dialect
+from lakehouse.dialects.layouts import to_dialect
 from lakehouse.parse import read_as
 from lakehouse.serialise import Trailer, write_lines
 

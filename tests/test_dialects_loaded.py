@@ -17,7 +17,7 @@ from soak.sessions import forget
 
 from lakehouse.cli import cli
 from lakehouse.console import Context
-from lakehouse.dialects import DIALECTS, NORMAL
+from lakehouse.dialects.tables import DIALECTS, NORMAL
 from lakehouse.errors import LossyExport
 from lakehouse.export import Exported, Request, export
 from lakehouse.groupwriters import Style

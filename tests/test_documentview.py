@@ -13,7 +13,7 @@ from builders import NOW, document, errors, group, ids, json_values, law, messag
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.detection import not_a_registry
+from lakehouse.dialects.detection import not_a_registry
 from lakehouse.documentview import Stored, Urls, as_bytes, nested, registry_view
 from lakehouse.groupwriters import Style
 from lakehouse.normalform import Reading

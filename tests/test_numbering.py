@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from soak.sessions import forget
 
-from lakehouse.detection import DRAFT
+from lakehouse.dialects.detection import DRAFT
 from lakehouse.text.jsontext import read_json
 from lakehouse.model import CHANGES
 from lakehouse.numbering import find_latest, with_member, with_numbers

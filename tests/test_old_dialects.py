@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from builders import errors, group, message, rows, warnings
 
-from lakehouse.dialects import FAMILIES, asks, protocol_version, severity_in, shorthands, spelled_in, table, that_ask
+from lakehouse.dialects.tables import FAMILIES, asks, protocol_version, severity_in, shorthands, spelled_in, table, that_ask
 from lakehouse.text.jsontext import read_json
 from lakehouse.normalform import Reading
 from lakehouse.parse import read_as

@@ -13,7 +13,7 @@ from builders import read
 from click.testing import CliRunner
 
 from lakehouse.cli import cli
-from lakehouse.dialects import table
+from lakehouse.dialects.tables import table
 from lakehouse.errors import UnknownRule
 from lakehouse.rules import HOWS, RULES, TOLD, examples, held, registry_of
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from builders import MAX_DEPTH, as_document, errors, read
 
-from lakehouse.detection import not_a_registry
+from lakehouse.dialects.detection import not_a_registry
 from lakehouse.text.jsontext import canonical, read_json
 from lakehouse.normalform import Reading, read_document
 from lakehouse.parse import read_as

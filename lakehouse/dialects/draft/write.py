@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from lakehouse.catalogtypes import EXPRESSION, ID, URI, formats, rows, schema_format, sections_of
-from lakehouse.dialects import family_of
+from lakehouse.dialects.draft.attributes import EXPRESSION, ID, URI, formats, rows, schema_format, sections_of
+from lakehouse.dialects.tables import family_of
 from lakehouse.text.jsontext import pointer_of, same
-from lakehouse.respell import Loss
+from lakehouse.dialects.respell import Loss
 from lakehouse.versionorder import natural_order
 
 _RULE = "CAT-011"

@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from lakehouse.dialects import FAMILIES, Attribute, places_of, spelled_values
+from lakehouse.dialects.tables import FAMILIES, Attribute, places_of, spelled_values
 from lakehouse.text.jsontext import pointer_of, same
 from lakehouse.text.values import is_uri_reference
 from lakehouse.text.xid import as_xid

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from lakehouse.detection import COLLECTIONS
-from lakehouse.dialects import FAMILIES, family_of, family_of_options
+from lakehouse.dialects.detection import COLLECTIONS
+from lakehouse.dialects.tables import FAMILIES, family_of, family_of_options
 from lakehouse.text.xid import as_xid, xid_of
 
 OLD_NAMES = {"messagegroups": ("definitionGroups",), "messages": ("definitions",)}

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Any
 
-from lakehouse.catalogtypes import rows
-from lakehouse.dialects import DIALECTS, NORMAL, table
+from lakehouse.dialects.draft.attributes import rows
+from lakehouse.dialects.tables import DIALECTS, NORMAL, table
 
 # Collections of the root, in all spellings, and what they are in normal form.
 COLLECTIONS = {

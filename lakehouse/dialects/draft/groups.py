@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from lakehouse.catalogsections import read_sections
-from lakehouse.catalogtypes import ATTRIBUTES, CHECKS, ID, URI, formats, rows, sections_of
-from lakehouse.coercions import kind_of
-from lakehouse.detection import is_definition, is_group
+from lakehouse.dialects.draft.sections import read_sections
+from lakehouse.dialects.draft.attributes import ATTRIBUTES, CHECKS, ID, URI, formats, rows, sections_of
+from lakehouse.dialects.coercions import kind_of
+from lakehouse.dialects.detection import is_definition, is_group
 from lakehouse.text.problems import Problem
 from lakehouse.text.jsontext import pointer_of
 

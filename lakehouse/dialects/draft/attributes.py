@@ -13,8 +13,8 @@ from functools import cache
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from lakehouse.coercions import kind_of
-from lakehouse.dialects import table
+from lakehouse.dialects.coercions import kind_of
+from lakehouse.dialects.tables import table
 from lakehouse.text.jsontext import pointer_of
 from lakehouse.text.timestamps import microseconds
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
-from lakehouse.dialects import Attribute, family_of, table
+from lakehouse.dialects.tables import Attribute, family_of, table
 from lakehouse.text.jsontext import pointer_of, same
 from lakehouse.versionorder import created, natural_order
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from lakehouse.dialects import table
+from lakehouse.dialects.tables import table
 from lakehouse.text.jsontext import pointer_of
 
 _FORMS = ("entity", "place", "protocol", "name", "type", "rule")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from lakehouse.catalogexport import write_draft, write_drafts
-from lakehouse.detection import DRAFT
-from lakehouse.dialects import WRITABLE
-from lakehouse.respell import Loss, respell
+from lakehouse.dialects.draft.write import write_draft, write_drafts
+from lakehouse.dialects.detection import DRAFT
+from lakehouse.dialects.tables import WRITABLE
+from lakehouse.dialects.respell import Loss, respell
 
 
 class Layout(NamedTuple):
