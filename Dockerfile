@@ -18,7 +18,7 @@ COPY conf /opt/xregistry/conf
 # Delta Lake's jars are resolved here, so that a container needs no Maven.
 USER lakehouse
 WORKDIR /home/lakehouse
-RUN printf 'from lakehouse.session import resolve_delta_jars\nfrom lakehouse.settings import read_settings\nresolve_delta_jars(read_settings())\n' > resolve.py \
+RUN printf 'from lakehouse.store.session import resolve_delta_jars\nfrom lakehouse.settings import read_settings\nresolve_delta_jars(read_settings())\n' > resolve.py \
  && python resolve.py && rm resolve.py
 
 # The warehouse belongs into a volume; uid 10001 must be able to write there.

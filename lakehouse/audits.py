@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 
 from lakehouse.errors import EntityNotFound
 from lakehouse.text.jsontext import pointer_of
-from lakehouse.model import TABLE_OF_KIND
-from lakehouse.tables import table_name
+from lakehouse.store.schema import TABLE_OF_KIND
+from lakehouse.store.tables import table_name
 
 _BOOKKEEPING = ("/epoch", "/createdat", "/modifiedat")
 

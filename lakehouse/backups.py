@@ -23,12 +23,12 @@ import lakehouse
 from lakehouse.changes import read_head
 from lakehouse.digests import Link, check_chain
 from lakehouse.errors import BackupError
-from lakehouse.model import CHANGES, VIOLATIONS
+from lakehouse.store.schema import CHANGES, VIOLATIONS
 from lakehouse.projections import roll_forward
-from lakehouse.session import absolute_location
+from lakehouse.store.session import absolute_location
 from lakehouse.settings import Settings
-from lakehouse.stages import list_folder, read_text, write_text
-from lakehouse.tables import SCHEMA_VERSION, attach_tables, create_tables, table_name
+from lakehouse.store.files import list_folder, read_text, write_text
+from lakehouse.store.tables import SCHEMA_VERSION, attach_tables, create_tables, table_name
 
 
 @dataclass(frozen=True)

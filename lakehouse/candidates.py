@@ -17,13 +17,13 @@ from lakehouse.changes import log_rows
 from lakehouse.datadocs import FOLDER, write_pages
 from lakehouse.errors import CandidateRefused, SettingsError
 from lakehouse.expectations import Outcome, Result, Rule, specification, validate_counts, validate_rows
-from lakehouse.model import ENTITY_TABLES, Table
+from lakehouse.store.schema import ENTITY_TABLES, Table
 from lakehouse.plans import Plan
 from lakehouse.projections import project
 from lakehouse.refusals import KEY
 from lakehouse.settings import Settings
 from lakehouse.suites import Suite, read_suites
-from lakehouse.tables import open_table
+from lakehouse.store.tables import open_table
 from lakehouse.violations import count_findings
 
 _MAX_TOLD = 10

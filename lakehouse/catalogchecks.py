@@ -17,7 +17,7 @@ from lakehouse.constraints import Subject, check_entity
 from lakehouse.documents import current_documents
 from lakehouse.text.problems import violation_id
 from lakehouse.text.jsontext import pointer_of
-from lakehouse.model import ENDPOINTS, GROUPS, MESSAGES, REGISTRIES, SCHEMAVERSIONS, STAGE, VERSIONS
+from lakehouse.store.schema import ENDPOINTS, GROUPS, MESSAGES, REGISTRIES, SCHEMAVERSIONS, STAGE, VERSIONS
 from lakehouse.presence import check_published
 from lakehouse.relationrows import COLUMNS, TABLES, published_rows
 from lakehouse.relations import check_entities

@@ -17,14 +17,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import lakehouse
-from lakehouse.conflicts import is_conflict
+from lakehouse.store.conflicts import is_conflict
 from lakehouse.defaults import with_isdefault
 from lakehouse.errors import CommitLost
 from lakehouse.faults import crash_point
-from lakehouse.model import CHANGES
+from lakehouse.store.schema import CHANGES
 from lakehouse.plans import LOGGED, Head, Plan
 from lakehouse.refusals import KEY
-from lakehouse.tables import open_table, table_name
+from lakehouse.store.tables import open_table, table_name
 
 _FEW_ROWS = 50_000
 

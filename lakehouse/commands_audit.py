@@ -20,7 +20,7 @@ from lakehouse.printing import printable, show_table, tell
 def snapshots(context: Context) -> int:
     """List all snapshots: when, by whom, what changed, and their labels."""
     from lakehouse.snapshots import read_snapshots
-    from lakehouse.tables import attach_tables
+    from lakehouse.store.tables import attach_tables
 
     spark, settings = open_spark(context)
     attach_tables(spark, settings, ["changes"])
@@ -99,7 +99,7 @@ def blame(context: Context, xid: str, at: str | None) -> int:
 def _read_history(context: Context, xid: str, at: str | None, *, below: bool = False) -> list[Any]:
     from lakehouse.audits import read_history
     from lakehouse.snapshots import resolve_snapshot
-    from lakehouse.tables import attach_tables
+    from lakehouse.store.tables import attach_tables
 
     spark, settings = open_spark(context)
     attach_tables(spark, settings, ["changes"])
@@ -118,7 +118,7 @@ def diff(context: Context, before: str, after: str, breaking: bool, markdown: bo
     """Tell what changed from A to B, and whom it breaks: two snapshots, or documents (files, folders) that need not be loaded."""
     from lakehouse.diffs import as_markdown, diff_documents, diff_snapshots, read_differences
     from lakehouse.snapshots import resolve_snapshot
-    from lakehouse.tables import attach_tables
+    from lakehouse.store.tables import attach_tables
 
     are_documents = [os.path.exists(side) or "/" in side or "*" in side for side in (before, after)]
     if any(are_documents) and not all(are_documents):
@@ -155,7 +155,7 @@ def changes(context: Context, since: str, until: str | None, form: str, feeds: t
     """Write what changed as events, one a line, oldest first; the same call writes the same events again."""
     from lakehouse.events import FEEDS, change_events
     from lakehouse.snapshots import HEAD, resolve_snapshot
-    from lakehouse.tables import attach_tables
+    from lakehouse.store.tables import attach_tables
 
     spark, settings = open_spark(context)
     attach_tables(spark, settings, ["changes"])

@@ -48,7 +48,7 @@ def rebuild(context: Context) -> int:
 @click.pass_obj
 def migrate(context: Context) -> int:
     """Bring the tables of an older release forward; what the ingests of this release do too."""
-    from lakehouse.tables import SCHEMA_VERSION, create_tables
+    from lakehouse.store.tables import SCHEMA_VERSION, create_tables
 
     with session(context) as (spark, settings, watcher), watcher.stage("migrate", settings.warehouse):
         create_tables(spark, settings)

@@ -104,7 +104,7 @@ def session(
     context: Context, adapt: Callable[[Settings], Settings] = lambda settings: settings
 ) -> Iterator[tuple[Any, Settings, Any]]:
     """Start Spark, and tell of what is done then: the session, the settings, and who is told of the stages."""
-    from lakehouse.session import open_session
+    from lakehouse.store.session import open_session
 
     settings = adapt(context.settings)
     run = context.begin(settings)

@@ -19,9 +19,9 @@ from pyspark.sql import SparkSession
 
 import lakehouse
 from lakehouse.expectations import SEVERITIES, Outcome, Result
-from lakehouse.session import absolute_location
+from lakehouse.store.session import absolute_location
 from lakehouse.settings import Settings
-from lakehouse.stages import is_local, remove_folder, write_text
+from lakehouse.store.files import is_local, remove_folder, write_text
 
 FOLDER = "_data_docs"
 

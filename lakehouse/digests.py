@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.changes import chained_digest
-from lakehouse.model import TABLE_OF_KIND
+from lakehouse.store.schema import TABLE_OF_KIND
 from lakehouse.plans import LOGGED
 
 MAX_TOLD = 20

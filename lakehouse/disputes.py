@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.text.problems import CONFLICT, STALE
-from lakehouse.model import DISPUTE, TABLE_OF_KIND
+from lakehouse.store.schema import DISPUTE, TABLE_OF_KIND
 from lakehouse.refusals import KEY, is_contested, taken
 
 _DOCUMENT = ["registryid", "document_uri"]

@@ -25,7 +25,7 @@ from lakehouse import effective
 from lakehouse.changes import read_head
 from lakehouse.digests import Link, check_chain
 from lakehouse.errors import WarehouseError, WarehouseTooNew, reason_of
-from lakehouse.model import (
+from lakehouse.store.schema import (
     CHANGES,
     EFFECTIVE_MESSAGES,
     ENTITY_TABLES,
@@ -39,9 +39,9 @@ from lakehouse.model import (
 from lakehouse.plans import Head
 from lakehouse.projections import effective_is_behind, last_rows, project, rebuild_effective, rebuild_table, roll_forward
 from lakehouse.settings import Settings, data_folder
-from lakehouse.siblings import open_sibling
-from lakehouse.stages import list_folder, move_folder, stages_location
-from lakehouse.tables import (
+from lakehouse.store.sessions import open_sibling
+from lakehouse.store.files import list_folder, move_folder, stages_location
+from lakehouse.store.tables import (
     SCHEMA_VERSION,
     TABLES,
     attach_tables,

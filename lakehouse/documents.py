@@ -18,8 +18,8 @@ from pyspark.sql import functions as F
 from lakehouse.errors import SourceNotFound
 from lakehouse.text.problems import OWNER_CHANGED, REGAINED
 from lakehouse.folders import Hidden, is_document, is_hidden, is_readable, look_into
-from lakehouse.model import DOCUMENT_BODY
-from lakehouse.session import absolute_location
+from lakehouse.store.schema import DOCUMENT_BODY
+from lakehouse.store.session import absolute_location
 
 NAME_PATTERN = "*.{json,cereg,yaml,yml,json.gz,cereg.gz,yaml.gz,yml.gz}"
 _FEW_DOCUMENTS = 1000  # that are named to Spark one by one

@@ -15,12 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse import effective
-from lakehouse.migrations import check_not_newer, stored_version
-from lakehouse.model import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, VIOLATIONS, Table
+from lakehouse.store.migrations import check_not_newer, stored_version
+from lakehouse.store.schema import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, VIOLATIONS, Table
 from lakehouse.plans import Head
 from lakehouse.projections import lagging, last_rows, project
 from lakehouse.settings import Settings
-from lakehouse.tables import SCHEMA_VERSION, attach_existing, open_table, remove_stand_ins, stand_in, table_name
+from lakehouse.store.tables import SCHEMA_VERSION, attach_existing, open_table, remove_stand_ins, stand_in, table_name
 
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")

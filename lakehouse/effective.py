@@ -10,11 +10,11 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.model import EFFECTIVE_MESSAGES, SCHEMA
-from lakehouse.positions import first_transaction
+from lakehouse.store.schema import EFFECTIVE_MESSAGES, SCHEMA
+from lakehouse.store.positions import first_transaction
 from lakehouse.settings import Settings
-from lakehouse.tables import merge_rows, table_name
-from lakehouse.views import session_with_views
+from lakehouse.store.tables import merge_rows, table_name
+from lakehouse.store.views import session_with_views
 
 NAME = "effective_messages"
 _ROWS_OF_A_PARTITION = 20_000  # some seconds; with 2,000 a refresh of 100,000 takes 1.6 times the CPU time

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.window import Window
 
 from lakehouse.settings import Settings
-from lakehouse.tables import attach_tables, table_name
+from lakehouse.store.tables import attach_tables, table_name
 
 CORE = "core"
 MESSAGE_CATALOG = "messagecatalog"

@@ -24,15 +24,15 @@ from lakehouse.documentview import COLLECTIONS, MEMBERS, Stored, Urls, as_bytes,
 from lakehouse.errors import LossyExport, NothingToExport
 from lakehouse.groupwriters import Style
 from lakehouse.losses import Losses, told_losses
-from lakehouse.model import SCHEMA, TABLE_OF_KIND
+from lakehouse.store.schema import SCHEMA, TABLE_OF_KIND
 from lakehouse.dialects.layouts import layout_of, to_dialect
 from lakehouse.selection import Selection, current_rows, select_units
 from lakehouse.serialise import LINES, TRAILER_DIGITS, Run, Trailer, writer
 from lakehouse.settings import Settings
 from lakehouse.snapshots import open_snapshot, resolve_snapshot
-from lakehouse.tables import attach_tables, table_name
+from lakehouse.store.tables import attach_tables, table_name
 from lakehouse.targets import Target, TargetFile
-from lakehouse.views import create_views, tables_read_by, with_read
+from lakehouse.store.views import create_views, tables_read_by, with_read
 
 logger = logging.getLogger(__name__)
 

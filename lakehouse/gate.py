@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.dialects.tables import DIALECTS, asks
 from lakehouse.text.problems import STRICT, violation_id_column
-from lakehouse.model import DOCUMENT_BODY, FINDING
+from lakehouse.store.schema import DOCUMENT_BODY, FINDING
 from lakehouse.presence import check_flattened
 from lakehouse.refusals import KEY
 from lakehouse.relationrows import candidate

@@ -28,7 +28,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from lakehouse.errors import SourceNotFound
 from lakehouse.folders import is_document
 from lakehouse.pipeline import Request, Summary, ingest
-from lakehouse.session import absolute_location
+from lakehouse.store.session import absolute_location
 from lakehouse.settings import Settings
 from lakehouse.watching import Watcher
 

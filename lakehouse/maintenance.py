@@ -17,11 +17,11 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.conflicts import retries
-from lakehouse.positions import tell_commits, told_by_commits
+from lakehouse.store.conflicts import retries
+from lakehouse.store.positions import tell_commits, told_by_commits
 from lakehouse.settings import Settings
-from lakehouse.stages import dead_stages, folder_size, remove_folder
-from lakehouse.tables import TABLES, attach_tables, check_writers, table_location, table_name
+from lakehouse.store.files import dead_stages, folder_size, remove_folder
+from lakehouse.store.tables import TABLES, attach_tables, check_writers, table_location, table_name
 
 logger = logging.getLogger(__name__)
 

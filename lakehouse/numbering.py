@@ -19,7 +19,7 @@ from pyspark.sql.window import Window
 
 from lakehouse.defaults import with_isdefault, with_member
 from lakehouse.text.problems import violation_id_column
-from lakehouse.model import STAGE
+from lakehouse.store.schema import STAGE
 from lakehouse.refusals import no_uris
 
 _MESSAGE = ["registryid", "message_xid"]

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.text.problems import CONFLICT, STALE
-from lakehouse.model import DISPUTE
+from lakehouse.store.schema import DISPUTE
 from lakehouse.refusals import KEY, no_uris
 
 LIFE = ("epoch", "createdat", "modifiedat")

@@ -27,7 +27,7 @@ from lakehouse.dialects.tables import NORMAL, table
 from lakehouse.dialects.protocols import FindMessage, Messages
 from lakehouse.text.problems import FAULT, LIMIT, NO_DOCUMENT, NOT_JSON, STRICT, Finding, Problem
 from lakehouse.text.jsontext import NotJson, pointer_of
-from lakehouse.model import STAGE
+from lakehouse.store.schema import STAGE
 from lakehouse.normalform import Reading, Whole, read_document, wrong_collection
 from lakehouse.text.redact import redact
 from lakehouse.settings import Settings

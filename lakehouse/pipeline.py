@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.candidates import read_gates, validate_candidate
 from lakehouse.changes import Run, commit, read_head
-from lakehouse.conflicts import is_lost, retries
+from lakehouse.store.conflicts import is_lost, retries
 from lakehouse.dialects.detection import DRAFT
 from lakehouse.documents import Sources, current_documents, find_sources, registry_from_path, without_content_of_unchanged
 from lakehouse.dryruns import stand_in_lagging, stand_in_missing, without_stand_ins_after
@@ -20,7 +20,7 @@ from lakehouse.expectations import warm_up
 from lakehouse.faults import crash_point
 from lakehouse.folders import Hidden
 from lakehouse.gate import check_stage, without_refused
-from lakehouse.model import ENTITY_TABLES, STAGE
+from lakehouse.store.schema import ENTITY_TABLES, STAGE
 from lakehouse.numbering import with_numbers
 from lakehouse.ownership import Policy
 from lakehouse.parse import parse_documents
@@ -29,11 +29,11 @@ from lakehouse.projections import lagging, roll_forward
 from lakehouse.refusals import KEY
 from lakehouse.rules import RULES
 from lakehouse.settings import Settings
-from lakehouse.siblings import interpreted
+from lakehouse.store.sessions import interpreted
 from lakehouse.snapshots import check_label_is_free
-from lakehouse.stages import remove_dead_stages, remove_folder, stages_location
+from lakehouse.store.files import remove_dead_stages, remove_folder, stages_location
 from lakehouse.suites import Suite
-from lakehouse.tables import attach_log, create_tables, is_small, open_table
+from lakehouse.store.tables import attach_log, create_tables, is_small, open_table
 from lakehouse.telling import no_findings
 from lakehouse.violations import record_findings
 from lakehouse.watching import Clock, Watcher

@@ -19,12 +19,12 @@ from lakehouse.defaults import with_defaults
 from lakehouse.disputes import added_to, at_or_below, by_document, disputes_after, known_disputes, refused_in, standing
 from lakehouse.documents import current_documents
 from lakehouse.errors import PruneRefused
-from lakehouse.model import CHANGES, DOCUMENT_BODY, ENTITY_TABLES, TABLE_OF_KIND
+from lakehouse.store.schema import CHANGES, DOCUMENT_BODY, ENTITY_TABLES, TABLE_OF_KIND
 from lakehouse.ownership import LIFE, Policy, claims_of, with_verdict
 from lakehouse.refusals import KEY, find_refusals, no_uris
-from lakehouse.siblings import is_interpreted
+from lakehouse.store.sessions import is_interpreted
 from lakehouse.staleness import is_suspect, without_stale
-from lakehouse.tables import open_table
+from lakehouse.store.tables import open_table
 
 LOGGED = [*KEY, "op", "content_hash", "epoch", "createdat", "modifiedat", "document_uris"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.model import MESSAGES, VERSIONS, Table
+from lakehouse.store.schema import MESSAGES, VERSIONS, Table
 from lakehouse.projections import project
 from lakehouse.relationrows import Candidate, holders_of
 from lakehouse.settings import Settings
-from lakehouse.tables import open_table
+from lakehouse.store.tables import open_table
 from lakehouse.telling import broken, findings_of, no_findings
-from lakehouse.views import session_with_views
+from lakehouse.store.views import session_with_views
 
 
 def check_flattened(spark: SparkSession, settings: Settings, found: Candidate, used: set[str]) -> DataFrame:

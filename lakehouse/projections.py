@@ -13,12 +13,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from lakehouse import effective
-from lakehouse.conflicts import retries
+from lakehouse.store.conflicts import retries
 from lakehouse.dialects.tables import shorthands
 from lakehouse.faults import crash_point
-from lakehouse.model import ENDPOINTS, ENTITY_TABLES, GROUPS, MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS, Table, body_schema
+from lakehouse.store.schema import ENDPOINTS, ENTITY_TABLES, GROUPS, MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS, Table, body_schema
 from lakehouse.plans import Head
-from lakehouse.positions import (
+from lakehouse.store.positions import (
     as_transaction,
     first_transaction,
     last_transaction,
@@ -28,8 +28,8 @@ from lakehouse.positions import (
     was_never_written,
 )
 from lakehouse.settings import Settings
-from lakehouse.siblings import open_sibling
-from lakehouse.tables import merge_rows, table_name
+from lakehouse.store.sessions import open_sibling
+from lakehouse.store.tables import merge_rows, table_name
 
 _THREADS = 4
 _DEFINING = ("messages", "versions")  # what effective_messages follows

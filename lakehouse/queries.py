@@ -12,11 +12,11 @@ from pyspark.sql import functions as F
 from lakehouse import effective
 from lakehouse.diffs import open_diff
 from lakehouse.errors import QueryError
-from lakehouse.model import SCHEMA
+from lakehouse.store.schema import SCHEMA
 from lakehouse.settings import Settings
 from lakehouse.snapshots import open_snapshot, resolve_snapshot
-from lakehouse.tables import attach_tables, tables_named_in
-from lakehouse.views import create_views, tables_read_by, views_named_in, with_read
+from lakehouse.store.tables import attach_tables, tables_named_in
+from lakehouse.store.views import create_views, tables_read_by, views_named_in, with_read
 
 
 @dataclass(frozen=True)

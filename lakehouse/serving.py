@@ -21,12 +21,12 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from lakehouse.errors import LakehouseError, SettingsError
-from lakehouse.model import SCHEMA
+from lakehouse.store.schema import SCHEMA
 from lakehouse.settings import Settings, data_folder
-from lakehouse.siblings import open_sibling
+from lakehouse.store.sessions import open_sibling
 from lakehouse.snapshots import open_snapshot, resolve_snapshot
-from lakehouse.tables import attach_tables
-from lakehouse.views import create_views
+from lakehouse.store.tables import attach_tables
+from lakehouse.store.views import create_views
 
 LOOPBACK = "127.0.0.1"
 PASSWORD_VARIABLE = "LAKEHOUSE_TLS_PASSWORD"  # noqa: S105  the name of it

@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 from lakehouse.errors import MessageNotFound
 from lakehouse.queries import open_relations
 from lakehouse.settings import Settings
-from lakehouse.siblings import interpreted
-from lakehouse.tables import is_small
-from lakehouse.views import with_read
+from lakehouse.store.sessions import interpreted
+from lakehouse.store.tables import is_small
+from lakehouse.store.views import with_read
 
 _VIEWS = ("flat_messages", "message_chains", "flat_attributes", "endpoint_messages", "entity_references")
 _TOLD = ("registryid", "xid", "version_xid", "chain_status", "protocol", "envelope", "address", "document_uris")

@@ -21,15 +21,15 @@ from pyspark.sql.types import StructType
 
 from lakehouse import effective
 from lakehouse.changes import Label, Run, commit_label, read_head
-from lakehouse.conflicts import is_lost, retries
+from lakehouse.store.conflicts import is_lost, retries
 from lakehouse.errors import LabelTaken, SettingsError, SnapshotNotFound
-from lakehouse.model import CHANGES, DOCUMENT_BODY, EFFECTIVE_MESSAGES, ENTITY_TABLES, SCHEMA, VIOLATIONS
+from lakehouse.store.schema import CHANGES, DOCUMENT_BODY, EFFECTIVE_MESSAGES, ENTITY_TABLES, SCHEMA, VIOLATIONS
 from lakehouse.projections import expressions, parsed_body
-from lakehouse.session import scratch_folder
+from lakehouse.store.session import scratch_folder
 from lakehouse.settings import Settings
-from lakehouse.tables import attach_tables, check_writers, open_table, table_name
+from lakehouse.store.tables import attach_tables, check_writers, open_table, table_name
 from lakehouse.text.timestamps import microseconds
-from lakehouse.views import create_views
+from lakehouse.store.views import create_views
 
 HEAD = "head"
 _NUMBER = re.compile(r"\A[0-9]+\Z")

@@ -23,8 +23,8 @@ from prometheus_client.openmetrics.exposition import generate_latest
 
 import lakehouse
 from lakehouse.errors import SettingsError
-from lakehouse.model import ENTITY_TABLES
-from lakehouse.session import absolute_location
+from lakehouse.store.schema import ENTITY_TABLES
+from lakehouse.store.session import absolute_location
 from lakehouse.watching import Watcher
 
 PRODUCER = f"urn:xregistry-lakehouse:{lakehouse.__version__}"

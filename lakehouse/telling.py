@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from lakehouse.dialects.tables import DIALECTS, severity_in, spelled_in, that_ask
 from lakehouse.text.problems import violation_id_column
-from lakehouse.model import STAGE
+from lakehouse.store.schema import STAGE
 from lakehouse.refusals import KEY
 from lakehouse.rules import RULES
 

@@ -24,15 +24,15 @@ from lakehouse.expectations import (
     validate_counts,
     validate_rows,
 )
-from lakehouse.model import SCHEMA
+from lakehouse.store.schema import SCHEMA
 from lakehouse.projections import roll_forward
 from lakehouse.queries import open_relations
 from lakehouse.settings import Settings
-from lakehouse.siblings import interpreted
+from lakehouse.store.sessions import interpreted
 from lakehouse.snapshots import resolve_snapshot
 from lakehouse.suites import SPECIFICATION, Suite, choose_suites, read_suites
-from lakehouse.tables import attach_tables, check_writers, is_small
-from lakehouse.views import views, with_read
+from lakehouse.store.tables import attach_tables, check_writers, is_small
+from lakehouse.store.views import views, with_read
 from lakehouse.violations import count_findings, record_findings, unrecorded
 from lakehouse.watching import Clock, Watcher
 

@@ -12,7 +12,7 @@ from lakehouse.expectations import SEVERITIES
 from lakehouse.queries import open_relations
 from lakehouse.rules import TOLD
 from lakehouse.settings import Settings
-from lakehouse.views import with_read
+from lakehouse.store.views import with_read
 
 LAST = "last"
 _TOLD = ("document_uri", "pointer", "xid", "action", "message", "hint")

@@ -6,10 +6,10 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.conflicts import retries
+from lakehouse.store.conflicts import retries
 from lakehouse.expectations import Count
-from lakehouse.model import VIOLATIONS
-from lakehouse.tables import table_name
+from lakehouse.store.schema import VIOLATIONS
+from lakehouse.store.tables import table_name
 
 
 @retries(8).wraps

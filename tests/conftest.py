@@ -16,7 +16,7 @@ from soak.sessions import forget, forget_attached, open_quick
 
 from lakehouse.pipeline import Summary, ingest
 from lakehouse.settings import Settings, read_settings
-from lakehouse.tables import create_tables
+from lakehouse.store.tables import create_tables
 
 if not hasattr(sys.modules["__main__"], "__file__"):
     sys.modules["__main__"].__file__ = __file__  # a worker of xdist has none, and PySpark would take it for a doctest and exit

@@ -8,12 +8,12 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from lakehouse.dialects.tables import table
-from lakehouse.model import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, VIOLATIONS
+from lakehouse.store.schema import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, VIOLATIONS
 from lakehouse.rules import RULES, TOLD, Rule, held
-from lakehouse.session import open_session
+from lakehouse.store.session import open_session
 from lakehouse.settings import data_folder, read_settings
-from lakehouse.tables import TABLES
-from lakehouse.views import session_with_views, views
+from lakehouse.store.tables import TABLES
+from lakehouse.store.views import session_with_views, views
 
 DOCS = Path(__file__).parents[1] / "docs"
 DICTIONARY = Path(__file__).parents[1] / "ddl" / "views" / "dictionary.sql"

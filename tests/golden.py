@@ -14,9 +14,9 @@ from pathlib import Path
 from histories import load
 
 from lakehouse.pipeline import ingest
-from lakehouse.session import open_session
+from lakehouse.store.session import open_session
 from lakehouse.settings import read_settings
-from lakehouse.tables import SCHEMA_VERSION
+from lakehouse.store.tables import SCHEMA_VERSION
 
 FOLDER = Path(__file__).parent / "data" / "golden"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakehouse.model import ENTITY_TABLES
+from lakehouse.store.schema import ENTITY_TABLES
 from lakehouse.ownership import Policy
 from lakehouse.pipeline import Request
 

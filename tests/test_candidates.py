@@ -11,7 +11,7 @@ from lakehouse.candidates import only_published, validate_candidate
 from lakehouse.changes import read_head
 from lakehouse.errors import CandidateRefused, SettingsError
 from lakehouse.expectations import Count
-from lakehouse.model import STAGE
+from lakehouse.store.schema import STAGE
 from lakehouse.ownership import Policy
 from lakehouse.pipeline import Request
 from lakehouse.violations import count_findings, record_findings

@@ -6,9 +6,9 @@ import pytest
 from pyspark.sql.readwriter import DataFrameWriter
 
 from lakehouse.changes import Run, _append
-from lakehouse.conflicts import CONFLICTS, is_conflict
+from lakehouse.store.conflicts import CONFLICTS, is_conflict
 from lakehouse.errors import CommitLost
-from lakehouse.model import CHANGES
+from lakehouse.store.schema import CHANGES
 
 FORMS = ["itself", "in a thread of its own", "as the cause of an error of Spark"]
 

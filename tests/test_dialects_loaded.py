@@ -21,8 +21,8 @@ from lakehouse.dialects.tables import DIALECTS, NORMAL
 from lakehouse.errors import LossyExport
 from lakehouse.export import Exported, Request, export
 from lakehouse.groupwriters import Style
-from lakehouse.model import SCHEMA
-from lakehouse.views import create_views, with_read
+from lakehouse.store.schema import SCHEMA
+from lakehouse.store.views import create_views, with_read
 
 # What every dialect that names things as xRegistry does can say, and (marked) what 0.5-wip or the draft cannot.
 RICH: dict[str, Any] = {

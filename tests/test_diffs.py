@@ -10,7 +10,7 @@ from histories import shop
 from lakehouse.diffs import as_markdown, compare, diff_documents, diff_snapshots, read_differences
 from lakehouse.queries import run_query
 from lakehouse.settings import data_folder
-from lakehouse.tables import attach_tables
+from lakehouse.store.tables import attach_tables
 
 pytestmark = pytest.mark.slow
 

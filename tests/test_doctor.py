@@ -13,7 +13,7 @@ from lakehouse.doctor import diagnose, rebuild
 from lakehouse.errors import BackupError
 from lakehouse.settings import read_settings
 from lakehouse.snapshots import open_snapshot
-from lakehouse.tables import TABLES, create_tables, forget_table
+from lakehouse.store.tables import TABLES, create_tables, forget_table
 
 
 def problems(catalog, *, deep=False):

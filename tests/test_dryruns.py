@@ -13,10 +13,10 @@ from histories import shop
 
 from lakehouse.errors import CandidateRefused, WarehouseError, WarehouseTooNew
 from lakehouse.faults import CrashRequested
-from lakehouse.migrations import PROPERTY
+from lakehouse.store.migrations import PROPERTY
 from lakehouse.pipeline import Request
 from lakehouse.plans import Policy
-from lakehouse.tables import attach_tables
+from lakehouse.store.tables import attach_tables
 
 DRY = Request(dry_run=True)
 CRASH = "LAKEHOUSE_CRASH_AT"

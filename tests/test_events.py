@@ -16,7 +16,7 @@ from lakehouse.events import (
     with_before,
     write_events_to_folder,
 )
-from lakehouse.tables import attach_tables
+from lakehouse.store.tables import attach_tables
 
 G, M, V = "/messagegroups/g", "/messagegroups/g/messages/m", "/messagegroups/g/messages/m/versions/"
 NOON = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)

@@ -27,7 +27,7 @@ from lakehouse.export import Exported, Request, export, read_log, sorted_rows
 from lakehouse.selection import current_rows
 from lakehouse.serialise import Style
 from lakehouse.settings import data_folder
-from lakehouse.tables import create_tables
+from lakehouse.store.tables import create_tables
 
 SAMPLES = Path(__file__).resolve().parents[2] / "shared" / "samples"
 SHOP: dict[str, Any] = {

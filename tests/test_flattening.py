@@ -13,7 +13,7 @@ from oracle import Catalog, flatten
 from pyspark.sql import SparkSession
 
 from lakehouse.settings import read_settings
-from lakehouse.views import session_with_views
+from lakehouse.store.views import session_with_views
 
 MESSAGE = (
     "registryid string, xid string, group_xid string, messageid string, defaultversionid string, xref string, "

@@ -10,7 +10,7 @@ from golden import FOLDER
 
 from lakehouse.doctor import diagnose
 from lakehouse.snapshots import open_snapshot
-from lakehouse.tables import SCHEMA_VERSION, create_tables
+from lakehouse.store.tables import SCHEMA_VERSION, create_tables
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from lakehouse.cli import cli
-from lakehouse.session import resolve_delta_jars
+from lakehouse.store.session import resolve_delta_jars
 from lakehouse.settings import read_settings
 
 ROOT = Path(__file__).parents[1]

@@ -11,12 +11,12 @@ import pytest
 from histories import contents, shop
 
 from lakehouse import projections
-from lakehouse.conflicts import CONFLICTS, is_conflict
+from lakehouse.store.conflicts import CONFLICTS, is_conflict
 from lakehouse.doctor import diagnose
 from lakehouse.maintenance import maintain
 from lakehouse.plans import Head
 from lakehouse.snapshots import open_snapshot
-from lakehouse.tables import attach_tables
+from lakehouse.store.tables import attach_tables
 
 
 def by_table(maintained):

@@ -17,7 +17,7 @@ from soak.sessions import forget
 
 from lakehouse.dialects.detection import DRAFT
 from lakehouse.text.jsontext import read_json
-from lakehouse.model import CHANGES
+from lakehouse.store.schema import CHANGES
 from lakehouse.numbering import find_latest, with_member, with_numbers
 from lakehouse.parse import read_as
 from lakehouse.stagebatches import StageBatches

@@ -14,10 +14,10 @@ from builders import document, group, stage
 from lakehouse import parse, stagebatches
 from lakehouse.documents import empty_files, find_sources, read_documents
 from lakehouse.text.problems import FAULT, NO_DOCUMENT
-from lakehouse.model import SCHEMA
+from lakehouse.store.schema import SCHEMA
 from lakehouse.parse import Limits, Source, _Parse, parser
 from lakehouse.stagebatches import BATCH_BYTES, StageBatches
-from lakehouse.views import create_views
+from lakehouse.store.views import create_views
 
 
 def written(name: str) -> bytes:

@@ -11,16 +11,17 @@ import pytest
 from histories import contents, shop
 from pyspark.sql import functions as F
 
-from lakehouse import positions, projections
+from lakehouse.store import positions
+from lakehouse import projections
 from lakehouse.changes import read_head
 from lakehouse.doctor import diagnose
 from lakehouse.maintenance import maintain
-from lakehouse.model import MESSAGES, VERSIONS
+from lakehouse.store.schema import MESSAGES, VERSIONS
 from lakehouse.plans import Head
-from lakehouse.positions import told_by_commits, told_position
+from lakehouse.store.positions import told_by_commits, told_position
 from lakehouse.projections import lagging, rebuild_table, roll_forward
-from lakehouse.siblings import open_sibling
-from lakehouse.tables import attach_tables, merge_rows
+from lakehouse.store.sessions import open_sibling
+from lakehouse.store.tables import attach_tables, merge_rows
 
 VERSION = "/messagegroups/g/messages/n/versions/1"
 FOREIGN = ["by hand", "[1]", '"x"', '{"job": "project"}', '{"snapshot_id": "9", "job": "project"}', '{"snapshot_id": 9}', "{"]

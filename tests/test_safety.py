@@ -10,7 +10,7 @@ from planning import plan_of
 from lakehouse.changes import Run, commit, read_head
 from lakehouse.errors import CommitLost, PruneRefused
 from lakehouse.faults import CrashRequested
-from lakehouse.model import ENTITY_TABLES, STAGE
+from lakehouse.store.schema import ENTITY_TABLES, STAGE
 from lakehouse.ownership import Policy
 from lakehouse.pipeline import Request
 from lakehouse.projections import roll_forward

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakehouse.errors import JavaNotFound, SettingsError
-from lakehouse.session import absolute_location, find_java, resolve_delta_jars
+from lakehouse.store.session import absolute_location, find_java, resolve_delta_jars
 from lakehouse.settings import data_folder, read_settings
 
 

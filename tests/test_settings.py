@@ -6,7 +6,7 @@ import pytest
 
 from lakehouse.errors import SettingsError
 from lakehouse.settings import read_settings
-from lakehouse.tables import check_writers
+from lakehouse.store.tables import check_writers
 
 
 def test_command_line_over_environment_over_file_over_default(tmp_path, monkeypatch):

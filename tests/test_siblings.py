@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from builders import document, group
 from pyspark.sql import SparkSession
 
-from lakehouse.siblings import interpreted, is_interpreted, open_sibling
-from lakehouse.views import create_views
+from lakehouse.store.sessions import interpreted, is_interpreted, open_sibling
+from lakehouse.store.views import create_views
 
 COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 EVENT = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "t"}, "tenant": {"type": "string"}}}

@@ -10,11 +10,11 @@ import pytest
 from histories import contents
 
 from lakehouse.errors import LabelTaken, SettingsError, SnapshotNotFound
-from lakehouse.model import ENTITY_TABLES
+from lakehouse.store.schema import ENTITY_TABLES
 from lakehouse.pipeline import Request
 from lakehouse.queries import run_query
 from lakehouse.snapshots import check_label, label_snapshot, open_snapshot, read_snapshots, resolve_snapshot
-from lakehouse.tables import TABLES, create_tables
+from lakehouse.store.tables import TABLES, create_tables
 
 pytestmark = pytest.mark.slow
 

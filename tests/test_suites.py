@@ -10,7 +10,7 @@ import pytest
 
 from lakehouse.errors import SettingsError
 from lakehouse.expectations import check_expectations
-from lakehouse.model import ENTITY_TABLES
+from lakehouse.store.schema import ENTITY_TABLES
 from lakehouse.settings import read_settings
 from lakehouse.suites import SPECIFICATION, choose_suites, read_suites
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lakehouse import stages
+from lakehouse.store import files as stages
 from lakehouse.datadocs import write_pages
 from lakehouse.errors import TargetError, WarehouseError
 from lakehouse.settings import read_settings
-from lakehouse.stages import move_folder
+from lakehouse.store.files import move_folder
 from lakehouse.targets import Target
 
 

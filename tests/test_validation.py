@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.catalogchecks import check_catalog
 from lakehouse.errors import SettingsError
-from lakehouse.model import STAGE
+from lakehouse.store.schema import STAGE
 from lakehouse.printing import show_validation
 from lakehouse.rules import RULES as ALL_RULES
 from lakehouse.settings import read_settings

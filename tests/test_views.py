@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from lakehouse.settings import data_folder
-from lakehouse.tables import TABLES
-from lakehouse.views import tables_read_by, views, views_named_in, with_read
+from lakehouse.store.tables import TABLES
+from lakehouse.store.views import tables_read_by, views, views_named_in, with_read
 
 HEAD = re.compile(
     r"-- (\w+): .+\.\n-- Grain: one row per .+\.  Reads: [\w, ]+\.  Read by: [\w, ]+\.\n(?:-- .+\n)*CREATE OR REPLACE VIEW \1 "

@@ -48,7 +48,7 @@ sys.path.insert(0, str(ROOT / "airflow_dags"))
 @pytest.fixture(scope="session")
 def properties() -> Path:
     """Spark settings as an installation has them: where Delta's jars are."""
-    ask = "from lakehouse.session import resolve_delta_jars as jars\nfrom lakehouse.settings import read_settings as read\n"
+    ask = "from lakehouse.store.session import resolve_delta_jars as jars\nfrom lakehouse.settings import read_settings as read\n"
     ask += "import os, sys\nsys.stdout.write(os.pathsep.join(jars(read())))"
     told = subprocess.run([BIN / "python", "-c", ask], check=True, capture_output=True, text=True)
     path = HOME / "spark.properties"

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from lakehouse.session import open_session
+from lakehouse.store.session import open_session
 from lakehouse.settings import Settings, read_settings
 from tests.bench import ingest
 from tests.bench.catalog import CatalogBench

@@ -20,14 +20,14 @@ from lakehouse.changes import read_head
 from lakehouse.documents import current_documents, find_sources, read_documents, with_unchanged
 from lakehouse.export import Request, export
 from lakehouse.gate import check_stage
-from lakehouse.model import STAGE
+from lakehouse.store.schema import STAGE
 from lakehouse.parse import parse_documents
 from lakehouse.pipeline import ingest
 from lakehouse.projections import roll_forward
 from lakehouse.queries import open_relations, run_query
 from lakehouse.settings import Settings
-from lakehouse.siblings import interpreted
-from lakehouse.tables import is_small
+from lakehouse.store.sessions import interpreted
+from lakehouse.store.tables import is_small
 from tests.bench.export import write_raw
 from tests.bench.generator import Shape
 from tests.bench.pairs import Case, to_nowhere

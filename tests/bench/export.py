@@ -24,7 +24,7 @@ from rich.table import Table
 from lakehouse.export import Request, export
 from lakehouse.pipeline import ingest
 from lakehouse.serialise import Style
-from lakehouse.session import open_session
+from lakehouse.store.session import open_session
 from lakehouse.settings import Settings, read_settings
 from tests.bench.generator import Shape, write_documents
 

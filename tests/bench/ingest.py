@@ -34,7 +34,7 @@ from rich.table import Table
 from lakehouse.documents import current_documents, find_sources, read_documents, with_unchanged
 from lakehouse.parse import parse_documents
 from lakehouse.pipeline import Summary, ingest
-from lakehouse.session import open_session
+from lakehouse.store.session import open_session
 from lakehouse.settings import Settings, read_settings
 from tests.bench.generator import Shape, write_documents
 from tests.bench.pairs import Case, spread, to_nowhere

@@ -17,13 +17,13 @@ from typing import Any
 import click
 from pyspark.sql import SparkSession
 
-from lakehouse.model import SCHEMA
+from lakehouse.store.schema import SCHEMA
 from lakehouse.pipeline import ingest
-from lakehouse.session import open_session
+from lakehouse.store.session import open_session
 from lakehouse.settings import Settings, read_settings
 from lakehouse.snapshots import open_snapshot, schema_at
-from lakehouse.tables import attach_tables
-from lakehouse.views import create_views
+from lakehouse.store.tables import attach_tables
+from lakehouse.store.views import create_views
 from tests.bench.generator import Shape, write_documents
 
 

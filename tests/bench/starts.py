@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from lakehouse.session import resolve_delta_jars
+from lakehouse.store.session import resolve_delta_jars
 from lakehouse.settings import Settings, data_folder
 from tests.bench.pairs import Case
 

@@ -14,7 +14,7 @@ import pyspark
 import pytest
 from cluster import Cluster
 
-from lakehouse.session import resolve_delta_jars
+from lakehouse.store.session import resolve_delta_jars
 from lakehouse.settings import read_settings
 
 ROOT = Path(__file__).parents[2]

@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.console import REFUSED
-from lakehouse.model import ENTITY_TABLES
-from lakehouse.session import open_session
+from lakehouse.store.schema import ENTITY_TABLES
+from lakehouse.store.session import open_session
 from lakehouse.settings import read_settings
 
 POINTS = ["after_stage", "before_commit", "after_commit", *(f"after_project_{table.name}" for table in ENTITY_TABLES),

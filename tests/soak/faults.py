@@ -19,7 +19,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from lakehouse.pipeline import ingest
-from lakehouse.session import open_session
+from lakehouse.store.session import open_session
 from lakehouse.settings import read_settings
 from lakehouse.snapshots import open_snapshot
 from tests.soak.__main__ import COMMAND, ROOT, table

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from lakehouse.model import SCHEMA
-from lakehouse.session import open_session
+from lakehouse.store.schema import SCHEMA
+from lakehouse.store.session import open_session
 from lakehouse.settings import read_settings
 
 QUICK = {

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from lakehouse.pipeline import ingest
-from lakehouse.session import open_session
+from lakehouse.store.session import open_session
 from lakehouse.settings import read_settings
 
 

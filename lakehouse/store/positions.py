@@ -12,8 +12,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from lakehouse.stages import list_folder, read_text
-from lakehouse.tables import table_location
+from lakehouse.store.files import list_folder, read_text
+from lakehouse.store.tables import table_location
 
 _PROJECTING = ("project", "rebuild")
 _MOST_COMMITS = 100  # that are looked at, newest first

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.settings import Settings, data_folder
-from lakehouse.siblings import open_sibling
+from lakehouse.store.sessions import open_sibling
 
 _READS = re.compile(r"^-- .*\bReads: ([\w, ]+)\.", re.MULTILINE)
 _CREATES = re.compile(r"^CREATE OR REPLACE VIEW\b", re.MULTILINE)

@@ -15,13 +15,13 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.conflicts import is_conflict, retries
+from lakehouse.store.conflicts import is_conflict, retries
 from lakehouse.errors import SettingsError, WarehouseError
-from lakehouse.migrations import check_not_newer, migrate, stored_version
-from lakehouse.model import SCHEMA
-from lakehouse.session import absolute_location
+from lakehouse.store.migrations import check_not_newer, migrate, stored_version
+from lakehouse.store.schema import SCHEMA
+from lakehouse.store.session import absolute_location
 from lakehouse.settings import Settings, data_folder
-from lakehouse.siblings import open_sibling
+from lakehouse.store.sessions import open_sibling
 
 TABLES = (
     "changes",

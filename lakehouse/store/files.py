@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from lakehouse.errors import WarehouseError
-from lakehouse.session import absolute_location
+from lakehouse.store.session import absolute_location
 from lakehouse.settings import Settings
 
 
