@@ -20,11 +20,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import lakehouse
-from lakehouse.changes import read_head
-from lakehouse.digests import Link, check_chain
+from lakehouse.log.commit import read_head
+from lakehouse.log.digests import Link, check_chain
 from lakehouse.errors import BackupError
 from lakehouse.store.schema import CHANGES, VIOLATIONS
-from lakehouse.projections import roll_forward
+from lakehouse.log.projections import roll_forward
 from lakehouse.store.session import absolute_location
 from lakehouse.settings import Settings
 from lakehouse.store.files import list_folder, read_text, write_text

@@ -19,7 +19,7 @@ from lakehouse.printing import printable, show_table, tell
 @click.pass_obj
 def snapshots(context: Context) -> int:
     """List all snapshots: when, by whom, what changed, and their labels."""
-    from lakehouse.snapshots import read_snapshots
+    from lakehouse.log.snapshots import read_snapshots
     from lakehouse.store.tables import attach_tables
 
     spark, settings = open_spark(context)
@@ -43,7 +43,7 @@ def snapshots(context: Context) -> int:
 @click.pass_obj
 def label(context: Context, snapshot: str, name: str, why: str | None, move: bool) -> int:
     """Name a snapshot, given by its number, label, date, time, or `head`."""
-    from lakehouse.snapshots import check_label, label_snapshot
+    from lakehouse.log.snapshots import check_label, label_snapshot
 
     check_label(name)
     spark, settings = open_spark(context)
@@ -98,7 +98,7 @@ def blame(context: Context, xid: str, at: str | None) -> int:
 
 def _read_history(context: Context, xid: str, at: str | None, *, below: bool = False) -> list[Any]:
     from lakehouse.audits import read_history
-    from lakehouse.snapshots import resolve_snapshot
+    from lakehouse.log.snapshots import resolve_snapshot
     from lakehouse.store.tables import attach_tables
 
     spark, settings = open_spark(context)
@@ -117,7 +117,7 @@ def _read_history(context: Context, xid: str, at: str | None, *, below: bool = F
 def diff(context: Context, before: str, after: str, breaking: bool, markdown: bool) -> int:
     """Tell what changed from A to B, and whom it breaks: two snapshots, or documents (files, folders) that need not be loaded."""
     from lakehouse.diffs import as_markdown, diff_documents, diff_snapshots, read_differences
-    from lakehouse.snapshots import resolve_snapshot
+    from lakehouse.log.snapshots import resolve_snapshot
     from lakehouse.store.tables import attach_tables
 
     are_documents = [os.path.exists(side) or "/" in side or "*" in side for side in (before, after)]
@@ -154,7 +154,7 @@ def diff(context: Context, before: str, after: str, breaking: bool, markdown: bo
 def changes(context: Context, since: str, until: str | None, form: str, feeds: tuple[str, ...]) -> int:
     """Write what changed as events, one a line, oldest first; the same call writes the same events again."""
     from lakehouse.events import FEEDS, change_events
-    from lakehouse.snapshots import HEAD, resolve_snapshot
+    from lakehouse.log.snapshots import HEAD, resolve_snapshot
     from lakehouse.store.tables import attach_tables
 
     spark, settings = open_spark(context)

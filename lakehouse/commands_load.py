@@ -35,10 +35,10 @@ from lakehouse.printing import one_line, printable, show_summary, show_table, sh
 @click.pass_obj
 def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | None, **flags: Any) -> int:
     """Load documents: files, folders (all *.json, *.cereg, *.yaml, *.yml and .gz of them), globs, or URIs that Spark reads."""
-    from lakehouse.ownership import Policy
+    from lakehouse.log.owners import Policy
     from lakehouse.pipeline import Request
     from lakehouse.pipeline import ingest as run_ingest
-    from lakehouse.snapshots import check_label
+    from lakehouse.log.snapshots import check_label
 
     settings = context.settings
     if flags["label"] is not None:

@@ -17,13 +17,13 @@ from pyspark.sql import functions as F
 
 from lakehouse.documents import find_sources, read_documents
 from lakehouse.store.schema import SCHEMA, TABLE_OF_KIND
-from lakehouse.ownership import first_claims
+from lakehouse.log.owners import first_claims
 from lakehouse.parse import parse_documents
-from lakehouse.projections import project
-from lakehouse.refusals import KEY
+from lakehouse.log.projections import project
+from lakehouse.log.refusals import KEY
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.sessions import open_sibling
-from lakehouse.snapshots import create_view_schema, open_snapshot
+from lakehouse.log.snapshots import create_view_schema, open_snapshot
 from lakehouse.store.views import create_views, session_with_views
 
 CLASSES = ("breaking", "compatible", "cosmetic")

@@ -29,7 +29,7 @@ from lakehouse.dialects.layouts import layout_of, to_dialect
 from lakehouse.selection import Selection, current_rows, select_units
 from lakehouse.serialise import LINES, TRAILER_DIGITS, Run, Trailer, writer
 from lakehouse.settings import Settings
-from lakehouse.snapshots import open_snapshot, resolve_snapshot
+from lakehouse.log.snapshots import open_snapshot, resolve_snapshot
 from lakehouse.store.tables import attach_tables, table_name
 from lakehouse.targets import Target, TargetFile
 from lakehouse.store.views import create_views, tables_read_by, with_read

@@ -17,7 +17,7 @@ from lakehouse.dialects.tables import DIALECTS, asks
 from lakehouse.text.problems import STRICT, violation_id_column
 from lakehouse.store.schema import DOCUMENT_BODY, FINDING
 from lakehouse.presence import check_flattened
-from lakehouse.refusals import KEY
+from lakehouse.log.refusals import KEY
 from lakehouse.relationrows import candidate
 from lakehouse.relations import ABOUT_CHANGE, check_entities
 from lakehouse.rules import RULES

@@ -11,26 +11,26 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.candidates import read_gates, validate_candidate
-from lakehouse.changes import Run, commit, read_head
+from lakehouse.log.commit import Run, commit, read_head
 from lakehouse.store.conflicts import is_lost, retries
 from lakehouse.dialects.detection import DRAFT
 from lakehouse.documents import Sources, current_documents, find_sources, registry_from_path, without_content_of_unchanged
-from lakehouse.dryruns import stand_in_lagging, stand_in_missing, without_stand_ins_after
+from lakehouse.log.dryruns import stand_in_lagging, stand_in_missing, without_stand_ins_after
 from lakehouse.expectations import warm_up
 from lakehouse.faults import crash_point
 from lakehouse.folders import Hidden
 from lakehouse.gate import check_stage, without_refused
 from lakehouse.store.schema import ENTITY_TABLES, STAGE
 from lakehouse.numbering import with_numbers
-from lakehouse.ownership import Policy
+from lakehouse.log.owners import Policy
 from lakehouse.parse import parse_documents
-from lakehouse.plans import Head, Plan, compare, plan_changes, read_ground
-from lakehouse.projections import lagging, roll_forward
-from lakehouse.refusals import KEY
+from lakehouse.log.plan import Head, Plan, compare, plan_changes, read_ground
+from lakehouse.log.projections import lagging, roll_forward
+from lakehouse.log.refusals import KEY
 from lakehouse.rules import RULES
 from lakehouse.settings import Settings
 from lakehouse.store.sessions import interpreted
-from lakehouse.snapshots import check_label_is_free
+from lakehouse.log.snapshots import check_label_is_free
 from lakehouse.store.files import remove_dead_stages, remove_folder, stages_location
 from lakehouse.suites import Suite
 from lakehouse.store.tables import attach_log, create_tables, is_small, open_table

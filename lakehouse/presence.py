@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.store.schema import MESSAGES, VERSIONS, Table
-from lakehouse.projections import project
+from lakehouse.log.projections import project
 from lakehouse.relationrows import Candidate, holders_of
 from lakehouse.settings import Settings
 from lakehouse.store.tables import open_table

@@ -9,12 +9,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse import effective
+from lakehouse.log import effective
 from lakehouse.diffs import open_diff
 from lakehouse.errors import QueryError
 from lakehouse.store.schema import SCHEMA
 from lakehouse.settings import Settings
-from lakehouse.snapshots import open_snapshot, resolve_snapshot
+from lakehouse.log.snapshots import open_snapshot, resolve_snapshot
 from lakehouse.store.tables import attach_tables, tables_named_in
 from lakehouse.store.views import create_views, tables_read_by, views_named_in, with_read
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse.refusals import KEY
+from lakehouse.log.refusals import KEY
 from lakehouse.telling import broken, findings_of
 
 _SUFFIX = r":[^:]*\z"  # of a type within the schema document

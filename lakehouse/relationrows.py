@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, StringType, StructField, StructType
 
 from lakehouse.store.schema import ENDPOINTS, GROUPS, MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS, Table
-from lakehouse.refusals import KEY
+from lakehouse.log.refusals import KEY
 from lakehouse.store.tables import open_table
 from lakehouse.telling import message_of
 

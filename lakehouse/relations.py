@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from lakehouse.references import check_aliases, check_schema_uris
-from lakehouse.refusals import KEY
+from lakehouse.log.refusals import KEY
 from lakehouse.relationrows import holders_of
 from lakehouse.telling import asked, broken, findings_of, no_findings, without_version
 

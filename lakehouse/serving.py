@@ -24,7 +24,7 @@ from lakehouse.errors import LakehouseError, SettingsError
 from lakehouse.store.schema import SCHEMA
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.sessions import open_sibling
-from lakehouse.snapshots import open_snapshot, resolve_snapshot
+from lakehouse.log.snapshots import open_snapshot, resolve_snapshot
 from lakehouse.store.tables import attach_tables
 from lakehouse.store.views import create_views
 

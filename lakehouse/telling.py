@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from lakehouse.dialects.tables import DIALECTS, severity_in, spelled_in, that_ask
 from lakehouse.text.problems import violation_id_column
 from lakehouse.store.schema import STAGE
-from lakehouse.refusals import KEY
+from lakehouse.log.refusals import KEY
 from lakehouse.rules import RULES
 
 FOUND = ("row", "document_uri", *KEY, "finding")

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from lakehouse.candidates import read_rows
-from lakehouse.changes import read_head
+from lakehouse.log.commit import read_head
 from lakehouse.datadocs import write_pages
 from lakehouse.expectations import (
     SEVERITIES,
@@ -25,11 +25,11 @@ from lakehouse.expectations import (
     validate_rows,
 )
 from lakehouse.store.schema import SCHEMA
-from lakehouse.projections import roll_forward
+from lakehouse.log.projections import roll_forward
 from lakehouse.queries import open_relations
 from lakehouse.settings import Settings
 from lakehouse.store.sessions import interpreted
-from lakehouse.snapshots import resolve_snapshot
+from lakehouse.log.snapshots import resolve_snapshot
 from lakehouse.suites import SPECIFICATION, Suite, choose_suites, read_suites
 from lakehouse.store.tables import attach_tables, check_writers, is_small
 from lakehouse.store.views import views, with_read

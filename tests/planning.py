@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
-from lakehouse.ownership import Policy
-from lakehouse.plans import Head, Plan, compare, plan_changes, read_ground
+from lakehouse.log.owners import Policy
+from lakehouse.log.plan import Head, Plan, compare, plan_changes, read_ground
 from lakehouse.telling import no_findings
 
 

@@ -8,11 +8,11 @@ import pytest
 from planning import plan_of
 
 from lakehouse.candidates import only_published, validate_candidate
-from lakehouse.changes import read_head
+from lakehouse.log.commit import read_head
 from lakehouse.errors import CandidateRefused, SettingsError
 from lakehouse.expectations import Count
 from lakehouse.store.schema import STAGE
-from lakehouse.ownership import Policy
+from lakehouse.log.owners import Policy
 from lakehouse.pipeline import Request
 from lakehouse.violations import count_findings, record_findings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.readwriter import DataFrameWriter
 
-from lakehouse.changes import Run, _append
+from lakehouse.log.commit import Run, _append
 from lakehouse.store.conflicts import CONFLICTS, is_conflict
 from lakehouse.errors import CommitLost
 from lakehouse.store.schema import CHANGES

@@ -12,7 +12,7 @@ from lakehouse.backups import backup, restore
 from lakehouse.doctor import diagnose, rebuild
 from lakehouse.errors import BackupError
 from lakehouse.settings import read_settings
-from lakehouse.snapshots import open_snapshot
+from lakehouse.log.snapshots import open_snapshot
 from lakehouse.store.tables import TABLES, create_tables, forget_table
 
 

@@ -15,7 +15,7 @@ from lakehouse.errors import CandidateRefused, WarehouseError, WarehouseTooNew
 from lakehouse.faults import CrashRequested
 from lakehouse.store.migrations import PROPERTY
 from lakehouse.pipeline import Request
-from lakehouse.plans import Policy
+from lakehouse.log.plan import Policy
 from lakehouse.store.tables import attach_tables
 
 DRY = Request(dry_run=True)

@@ -10,7 +10,7 @@ import pytest
 from builders import document, group
 
 from lakehouse.faults import CrashRequested
-from lakehouse.ownership import Policy
+from lakehouse.log.owners import Policy
 from lakehouse.pipeline import Request
 from lakehouse.queries import run_query
 

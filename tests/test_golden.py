@@ -9,7 +9,7 @@ import pytest
 from golden import FOLDER
 
 from lakehouse.doctor import diagnose
-from lakehouse.snapshots import open_snapshot
+from lakehouse.log.snapshots import open_snapshot
 from lakehouse.store.tables import SCHEMA_VERSION, create_tables
 
 pytestmark = pytest.mark.slow

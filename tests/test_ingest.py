@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse.ownership import Policy
+from lakehouse.log.owners import Policy
 from lakehouse.pipeline import Request
 from lakehouse.queries import run_query
 

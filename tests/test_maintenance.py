@@ -10,12 +10,12 @@ from threading import Thread
 import pytest
 from histories import contents, shop
 
-from lakehouse import projections
+from lakehouse.log import projections
 from lakehouse.store.conflicts import CONFLICTS, is_conflict
 from lakehouse.doctor import diagnose
 from lakehouse.maintenance import maintain
-from lakehouse.plans import Head
-from lakehouse.snapshots import open_snapshot
+from lakehouse.log.plan import Head
+from lakehouse.log.snapshots import open_snapshot
 from lakehouse.store.tables import attach_tables
 
 

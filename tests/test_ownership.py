@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from lakehouse.ownership import Policy
+from lakehouse.log.owners import Policy
 from lakehouse.pipeline import Request
 
 PRUNE = Request(Policy(prune=True))

@@ -12,14 +12,14 @@ from histories import contents, shop
 from pyspark.sql import functions as F
 
 from lakehouse.store import positions
-from lakehouse import projections
-from lakehouse.changes import read_head
+from lakehouse.log import projections
+from lakehouse.log.commit import read_head
 from lakehouse.doctor import diagnose
 from lakehouse.maintenance import maintain
 from lakehouse.store.schema import MESSAGES, VERSIONS
-from lakehouse.plans import Head
+from lakehouse.log.plan import Head
 from lakehouse.store.positions import told_by_commits, told_position
-from lakehouse.projections import lagging, rebuild_table, roll_forward
+from lakehouse.log.projections import lagging, rebuild_table, roll_forward
 from lakehouse.store.sessions import open_sibling
 from lakehouse.store.tables import attach_tables, merge_rows
 

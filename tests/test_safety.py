@@ -7,13 +7,13 @@ import json
 import pytest
 from planning import plan_of
 
-from lakehouse.changes import Run, commit, read_head
+from lakehouse.log.commit import Run, commit, read_head
 from lakehouse.errors import CommitLost, PruneRefused
 from lakehouse.faults import CrashRequested
 from lakehouse.store.schema import ENTITY_TABLES, STAGE
-from lakehouse.ownership import Policy
+from lakehouse.log.owners import Policy
 from lakehouse.pipeline import Request
-from lakehouse.projections import roll_forward
+from lakehouse.log.projections import roll_forward
 
 PRUNE = Request(Policy(prune=True))
 FORCE = Request(Policy(force=True))

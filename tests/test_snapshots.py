@@ -13,7 +13,7 @@ from lakehouse.errors import LabelTaken, SettingsError, SnapshotNotFound
 from lakehouse.store.schema import ENTITY_TABLES
 from lakehouse.pipeline import Request
 from lakehouse.queries import run_query
-from lakehouse.snapshots import check_label, label_snapshot, open_snapshot, read_snapshots, resolve_snapshot
+from lakehouse.log.snapshots import check_label, label_snapshot, open_snapshot, read_snapshots, resolve_snapshot
 from lakehouse.store.tables import TABLES, create_tables
 
 pytestmark = pytest.mark.slow
@@ -139,7 +139,7 @@ def test_a_clock_that_was_set_back_a_day_changes_no_order(history, monkeypatch):
         def now(cls, tz=None):
             return datetime.now(tz) - timedelta(days=1)
 
-    monkeypatch.setattr("lakehouse.plans.datetime", Yesterday)
+    monkeypatch.setattr("lakehouse.log.plan.datetime", Yesterday)
     history.write("b.json", {"messagegroups": {"later": {}}})
     assert history.ingest(history.documents / "b.json").snapshot_id == 4
     times = [one.committed_at for one in read_snapshots(history.spark)]

@@ -16,14 +16,14 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.catalogchecks import check_catalog
-from lakehouse.changes import read_head
+from lakehouse.log.commit import read_head
 from lakehouse.documents import current_documents, find_sources, read_documents, with_unchanged
 from lakehouse.export import Request, export
 from lakehouse.gate import check_stage
 from lakehouse.store.schema import STAGE
 from lakehouse.parse import parse_documents
 from lakehouse.pipeline import ingest
-from lakehouse.projections import roll_forward
+from lakehouse.log.projections import roll_forward
 from lakehouse.queries import open_relations, run_query
 from lakehouse.settings import Settings
 from lakehouse.store.sessions import interpreted

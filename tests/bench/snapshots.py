@@ -21,7 +21,7 @@ from lakehouse.store.schema import SCHEMA
 from lakehouse.pipeline import ingest
 from lakehouse.store.session import open_session
 from lakehouse.settings import Settings, read_settings
-from lakehouse.snapshots import open_snapshot, schema_at
+from lakehouse.log.snapshots import open_snapshot, schema_at
 from lakehouse.store.tables import attach_tables
 from lakehouse.store.views import create_views
 from tests.bench.generator import Shape, write_documents

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from lakehouse.pipeline import ingest
 from lakehouse.store.session import open_session
 from lakehouse.settings import read_settings
-from lakehouse.snapshots import open_snapshot
+from lakehouse.log.snapshots import open_snapshot
 from tests.soak.__main__ import COMMAND, ROOT, table
 
 PAUSE = 2.0  # seconds between two reads of a reader, so that the writer gets on

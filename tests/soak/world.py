@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from lakehouse.doctor import diagnose, rebuild
 from lakehouse.errors import PruneRefused
 from lakehouse.faults import CrashRequested
-from lakehouse.ownership import Policy
+from lakehouse.log.owners import Policy
 from lakehouse.pipeline import Request, Summary, ingest
 from lakehouse.settings import read_settings
 

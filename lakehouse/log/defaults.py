@@ -9,8 +9,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse.ownership import LIFE
-from lakehouse.refusals import KEY
+from lakehouse.log.owners import LIFE
+from lakehouse.log.refusals import KEY
 from lakehouse.rows import VERSION_KIND
 from lakehouse.telling import message_of
 

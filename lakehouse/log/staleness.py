@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from lakehouse.text.problems import STALE
-from lakehouse.ownership import LIFE
-from lakehouse.refusals import KEY, no_uris
+from lakehouse.log.owners import LIFE
+from lakehouse.log.refusals import KEY, no_uris
 
 _RESOURCES = ("message", "schema")
 _VERSIONS = ("version", "schemaversion")

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.text.problems import CONFLICT, STALE
 from lakehouse.store.schema import DISPUTE
-from lakehouse.refusals import KEY, no_uris
+from lakehouse.log.refusals import KEY, no_uris
 
 LIFE = ("epoch", "createdat", "modifiedat")
 

@@ -12,12 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from lakehouse import effective
+from lakehouse.log import effective
 from lakehouse.store.conflicts import retries
 from lakehouse.dialects.tables import shorthands
 from lakehouse.faults import crash_point
 from lakehouse.store.schema import ENDPOINTS, ENTITY_TABLES, GROUPS, MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS, Table, body_schema
-from lakehouse.plans import Head
+from lakehouse.log.plan import Head
 from lakehouse.store.positions import (
     as_transaction,
     first_transaction,

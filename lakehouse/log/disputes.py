@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.text.problems import CONFLICT, STALE
 from lakehouse.store.schema import DISPUTE, TABLE_OF_KIND
-from lakehouse.refusals import KEY, is_contested, taken
+from lakehouse.log.refusals import KEY, is_contested, taken
 
 _DOCUMENT = ["registryid", "document_uri"]
 _NAMES = [*_DOCUMENT, *DISPUTE.names]

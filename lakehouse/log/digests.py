@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse.changes import chained_digest
+from lakehouse.log.commit import chained_digest
 from lakehouse.store.schema import TABLE_OF_KIND
-from lakehouse.plans import LOGGED
+from lakehouse.log.plan import LOGGED
 
 MAX_TOLD = 20
 
