@@ -24,7 +24,7 @@ from lakehouse.log.refusals import KEY
 from lakehouse.settings import Settings
 from lakehouse.suites import Suite, read_suites
 from lakehouse.store.tables import open_table
-from lakehouse.violations import count_findings
+from lakehouse.rules.violations import count_findings
 
 _MAX_TOLD = 10
 

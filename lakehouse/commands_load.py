@@ -96,9 +96,9 @@ def _watch(context: Context, sources: tuple[str, ...], registry_from: str | None
 @click.pass_obj
 def validate(context: Context, suites: tuple[str, ...], at: str | None, exit_zero: bool) -> int:
     """Run all rules and suites of expectations over the catalog, and write Data Docs."""
-    from lakehouse.catalogchecks import check_catalog
+    from lakehouse.rules.published import check_catalog
     from lakehouse.expectations import warm_up
-    from lakehouse.rules import RULES
+    from lakehouse.rules.declared import RULES
     from lakehouse.validation import validate as run_validate
 
     warm_up()
@@ -149,7 +149,7 @@ def violations(context: Context, /, **options: Any) -> int:
 @click.pass_obj
 def rules(context: Context) -> int:
     """List the rules that documents and the catalog are checked by."""
-    from lakehouse.rules import TOLD
+    from lakehouse.rules.declared import TOLD
 
     if context.as_json:
         click.echo(json.dumps([rule._asdict() for rule in TOLD.values()]))
@@ -166,7 +166,7 @@ def rules(context: Context) -> int:
 @click.pass_obj
 def explain(context: Context, /, rule_id: str) -> int:
     """Tell what a rule asks, with an example that breaks it and its repair."""
-    from lakehouse.rules import explain as explain_rule
+    from lakehouse.rules.declared import explain as explain_rule
 
     told = explain_rule(rule_id)
     if context.as_json:

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from lakehouse.constraints import NO_LABELS, PRESENCE, Subject, check_entity
+from lakehouse.rules.one.engine import NO_LABELS, PRESENCE, Subject, check_entity
 from lakehouse.dialects.detection import COLLECTIONS, dialect_of
 from lakehouse.dialects.tables import DIALECTS, NORMAL, family_of
 from lakehouse.dialects.entities import Entity, read_entity
@@ -20,7 +20,7 @@ from lakehouse.text.problems import Finding, Problem
 from lakehouse.text.jsontext import as_written, escaped, pointer_of
 from lakehouse.dialects.locate import locate
 from lakehouse.rows import VERSION_KIND, Row, make_row, take_life
-from lakehouse.rules import RULES
+from lakehouse.rules.declared import RULES
 from lakehouse.versionorder import Version, created, default_version, fill_default, has_error, natural_order, own_extensions
 from lakehouse.text.xid import id_problem, xid_of
 

@@ -19,7 +19,7 @@ from lakehouse.log.dryruns import stand_in_lagging, stand_in_missing, without_st
 from lakehouse.expectations import warm_up
 from lakehouse.faults import crash_point
 from lakehouse.folders import Hidden
-from lakehouse.gate import check_stage, without_refused
+from lakehouse.rules.gate import check_stage, without_refused
 from lakehouse.store.schema import ENTITY_TABLES, STAGE
 from lakehouse.numbering import with_numbers
 from lakehouse.log.owners import Policy
@@ -27,15 +27,15 @@ from lakehouse.parse import parse_documents
 from lakehouse.log.plan import Head, Plan, compare, plan_changes, read_ground
 from lakehouse.log.projections import lagging, roll_forward
 from lakehouse.log.refusals import KEY
-from lakehouse.rules import RULES
+from lakehouse.rules.declared import RULES
 from lakehouse.settings import Settings
 from lakehouse.store.sessions import interpreted
 from lakehouse.log.snapshots import check_label_is_free
 from lakehouse.store.files import remove_dead_stages, remove_folder, stages_location
 from lakehouse.suites import Suite
 from lakehouse.store.tables import attach_log, create_tables, is_small, open_table
-from lakehouse.telling import no_findings
-from lakehouse.violations import record_findings
+from lakehouse.rules.findings import no_findings
+from lakehouse.rules.violations import record_findings
 from lakehouse.watching import Clock, Watcher
 
 MAX_CHANGES_TOLD = 1000  # by a dry run

@@ -33,7 +33,7 @@ from lakehouse.log.snapshots import resolve_snapshot
 from lakehouse.suites import SPECIFICATION, Suite, choose_suites, read_suites
 from lakehouse.store.tables import attach_tables, check_writers, is_small
 from lakehouse.store.views import views, with_read
-from lakehouse.violations import count_findings, record_findings, unrecorded
+from lakehouse.rules.violations import count_findings, record_findings, unrecorded
 from lakehouse.watching import Clock, Watcher
 
 EXAMPLES = 3  # told of each rule

@@ -10,7 +10,7 @@ from pyspark.sql.window import Window
 
 from lakehouse.expectations import SEVERITIES
 from lakehouse.queries import open_relations
-from lakehouse.rules import TOLD
+from lakehouse.rules.declared import TOLD
 from lakehouse.settings import Settings
 from lakehouse.store.views import with_read
 

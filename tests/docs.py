@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from lakehouse.dialects.tables import table
 from lakehouse.store.schema import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, VIOLATIONS
-from lakehouse.rules import RULES, TOLD, Rule, held
+from lakehouse.rules.declared import RULES, TOLD, Rule, held
 from lakehouse.store.session import open_session
 from lakehouse.settings import data_folder, read_settings
 from lakehouse.store.tables import TABLES

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.log.owners import Policy
 from lakehouse.log.plan import Head, Plan, compare, plan_changes, read_ground
-from lakehouse.telling import no_findings
+from lakehouse.rules.findings import no_findings
 
 
 def plan_of(spark: SparkSession, head: Head, stage: DataFrame) -> Plan:

@@ -14,7 +14,7 @@ from lakehouse.expectations import Count
 from lakehouse.store.schema import STAGE
 from lakehouse.log.owners import Policy
 from lakehouse.pipeline import Request
-from lakehouse.violations import count_findings, record_findings
+from lakehouse.rules.violations import count_findings, record_findings
 
 FINDINGS = (
     "row string, document_uri string, registryid string, kind string, xid string, finding "

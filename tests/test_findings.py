@@ -7,7 +7,7 @@ from pathlib import Path
 from builders import document, group, message
 from pyspark.sql import functions as F
 
-from lakehouse.catalogchecks import check_catalog
+from lakehouse.rules.published import check_catalog
 from lakehouse.text.problems import violation_id, violation_id_column
 from lakehouse.pipeline import Request
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from builders import document, group
 
-from lakehouse.catalogchecks import check_catalog
+from lakehouse.rules.published import check_catalog
 from lakehouse.pipeline import Request
 
 EVENT = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"id": {"required": True}}}

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from lakehouse.cli import cli
 from lakehouse.dialects.tables import table
 from lakehouse.errors import UnknownRule
-from lakehouse.rules import HOWS, RULES, TOLD, examples, held, registry_of
+from lakehouse.rules.declared import HOWS, RULES, TOLD, examples, held, registry_of
 
 ROOT = Path(__file__).parents[1]
 SEVERITIES = ("info", "warning", "error")

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import pytest
 from pyspark.sql import functions as F
 
-from lakehouse.catalogchecks import check_catalog
+from lakehouse.rules.published import check_catalog
 from lakehouse.errors import SettingsError
 from lakehouse.store.schema import STAGE
 from lakehouse.printing import show_validation
-from lakehouse.rules import RULES as ALL_RULES
+from lakehouse.rules.declared import RULES as ALL_RULES
 from lakehouse.settings import read_settings
 from lakehouse.suites import read_suites
 from lakehouse.validation import validate

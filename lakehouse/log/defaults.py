@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from lakehouse.log.owners import LIFE
 from lakehouse.log.refusals import KEY
 from lakehouse.rows import VERSION_KIND
-from lakehouse.telling import message_of
+from lakehouse.rules.findings import message_of
 
 _OF_RESOURCE = ["registryid", "version_kind", "resource_xid"]
 

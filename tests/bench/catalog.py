@@ -15,11 +15,11 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.catalogchecks import check_catalog
+from lakehouse.rules.published import check_catalog
 from lakehouse.log.commit import read_head
 from lakehouse.documents import current_documents, find_sources, read_documents, with_unchanged
 from lakehouse.export import Request, export
-from lakehouse.gate import check_stage
+from lakehouse.rules.gate import check_stage
 from lakehouse.store.schema import STAGE
 from lakehouse.parse import parse_documents
 from lakehouse.pipeline import ingest

@@ -7,10 +7,10 @@ from pyspark.sql import functions as F
 
 from lakehouse.store.schema import MESSAGES, VERSIONS, Table
 from lakehouse.log.projections import project
-from lakehouse.relationrows import Candidate, holders_of
+from lakehouse.rules.between.candidate import Candidate, holders_of
 from lakehouse.settings import Settings
 from lakehouse.store.tables import open_table
-from lakehouse.telling import broken, findings_of, no_findings
+from lakehouse.rules.findings import broken, findings_of, no_findings
 from lakehouse.store.views import session_with_views
 
 

@@ -12,7 +12,7 @@ from pyspark.sql.types import ArrayType, BooleanType, StringType, StructField, S
 from lakehouse.store.schema import ENDPOINTS, GROUPS, MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS, Table
 from lakehouse.log.refusals import KEY
 from lakehouse.store.tables import open_table
-from lakehouse.telling import message_of
+from lakehouse.rules.findings import message_of
 
 TABLES = (GROUPS, ENDPOINTS, MESSAGES, VERSIONS, SCHEMAS, SCHEMAVERSIONS)
 _STRING = StringType()

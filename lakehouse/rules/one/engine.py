@@ -16,7 +16,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from lakehouse.text import values
-from lakehouse.criteria import TESTS, Around, Test, shown
+from lakehouse.rules.one.tests import TESTS, Around, Test, shown
 from lakehouse.dialects.tables import FAMILIES, asks, family_of, family_of_options, severity_in, table
 
 CLOUDEVENTS = "CLOUDEVENTS"

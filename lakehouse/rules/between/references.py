@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.log.refusals import KEY
-from lakehouse.telling import broken, findings_of
+from lakehouse.rules.findings import broken, findings_of
 
 _SUFFIX = r":[^:]*\z"  # of a type within the schema document
 

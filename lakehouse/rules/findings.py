@@ -14,7 +14,7 @@ from lakehouse.dialects.tables import DIALECTS, severity_in, spelled_in, that_as
 from lakehouse.text.problems import violation_id_column
 from lakehouse.store.schema import STAGE
 from lakehouse.log.refusals import KEY
-from lakehouse.rules import RULES
+from lakehouse.rules.declared import RULES
 
 FOUND = ("row", "document_uri", *KEY, "finding")
 # Collections from the inside out: what stands before them in an XID, which entity has them, their name.
