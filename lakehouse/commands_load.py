@@ -97,9 +97,9 @@ def _watch(context: Context, sources: tuple[str, ...], registry_from: str | None
 def validate(context: Context, suites: tuple[str, ...], at: str | None, exit_zero: bool) -> int:
     """Run all rules and suites of expectations over the catalog, and write Data Docs."""
     from lakehouse.rules.published import check_catalog
-    from lakehouse.expectations import warm_up
+    from lakehouse.expectations.run import warm_up
     from lakehouse.rules.declared import RULES
-    from lakehouse.validation import validate as run_validate
+    from lakehouse.expectations.validation import validate as run_validate
 
     warm_up()
     with session(context) as (spark, settings, watcher):
@@ -188,7 +188,7 @@ def explain(context: Context, /, rule_id: str) -> int:
 def demo(context: Context) -> int:
     """Load an online shop's documents into ./demo-warehouse and look at what came out."""
     from lakehouse.demo import GLIMPSES, QUESTIONS
-    from lakehouse.expectations import warm_up
+    from lakehouse.expectations.run import warm_up
     from lakehouse.pipeline import ingest as run_ingest
     from lakehouse.queries import run_query
 

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.candidates import read_gates, validate_candidate
+from lakehouse.expectations.candidate import read_gates, validate_candidate
 from lakehouse.log.commit import Run, commit, read_head
 from lakehouse.store.conflicts import is_lost, retries
 from lakehouse.dialects.detection import DRAFT
 from lakehouse.documents import Sources, current_documents, find_sources, registry_from_path, without_content_of_unchanged
 from lakehouse.log.dryruns import stand_in_lagging, stand_in_missing, without_stand_ins_after
-from lakehouse.expectations import warm_up
+from lakehouse.expectations.run import warm_up
 from lakehouse.faults import crash_point
 from lakehouse.folders import Hidden
 from lakehouse.rules.gate import check_stage, without_refused
@@ -32,7 +32,7 @@ from lakehouse.settings import Settings
 from lakehouse.store.sessions import interpreted
 from lakehouse.log.snapshots import check_label_is_free
 from lakehouse.store.files import remove_dead_stages, remove_folder, stages_location
-from lakehouse.suites import Suite
+from lakehouse.expectations.suites import Suite
 from lakehouse.store.tables import attach_log, create_tables, is_small, open_table
 from lakehouse.rules.findings import no_findings
 from lakehouse.rules.violations import record_findings

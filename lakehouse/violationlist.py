@@ -8,7 +8,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from lakehouse.expectations import SEVERITIES
+from lakehouse.expectations.run import SEVERITIES
 from lakehouse.queries import open_relations
 from lakehouse.rules.declared import TOLD
 from lakehouse.settings import Settings

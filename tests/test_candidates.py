@@ -7,10 +7,10 @@ import json
 import pytest
 from planning import plan_of
 
-from lakehouse.candidates import only_published, validate_candidate
+from lakehouse.expectations.candidate import only_published, validate_candidate
 from lakehouse.log.commit import read_head
 from lakehouse.errors import CandidateRefused, SettingsError
-from lakehouse.expectations import Count
+from lakehouse.expectations.run import Count
 from lakehouse.store.schema import STAGE
 from lakehouse.log.owners import Policy
 from lakehouse.pipeline import Request

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse.datadocs import render_pages, write_pages
-from lakehouse.expectations import Outcome, Result
+from lakehouse.expectations.datadocs import render_pages, write_pages
+from lakehouse.expectations.run import Outcome, Result
 from lakehouse.settings import read_settings
-from lakehouse.suites import Expectation, Suite
+from lakehouse.expectations.suites import Expectation, Suite
 
 HOSTILE = "<script>alert('x')</script>&\"<img src=http://other.example/x>"
 AT = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)

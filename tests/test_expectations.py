@@ -9,8 +9,8 @@ from typing import NamedTuple
 import pytest
 
 from lakehouse.errors import SettingsError
-from lakehouse.expectations import Count, check_expectations, specification, validate_counts, validate_rows
-from lakehouse.suites import Expectation, Suite
+from lakehouse.expectations.run import Count, check_expectations, specification, validate_counts, validate_rows
+from lakehouse.expectations.suites import Expectation, Suite
 
 
 class Rule(NamedTuple):

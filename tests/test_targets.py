@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakehouse.store import files as stages
-from lakehouse.datadocs import write_pages
+from lakehouse.expectations.datadocs import write_pages
 from lakehouse.errors import TargetError, WarehouseError
 from lakehouse.settings import read_settings
 from lakehouse.store.files import move_folder

@@ -14,8 +14,8 @@ from lakehouse.store.schema import STAGE
 from lakehouse.printing import show_validation
 from lakehouse.rules.declared import RULES as ALL_RULES
 from lakehouse.settings import read_settings
-from lakehouse.suites import read_suites
-from lakehouse.validation import validate
+from lakehouse.expectations.suites import read_suites
+from lakehouse.expectations.validation import validate
 
 FINDINGS = (
     "row string, document_uri string, registryid string, kind string, xid string, finding "

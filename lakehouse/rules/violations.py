@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.store.conflicts import retries
-from lakehouse.expectations import Count
+from lakehouse.expectations.run import Count
 from lakehouse.store.schema import VIOLATIONS
 from lakehouse.store.tables import table_name
 

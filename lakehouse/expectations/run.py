@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 from pyspark.sql import DataFrame
 
 from lakehouse.errors import SettingsError
-from lakehouse.suites import SPECIFICATION, Expectation, Suite
+from lakehouse.expectations.suites import SPECIFICATION, Expectation, Suite
 
 logger = logging.getLogger(__name__)
 

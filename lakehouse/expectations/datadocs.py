@@ -18,7 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from pyspark.sql import SparkSession
 
 import lakehouse
-from lakehouse.expectations import SEVERITIES, Outcome, Result
+from lakehouse.expectations.run import SEVERITIES, Outcome, Result
 from lakehouse.store.session import absolute_location
 from lakehouse.settings import Settings
 from lakehouse.store.files import is_local, remove_folder, write_text

@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from lakehouse.candidates import read_rows
+from lakehouse.expectations.candidate import read_rows
 from lakehouse.log.commit import read_head
-from lakehouse.datadocs import write_pages
-from lakehouse.expectations import (
+from lakehouse.expectations.datadocs import write_pages
+from lakehouse.expectations.run import (
     SEVERITIES,
     Count,
     Result,
@@ -30,7 +30,7 @@ from lakehouse.queries import open_relations
 from lakehouse.settings import Settings
 from lakehouse.store.sessions import interpreted
 from lakehouse.log.snapshots import resolve_snapshot
-from lakehouse.suites import SPECIFICATION, Suite, choose_suites, read_suites
+from lakehouse.expectations.suites import SPECIFICATION, Suite, choose_suites, read_suites
 from lakehouse.store.tables import attach_tables, check_writers, is_small
 from lakehouse.store.views import views, with_read
 from lakehouse.rules.violations import count_findings, record_findings, unrecorded

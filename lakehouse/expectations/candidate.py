@@ -14,15 +14,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.log.commit import log_rows
-from lakehouse.datadocs import FOLDER, write_pages
+from lakehouse.expectations.datadocs import FOLDER, write_pages
 from lakehouse.errors import CandidateRefused, SettingsError
-from lakehouse.expectations import Outcome, Result, Rule, specification, validate_counts, validate_rows
+from lakehouse.expectations.run import Outcome, Result, Rule, specification, validate_counts, validate_rows
 from lakehouse.store.schema import ENTITY_TABLES, Table
 from lakehouse.log.plan import Plan
 from lakehouse.log.projections import project
 from lakehouse.log.refusals import KEY
 from lakehouse.settings import Settings
-from lakehouse.suites import Suite, read_suites
+from lakehouse.expectations.suites import Suite, read_suites
 from lakehouse.store.tables import open_table
 from lakehouse.rules.violations import count_findings
 
