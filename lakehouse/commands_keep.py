@@ -18,7 +18,7 @@ from lakehouse.printing import show_maintained, show_table
 @click.pass_obj
 def doctor(context: Context, deep: bool) -> int:
     """Tell whether the warehouse is sound, and which command mends what is not (exit code 1)."""
-    from lakehouse.doctor import diagnose
+    from lakehouse.operations.doctor import diagnose
 
     with session(context) as (spark, settings, watcher), watcher.stage("doctor", "reading all tables"):
         found = [one.as_json() for one in diagnose(spark, settings, deep=deep)]
@@ -35,7 +35,7 @@ def doctor(context: Context, deep: bool) -> int:
 @click.pass_obj
 def rebuild(context: Context) -> int:
     """Make the entity tables and effective_messages anew from the log."""
-    from lakehouse.doctor import rebuild as rebuild_tables
+    from lakehouse.operations.doctor import rebuild as rebuild_tables
 
     with session(context) as (spark, settings, watcher), watcher.stage("rebuild", "all tables but the log and the findings"):
         names = rebuild_tables(spark, settings)
@@ -63,7 +63,7 @@ def migrate(context: Context) -> int:
 @click.pass_obj
 def maintain(context: Context, dry_run: bool, full: bool) -> int:
     """Make small files large and sorted by the keys, and delete what no version within the retention needs; no row changes."""
-    from lakehouse.maintenance import maintain as run_maintenance
+    from lakehouse.operations.maintenance import maintain as run_maintenance
 
     with session(context) as (spark, settings, watcher), watcher.stage("maintain", "all tables"):
         maintained = run_maintenance(spark, settings, dry_run=dry_run, full=full)
@@ -81,7 +81,7 @@ def maintain(context: Context, dry_run: bool, full: bool) -> int:
 @click.pass_obj
 def backup(context: Context, folder: str) -> int:
     """Copy what came since the last backup into DIR and verify it; ingests may run meanwhile."""
-    from lakehouse.backups import backup as make_backup
+    from lakehouse.operations.backups import backup as make_backup
 
     return _tell_backup(context, folder, make_backup, "Backup of snapshots 1 to {} in {}")
 
@@ -92,7 +92,7 @@ def backup(context: Context, folder: str) -> int:
 @click.pass_obj
 def restore(context: Context, folder: str) -> int:
     """Make a catalog in an empty warehouse out of the newest backup in DIR, which is verified first."""
-    from lakehouse.backups import restore as restore_backup
+    from lakehouse.operations.backups import restore as restore_backup
 
     return _tell_backup(context, folder, restore_backup, "Restored snapshots 1 to {} from {}")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from histories import contents
 
-from lakehouse.backups import backup, restore
-from lakehouse.doctor import diagnose, rebuild
+from lakehouse.operations.backups import backup, restore
+from lakehouse.operations.doctor import diagnose, rebuild
 from lakehouse.errors import BackupError
 from lakehouse.settings import read_settings
 from lakehouse.log.snapshots import open_snapshot

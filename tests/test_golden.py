@@ -8,7 +8,7 @@ import tarfile
 import pytest
 from golden import FOLDER
 
-from lakehouse.doctor import diagnose
+from lakehouse.operations.doctor import diagnose
 from lakehouse.log.snapshots import open_snapshot
 from lakehouse.store.tables import SCHEMA_VERSION, create_tables
 

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 from lakehouse.store import positions
 from lakehouse.log import projections
 from lakehouse.log.commit import read_head
-from lakehouse.doctor import diagnose
-from lakehouse.maintenance import maintain
+from lakehouse.operations.doctor import diagnose
+from lakehouse.operations.maintenance import maintain
 from lakehouse.store.schema import MESSAGES, VERSIONS
 from lakehouse.log.plan import Head
 from lakehouse.store.positions import told_by_commits, told_position

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from lakehouse.doctor import diagnose, rebuild
+from lakehouse.operations.doctor import diagnose, rebuild
 from lakehouse.errors import PruneRefused
 from lakehouse.faults import CrashRequested
 from lakehouse.log.owners import Policy
