@@ -36,8 +36,8 @@ from lakehouse.printing import one_line, printable, show_summary, show_table, sh
 def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | None, **flags: Any) -> int:
     """Load documents: files, folders (all *.json, *.cereg, *.yaml, *.yml and .gz of them), globs, or URIs that Spark reads."""
     from lakehouse.log.owners import Policy
-    from lakehouse.pipeline import Request
-    from lakehouse.pipeline import ingest as run_ingest
+    from lakehouse.ingest.pipeline import Request
+    from lakehouse.ingest.pipeline import ingest as run_ingest
     from lakehouse.log.snapshots import check_label
 
     settings = context.settings
@@ -62,7 +62,7 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
 def _watch(context: Context, sources: tuple[str, ...], registry_from: str | None, request: Any, flags: dict[str, Any]) -> int:
     import signal
 
-    from lakehouse.landing import Landing, watch
+    from lakehouse.ingest.landing import Landing, watch
 
     if len(sources) != 1:
         raise click.UsageError("--watch takes one folder.")
@@ -189,7 +189,7 @@ def demo(context: Context) -> int:
     """Load an online shop's documents into ./demo-warehouse and look at what came out."""
     from lakehouse.demo import GLIMPSES, QUESTIONS
     from lakehouse.expectations.run import warm_up
-    from lakehouse.pipeline import ingest as run_ingest
+    from lakehouse.ingest.pipeline import ingest as run_ingest
     from lakehouse.queries import run_query
 
     context.options.setdefault("warehouse", "demo-warehouse")

@@ -15,10 +15,10 @@ from string import Template
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.documents import find_sources, read_documents
+from lakehouse.ingest.sources import find_sources, read_documents
 from lakehouse.store.schema import SCHEMA, TABLE_OF_KIND
 from lakehouse.log.owners import first_claims
-from lakehouse.parse import parse_documents
+from lakehouse.ingest.parse.parse import parse_documents
 from lakehouse.log.projections import project
 from lakehouse.log.refusals import KEY
 from lakehouse.settings import Settings, data_folder

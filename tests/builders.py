@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from lakehouse.documentview import Stored
 from lakehouse.text.problems import Finding, Problem
 from lakehouse.text.jsontext import read_json
-from lakehouse.normalform import Reading, read_document
-from lakehouse.parse import Limits, Source, parser
+from lakehouse.ingest.parse.document import Reading, read_document
+from lakehouse.ingest.parse.parse import Limits, Source, parser
 from lakehouse.text.redact import redact
-from lakehouse.rows import Row
+from lakehouse.ingest.parse.rows import Row
 from lakehouse.serialise import path_of
 
 MAX_DEPTH = 100

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 from soak.sessions import forget, forget_attached, open_quick
 
-from lakehouse.pipeline import Summary, ingest
+from lakehouse.ingest.pipeline import Summary, ingest
 from lakehouse.settings import Settings, read_settings
 from lakehouse.store.tables import create_tables
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from histories import load
 
-from lakehouse.pipeline import ingest
+from lakehouse.ingest.pipeline import ingest
 from lakehouse.store.session import open_session
 from lakehouse.settings import read_settings
 from lakehouse.store.tables import SCHEMA_VERSION

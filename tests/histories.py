@@ -6,7 +6,7 @@ from typing import Any
 
 from lakehouse.store.schema import ENTITY_TABLES
 from lakehouse.log.owners import Policy
-from lakehouse.pipeline import Request
+from lakehouse.ingest.pipeline import Request
 
 
 def shop(version: str, *messages: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from lakehouse.errors import CandidateRefused, SettingsError
 from lakehouse.expectations.run import Count
 from lakehouse.store.schema import STAGE
 from lakehouse.log.owners import Policy
-from lakehouse.pipeline import Request
+from lakehouse.ingest.pipeline import Request
 from lakehouse.rules.violations import count_findings, record_findings
 
 FINDINGS = (

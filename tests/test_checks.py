@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from test_rules import RELATIONAL
 
-from lakehouse.parse import parse_documents
+from lakehouse.ingest.parse.parse import parse_documents
 from lakehouse.rules.between.candidate import candidate
 from lakehouse.rules.between.relations import check_changes, check_cycles, check_entities, check_variants, look_at
 from lakehouse.rules.declared import RULES, examples, registry_of

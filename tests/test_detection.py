@@ -6,7 +6,7 @@ import pytest
 from builders import document, group, message, read
 
 from lakehouse.dialects.detection import dialect_of, not_a_registry
-from lakehouse.parse import read_as
+from lakehouse.ingest.parse.parse import read_as
 
 
 @pytest.mark.parametrize("collection", ["messagegroups", "endpoints", "schemagroups", "definitionGroups", "schemaGroups"])

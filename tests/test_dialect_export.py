@@ -17,9 +17,9 @@ from lakehouse.dialects.tables import NORMAL, WRITABLE
 from lakehouse.documentview import Stored, Urls, registry_view
 from lakehouse.groupwriters import Style
 from lakehouse.losses import Losses, told_losses
-from lakehouse.normalform import Reading
+from lakehouse.ingest.parse.document import Reading
 from lakehouse.dialects.layouts import to_dialect
-from lakehouse.parse import read_as
+from lakehouse.ingest.parse.parse import read_as
 from lakehouse.serialise import Trailer, write_lines
 
 OTHERS = [dialect for dialect in WRITABLE if dialect != NORMAL]

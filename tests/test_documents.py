@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from lakehouse.documents import find_sources, read_documents, registry_from_path
+from lakehouse.ingest.sources import find_sources, read_documents, registry_from_path
 from lakehouse.errors import SourceNotFound
 
 DOCUMENT = {"messagegroups": {"g": {}}}

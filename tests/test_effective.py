@@ -11,7 +11,7 @@ from builders import document, group
 
 from lakehouse.faults import CrashRequested
 from lakehouse.log.owners import Policy
-from lakehouse.pipeline import Request
+from lakehouse.ingest.pipeline import Request
 from lakehouse.queries import run_query
 
 pytestmark = pytest.mark.slow

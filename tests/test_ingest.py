@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakehouse.log.owners import Policy
-from lakehouse.pipeline import Request
+from lakehouse.ingest.pipeline import Request
 from lakehouse.queries import run_query
 
 KINDS = ("registries", "groups", "endpoints", "messages", "versions", "schemas", "schemaversions")

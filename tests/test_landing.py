@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lakehouse.errors import SourceNotFound
-from lakehouse.landing import LOOK_BACK, Found, Landing, between, checkpoint, list_documents, next_offset, watch
-from lakehouse.pipeline import Request
+from lakehouse.ingest.landing import LOOK_BACK, Found, Landing, between, checkpoint, list_documents, next_offset, watch
+from lakehouse.ingest.pipeline import Request
 
 START = {"changed": 0, "seen": ""}
 FAR = 10 * LOOK_BACK

@@ -28,9 +28,9 @@ from hypothesis import strategies as st
 
 from lakehouse.text.problems import Problem
 from lakehouse.text.jsontext import NotJson, read_json
-from lakehouse.normalform import read_document
-from lakehouse.parse import read_as
-from lakehouse.versionorder import natural_order
+from lakehouse.ingest.parse.document import read_document
+from lakehouse.ingest.parse.parse import read_as
+from lakehouse.ingest.parse.versions import natural_order
 
 G = "/messagegroups/g"
 M = f"{G}/messages/m"

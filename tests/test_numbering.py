@@ -18,9 +18,9 @@ from soak.sessions import forget
 from lakehouse.dialects.detection import DRAFT
 from lakehouse.text.jsontext import read_json
 from lakehouse.store.schema import CHANGES
-from lakehouse.numbering import find_latest, with_member, with_numbers
-from lakehouse.parse import read_as
-from lakehouse.stagebatches import StageBatches
+from lakehouse.ingest.numbering import find_latest, with_member, with_numbers
+from lakehouse.ingest.parse.parse import read_as
+from lakehouse.ingest.parse.batches import StageBatches
 
 GROUP = "com.example.orders"
 PLACED, SHIPPED = "com.example.orders.placed", "com.example.orders.shipped"

@@ -11,8 +11,8 @@ from builders import errors, group, message, rows, warnings
 
 from lakehouse.dialects.tables import FAMILIES, asks, protocol_version, severity_in, shorthands, spelled_in, table, that_ask
 from lakehouse.text.jsontext import read_json
-from lakehouse.normalform import Reading
-from lakehouse.parse import read_as
+from lakehouse.ingest.parse.document import Reading
+from lakehouse.ingest.parse.parse import read_as
 from lakehouse.settings import data_folder
 
 BASE = "/messagegroups/g/messages/b"

@@ -11,12 +11,13 @@ import pyarrow as pa
 import pytest
 from builders import document, group, stage
 
-from lakehouse import parse, stagebatches
-from lakehouse.documents import empty_files, find_sources, read_documents
+from lakehouse.ingest.parse import parse
+from lakehouse.ingest.parse import batches as stagebatches
+from lakehouse.ingest.sources import empty_files, find_sources, read_documents
 from lakehouse.text.problems import FAULT, NO_DOCUMENT
 from lakehouse.store.schema import SCHEMA
-from lakehouse.parse import Limits, Source, _Parse, parser
-from lakehouse.stagebatches import BATCH_BYTES, StageBatches
+from lakehouse.ingest.parse.parse import Limits, Source, _Parse, parser
+from lakehouse.ingest.parse.batches import BATCH_BYTES, StageBatches
 from lakehouse.store.views import create_views
 
 

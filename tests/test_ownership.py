@@ -7,7 +7,7 @@ import json
 import pytest
 
 from lakehouse.log.owners import Policy
-from lakehouse.pipeline import Request
+from lakehouse.ingest.pipeline import Request
 
 PRUNE = Request(Policy(prune=True))
 BAD = {"envelope": 5}

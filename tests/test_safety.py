@@ -12,7 +12,7 @@ from lakehouse.errors import CommitLost, PruneRefused
 from lakehouse.faults import CrashRequested
 from lakehouse.store.schema import ENTITY_TABLES, STAGE
 from lakehouse.log.owners import Policy
-from lakehouse.pipeline import Request
+from lakehouse.ingest.pipeline import Request
 from lakehouse.log.projections import roll_forward
 
 PRUNE = Request(Policy(prune=True))
@@ -234,7 +234,7 @@ def test_a_writer_that_lost_the_race_notices(catalog):
 
 def test_a_writer_that_lost_the_race_plans_again(catalog, monkeypatch):
     catalog.write("a.json", document("m"))
-    from lakehouse import pipeline
+    from lakehouse.ingest import pipeline
 
     genuine, first = pipeline.commit, []
 

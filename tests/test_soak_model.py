@@ -14,7 +14,7 @@ from soak.model import Catalog, Ingest, Key, TooMuchPruned, broken, definition, 
 from soak.terms import Document, Group, Resource, Text, as_json, from_json
 
 from lakehouse.text.jsontext import NotJson
-from lakehouse.parse import read_as
+from lakehouse.ingest.parse.parse import read_as
 from lakehouse.text.redact import redact
 from lakehouse.text.yamltext import read_text
 

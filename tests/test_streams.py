@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakehouse.text.jsontext import NotJson
-from lakehouse.parse import Limits, Source, parser
+from lakehouse.ingest.parse.parse import Limits, Source, parser
 from lakehouse.text.streams import NotReadable, Part, TooLong, open_document, read_chunk, split_groups
 
 COLLECTIONS = ("messagegroups", "endpoints")

@@ -8,7 +8,7 @@ from builders import errors, json_values, law, rows
 from hypothesis import assume, given
 
 from lakehouse.text.jsontext import NotJson, as_written, canonical, read_json
-from lakehouse.parse import read_as
+from lakehouse.ingest.parse.parse import read_as
 from lakehouse.text.yamltext import read_text, read_yaml
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.text.problems import ICON
-from lakehouse.parse import Limits, Source, parser
+from lakehouse.ingest.parse.parse import Limits, Source, parser
 
 G, E, S = "/messagegroups/g", "/endpoints/e", "/schemagroups/s"
 M, T = f"{G}/messages/m", f"{S}/schemas/t"

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from lakehouse.text.problems import BYTE_ORDER_MARK, DUPLICATE_KEY
 from lakehouse.text.jsontext import as_written, read_json
-from lakehouse.parse import Limits, Source, parser
+from lakehouse.ingest.parse.parse import Limits, Source, parser
 
 SAMPLES = Path(__file__).resolve().parents[2] / "shared" / "samples"
 PATHS = sorted(path for path in SAMPLES.glob("*/*") if path.suffix in (".json", ".cereg"))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from lakehouse.dialects.tables import Attribute, family_of, table
 from lakehouse.text.jsontext import pointer_of, same
-from lakehouse.versionorder import created, natural_order
+from lakehouse.ingest.parse.versions import created, natural_order
 
 COLLECTIONS = {
     "messagegroups": "messagegroup",

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.log.owners import LIFE
 from lakehouse.log.refusals import KEY
-from lakehouse.rows import VERSION_KIND
+from lakehouse.ingest.parse.rows import VERSION_KIND
 from lakehouse.rules.findings import message_of
 
 _OF_RESOURCE = ["registryid", "version_kind", "resource_xid"]

@@ -17,7 +17,7 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from lakehouse.log.defaults import with_defaults
 from lakehouse.log.disputes import added_to, at_or_below, by_document, disputes_after, known_disputes, refused_in, standing
-from lakehouse.documents import current_documents
+from lakehouse.ingest.sources import current_documents
 from lakehouse.errors import PruneRefused
 from lakehouse.store.schema import CHANGES, DOCUMENT_BODY, ENTITY_TABLES, TABLE_OF_KIND
 from lakehouse.log.owners import LIFE, Policy, claims_of, with_verdict

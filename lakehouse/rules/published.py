@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from lakehouse.rules.one.engine import Subject, check_entity
-from lakehouse.documents import current_documents
+from lakehouse.ingest.sources import current_documents
 from lakehouse.text.problems import violation_id
 from lakehouse.text.jsontext import pointer_of
 from lakehouse.store.schema import ENDPOINTS, GROUPS, MESSAGES, REGISTRIES, SCHEMAVERSIONS, STAGE, VERSIONS

@@ -17,12 +17,12 @@ from pyspark.sql import functions as F
 
 from lakehouse.rules.published import check_catalog
 from lakehouse.log.commit import read_head
-from lakehouse.documents import current_documents, find_sources, read_documents, with_unchanged
+from lakehouse.ingest.sources import current_documents, find_sources, read_documents, with_unchanged
 from lakehouse.export import Request, export
 from lakehouse.rules.gate import check_stage
 from lakehouse.store.schema import STAGE
-from lakehouse.parse import parse_documents
-from lakehouse.pipeline import ingest
+from lakehouse.ingest.parse.parse import parse_documents
+from lakehouse.ingest.pipeline import ingest
 from lakehouse.log.projections import roll_forward
 from lakehouse.queries import open_relations, run_query
 from lakehouse.settings import Settings

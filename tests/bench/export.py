@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lakehouse.export import Request, export
-from lakehouse.pipeline import ingest
+from lakehouse.ingest.pipeline import ingest
 from lakehouse.serialise import Style
 from lakehouse.store.session import open_session
 from lakehouse.settings import Settings, read_settings

@@ -31,9 +31,9 @@ from pyspark.sql.types import MapType, StringType, StructField, StructType
 from rich.console import Console
 from rich.table import Table
 
-from lakehouse.documents import current_documents, find_sources, read_documents, with_unchanged
-from lakehouse.parse import parse_documents
-from lakehouse.pipeline import Summary, ingest
+from lakehouse.ingest.sources import current_documents, find_sources, read_documents, with_unchanged
+from lakehouse.ingest.parse.parse import parse_documents
+from lakehouse.ingest.pipeline import Summary, ingest
 from lakehouse.store.session import open_session
 from lakehouse.settings import Settings, read_settings
 from tests.bench.generator import Shape, write_documents

@@ -18,7 +18,7 @@ import click
 from pyspark.sql import SparkSession
 
 from lakehouse.store.schema import SCHEMA
-from lakehouse.pipeline import ingest
+from lakehouse.ingest.pipeline import ingest
 from lakehouse.store.session import open_session
 from lakehouse.settings import Settings, read_settings
 from lakehouse.log.snapshots import open_snapshot, schema_at

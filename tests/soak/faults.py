@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from lakehouse.pipeline import ingest
+from lakehouse.ingest.pipeline import ingest
 from lakehouse.store.session import open_session
 from lakehouse.settings import read_settings
 from lakehouse.log.snapshots import open_snapshot

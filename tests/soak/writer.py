@@ -9,7 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-from lakehouse.pipeline import ingest
+from lakehouse.ingest.pipeline import ingest
 from lakehouse.store.session import open_session
 from lakehouse.settings import read_settings
 

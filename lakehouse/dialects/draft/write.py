@@ -13,7 +13,7 @@ from lakehouse.dialects.draft.attributes import EXPRESSION, ID, URI, formats, ro
 from lakehouse.dialects.tables import family_of
 from lakehouse.text.jsontext import pointer_of, same
 from lakehouse.dialects.respell import Loss
-from lakehouse.versionorder import natural_order
+from lakehouse.ingest.parse.versions import natural_order
 
 _RULE = "CAT-011"
 _COMPUTED = {"self", "shortself", "xid", "messagegroupid", "messageid", "versionid", "messagesurl", "messagescount", "metaurl"}

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.errors import SourceNotFound
 from lakehouse.text.problems import OWNER_CHANGED, REGAINED
-from lakehouse.folders import Hidden, is_document, is_hidden, is_readable, look_into
+from lakehouse.ingest.folders import Hidden, is_document, is_hidden, is_readable, look_into
 from lakehouse.store.schema import DOCUMENT_BODY
 from lakehouse.store.session import absolute_location
 

@@ -10,7 +10,7 @@ from lakehouse.dialects.draft.sections import translated
 from lakehouse.dialects.detection import DRAFT
 from lakehouse.text.problems import Finding, Problem
 from lakehouse.text.jsontext import as_written
-from lakehouse.normalform import Reading, read_document
+from lakehouse.ingest.parse.document import Reading, read_document
 
 
 def read_draft(value: Any, problems: list[Problem], uri: str, *, rules: bool = True) -> Reading:

@@ -21,17 +21,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from lakehouse.text.blanking import blank_bytes, blank_text
-from lakehouse.catalogdraft import read_draft
+from lakehouse.ingest.parse.draft import read_draft
 from lakehouse.dialects.detection import COLLECTIONS, DRAFT, dialect_of, is_draft, marks_of, not_a_registry, told_dialect
 from lakehouse.dialects.tables import NORMAL, table
 from lakehouse.dialects.protocols import FindMessage, Messages
 from lakehouse.text.problems import FAULT, LIMIT, NO_DOCUMENT, NOT_JSON, STRICT, Finding, Problem
 from lakehouse.text.jsontext import NotJson, pointer_of
 from lakehouse.store.schema import STAGE
-from lakehouse.normalform import Reading, Whole, read_document, wrong_collection
+from lakehouse.ingest.parse.document import Reading, Whole, read_document, wrong_collection
 from lakehouse.text.redact import redact
 from lakehouse.settings import Settings
-from lakehouse.stagebatches import NotWritable, StageBatches
+from lakehouse.ingest.parse.batches import NotWritable, StageBatches
 from lakehouse.text.streams import NotReadable, TooLong, open_document, read_chunk, split_groups
 from lakehouse.text.yamltext import is_yaml, read_text
 from lakehouse.text.xid import id_problem

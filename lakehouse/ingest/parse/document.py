@@ -19,9 +19,9 @@ from lakehouse.dialects.protocols import TELLS_FAMILY, FindMessage, Messages, fa
 from lakehouse.text.problems import Finding, Problem
 from lakehouse.text.jsontext import as_written, escaped, pointer_of
 from lakehouse.dialects.locate import locate
-from lakehouse.rows import VERSION_KIND, Row, make_row, take_life
+from lakehouse.ingest.parse.rows import VERSION_KIND, Row, make_row, take_life
 from lakehouse.rules.declared import RULES
-from lakehouse.versionorder import Version, created, default_version, fill_default, has_error, natural_order, own_extensions
+from lakehouse.ingest.parse.versions import Version, created, default_version, fill_default, has_error, natural_order, own_extensions
 from lakehouse.text.xid import id_problem, xid_of
 
 _OTHER_SPECVERSIONS = frozenset(name for name in DIALECTS if name[0].isdigit()) - {NORMAL}  # others are no specversion

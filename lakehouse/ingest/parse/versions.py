@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from lakehouse.dialects.entities import Entity
 from lakehouse.text.problems import Problem
 from lakehouse.text.jsontext import canonical, same
-from lakehouse.rows import take_life
+from lakehouse.ingest.parse.rows import take_life
 from lakehouse.text.timestamps import microseconds
 
 _LIFE = ("epoch", "createdat", "modifiedat")

@@ -26,8 +26,8 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles
 from pyspark.sql.types import StringType, StructField, StructType
 
 from lakehouse.errors import SourceNotFound
-from lakehouse.folders import is_document
-from lakehouse.pipeline import Request, Summary, ingest
+from lakehouse.ingest.folders import is_document
+from lakehouse.ingest.pipeline import Request, Summary, ingest
 from lakehouse.store.session import absolute_location
 from lakehouse.settings import Settings
 from lakehouse.watching import Watcher

@@ -14,16 +14,16 @@ from lakehouse.expectations.candidate import read_gates, validate_candidate
 from lakehouse.log.commit import Run, commit, read_head
 from lakehouse.store.conflicts import is_lost, retries
 from lakehouse.dialects.detection import DRAFT
-from lakehouse.documents import Sources, current_documents, find_sources, registry_from_path, without_content_of_unchanged
+from lakehouse.ingest.sources import Sources, current_documents, find_sources, registry_from_path, without_content_of_unchanged
 from lakehouse.log.dryruns import stand_in_lagging, stand_in_missing, without_stand_ins_after
 from lakehouse.expectations.run import warm_up
 from lakehouse.faults import crash_point
-from lakehouse.folders import Hidden
+from lakehouse.ingest.folders import Hidden
 from lakehouse.rules.gate import check_stage, without_refused
 from lakehouse.store.schema import ENTITY_TABLES, STAGE
-from lakehouse.numbering import with_numbers
+from lakehouse.ingest.numbering import with_numbers
 from lakehouse.log.owners import Policy
-from lakehouse.parse import parse_documents
+from lakehouse.ingest.parse.parse import parse_documents
 from lakehouse.log.plan import Head, Plan, compare, plan_changes, read_ground
 from lakehouse.log.projections import lagging, roll_forward
 from lakehouse.log.refusals import KEY
