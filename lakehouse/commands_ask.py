@@ -76,9 +76,9 @@ def show(context: Context, xid: str, at: str | None) -> int:
 @click.pass_obj
 def export(context: Context, /, out: str, split: str | None, **flags: Any) -> int:
     """Write the catalog, or a registry of it, as xRegistry documents."""
-    from lakehouse.export import Request
-    from lakehouse.export import export as run_export
-    from lakehouse.groupwriters import Style
+    from lakehouse.export.run import Request
+    from lakehouse.export.run import export as run_export
+    from lakehouse.export.writers import Style
     from lakehouse.dialects.layouts import layout_of
 
     to_stdout = out == "-"

@@ -19,8 +19,8 @@ from lakehouse.cli import cli
 from lakehouse.console import Context
 from lakehouse.dialects.tables import DIALECTS, NORMAL
 from lakehouse.errors import LossyExport
-from lakehouse.export import Exported, Request, export
-from lakehouse.groupwriters import Style
+from lakehouse.export.run import Exported, Request, export
+from lakehouse.export.writers import Style
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.views import create_views, with_read
 

@@ -19,13 +19,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from soak.sessions import forget
 
-from lakehouse import export as export_module
+from lakehouse.export import run as export_module
 from lakehouse.cli import cli
 from lakehouse.console import Context
 from lakehouse.errors import NothingToExport, SnapshotNotFound, TargetError
-from lakehouse.export import Exported, Request, export, read_log, sorted_rows
-from lakehouse.selection import current_rows
-from lakehouse.serialise import Style
+from lakehouse.export.run import Exported, Request, export, read_log, sorted_rows
+from lakehouse.export.selection import current_rows
+from lakehouse.export.lines import Style
 from lakehouse.settings import data_folder
 from lakehouse.store.tables import create_tables
 

@@ -9,7 +9,7 @@ from lakehouse.expectations.datadocs import write_pages
 from lakehouse.errors import TargetError, WarehouseError
 from lakehouse.settings import read_settings
 from lakehouse.store.files import move_folder
-from lakehouse.targets import Target
+from lakehouse.export.target import Target
 
 
 class Unwilling:

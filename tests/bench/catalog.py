@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from lakehouse.rules.published import check_catalog
 from lakehouse.log.commit import read_head
 from lakehouse.ingest.sources import current_documents, find_sources, read_documents, with_unchanged
-from lakehouse.export import Request, export
+from lakehouse.export.run import Request, export
 from lakehouse.rules.gate import check_stage
 from lakehouse.store.schema import STAGE
 from lakehouse.ingest.parse.parse import parse_documents

@@ -13,7 +13,7 @@ import orjson
 
 from lakehouse.dialects.draft.write import DraftGroup
 from lakehouse.dialects.tables import NORMAL, family_of
-from lakehouse.documentview import (
+from lakehouse.export.view import (
     MEMBERS,
     Stored,
     Urls,
@@ -24,7 +24,7 @@ from lakehouse.documentview import (
     source_of_resource,
     with_member,
 )
-from lakehouse.losses import EXAMPLES, Losses
+from lakehouse.export.losses import EXAMPLES, Losses
 from lakehouse.dialects.layouts import layout_of, to_dialect
 from lakehouse.dialects.respell import COLLECTIONS as ENTITIES
 from lakehouse.dialects.respell import Loss

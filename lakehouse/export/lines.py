@@ -14,9 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakehouse.documentview import Stored
-from lakehouse.groupwriters import GroupWriter, Style, group_writer
-from lakehouse.losses import Losses
+from lakehouse.export.view import Stored
+from lakehouse.export.writers import GroupWriter, Style, group_writer
+from lakehouse.export.losses import Losses
 from lakehouse.dialects.layouts import layout_of, unsaid
 
 LINES = "line string"
