@@ -26,7 +26,7 @@ from lakehouse.printing import printable, show_exported, show_one_message, show_
 @click.pass_obj
 def sql(context: Context, query: str, at: str | None, diff: tuple[str, str] | None) -> int:
     """Run a Spark SQL query on the catalog and print its rows."""
-    from lakehouse.queries import run_query
+    from lakehouse.query.sql import run_query
 
     if at is not None and diff is not None:
         raise click.UsageError("--at and --diff exclude each other.")
@@ -46,7 +46,7 @@ def sql(context: Context, query: str, at: str | None, diff: tuple[str, str] | No
 @click.pass_obj
 def show(context: Context, xid: str, at: str | None) -> int:
     """Show a message: its chain of bases, its attributes with their origin, its schema, the endpoints that carry it."""
-    from lakehouse.show import show_message
+    from lakehouse.query.show import show_message
 
     spark, settings = open_spark(context)
     found = show_message(spark, settings, xid, at)
@@ -131,7 +131,7 @@ def serve_sql(context: Context, /, at: str | None, **door: Any) -> int:
     """Serve the catalog to JDBC and ODBC clients, such as BI tools, until stopped (Ctrl-C, SIGTERM)."""
     import signal
 
-    from lakehouse.serving import Door, open_catalog, serving_settings, start_server
+    from lakehouse.query.sqlserver import Door, open_catalog, serving_settings, start_server
 
     entrance = Door(**door)
     entrance.check()
@@ -155,7 +155,7 @@ def serve_sql(context: Context, /, at: str | None, **door: Any) -> int:
 @click.password_option(help="Password; asked for when it is not given.")
 def sql_user(file: str, name: str, password: str) -> int:
     """Write a user into FILE, for `lakehouse serve-sql --users FILE`; one of that name gets the new password."""
-    from lakehouse.serving import write_user
+    from lakehouse.query.sqlserver import write_user
 
     write_user(file, name, password)
     click.echo(f"{file}: user {printable(name)} written.")

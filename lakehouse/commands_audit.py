@@ -79,7 +79,7 @@ def log(context: Context, xid: str, at: str | None, below: bool) -> int:
 @click.pass_obj
 def blame(context: Context, xid: str, at: str | None) -> int:
     """Tell for each attribute of an entity which snapshot and document set it."""
-    from lakehouse.audits import blame as blame_of
+    from lakehouse.query.audit import blame as blame_of
 
     told = [one.as_json() for one in blame_of(_read_history(context, xid, at))]
     if context.as_json:
@@ -97,7 +97,7 @@ def blame(context: Context, xid: str, at: str | None) -> int:
 
 
 def _read_history(context: Context, xid: str, at: str | None, *, below: bool = False) -> list[Any]:
-    from lakehouse.audits import read_history
+    from lakehouse.query.audit import read_history
     from lakehouse.log.snapshots import resolve_snapshot
     from lakehouse.store.tables import attach_tables
 
@@ -116,7 +116,7 @@ def _read_history(context: Context, xid: str, at: str | None, *, below: bool = F
 @click.pass_obj
 def diff(context: Context, before: str, after: str, breaking: bool, markdown: bool) -> int:
     """Tell what changed from A to B, and whom it breaks: two snapshots, or documents (files, folders) that need not be loaded."""
-    from lakehouse.diffs import as_markdown, diff_documents, diff_snapshots, read_differences
+    from lakehouse.query.diff import as_markdown, diff_documents, diff_snapshots, read_differences
     from lakehouse.log.snapshots import resolve_snapshot
     from lakehouse.store.tables import attach_tables
 
@@ -153,7 +153,7 @@ def diff(context: Context, before: str, after: str, breaking: bool, markdown: bo
 @click.pass_obj
 def changes(context: Context, since: str, until: str | None, form: str, feeds: tuple[str, ...]) -> int:
     """Write what changed as events, one a line, oldest first; the same call writes the same events again."""
-    from lakehouse.events import FEEDS, change_events
+    from lakehouse.query.events import FEEDS, change_events
     from lakehouse.log.snapshots import HEAD, resolve_snapshot
     from lakehouse.store.tables import attach_tables
 

@@ -124,7 +124,7 @@ def validate(context: Context, suites: tuple[str, ...], at: str | None, exit_zer
 @click.pass_obj
 def violations(context: Context, /, **options: Any) -> int:
     """List what was refused, warned of or noted, by rule."""
-    from lakehouse.violationlist import list_violations
+    from lakehouse.query.violations import list_violations
 
     with session(context) as (spark, settings, watcher), watcher.stage("read", "findings"):
         found = list_violations(spark, settings, **options)
@@ -190,7 +190,7 @@ def demo(context: Context) -> int:
     from lakehouse.demo import GLIMPSES, QUESTIONS
     from lakehouse.expectations.run import warm_up
     from lakehouse.ingest.pipeline import ingest as run_ingest
-    from lakehouse.queries import run_query
+    from lakehouse.query.sql import run_query
 
     context.options.setdefault("warehouse", "demo-warehouse")
     settings = context.settings

@@ -6,7 +6,7 @@ import json
 
 from pyspark.sql import Row
 
-from lakehouse.audits import blame, history, leaves
+from lakehouse.query.audit import blame, history, leaves
 
 XID = "/messagegroups/g/messages/m/versions/1"
 COMMITS = {n: {"committed_at": f"2026-03-0{n}", "committed_by": "u", "command": "ingest"} for n in range(1, 6)}

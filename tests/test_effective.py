@@ -12,7 +12,7 @@ from builders import document, group
 from lakehouse.faults import CrashRequested
 from lakehouse.log.owners import Policy
 from lakehouse.ingest.pipeline import Request
-from lakehouse.queries import run_query
+from lakehouse.query.sql import run_query
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from lakehouse.events import (
+from lakehouse.query.events import (
     FEEDS,
     change_events,
     core_events,

@@ -9,7 +9,7 @@ import pytest
 
 from lakehouse.log.owners import Policy
 from lakehouse.ingest.pipeline import Request
-from lakehouse.queries import run_query
+from lakehouse.query.sql import run_query
 
 KINDS = ("registries", "groups", "endpoints", "messages", "versions", "schemas", "schemaversions")
 G = "/messagegroups/g"

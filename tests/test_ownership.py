@@ -53,7 +53,7 @@ class History:
     def current(self):
         query = """SELECT substring_index(document_uri, '/', -1), rule_id, coalesce(substring_index(xid, '/', -3), '')
             FROM xregistry.current_violations ORDER BY ALL"""
-        from lakehouse.queries import run_query
+        from lakehouse.query.sql import run_query
 
         rows = run_query(self.catalog.spark, self.catalog.settings, query.replace("xregistry.", "")).frame.collect()
         return [(uri.removesuffix(".json"), rule, xid) for uri, rule, xid in map(tuple, rows)]

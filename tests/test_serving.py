@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from lakehouse.cli import cli
 from lakehouse.errors import SettingsError
-from lakehouse.serving import PASSWORD_VARIABLE, Door, hash_password, open_catalog, write_user
+from lakehouse.query.sqlserver import PASSWORD_VARIABLE, Door, hash_password, open_catalog, write_user
 from lakehouse.settings import data_folder
 
 ROOT = Path(__file__).parents[1]

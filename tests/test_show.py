@@ -6,7 +6,7 @@ import pytest
 
 from lakehouse.errors import MessageNotFound, SnapshotNotFound
 from lakehouse.printing import show_one_message
-from lakehouse.show import show_message
+from lakehouse.query.show import show_message
 
 M = "/messagegroups/g/messages/m"
 BASE = "/messagegroups/base/messages/event/versions/1"

@@ -12,7 +12,7 @@ from delta.exceptions import ProtocolChangedException
 from lakehouse.store import tables
 from lakehouse.errors import WarehouseError
 from lakehouse.store.schema import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, VIOLATIONS
-from lakehouse.queries import run_query
+from lakehouse.query.sql import run_query
 from lakehouse.settings import data_folder, read_settings
 from lakehouse.store.tables import TABLES, create_tables, tables_named_in
 

@@ -26,7 +26,7 @@ from lakehouse.expectations.run import (
 )
 from lakehouse.store.schema import SCHEMA
 from lakehouse.log.projections import roll_forward
-from lakehouse.queries import open_relations
+from lakehouse.query.sql import open_relations
 from lakehouse.settings import Settings
 from lakehouse.store.sessions import interpreted
 from lakehouse.log.snapshots import resolve_snapshot

@@ -24,7 +24,7 @@ from lakehouse.store.schema import STAGE
 from lakehouse.ingest.parse.parse import parse_documents
 from lakehouse.ingest.pipeline import ingest
 from lakehouse.log.projections import roll_forward
-from lakehouse.queries import open_relations, run_query
+from lakehouse.query.sql import open_relations, run_query
 from lakehouse.settings import Settings
 from lakehouse.store.sessions import interpreted
 from lakehouse.store.tables import is_small

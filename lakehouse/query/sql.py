@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.log import effective
-from lakehouse.diffs import open_diff
+from lakehouse.query.diff import open_diff
 from lakehouse.errors import QueryError
 from lakehouse.store.schema import SCHEMA
 from lakehouse.settings import Settings

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from lakehouse.expectations.run import SEVERITIES
-from lakehouse.queries import open_relations
+from lakehouse.query.sql import open_relations
 from lakehouse.rules.declared import TOLD
 from lakehouse.settings import Settings
 from lakehouse.store.views import with_read
