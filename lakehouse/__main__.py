@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakehouse.cli import main
+from lakehouse.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from lakehouse.cli import cli
+from lakehouse.cli.main import cli
 
 ROOT = Path(__file__).parents[1]
 COMMAND = [sys.executable, "-m", "lakehouse"]

@@ -20,8 +20,8 @@ from pyspark.sql import functions as F
 from soak.sessions import forget
 
 from lakehouse.export import run as export_module
-from lakehouse.cli import cli
-from lakehouse.console import Context
+from lakehouse.cli.main import cli
+from lakehouse.cli.console import Context
 from lakehouse.errors import NothingToExport, SnapshotNotFound, TargetError
 from lakehouse.export.run import Exported, Request, export, read_log, sorted_rows
 from lakehouse.export.selection import current_rows

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from lakehouse.cli import cli
+from lakehouse.cli.main import cli
 from lakehouse.store.session import resolve_delta_jars
 from lakehouse.settings import read_settings
 

@@ -12,7 +12,7 @@ import pytest
 from builders import read
 from click.testing import CliRunner
 
-from lakehouse.cli import cli
+from lakehouse.cli.main import cli
 from lakehouse.dialects.tables import table
 from lakehouse.errors import UnknownRule
 from lakehouse.rules.declared import HOWS, RULES, TOLD, examples, held, registry_of

@@ -15,7 +15,7 @@ import pyspark
 import pytest
 from click.testing import CliRunner
 
-from lakehouse.cli import cli
+from lakehouse.cli.main import cli
 from lakehouse.errors import SettingsError
 from lakehouse.query.sqlserver import PASSWORD_VARIABLE, Door, hash_password, open_catalog, write_user
 from lakehouse.settings import data_folder

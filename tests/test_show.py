@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakehouse.errors import MessageNotFound, SnapshotNotFound
-from lakehouse.printing import show_one_message
+from lakehouse.cli.printing import show_one_message
 from lakehouse.query.show import show_message
 
 M = "/messagegroups/g/messages/m"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from soak.__main__ import check_two_writers, crash, ingest, state, two_writers, write_documents
 
-from lakehouse.console import REFUSED
+from lakehouse.cli.console import REFUSED
 
 
 def test_after_kill_9_and_a_rerun_all_is_as_if_undisturbed(catalog, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from lakehouse.errors import SettingsError
-from lakehouse.telemetry import Run, datasets, figures
+from lakehouse.cli.telemetry import Run, datasets, figures
 from lakehouse.watching import Unwatched
 
 ROOT = Path(__file__).parents[1]

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from lakehouse.rules.published import check_catalog
 from lakehouse.errors import SettingsError
 from lakehouse.store.schema import STAGE
-from lakehouse.printing import show_validation
+from lakehouse.cli.printing import show_validation
 from lakehouse.rules.declared import RULES as ALL_RULES
 from lakehouse.settings import read_settings
 from lakehouse.expectations.suites import read_suites

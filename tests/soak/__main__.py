@@ -18,7 +18,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.console import REFUSED
+from lakehouse.cli.console import REFUSED
 from lakehouse.store.schema import ENTITY_TABLES
 from lakehouse.store.session import open_session
 from lakehouse.settings import read_settings

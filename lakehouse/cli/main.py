@@ -13,13 +13,13 @@ import sys
 import click
 
 import lakehouse
-from lakehouse.commands_ask import export, serve_sql, show, sql, sql_user
-from lakehouse.commands_audit import blame, changes, diff, label, log, snapshots
-from lakehouse.commands_keep import backup, doctor, maintain, migrate, rebuild, restore
-from lakehouse.commands_load import demo, explain, ingest, rules, validate, violations
-from lakehouse.console import Context, with_globals
+from lakehouse.cli.ask import export, serve_sql, show, sql, sql_user
+from lakehouse.cli.audit import blame, changes, diff, label, log, snapshots
+from lakehouse.cli.keep import backup, doctor, maintain, migrate, rebuild, restore
+from lakehouse.cli.load import demo, explain, ingest, rules, validate, violations
+from lakehouse.cli.console import Context, with_globals
 from lakehouse.errors import LakehouseError, reason_of
-from lakehouse.printing import tell
+from lakehouse.cli.printing import tell
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from lakehouse.console import BREAKING, Context, open_spark, session, with_globals
-from lakehouse.printing import printable, show_table, tell
+from lakehouse.cli.console import BREAKING, Context, open_spark, session, with_globals
+from lakehouse.cli.printing import printable, show_table, tell
 
 
 @click.command()

@@ -13,9 +13,9 @@ from typing import Any
 
 import click
 
-from lakehouse.console import Context, at_option, open_spark, session, with_globals
+from lakehouse.cli.console import Context, at_option, open_spark, session, with_globals
 from lakehouse.dialects.tables import NORMAL, WRITABLE
-from lakehouse.printing import printable, show_exported, show_one_message, show_table
+from lakehouse.cli.printing import printable, show_exported, show_one_message, show_table
 
 
 @click.command()

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from lakehouse.console import REFUSED, Context, at_option, exit_zero_option, session, with_globals
+from lakehouse.cli.console import REFUSED, Context, at_option, exit_zero_option, session, with_globals
 from lakehouse.dialects.tables import DIALECTS
-from lakehouse.printing import one_line, printable, show_summary, show_table, show_validation, tell
+from lakehouse.cli.printing import one_line, printable, show_summary, show_table, show_validation, tell
 
 
 @click.command()

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from lakehouse.printing import printable
+from lakehouse.cli.printing import printable
 from lakehouse.settings import Settings, read_settings
 
 REFUSED = 3
@@ -31,7 +31,7 @@ class Context:
 
     def begin(self, settings: Settings) -> Any:
         """Begin to record the run: its stages, figures and lineage."""
-        from lakehouse.telemetry import Run
+        from lakehouse.cli.telemetry import Run
 
         called = click.get_current_context()
         inputs = called.params.get("sources") or ()

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from lakehouse.console import Context, session, with_globals
-from lakehouse.printing import show_maintained, show_table
+from lakehouse.cli.console import Context, session, with_globals
+from lakehouse.cli.printing import show_maintained, show_table
 
 
 @click.command()
