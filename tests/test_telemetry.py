@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from lakehouse.errors import SettingsError
 from lakehouse.cli.telemetry import Run, datasets, figures
-from lakehouse.watching import Unwatched
+from lakehouse.progress import Unwatched
 
 ROOT = Path(__file__).parents[1]
 OUTCOMES = ("inserted", "updated", "deleted", "unchanged", "quarantined")

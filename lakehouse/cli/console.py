@@ -131,7 +131,7 @@ def _progress(context: Context) -> Iterator[Any]:
         if shown:
             yield _Told(progress)
         else:
-            from lakehouse.watching import Unwatched
+            from lakehouse.progress import Unwatched
 
             yield Unwatched()
 

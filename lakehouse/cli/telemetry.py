@@ -25,7 +25,7 @@ import lakehouse
 from lakehouse.errors import SettingsError
 from lakehouse.store.schema import ENTITY_TABLES
 from lakehouse.store.session import absolute_location
-from lakehouse.watching import Watcher
+from lakehouse.progress import Watcher
 
 PRODUCER = f"urn:xregistry-lakehouse:{lakehouse.__version__}"
 _RESULTS = ("ingest", "validate", "export", "maintain")

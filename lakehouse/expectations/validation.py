@@ -34,7 +34,7 @@ from lakehouse.expectations.suites import SPECIFICATION, Suite, choose_suites, r
 from lakehouse.store.tables import attach_tables, check_writers, is_small
 from lakehouse.store.views import views, with_read
 from lakehouse.rules.violations import count_findings, record_findings, unrecorded
-from lakehouse.watching import Clock, Watcher
+from lakehouse.progress import Clock, Watcher
 
 EXAMPLES = 3  # told of each rule
 _Check = Callable[[SparkSession], DataFrame]

@@ -30,7 +30,7 @@ from lakehouse.ingest.folders import is_document
 from lakehouse.ingest.pipeline import Request, Summary, ingest
 from lakehouse.store.session import absolute_location
 from lakehouse.settings import Settings
-from lakehouse.watching import Watcher
+from lakehouse.progress import Watcher
 
 SOURCE = "xregistry_landing"
 # A document may come to be seen after one that is newer: so long before it is looked for, in nanoseconds.

@@ -36,7 +36,7 @@ from lakehouse.expectations.suites import Suite
 from lakehouse.store.tables import attach_log, create_tables, is_small, open_table
 from lakehouse.rules.findings import no_findings
 from lakehouse.rules.violations import record_findings
-from lakehouse.watching import Clock, Watcher
+from lakehouse.progress import Clock, Watcher
 
 MAX_CHANGES_TOLD = 1000  # by a dry run
 OUTCOMES = ("inserted", "updated", "deleted", "unchanged", "quarantined")
