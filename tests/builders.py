@@ -9,14 +9,14 @@ import pyarrow as pa
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from lakehouse.export.lines import path_of
 from lakehouse.export.view import Stored
-from lakehouse.text.problems import Finding, Problem
-from lakehouse.text.jsontext import read_json
 from lakehouse.ingest.parse.document import Reading, read_document
 from lakehouse.ingest.parse.parse import Limits, Source, parser
-from lakehouse.text.redact import redact
 from lakehouse.ingest.parse.rows import Row
-from lakehouse.export.lines import path_of
+from lakehouse.text.jsontext import read_json
+from lakehouse.text.problems import Finding, Problem
+from lakehouse.text.redact import redact
 
 MAX_DEPTH = 100
 SPECVERSION = "1.0-rc2"

@@ -8,10 +8,10 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from lakehouse.dialects.tables import table
-from lakehouse.store.schema import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, VIOLATIONS
 from lakehouse.rules.declared import RULES, TOLD, Rule, held
-from lakehouse.store.session import open_session
 from lakehouse.settings import data_folder, read_settings
+from lakehouse.store.schema import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, VIOLATIONS
+from lakehouse.store.session import open_session
 from lakehouse.store.tables import TABLES
 from lakehouse.store.views import session_with_views, views
 
@@ -25,7 +25,7 @@ _ABOUT_DIALECTS = """\
 
 Teams write documents in several dialects. Each becomes one normal form, that of 1.0-rc2, and the normal form can be written in
 another dialect again (`lakehouse export --dialect`, see [export](export.md)). This page is written by `make docs` from the tables
-in `lakehouse/*.csv`, which the program reads too.
+in `lakehouse/dialects/data`, which the program reads too.
 
 | dialect | what it is |
 |---|---|
@@ -230,7 +230,7 @@ def _code(words: str) -> str:
 _ABOUT_RULES = """\
 # Rules
 
-What documents and the catalog are checked by, written from `lakehouse/rules.csv` by `make docs`. The ids are those of
+What documents and the catalog are checked by, written from `lakehouse/rules/data/rules.csv` by `make docs`. The ids are those of
 [requirements.csv](requirements.csv), which lists what the specifications ask; `JSON`, `DOC` and `TEXT` rules are
 this store's own.
 `lakehouse explain MSG-250` tells one rule with an example that breaks it and its repair.
@@ -241,7 +241,7 @@ people (`name`, `description`, `documentation`, `icon`, `labels`) are no reason 
 entity is loaded. Everything told stands in the table `violations`. Where a document is of an older dialect that lacks a rule, or
 where published documents commonly break it in a way that does no harm, a single finding may be milder than its rule.
 
-Each rule is tested by its own examples, in `lakehouse/examples.csv`: `test_rules.py` for rules about one entity,
+Each rule is tested by its own examples, in `lakehouse/rules/data/examples.csv`: `test_rules.py` for rules about one entity,
 `test_checks.py` for rules between entities, and for those of this store the tests named in the last column.
 
 """

@@ -14,8 +14,8 @@ from pathlib import Path
 from histories import load
 
 from lakehouse.ingest.pipeline import ingest
-from lakehouse.store.session import open_session
 from lakehouse.settings import read_settings
+from lakehouse.store.session import open_session
 from lakehouse.store.tables import SCHEMA_VERSION
 
 FOLDER = Path(__file__).parent / "data" / "golden"

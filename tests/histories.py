@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakehouse.store.schema import ENTITY_TABLES
-from lakehouse.log.owners import Policy
 from lakehouse.ingest.pipeline import Request
+from lakehouse.log.owners import Policy
+from lakehouse.store.schema import ENTITY_TABLES
 
 
 def shop(version: str, *messages: str) -> dict[str, Any]:

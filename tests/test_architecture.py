@@ -1,4 +1,4 @@
-"""The modules stand in one row, and each imports only from modules to its left."""
+"""The packages stand in one row, and each imports only from those to its left."""
 
 from __future__ import annotations
 
@@ -6,58 +6,93 @@ import ast
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "lakehouse"
 
-ORDER = [
-    "__init__",
-    "errors", "faults", "settings", "findings", "xid", "timestamps", "blanking", "jsontext", "texts", "streams", "redact",
-    "model", "watching", "suites", "expectations",
-    "conflicts", "session", "siblings", "stages", "migrations", "tables", "positions", "views",
-    "dialects", "values", "coercions", "entities", "catalogtypes", "detection", "families", "rows", "versionorder",
-    "rules", "criteria", "constraints", "locate", "normalform", "respell",
-    "catalogsections", "catalogconversion", "catalogdraft", "catalogexport", "outward", "stagebatches", "folders", "documents",
-    "parse",
-    "violations", "refusals", "telling", "disputes", "ownership", "staleness", "defaults", "numbering", "plans",
-    "changes", "digests", "effective", "projections", "dryruns",
-    "relationrows", "references", "relations", "presence", "gate", "catalogchecks",
-    "maintenance", "datadocs", "candidates", "snapshots", "serving", "audits", "events", "backups", "doctor", "diffs",
-    "documentview", "losses", "groupwriters", "serialise", "targets", "selection", "export",
-    "queries", "violationlist", "show", "pipeline", "landing", "validation", "telemetry", "demo",
-    "printing", "console", "commands_load", "commands_ask", "commands_audit", "commands_keep", "cli", "__main__",
-]  # fmt: skip
+BASE = ["__init__", "errors", "faults", "settings", "progress"]
+PACKAGES = ["text", "store", "dialects", "log", "rules", "expectations", "operations", "ingest", "export", "query", "cli"]
+ORDER = [*BASE, *PACKAGES, "__main__"]
 
-
-def imports_of(path: Path) -> set[str]:
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "lakehouse":
-            parts = node.module.split(".")
-            found |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
-        elif isinstance(node, ast.Import):
-            found |= {[*alias.name.split("."), "__init__"][1] for alias in node.names if alias.name.split(".")[0] == "lakehouse"}
-    return found
-
-
-MODULES = [*sorted(PACKAGE.glob("*.py")), PACKAGE / "demo" / "__init__.py"]
+MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
 def name_of(path: Path) -> str:
-    return path.parent.name if path.parent != PACKAGE else path.stem
+    """Give the dotted name of a module below the package."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
 
 
-def test_every_module_has_its_place_in_the_row():
-    assert sorted(ORDER) == sorted(name_of(path) for path in MODULES)
+def room_of(path: Path) -> str:
+    """Give the package that a module belongs to, or its own name where it stands beside them."""
+    return name_of(path).split(".", maxsplit=1)[0]
+
+
+def imports_of(path: Path) -> set[str]:
+    """Give the modules of the product that a module imports, dotted below the package."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "lakehouse":
+            below = node.module.split(".")[1:]
+            found |= {".".join([*below, alias.name]) for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names = [alias.name.split(".") for alias in node.names]
+            found |= {".".join(name[1:]) or "__init__" for name in names if name[0] == "lakehouse"}
+    return found
+
+
+def test_every_package_has_its_place_in_the_row():
+    assert sorted(ORDER) == sorted({room_of(path) for path in MODULES})
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_module_imports_only_from_its_left(path):
-    place = ORDER.index(name_of(path))
-    to_the_right = [name for name in imports_of(path) if ORDER.index(name) >= place and name != "__init__"]
+def test_a_package_imports_only_from_its_left(path):
+    room = room_of(path)
+    rooms = {name.split(".")[0] for name in imports_of(path)} - {room}
+    to_the_right = [name for name in rooms if name in ORDER and ORDER.index(name) > ORDER.index(room)]
     assert to_the_right == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_a_private_module_is_imported_in_its_own_package_alone(path):
+    foreign = [name for name in imports_of(path) if name.split(".")[0] != room_of(path)]
+    private = [name for name in foreign if any(part.startswith("_") and not part.startswith("__") for part in name.split("."))]
+    assert private == []
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_package_tells_its_idea_and_every_name_of_its_face_is_there(name):
+    face = import_module(f"lakehouse.{name}")
+    assert face.__doc__
+    for exported in getattr(face, "__all__", ()):
+        assert getattr(face, exported).__doc__, f"lakehouse.{name}.{exported}"
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_package_holds_few_modules_and_one_level_of_packages(name):
+    folders = [PACKAGE / name, *(path for path in (PACKAGE / name).iterdir() if (path / "__init__.py").exists())]
+    for folder in folders:
+        assert len([path for path in folder.glob("*.py") if path.name != "__init__.py"]) <= 14, folder
+        assert folder == PACKAGE / name or not [path for path in folder.iterdir() if (path / "__init__.py").exists()]
+
+
+def test_modules_of_a_package_do_not_import_each_other_in_a_circle():
+    edges = {name_of(path): {one for name in imports_of(path) for one in _modules(name)} for path in MODULES}
+    while edges:
+        free = {name for name, found in edges.items() if not (found - {name}) & edges.keys()}
+        assert free, f"a circle: {sorted(edges)}"
+        edges = {name: found for name, found in edges.items() if name not in free}
+
+
+def _modules(name: str) -> set[str]:
+    """Give the modules that an import leads to: `log.plan.Head` and `log.plan` are the module `log.plan`."""
+    return {".".join(name.split(".")[:n]) for n in range(1, len(name.split(".")) + 1)} & NAMES - set(PACKAGES)
+
+
+NAMES = {name_of(path) for path in MODULES}
 
 
 def test_only_the_command_line_prints():
@@ -73,12 +108,18 @@ def test_only_the_command_line_prints():
 
 
 def test_every_module_is_imported_before_spark_is_there(tmp_path):
-    modules = [name for name in ORDER if not name.startswith("__")]
+    modules = [name for name in sorted(NAMES) if not name.startswith("__")]
     script = tmp_path / "imports.py"
     script.write_text("".join(f"import lakehouse.{name}\n" for name in modules) + "print('all')\n")
     here = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
     ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, env=here)
     assert (ran.returncode, ran.stdout) == (0, "all\n"), ran.stderr
+
+
+def test_help_is_told_without_spark():
+    code = "import sys, lakehouse.cli.main; print(sorted({name.split('.')[0] for name in sys.modules} & {'pyspark', 'pyarrow', 'pandas'}))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
 
 
 def test_what_is_run_by_hand_can_be_imported(tmp_path):

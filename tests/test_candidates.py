@@ -7,14 +7,13 @@ import json
 import pytest
 from planning import plan_of
 
-from lakehouse.expectations.candidate import only_published, validate_candidate
-from lakehouse.log.commit import read_head
 from lakehouse.errors import CandidateRefused, SettingsError
-from lakehouse.expectations.run import Count
-from lakehouse.store.schema import STAGE
-from lakehouse.log.owners import Policy
+from lakehouse.expectations.candidate import only_published, validate_candidate
 from lakehouse.ingest.pipeline import Request
-from lakehouse.rules.violations import count_findings, record_findings
+from lakehouse.log.commits import read_head
+from lakehouse.log.owners import Policy
+from lakehouse.rules.violations import Count, count_findings, record_findings
+from lakehouse.store.schema import STAGE
 
 FINDINGS = (
     "row string, document_uri string, registryid string, kind string, xid string, finding "

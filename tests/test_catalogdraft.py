@@ -10,15 +10,15 @@ from builders import errors, json_values, law, rows, warnings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.dialects.draft.groups import version_id, version_uri
-from lakehouse.ingest.parse.draft import read_draft
-from lakehouse.dialects.draft.sections import translated
+from lakehouse.dialects.detection import DRAFT, is_draft, not_a_registry, told_dialect
 from lakehouse.dialects.draft.attributes import formats, sections_of
 from lakehouse.dialects.draft.attributes import rows as table_rows
-from lakehouse.dialects.detection import DRAFT, is_draft, not_a_registry, told_dialect
-from lakehouse.text.jsontext import read_json
+from lakehouse.dialects.draft.groups import version_id, version_uri
+from lakehouse.dialects.draft.sections import translated
 from lakehouse.ingest.parse.document import Reading
+from lakehouse.ingest.parse.draft import read_draft
 from lakehouse.ingest.parse.parse import read_as
+from lakehouse.text.jsontext import read_json
 
 NAME = "com.example.created"
 SOME = {"AMQP": {"properties": {}}, "MQTT": {"publish": {}}, "NATS": {"pub": {}},

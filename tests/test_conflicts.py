@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.readwriter import DataFrameWriter
 
-from lakehouse.log.commit import Run, _append
-from lakehouse.store.conflicts import CONFLICTS, is_conflict
 from lakehouse.errors import CommitLost
+from lakehouse.log.commits import Run, _append
+from lakehouse.store.conflicts import CONFLICTS, is_conflict
 from lakehouse.store.schema import CHANGES
 
 FORMS = ["itself", "in a thread of its own", "as the cause of an error of Spark"]

@@ -10,8 +10,8 @@ import pytest
 
 from lakehouse.expectations.datadocs import render_pages, write_pages
 from lakehouse.expectations.run import Outcome, Result
-from lakehouse.settings import read_settings
 from lakehouse.expectations.suites import Expectation, Suite
+from lakehouse.settings import read_settings
 
 HOSTILE = "<script>alert('x')</script>&\"<img src=http://other.example/x>"
 AT = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from said import TYPE, messages
 
 from lakehouse.dialects.detection import DRAFT, not_a_registry
+from lakehouse.dialects.layouts import to_dialect
 from lakehouse.dialects.tables import NORMAL, WRITABLE
+from lakehouse.export.lines import Trailer, write_lines
+from lakehouse.export.losses import Losses, told_losses
 from lakehouse.export.view import Stored, Urls, registry_view
 from lakehouse.export.writers import Style
-from lakehouse.export.losses import Losses, told_losses
 from lakehouse.ingest.parse.document import Reading
-from lakehouse.dialects.layouts import to_dialect
 from lakehouse.ingest.parse.parse import read_as
-from lakehouse.export.lines import Trailer, write_lines
 
 OTHERS = [dialect for dialect in WRITABLE if dialect != NORMAL]
 SAMPLES = Path(__file__).resolve().parents[2] / "shared" / "samples"

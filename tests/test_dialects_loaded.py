@@ -15,8 +15,8 @@ from conftest import Catalog
 from said import KINDS, TYPE, document_in
 from soak.sessions import forget
 
-from lakehouse.cli.main import cli
 from lakehouse.cli.console import Context
+from lakehouse.cli.main import cli
 from lakehouse.dialects.tables import DIALECTS, NORMAL
 from lakehouse.errors import LossyExport
 from lakehouse.export.run import Exported, Request, export

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from histories import contents
 
+from lakehouse.errors import BackupError
+from lakehouse.log.snapshots import open_snapshot
 from lakehouse.operations.backups import backup, restore
 from lakehouse.operations.doctor import diagnose, rebuild
-from lakehouse.errors import BackupError
 from lakehouse.settings import read_settings
-from lakehouse.log.snapshots import open_snapshot
 from lakehouse.store.tables import TABLES, create_tables, forget_table
 
 

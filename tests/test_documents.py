@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from lakehouse.ingest.sources import find_sources, read_documents, registry_from_path
 from lakehouse.errors import SourceNotFound
+from lakehouse.ingest.sources import find_sources, read_documents, registry_from_path
 
 DOCUMENT = {"messagegroups": {"g": {}}}
 

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.dialects.detection import not_a_registry
+from lakehouse.export.lines import Trailer, write_lines
 from lakehouse.export.view import Stored, Urls, as_bytes, nested, registry_view
 from lakehouse.export.writers import Style
 from lakehouse.ingest.parse.document import Reading
-from lakehouse.export.lines import Trailer, write_lines
 from lakehouse.text.xid import as_xid
 
 

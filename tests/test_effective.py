@@ -10,8 +10,8 @@ import pytest
 from builders import document, group
 
 from lakehouse.faults import CrashRequested
-from lakehouse.log.owners import Policy
 from lakehouse.ingest.pipeline import Request
+from lakehouse.log.owners import Policy
 from lakehouse.query.sql import run_query
 
 pytestmark = pytest.mark.slow

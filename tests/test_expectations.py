@@ -9,8 +9,9 @@ from typing import NamedTuple
 import pytest
 
 from lakehouse.errors import SettingsError
-from lakehouse.expectations.run import Count, check_expectations, specification, validate_counts, validate_rows
+from lakehouse.expectations.run import check_expectations, specification, validate_counts, validate_rows
 from lakehouse.expectations.suites import Expectation, Suite
+from lakehouse.rules.violations import Count
 
 
 class Rule(NamedTuple):

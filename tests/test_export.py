@@ -19,13 +19,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from soak.sessions import forget
 
-from lakehouse.export import run as export_module
-from lakehouse.cli.main import cli
 from lakehouse.cli.console import Context
+from lakehouse.cli.main import cli
 from lakehouse.errors import NothingToExport, SnapshotNotFound, TargetError
+from lakehouse.export import run as export_module
+from lakehouse.export.lines import Style
 from lakehouse.export.run import Exported, Request, export, read_log, sorted_rows
 from lakehouse.export.selection import current_rows
-from lakehouse.export.lines import Style
 from lakehouse.settings import data_folder
 from lakehouse.store.tables import create_tables
 
@@ -209,8 +209,8 @@ def _refuse_all_that_is_wrong(refused: Any) -> None:
 
 
 def _pruning() -> Any:
-    from lakehouse.log.owners import Policy
     from lakehouse.ingest.pipeline import Request as Ingest
+    from lakehouse.log.owners import Policy
 
     return Ingest(Policy(prune=True, force=True))
 

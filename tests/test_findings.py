@@ -7,9 +7,9 @@ from pathlib import Path
 from builders import document, group, message
 from pyspark.sql import functions as F
 
+from lakehouse.ingest.pipeline import Request
 from lakehouse.rules.published import check_catalog
 from lakehouse.text.problems import violation_id, violation_id_column
-from lakehouse.ingest.pipeline import Request
 
 IDENTITY = ["registryid", "document_uri", "rule_id", "xid", "pointer", "message"]
 PACKAGE = Path(__file__).parents[1] / "lakehouse"

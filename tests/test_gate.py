@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from builders import document, group
 
-from lakehouse.rules.published import check_catalog
 from lakehouse.ingest.pipeline import Request
+from lakehouse.rules.published import check_catalog
 
 EVENT = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"id": {"required": True}}}
 OTHER = {"envelope": "own/1", "envelopemetadata": {"id": {}}}

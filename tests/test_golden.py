@@ -8,8 +8,8 @@ import tarfile
 import pytest
 from golden import FOLDER
 
-from lakehouse.operations.doctor import diagnose
 from lakehouse.log.snapshots import open_snapshot
+from lakehouse.operations.doctor import diagnose
 from lakehouse.store.tables import SCHEMA_VERSION, create_tables
 
 pytestmark = pytest.mark.slow

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from lakehouse.cli.main import cli
-from lakehouse.store.session import resolve_delta_jars
 from lakehouse.settings import read_settings
+from lakehouse.store.session import resolve_delta_jars
 
 ROOT = Path(__file__).parents[1]
 JOBS = sorted(path.stem for path in (ROOT / "jobs").glob("*.py"))
@@ -49,7 +49,7 @@ def test_a_job_has_the_options_of_its_command(job, tmp_path):
 
 @pytest.mark.slow
 def test_a_night_of_jobs(tmp_path):
-    with as_file(files("lakehouse").joinpath("demo")) as documents:
+    with as_file(files("lakehouse.cli") / "demo") as documents:
         loaded = submit("ingest", documents, "--json", cwd=tmp_path)
     assert loaded.returncode == 3, loaded.stderr  # the demo holds one message that is refused
     assert json.loads(loaded.stdout)["snapshot_id"] == 1

@@ -8,8 +8,8 @@ from builders import MAX_DEPTH, found, json_values, law
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.text.problems import BYTE_ORDER_MARK, DUPLICATE_KEY
 from lakehouse.text.jsontext import NotJson, as_written, canonical, pointer_of, read_json
+from lakehouse.text.problems import BYTE_ORDER_MARK, DUPLICATE_KEY
 
 HUGE = 2**70
 

@@ -11,11 +11,11 @@ import pytest
 from histories import contents, shop
 
 from lakehouse.log import projections
-from lakehouse.store.conflicts import CONFLICTS, is_conflict
-from lakehouse.operations.doctor import diagnose
-from lakehouse.operations.maintenance import maintain
 from lakehouse.log.plan import Head
 from lakehouse.log.snapshots import open_snapshot
+from lakehouse.operations.doctor import diagnose
+from lakehouse.operations.maintenance import maintain
+from lakehouse.store.conflicts import CONFLICTS, is_conflict
 from lakehouse.store.tables import attach_tables
 
 

@@ -26,11 +26,11 @@ from builders import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.text.problems import Problem
-from lakehouse.text.jsontext import NotJson, read_json
+from lakehouse.dialects.versionorder import natural_order
 from lakehouse.ingest.parse.document import read_document
 from lakehouse.ingest.parse.parse import read_as
-from lakehouse.ingest.parse.versions import natural_order
+from lakehouse.text.jsontext import NotJson, read_json
+from lakehouse.text.problems import Problem
 
 G = "/messagegroups/g"
 M = f"{G}/messages/m"

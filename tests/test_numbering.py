@@ -16,11 +16,11 @@ from pyspark.sql import functions as F
 from soak.sessions import forget
 
 from lakehouse.dialects.detection import DRAFT
-from lakehouse.text.jsontext import read_json
-from lakehouse.store.schema import CHANGES
 from lakehouse.ingest.numbering import find_latest, with_member, with_numbers
-from lakehouse.ingest.parse.parse import read_as
 from lakehouse.ingest.parse.batches import StageBatches
+from lakehouse.ingest.parse.parse import read_as
+from lakehouse.store.schema import CHANGES
+from lakehouse.text.jsontext import read_json
 
 GROUP = "com.example.orders"
 PLACED, SHIPPED = "com.example.orders.placed", "com.example.orders.shipped"

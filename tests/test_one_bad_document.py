@@ -11,14 +11,14 @@ import pyarrow as pa
 import pytest
 from builders import document, group, stage
 
-from lakehouse.ingest.parse import parse
 from lakehouse.ingest.parse import batches as stagebatches
-from lakehouse.ingest.sources import empty_files, find_sources, read_documents
-from lakehouse.text.problems import FAULT, NO_DOCUMENT
-from lakehouse.store.schema import SCHEMA
-from lakehouse.ingest.parse.parse import Limits, Source, _Parse, parser
+from lakehouse.ingest.parse import parse
 from lakehouse.ingest.parse.batches import BATCH_BYTES, StageBatches
+from lakehouse.ingest.parse.parse import Limits, Source, _Parse, parser
+from lakehouse.ingest.sources import empty_files, find_sources, read_documents
+from lakehouse.store.schema import SCHEMA
 from lakehouse.store.views import create_views
+from lakehouse.text.problems import FAULT, NO_DOCUMENT
 
 
 def written(name: str) -> bytes:

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from lakehouse.log.owners import Policy
 from lakehouse.ingest.pipeline import Request
+from lakehouse.log.owners import Policy
 
 PRUNE = Request(Policy(prune=True))
 BAD = {"envelope": 5}

@@ -11,15 +11,15 @@ import pytest
 from histories import contents, shop
 from pyspark.sql import functions as F
 
-from lakehouse.store import positions
 from lakehouse.log import projections
-from lakehouse.log.commit import read_head
+from lakehouse.log.commits import read_head
+from lakehouse.log.plan import Head
+from lakehouse.log.projections import lagging, rebuild_table, roll_forward
 from lakehouse.operations.doctor import diagnose
 from lakehouse.operations.maintenance import maintain
-from lakehouse.store.schema import MESSAGES, VERSIONS
-from lakehouse.log.plan import Head
+from lakehouse.store import positions
 from lakehouse.store.positions import told_by_commits, told_position
-from lakehouse.log.projections import lagging, rebuild_table, roll_forward
+from lakehouse.store.schema import MESSAGES, VERSIONS
 from lakehouse.store.sessions import open_sibling
 from lakehouse.store.tables import attach_tables, merge_rows
 

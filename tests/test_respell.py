@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from said import BASE, FORMATS, KINDS, TYPE, document_in, messages
 
-from lakehouse.ingest.parse.draft import read_draft
 from lakehouse.dialects.draft.write import write_draft, write_drafts
-from lakehouse.dialects.tables import WRITABLE
-from lakehouse.text.jsontext import read_json
-from lakehouse.ingest.parse.document import Reading
 from lakehouse.dialects.layouts import to_dialect
-from lakehouse.ingest.parse.parse import read_as
 from lakehouse.dialects.respell import Loss, respell
+from lakehouse.dialects.tables import WRITABLE
+from lakehouse.ingest.parse.document import Reading
+from lakehouse.ingest.parse.draft import read_draft
+from lakehouse.ingest.parse.parse import read_as
+from lakehouse.text.jsontext import read_json
 
 DIALECTS = ("1.0-rc1", "1.0-rc2", "1.0-rc4", "0.5-wip")
 

@@ -7,13 +7,13 @@ import json
 import pytest
 from planning import plan_of
 
-from lakehouse.log.commit import Run, commit, read_head
 from lakehouse.errors import CommitLost, PruneRefused
 from lakehouse.faults import CrashRequested
-from lakehouse.store.schema import ENTITY_TABLES, STAGE
-from lakehouse.log.owners import Policy
 from lakehouse.ingest.pipeline import Request
+from lakehouse.log.commits import Run, commit, read_head
+from lakehouse.log.owners import Policy
 from lakehouse.log.projections import roll_forward
+from lakehouse.store.schema import ENTITY_TABLES, STAGE
 
 PRUNE = Request(Policy(prune=True))
 FORCE = Request(Policy(force=True))

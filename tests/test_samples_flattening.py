@@ -14,8 +14,8 @@ from soak.sessions import forget
 from test_flattening import flat, nested
 
 from lakehouse.errors import MessageNotFound
-from lakehouse.query.sql import run_query
 from lakehouse.query.show import show_message
+from lakehouse.query.sql import run_query
 
 SAMPLES = Path(__file__).parents[2] / "shared" / "samples"
 pytestmark = [

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lakehouse.errors import JavaNotFound, SettingsError
-from lakehouse.store.session import absolute_location, find_java, resolve_delta_jars
 from lakehouse.settings import data_folder, read_settings
+from lakehouse.store.session import absolute_location, find_java, resolve_delta_jars
 
 
 def fake_java(folder, version):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakehouse.errors import MessageNotFound, SnapshotNotFound
 from lakehouse.cli.printing import show_one_message
+from lakehouse.errors import MessageNotFound, SnapshotNotFound
 from lakehouse.query.show import show_message
 
 M = "/messagegroups/g/messages/m"

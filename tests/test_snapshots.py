@@ -10,10 +10,10 @@ import pytest
 from histories import contents
 
 from lakehouse.errors import LabelTaken, SettingsError, SnapshotNotFound
-from lakehouse.store.schema import ENTITY_TABLES
 from lakehouse.ingest.pipeline import Request
-from lakehouse.query.sql import run_query
 from lakehouse.log.snapshots import check_label, label_snapshot, open_snapshot, read_snapshots, resolve_snapshot
+from lakehouse.query.sql import run_query
+from lakehouse.store.schema import ENTITY_TABLES
 from lakehouse.store.tables import TABLES, create_tables
 
 pytestmark = pytest.mark.slow

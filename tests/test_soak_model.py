@@ -13,8 +13,8 @@ from soak.edits import edit, first_documents
 from soak.model import Catalog, Ingest, Key, TooMuchPruned, broken, definition, missed, read, settle, unfounded
 from soak.terms import Document, Group, Resource, Text, as_json, from_json
 
-from lakehouse.text.jsontext import NotJson
 from lakehouse.ingest.parse.parse import read_as
+from lakehouse.text.jsontext import NotJson
 from lakehouse.text.redact import redact
 from lakehouse.text.yamltext import read_text
 

@@ -10,9 +10,9 @@ import pytest
 
 from lakehouse.errors import SettingsError
 from lakehouse.expectations.run import check_expectations
-from lakehouse.store.schema import ENTITY_TABLES
-from lakehouse.settings import read_settings
 from lakehouse.expectations.suites import SPECIFICATION, choose_suites, read_suites
+from lakehouse.settings import read_settings
+from lakehouse.store.schema import ENTITY_TABLES
 
 
 def expectation(name, kind="expect_column_values_to_not_be_null", severity="error", **more):

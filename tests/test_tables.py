@@ -9,11 +9,11 @@ import duckdb
 import pytest
 from delta.exceptions import ProtocolChangedException
 
-from lakehouse.store import tables
 from lakehouse.errors import WarehouseError
-from lakehouse.store.schema import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, VIOLATIONS
 from lakehouse.query.sql import run_query
 from lakehouse.settings import data_folder, read_settings
+from lakehouse.store import tables
+from lakehouse.store.schema import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, VIOLATIONS
 from lakehouse.store.tables import TABLES, create_tables, tables_named_in
 
 DECLARED = {table.name: table.columns for table in ENTITY_TABLES} | {

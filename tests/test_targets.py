@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from lakehouse.store import files as stages
-from lakehouse.expectations.datadocs import write_pages
 from lakehouse.errors import TargetError, WarehouseError
-from lakehouse.settings import read_settings
-from lakehouse.store.files import move_folder
+from lakehouse.expectations.datadocs import write_pages
 from lakehouse.export.target import Target
+from lakehouse.settings import read_settings
+from lakehouse.store import files as stages
+from lakehouse.store.files import move_folder
 
 
 class Unwilling:

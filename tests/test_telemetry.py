@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from lakehouse.errors import SettingsError
 from lakehouse.cli.telemetry import Run, datasets, figures
+from lakehouse.errors import SettingsError
 from lakehouse.progress import Unwatched
 
 ROOT = Path(__file__).parents[1]

@@ -7,8 +7,8 @@ import yaml
 from builders import errors, json_values, law, rows
 from hypothesis import assume, given
 
-from lakehouse.text.jsontext import NotJson, as_written, canonical, read_json
 from lakehouse.ingest.parse.parse import read_as
+from lakehouse.text.jsontext import NotJson, as_written, canonical, read_json
 from lakehouse.text.yamltext import read_text, read_yaml
 
 

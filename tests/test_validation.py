@@ -8,14 +8,14 @@ from typing import NamedTuple
 import pytest
 from pyspark.sql import functions as F
 
-from lakehouse.rules.published import check_catalog
-from lakehouse.errors import SettingsError
-from lakehouse.store.schema import STAGE
 from lakehouse.cli.printing import show_validation
-from lakehouse.rules.declared import RULES as ALL_RULES
-from lakehouse.settings import read_settings
+from lakehouse.errors import SettingsError
 from lakehouse.expectations.suites import read_suites
 from lakehouse.expectations.validation import validate
+from lakehouse.rules.declared import RULES as ALL_RULES
+from lakehouse.rules.published import check_catalog
+from lakehouse.settings import read_settings
+from lakehouse.store.schema import STAGE
 
 FINDINGS = (
     "row string, document_uri string, registryid string, kind string, xid string, finding "

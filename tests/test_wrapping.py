@@ -19,9 +19,9 @@ from builders import MAX_DEPTH, document, group, json_values, law
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.text.problems import BYTE_ORDER_MARK, DUPLICATE_KEY
-from lakehouse.text.jsontext import as_written, read_json
 from lakehouse.ingest.parse.parse import Limits, Source, parser
+from lakehouse.text.jsontext import as_written, read_json
+from lakehouse.text.problems import BYTE_ORDER_MARK, DUPLICATE_KEY
 
 SAMPLES = Path(__file__).resolve().parents[2] / "shared" / "samples"
 PATHS = sorted(path for path in SAMPLES.glob("*/*") if path.suffix in (".json", ".cereg"))

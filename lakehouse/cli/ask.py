@@ -14,8 +14,8 @@ from typing import Any
 import click
 
 from lakehouse.cli.console import Context, at_option, open_spark, session, with_globals
-from lakehouse.dialects.tables import NORMAL, WRITABLE
 from lakehouse.cli.printing import printable, show_exported, show_one_message, show_table
+from lakehouse.dialects.tables import NORMAL, WRITABLE
 
 
 @click.command()
@@ -76,10 +76,10 @@ def show(context: Context, xid: str, at: str | None) -> int:
 @click.pass_obj
 def export(context: Context, /, out: str, split: str | None, **flags: Any) -> int:
     """Write the catalog, or a registry of it, as xRegistry documents."""
+    from lakehouse.dialects.layouts import layout_of
     from lakehouse.export.run import Request
     from lakehouse.export.run import export as run_export
     from lakehouse.export.writers import Style
-    from lakehouse.dialects.layouts import layout_of
 
     to_stdout = out == "-"
     if to_stdout and (split or context.as_json):

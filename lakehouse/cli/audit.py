@@ -97,8 +97,8 @@ def blame(context: Context, xid: str, at: str | None) -> int:
 
 
 def _read_history(context: Context, xid: str, at: str | None, *, below: bool = False) -> list[Any]:
-    from lakehouse.query.audit import read_history
     from lakehouse.log.snapshots import resolve_snapshot
+    from lakehouse.query.audit import read_history
     from lakehouse.store.tables import attach_tables
 
     spark, settings = open_spark(context)
@@ -116,8 +116,8 @@ def _read_history(context: Context, xid: str, at: str | None, *, below: bool = F
 @click.pass_obj
 def diff(context: Context, before: str, after: str, breaking: bool, markdown: bool) -> int:
     """Tell what changed from A to B, and whom it breaks: two snapshots, or documents (files, folders) that need not be loaded."""
-    from lakehouse.query.diff import as_markdown, diff_documents, diff_snapshots, read_differences
     from lakehouse.log.snapshots import resolve_snapshot
+    from lakehouse.query.diff import as_markdown, diff_documents, diff_snapshots, read_differences
     from lakehouse.store.tables import attach_tables
 
     are_documents = [os.path.exists(side) or "/" in side or "*" in side for side in (before, after)]
@@ -153,8 +153,8 @@ def diff(context: Context, before: str, after: str, breaking: bool, markdown: bo
 @click.pass_obj
 def changes(context: Context, since: str, until: str | None, form: str, feeds: tuple[str, ...]) -> int:
     """Write what changed as events, one a line, oldest first; the same call writes the same events again."""
-    from lakehouse.query.events import FEEDS, change_events
     from lakehouse.log.snapshots import HEAD, resolve_snapshot
+    from lakehouse.query.events import FEEDS, change_events
     from lakehouse.store.tables import attach_tables
 
     spark, settings = open_spark(context)

@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from lakehouse.cli.console import REFUSED, Context, at_option, exit_zero_option, session, with_globals
-from lakehouse.dialects.tables import DIALECTS
 from lakehouse.cli.printing import one_line, printable, show_summary, show_table, show_validation, tell
+from lakehouse.dialects.tables import DIALECTS
 
 
 @click.command()
@@ -35,9 +35,9 @@ from lakehouse.cli.printing import one_line, printable, show_summary, show_table
 @click.pass_obj
 def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | None, **flags: Any) -> int:
     """Load documents: files, folders (all *.json, *.cereg, *.yaml, *.yml and .gz of them), globs, or URIs that Spark reads."""
-    from lakehouse.log.owners import Policy
     from lakehouse.ingest.pipeline import Request
     from lakehouse.ingest.pipeline import ingest as run_ingest
+    from lakehouse.log.owners import Policy
     from lakehouse.log.snapshots import check_label
 
     settings = context.settings
@@ -96,10 +96,10 @@ def _watch(context: Context, sources: tuple[str, ...], registry_from: str | None
 @click.pass_obj
 def validate(context: Context, suites: tuple[str, ...], at: str | None, exit_zero: bool) -> int:
     """Run all rules and suites of expectations over the catalog, and write Data Docs."""
-    from lakehouse.rules.published import check_catalog
     from lakehouse.expectations.run import warm_up
-    from lakehouse.rules.declared import RULES
     from lakehouse.expectations.validation import validate as run_validate
+    from lakehouse.rules.declared import RULES
+    from lakehouse.rules.published import check_catalog
 
     warm_up()
     with session(context) as (spark, settings, watcher):
@@ -187,14 +187,14 @@ def explain(context: Context, /, rule_id: str) -> int:
 @click.pass_obj
 def demo(context: Context) -> int:
     """Load an online shop's documents into ./demo-warehouse and look at what came out."""
-    from lakehouse.demo import GLIMPSES, QUESTIONS
+    from lakehouse.cli.demo import GLIMPSES, QUESTIONS
     from lakehouse.expectations.run import warm_up
     from lakehouse.ingest.pipeline import ingest as run_ingest
     from lakehouse.query.sql import run_query
 
     context.options.setdefault("warehouse", "demo-warehouse")
     settings = context.settings
-    with as_file(files("lakehouse").joinpath("demo")) as folder:
+    with as_file(files("lakehouse.cli") / "demo") as folder:
         click.echo(f"$ lakehouse --warehouse {settings.warehouse} ingest {folder}")
         warm_up()
         with session(context) as (spark, settings, watcher):

@@ -15,11 +15,11 @@ import click
 import lakehouse
 from lakehouse.cli.ask import export, serve_sql, show, sql, sql_user
 from lakehouse.cli.audit import blame, changes, diff, label, log, snapshots
+from lakehouse.cli.console import Context, with_globals
 from lakehouse.cli.keep import backup, doctor, maintain, migrate, rebuild, restore
 from lakehouse.cli.load import demo, explain, ingest, rules, validate, violations
-from lakehouse.cli.console import Context, with_globals
-from lakehouse.errors import LakehouseError, reason_of
 from lakehouse.cli.printing import tell
+from lakehouse.errors import LakehouseError, reason_of
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -23,9 +23,9 @@ from prometheus_client.openmetrics.exposition import generate_latest
 
 import lakehouse
 from lakehouse.errors import SettingsError
+from lakehouse.progress import Watcher
 from lakehouse.store.schema import ENTITY_TABLES
 from lakehouse.store.session import absolute_location
-from lakehouse.progress import Watcher
 
 PRODUCER = f"urn:xregistry-lakehouse:{lakehouse.__version__}"
 _RESULTS = ("ingest", "validate", "export", "maintain")
@@ -172,9 +172,9 @@ def _tell_lineage(run: Run, state: str) -> None:
     wanted = any(os.environ.get(name) for name in ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG"))
     if run.command not in _RESULTS or not wanted or importlib.util.find_spec("openlineage") is None:
         return
-    from openlineage.client import OpenLineageClient  # noqa: PLC0415
-    from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, RunEvent, RunState  # noqa: PLC0415
-    from openlineage.client.event_v2 import Run as LineageRun  # noqa: PLC0415
+    from openlineage.client import OpenLineageClient
+    from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, RunEvent, RunState
+    from openlineage.client.event_v2 import Run as LineageRun
 
     inputs, outputs = datasets(run)
     event = RunEvent(

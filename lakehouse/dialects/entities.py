@@ -9,8 +9,8 @@ from typing import Any
 
 from lakehouse.dialects.coercions import COERCIONS, Renamed, is_declaration, kind_of
 from lakehouse.dialects.tables import FAMILIES, Attribute, Place, dialect_rules, family_of, moves_of, places_of
-from lakehouse.text.problems import ICON, Problem
 from lakehouse.text.jsontext import escaped, pointer_of, same
+from lakehouse.text.problems import ICON, Problem
 from lakehouse.text.xid import as_xid
 
 # Attributes without a column, whose type is checked all the same.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from lakehouse.dialects.draft.write import write_draft, write_drafts
 from lakehouse.dialects.detection import DRAFT
-from lakehouse.dialects.tables import WRITABLE
+from lakehouse.dialects.draft.write import write_draft, write_drafts
 from lakehouse.dialects.respell import Loss, respell
+from lakehouse.dialects.tables import WRITABLE
 
 
 class Layout(NamedTuple):

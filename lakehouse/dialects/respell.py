@@ -12,8 +12,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from lakehouse.dialects.tables import Attribute, family_of, table
+from lakehouse.dialects.versionorder import created, natural_order
 from lakehouse.text.jsontext import pointer_of, same
-from lakehouse.ingest.parse.versions import created, natural_order
 
 COLLECTIONS = {
     "messagegroups": "messagegroup",

@@ -15,16 +15,16 @@ Tables beside it: `protocols.csv` (versions, shorthands and addresses of the pro
 the default is JSON), `dialect_values.csv` (values that are written otherwise), `dialect_types.csv` (types in one dialect only),
 `dialect_rules.csv` (what one dialect alone asks for while it is read), `dialect_checks.csv` (rules about the normal form that
 some dialects alone have, or have in a milder form), `dialect_lacks.csv` and `dialect_writes.csv` (what a dialect does not know
-when it is written, and how it writes values), `detection.csv` (how a dialect is told), `cncf_catalog.csv` (the draft).
+when it is written, and how it writes values), `detection.csv` (how a dialect is told), `draft/data/cncf_catalog.csv` (the draft).
 Decisions 11 to 19 of docs/decisions.md.
 """
 
 from __future__ import annotations
 
-import csv
 from functools import cache
-from importlib.resources import files
 from typing import Any, NamedTuple
+
+from lakehouse.text.csvtables import read_table
 
 FAMILIES = ("AMQP", "HTTP", "KAFKA", "MQTT", "NATS")
 DIALECTS = ("1.0-rc1", "1.0-rc2", "1.0-rc4", "0.5-wip", "cereg", "cncf-catalog")
@@ -41,11 +41,9 @@ class Attribute(NamedTuple):
     rule: str
 
 
-@cache
 def table(name: str = "dialects") -> list[dict[str, str]]:
-    """Read a table of the package, `dialects.csv` or one of those beside it: one dict a row."""
-    text = files("lakehouse").joinpath(f"{name}.csv").read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines()))
+    """Give a table of this package, `data/dialects.csv` or one of those beside it: one dict a row."""
+    return read_table("lakehouse.dialects", name)
 
 
 @cache

@@ -13,18 +13,17 @@ from contextlib import ExitStack
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.log.commit import log_rows
-from lakehouse.expectations.datadocs import FOLDER, write_pages
 from lakehouse.errors import CandidateRefused, SettingsError
+from lakehouse.expectations.datadocs import FOLDER, write_pages
 from lakehouse.expectations.run import Outcome, Result, Rule, specification, validate_counts, validate_rows
-from lakehouse.store.schema import ENTITY_TABLES, Table
+from lakehouse.expectations.suites import Suite, read_suites
+from lakehouse.log.commits import log_rows
 from lakehouse.log.plan import Plan
 from lakehouse.log.projections import project
-from lakehouse.log.refusals import KEY
-from lakehouse.settings import Settings
-from lakehouse.expectations.suites import Suite, read_suites
-from lakehouse.store.tables import open_table
 from lakehouse.rules.violations import count_findings
+from lakehouse.settings import Settings
+from lakehouse.store.schema import ENTITY_TABLES, KEY, Table
+from lakehouse.store.tables import open_table
 
 _MAX_TOLD = 10
 

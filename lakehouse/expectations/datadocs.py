@@ -18,10 +18,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from pyspark.sql import SparkSession
 
 import lakehouse
-from lakehouse.expectations.run import SEVERITIES, Outcome, Result
-from lakehouse.store.session import absolute_location
+from lakehouse.expectations.run import Outcome, Result
+from lakehouse.rules.declared import SEVERITIES
 from lakehouse.settings import Settings
 from lakehouse.store.files import is_local, remove_folder, write_text
+from lakehouse.store.session import absolute_location
 
 FOLDER = "_data_docs"
 
@@ -72,7 +73,9 @@ def render_pages(what: str, results: list[Result], at: datetime) -> dict[str, st
     counts = {severity: sum(result.counts[severity] for result in results) for severity in SEVERITIES}
     told = at.strftime("%Y-%m-%d %H:%M:%S UTC")
     about = About(what, counts, told, lakehouse.__version__, version("great-expectations"))
-    pages = Environment(loader=PackageLoader("lakehouse", "pages"), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    pages = Environment(
+        loader=PackageLoader("lakehouse.expectations", "pages"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
     common = {"about": about, "severities": SEVERITIES}
     rendered = {"index.html": pages.get_template("index.html").render(common, results=results)}
     for result in results:

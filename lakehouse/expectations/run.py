@@ -21,10 +21,11 @@ from pyspark.sql import DataFrame
 
 from lakehouse.errors import SettingsError
 from lakehouse.expectations.suites import SPECIFICATION, Expectation, Suite
+from lakehouse.rules.declared import SEVERITIES
+from lakehouse.rules.violations import Count
 
 logger = logging.getLogger(__name__)
 
-SEVERITIES = ("error", "warning", "info")
 _NO_VALUES = {"result_format": "BASIC", "partial_unexpected_count": 0}
 
 
@@ -54,14 +55,6 @@ class Rule(Protocol):
     @property
     def section(self) -> str:
         """Section of the specification."""
-
-
-class Count(NamedTuple):
-    """How many findings of a rule there are, of one severity."""
-
-    rule_id: str
-    severity: str
-    n: int
 
 
 class Outcome(NamedTuple):

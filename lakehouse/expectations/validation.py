@@ -12,29 +12,21 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from lakehouse.expectations.candidate import read_rows
-from lakehouse.log.commit import read_head
 from lakehouse.expectations.datadocs import write_pages
-from lakehouse.expectations.run import (
-    SEVERITIES,
-    Count,
-    Result,
-    Rule,
-    check_expectations,
-    specification,
-    validate_counts,
-    validate_rows,
-)
-from lakehouse.store.schema import SCHEMA
-from lakehouse.log.projections import roll_forward
-from lakehouse.query.sql import open_relations
-from lakehouse.settings import Settings
-from lakehouse.store.sessions import interpreted
-from lakehouse.log.snapshots import resolve_snapshot
+from lakehouse.expectations.run import Result, Rule, check_expectations, specification, validate_counts, validate_rows
 from lakehouse.expectations.suites import SPECIFICATION, Suite, choose_suites, read_suites
+from lakehouse.log.commits import read_head
+from lakehouse.log.projections import roll_forward
+from lakehouse.log.relations import open_relations
+from lakehouse.log.snapshots import resolve_snapshot
+from lakehouse.progress import Clock, Watcher
+from lakehouse.rules.declared import SEVERITIES
+from lakehouse.rules.violations import Count, count_findings, record_findings, unrecorded
+from lakehouse.settings import Settings
+from lakehouse.store.schema import SCHEMA
+from lakehouse.store.sessions import interpreted
 from lakehouse.store.tables import attach_tables, check_writers, is_small
 from lakehouse.store.views import views, with_read
-from lakehouse.rules.violations import count_findings, record_findings, unrecorded
-from lakehouse.progress import Clock, Watcher
 
 EXAMPLES = 3  # told of each rule
 _Check = Callable[[SparkSession], DataFrame]

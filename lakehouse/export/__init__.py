@@ -1,1 +1,11 @@
-"""To be told."""
+"""The catalog back as documents, in any dialect that can be written, from any snapshot; what a dialect cannot say is told."""
+
+import lazy_loader
+
+# Named here, loaded at first use: `lakehouse --help` starts without Spark.
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "run": ["Exported", "Request", "export"],
+    },
+)

@@ -14,10 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakehouse.dialects.layouts import layout_of, unsaid
+from lakehouse.export.losses import Losses
 from lakehouse.export.view import Stored
 from lakehouse.export.writers import GroupWriter, Style, group_writer
-from lakehouse.export.losses import Losses
-from lakehouse.dialects.layouts import layout_of, unsaid
 
 LINES = "line string"
 TRAILER_DIGITS = 12

@@ -19,19 +19,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from lakehouse.dialects.tables import NORMAL
-from lakehouse.export.view import COLLECTIONS, MEMBERS, Stored, Urls, as_bytes, registry_view, source_of_group
-from lakehouse.errors import LossyExport, NothingToExport
-from lakehouse.export.writers import Style
-from lakehouse.export.losses import Losses, told_losses
-from lakehouse.store.schema import SCHEMA, TABLE_OF_KIND
 from lakehouse.dialects.layouts import layout_of, to_dialect
-from lakehouse.export.selection import Selection, current_rows, select_units
+from lakehouse.dialects.tables import NORMAL
+from lakehouse.errors import LossyExport, NothingToExport
 from lakehouse.export.lines import LINES, TRAILER_DIGITS, Run, Trailer, writer
-from lakehouse.settings import Settings
-from lakehouse.log.snapshots import open_snapshot, resolve_snapshot
-from lakehouse.store.tables import attach_tables, table_name
+from lakehouse.export.losses import Losses, told_losses
+from lakehouse.export.selection import Selection, current_rows, select_units
 from lakehouse.export.target import Target, TargetFile
+from lakehouse.export.view import COLLECTIONS, MEMBERS, Stored, Urls, as_bytes, registry_view, source_of_group
+from lakehouse.export.writers import Style
+from lakehouse.log.snapshots import open_snapshot, resolve_snapshot
+from lakehouse.settings import Settings
+from lakehouse.store.schema import SCHEMA, TABLE_OF_KIND
+from lakehouse.store.tables import attach_tables, table_name
 from lakehouse.store.views import create_views, tables_read_by, with_read
 
 logger = logging.getLogger(__name__)

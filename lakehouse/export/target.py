@@ -16,8 +16,8 @@ from py4j.java_gateway import is_instance_of
 from pyspark.sql import SparkSession
 
 from lakehouse.errors import TargetError, reason_of
-from lakehouse.store.session import absolute_location
 from lakehouse.store.files import is_local
+from lakehouse.store.session import absolute_location
 
 
 class Target:

@@ -12,7 +12,11 @@ from typing import Any
 import orjson
 
 from lakehouse.dialects.draft.write import DraftGroup
+from lakehouse.dialects.layouts import layout_of, to_dialect
+from lakehouse.dialects.respell import COLLECTIONS as ENTITIES
+from lakehouse.dialects.respell import Loss
 from lakehouse.dialects.tables import NORMAL, family_of
+from lakehouse.export.losses import EXAMPLES, Losses
 from lakehouse.export.view import (
     MEMBERS,
     Stored,
@@ -24,10 +28,6 @@ from lakehouse.export.view import (
     source_of_resource,
     with_member,
 )
-from lakehouse.export.losses import EXAMPLES, Losses
-from lakehouse.dialects.layouts import layout_of, to_dialect
-from lakehouse.dialects.respell import COLLECTIONS as ENTITIES
-from lakehouse.dialects.respell import Loss
 
 
 @dataclass(frozen=True)

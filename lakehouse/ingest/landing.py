@@ -28,9 +28,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 from lakehouse.errors import SourceNotFound
 from lakehouse.ingest.folders import is_document
 from lakehouse.ingest.pipeline import Request, Summary, ingest
-from lakehouse.store.session import absolute_location
-from lakehouse.settings import Settings
 from lakehouse.progress import Watcher
+from lakehouse.settings import Settings
+from lakehouse.store.session import absolute_location
 
 SOURCE = "xregistry_landing"
 # A document may come to be seen after one that is newer: so long before it is looked for, in nanoseconds.

@@ -18,9 +18,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from lakehouse.log.defaults import with_isdefault, with_member
-from lakehouse.text.problems import violation_id_column
 from lakehouse.store.schema import STAGE
-from lakehouse.log.refusals import no_uris
+from lakehouse.store.xids import no_uris
+from lakehouse.text.problems import violation_id_column
 
 _MESSAGE = ["registryid", "message_xid"]
 _FORMAT_CHANGED = "the format of the group has changed, and a format is immutable"

@@ -10,33 +10,33 @@ from typing import Any, NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.expectations.candidate import read_gates, validate_candidate
-from lakehouse.log.commit import Run, commit, read_head
-from lakehouse.store.conflicts import is_lost, retries
 from lakehouse.dialects.detection import DRAFT
-from lakehouse.ingest.sources import Sources, current_documents, find_sources, registry_from_path, without_content_of_unchanged
-from lakehouse.log.dryruns import stand_in_lagging, stand_in_missing, without_stand_ins_after
+from lakehouse.expectations.candidate import read_gates, validate_candidate
 from lakehouse.expectations.run import warm_up
+from lakehouse.expectations.suites import Suite
 from lakehouse.faults import crash_point
 from lakehouse.ingest.folders import Hidden
-from lakehouse.rules.gate import check_stage, without_refused
-from lakehouse.store.schema import ENTITY_TABLES, STAGE
 from lakehouse.ingest.numbering import with_numbers
-from lakehouse.log.owners import Policy
 from lakehouse.ingest.parse.parse import parse_documents
+from lakehouse.ingest.sources import Sources, find_sources, registry_from_path, without_content_of_unchanged
+from lakehouse.log.commits import Run, commit, read_head
+from lakehouse.log.dryruns import stand_in_lagging, stand_in_missing, without_stand_ins_after
+from lakehouse.log.facts import current_documents
+from lakehouse.log.owners import Policy
 from lakehouse.log.plan import Head, Plan, compare, plan_changes, read_ground
 from lakehouse.log.projections import lagging, roll_forward
-from lakehouse.log.refusals import KEY
-from lakehouse.rules.declared import RULES
-from lakehouse.settings import Settings
-from lakehouse.store.sessions import interpreted
 from lakehouse.log.snapshots import check_label_is_free
-from lakehouse.store.files import remove_dead_stages, remove_folder, stages_location
-from lakehouse.expectations.suites import Suite
-from lakehouse.store.tables import attach_log, create_tables, is_small, open_table
-from lakehouse.rules.findings import no_findings
-from lakehouse.rules.violations import record_findings
 from lakehouse.progress import Clock, Watcher
+from lakehouse.rules.declared import RULES
+from lakehouse.rules.findings import no_findings
+from lakehouse.rules.gate import check_stage, without_refused
+from lakehouse.rules.violations import record_findings
+from lakehouse.settings import Settings
+from lakehouse.store.conflicts import is_lost, retries
+from lakehouse.store.files import remove_dead_stages, remove_folder, stages_location
+from lakehouse.store.schema import ENTITY_TABLES, KEY, STAGE
+from lakehouse.store.sessions import interpreted
+from lakehouse.store.tables import attach_log, create_tables, is_small, open_table
 
 MAX_CHANGES_TOLD = 1000  # by a dry run
 OUTCOMES = ("inserted", "updated", "deleted", "unchanged", "quarantined")

@@ -16,10 +16,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.errors import SourceNotFound
-from lakehouse.text.problems import OWNER_CHANGED, REGAINED
 from lakehouse.ingest.folders import Hidden, is_document, is_hidden, is_readable, look_into
-from lakehouse.store.schema import DOCUMENT_BODY
 from lakehouse.store.session import absolute_location
+from lakehouse.text.problems import OWNER_CHANGED, REGAINED
 
 NAME_PATTERN = "*.{json,cereg,yaml,yml,json.gz,cereg.gz,yaml.gz,yml.gz}"
 _FEW_DOCUMENTS = 1000  # that are named to Spark one by one
@@ -288,24 +287,6 @@ def registry_from_path(mode: str, roots: list[str]) -> Column:
         return F.regexp_replace(relative, r"(\.xreg|\.cereg)?(\.json|\.cereg|\.ya?ml)?(\.gz)?\z", "")
     folder = F.regexp_replace(relative, r"/?[^/]*\z", "")
     return F.when(folder == "", F.lit("default")).otherwise(folder)
-
-
-def current_documents(changes: DataFrame) -> DataFrame:
-    """Give what is known of each document from its last load.
-
-    Returns:
-        One row per (registryid, document): registryid, xid (the document's URI), snapshot_id, facts (struct DOCUMENT_BODY).
-    """
-    rows = changes.filter(F.col("kind") == "document")
-    latest = rows.groupBy("registryid", "xid").agg(F.max(F.struct("snapshot_id", "op", "body")).alias("last"))
-    facts = F.from_json("last.body", DOCUMENT_BODY)
-    return latest.filter(F.col("last.op") != "delete").select(
-        "registryid",
-        "xid",
-        F.col("last.snapshot_id").alias("snapshot_id"),
-        F.col("last.body").alias("body"),
-        facts.alias("facts"),
-    )
 
 
 class _Found(NamedTuple):

@@ -1,1 +1,21 @@
-"""To be told."""
+"""The log `changes`: what an ingest changes, its one commit, and the tables that follow from it.
+
+A plan compares what documents say with the last row of each entity; one append to `changes` is the commit, and makes a snapshot.
+The entity tables are projections of the log and are brought up to it at once or by the next command. Any past snapshot is read
+from it.
+"""
+
+import lazy_loader
+
+# Named here, loaded at first use: `lakehouse --help` starts without Spark.
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "commits": ["commit", "read_head"],
+        "facts": ["current_documents"],
+        "plan": ["Head", "Plan", "plan_changes", "read_ground"],
+        "projections": ["roll_forward"],
+        "relations": ["open_relations"],
+        "snapshots": ["open_snapshot", "read_snapshots", "resolve_snapshot"],
+    },
+)

@@ -9,10 +9,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse.log.owners import LIFE
-from lakehouse.log.refusals import KEY
-from lakehouse.ingest.parse.rows import VERSION_KIND
-from lakehouse.rules.findings import message_of
+from lakehouse.store.schema import KEY, LIFE, VERSION_KIND
+from lakehouse.store.xids import message_of
 
 _OF_RESOURCE = ["registryid", "version_kind", "resource_xid"]
 

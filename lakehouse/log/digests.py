@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse.log.commit import chained_digest
-from lakehouse.store.schema import TABLE_OF_KIND
+from lakehouse.log.commits import chained_digest
 from lakehouse.log.plan import LOGGED
+from lakehouse.store.schema import TABLE_OF_KIND
 
 MAX_TOLD = 20
 

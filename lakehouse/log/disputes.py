@@ -11,9 +11,9 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from lakehouse.log.refusals import is_contested, taken
+from lakehouse.store.schema import DISPUTE, KEY, TABLE_OF_KIND
 from lakehouse.text.problems import CONFLICT, STALE
-from lakehouse.store.schema import DISPUTE, TABLE_OF_KIND
-from lakehouse.log.refusals import KEY, is_contested, taken
 
 _DOCUMENT = ["registryid", "document_uri"]
 _NAMES = [*_DOCUMENT, *DISPUTE.names]

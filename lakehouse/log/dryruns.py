@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.log import effective
-from lakehouse.store.migrations import check_not_newer, stored_version
-from lakehouse.store.schema import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, VIOLATIONS, Table
 from lakehouse.log.plan import Head
 from lakehouse.log.projections import lagging, last_rows, project
 from lakehouse.settings import Settings
+from lakehouse.store.migrations import check_not_newer, stored_version
+from lakehouse.store.schema import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, VIOLATIONS, Table
 from lakehouse.store.tables import SCHEMA_VERSION, attach_existing, open_table, remove_stand_ins, stand_in, table_name
 
 _Given = ParamSpec("_Given")

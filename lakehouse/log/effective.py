@@ -10,9 +10,9 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.store.schema import EFFECTIVE_MESSAGES, SCHEMA
-from lakehouse.store.positions import first_transaction
 from lakehouse.settings import Settings
+from lakehouse.store.positions import first_transaction
+from lakehouse.store.schema import EFFECTIVE_MESSAGES, SCHEMA
 from lakehouse.store.tables import merge_rows, table_name
 from lakehouse.store.views import session_with_views
 

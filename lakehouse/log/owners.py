@@ -12,11 +12,9 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from lakehouse.store.schema import DISPUTE, KEY, LIFE
+from lakehouse.store.xids import no_uris
 from lakehouse.text.problems import CONFLICT, STALE
-from lakehouse.store.schema import DISPUTE
-from lakehouse.log.refusals import KEY, no_uris
-
-LIFE = ("epoch", "createdat", "modifiedat")
 
 
 @dataclass(frozen=True)

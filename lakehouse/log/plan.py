@@ -15,16 +15,17 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
+from lakehouse.errors import PruneRefused
 from lakehouse.log.defaults import with_defaults
 from lakehouse.log.disputes import added_to, at_or_below, by_document, disputes_after, known_disputes, refused_in, standing
-from lakehouse.ingest.sources import current_documents
-from lakehouse.errors import PruneRefused
-from lakehouse.store.schema import CHANGES, DOCUMENT_BODY, ENTITY_TABLES, TABLE_OF_KIND
-from lakehouse.log.owners import LIFE, Policy, claims_of, with_verdict
-from lakehouse.log.refusals import KEY, find_refusals, no_uris
-from lakehouse.store.sessions import is_interpreted
+from lakehouse.log.facts import current_documents
+from lakehouse.log.owners import Policy, claims_of, with_verdict
+from lakehouse.log.refusals import find_refusals
 from lakehouse.log.staleness import is_suspect, without_stale
+from lakehouse.store.schema import CHANGES, DOCUMENT_BODY, ENTITY_TABLES, KEY, LIFE, TABLE_OF_KIND
+from lakehouse.store.sessions import is_interpreted
 from lakehouse.store.tables import open_table
+from lakehouse.store.xids import no_uris
 
 LOGGED = [*KEY, "op", "content_hash", "epoch", "createdat", "modifiedat", "document_uris"]
 

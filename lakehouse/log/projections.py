@@ -12,12 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from lakehouse.log import effective
-from lakehouse.store.conflicts import retries
 from lakehouse.dialects.tables import shorthands
 from lakehouse.faults import crash_point
-from lakehouse.store.schema import ENDPOINTS, ENTITY_TABLES, GROUPS, MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS, Table, body_schema
+from lakehouse.log import effective
 from lakehouse.log.plan import Head
+from lakehouse.settings import Settings
+from lakehouse.store.conflicts import retries
 from lakehouse.store.positions import (
     as_transaction,
     first_transaction,
@@ -27,7 +27,17 @@ from lakehouse.store.positions import (
     told_position,
     was_never_written,
 )
-from lakehouse.settings import Settings
+from lakehouse.store.schema import (
+    ENDPOINTS,
+    ENTITY_TABLES,
+    GROUPS,
+    MESSAGES,
+    SCHEMAS,
+    SCHEMAVERSIONS,
+    VERSIONS,
+    Table,
+    body_schema,
+)
 from lakehouse.store.sessions import open_sibling
 from lakehouse.store.tables import merge_rows, table_name
 

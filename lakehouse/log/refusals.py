@@ -7,9 +7,9 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from lakehouse.store.schema import KEY
 from lakehouse.text.problems import CONFLICT, OWNER_CHANGED, REGAINED, STALE, violation_id_column
 
-KEY = ["registryid", "kind", "xid"]
 _HINTS = {
     CONFLICT: "Define it in one document, or load one of them into another registry.",
     STALE: "Raise its epoch or modifiedat, or take it all the same with --force.",
@@ -77,11 +77,6 @@ def taken() -> Column:
         lambda claim: claim["again"] & ~claim["is_new"] & claim["rule_id"].isin(OWNER_CHANGED, REGAINED),
     )
     return F.coalesce(fresh, F.transform(still, lambda claim: one(claim, claim["rule_id"], claim["other"])))
-
-
-def no_uris() -> Column:
-    """Give an empty array of strings."""
-    return F.array().cast("array<string>")
 
 
 def _conflict(uri: Column, first: Column, is_root: Column) -> Column:

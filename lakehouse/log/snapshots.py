@@ -19,17 +19,17 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from lakehouse.log import effective
-from lakehouse.log.commit import Label, Run, commit_label, read_head
-from lakehouse.store.conflicts import is_lost, retries
 from lakehouse.errors import LabelTaken, SettingsError, SnapshotNotFound
-from lakehouse.store.schema import CHANGES, DOCUMENT_BODY, EFFECTIVE_MESSAGES, ENTITY_TABLES, SCHEMA, VIOLATIONS
+from lakehouse.log import effective
+from lakehouse.log.commits import Label, Run, commit_label, read_head
 from lakehouse.log.projections import expressions, parsed_body
-from lakehouse.store.session import scratch_folder
 from lakehouse.settings import Settings
+from lakehouse.store.conflicts import is_lost, retries
+from lakehouse.store.schema import CHANGES, DOCUMENT_BODY, EFFECTIVE_MESSAGES, ENTITY_TABLES, SCHEMA, VIOLATIONS
+from lakehouse.store.session import scratch_folder
 from lakehouse.store.tables import attach_tables, check_writers, open_table, table_name
-from lakehouse.text.timestamps import microseconds
 from lakehouse.store.views import create_views
+from lakehouse.text.timestamps import microseconds
 
 HEAD = "head"
 _NUMBER = re.compile(r"\A[0-9]+\Z")

@@ -8,9 +8,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
+from lakehouse.store.schema import KEY, LIFE
+from lakehouse.store.xids import no_uris
 from lakehouse.text.problems import STALE
-from lakehouse.log.owners import LIFE
-from lakehouse.log.refusals import KEY, no_uris
 
 _RESOURCES = ("message", "schema")
 _VERSIONS = ("version", "schemaversion")

@@ -20,14 +20,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import lakehouse
-from lakehouse.log.commit import read_head
-from lakehouse.log.digests import Link, check_chain
 from lakehouse.errors import BackupError
-from lakehouse.store.schema import CHANGES, VIOLATIONS
+from lakehouse.log.commits import read_head
+from lakehouse.log.digests import Link, check_chain
 from lakehouse.log.projections import roll_forward
-from lakehouse.store.session import absolute_location
 from lakehouse.settings import Settings
 from lakehouse.store.files import list_folder, read_text, write_text
+from lakehouse.store.schema import CHANGES, VIOLATIONS
+from lakehouse.store.session import absolute_location
 from lakehouse.store.tables import SCHEMA_VERSION, attach_tables, create_tables, table_name
 
 

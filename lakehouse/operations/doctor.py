@@ -21,10 +21,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, StructType
 
 import lakehouse
-from lakehouse.log import effective
-from lakehouse.log.commit import read_head
-from lakehouse.log.digests import Link, check_chain
 from lakehouse.errors import WarehouseError, WarehouseTooNew, reason_of
+from lakehouse.log import effective
+from lakehouse.log.commits import read_head
+from lakehouse.log.digests import Link, check_chain
+from lakehouse.log.plan import Head
+from lakehouse.log.projections import effective_is_behind, last_rows, project, rebuild_effective, rebuild_table, roll_forward
+from lakehouse.settings import Settings, data_folder
+from lakehouse.store.files import list_folder, move_folder, stages_location
 from lakehouse.store.schema import (
     CHANGES,
     EFFECTIVE_MESSAGES,
@@ -36,11 +40,7 @@ from lakehouse.store.schema import (
     VIOLATIONS,
     Table,
 )
-from lakehouse.log.plan import Head
-from lakehouse.log.projections import effective_is_behind, last_rows, project, rebuild_effective, rebuild_table, roll_forward
-from lakehouse.settings import Settings, data_folder
 from lakehouse.store.sessions import open_sibling
-from lakehouse.store.files import list_folder, move_folder, stages_location
 from lakehouse.store.tables import (
     SCHEMA_VERSION,
     TABLES,

@@ -17,10 +17,10 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.store.conflicts import retries
-from lakehouse.store.positions import tell_commits, told_by_commits
 from lakehouse.settings import Settings
+from lakehouse.store.conflicts import retries
 from lakehouse.store.files import dead_stages, folder_size, remove_folder
+from lakehouse.store.positions import tell_commits, told_by_commits
 from lakehouse.store.tables import TABLES, attach_tables, check_writers, table_location, table_name
 
 logger = logging.getLogger(__name__)

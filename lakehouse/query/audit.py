@@ -16,9 +16,9 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.errors import EntityNotFound
-from lakehouse.text.jsontext import pointer_of
 from lakehouse.store.schema import TABLE_OF_KIND
 from lakehouse.store.tables import table_name
+from lakehouse.text.jsontext import pointer_of
 
 _BOOKKEEPING = ("/epoch", "/createdat", "/modifiedat")
 

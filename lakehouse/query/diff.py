@@ -15,15 +15,14 @@ from string import Template
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.ingest.sources import find_sources, read_documents
-from lakehouse.store.schema import SCHEMA, TABLE_OF_KIND
-from lakehouse.log.owners import first_claims
 from lakehouse.ingest.parse.parse import parse_documents
+from lakehouse.ingest.sources import find_sources, read_documents
+from lakehouse.log.owners import first_claims
 from lakehouse.log.projections import project
-from lakehouse.log.refusals import KEY
-from lakehouse.settings import Settings, data_folder
-from lakehouse.store.sessions import open_sibling
 from lakehouse.log.snapshots import create_view_schema, open_snapshot
+from lakehouse.settings import Settings, data_folder
+from lakehouse.store.schema import KEY, SCHEMA, TABLE_OF_KIND
+from lakehouse.store.sessions import open_sibling
 from lakehouse.store.views import create_views, session_with_views
 
 CLASSES = ("breaking", "compatible", "cosmetic")

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.errors import MessageNotFound
-from lakehouse.query.sql import open_relations
+from lakehouse.log.relations import open_relations
 from lakehouse.settings import Settings
 from lakehouse.store.sessions import interpreted
 from lakehouse.store.tables import is_small

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.log import effective
-from lakehouse.query.diff import open_diff
 from lakehouse.errors import QueryError
-from lakehouse.store.schema import SCHEMA
+from lakehouse.log.relations import open_relations
+from lakehouse.log.snapshots import resolve_snapshot
+from lakehouse.query.diff import open_diff
 from lakehouse.settings import Settings
-from lakehouse.log.snapshots import open_snapshot, resolve_snapshot
+from lakehouse.store.schema import SCHEMA
 from lakehouse.store.tables import attach_tables, tables_named_in
-from lakehouse.store.views import create_views, tables_read_by, views_named_in, with_read
+from lakehouse.store.views import views_named_in
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,11 @@ def run_query(
         SnapshotNotFound: `at` names no snapshot.
         WarehouseError: the warehouse holds no catalog.
     """
-    schema = open_relations(spark, settings, views_named_in(query), tables_named_in(query), at, diff)
+    if diff is not None:
+        attach_tables(spark, settings, ["changes"])
+        schema = open_diff(spark, settings, *(resolve_snapshot(spark, one) for one in diff))
+    else:
+        schema = open_relations(spark, settings, views_named_in(query), tables_named_in(query), at)
     spark.catalog.setCurrentDatabase(schema)
     try:
         return Result(spark.sql(query))
@@ -71,40 +75,3 @@ def run_query(
         raise QueryError(f"the query cannot be run: {told}") from error
     finally:
         spark.catalog.setCurrentDatabase(SCHEMA)
-
-
-def open_relations(
-    spark: SparkSession,
-    settings: Settings,
-    views: list[str],
-    tables: Iterable[str] = (),
-    at: str | None = None,
-    diff: tuple[str, str] | None = None,
-) -> str:
-    """Make tables and views readable, and give the schema in which they stand.
-
-    Args:
-        spark: the session.
-        settings: the warehouse.
-        views: the views, with those that they read.
-        tables: tables beside those that the views read.
-        at: a snapshot, as in `resolve_snapshot`; None: the live tables.
-        diff: two snapshots, in whose schema the view `snapshot_diff` compares them.
-
-    Raises:
-        SnapshotNotFound: `at` names no snapshot.
-        WarehouseError: the warehouse holds no catalog.
-    """
-    if diff is not None:
-        attach_tables(spark, settings, ["changes"])
-        return open_diff(spark, settings, *(resolve_snapshot(spark, one) for one in diff))
-    if at is not None:
-        tables = list(tables)
-        attach_tables(spark, settings, dict.fromkeys(["changes", *tables]))
-        if effective.NAME in tables:  # a view of a view there
-            views = [*views, *with_read(["flat_messages"])]
-        return open_snapshot(spark, settings, resolve_snapshot(spark, at), views)
-    attach_tables(spark, settings, dict.fromkeys([*tables, *tables_read_by(views)]))
-    if views:
-        create_views(spark, settings, SCHEMA, views)
-    return SCHEMA

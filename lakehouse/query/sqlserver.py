@@ -21,10 +21,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from lakehouse.errors import LakehouseError, SettingsError
-from lakehouse.store.schema import SCHEMA
-from lakehouse.settings import Settings, data_folder
-from lakehouse.store.sessions import open_sibling
 from lakehouse.log.snapshots import open_snapshot, resolve_snapshot
+from lakehouse.settings import Settings, data_folder
+from lakehouse.store.schema import SCHEMA
+from lakehouse.store.sessions import open_sibling
 from lakehouse.store.tables import attach_tables
 from lakehouse.store.views import create_views
 
@@ -196,7 +196,7 @@ def _compile_users_file(spark: SparkSession, users: str) -> None:
     thread = jvm.java.lang.Thread.currentThread()
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(thread.getContextClassLoader())
-    compiler.cook(files("lakehouse").joinpath("UsersFile.java").read_text(encoding="utf-8"))
+    compiler.cook(files("lakehouse.query").joinpath("UsersFile.java").read_text(encoding="utf-8"))
     thread.setContextClassLoader(compiler.getClassLoader())
 
 

@@ -8,9 +8,8 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from lakehouse.expectations.run import SEVERITIES
-from lakehouse.query.sql import open_relations
-from lakehouse.rules.declared import TOLD
+from lakehouse.log.relations import open_relations
+from lakehouse.rules.declared import SEVERITIES, TOLD
 from lakehouse.settings import Settings
 from lakehouse.store.views import with_read
 

@@ -8,15 +8,18 @@ document of an older dialect is read, since its normal form has nothing of the k
 
 from __future__ import annotations
 
-import csv
 import json
 from functools import cache
-from importlib.resources import files
 from typing import Any, NamedTuple
 
+from lakehouse.dialects.draft.attributes import draft_table
 from lakehouse.dialects.tables import table
 from lakehouse.errors import UnknownRule
+from lakehouse.text.csvtables import read_table
 from lakehouse.text.problems import ICON
+
+SEVERITIES = ("error", "warning", "info")
+
 
 HOWS = ("rule", "covered", "permissive", "export", "dialect", "read")
 
@@ -71,13 +74,12 @@ class Example(NamedTuple):
 
 
 def _rows(name: str) -> list[dict[str, str]]:
-    text = files("lakehouse").joinpath(name).read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines()))
+    return read_table("lakehouse.rules", name)
 
 
 def _of_words() -> set[str]:
     """Give the rules of nothing but words for people: what breaks one is left out, and its entity is loaded."""
-    rows = [*table(), *(row for row in table("cncf_catalog") if row["level"] in ("group", "definition"))]
+    rows = [*table(), *(row for row in draft_table() if row["level"] in ("group", "definition"))]
     others = {row["rule"] for row in rows if row["type"] not in _WORDS}
     return {row["rule"] for row in rows} - others | {ICON}
 
@@ -85,7 +87,7 @@ def _of_words() -> set[str]:
 def _rules(*hows: str) -> dict[str, Rule]:
     found = {}
     of_words = _of_words()
-    for row in _rows("rules.csv"):
+    for row in _rows("rules"):
         if row["how"] in hows:
             action = "quarantined" if row["severity"] == "error" and row["id"] not in of_words else "kept"
             found[row["id"]] = Rule(row["id"], row["severity"], action, row["table"], row["text"], row["hint"], row["section"])
@@ -100,13 +102,13 @@ TOLD: dict[str, Rule] = _rules("rule", "dialect")
 @cache
 def held() -> dict[str, Held]:
     """Tell of each requirement how it is held."""
-    return {row["id"]: Held(row["how"], tuple(row["by"].split()), row["text"]) for row in _rows("rules.csv")}
+    return {row["id"]: Held(row["how"], tuple(row["by"].split()), row["text"]) for row in _rows("rules")}
 
 
 @cache
 def examples() -> dict[str, Example]:
     """Give the examples by rule."""
-    return {row["id"]: Example(row["at"], json.loads(row["bad"]), json.loads(row["good"])) for row in _rows("examples.csv")}
+    return {row["id"]: Example(row["at"], json.loads(row["bad"]), json.loads(row["good"])) for row in _rows("examples")}
 
 
 def explain(rule_id: str) -> dict[str, Any]:

@@ -11,10 +11,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from lakehouse.dialects.tables import DIALECTS, severity_in, spelled_in, that_ask
-from lakehouse.text.problems import violation_id_column
-from lakehouse.store.schema import STAGE
-from lakehouse.log.refusals import KEY
 from lakehouse.rules.declared import RULES
+from lakehouse.store.schema import KEY, STAGE
+from lakehouse.store.xids import message_of
+from lakehouse.text.problems import violation_id_column
 
 FOUND = ("row", "document_uri", *KEY, "finding")
 # Collections from the inside out: what stands before them in an XID, which entity has them, their name.
@@ -81,16 +81,6 @@ def findings_of(rows: DataFrame, told: list[Column] | list[Telling]) -> DataFram
 def no_findings(spark: SparkSession) -> DataFrame:
     """Give a frame of findings without any."""
     return spark.createDataFrame([], StructType([STAGE[name] for name in FOUND]))
-
-
-def message_of(xid: str | Column) -> Column:
-    """Give the XID of the message or schema that an entity's XID lies in: its own, or that of which it is a Version."""
-    return F.substring_index(xid, "/", 5)
-
-
-def without_version(reference: Column | str) -> Column:
-    """Give the XID that a reference leads to, without the Version that it may name."""
-    return F.regexp_replace(reference, r"/versions/[^/]*\z", "")
 
 
 def _by_dialect(usual: str, in_dialect: Callable[[str], str]) -> Column:

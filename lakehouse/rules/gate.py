@@ -14,15 +14,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.dialects.tables import DIALECTS, asks
-from lakehouse.text.problems import STRICT, violation_id_column
-from lakehouse.store.schema import DOCUMENT_BODY, FINDING
-from lakehouse.rules.between.flattened import check_flattened
-from lakehouse.log.refusals import KEY
 from lakehouse.rules.between.candidate import candidate
+from lakehouse.rules.between.flattened import check_flattened
 from lakehouse.rules.between.relations import ABOUT_CHANGE, check_entities
 from lakehouse.rules.declared import RULES
+from lakehouse.rules.findings import FOUND, broken, findings_of, no_findings
 from lakehouse.settings import Settings
-from lakehouse.rules.findings import FOUND, broken, findings_of, message_of, no_findings
+from lakehouse.store.schema import DOCUMENT_BODY, FINDING, KEY
+from lakehouse.store.xids import message_of
+from lakehouse.text.problems import STRICT, violation_id_column
 
 _ERRORS_TOLD = 20
 

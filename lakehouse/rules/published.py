@@ -13,17 +13,17 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from lakehouse.rules.one.engine import Subject, check_entity
-from lakehouse.ingest.sources import current_documents
-from lakehouse.text.problems import violation_id
-from lakehouse.text.jsontext import pointer_of
-from lakehouse.store.schema import ENDPOINTS, GROUPS, MESSAGES, REGISTRIES, SCHEMAVERSIONS, STAGE, VERSIONS
-from lakehouse.rules.between.flattened import check_published
+from lakehouse.log.facts import current_documents
 from lakehouse.rules.between.candidate import COLUMNS, TABLES, published_rows
+from lakehouse.rules.between.flattened import check_published
 from lakehouse.rules.between.relations import check_entities
 from lakehouse.rules.declared import RULES
-from lakehouse.settings import Settings
 from lakehouse.rules.findings import FOUND
+from lakehouse.rules.one.engine import Subject, check_entity
+from lakehouse.settings import Settings
+from lakehouse.store.schema import ENDPOINTS, GROUPS, MESSAGES, REGISTRIES, SCHEMAVERSIONS, STAGE, VERSIONS
+from lakehouse.text.jsontext import pointer_of
+from lakehouse.text.problems import violation_id
 
 _JSON_COLUMNS = frozenset(
     ("deprecated", "extensions", "envelopemetadata", "envelopeoptions", "protocoloptions", "dataschema", "schema", "capabilities")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.store.conflicts import retries
-from lakehouse.expectations.run import Count
 from lakehouse.store.schema import VIOLATIONS
 from lakehouse.store.tables import table_name
 
@@ -57,3 +58,11 @@ def count_findings(findings: DataFrame) -> list[Count]:
     """Count findings by rule and severity."""
     rows = findings.groupBy(F.col("finding.rule_id").alias("rule_id"), F.col("finding.severity").alias("severity")).count()
     return sorted(Count(row["rule_id"], row["severity"], row["count"]) for row in rows.collect())
+
+
+class Count(NamedTuple):
+    """How many findings of a rule there are, of one severity."""
+
+    rule_id: str
+    severity: str
+    n: int

@@ -8,8 +8,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from lakehouse.errors import WarehouseError
-from lakehouse.store.session import absolute_location
 from lakehouse.settings import Settings
+from lakehouse.store.session import absolute_location
 
 
 def stages_location(settings: Settings) -> str:

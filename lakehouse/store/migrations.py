@@ -14,11 +14,11 @@ from typing import NamedTuple
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from lakehouse.store.conflicts import retries
 from lakehouse.errors import WarehouseTooNew
 from lakehouse.faults import crash_point
-from lakehouse.store.schema import SCHEMA
 from lakehouse.settings import data_folder
+from lakehouse.store.conflicts import retries
+from lakehouse.store.schema import SCHEMA
 from lakehouse.store.sessions import open_sibling
 
 _FILE = re.compile(r"\A(\d{4})_(\w+)\.sql\Z")

@@ -15,12 +15,12 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.store.conflicts import is_conflict, retries
 from lakehouse.errors import SettingsError, WarehouseError
+from lakehouse.settings import Settings, data_folder
+from lakehouse.store.conflicts import is_conflict, retries
 from lakehouse.store.migrations import check_not_newer, migrate, stored_version
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.session import absolute_location
-from lakehouse.settings import Settings, data_folder
 from lakehouse.store.sessions import open_sibling
 
 TABLES = (

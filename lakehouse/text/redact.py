@@ -16,8 +16,8 @@ from typing import Any
 import jiter
 
 from lakehouse.text.blanking import REDACTED
-from lakehouse.text.problems import CREDENTIAL, Problem
 from lakehouse.text.jsontext import pointer_of
+from lakehouse.text.problems import CREDENTIAL, Problem
 
 _FLAGS = re.IGNORECASE | re.ASCII  # what is equal in upper case only by Unicode is not seen in the text
 _PASSWORDS = r".*(?:password|passwd|passphrase|secret|api[-_]?key|access[-_]?key|private[-_]?key)"

@@ -15,8 +15,8 @@ import jiter
 import yaml
 
 from lakehouse.text.blanking import blank_text
-from lakehouse.text.problems import BYTE_ORDER_MARK, Problem
 from lakehouse.text.jsontext import NotJson, read_json
+from lakehouse.text.problems import BYTE_ORDER_MARK, Problem
 
 YAML_SUFFIXES = (".yaml", ".yml")
 _BOM = b"\xef\xbb\xbf"

@@ -21,8 +21,8 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from lakehouse.store.session import open_session
 from lakehouse.settings import Settings, read_settings
+from lakehouse.store.session import open_session
 from tests.bench import ingest
 from tests.bench.catalog import CatalogBench
 from tests.bench.chart import draw_chart

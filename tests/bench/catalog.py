@@ -15,17 +15,19 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.rules.published import check_catalog
-from lakehouse.log.commit import read_head
-from lakehouse.ingest.sources import current_documents, find_sources, read_documents, with_unchanged
 from lakehouse.export.run import Request, export
-from lakehouse.rules.gate import check_stage
-from lakehouse.store.schema import STAGE
 from lakehouse.ingest.parse.parse import parse_documents
 from lakehouse.ingest.pipeline import ingest
+from lakehouse.ingest.sources import find_sources, read_documents, with_unchanged
+from lakehouse.log.commits import read_head
+from lakehouse.log.facts import current_documents
 from lakehouse.log.projections import roll_forward
-from lakehouse.query.sql import open_relations, run_query
+from lakehouse.log.relations import open_relations
+from lakehouse.query.sql import run_query
+from lakehouse.rules.gate import check_stage
+from lakehouse.rules.published import check_catalog
 from lakehouse.settings import Settings
+from lakehouse.store.schema import STAGE
 from lakehouse.store.sessions import interpreted
 from lakehouse.store.tables import is_small
 from tests.bench.export import write_raw

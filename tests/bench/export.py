@@ -21,11 +21,11 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
+from lakehouse.export.lines import Style
 from lakehouse.export.run import Request, export
 from lakehouse.ingest.pipeline import ingest
-from lakehouse.export.lines import Style
-from lakehouse.store.session import open_session
 from lakehouse.settings import Settings, read_settings
+from lakehouse.store.session import open_session
 from tests.bench.generator import Shape, write_documents
 
 FLOOR = "SELECT raw, written by Spark as text"

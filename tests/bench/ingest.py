@@ -31,11 +31,12 @@ from pyspark.sql.types import MapType, StringType, StructField, StructType
 from rich.console import Console
 from rich.table import Table
 
-from lakehouse.ingest.sources import current_documents, find_sources, read_documents, with_unchanged
 from lakehouse.ingest.parse.parse import parse_documents
 from lakehouse.ingest.pipeline import Summary, ingest
-from lakehouse.store.session import open_session
+from lakehouse.ingest.sources import find_sources, read_documents, with_unchanged
+from lakehouse.log.facts import current_documents
 from lakehouse.settings import Settings, read_settings
+from lakehouse.store.session import open_session
 from tests.bench.generator import Shape, write_documents
 from tests.bench.pairs import Case, spread, to_nowhere
 

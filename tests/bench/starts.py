@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from lakehouse.store.session import resolve_delta_jars
 from lakehouse.settings import Settings, data_folder
+from lakehouse.store.session import resolve_delta_jars
 from tests.bench.pairs import Case
 
 START = "start: lakehouse sql 'SELECT count(*) ...'"

@@ -14,8 +14,8 @@ import pyspark
 import pytest
 from cluster import Cluster
 
-from lakehouse.store.session import resolve_delta_jars
 from lakehouse.settings import read_settings
+from lakehouse.store.session import resolve_delta_jars
 
 ROOT = Path(__file__).parents[2]
 # As docs/operations.md has it: what the package needs beside Spark, which is on the nodes, and what only a driver needs.

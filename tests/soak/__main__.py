@@ -19,9 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.cli.console import REFUSED
+from lakehouse.settings import read_settings
 from lakehouse.store.schema import ENTITY_TABLES
 from lakehouse.store.session import open_session
-from lakehouse.settings import read_settings
 
 POINTS = ["after_stage", "before_commit", "after_commit", *(f"after_project_{table.name}" for table in ENTITY_TABLES),
           "after_project_effective_messages"]  # fmt: skip

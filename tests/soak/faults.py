@@ -19,9 +19,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from lakehouse.ingest.pipeline import ingest
-from lakehouse.store.session import open_session
-from lakehouse.settings import read_settings
 from lakehouse.log.snapshots import open_snapshot
+from lakehouse.settings import read_settings
+from lakehouse.store.session import open_session
 from tests.soak.__main__ import COMMAND, ROOT, table
 
 PAUSE = 2.0  # seconds between two reads of a reader, so that the writer gets on

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from lakehouse.settings import read_settings
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.session import open_session
-from lakehouse.settings import read_settings
 
 QUICK = {
     "spark.master": "local[2]",

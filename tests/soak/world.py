@@ -11,11 +11,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from lakehouse.operations.doctor import diagnose, rebuild
 from lakehouse.errors import PruneRefused
 from lakehouse.faults import CrashRequested
-from lakehouse.log.owners import Policy
 from lakehouse.ingest.pipeline import Request, Summary, ingest
+from lakehouse.log.owners import Policy
+from lakehouse.operations.doctor import diagnose, rebuild
 from lakehouse.settings import read_settings
 
 from .checks import Broken, Step, check, check_counts, check_documents, check_entities, check_refused, with_refused

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from lakehouse.ingest.pipeline import ingest
-from lakehouse.store.session import open_session
 from lakehouse.settings import read_settings
+from lakehouse.store.session import open_session
 
 
 def main(warehouse: str, folder: str, name: str, count: int) -> None:

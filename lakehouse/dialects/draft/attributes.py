@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from lakehouse.dialects.coercions import kind_of
-from lakehouse.dialects.tables import table
+from lakehouse.text.csvtables import read_table
 from lakehouse.text.jsontext import pointer_of
 from lakehouse.text.timestamps import microseconds
 
@@ -44,10 +44,15 @@ class Draft(Protocol):
         """Note something that takes out nothing."""
 
 
+def draft_table() -> list[dict[str, str]]:
+    """Give `cncf_catalog.csv`: one dict a row."""
+    return read_table("lakehouse.dialects.draft", "cncf_catalog")
+
+
 @cache
 def rows(level: str) -> list[dict[str, str]]:
     """Read the rows of a level of `cncf_catalog.csv`."""
-    return [row for row in table("cncf_catalog") if row["level"] == level]
+    return [row for row in draft_table() if row["level"] == level]
 
 
 @cache

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from lakehouse.dialects.draft.sections import read_sections
-from lakehouse.dialects.draft.attributes import ATTRIBUTES, CHECKS, ID, URI, formats, rows, sections_of
 from lakehouse.dialects.coercions import kind_of
 from lakehouse.dialects.detection import is_definition, is_group
-from lakehouse.text.problems import Problem
+from lakehouse.dialects.draft.attributes import ATTRIBUTES, CHECKS, ID, URI, formats, rows, sections_of
+from lakehouse.dialects.draft.sections import read_sections
 from lakehouse.text.jsontext import pointer_of
+from lakehouse.text.problems import Problem
 
 IMPLIED_GROUP = "default"
 _DATES = ("createdtimeutc", "updatedtimeutc")  # a definition's own; a version has others

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from lakehouse.dialects.draft.attributes import MEMBERS, Draft, rows, sections_of
 from lakehouse.dialects.coercions import kind_of
+from lakehouse.dialects.draft.attributes import MEMBERS, Draft, rows, sections_of
 from lakehouse.text.jsontext import pointer_of
 
 

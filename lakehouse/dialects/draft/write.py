@@ -10,10 +10,10 @@ import re
 from typing import Any
 
 from lakehouse.dialects.draft.attributes import EXPRESSION, ID, URI, formats, rows, schema_format, sections_of
-from lakehouse.dialects.tables import family_of
-from lakehouse.text.jsontext import pointer_of, same
 from lakehouse.dialects.respell import Loss
-from lakehouse.ingest.parse.versions import natural_order
+from lakehouse.dialects.tables import family_of
+from lakehouse.dialects.versionorder import natural_order
+from lakehouse.text.jsontext import pointer_of, same
 
 _RULE = "CAT-011"
 _COMPUTED = {"self", "shortself", "xid", "messagegroupid", "messageid", "versionid", "messagesurl", "messagescount", "metaurl"}

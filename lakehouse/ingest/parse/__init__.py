@@ -1,1 +1,1 @@
-"""To be told."""
+"""A document becomes rows of the stage: entities in normal form, findings, and facts of the document."""

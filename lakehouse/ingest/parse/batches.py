@@ -13,9 +13,9 @@ import orjson
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from lakehouse.text.problems import Finding, violation_id
-from lakehouse.store.schema import STAGE
 from lakehouse.ingest.parse.rows import Row
+from lakehouse.store.schema import STAGE
+from lakehouse.text.problems import Finding, violation_id
 
 # A batch ends by what comes first. A text column of Arrow holds 2 GiB at most, and Spark's own memory less.
 BATCH_ROWS = 20_000

@@ -11,17 +11,19 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from lakehouse.rules.one.engine import NO_LABELS, PRESENCE, Subject, check_entity
 from lakehouse.dialects.detection import COLLECTIONS, dialect_of
-from lakehouse.dialects.tables import DIALECTS, NORMAL, family_of
 from lakehouse.dialects.entities import Entity, read_entity
-from lakehouse.dialects.protocols import TELLS_FAMILY, FindMessage, Messages, family_of_message, key_of_options
-from lakehouse.text.problems import Finding, Problem
-from lakehouse.text.jsontext import as_written, escaped, pointer_of
 from lakehouse.dialects.locate import locate
-from lakehouse.ingest.parse.rows import VERSION_KIND, Row, make_row, take_life
+from lakehouse.dialects.protocols import TELLS_FAMILY, FindMessage, Messages, family_of_message, key_of_options
+from lakehouse.dialects.tables import DIALECTS, NORMAL, family_of
+from lakehouse.dialects.versionorder import created, natural_order
+from lakehouse.ingest.parse.rows import Row, make_row, take_life
+from lakehouse.ingest.parse.versions import Version, default_version, fill_default, has_error, own_extensions
 from lakehouse.rules.declared import RULES
-from lakehouse.ingest.parse.versions import Version, created, default_version, fill_default, has_error, natural_order, own_extensions
+from lakehouse.rules.one.engine import NO_LABELS, PRESENCE, Subject, check_entity
+from lakehouse.store.schema import LIFE, VERSION_KIND
+from lakehouse.text.jsontext import as_written, escaped, pointer_of
+from lakehouse.text.problems import Finding, Problem
 from lakehouse.text.xid import id_problem, xid_of
 
 _OTHER_SPECVERSIONS = frozenset(name for name in DIALECTS if name[0].isdigit()) - {NORMAL}  # others are no specversion
@@ -34,8 +36,7 @@ TABLE_OF_KIND = {
     "schema": "schemas",
     "schemaversion": "schemaversions",
 }
-_LIFE = ("epoch", "createdat", "modifiedat")
-_META = ("xref", "readonly", "compatibility", "authority", "deprecated", "defaultversionid", "defaultversionsticky", *_LIFE)
+_META = ("xref", "readonly", "compatibility", "authority", "deprecated", "defaultversionid", "defaultversionsticky", *LIFE)
 
 
 @dataclass
@@ -247,7 +248,7 @@ class _Document:
         self, entity: str, xid: str, here: str, written: dict[str, Any], read: Entity, meta: Entity, problems: list[Problem]
     ) -> None:
         """An entity with `xref` stands for another one and has no Versions (decision 20)."""
-        own = sorted(set(read.known) - {"versionid", *_LIFE}) + sorted(read.extensions)
+        own = sorted(set(read.known) - {"versionid", *LIFE}) + sorted(read.extensions)
         if own or read.children:
             told = f"`xref` is set, so its own {', '.join(own or ['versions'])} is ignored"
             problems.append(Problem(here, "MSG-096", "warning", told, "Leave out `xref`, or the attributes."))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from lakehouse.dialects.detection import DRAFT
 from lakehouse.dialects.draft.groups import Converted, convert
 from lakehouse.dialects.draft.sections import translated
-from lakehouse.dialects.detection import DRAFT
-from lakehouse.text.problems import Finding, Problem
-from lakehouse.text.jsontext import as_written
 from lakehouse.ingest.parse.document import Reading, read_document
+from lakehouse.text.jsontext import as_written
+from lakehouse.text.problems import Finding, Problem
 
 
 def read_draft(value: Any, problems: list[Problem], uri: str, *, rules: bool = True) -> Reading:

@@ -20,26 +20,28 @@ from typing import Any, BinaryIO, NamedTuple
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from lakehouse.text.blanking import blank_bytes, blank_text
-from lakehouse.ingest.parse.draft import read_draft
+import lakehouse
 from lakehouse.dialects.detection import COLLECTIONS, DRAFT, dialect_of, is_draft, marks_of, not_a_registry, told_dialect
-from lakehouse.dialects.tables import NORMAL, table
 from lakehouse.dialects.protocols import FindMessage, Messages
-from lakehouse.text.problems import FAULT, LIMIT, NO_DOCUMENT, NOT_JSON, STRICT, Finding, Problem
-from lakehouse.text.jsontext import NotJson, pointer_of
-from lakehouse.store.schema import STAGE
-from lakehouse.ingest.parse.document import Reading, Whole, read_document, wrong_collection
-from lakehouse.text.redact import redact
-from lakehouse.settings import Settings
+from lakehouse.dialects.tables import NORMAL, table
 from lakehouse.ingest.parse.batches import NotWritable, StageBatches
+from lakehouse.ingest.parse.document import Reading, Whole, read_document, wrong_collection
+from lakehouse.ingest.parse.draft import read_draft
+from lakehouse.settings import Settings
+from lakehouse.store.schema import STAGE
+from lakehouse.text.blanking import blank_bytes, blank_text
+from lakehouse.text.jsontext import NotJson, pointer_of
+from lakehouse.text.problems import FAULT, LIMIT, NO_DOCUMENT, NOT_JSON, STRICT, Finding, Problem
+from lakehouse.text.redact import redact
 from lakehouse.text.streams import NotReadable, TooLong, open_document, read_chunk, split_groups
-from lakehouse.text.yamltext import is_yaml, read_text
 from lakehouse.text.xid import id_problem
+from lakehouse.text.yamltext import is_yaml, read_text
 
 DEFAULT_REGISTRY = "default"
 _RAW_OF_DOCUMENT = 4096
 _ERRORS_TOLD = 20
 _CHUNK = 1 << 20
+_PACKAGE = Path(lakehouse.__file__).parent
 _PART_BYTES = 4 << 20
 _SMALLEST_ENTITY = len('"a":{},')
 
@@ -356,7 +358,7 @@ class _Parse:
 def _fault(error: BaseException) -> _Rejected:
     """Tell a fault that nobody foresaw by its kind and place; its message may hold a secret."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if Path(frame.filename).parent == Path(__file__).parent] or frames
+    own = [frame for frame in frames if _PACKAGE in Path(frame.filename).parents] or frames
     place = f" in {Path(own[-1].filename).name}, line {own[-1].lineno}" if own else ""
     told = f"reading it failed: {type(error).__name__}{place}"
     return _Rejected(FAULT, told, "Report it, with what is unusual about the document.")

@@ -6,13 +6,13 @@ import hashlib
 from functools import cache
 from typing import Any, NamedTuple
 
-from lakehouse.dialects.tables import table
 from lakehouse.dialects.entities import Entity
-from lakehouse.text.problems import Problem
+from lakehouse.dialects.tables import table
+from lakehouse.store.schema import VERSION_KIND
 from lakehouse.text.jsontext import as_written, canonical, escaped
+from lakehouse.text.problems import Problem
 from lakehouse.text.timestamps import microseconds
 
-VERSION_KIND = {"message": "version", "schema": "schemaversion"}
 # Identity, which the XID tells, and what stands in rows of its own.
 _NOT_IN_BODY = frozenset(("registryid", "versionid", "messageid", "schemaid", "meta"))
 # Attributes of a Version that are no part of the definition, so that nothing inherits them (requirements.md 3).

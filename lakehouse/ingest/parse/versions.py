@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, NamedTuple
 
 from lakehouse.dialects.entities import Entity
-from lakehouse.text.problems import Problem
-from lakehouse.text.jsontext import canonical, same
 from lakehouse.ingest.parse.rows import take_life
-from lakehouse.text.timestamps import microseconds
-
-_LIFE = ("epoch", "createdat", "modifiedat")
+from lakehouse.store.schema import LIFE
+from lakehouse.text.jsontext import canonical, same
+from lakehouse.text.problems import Problem
 
 
 class Version(NamedTuple):
@@ -36,21 +33,6 @@ class Version(NamedTuple):
         except OverflowError:
             return True
         return False
-
-
-def natural_order(text: str) -> list[tuple[int, int, str]]:
-    """Give a sort key under which 1.10 comes after 1.9 (decision 7)."""
-    parts = re.findall(r"0*([0-9]+)|([^0-9]+)", text)
-    return [(0, len(digits), digits) if digits else (1, 0, other) for digits, other in parts] + [(-1, 0, text)]
-
-
-def created(known: Any) -> int:
-    """Give the declared createdat to order Versions by; one without comes before all others (decision 7)."""
-    text = known.get("createdat") if isinstance(known, dict) else None
-    try:
-        return microseconds(text)[0] if isinstance(text, str) else -(2**62)
-    except ValueError:
-        return -(2**62)
 
 
 def default_version(
@@ -78,7 +60,7 @@ def fill_default(entity: str, read: Entity, default: Version, problems: list[Pro
             continue
         if name not in default.read.known:
             default.read.known[name] = value
-        elif not same(default.read.known[name], value) and name not in _LIFE:
+        elif not same(default.read.known[name], value) and name not in LIFE:
             told = f"`{name}` of the {entity} differs from its default Version's, which is taken"
             problems.append(Problem(default.pointer, "MSG-038", "warning", told, "Write it in the Version only."))
 

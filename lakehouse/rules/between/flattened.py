@@ -5,12 +5,12 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.store.schema import MESSAGES, VERSIONS, Table
 from lakehouse.log.projections import project
 from lakehouse.rules.between.candidate import Candidate, holders_of
-from lakehouse.settings import Settings
-from lakehouse.store.tables import open_table
 from lakehouse.rules.findings import broken, findings_of, no_findings
+from lakehouse.settings import Settings
+from lakehouse.store.schema import MESSAGES, VERSIONS, Table
+from lakehouse.store.tables import open_table
 from lakehouse.store.views import session_with_views
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse.log.refusals import KEY
 from lakehouse.rules.findings import broken, findings_of
+from lakehouse.store.schema import KEY
 
 _SUFFIX = r":[^:]*\z"  # of a type within the schema document
 

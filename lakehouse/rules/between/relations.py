@@ -13,10 +13,11 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from lakehouse.rules.between.references import check_aliases, check_schema_uris
-from lakehouse.log.refusals import KEY
 from lakehouse.rules.between.candidate import holders_of
-from lakehouse.rules.findings import asked, broken, findings_of, no_findings, without_version
+from lakehouse.rules.between.references import check_aliases, check_schema_uris
+from lakehouse.rules.findings import asked, broken, findings_of, no_findings
+from lakehouse.store.schema import KEY
+from lakehouse.store.xids import without_version
 
 # Rules that compare with what is published.
 ABOUT_CHANGE = ("CAT-024", "CAT-038", "CAT-064")

@@ -8,16 +8,15 @@ test and its argument. What a rule says to a person stands in `rules.csv`.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator
 from functools import cache
-from importlib.resources import files
 from typing import Any, NamedTuple
 
-from lakehouse.text import values
-from lakehouse.rules.one.tests import TESTS, Around, Test, shown
 from lakehouse.dialects.tables import FAMILIES, asks, family_of, family_of_options, severity_in, table
+from lakehouse.rules.one.tests import TESTS, Around, Test, shown
+from lakehouse.text import values
+from lakehouse.text.csvtables import read_table
 
 CLOUDEVENTS = "CLOUDEVENTS"
 _ENVELOPE_NAMES = frozenset(("type", "source", "id", "specversion", "subject", "time", "datacontenttype", "dataschema"))
@@ -121,9 +120,8 @@ class _Place(NamedTuple):
 @cache
 def _places(entity: str, family: str) -> tuple[_Place, ...]:
     """Compile the rows of the table for an entity and a family."""
-    text = files("lakehouse").joinpath("constraints.csv").read_text(encoding="utf-8")
     places: dict[str, dict[str, list[_Row]]] = {}
-    for row in csv.DictReader(text.splitlines()):
+    for row in read_table("lakehouse.rules", "constraints"):
         if row["entity"] == entity and row["family"] == family:
             test = _Row(TESTS[row["test"]], row["argument"], row["rule"], row["severity"] or None)
             places.setdefault(row["place"], {}).setdefault(row["name"], []).append(test)

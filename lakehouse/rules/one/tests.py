@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from lakehouse.text import values
 from lakehouse.dialects.tables import FAMILIES, family_of
+from lakehouse.text import values
 from lakehouse.text.jsontext import as_written
 
 _LONGEST_VALUE = 100

@@ -17,13 +17,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import lakehouse
-from lakehouse.store.conflicts import is_conflict
-from lakehouse.log.defaults import with_isdefault
 from lakehouse.errors import CommitLost
 from lakehouse.faults import crash_point
-from lakehouse.store.schema import CHANGES
+from lakehouse.log.defaults import with_isdefault
 from lakehouse.log.plan import LOGGED, Head, Plan
-from lakehouse.log.refusals import KEY
+from lakehouse.store.conflicts import is_conflict
+from lakehouse.store.schema import CHANGES, KEY
 from lakehouse.store.tables import open_table, table_name
 
 _FEW_ROWS = 50_000

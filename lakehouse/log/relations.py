@@ -1,0 +1,46 @@
+"""Tables and views made readable: live, or as of a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark.sql import SparkSession
+
+from lakehouse.log import effective
+from lakehouse.log.snapshots import open_snapshot, resolve_snapshot
+from lakehouse.settings import Settings
+from lakehouse.store.schema import SCHEMA
+from lakehouse.store.tables import attach_tables
+from lakehouse.store.views import create_views, tables_read_by, with_read
+
+
+def open_relations(
+    spark: SparkSession,
+    settings: Settings,
+    views: list[str],
+    tables: Iterable[str] = (),
+    at: str | None = None,
+) -> str:
+    """Make tables and views readable, and give the schema in which they stand.
+
+    Args:
+        spark: the session.
+        settings: the warehouse.
+        views: the views, with those that they read.
+        tables: tables beside those that the views read.
+        at: a snapshot, as in `resolve_snapshot`; None: the live tables.
+
+    Raises:
+        SnapshotNotFound: `at` names no snapshot.
+        WarehouseError: the warehouse holds no catalog.
+    """
+    if at is not None:
+        tables = list(tables)
+        attach_tables(spark, settings, dict.fromkeys(["changes", *tables]))
+        if effective.NAME in tables:  # a view of a view there
+            views = [*views, *with_read(["flat_messages"])]
+        return open_snapshot(spark, settings, resolve_snapshot(spark, at), views)
+    attach_tables(spark, settings, dict.fromkeys([*tables, *tables_read_by(views)]))
+    if views:
+        create_views(spark, settings, SCHEMA, views)
+    return SCHEMA
