@@ -256,7 +256,7 @@ _TESTED_IN = {
 
 def rules_page() -> str:
     """Write docs/rules.md from rules.csv."""
-    from test_rules import BY_ONE_ENTITY
+    from exampled import BY_ONE_ENTITY
 
     parts = [
         *_ABOUT_RULES.splitlines(),

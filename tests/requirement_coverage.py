@@ -51,7 +51,7 @@ def requirements() -> list[dict[str, str]]:
 def named() -> set[str]:
     """Give the ids that tests name, ranges written out."""
     found: set[str] = set()
-    for path in TESTS.glob("test_*.py"):
+    for path in TESTS.rglob("test_*.py"):
         for prefix, first, last in _IDS.findall(path.read_text(encoding="utf-8")):
             found |= {f"{prefix}-{number:03}" for number in range(int(first), int(last or first) + 1)}
     return found

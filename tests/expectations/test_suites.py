@@ -46,7 +46,7 @@ def test_a_shipped_suite_is_understood_and_tells_each_expectation_in_words(name)
 
 @pytest.mark.parametrize("page", ["docs/validation.md", "expectations/README.md"])
 def test_the_examples_of_the_pages_are_suites(page, tmp_path):
-    text = (Path(__file__).parents[1] / page).read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
     examples = re.findall("```json\\n(.*?)```", text, re.DOTALL)
     for example in examples:
         name = json.loads(example)["name"]

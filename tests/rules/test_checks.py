@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from builders import document, group
+from exampled import RELATIONAL
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from test_rules import RELATIONAL
 
 from lakehouse.ingest.parse.parse import parse_documents
 from lakehouse.rules.between.candidate import candidate

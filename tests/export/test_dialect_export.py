@@ -23,7 +23,7 @@ from lakehouse.ingest.parse.document import Reading
 from lakehouse.ingest.parse.parse import read_as
 
 OTHERS = [dialect for dialect in WRITABLE if dialect != NORMAL]
-SAMPLES = Path(__file__).resolve().parents[2] / "shared" / "samples"
+SAMPLES = Path(__file__).resolve().parents[3] / "shared" / "samples"
 PATHS = sorted(path for path in SAMPLES.glob("*/*") if path.suffix in (".json", ".cereg"))
 
 

@@ -16,7 +16,7 @@ from lakehouse.cli.main import cli
 from lakehouse.settings import read_settings
 from lakehouse.store.session import resolve_delta_jars
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 JOBS = sorted(path.stem for path in (ROOT / "jobs").glob("*.py"))
 
 

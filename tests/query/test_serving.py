@@ -20,7 +20,7 @@ from lakehouse.errors import SettingsError
 from lakehouse.query.sqlserver import PASSWORD_VARIABLE, Door, hash_password, open_catalog, write_user
 from lakehouse.settings import data_folder
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 HEAD = re.compile(
     r"-- (\w+): .+\.\n-- Grain: one row per .+\.  Reads: [\w, ]+\.  Read by: users\.\n"
     r"CREATE OR REPLACE VIEW \1 \(\n(?:  \w+ COMMENT '.+',?\n)+\)"

@@ -60,7 +60,7 @@ def check_round_trip(reading: Reading) -> None:
     }
 
 
-SAMPLES = Path(__file__).resolve().parents[2] / "shared" / "samples"
+SAMPLES = Path(__file__).resolve().parents[3] / "shared" / "samples"
 PATHS = sorted(path for path in SAMPLES.glob("*/*") if path.suffix in (".json", ".cereg"))
 MESSAGE = "/messagegroups/g/messages/m"
 

@@ -15,7 +15,7 @@ from lakehouse.cli.telemetry import Run, datasets, figures
 from lakehouse.errors import SettingsError
 from lakehouse.progress import Unwatched
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 OUTCOMES = ("inserted", "updated", "deleted", "unchanged", "quarantined")
 INGESTED = {
     "snapshot_id": 7,

@@ -15,7 +15,7 @@ from lakehouse.ingest.parse.parse import read_as
 from lakehouse.text.jsontext import canonical, read_json
 from lakehouse.text.redact import redact
 
-SAMPLES = Path(__file__).resolve().parents[2] / "shared" / "samples"
+SAMPLES = Path(__file__).resolve().parents[3] / "shared" / "samples"
 PATHS = sorted(path for path in SAMPLES.glob("*/*") if path.suffix in (".json", ".cereg"))
 FILES = [pytest.param(path, id=f"{path.parent.name}/{path.name}") for path in PATHS]
 NOT_REGISTRIES = {"doc-store-data.json", "doc-store-model.json"}

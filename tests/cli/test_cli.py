@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from lakehouse.cli.main import cli
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "lakehouse"]
 
 

@@ -23,7 +23,7 @@ from lakehouse.ingest.parse.parse import Limits, Source, parser
 from lakehouse.text.jsontext import as_written, read_json
 from lakehouse.text.problems import BYTE_ORDER_MARK, DUPLICATE_KEY
 
-SAMPLES = Path(__file__).resolve().parents[2] / "shared" / "samples"
+SAMPLES = Path(__file__).resolve().parents[3] / "shared" / "samples"
 PATHS = sorted(path for path in SAMPLES.glob("*/*") if path.suffix in (".json", ".cereg"))
 LARGE = 1 << 30
 LIMITS = Limits(bytes=LARGE, unpacked=LARGE, depth=MAX_DEPTH, entities=100_000, stream=LARGE, strict=False)

@@ -29,7 +29,7 @@ from lakehouse.export.selection import current_rows
 from lakehouse.settings import data_folder
 from lakehouse.store.tables import create_tables
 
-SAMPLES = Path(__file__).resolve().parents[2] / "shared" / "samples"
+SAMPLES = Path(__file__).resolve().parents[3] / "shared" / "samples"
 SHOP: dict[str, Any] = {
     "specversion": "1.0-rc1",
     "name": "Shop",

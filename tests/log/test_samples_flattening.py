@@ -17,7 +17,7 @@ from lakehouse.errors import MessageNotFound
 from lakehouse.query.show import show_message
 from lakehouse.query.sql import run_query
 
-SAMPLES = Path(__file__).parents[2] / "shared" / "samples"
+SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not SAMPLES.is_dir(), reason="the published samples are not beside this checkout"),

@@ -12,7 +12,7 @@ from lakehouse.rules.published import check_catalog
 from lakehouse.text.problems import violation_id, violation_id_column
 
 IDENTITY = ["registryid", "document_uri", "rule_id", "xid", "pointer", "message"]
-PACKAGE = Path(__file__).parents[1] / "lakehouse"
+PACKAGE = Path(__file__).parents[2] / "lakehouse"
 DEFINITION = {"format": "CloudEvents", "definition": {"attributes": {"type": {"value": "o"}}}}
 
 
