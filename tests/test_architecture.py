@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parents[1] / "lakehouse"
 
 BASE = ["__init__", "errors", "faults", "settings", "progress"]
 PACKAGES = ["text", "store", "dialects", "log", "rules", "expectations", "operations", "ingest", "export", "query", "cli"]
-ORDER = [*BASE, *PACKAGES, "__main__"]
+ORDER = [*BASE, *PACKAGES[:-1], "catalog", "cli", "__main__"]
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

@@ -49,6 +49,28 @@ def open_session(settings: Settings, app_name: str = "lakehouse") -> SparkSessio
     return _open_local(settings, app_name)
 
 
+def open_beside(spark: SparkSession, settings: Settings) -> SparkSession:
+    """Open a session beside one that is there, such as a notebook's, with what the catalog needs set in it alone.
+
+    They share the engine and the tables. What can only be set when Spark starts is left as it is.
+
+    Raises:
+        LakehouseError: the session that is there has no Delta Lake.
+    """
+    extensions = str(spark.conf.get("spark.sql.extensions", ""))
+    if "DeltaSparkSessionExtension" not in extensions:
+        raise LakehouseError(
+            "the Spark session has no Delta Lake: build it with delta.configure_spark_with_delta_pip, or with "
+            "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension and "
+            "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog."
+        )
+    session = spark.newSession()
+    for key, value in (_packaged_conf() | settings.spark).items():
+        if session.conf.isModifiable(key):
+            session.conf.set(key, value)
+    return session
+
+
 def absolute_location(path: str) -> str:
     """Give a local path as absolute; a URI stays as it is."""
     return path if re.match(r"\A[A-Za-z][A-Za-z0-9+.\-]*:", path) else str(Path(path).absolute())
