@@ -25,7 +25,7 @@ _CLOUDEVENT = {"specversion", "id", "source", "type"}
 
 
 def not_a_registry(document: Any) -> str | None:
-    """Tell why a JSON document is no document of messages, endpoints or schemas; None when it is one."""
+    """Tell why a JSON document is not a document of messages, endpoints or schemas; None when it is one."""
     if is_draft(document):
         return None
     if not isinstance(document, dict):

@@ -104,13 +104,13 @@ def read_suites(settings: Settings) -> dict[str, Suite]:
     come beside. With `"replaces": true` in its `meta` it stands instead of the whole suite.
 
     Raises:
-        SettingsError: a file is no suite, or the folder is not there.
+        SettingsError: a file is not a suite, or the folder is not there.
     """
     suites = {name: suite for name, (suite, _) in _read_folder(data_folder("expectations")).items()}
     if settings.expectations_dir:
         folder = Path(settings.expectations_dir)
         if not folder.is_dir():
-            raise SettingsError(f"expectations_dir: {folder} is no folder. Name one with suites, or leave it empty.")
+            raise SettingsError(f"expectations_dir: {folder} is not a folder. Name one with suites, or leave it empty.")
         for name, (suite, replaces) in _read_folder(folder).items():
             suites[name] = suite if replaces or name not in suites else _added(suites[name], suite)
     return suites
@@ -120,7 +120,7 @@ def choose_suites(suites: dict[str, Suite], names: Iterable[str]) -> dict[str, S
     """Give the suites that are named; all of them when none is.
 
     Raises:
-        SettingsError: there is no suite of that name.
+        SettingsError: there is not a suite of that name.
     """
     wanted = list(names)
     unknown = [name for name in wanted if name not in suites and name != SPECIFICATION]

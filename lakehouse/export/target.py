@@ -45,7 +45,7 @@ class Target:
             self._path = self._fs.makeQualified(self._path)
         self._parent, self._name = self._path.getParent(), self._path.getName()
         if self._parent is None:
-            raise TargetError(location, "the root of a filesystem is no place for an export. Name a file or folder in it.")
+            raise TargetError(location, "the root of a filesystem is not a place for an export. Name a file or folder in it.")
         token = uuid.uuid4().hex[:12]
         self._parts = self._at(self._parent, f".{self._name}.{token}.parts")
         self._growing = self._at(self._parent, f".{self._name}.{token}.growing")
@@ -56,7 +56,7 @@ class Target:
         """Check that the target can be written.
 
         Raises:
-            TargetError: it cannot, or a folder is there and not empty, or what it holds is no export.
+            TargetError: it cannot, or a folder is there and not empty, or what it holds is not an export.
         """
         with self._told():
             if self._fs.exists(self._path):

@@ -139,7 +139,7 @@ def resolve_snapshot(spark: SparkSession, text: str) -> int:
         return labelled[0]
     moment = _moment(text)
     if moment is None:
-        raise SnapshotNotFound(text, "it is no number, label, date (2026-03-01) or time (2026-03-01T12:00:00Z)")
+        raise SnapshotNotFound(text, "it is not a number, label, date (2026-03-01) or time (2026-03-01T12:00:00Z)")
     committed_at = F.to_timestamp(F.get_json_object("body", "$.committed_at"))
     found = known.filter(committed_at <= F.lit(moment)).agg(F.max("snapshot_id")).collect()[0][0]
     if found is None:

@@ -130,7 +130,7 @@ def restore(spark: SparkSession, settings: Settings, folder: str) -> Manifest:
 
 
 def read_manifest(spark: SparkSession, folder: str) -> Manifest:
-    """Read the newest manifest of a folder; one of no snapshot when there is none. What is no manifest is passed over."""
+    """Read the newest manifest of a folder; one of no snapshot when there is none. What is not a manifest is passed over."""
     listed = list_folder(spark, f"{absolute_location(folder)}/manifests")
     paths = sorted((path for path, _, _ in listed if path.endswith(".json")), reverse=True)
     return next((found for path in paths if (found := _parsed(read_text(spark, path))) is not None), Manifest())

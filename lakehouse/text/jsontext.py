@@ -27,7 +27,7 @@ _TOO_DEEP = "deeper than {} levels of objects and arrays (setting max_json_depth
 
 
 class NotJson(Exception):
-    """The text is no JSON document that can be trusted; its message tells why and where."""
+    """The text is not JSON document that can be trusted; its message tells why and where."""
 
 
 def read_json(text: bytes, max_depth: int) -> tuple[Any, list[Problem]]:
@@ -192,7 +192,7 @@ def _read_with_duplicates(text: bytes, max_depth: int) -> Any:
         return first if first.twice else dict(first)
 
     def refuse(constant: str) -> Any:
-        raise NotJson(f"not JSON: {constant} is no JSON number")
+        raise NotJson(f"not JSON: {constant} is not JSON number")
 
     try:
         value = json.loads(

@@ -65,7 +65,7 @@ def read_chunk(stream: BinaryIO, size: int = _CHUNK) -> bytes:
     """Read up to `size` bytes.
 
     Raises:
-        NotReadable: the stream breaks off, or is no gzip file.
+        NotReadable: the stream breaks off, or is not a gzip file.
         TooLong: more comes out than is allowed.
     """
     try:

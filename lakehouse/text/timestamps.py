@@ -30,7 +30,7 @@ def microseconds(text: str) -> tuple[int, bool]:
     try:
         moment = datetime(*(int(part) for part in parts), tzinfo=timezone.utc)  # type: ignore[misc,arg-type]
     except ValueError as error:
-        raise ValueError(f"{text!r} is no moment: {error}") from error
+        raise ValueError(f"{text!r} is not a moment: {error}") from error
     micros = (moment - _EPOCH) // _MICRO + int((fraction or "").ljust(6, "0")[:6])
     if zone and zone not in "Zz":
         seconds = int(zone[1:3]) * 3600 + int(zone[4:6]) * 60

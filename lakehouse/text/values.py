@@ -64,7 +64,7 @@ def template_problem(text: str) -> tuple[str, str] | None:
     if odd is None:
         return "MSG-226", f"{text!r} has a brace without its partner"
     if odd[1][:1] and odd[1][0] in "+#./;?&=,!@|":
-        return "MSG-220", f"{text!r} is no level 1 template: {odd[0]!r} has an operator"
+        return "MSG-220", f"{text!r} is not a level 1 template: {odd[0]!r} has an operator"
     return "MSG-227", f"{text!r} has the placeholder {odd[0]!r}, whose name is not made of letters, digits and _"
 
 

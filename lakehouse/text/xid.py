@@ -15,7 +15,7 @@ _COLLECTIONS = {"definitionGroups": "messagegroups", "definitions": "messages", 
 
 def id_problem(text: str) -> str | None:
     """Tell what is wrong with an id, or None."""
-    return None if ID.match(text) else f"{text!r} is no id: an id has {_ID_RULE}"
+    return None if ID.match(text) else f"{text!r} is not an id: an id has {_ID_RULE}"
 
 
 def as_xid(reference: str) -> str | None:
@@ -26,7 +26,7 @@ def as_xid(reference: str) -> str | None:
 
     Returns:
         The XID, with percent-escapes and `~1`, `~0` of a pointer resolved and old collection names replaced; None when the
-        reference leads elsewhere (another host) or is no reference at all.
+        reference leads elsewhere (another host) or is not a reference at all.
     """
     text = reference.strip()
     if text.startswith("#/"):

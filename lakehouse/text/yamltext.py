@@ -51,7 +51,7 @@ def read_yaml(text: bytes, max_depth: int) -> tuple[Any, list[Problem]]:
     """Read a YAML document into the values that JSON has.
 
     Raises:
-        NotJson: it is no YAML, or says what JSON cannot; the message tells what and where, and quotes no value.
+        NotJson: it is not YAML, or says what JSON cannot; the message tells what and where, and quotes no value.
     """
     problems = []
     if text.startswith(_BOM):
@@ -86,7 +86,7 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            raise _refused("an alias, which JSON has not", self.peek_event().start_mark)
+            raise _refused("an alias, which JSON does not have", self.peek_event().start_mark)
         self.level += 1
         if self.level > self.max_depth + 1:
             raise NotJson(f"deeper than {self.max_depth} levels of objects and arrays (setting max_json_depth)")
@@ -99,7 +99,7 @@ class _Loader(yaml.SafeLoader):
         for key_node, value_node in node.value:
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
-                raise _refused("a key that is no text", key_node.start_mark)
+                raise _refused("a key that is not text", key_node.start_mark)
             if key in found:
                 raise _refused(f"the key {key!r} stands twice", key_node.start_mark)
             found[key] = self.construct_object(value_node, deep=True)
@@ -127,7 +127,7 @@ def _text(loader: _Loader, node: yaml.ScalarNode) -> str:
     try:  # a pair of them, each written as an escape, is one character, as in JSON
         return text.encode("utf-16", errors="surrogatepass").decode("utf-16")
     except UnicodeDecodeError as error:
-        raise _refused("half a surrogate pair, which is no text", node.start_mark) from error
+        raise _refused("half a surrogate pair, which is not text", node.start_mark) from error
 
 
 def _number(loader: _Loader, node: yaml.ScalarNode) -> Any:
@@ -144,7 +144,7 @@ def _object(loader: _Loader, node: yaml.MappingNode) -> Any:
 
 
 def _refuse(loader: _Loader, node: yaml.Node) -> Any:
-    raise _refused("a tag, which JSON has not", node.start_mark)  # it may be a secret
+    raise _refused("a tag, which JSON does not have", node.start_mark)  # it may be a secret
 
 
 _Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"\A(?:null|~|)\Z"), ["n", "~", ""])

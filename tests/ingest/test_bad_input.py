@@ -15,7 +15,7 @@ def _message(value: object, key: str = "m") -> bytes:
 
 
 GOOD = _message({})
-# Each document, and the rule that is told of it; None: it is no registry document, and passed over.
+# Each document, and the rule that is told of it; None: it is not a registry document, and passed over.
 BAD: dict[str, tuple[bytes, str | None]] = {
     "truncated": (GOOD[:-3], "JSON-001"),
     "blank": (b" \n", "JSON-001"),

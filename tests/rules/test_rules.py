@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 SEVERITIES = ("info", "warning", "error")
 
 
-# Rules that need the catalog, or a text that is no document: `test_checks.py`, `test_ingest.py`, `test_safety.py` break them.
+# Rules that need the catalog, or a text that is not a document: `test_checks.py`, `test_ingest.py`, `test_safety.py` break them.
 def requirements() -> list[dict[str, str]]:
     with (ROOT / "docs" / "requirements.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))

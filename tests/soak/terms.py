@@ -17,7 +17,7 @@ class Text:
         name: what it says; two definitions of one name, base and schema are the same.
         base: message that it extends, as group/message.
         schema: schema of its payload, as group/schema.
-        odd: its name is no text, and is left out.
+        odd: its name is not text, and is left out.
         bad: it has another attribute of a wrong type, so that it is refused.
         secret: a credential that stands in it, for which it is refused too.
     """
@@ -87,7 +87,7 @@ class Document:
         groups, schemagroups, endpoints: what it holds, by id.
         doubled: message groups that stand in it once more, in the other spelling (`definitionGroups`).
         dialect: in which it is written.
-        damage: why nothing of it can be read (`documents.DAMAGES`), or why it is no registry document (`NO_DOCUMENTS`).
+        damage: why nothing of it can be read (`documents.DAMAGES`), or why it is not a registry document (`NO_DOCUMENTS`).
         secret: a credential that stands in a damaged text.
     """
 

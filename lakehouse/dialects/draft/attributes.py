@@ -161,12 +161,12 @@ def _declared(at: Draft, row: dict[str, str], argument: str, text: str, here: st
     """Declare a value that is written as text."""
     rest = EXPRESSION.sub("", text)
     if "{" in rest or "}" in rest:
-        at.error(here, "CAT-086", f"{text!r} is no URI template (RFC 6570)", "Close the braces, and name what stands in them.")
+        at.error(here, "CAT-086", f"{text!r} is not a URI template (RFC 6570)", "Close the braces, and name what stands in them.")
     if EXPRESSION.search(text):
         plain = EXPRESSION.sub(lambda found: found.group().replace("-", "_"), text)  # requirements.md 12
         return {"type": "uritemplate", "value": plain}
     if argument and not _fits(argument, text):
-        at.error(here, row["rule"], f"{text!r} is no value of `{row['path'].split('/')[1]}`", "Mend it.")
+        at.error(here, row["rule"], f"{text!r} is not a value of `{row['path'].split('/')[1]}`", "Mend it.")
     return {"value": int(text) if argument == "integer" and text.isdigit() else text}
 
 
@@ -243,7 +243,7 @@ def _dataschema(at: Draft, row: dict[str, str], argument: str, value: Any, versi
     uri, kind, schema = (value.get(name) for name in ("value", "schematype", "schema"))
     if uri is not None:
         if not isinstance(uri, str) or not _URI_REFERENCE.fullmatch(EXPRESSION.sub("x", uri)):
-            at.error(here + "/value", row["rule"], f"{uri!r} is no URI", "Write a URI.")
+            at.error(here + "/value", row["rule"], f"{uri!r} is not a URI", "Write a URI.")
         else:
             version["dataschemauri"] = uri
     if schema is not None:

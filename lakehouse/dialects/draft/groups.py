@@ -289,7 +289,7 @@ class _Conversion:
         if authority in (None, ""):
             return None
         if not isinstance(authority, str) or not URI.fullmatch(authority):
-            self.error(here + "/authority", "CAT-066", f"`authority` {authority!r} is no URI", "Write an absolute URI.")
+            self.error(here + "/authority", "CAT-066", f"`authority` {authority!r} is not a URI", "Write an absolute URI.")
             return None
         meta["authority"] = authority
         return authority

@@ -67,7 +67,7 @@ def _member(
     """Read a member of a section; where: pointers of the Version, and of the member in the converted document."""
     here, place = where
     if row["names"] and not re.fullmatch(row["names"], member):
-        told = f"{member!r} is no name of `{row['path'].split('/')[0]}`"
+        told = f"{member!r} is not a name of `{row['path'].split('/')[0]}`"
         at.error(place, row["rule"], told, "Rename it.")
     kind, _, argument = row["type"].partition(" ")
     normal = MEMBERS[kind](at, row, argument, value, version, place)

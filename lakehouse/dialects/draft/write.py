@@ -89,7 +89,7 @@ class DraftGroup:
         """Write the group without its definitions; after the first of these, which may tell the format."""
         written: dict[str, Any] = {"id": self.groupid}
         if not ID.fullmatch(self.groupid):
-            self._lose("", f"{self.groupid!r} is no id of the draft", "CAT-021")
+            self._lose("", f"{self.groupid!r} is not an id of the draft", "CAT-021")
         if self.name is None:
             self._lose("", "a group of the draft has one format, and nothing tells it", "CAT-024")
         elif _format_of(self.own) is None:
@@ -115,7 +115,7 @@ class DraftGroup:
         name = self.name
         meta = message.get("meta") or {}
         if not ID.fullmatch(messageid):
-            self._lose(here, f"{messageid!r} is no id of the draft", "CAT-061")
+            self._lose(here, f"{messageid!r} is not an id of the draft", "CAT-061")
             return None
         if "xref" in meta or name is None:
             self._lose(
@@ -147,7 +147,7 @@ class DraftGroup:
         for versionid in sorted(members, key=natural_order):
             at = here + (pointer_of("versions", versionid) if message.get("versions") else "")
             if not re.fullmatch(r"[1-9][0-9]{0,17}", versionid):
-                self._lose(at, f"{versionid!r} is no number of a version", "CAT-077")
+                self._lose(at, f"{versionid!r} is not a number of a version", "CAT-077")
                 continue
             found = self._version(messageid, members[versionid], name, at)
             if found is None:

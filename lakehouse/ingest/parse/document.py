@@ -109,7 +109,7 @@ def read_document(
 
 
 def wrong_collection(document: Any) -> Problem | None:
-    """Tell the first collection of a document, in any spelling, that is no map (MSG-018, END-031)."""
+    """Tell the first collection of a document, in any spelling, that is not a map (MSG-018, END-031)."""
     for key, value in document.items() if isinstance(document, dict) else ():
         if key in COLLECTIONS and value is not None and not isinstance(value, dict):
             told = f"`{key}` is {'an array' if isinstance(value, list) else 'a scalar'} and no map"
@@ -160,7 +160,9 @@ class _Document:
         shape = _GROUPS[collection]
         here = pointer_of(key)
         if not isinstance(groups, dict):
-            problem = Problem(here, shape.map_rule, "error", f"`{key}` is no map", "Write a map keyed by id.", as_written(groups))
+            problem = Problem(
+                here, shape.map_rule, "error", f"`{key}` is not a map", "Write a map keyed by id.", as_written(groups)
+            )
             self._tell("registry", "/", problem, "quarantined", None)
             return
         seen = self.whole.groups.setdefault(collection, {})
@@ -187,7 +189,9 @@ class _Document:
         problems = [*ids, *self._text_errors(here, (key,) if isinstance(members, dict) else ())]
         problems += self._broken(subject, read, (here, written))
         if members is not None and not isinstance(members, dict):
-            told = Problem(here + pointer_of(key), shape.members_rule, "error", f"`{key}` is no map", "Write a map keyed by id.")
+            told = Problem(
+                here + pointer_of(key), shape.members_rule, "error", f"`{key}` is not a map", "Write a map keyed by id."
+            )
             problems.append(told)
             own, members = written, None
         accepted = self._emit(shape.kind, xid, here, own, read, problems)
@@ -217,7 +221,7 @@ class _Document:
         key, members = read.children.get("versions", ("versions", None))
         if members is not None and not isinstance(members, dict):
             problems.append(
-                Problem(here + pointer_of(key), "MSG-069", "error", "`versions` is no map", "Write a map keyed by versionid.")
+                Problem(here + pointer_of(key), "MSG-069", "error", "`versions` is not a map", "Write a map keyed by versionid.")
             )
             members = None
         if "xref" in meta.known:
@@ -403,7 +407,7 @@ class _Document:
         return [self.text_problems[number] for number in sorted(inside)]
 
     def _refuse_shape(self, kind: str, xid: str, here: str, written: Any, rule: str) -> None:
-        told = Problem(here, rule, "error", "it is no object", "Write an object.")
+        told = Problem(here, rule, "error", "it is not an object", "Write an object.")
         self._refuse(kind, xid, told, as_written(written))
 
     def _refuse_dependent(self, kind: str, xid: str, here: str, written: Any, cause: str) -> None:

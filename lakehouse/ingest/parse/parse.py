@@ -336,7 +336,7 @@ class _Parse:
         self.stage.add_facts(self.uri, self.registry, self.facts | facts)
 
     def _pass_over(self, reason: str) -> None:
-        """Skip a file that is no registry document; one that was named is meant to be one."""
+        """Skip a file that is not a registry document; one that was named is meant to be one."""
         if self.source.named:
             told = f"it is named as a document, and is none: {reason}"
             raise _Rejected(NO_DOCUMENT, told, "Name a registry document, or its folder.")
@@ -365,7 +365,7 @@ def _fault(error: BaseException) -> _Rejected:
 
 
 def _check_collections(document: Any) -> None:
-    """Reject a document whose collection of groups or endpoints is no map: which of its entities are meant is not told."""
+    """Reject a document whose collection of groups or endpoints is not a map: which of its entities are meant is not told."""
     wrong = wrong_collection(document)
     if wrong is not None:
         raise _Rejected(wrong.rule_id, wrong.message, wrong.hint)

@@ -12,7 +12,7 @@ from lakehouse.text.problems import Problem
 
 
 class Version(NamedTuple):
-    """A Version on its way: `read` is None when what was written is no object."""
+    """A Version on its way: `read` is None when what was written is not an object."""
 
     versionid: str
     pointer: str

@@ -35,7 +35,7 @@ def check_schema_uris(things: DataFrame) -> DataFrame:
 
 
 def check_aliases(things: DataFrame) -> DataFrame:
-    """What an alias stands for has a definition, and is no alias itself (MSG-096)."""
+    """What an alias stands for has a definition, and is not an alias itself (MSG-096)."""
     either = things.filter(F.col("kind").isin("message", "schema"))
     targets = either.select("registryid", F.col("xid").alias("xref"), F.col("xref").alias("further")).distinct()
     targets = targets.withColumn("is_there", F.lit(True))

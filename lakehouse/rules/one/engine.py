@@ -169,7 +169,7 @@ def _by_table(entity: str, family: str, known: dict[str, Any]) -> list[Broken]:
 def _check_group(subject: Subject) -> Iterator[Broken]:
     known, dialect = subject.known, subject.dialect
     if asks(dialect, "CAT-021") and not _is_segment(subject.ident):
-        yield Broken((), "CAT-021", f"the id {subject.ident!r} is no segment of a URI without a colon")
+        yield Broken((), "CAT-021", f"the id {subject.ident!r} is not a segment of a URI without a colon")
     if asks(dialect, "CAT-024") and subject.entity == "messagegroup" and not (known.get("envelope") or known.get("protocol")):
         yield Broken((), "CAT-024", "`format` is missing", "warning")  # as in the published documents of this dialect
 
@@ -211,7 +211,7 @@ def _check_message(subject: Subject) -> Iterator[Broken]:
         yield from _check_identity(subject, metadata)
     yield from (one for one in _check_definition(subject) if asks(subject.dialect, one.rule_id))
     if asks(subject.dialect, "CAT-061") and not _is_segment(subject.ident):
-        yield Broken((), "CAT-061", f"the id {subject.ident!r} is no segment of a URI without a colon")
+        yield Broken((), "CAT-061", f"the id {subject.ident!r} is not a segment of a URI without a colon")
 
 
 def check_presence(known: dict[str, Any]) -> Iterator[Broken]:
@@ -246,7 +246,7 @@ def _check_declaration(declaration: Any, path: tuple[str, ...], name: str, is_ev
         yield Broken((*path, "description"), "MSG-199", f"`description` of `{name}` is empty")
     specurl = declaration.get("specurl")
     if specurl is not None and not values.is_uri_reference(specurl):
-        yield Broken((*path, "specurl"), "MSG-203", f"`specurl` of `{name}` is no URI-reference: {shown(specurl)}")
+        yield Broken((*path, "specurl"), "MSG-203", f"`specurl` of `{name}` is not a URI-reference: {shown(specurl)}")
     kind = declaration.get("type")
     if isinstance(kind, str):
         yield from _check_type(declaration, kind, path, name, is_event)
@@ -265,7 +265,7 @@ def _check_type(declaration: dict[str, Any], kind: str, path: tuple[str, ...], n
         yield Broken((*path, "type"), "MSG-208", told, "warning")
         kind = new
     elif kind not in values.TYPES or (kind in ("ulong", "uuid") and name != "message-id"):
-        yield Broken((*path, "type"), "MSG-208", f"`type` of `{name}` is {kind!r}, which is no type")
+        yield Broken((*path, "type"), "MSG-208", f"`type` of `{name}` is {kind!r}, which is not a type")
         return
     value = declaration.get("value")
     if value is None:
@@ -277,7 +277,7 @@ def _check_type(declaration: dict[str, Any], kind: str, path: tuple[str, ...], n
     if values.fits(kind, value):
         return
     problem = values.template_problem(value) if kind == "uritemplate" and isinstance(value, str) else None
-    rule_id, told = problem or (_RULE_OF_TYPE[kind], f"{shown(value)} is no value of the type `{declaration['type']}`")
+    rule_id, told = problem or (_RULE_OF_TYPE[kind], f"{shown(value)} is not a value of the type `{declaration['type']}`")
     yield Broken((*path, "value"), rule_id, f"`value` of `{name}`: {told}")
 
 
@@ -354,7 +354,7 @@ def _check_definition(subject: Subject) -> Iterator[Broken]:
         written = definition.get(section)
         for name in written if isinstance(written, dict) else ():
             if name not in members.split():
-                yield Broken(("definition", section, name), rule_id, f"`{name}` is no member of `{section}`")
+                yield Broken(("definition", section, name), rule_id, f"`{name}` is not a member of `{section}`")
 
 
 def _check_content_types(known: dict[str, Any], metadata: Any, options: Any) -> Iterator[Broken]:
@@ -433,12 +433,12 @@ def _check_endpoint(subject: Subject) -> Iterator[Broken]:
     if addresses is None:
         return
     if not isinstance(addresses, list):
-        yield Broken(("protocoloptions", "endpoints"), "END-101", "`endpoints` is no array of objects")
+        yield Broken(("protocoloptions", "endpoints"), "END-101", "`endpoints` is not an array of objects")
         return
     for index, address in enumerate(addresses):
         path = ("protocoloptions", "endpoints", str(index))
         if not isinstance(address, dict):
-            yield Broken(path, "END-101", f"{shown(address)} is no object with `uri`")
+            yield Broken(path, "END-101", f"{shown(address)} is not an object with `uri`")
         else:
             yield from _check_address(address, path, family)
 
@@ -465,10 +465,10 @@ def _check_address(address: dict[str, Any], path: tuple[str, ...], family: str |
         yield Broken(here, "END-175", f"{shown(uri)} has no scheme such as SSL://")
         return
     if family == "AMQP" and isinstance(uri, str) and _BAD_ESCAPE.search(uri):
-        yield Broken(here, "END-143", f"the path of {shown(uri)} is no node name")
+        yield Broken(here, "END-143", f"the path of {shown(uri)} is not a node name")
         return
     if not isinstance(uri, str) or not (values.is_uri(uri) or values.is_template(uri)):
-        yield Broken(here if "uri" in address else path, "END-103", f"`uri` is no absolute URI: {shown(uri)}")
+        yield Broken(here if "uri" in address else path, "END-103", f"`uri` is not an absolute URI: {shown(uri)}")
         return
     parts = _ADDRESS.fullmatch(uri)
     if family not in _PROTOCOLS or "{" in uri.split("/", 3)[min(2, uri.count("/"))]:
@@ -477,7 +477,7 @@ def _check_address(address: dict[str, Any], path: tuple[str, ...], family: str |
     rule_id, schemes = protocol["rule"], protocol["schemes"].split()
     authority = _AUTHORITY.fullmatch(parts[2]) if parts else None
     if parts is None or authority is None:
-        yield Broken(here, rule_id, f"{shown(uri)} is no address of the form scheme://host:port")
+        yield Broken(here, rule_id, f"{shown(uri)} is not an address of the form scheme://host:port")
         return
     scheme, path_part = parts[1].lower(), parts[3]
     if scheme not in schemes:
@@ -487,7 +487,7 @@ def _check_address(address: dict[str, Any], path: tuple[str, ...], family: str |
         if scheme in ("tcp", "ssl", "wss") and path_part not in ("", "/"):
             yield Broken(here, "END-158", f"{shown(uri)} has a path")
         elif _MQTT_WILDCARDS.search(path_part + parts[4]):
-            yield Broken(here, "END-156", f"the path of {shown(uri)} is no topic name: it has a wildcard")
+            yield Broken(here, "END-156", f"the path of {shown(uri)} is not a topic name: it has a wildcard")
     if authority[2] is None and family == "NATS" and scheme in schemes:
         yield Broken(here, "END-190", f"{shown(uri)} has no port")
     if authority[2] is None and family == "KAFKA":

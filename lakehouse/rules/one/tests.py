@@ -147,7 +147,7 @@ def _texts_but(value: Any, argument: str, around: Around) -> str | None:
 
 def _known_keys(value: Any, argument: str, around: Around) -> str | None:
     other = [key for key in value if key and key not in argument.split()]
-    return f"`{other[0]}` is no member of `authorization`" if other else None
+    return f"`{other[0]}` is not a member of `authorization`" if other else None
 
 
 def _strings(value: Any, argument: str, around: Around) -> str | None:
@@ -161,7 +161,7 @@ def _no_map(value: Any, argument: str, around: Around) -> str | None:
 
 def _token(value: Any, argument: str, around: Around) -> str | None:
     is_other = isinstance(value, str) and not values.TOKEN.fullmatch(value)
-    return f"is {shown(value)}, which is no method name" if is_other else None
+    return f"is {shown(value)}, which is not a method name" if is_other else None
 
 
 def _array(value: Any, argument: str, around: Around) -> str | None:
@@ -193,7 +193,7 @@ def _pairs(value: Any, argument: str, around: Around) -> str | None:
     if not isinstance(value, list):
         return None  # another type is told while the document is read
     bad = [item for item in value if not (isinstance(item, dict) and isinstance(item.get("name"), str) and item["name"])]
-    return f"has an entry that is no object with `name` and `value`: {shown(bad[0])}" if bad else None
+    return f"has an entry that is not an object with `name` and `value`: {shown(bad[0])}" if bad else None
 
 
 def _role(value: Any, argument: str, around: Around) -> str | None:
@@ -203,15 +203,15 @@ def _role(value: Any, argument: str, around: Around) -> str | None:
 
 
 def _uri(value: Any, argument: str, around: Around) -> str | None:
-    return None if values.is_uri(value) else f"is no URI: {shown(value)}"
+    return None if values.is_uri(value) else f"is not a URI: {shown(value)}"
 
 
 def _uri_reference(value: Any, argument: str, around: Around) -> str | None:
-    return None if not isinstance(value, str) or values.is_uri_reference(value) else f"is no URI-reference: {shown(value)}"
+    return None if not isinstance(value, str) or values.is_uri_reference(value) else f"is not a URI-reference: {shown(value)}"
 
 
 def _media_type(value: Any, argument: str, around: Around) -> str | None:
-    return None if values.is_media_type(value) else f"is no media type: {shown(value)}"
+    return None if values.is_media_type(value) else f"is not a media type: {shown(value)}"
 
 
 def _name(value: Any, argument: str, around: Around) -> str | None:
@@ -219,7 +219,7 @@ def _name(value: Any, argument: str, around: Around) -> str | None:
 
 
 def _member(value: Any, argument: str, around: Around) -> str | None:
-    return None if around.name in around.names else "is no member of this section"
+    return None if around.name in around.names else "is not a member of this section"
 
 
 # Tests of declarations.
@@ -283,25 +283,25 @@ def _no_time(declaration: Any, argument: str, around: Around) -> str | None:
 def _media_type_value(declaration: Any, argument: str, around: Around) -> str | None:
     value = _value_of(declaration)
     is_wrong = isinstance(value, str) and not values.is_template(value) and not values.is_media_type(value)
-    return f"has the value {shown(value)}, which is no media type" if is_wrong else None
+    return f"has the value {shown(value)}, which is not a media type" if is_wrong else None
 
 
 def _uri_value(declaration: Any, argument: str, around: Around) -> str | None:
     value = _value_of(declaration)
     is_wrong = isinstance(value, str) and not values.is_template(value) and not values.is_uri_reference(value)
-    return f"has the value {shown(value)}, which is no URI" if is_wrong else None
+    return f"has the value {shown(value)}, which is not a URI" if is_wrong else None
 
 
 def _text_values(value: Any, argument: str, around: Around) -> str | None:
     members = value.items() if isinstance(value, dict) else ()
     bad = [(name, _value_of(one)) for name, one in members if not isinstance(_value_of(one), str | None)]
-    return f"has the entry {shown(dict(bad[:1]))}, whose value is no text" if bad else None
+    return f"has the entry {shown(dict(bad[:1]))}, whose value is not text" if bad else None
 
 
 def _method(declaration: Any, argument: str, around: Around) -> str | None:
     value = _value_of(declaration)
     is_wrong = isinstance(value, str) and not values.is_template(value) and not values.TOKEN.fullmatch(value)
-    return f"is {shown(value)}, which is no method name" if is_wrong else None
+    return f"is {shown(value)}, which is not a method name" if is_wrong else None
 
 
 def _value_form(declaration: Any, argument: str, around: Around) -> str | None:
