@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from lakehouse.dialects.draft.attributes import draft_table
 from lakehouse.dialects.tables import table
 from lakehouse.rules.declared import RULES, TOLD, Rule, held
 from lakehouse.settings import data_folder, read_settings
@@ -183,7 +184,7 @@ def dialects_page() -> str:
             cells += [_code(row[dialect]) for dialect in dialects]
             parts.append("| " + " | ".join([*cells, row["rule"]]) + " |")
     parts += _ABOUT_DRAFT.splitlines()
-    for row in table("cncf_catalog"):
+    for row in draft_table():
         if row["level"] in ("group", "definition", "version", "section"):
             holder = row["format"] or f"({row['level']})"
             normal = _code(row["normal"])

@@ -172,7 +172,7 @@ def explain(context: Context, /, rule_id: str) -> int:
     if context.as_json:
         click.echo(json.dumps(told))
         return 0
-    for name in ("id", "text", "how", "covered_by", "severity", "table", "section", "hint"):
+    for name in ("id", "text", "how", "covered_by", "severity", "table", "section", "hint", "held_in"):
         if told.get(name):
             click.echo(f"{name.replace('_', ' '):10} {told[name]}")
     for name in ("bad", "good"):

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from lakehouse.dialects.draft.attributes import draft_table
 from lakehouse.dialects.tables import table
 from lakehouse.errors import UnknownRule
+from lakehouse.rules.places import places_of
 from lakehouse.text.csvtables import read_table
 from lakehouse.text.problems import ICON
 
@@ -134,6 +135,9 @@ def explain(rule_id: str) -> dict[str, Any]:
             "section": rule.section,
             "hint": rule.hint,
         }
+    places = places_of(name)
+    if places:
+        told["held_in"] = ", ".join(places)
     if name in examples():
         told |= examples()[name]._asdict()
     return told

@@ -14,9 +14,11 @@ from click.testing import CliRunner
 from exampled import BY_ONE_ENTITY, WITHOUT_EXAMPLE
 
 from lakehouse.cli.main import cli
+from lakehouse.dialects.draft.attributes import draft_table
 from lakehouse.dialects.tables import table
 from lakehouse.errors import UnknownRule
 from lakehouse.rules.declared import HOWS, RULES, TOLD, examples, held, registry_of
+from lakehouse.rules.places import places_of
 
 ROOT = Path(__file__).parents[2]
 SEVERITIES = ("info", "warning", "error")
@@ -203,7 +205,7 @@ def test_every_rule_that_a_finding_can_name_is_one():
     # Of the tables of names those rules are told that their types can break.
     unbroken = ("computed", "any", "plain")
     typed = {row["rule"] for row in table() if row["type"] not in unbroken} | {row["rule"] for row in table("dialect_types")}
-    typed |= {row["rule"] for row in table("cncf_catalog") if row["level"] != "format"}
+    typed |= {row["rule"] for row in draft_table() if row["level"] != "format"}
     assert typed - set(TOLD) == set()
 
 
@@ -233,6 +235,25 @@ def test_a_rule_is_explained_with_examples():
     assert "`type` is never declared with `required` = false." in told
     assert told.index("bad example (message)") < told.index('"required": false') < told.index("good example") < len(told)
     assert json.loads(run("explain", "--json", "MSG-250"))["severity"] == "error"
+
+
+def test_it_is_told_where_a_rule_is_held():
+    """The lines are read out of the package: each names the rule, and none is a comment or a docstring."""
+    for rule_id, file in (
+        ("MSG-250", "lakehouse/rules/data/constraints.csv"),
+        ("MSG-183", "lakehouse/rules/between/relations.py"),
+    ):
+        places = json.loads(run("explain", "--json", rule_id))["held_in"].split(", ")
+        assert any(place.startswith(f"{file}:") for place in places), places
+        for path, number in (place.rsplit(":", 1) for place in places):
+            line = (ROOT / path).read_text(encoding="utf-8").splitlines()[int(number) - 1]
+            assert rule_id in line
+    assert "held_in" not in json.loads(run("explain", "--json", "MSG-152"))  # nothing to check
+
+
+def test_every_rule_is_held_somewhere():
+    nowhere = [rule_id for rule_id in TOLD if not places_of(rule_id)]
+    assert nowhere == []
 
 
 def test_what_is_no_rule_of_its_own_is_explained_too():
