@@ -43,7 +43,8 @@ def snapshots(context: Context) -> int:
 @click.pass_obj
 def label(context: Context, snapshot: str, name: str, why: str | None, move: bool) -> int:
     """Name a snapshot, given by its number, label, date, time, or `head`."""
-    from lakehouse.snapshots import check_label, label_snapshot
+    from lakehouse.snapshotfacts import check_label
+    from lakehouse.snapshots import label_snapshot
 
     check_label(name)
     spark, settings = open_spark(context)
@@ -154,7 +155,8 @@ def diff(context: Context, before: str, after: str, breaking: bool, markdown: bo
 def changes(context: Context, since: str, until: str | None, form: str, feeds: tuple[str, ...]) -> int:
     """Write what changed as events, one a line, oldest first; the same call writes the same events again."""
     from lakehouse.events import FEEDS, change_events
-    from lakehouse.snapshots import HEAD, resolve_snapshot
+    from lakehouse.snapshotfacts import HEAD
+    from lakehouse.snapshots import resolve_snapshot
     from lakehouse.tables import attach_tables
 
     spark, settings = open_spark(context)

@@ -38,7 +38,7 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
     from lakehouse.ownership import Policy
     from lakehouse.pipeline import Request
     from lakehouse.pipeline import ingest as run_ingest
-    from lakehouse.snapshots import check_label
+    from lakehouse.snapshotfacts import check_label
 
     settings = context.settings
     if flags["label"] is not None:

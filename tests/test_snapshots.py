@@ -13,7 +13,8 @@ from lakehouse.errors import LabelTaken, SettingsError, SnapshotNotFound
 from lakehouse.model import ENTITY_TABLES
 from lakehouse.pipeline import Request
 from lakehouse.queries import run_query
-from lakehouse.snapshots import check_label, label_snapshot, open_snapshot, read_snapshots, resolve_snapshot
+from lakehouse.snapshotfacts import check_label
+from lakehouse.snapshots import label_snapshot, open_snapshot, read_snapshots, resolve_snapshot
 from lakehouse.tables import TABLES, create_tables
 
 pytestmark = pytest.mark.slow

@@ -1,0 +1,403 @@
+"""One snapshot of the catalog, read from the SQLite file: entities, what holds what, references, definitions, search."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from lakehouse.errors import DefinitionsGone, SnapshotNotFound
+from lakehouse.readmodel.build import Facts
+from lakehouse.readmodel.schema import BOOLEAN_COLUMNS, EFFECTIVE_COLUMNS, FEW, JSON_COLUMNS
+from lakehouse.snapshotfacts import HEAD, NUMBER, Snapshot, moment_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lakehouse.readmodel.model import ReadModel
+
+_DEFINING = ("messages", "versions")
+_COLUMNS = "registryid, kind, xid, epoch, createdat, modifiedat, body, raw, document_uris, content_hash, snapshot_id, id"
+
+
+class Entity(NamedTuple):
+    """A row of the log that holds at the snapshot.
+
+    Attributes:
+        registryid, kind, xid: which entity.
+        epoch, createdat, modifiedat: dates in microseconds since 1970 (UTC).
+        body: JSON text of the normal form, without children, ids, URLs, epoch and dates.
+        raw: JSON text as written; None: equal to body.
+        document_uris: the documents that hold it, sorted.
+        content_hash: SHA-256 of body.
+        snapshot_id: the snapshot that last changed it.
+        log_id: its row in the file.
+    """
+
+    registryid: str
+    kind: str
+    xid: str
+    epoch: int | None
+    createdat: int | None
+    modifiedat: int | None
+    body: str
+    raw: str | None
+    document_uris: list[str]
+    content_hash: str | None
+    snapshot_id: int
+    log_id: int
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Give the normal form, unknown attributes among the others."""
+        from lakehouse.jsontext import read_canonical
+
+        known: dict[str, Any] = read_canonical(self.body)
+        unknown: dict[str, Any] = known.pop("extensions", {})
+        return known | unknown
+
+
+class Reference(NamedTuple):
+    """A row of the view `entity_references`."""
+
+    registryid: str
+    source_xid: str
+    relation: str
+    pointer: str
+    target: str
+    target_xid: str | None
+    type_name: str | None
+    status: str
+
+
+class View:
+    """One snapshot; valid within the `with` of `ReadModel.at`.
+
+    Attributes:
+        snapshot_id: the snapshot.
+        head: the newest that the file knows.
+    """
+
+    def __init__(self, db: sqlite3.Connection, model: ReadModel, facts: Facts, head: int, snapshot_id: int) -> None:
+        self.db = db
+        self.model = model
+        self.facts = facts
+        self.head = head
+        self.snapshot_id = snapshot_id
+
+    @classmethod
+    def open(cls, db: sqlite3.Connection, model: ReadModel, snapshot: str | int | None) -> View:
+        """Find the snapshot that is meant.
+
+        Raises:
+            SnapshotNotFound: there is no such snapshot.
+        """
+        facts = Facts(db)
+        head = int(facts["head"])
+        view = cls(db, model, facts, head, head)
+        if snapshot is not None:
+            view.snapshot_id = view.resolve(str(snapshot))
+        return view
+
+    # Snapshots
+
+    def resolve(self, text: str) -> int:
+        """Find a snapshot: by number, label, `head`, time (the last by then) or date (the last of that day or before).
+
+        Raises:
+            SnapshotNotFound: it names none.
+        """
+        wanted = text.strip()
+        if wanted == HEAD:
+            if not self.head:
+                raise SnapshotNotFound(text, "the catalog has none yet")
+            return self.head
+        if NUMBER.match(wanted):
+            if not 1 <= int(wanted) <= self.head:
+                raise SnapshotNotFound(
+                    text, f"there are the snapshots 1 to {self.head}" if self.head else "the catalog has none yet"
+                )
+            return int(wanted)
+        labelled = self.labels().get(wanted)
+        if labelled is not None:
+            return labelled[0]
+        moment = moment_of(text)
+        if moment is None:
+            raise SnapshotNotFound(text, "it is no number, label, date (2026-03-01) or time (2026-03-01T12:00:00Z)")
+        found = [one.snapshot_id for one in self.snapshots() if one.committed_at <= moment]
+        if not found:
+            raise SnapshotNotFound(text, "the first one is later")
+        return found[-1]
+
+    def snapshots(self) -> list[Snapshot]:
+        """List all snapshots, oldest first, also those after this one."""
+        names: dict[int, dict[str, str | None]] = {}
+        for name, (snapshot_id, why) in self.labels().items():
+            names.setdefault(snapshot_id, {})[name] = why
+        rows = self.db.execute(f"SELECT snapshot_id, body FROM log WHERE kind = 'snapshot' AND {FEW} ORDER BY snapshot_id")
+        return [Snapshot(number, orjson.loads(body), names.get(number, {})) for number, body in rows]
+
+    def labels(self) -> dict[str, tuple[int, str | None]]:
+        """Give all labels: name to snapshot and reason; the last row of a name counts."""
+        rows = self.db.execute(f"SELECT xid, body FROM log WHERE kind = 'label' AND {FEW} ORDER BY snapshot_id, xid")
+        told = ((name, orjson.loads(body)) for name, body in rows)
+        return {name: (facts["snapshot_id"], facts.get("why")) for name, facts in told}
+
+    def commit_of(self, snapshot_id: int) -> dict[str, Any]:
+        """Give the facts of a snapshot: committed_at, command, counts, digest, tables ..."""
+        row = self.db.execute("SELECT body FROM log WHERE snapshot_id = ? AND kind = 'snapshot'", (snapshot_id,)).fetchone()
+        facts: dict[str, Any] = orjson.loads(row[0])
+        return facts
+
+    @property
+    def committed_at(self) -> datetime:
+        """Give the time of this snapshot."""
+        return datetime.fromisoformat(self.commit_of(self.snapshot_id)["committed_at"])
+
+    # Entities
+
+    def registries(self) -> list[str]:
+        """List the registries that hold anything at the snapshot, sorted."""
+        rows = self.db.execute(
+            "SELECT DISTINCT registryid FROM log WHERE kind IN ('registry', 'group', 'endpoint')"
+            f" AND {FEW} AND {self._holds()} ORDER BY 1"
+        )
+        return [row[0] for row in rows]
+
+    def lived(self, registryid: str) -> tuple[int, int] | None:
+        """Give the first createdat and the last modifiedat of what a registry holds, in microseconds; None: it holds nothing."""
+        found: tuple[int, int] = self.db.execute(
+            f"SELECT min(createdat), max(modifiedat) FROM log WHERE registryid = ? AND {self._holds()}"
+            " AND kind NOT IN ('document', 'label', 'snapshot')",
+            (registryid,),
+        ).fetchone()
+        return None if found[0] is None else found
+
+    def entity(self, registryid: str, xid: str) -> Entity | None:
+        """Look an entity up; None: there is none at the snapshot."""
+        rows = self._entities("registryid = ? AND xid = ? AND kind NOT IN ('document', 'label', 'snapshot')", (registryid, xid))
+        return next(rows, None)
+
+    def entities(self, xid: str, registryid: str | None = None) -> list[Entity]:
+        """Look an XID up in all registries, or in one; by registry."""
+        wanted = [registryid] if registryid else self.registries()
+        return [found for one in wanted if (found := self.entity(one, xid)) is not None]
+
+    def children(self, registryid: str, xid: str) -> list[Entity]:
+        """List what an entity holds itself, by XID: groups and endpoints of `/`, messages of a group, Versions of a message."""
+        if xid == "/":
+            rows = self._entities(f"kind IN ('group', 'endpoint') AND {FEW} AND registryid = ?", (registryid,), "xid")
+        else:
+            depth = xid.count("/") + 2
+            rows = (one for one in self.below(registryid, xid) if one.xid.count("/") == depth)
+        return list(rows)
+
+    def below(self, registryid: str, xid: str) -> Iterator[Entity]:
+        """Give everything that stands below an entity, by XID."""
+        start = xid.rstrip("/") + "/"
+        return self._entities("registryid = ? AND xid > ? AND xid < ?", (registryid, start, start[:-1] + "0"), "xid")
+
+    def versions(self, registryid: str, xid: str) -> list[Entity]:
+        """List the Versions of a message or schema, by XID."""
+        return [one for one in self.below(registryid, xid) if one.kind in ("version", "schemaversion")]
+
+    def by_version_uri(self, version_uri: str) -> list[Entity]:
+        """Find the Versions that a URI names, by registry."""
+        rows = self.db.execute("SELECT log_id FROM version_uris WHERE version_uri = ?", (version_uri,)).fetchall()
+        found = (next(self._entities("id = ?", row), None) for row in rows)
+        return sorted((one for one in found if one is not None), key=lambda one: (one.registryid, one.xid))
+
+    def documents(self, registryid: str | None = None) -> list[tuple[str, str, int, dict[str, Any]]]:
+        """List what came of each document when it was loaded last: registryid, document_uri, snapshot_id, facts; by both ids."""
+        rows = self.db.execute(
+            f"SELECT registryid, xid, snapshot_id, body FROM log WHERE kind = 'document' AND {FEW} AND {self._holds()}"
+            " AND (?1 IS NULL OR registryid = ?1) ORDER BY registryid, xid",
+            (registryid,),
+        )
+        return [(one, uri, snapshot_id, orjson.loads(body)) for one, uri, snapshot_id, body in rows]
+
+    def history_rows(self, xid: str, registryid: str | None, *, below: bool = False) -> list[dict[str, Any]]:
+        """Give all rows of the log up to the snapshot of an entity and its Versions, or of all that stands below it.
+
+        Returns:
+            Rows as `lakehouse.audits.history` takes them: snapshot_id, registryid, kind, xid, op, epoch, document_uris, body,
+            createdat and modifiedat as text.
+        """
+        wanted = xid.rstrip("/") or "/"
+        start = wanted.rstrip("/") + ("/" if below else "/versions/")
+        known = (
+            [registryid] if registryid is not None else [row[0] for row in self.db.execute("SELECT DISTINCT registryid FROM log")]
+        )
+        found = []
+        for one in known:
+            rows = self.db.execute(
+                "SELECT snapshot_id, registryid, kind, xid, op, epoch, document_uris, body, createdat, modifiedat FROM log"
+                " WHERE registryid = ? AND (xid = ? OR (xid > ? AND xid < ?)) AND snapshot_id <= ?"
+                " AND kind NOT IN ('document', 'label', 'snapshot')",
+                (one, wanted, start, start[:-1] + "0", self.snapshot_id),
+            )
+            names = [column[0] for column in rows.description]
+            found += [dict(zip(names, row, strict=True)) for row in rows]
+        for row in found:
+            row["document_uris"] = orjson.loads(row["document_uris"] or "[]")
+            row["createdat"], row["modifiedat"] = _timestamp(row["createdat"]), _timestamp(row["modifiedat"])
+        return found
+
+    # References
+
+    def references_of(self, entity: Entity) -> list[Reference]:
+        """List the references that an entity holds, as the view `entity_references` tells them."""
+        rows = self.db.execute(
+            "SELECT relation, pointer, target, whole, without_suffix, type_name FROM edges WHERE log_id = ?", (entity.log_id,)
+        )
+        return [self._reference(entity.registryid, entity.xid, *row) for row in rows.fetchall()]
+
+    def referring_to(self, registryid: str, xid: str) -> list[Reference]:
+        """List the references that lead to an entity, by source."""
+        rows = self.db.execute(
+            f"""
+            SELECT l.xid, e.relation, e.pointer, e.target, e.whole, e.without_suffix, e.type_name
+            FROM edges AS e INNER JOIN log AS l ON l.id = e.log_id
+            WHERE (e.whole = ?1 OR e.without_suffix = ?1) AND l.registryid = ?2 AND {self._holds("l.")}
+            """,
+            (xid, registryid),
+        )
+        found = (self._reference(registryid, *row) for row in rows.fetchall())
+        return sorted(one for one in found if one.target_xid == xid)
+
+    def _reference(
+        self,
+        registryid: str,
+        source_xid: str,
+        relation: str,
+        pointer: str,
+        target: str,
+        whole: str | None,
+        without_suffix: str | None,
+        type_name: str | None,
+    ) -> Reference:
+        is_whole = whole is not None and self._has(registryid, whole)
+        resolves = is_whole or (without_suffix is not None and self._has(registryid, without_suffix))
+        leads_away = whole is None and not target.lstrip(" ").startswith("#")
+        status = "resolves" if resolves else "external" if leads_away else "dangling"
+        target_xid = whole if is_whole or without_suffix is None else without_suffix
+        if type_name is None and not is_whole and whole is not None and without_suffix is not None:
+            type_name = whole[len(without_suffix) + 1 :]
+        return Reference(registryid, source_xid, relation, pointer, target, target_xid, type_name, status)
+
+    def _has(self, registryid: str, xid: str) -> bool:
+        row = self.db.execute(
+            f"SELECT 1 FROM log WHERE registryid = ? AND xid = ? AND {self._holds()}"
+            " AND kind NOT IN ('registry', 'document', 'label', 'snapshot')",
+            (registryid, xid),
+        ).fetchone()
+        return row is not None
+
+    # Effective definitions
+
+    @property
+    def definitions_snapshot(self) -> int:
+        """Tell of which snapshot the effective definitions are: this one, or an older one while `effective_messages` lags."""
+        return min(self.snapshot_id, self._reached()) if self._reached() < self.last_defining() else self.snapshot_id
+
+    def definition(self, registryid: str, xid: str) -> dict[str, Any] | None:
+        """Give the effective definition of a message, a row of `effective_messages`: maps as dict, lists as list.
+
+        Raises:
+            DefinitionsGone: they are not kept for this snapshot any more.
+        """
+        return next(self.definitions(registryid, xids=[xid]), None)
+
+    def definitions(
+        self, registryid: str | None = None, *, group_xid: str | None = None, xids: Iterable[str] | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Give effective definitions, rows of `effective_messages` (`schema.EFFECTIVE_COLUMNS`), by registry and XID.
+
+        Args:
+            registryid: only of this registry.
+            group_xid: only of this group or endpoint.
+            xids: only these messages.
+
+        Raises:
+            DefinitionsGone: they are not kept for this snapshot any more.
+        """
+        wanted = None if xids is None else list(xids)
+        if not self._is_stored():
+            from lakehouse.readmodel.past import past_definitions
+
+            yield from past_definitions(self, self.last_defining(), registryid, group_xid, wanted)
+            return
+        given = (("registryid = ?", registryid), ("group_xid = ?", group_xid))
+        conditions = [text for text, value in given if value is not None]
+        values: list[Any] = [value for _, value in given if value is not None]
+        if wanted is not None:
+            conditions.append("xid IN (SELECT value FROM json_each(?))")
+            values.append(orjson.dumps(wanted).decode())
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        rows = self.db.execute(f"SELECT {', '.join(EFFECTIVE_COLUMNS)} FROM effective{where} ORDER BY registryid, xid", values)
+        for row in rows:
+            yield decoded(row)
+
+    def _is_stored(self) -> bool:
+        """Tell whether the file's definitions are those of the snapshot: no message changed between the two."""
+        defined = self.last_defining()
+        if self.snapshot_id == self.head:
+            return True  # lagging or not: there are no newer ones
+        reached = self._reached()
+        return reached >= defined and self.last_defining(min(reached, self.head)) == defined
+
+    def _reached(self) -> int:
+        return int(self.facts["definitions"])
+
+    def last_defining(self, snapshot_id: int | None = None) -> int:
+        """Give the last snapshot up to this one that changed a message or a Version of one."""
+        number = self.snapshot_id if snapshot_id is None else snapshot_id
+        tables = self.commit_of(number)["tables"] if number else {}
+        return max((tables.get(name, 0) for name in _DEFINING), default=0)
+
+    def definitions_table(self, registryid: str | None = None) -> pa.Table:
+        """Give effective definitions as an Arrow table with the columns of `effective_messages`, by registry and XID.
+
+        Raises:
+            DefinitionsGone: they are not kept for this snapshot any more.
+        """
+        from lakehouse.readmodel.rows import definitions_as_table
+
+        return definitions_as_table(self.definitions(registryid))
+
+    def gone(self) -> DefinitionsGone:
+        """Give the error that tells how Spark computes what is not kept."""
+        return DefinitionsGone(self.snapshot_id)
+
+    # Rows
+
+    def _entities(self, condition: str, values: tuple[Any, ...], order: str = "registryid, xid") -> Iterator[Entity]:
+        rows = self.db.execute(f"SELECT {_COLUMNS} FROM log WHERE {condition} AND {self._holds()} ORDER BY {order}", values)
+        for row in rows:
+            yield Entity._make((*row[:8], orjson.loads(row[8] or "[]"), *row[9:]))
+
+    def _holds(self, table: str = "") -> str:
+        """Give the condition that a row of the log is the last one of its entity at the snapshot, and no deletion."""
+        return f"{table}snapshot_id <= {self.snapshot_id:d} AND {table}until > {self.snapshot_id:d} AND {table}op <> 'delete'"
+
+
+def decoded(row: Iterable[Any]) -> dict[str, Any]:
+    """Give a row of `effective` as Python values."""
+    found = dict(zip(EFFECTIVE_COLUMNS, row, strict=True))
+    for name in JSON_COLUMNS:
+        if found[name] is not None:
+            found[name] = orjson.loads(found[name])
+    for name in BOOLEAN_COLUMNS:
+        if found[name] is not None:
+            found[name] = bool(found[name])
+    return found
+
+
+def _timestamp(micros: int | None) -> str | None:
+    """Write a moment as Spark writes a TIMESTAMP as text, with T: no zone, no zeros at the end."""
+    from lakehouse.timestamps import rfc3339
+
+    return None if micros is None else rfc3339(micros).removesuffix("Z")
