@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.readmodel import rows, words
-from lakehouse.readmodel.delta import READ, Known, Warehouse, batches, row_count, told_position
+from lakehouse.readmodel.delta import READ, Known, Warehouse, batches, dataset, row_count, told_position
 from lakehouse.readmodel.edges import edges_of, version_uri_of
 from lakehouse.readmodel.schema import EFFECTIVE_COLUMNS, FORMAT, INDEXES, LOG_COLUMNS, NEVER, VIOLATION_COLUMNS, connect, create
 
@@ -210,7 +210,7 @@ def _check_head(facts: Facts, table: DeltaTable) -> None:
     import pyarrow.dataset as ds
 
     condition = (ds.field("snapshot_id") == facts["head"]) & (ds.field("kind") == "snapshot")
-    found = table.to_pyarrow_dataset().to_table(columns=["body"], filter=condition).column("body").to_pylist()
+    found = dataset(table).to_table(columns=["body"], filter=condition).column("body").to_pylist()
     if [json.loads(body)["digest"] for body in found] != [facts["head_digest"]]:
         raise CannotFollow
 

@@ -16,6 +16,7 @@ from lakehouse.settings import Settings
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.dataset as ds
     from deltalake import DeltaTable
 
 READ = ("changes", "effective_messages", "violations")
@@ -117,6 +118,13 @@ def row_count(table: DeltaTable) -> int | None:
     return None if None in counts else sum(count or 0 for count in counts)
 
 
+def dataset(table: DeltaTable) -> ds.Dataset:
+    """Open the files of a table. Spark writes moments as INT96, of which Arrow else makes nanoseconds: too few for year 1."""
+    import pyarrow.dataset as ds
+
+    return table.to_pyarrow_dataset(parquet_read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"))
+
+
 def batches(table: DeltaTable, columns: tuple[str, ...], above: int | None = None) -> Iterator[pa.RecordBatch]:
     """Read rows in batches, of which few are in memory at once.
 
@@ -128,7 +136,7 @@ def batches(table: DeltaTable, columns: tuple[str, ...], above: int | None = Non
     import pyarrow.dataset as ds
 
     condition = None if above is None else ds.field("snapshot_id") > above
-    scanner = table.to_pyarrow_dataset().scanner(
+    scanner = dataset(table).scanner(
         columns=list(columns), filter=condition, batch_size=_BATCH_ROWS, batch_readahead=2, fragment_readahead=1
     )
     for batch in scanner.to_batches():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.errors import WarehouseError
 from lakehouse.readmodel import rows
-from lakehouse.readmodel.delta import positions
+from lakehouse.readmodel.delta import dataset, positions
 from lakehouse.readmodel.schema import EFFECTIVE_COLUMNS
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def past_definitions(
         condition = one if condition is None else condition & one
     try:
         table = warehouse.open("effective_messages", fitting[0])
-        found = table.to_pyarrow_dataset().to_table(columns=list(EFFECTIVE_COLUMNS), filter=condition)
+        found = dataset(table).to_table(columns=list(EFFECTIVE_COLUMNS), filter=condition)
     except (WarehouseError, OSError) as error:  # a file that VACUUM deleted, a log that was cleaned up
         raise view.gone() from error
     for batch in found.sort_by([("registryid", "ascending"), ("xid", "ascending")]).to_batches():
