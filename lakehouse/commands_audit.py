@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from lakehouse.console import BREAKING, Context, open_spark, session, with_globals
+from lakehouse.completion import complete_snapshot, complete_xid
+from lakehouse.console import BREAKING, Context, open_spark, read_model, session, with_globals
 from lakehouse.printing import printable, show_table, tell
 
 
@@ -19,12 +20,8 @@ from lakehouse.printing import printable, show_table, tell
 @click.pass_obj
 def snapshots(context: Context) -> int:
     """List all snapshots: when, by whom, what changed, and their labels."""
-    from lakehouse.snapshots import read_snapshots
-    from lakehouse.tables import attach_tables
-
-    spark, settings = open_spark(context)
-    attach_tables(spark, settings, ["changes"])
-    found = [one.as_json() for one in read_snapshots(spark)]
+    with read_model(context) as (model, _):
+        found = [one.as_json() for one in model.answer(lambda view: view.snapshots())]
     if context.as_json:
         click.echo(json.dumps(found))
     else:
@@ -35,7 +32,7 @@ def snapshots(context: Context) -> int:
 
 
 @click.command()
-@click.argument("snapshot")
+@click.argument("snapshot", shell_complete=complete_snapshot)
 @click.argument("name")
 @click.option("--why", metavar="TEXT", help="Reason, kept with the label.")
 @click.option("--move", is_flag=True, help="Take the name away from another snapshot.")
@@ -54,7 +51,7 @@ def label(context: Context, snapshot: str, name: str, why: str | None, move: boo
 
 
 @click.command()
-@click.argument("xid")
+@click.argument("xid", shell_complete=complete_xid)
 @click.option("--at", metavar="SNAPSHOT", help="Leave out what came after this snapshot.")
 @click.option("--below", is_flag=True, help="With everything that stands below the entity, not only its Versions.")
 @with_globals
@@ -74,7 +71,7 @@ def log(context: Context, xid: str, at: str | None, below: bool) -> int:
 
 
 @click.command()
-@click.argument("xid")
+@click.argument("xid", shell_complete=complete_xid)
 @click.option("--at", metavar="SNAPSHOT", help="The entity as of this snapshot.")
 @with_globals
 @click.pass_obj
@@ -98,14 +95,21 @@ def blame(context: Context, xid: str, at: str | None) -> int:
 
 
 def _read_history(context: Context, xid: str, at: str | None, *, below: bool = False) -> list[Any]:
-    from lakehouse.audits import read_history
-    from lakehouse.snapshots import resolve_snapshot
-    from lakehouse.tables import attach_tables
+    from lakehouse.audits import history
+    from lakehouse.errors import EntityNotFound
+    from lakehouse.readmodel.shown import full_xid
 
-    spark, settings = open_spark(context)
-    attach_tables(spark, settings, ["changes"])
-    upto = None if at is None else resolve_snapshot(spark, at)
-    return read_history(spark, xid, registryid=context.options.get("registry"), upto=upto, below=below)
+    registryid = context.options.get("registry")
+    with read_model(context) as (model, _):
+
+        def ask(view: Any) -> list[Any]:
+            wanted = full_xid(view, xid, registryid)
+            rows = view.history_rows(wanted, registryid, below=below)
+            if not rows:
+                raise EntityNotFound(xid, registryid)
+            return history(rows, {number: view.commit_of(number) for number in {row["snapshot_id"] for row in rows}})
+
+        return list(model.answer(ask, at))
 
 
 @click.command()

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from lakehouse.console import REFUSED, Context, at_option, exit_zero_option, session, with_globals
+from lakehouse.completion import complete_rule
+from lakehouse.console import REFUSED, Context, at_option, exit_zero_option, read_model, session, with_globals
 from lakehouse.dialects import DIALECTS
 from lakehouse.printing import one_line, printable, show_summary, show_table, show_validation, tell
 
@@ -124,10 +125,11 @@ def validate(context: Context, suites: tuple[str, ...], at: str | None, exit_zer
 @click.pass_obj
 def violations(context: Context, /, **options: Any) -> int:
     """List what was refused, warned of or noted, by rule."""
-    from lakehouse.violationlist import list_violations
+    from lakehouse.readmodel.found import find_violations, violations_by_rule
 
-    with session(context) as (spark, settings, watcher), watcher.stage("read", "findings"):
-        found = list_violations(spark, settings, **options)
+    with read_model(context) as (model, settings):
+        chosen = {"registryid": settings.registry or None, "ingest": options["ingest"], "document": options["document"]}
+        found = violations_by_rule(model.answer(lambda view: find_violations(view, **chosen), options["at"]), options["examples"])
     if context.as_json:
         click.echo(json.dumps([broken._asdict() for broken in found]))
         return 0
@@ -161,7 +163,7 @@ def rules(context: Context) -> int:
 
 
 @click.command()
-@click.argument("rule_id", metavar="RULE")
+@click.argument("rule_id", metavar="RULE", shell_complete=complete_rule)
 @with_globals
 @click.pass_obj
 def explain(context: Context, /, rule_id: str) -> int:

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from lakehouse.completion import complete_snapshot
 from lakehouse.printing import printable
 from lakehouse.settings import Settings, read_settings
 
@@ -91,7 +92,9 @@ def with_globals(command: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-at_option = click.option("--at", metavar="SNAPSHOT", help="As of a snapshot: its number, a label, or a time.")
+at_option = click.option(
+    "--at", metavar="SNAPSHOT", shell_complete=complete_snapshot, help="As of a snapshot: its number, a label, or a time."
+)
 
 
 exit_zero_option = click.option(
@@ -113,6 +116,32 @@ def session(
         with watcher.stage("session", "starting Spark"):
             spark = open_session(settings)
         yield spark, settings, watcher
+
+
+@contextmanager
+def read_model(context: Context) -> Iterator[tuple[Any, Settings]]:
+    """Open the read model, up to date: no Spark, no Java. Where it is built first, a bar tells how far that is."""
+    from lakehouse.readmodel import open_model
+
+    settings = context.settings
+    if context.options.get("log_json") or context.options.get("metrics"):
+        context.begin(settings)
+    with _bar(context) as progress, open_model(settings, progress=progress) as model:
+        yield model, settings
+
+
+@contextmanager
+def _bar(context: Context) -> Iterator[Any]:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal or context.quiet) as shown:
+        tasks: list[Any] = []
+
+        def progress(done: int, total: int | None) -> None:
+            if not tasks:
+                tasks.append(shown.add_task("reading the catalog for quick commands", total=total))
+            shown.update(tasks[0], completed=done)
+
+        yield progress
 
 
 def open_spark(context: Context) -> tuple[Any, Settings]:

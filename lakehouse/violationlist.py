@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from lakehouse.expectations import SEVERITIES
 from lakehouse.queries import open_relations
+from lakehouse.readmodel.found import LAST, TOLD_OF_FINDING, Broken
 from lakehouse.rules import TOLD
 from lakehouse.settings import Settings
 from lakehouse.views import with_read
-
-LAST = "last"
-_TOLD = ("document_uri", "pointer", "xid", "action", "message", "hint")
-
-
-class Broken(NamedTuple):
-    """A rule that findings are about: how many there are, and the first of them as `_TOLD`."""
-
-    rule_id: str
-    severity: str
-    text: str
-    findings: int
-    examples: list[dict[str, Any]]
 
 
 def list_violations(
@@ -72,7 +58,7 @@ def list_violations(
     for row in rows:
         key = (row["rule_id"], row["severity"])
         text = TOLD[row["rule_id"]].text if row["rule_id"] in TOLD else ""
-        found.setdefault(key, Broken(*key, text, row["count"], [])).examples.append({name: row[name] for name in _TOLD})
+        found.setdefault(key, Broken(*key, text, row["count"], [])).examples.append({name: row[name] for name in TOLD_OF_FINDING})
     return list(found.values())
 
 

@@ -27,7 +27,7 @@ ORDER = [
     "maintenance", "datadocs", "candidates", "snapshots", "serving", "audits", "events", "backups", "doctor", "diffs",
     "documentview", "readmodel", "losses", "groupwriters", "serialise", "targets", "selection", "export",
     "queries", "violationlist", "show", "pipeline", "landing", "validation", "telemetry", "demo",
-    "printing", "console", "commands_load", "commands_ask", "commands_audit", "commands_keep", "cli", "__main__",
+    "printing", "completion", "console", "commands_load", "commands_ask", "commands_audit", "commands_keep", "cli", "__main__",
 ]  # fmt: skip
 
 

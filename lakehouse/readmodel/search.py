@@ -83,3 +83,9 @@ def find_ids(
         (entityid, registryid, "[" + ",".join(f'"{kind}"' for kind in kinds) + "]"),
     )
     return rows.fetchall()
+
+
+def find_documents(view: View, text: str, registryid: str | None = None) -> list[str]:
+    """Find documents by their URI, or by its end after a `/`; sorted, each once."""
+    uris = {uri for _, uri, _, _ in view.documents(registryid)}
+    return sorted(uri for uri in uris if uri == text or uri.endswith("/" + text))

@@ -79,9 +79,11 @@ class View:
     Attributes:
         snapshot_id: the snapshot.
         head: the newest that the file knows.
+        is_live: no snapshot was named, so findings count that no snapshot holds.
     """
 
     def __init__(self, db: sqlite3.Connection, model: ReadModel, facts: Facts, head: int, snapshot_id: int) -> None:
+        self.is_live = True
         self.db = db
         self.model = model
         self.facts = facts
@@ -99,7 +101,7 @@ class View:
         head = int(facts["head"])
         view = cls(db, model, facts, head, head)
         if snapshot is not None:
-            view.snapshot_id = view.resolve(str(snapshot))
+            view.snapshot_id, view.is_live = view.resolve(str(snapshot)), False
         return view
 
     # Snapshots
