@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from lakehouse.completion import complete_snapshot, complete_xid
-from lakehouse.console import BREAKING, Context, open_spark, read_model, session, with_globals
+from lakehouse.console import BREAKING, Context, bring_read_model, open_spark, read_model, session, with_globals
 from lakehouse.printing import printable, show_table, tell
 
 
@@ -40,14 +40,30 @@ def snapshots(context: Context) -> int:
 @click.pass_obj
 def label(context: Context, snapshot: str, name: str, why: str | None, move: bool) -> int:
     """Name a snapshot, given by its number, label, date, time, or `head`."""
+    from lakehouse.errors import LabelTaken
     from lakehouse.snapshotfacts import check_label
-    from lakehouse.snapshots import label_snapshot
 
     check_label(name)
-    spark, settings = open_spark(context)
-    snapshot_id = label_snapshot(spark, settings, snapshot, name, why=why, move=move)
+    with read_model(context) as (model, _):
+        known = model.answer(lambda view: (view.resolve(snapshot), view.labels().get(name)))
+    taken = known[1]
+    if taken is not None and taken == (known[0], taken[1] if why is None else why):
+        snapshot_id = known[0]
+    elif taken is not None and taken[0] != known[0] and not move:
+        raise LabelTaken(name, taken[0])
+    else:
+        snapshot_id = _label(context, snapshot, name, why, move=move)
     click.echo(json.dumps({"snapshot_id": snapshot_id, "label": name}) if context.as_json else f"{name}: snapshot {snapshot_id}")
     return 0
+
+
+def _label(context: Context, snapshot: str, name: str, why: str | None, *, move: bool) -> int:
+    from lakehouse.snapshots import label_snapshot
+
+    spark, settings = open_spark(context)
+    snapshot_id = label_snapshot(spark, settings, snapshot, name, why=why, move=move)
+    bring_read_model(context, settings)
+    return snapshot_id
 
 
 @click.command()
@@ -158,17 +174,15 @@ def diff(context: Context, before: str, after: str, breaking: bool, markdown: bo
 @click.pass_obj
 def changes(context: Context, since: str, until: str | None, form: str, feeds: tuple[str, ...]) -> int:
     """Write what changed as events, one a line, oldest first; the same call writes the same events again."""
-    from lakehouse.events import FEEDS, change_events
+    from lakehouse.readmodel.events import FEEDS, change_events
     from lakehouse.snapshotfacts import HEAD
-    from lakehouse.snapshots import resolve_snapshot
-    from lakehouse.tables import attach_tables
 
-    spark, settings = open_spark(context)
-    attach_tables(spark, settings, ["changes"])
-    first = 0 if since == "0" else resolve_snapshot(spark, since)
-    last = resolve_snapshot(spark, until or HEAD)
-    for row in change_events(spark, settings, first, last, feeds or FEEDS).toLocalIterator():
-        click.echo(row["event"])
+    with read_model(context) as (model, settings):
+        first = 0 if since == "0" else model.answer(lambda view: view.resolve(since))
+        last = model.answer(lambda view: view.resolve(until or HEAD))
+        with model.at() as view:
+            for _, event in change_events(view, settings.events_source, first, last, feeds or FEEDS):
+                click.echo(event)
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit would put it among the events
         tell(f"events after snapshot {first} up to {last}. The next time: --since {last}")
     return 0

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from lakehouse.completion import complete_rule
-from lakehouse.console import REFUSED, Context, at_option, exit_zero_option, read_model, session, with_globals
+from lakehouse.console import REFUSED, Context, at_option, bring_read_model, exit_zero_option, read_model, session, with_globals
 from lakehouse.dialects import DIALECTS
 from lakehouse.printing import one_line, printable, show_summary, show_table, show_validation, tell
 
@@ -50,6 +50,8 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
         return _watch(context, sources, registry_from, request, flags)
     with session(context) as (spark, settings, watcher):
         summary = run_ingest(spark, settings, list(sources), registry_from=registry_from, request=request, watcher=watcher)
+        if summary.snapshot_id is not None and not flags["dry_run"]:
+            bring_read_model(context, settings, watcher)
     context.run.result = summary.as_json()
     for path, reason in summary.hidden:
         tell(f"warning: not read: {path}: {reason}")
@@ -74,6 +76,7 @@ def _watch(context: Context, sources: tuple[str, ...], registry_from: str | None
     stopped: list[int] = []
 
     def told(summary: Any) -> None:
+        bring_read_model(context, context.settings)
         refused.append(summary.refused)
         context.run.result = summary.as_json()
         if context.as_json:

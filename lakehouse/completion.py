@@ -45,8 +45,8 @@ def _rows(context: click.Context, query: str, values: tuple[Any, ...]) -> list[t
         given = {name: value for name, value in above.params.items() if value is not None} | given
         above = above.parent
     try:
-        warehouse = read_settings(given.get("conf"), warehouse=given.get("warehouse")).warehouse
-        file = Place(location_of(warehouse)).current()
+        settings = read_settings(given.get("conf"), warehouse=given.get("warehouse"))
+        file = Place(location_of(settings.warehouse), settings.readmodel_dir).current()
         if file is None:
             return []
         db = connect(file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -128,6 +129,21 @@ def read_model(context: Context) -> Iterator[tuple[Any, Settings]]:
         context.begin(settings)
     with _bar(context) as progress, open_model(settings, progress=progress) as model:
         yield model, settings
+
+
+def bring_read_model(context: Context, settings: Settings, watcher: Any = None) -> None:
+    """Bring the read model up to date after a commit. What was committed stays so, whatever becomes of this."""
+    from lakehouse.printing import tell
+    from lakehouse.readmodel import open_model
+    from lakehouse.watching import Unwatched
+
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit: nobody asks quick questions where the driver runs
+        return
+    try:
+        with (watcher or Unwatched()).stage("index", "quick commands follow"):
+            open_model(settings).close()
+    except Exception as error:
+        tell(f"note: quick commands will follow later: {error}")
 
 
 @contextmanager

@@ -21,7 +21,7 @@ def golden(tmp_path_factory) -> Path:
 
 
 def opened(warehouse: Path, folder: Path) -> ReadModel:
-    return open_model(read_settings(warehouse=str(warehouse)), folder=folder)
+    return open_model(read_settings(warehouse=str(warehouse), readmodel_dir=str(folder)))
 
 
 @pytest.fixture

@@ -22,19 +22,18 @@ T = TypeVar("T")
 _MOST_TRIES = 5
 
 
-def open_model(settings: Settings, *, folder: Path | None = None, progress: Progress | None = None) -> ReadModel:
+def open_model(settings: Settings, *, progress: Progress | None = None) -> ReadModel:
     """Open the read model of a warehouse, built or brought up to date first where that is needed.
 
     Args:
-        settings: the warehouse, and Spark's settings for S3.
-        folder: where read models stand; None: `LAKEHOUSE_READMODEL`, else the user's cache folder.
+        settings: the warehouse, `readmodel_dir`, and Spark's settings for S3.
         progress: is told while a file is built how many rows are done, and of how many (None: not known).
 
     Raises:
         WarehouseError: the warehouse holds no catalog, or cannot be read.
         WarehouseTooNew: a newer version of the product wrote it.
     """
-    model = ReadModel(settings, folder=folder, progress=progress)
+    model = ReadModel(settings, progress=progress)
     model.refresh()
     return model
 
@@ -42,11 +41,11 @@ def open_model(settings: Settings, *, folder: Path | None = None, progress: Prog
 class ReadModel:
     """A read model. Threads may share it; each `at` reads on a connection of its own."""
 
-    def __init__(self, settings: Settings, *, folder: Path | None = None, progress: Progress | None = None) -> None:
+    def __init__(self, settings: Settings, *, progress: Progress | None = None) -> None:
         self.settings = settings
         self.location = location_of(settings.warehouse)
         self.warehouse = Warehouse(self.location, settings)
-        self.place = Place(self.location, folder)
+        self.place = Place(self.location, settings.readmodel_dir)
         self.progress = progress
         self._file: Path | None = None
         self._free: list[sqlite3.Connection] = []
@@ -84,7 +83,7 @@ class ReadModel:
                 self._bring()
             except sqlite3.DatabaseError:
                 self._discard()
-        raise WarehouseError(f"{self.place.folder}: the read model cannot be kept there. Make room, or set LAKEHOUSE_READMODEL.")
+        raise WarehouseError(f"{self.place.folder}: the read model cannot be kept there. Make room, or set readmodel_dir.")
 
     @contextmanager
     def at(self, snapshot: str | int | None = None) -> Iterator[View]:
@@ -129,7 +128,7 @@ class ReadModel:
             except sqlite3.DatabaseError:
                 self._discard()
                 self.refresh()
-        raise WarehouseError(f"{self.place.folder}: the read model cannot be kept there. Make room, or set LAKEHOUSE_READMODEL.")
+        raise WarehouseError(f"{self.place.folder}: the read model cannot be kept there. Make room, or set readmodel_dir.")
 
     def _is_current(self) -> bool:
         if self.place.current() != self._file or self._file is None:

@@ -39,12 +39,11 @@ class Place:
 
     Args:
         location: of the warehouse, as from `location_of`.
-        folder: where read models stand; None: `LAKEHOUSE_READMODEL`, else the user's cache folder.
+        folder: where read models stand, setting `readmodel_dir`; empty: the user's cache folder.
     """
 
-    def __init__(self, location: str, folder: Path | None = None) -> None:
-        named = os.environ.get("LAKEHOUSE_READMODEL")
-        self.folder = folder or (Path(named) if named else user_cache_path("xregistry-lakehouse") / "readmodel")
+    def __init__(self, location: str, folder: str = "") -> None:
+        self.folder = Path(folder).absolute() if folder else user_cache_path("xregistry-lakehouse") / "readmodel"
         self.name = hashlib.sha256(location.encode()).hexdigest()[:24]
         self.pointer = self.folder / f"{self.name}.current"
 
