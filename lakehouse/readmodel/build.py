@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.faults import crash_point
 from lakehouse.readmodel import rows, words
 from lakehouse.readmodel.delta import READ, Known, Warehouse, batches, dataset, row_count, told_position
 from lakehouse.readmodel.edges import edges_of, version_uri_of
@@ -77,6 +78,7 @@ def build(warehouse: Warehouse, file: Path, progress: Progress | None = None) ->
         words.index_all(db)
         _tell_facts(db, warehouse, opened)
         _check_counts(db, counts)
+        crash_point("readmodel_build")
         db.execute("COMMIT")
         db.execute("ANALYZE")
     finally:
@@ -113,9 +115,12 @@ def follow(db: sqlite3.Connection, warehouse: Warehouse) -> None:
         words.index_again(db, touched)
         _tell_facts(db, warehouse, opened)
         _check_counts(db, counts)
+        crash_point("readmodel_follow")
         db.execute("COMMIT")
+        crash_point("readmodel_followed")
     except BaseException:
-        db.execute("ROLLBACK")
+        if db.in_transaction:
+            db.execute("ROLLBACK")
         raise
 
 

@@ -7,10 +7,12 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from json import JSONDecodeError
 from pathlib import Path
 from typing import TypeVar
 
 from lakehouse.errors import WarehouseError
+from lakehouse.faults import crash_point
 from lakehouse.readmodel.build import CannotFollow, Facts, Progress, build, follow
 from lakehouse.readmodel.delta import READ, Known, Warehouse
 from lakehouse.readmodel.place import Place, location_of
@@ -76,14 +78,16 @@ class ReadModel:
         Raises:
             WarehouseError: the warehouse holds no catalog, or cannot be read.
         """
+        problem: Exception | None = None
         for attempt in range(_MOST_TRIES):
             try:
                 if self._is_current():
                     return attempt > 0
                 self._bring()
-            except sqlite3.DatabaseError:
+            except (sqlite3.DatabaseError, JSONDecodeError) as error:
+                problem = error
                 self._discard()
-        raise WarehouseError(f"{self.place.folder}: the read model cannot be kept there. Make room, or set readmodel_dir.")
+        raise self._unusable() from problem
 
     @contextmanager
     def at(self, snapshot: str | int | None = None) -> Iterator[View]:
@@ -121,14 +125,19 @@ class ReadModel:
             ask: what is asked; it must read all that it needs before it returns.
             snapshot: as in `at`.
         """
+        problem: Exception | None = None
         for _ in range(_MOST_TRIES):
             try:
                 with self.at(snapshot) as view:
                     return ask(view)
-            except sqlite3.DatabaseError:
+            except (sqlite3.DatabaseError, JSONDecodeError) as error:  # a page, or a text in it, that is no more what was written
+                problem = error
                 self._discard()
                 self.refresh()
-        raise WarehouseError(f"{self.place.folder}: the read model cannot be kept there. Make room, or set readmodel_dir.")
+        raise self._unusable() from problem
+
+    def _unusable(self) -> WarehouseError:
+        return WarehouseError(f"{self.place.folder}: the read model cannot be kept there. Make room, or set readmodel_dir.")
 
     def _is_current(self) -> bool:
         if self.place.current() != self._file or self._file is None:
@@ -185,6 +194,7 @@ class ReadModel:
             except BaseException:
                 file.unlink(missing_ok=True)
                 raise
+            crash_point("readmodel_built")
             self.place.publish(file)
             return
         raise WarehouseError(
