@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 READ = ("changes", "effective_messages", "violations")
 SCHEMA_VERSION = 1  # of the tables that are read here
-_BATCH_ROWS = 8192
+_BATCH_ROWS = 2048
 _OPTIONS = {
     "spark.hadoop.fs.s3a.endpoint": "AWS_ENDPOINT_URL",
     "spark.hadoop.fs.s3a.access.key": "AWS_ACCESS_KEY_ID",
@@ -133,15 +133,36 @@ def batches(table: DeltaTable, columns: tuple[str, ...], above: int | None = Non
         columns: those that are read.
         above: only rows with a higher snapshot_id; files and row groups without any are not read. None: all rows.
     """
+    import pyarrow.compute as pc
     import pyarrow.dataset as ds
+    import pyarrow.parquet as pq
 
     condition = None if above is None else ds.field("snapshot_id") > above
-    scanner = dataset(table).scanner(
-        columns=list(columns), filter=condition, batch_size=_BATCH_ROWS, batch_readahead=2, fragment_readahead=1
-    )
-    for batch in scanner.to_batches():
-        if batch.num_rows:
-            yield batch
+    for fragment in dataset(table).get_fragments(condition):
+        groups = [part.row_groups[0].id for part in fragment.split_by_row_group(condition)]
+        # Arrow's own scan holds a row group, as large as Spark likes it, whole in memory; here it is read page by page.
+        with fragment.open() as opened, pq.ParquetFile(opened, pre_buffer=False, coerce_int96_timestamp_unit="us") as file:
+            for batch in file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=list(columns), use_threads=False):
+                wanted = None if above is None else pc.greater(batch.column("snapshot_id"), above)
+                if wanted is None:
+                    yield _plain(batch)
+                elif pc.any(wanted).as_py():
+                    yield _plain(batch).filter(wanted)
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Turn texts into those that every function of Arrow takes: deltalake writes another kind."""
+    import pyarrow as pa
+
+    columns = []
+    for column in batch.columns:
+        if "string_view" not in str(column.type):
+            columns.append(column)
+        elif pa.types.is_map(column.type):
+            columns.append(column.cast(pa.map_(pa.string(), pa.string())))
+        else:
+            columns.append(column.cast(pa.list_(pa.string()) if pa.types.is_list(column.type) else pa.string()))
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def told_position(table: DeltaTable, known_version: int | None = None) -> tuple[int | None, bool]:

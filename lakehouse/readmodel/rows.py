@@ -45,28 +45,33 @@ def _column(batch: pa.RecordBatch, name: str) -> list[Any]:
 
 def _maps(column: pa.MapArray) -> list[str | None]:
     """Write maps as JSON objects, out of two flat columns: a Python object for each pair would take most of the time."""
-    keys, items = column.keys.to_pylist(), column.items.to_pylist()
     ends = column.offsets.to_pylist()
+    first, count = ends[0], ends[-1] - ends[0]  # the flat columns are those of the whole row group
+    keys, items = column.keys.slice(first, count).to_pylist(), column.items.slice(first, count).to_pylist()
     null = column.is_null().to_pylist()
-    return [
-        None
-        if null[row]
-        else orjson.dumps(dict(zip(keys[ends[row] : ends[row + 1]], items[ends[row] : ends[row + 1]], strict=True))).decode()
-        for row in range(len(column))
-    ]
+    found: list[str | None] = []
+    for row, is_null in enumerate(null):
+        if is_null:
+            found.append(None)
+        else:
+            start, end = ends[row] - first, ends[row + 1] - first
+            found.append(orjson.dumps(dict(zip(keys[start:end], items[start:end], strict=True))).decode())
+    return found
 
 
 def _lists(column: pa.ListArray) -> list[str | None]:
-    values = column.values.to_pylist()
+    """Write lists as JSON arrays; the same list is written once."""
     ends = column.offsets.to_pylist()
+    first, count = ends[0], ends[-1] - ends[0]
+    values = column.values.slice(first, count).to_pylist()
     null = column.is_null().to_pylist()
     known: dict[tuple[str, ...], str] = {}
     found: list[str | None] = []
-    for row in range(len(column)):
-        if null[row]:
+    for row, is_null in enumerate(null):
+        if is_null:
             found.append(None)
             continue
-        items = tuple(values[ends[row] : ends[row + 1]])
+        items = tuple(values[ends[row] - first : ends[row + 1] - first])
         text = known.get(items)
         if text is None:
             text = known[items] = orjson.dumps(items).decode()

@@ -68,7 +68,7 @@ CREATE TABLE searched (
   id INTEGER PRIMARY KEY, registryid TEXT NOT NULL, kind TEXT NOT NULL, xid TEXT NOT NULL, entityid TEXT NOT NULL
 );
 CREATE VIRTUAL TABLE words USING fts5(
-  ids, name, type, address, labels, description, attributes, tokenize = 'unicode61 remove_diacritics 2', prefix = '2 3'
+  ids, name, type, address, labels, description, attributes, tokenize = 'unicode61 remove_diacritics 2'
 );
 """
 # Made after the first rows, which is quicker.
@@ -95,7 +95,7 @@ def create(path: Path) -> sqlite3.Connection:
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     made = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     made.executescript(
-        "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA temp_store = FILE; PRAGMA cache_size = -65536;"
+        "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA temp_store = FILE; PRAGMA cache_size = -24576;"
     )
     made.executescript(TABLES)
     return made
@@ -114,5 +114,5 @@ def connect(path: Path, *, write: bool = False) -> sqlite3.Connection:
     opened.execute(f"PRAGMA query_only = {'OFF' if write else 'ON'}")
     if write:
         opened.execute("PRAGMA synchronous = NORMAL")
-        opened.execute("PRAGMA cache_size = -65536")
+        opened.execute("PRAGMA cache_size = -24576")
     return opened

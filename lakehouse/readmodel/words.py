@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import orjson
@@ -12,6 +13,7 @@ import orjson
 from lakehouse.readmodel.schema import NEVER
 
 KINDS = ("message", "group", "endpoint", "schema", "document")
+_EFFECTIVE = ("name", "ce_type", "address", "labels", "description", "attributes", "protocol")
 _HOLDER = {"version": "message", "schemaversion": "schema"}
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _MOST = 20_000  # characters of one entity's attributes: a schema that stands in the definition may be as long as a book
@@ -38,11 +40,20 @@ def holder_of(kind: str, xid: str) -> tuple[str, str] | None:
 
 def index_all(db: sqlite3.Connection) -> None:
     """Index every entity of a file that has nothing indexed yet."""
-    kinds = ", ".join(f"'{kind}'" for kind in KINDS)
-    keys = db.execute(
-        f"SELECT DISTINCT registryid, kind, xid FROM log WHERE kind IN ({kinds}) AND until = ? AND op <> 'delete'", (NEVER,)
+    columns = ", ".join(f"e.{name}" for name in _EFFECTIVE)
+    messages = db.execute(
+        f"SELECT l.registryid, l.xid, e.xid, {columns} FROM log AS l"
+        " LEFT JOIN effective AS e ON e.registryid = l.registryid AND e.xid = l.xid"
+        " WHERE l.kind = 'message' AND l.until = ? AND l.op <> 'delete'",
+        (NEVER,),
     )
-    _insert(db, keys, first=1)
+    found = ((one, "message", xid, _words_of_message(xid, row if own else None)) for one, xid, own, *row in messages)
+    last = _insert(db, found, 0)
+    kinds = ", ".join(f"'{kind}'" for kind in KINDS if kind != "message")
+    others = db.execute(
+        f"SELECT registryid, kind, xid FROM log WHERE kind IN ({kinds}) AND until = ? AND op <> 'delete'", (NEVER,)
+    ).fetchall()
+    _insert(db, ((*key, words_of(db, *key)) for key in others), last)
 
 
 def index_again(db: sqlite3.Connection, keys: Iterable[tuple[str, str, str]]) -> None:
@@ -64,35 +75,37 @@ def index_again(db: sqlite3.Connection, keys: Iterable[tuple[str, str, str]]) ->
             "SELECT 1 FROM log WHERE registryid = ? AND kind = ? AND xid = ? AND until = ? AND op <> 'delete'", (*key, NEVER)
         ).fetchone()
     ]
-    _insert(db, there, first=1 + (db.execute("SELECT max(id) FROM searched").fetchone()[0] or 0))
+    last = db.execute("SELECT coalesce(max(id), 0) FROM searched").fetchone()[0]
+    _insert(db, ((*key, words_of(db, *key)) for key in there), last)
 
 
-def _insert(db: sqlite3.Connection, keys: Iterable[tuple[str, str, str]], first: int) -> None:
-    rows = db.cursor()
-    for row, (registryid, kind, xid) in enumerate(keys, start=first):
-        entityid = xid if kind == "document" else xid.rsplit("/", 1)[1]
-        rows.execute("INSERT INTO searched VALUES (?, ?, ?, ?, ?)", (row, registryid, kind, xid, entityid))
-        words = words_of(db, registryid, kind, xid)
-        rows.execute(
-            f"INSERT INTO words (rowid, {', '.join(Words._fields)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (row, *words),
+def _insert(db: sqlite3.Connection, found: Iterable[tuple[str, str, str, Words]], last: int) -> int:
+    """Insert entities with their words, in rows after the last; give the number of the new last one."""
+    for one in _parts(found):
+        numbered = list(enumerate(one, start=last + 1))
+        db.executemany(
+            "INSERT INTO searched VALUES (?, ?, ?, ?, ?)",
+            ((row, *key, key[2] if key[1] == "document" else key[2].rsplit("/", 1)[1]) for row, (*key, _) in numbered),
         )
+        db.executemany(
+            f"INSERT INTO words (rowid, {', '.join(Words._fields)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            ((row, *words) for row, (*_, words) in numbered),
+        )
+        last += len(numbered)
+    return last
+
+
+def _parts(found: Iterable[tuple[str, str, str, Words]]) -> Iterator[list[tuple[str, str, str, Words]]]:
+    iterator = iter(found)
+    while some := list(islice(iterator, 1000)):
+        yield some
 
 
 def words_of(db: sqlite3.Connection, registryid: str, kind: str, xid: str) -> Words:
     """Give what an entity is found by: a message by its effective definition, where there is one yet."""
     if kind == "message":
-        found = db.execute(
-            "SELECT name, ce_type, address, labels, description, attributes, protocol FROM effective"
-            " WHERE registryid = ? AND xid = ?",
-            (registryid, xid),
-        ).fetchone()
-        ids = _split(xid)
-        if found is None:
-            return Words(ids)
-        name, ce_type, address, labels, description, attributes, protocol = found
-        kinds = " ".join(text for text in (_split(ce_type or ""), protocol or "") if text) or None
-        return Words(ids, _split(name or "") or None, kinds, address, labels, description, _plain(attributes))
+        row = db.execute(f"SELECT {', '.join(_EFFECTIVE)} FROM effective WHERE registryid = ? AND xid = ?", (registryid, xid))
+        return _words_of_message(xid, row.fetchone())
     if kind == "document":
         return Words(xid)
     body = _body(db, registryid, kind, xid)
@@ -100,6 +113,16 @@ def words_of(db: sqlite3.Connection, registryid: str, kind: str, xid: str) -> Wo
         default = body.get("defaultversionid")
         body = (_body(db, registryid, "schemaversion", f"{xid}/versions/{default}") if default is not None else {}) | body
     return _words_of_body(xid, kind, body)
+
+
+def _words_of_message(xid: str, row: Sequence[Any] | None) -> Words:
+    """Give what a message is found by: columns `_EFFECTIVE`; None: its definition is not computed yet."""
+    ids = _split(xid)
+    if row is None:
+        return Words(ids)
+    name, ce_type, address, labels, description, attributes, protocol = row
+    kinds = " ".join(text for text in (_split(ce_type or ""), protocol or "") if text) or None
+    return Words(ids, _split(name or "") or None, kinds, address, labels, description, _plain(attributes))
 
 
 def _words_of_body(xid: str, kind: str, body: dict[str, Any]) -> Words:
