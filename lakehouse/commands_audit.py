@@ -129,28 +129,22 @@ def _read_history(context: Context, xid: str, at: str | None, *, below: bool = F
 
 
 @click.command()
-@click.argument("before", metavar="A")
-@click.argument("after", metavar="B")
+@click.argument("before", metavar="A", shell_complete=complete_snapshot)
+@click.argument("after", metavar="B", shell_complete=complete_snapshot)
 @click.option("--breaking", is_flag=True, help="Only what breaks producers or consumers; exit code 4 when there is any.")
 @click.option("--markdown", is_flag=True, help="As Markdown for a pull request.")
 @with_globals
 @click.pass_obj
 def diff(context: Context, before: str, after: str, breaking: bool, markdown: bool) -> int:
     """Tell what changed from A to B, and whom it breaks: two snapshots, or documents (files, folders) that need not be loaded."""
-    from lakehouse.diffs import as_markdown, diff_documents, diff_snapshots, read_differences
-    from lakehouse.snapshots import resolve_snapshot
-    from lakehouse.tables import attach_tables
+    from lakehouse.differences import as_markdown
 
     are_documents = [os.path.exists(side) or "/" in side or "*" in side for side in (before, after)]
     if any(are_documents) and not all(are_documents):
         raise click.UsageError("A and B are two snapshots, or two files or folders.")
-    with session(context) as (spark, settings, watcher), watcher.stage("diff", f"{before} to {after}"):
-        if all(are_documents):
-            rows = diff_documents(spark, settings, [before], [after])
-        else:
-            attach_tables(spark, settings, ["changes"])
-            rows = diff_snapshots(spark, settings, *(resolve_snapshot(spark, side) for side in (before, after)))
-        found = read_differences(rows)
+    found = None if all(are_documents) else _quick_diff(context, before, after)
+    if found is None:
+        found = _diff(context, before, after, are_documents=all(are_documents))
     breaks = any(one.class_ == "breaking" for one in found)
     shown = [one for one in found if one.class_ == "breaking"] if breaking else found
     if context.as_json:
@@ -161,6 +155,32 @@ def diff(context: Context, before: str, after: str, breaking: bool, markdown: bo
         columns = ["class", "kind", "xid", "change", "pointer", "before", "after", "rule"]
         show_table(columns, ([printable(str(one.as_json()[name] or "")) for name in columns] for one in shown))
     return BREAKING if breaking and breaks else 0
+
+
+def _quick_diff(context: Context, before: str, after: str) -> list[Any] | None:
+    """Compare two snapshots without Spark; None: they are large, or their definitions are not stored any more."""
+    from lakehouse.errors import DefinitionsGone
+    from lakehouse.readmodel.diff import MOST_ENTITIES, count_entities, definitions_of, differences
+
+    with read_model(context) as (model, _):
+        if any(model.answer(count_entities, side) > MOST_ENTITIES for side in (before, after)):
+            return None
+        try:
+            return differences(*(model.answer(definitions_of, side) for side in (before, after)))
+        except DefinitionsGone:
+            return None
+
+
+def _diff(context: Context, before: str, after: str, *, are_documents: bool) -> list[Any]:
+    from lakehouse.diffs import diff_documents, diff_snapshots, read_differences
+    from lakehouse.snapshots import resolve_snapshot
+    from lakehouse.tables import attach_tables
+
+    with session(context) as (spark, settings, watcher), watcher.stage("diff", f"{before} to {after}"):
+        if are_documents:
+            return read_differences(diff_documents(spark, settings, [before], [after]))
+        attach_tables(spark, settings, ["changes"])
+        return read_differences(diff_snapshots(spark, settings, *(resolve_snapshot(spark, side) for side in (before, after))))
 
 
 @click.command()

@@ -24,7 +24,7 @@ ORDER = [
     "violations", "refusals", "telling", "disputes", "ownership", "staleness", "defaults", "numbering", "plans",
     "changes", "digests", "effective", "projections", "dryruns",
     "relationrows", "references", "relations", "presence", "gate", "catalogchecks",
-    "maintenance", "datadocs", "candidates", "snapshots", "serving", "audits", "events", "backups", "doctor", "diffs",
+    "maintenance", "datadocs", "candidates", "snapshots", "serving", "audits", "events", "backups", "doctor", "differences", "diffs",
     "documentview", "readmodel", "losses", "groupwriters", "serialise", "targets", "selection", "export",
     "queries", "violationlist", "show", "pipeline", "landing", "validation", "telemetry", "demo",
     "printing", "completion", "console", "commands_load", "commands_ask", "commands_audit", "commands_keep", "cli", "__main__",

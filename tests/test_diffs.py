@@ -7,7 +7,8 @@ import json
 import pytest
 from histories import shop
 
-from lakehouse.diffs import as_markdown, compare, diff_documents, diff_snapshots, read_differences
+from lakehouse.differences import as_markdown
+from lakehouse.diffs import compare, diff_documents, diff_snapshots, read_differences
 from lakehouse.queries import run_query
 from lakehouse.settings import data_folder
 from lakehouse.tables import attach_tables

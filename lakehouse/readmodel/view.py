@@ -169,6 +169,13 @@ class View:
         )
         return [row[0] for row in rows]
 
+    def count(self) -> int:
+        """Count the entities."""
+        rows = self.db.execute(
+            f"SELECT count(*) FROM log WHERE {self._holds()} AND kind NOT IN ('document', 'label', 'snapshot')"
+        )
+        return int(rows.fetchone()[0])
+
     def lived(self, registryid: str) -> tuple[int, int] | None:
         """Give the first createdat and the last modifiedat of what a registry holds, in microseconds; None: it holds nothing."""
         found: tuple[int, int] = self.db.execute(
