@@ -19,7 +19,7 @@ from lakehouse.readmodel.rows import definitions_as_table
 from lakehouse.readmodel.schema import EFFECTIVE_COLUMNS, VIOLATION_COLUMNS
 
 _TIME = pa.timestamp("us", tz="UTC")
-_CHANGES = pa.schema(
+CHANGES = pa.schema(
     [
         ("snapshot_id", pa.int64()),
         *((name, pa.string()) for name in ("registryid", "kind", "xid", "op", "content_hash")),
@@ -48,7 +48,7 @@ class Written:
         self.last = {"messages": 0, "versions": 0}
         self.projected = 0
         for name, schema in (
-            ("changes", _CHANGES),
+            ("changes", CHANGES),
             ("effective_messages", definitions_as_table([]).schema),
             ("violations", _VIOLATIONS),
         ):
@@ -60,7 +60,7 @@ class Written:
     def commit(self, label: str | None = None, *, prune: bool = False) -> int:
         """Commit a snapshot in which some messages come, change and go."""
         self.head += 1
-        rows = [self._row("group", f"/messagegroups/g{n}", "insert", {"name": f"g{n}"}) for n in range(3) if self.head == 1]
+        rows = [self.row("group", f"/messagegroups/g{n}", "insert", {"name": f"g{n}"}) for n in range(3) if self.head == 1]
         for _ in range(self.random.randint(0, 6)):
             rows += self._change(prune)
         unique = list({row["xid"]: row for row in rows}.values())
@@ -68,13 +68,13 @@ class Written:
             self.last |= {"messages": self.head, "versions": self.head}
         self.found += 1
         facts = {"status": "loaded", "findings": [f"v{n}" for n in range(self.found)]}
-        unique.append(self._row("document", _DOCUMENT, "insert" if self.head == 1 else "update", facts))
+        unique.append(self.row("document", _DOCUMENT, "insert" if self.head == 1 else "update", facts))
         if label:
-            unique.append(self._row("label", label, "insert", {"snapshot_id": self.head}) | {"registryid": ""})
+            unique.append(self.row("label", label, "insert", {"snapshot_id": self.head}) | {"registryid": ""})
         self._find()
-        unique.append(self._snapshot())
+        unique.append(self.snapshot())
         told = json.dumps({"snapshot_id": self.head, "ingest_id": f"i{self.head}", "command": "ingest"})
-        self._append("changes", pa.Table.from_pylist(unique, _CHANGES), told)
+        self.append("changes", pa.Table.from_pylist(unique, CHANGES), told)
         return self.head
 
     def project(self) -> None:
@@ -125,18 +125,18 @@ class Written:
         xid = f"/messagegroups/g{name % 3}/messages/m{name}"
         if xid in self.present and (prune or self.random.random() < 0.25):
             del self.present[xid]
-            return [self._row(kind, one, "delete", None) for kind, one in (("message", xid), ("version", f"{xid}/versions/1"))]
+            return [self.row(kind, one, "delete", None) for kind, one in (("message", xid), ("version", f"{xid}/versions/1"))]
         op = "update" if xid in self.present else "insert"
         if op == "update" and self.random.random() < 0.2:
-            return [self._row("message", xid, "own", {"defaultversionid": "1"})]
+            return [self.row("message", xid, "own", {"defaultversionid": "1"})]
         base = self.random.choice([None, "/messagegroups/g0/messages/m0", "#/messagegroups/g1/messages/m1", "https://x/y"])
         body = {"name": f"name {self.random.randrange(1000)}", "version_uri": f"urn:{name}:{self.random.randrange(3)}"}
         body |= {} if base is None else {"basemessage": base}
         body |= {"dataschemauri": "/schemagroups/s/schemas/t:Type"} if self.random.random() < 0.3 else {}
         self.present[xid] = body
-        return [self._row("message", xid, op, {"defaultversionid": "1"}), self._row("version", f"{xid}/versions/1", op, body)]
+        return [self.row("message", xid, op, {"defaultversionid": "1"}), self.row("version", f"{xid}/versions/1", op, body)]
 
-    def _row(self, kind: str, xid: str, op: str, body: Any) -> dict[str, Any]:
+    def row(self, kind: str, xid: str, op: str, body: Any) -> dict[str, Any]:
         now = _START + timedelta(minutes=self.head)
         told = {
             "snapshot_id": self.head,
@@ -150,7 +150,7 @@ class Written:
         text = None if body is None else json.dumps(body, sort_keys=True)
         return told | {"createdat": now, "modifiedat": now, "document_uris": [_DOCUMENT], "body": text, "raw": None}
 
-    def _snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, Any]:
         previous, self.digest = self.digest, f"{self.random.getrandbits(64):x}"
         body = {
             "committed_at": (_START + timedelta(minutes=self.head)).isoformat(),
@@ -164,7 +164,7 @@ class Written:
             "digest": self.digest,
             "previous_digest": previous,
         }
-        return self._row("snapshot", "", "insert", body) | {"registryid": ""}
+        return self.row("snapshot", "", "insert", body) | {"registryid": ""}
 
     def _find(self) -> None:
         """Append a finding, before the commit that names it."""
@@ -174,7 +174,7 @@ class Written:
             "rule_id": "MSG-1",
         }
         row |= {"found_at": _START + timedelta(minutes=self.head), "document_uri": _DOCUMENT, "registryid": "r"}
-        self._append("violations", pa.Table.from_pylist([row], _VIOLATIONS), None)
+        self.append("violations", pa.Table.from_pylist([row], _VIOLATIONS), None)
 
     def _definition(self, xid: str) -> dict[str, Any]:
         body = self.present.get(xid, {})
@@ -189,6 +189,6 @@ class Written:
             "snapshot_id": self.head,
         }
 
-    def _append(self, name: str, rows: pa.Table, user_metadata: str | None) -> None:
+    def append(self, name: str, rows: pa.Table, user_metadata: str | None) -> None:
         told = None if user_metadata is None else CommitProperties(custom_metadata={"userMetadata": user_metadata})
         write_deltalake(self.table(name), rows, mode="append", commit_properties=told)

@@ -163,11 +163,17 @@ class View:
 
     def registries(self) -> list[str]:
         """List the registries that hold anything at the snapshot, sorted."""
-        rows = self.db.execute(
-            "SELECT DISTINCT registryid FROM log WHERE kind IN ('registry', 'group', 'endpoint')"
-            f" AND {FEW} AND {self._holds()} ORDER BY 1"
-        )
-        return [row[0] for row in rows]
+        holds = f"SELECT 1 FROM log WHERE registryid = ? AND {self._holds()} AND kind NOT IN ('document', 'label', 'snapshot')"
+        return [one for one in self._known_registries() if self.db.execute(holds, (one,)).fetchone() is not None]
+
+    def _known_registries(self) -> list[str]:
+        """List the registries of all times, looked up one after the other: there are few of them and many rows of each."""
+        found: list[str] = []
+        last = ""
+        while (row := self.db.execute("SELECT min(registryid) FROM log WHERE registryid > ?", (last,)).fetchone())[0] is not None:
+            last = row[0]
+            found.append(last)
+        return found
 
     def count(self) -> int:
         """Count the entities."""
@@ -237,9 +243,7 @@ class View:
         """
         wanted = xid.rstrip("/") or "/"
         start = wanted.rstrip("/") + ("/" if below else "/versions/")
-        known = (
-            [registryid] if registryid is not None else [row[0] for row in self.db.execute("SELECT DISTINCT registryid FROM log")]
-        )
+        known = [registryid] if registryid is not None else self._known_registries()
         found = []
         for one in known:
             rows = self.db.execute(
