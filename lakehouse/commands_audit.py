@@ -197,12 +197,28 @@ def changes(context: Context, since: str, until: str | None, form: str, feeds: t
     from lakehouse.readmodel.events import FEEDS, change_events
     from lakehouse.snapshotfacts import HEAD
 
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit: the stores that Spark was told of, and no word among the events
+        _spark_changes(context, since, until, feeds)
+        return 0
     with read_model(context) as (model, settings):
         first = 0 if since == "0" else model.answer(lambda view: view.resolve(since))
         last = model.answer(lambda view: view.resolve(until or HEAD))
         with model.at() as view:
             for _, event in change_events(view, settings.events_source, first, last, feeds or FEEDS):
                 click.echo(event)
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit would put it among the events
-        tell(f"events after snapshot {first} up to {last}. The next time: --since {last}")
+    tell(f"events after snapshot {first} up to {last}. The next time: --since {last}")
     return 0
+
+
+def _spark_changes(context: Context, since: str, until: str | None, feeds: tuple[str, ...]) -> None:
+    from lakehouse.events import FEEDS, change_events
+    from lakehouse.snapshotfacts import HEAD
+    from lakehouse.snapshots import resolve_snapshot
+    from lakehouse.tables import attach_tables
+
+    spark, settings = open_spark(context)
+    attach_tables(spark, settings, ["changes"])
+    first = 0 if since == "0" else resolve_snapshot(spark, since)
+    last = resolve_snapshot(spark, until or HEAD)
+    for row in change_events(spark, settings, first, last, feeds or FEEDS).toLocalIterator():
+        click.echo(row["event"])

@@ -29,6 +29,7 @@ _OPTIONS = {
     "spark.hadoop.fs.s3a.session.token": "AWS_SESSION_TOKEN",
     "spark.hadoop.fs.s3a.endpoint.region": "AWS_REGION",
 }
+_STORES = ("s3://", "s3a://", "gs://", "az://", "abfs://", "abfss://")
 _OWN_JOBS = ("project", "rebuild")
 # What leaves the rows of a table as they are, or is told by the rows that it writes.
 _HARMLESS = (
@@ -79,6 +80,11 @@ class Warehouse:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
+        if self.is_remote and not self.location.startswith(_STORES):
+            raise WarehouseError(
+                f"{self.location}: quick commands read warehouses on disk and on S3, Google and Azure stores, without Spark. "
+                "Ask this one with `lakehouse sql`."
+            )
         uri = f"{self.location}/{name}".replace("s3a://", "s3://", 1)
         try:
             table = DeltaTable(uri, version=version, storage_options=self._options or None)
