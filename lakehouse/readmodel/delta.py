@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,6 +30,7 @@ _OPTIONS = {
     "spark.hadoop.fs.s3a.session.token": "AWS_SESSION_TOKEN",
     "spark.hadoop.fs.s3a.endpoint.region": "AWS_REGION",
 }
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _STORES = ("s3://", "s3a://", "gs://", "az://", "abfs://", "abfss://")
 _OWN_JOBS = ("project", "rebuild")
 # What leaves the rows of a table as they are, or is told by the rows that it writes.
@@ -93,7 +95,8 @@ class Warehouse:
                 f"{self.location} holds no catalog (no table {name}). Load documents with `lakehouse ingest SOURCE`."
             ) from error
         except (DeltaError, OSError) as error:
-            raise WarehouseError(f"{uri}: cannot be read ({error}). `lakehouse doctor` tells what is wrong.") from error
+            told = " ".join(_COLOURS.sub("", str(error)).replace("↳", "").split())
+            raise WarehouseError(f"{uri}: cannot be read ({told}). `lakehouse doctor` tells what is wrong.") from error
         written = int(table.metadata().configuration.get("xregistry.schema_version", SCHEMA_VERSION))
         if written > SCHEMA_VERSION:
             raise WarehouseTooNew(
