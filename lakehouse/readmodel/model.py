@@ -106,7 +106,7 @@ class ReadModel:
         try:
             db.execute("BEGIN")
             try:
-                yield View.open(db, self, snapshot)
+                yield View(db, self, snapshot)
             finally:
                 db.execute("ROLLBACK")
             is_sound = True

@@ -1,63 +1,26 @@
-"""One snapshot of the catalog, read from the SQLite file: entities, what holds what, references, definitions, search."""
+"""One snapshot of the catalog, read from the SQLite file: entities, what holds what, references, definitions."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from lakehouse.errors import DefinitionsGone, SnapshotNotFound
+from lakehouse.errors import DefinitionsGone
 from lakehouse.readmodel.build import Facts
-from lakehouse.readmodel.schema import BOOLEAN_COLUMNS, EFFECTIVE_COLUMNS, FEW, JSON_COLUMNS
-from lakehouse.snapshotfacts import HEAD, NUMBER, Snapshot, moment_of
+from lakehouse.readmodel.entities import Entities, Entity
+from lakehouse.readmodel.schema import BOOLEAN_COLUMNS, EFFECTIVE_COLUMNS, JSON_COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakehouse.readmodel.model import ReadModel
 
+__all__ = ["Entity", "Reference", "View", "decoded"]
+
 _DEFINING = ("messages", "versions")
-_COLUMNS = "registryid, kind, xid, epoch, createdat, modifiedat, body, raw, document_uris, content_hash, snapshot_id, id"
-
-
-class Entity(NamedTuple):
-    """A row of the log that holds at the snapshot.
-
-    Attributes:
-        registryid, kind, xid: which entity.
-        epoch, createdat, modifiedat: dates in microseconds since 1970 (UTC).
-        body: JSON text of the normal form, without children, ids, URLs, epoch and dates.
-        raw: JSON text as written; None: equal to body.
-        document_uris: the documents that hold it, sorted.
-        content_hash: SHA-256 of body.
-        snapshot_id: the snapshot that last changed it.
-        log_id: its row in the file.
-    """
-
-    registryid: str
-    kind: str
-    xid: str
-    epoch: int | None
-    createdat: int | None
-    modifiedat: int | None
-    body: str
-    raw: str | None
-    document_uris: list[str]
-    content_hash: str | None
-    snapshot_id: int
-    log_id: int
-
-    @property
-    def attributes(self) -> dict[str, Any]:
-        """Give the normal form, unknown attributes among the others."""
-        from lakehouse.jsontext import read_canonical
-
-        known: dict[str, Any] = read_canonical(self.body)
-        unknown: dict[str, Any] = known.pop("extensions", {})
-        return known | unknown
 
 
 class Reference(NamedTuple):
@@ -73,7 +36,7 @@ class Reference(NamedTuple):
     status: str
 
 
-class View:
+class View(Entities):
     """One snapshot; valid within the `with` of `ReadModel.at`.
 
     Attributes:
@@ -82,182 +45,24 @@ class View:
         is_live: no snapshot was named, so findings count that no snapshot holds.
     """
 
-    def __init__(self, db: sqlite3.Connection, model: ReadModel, facts: Facts, head: int, snapshot_id: int) -> None:
-        self.is_live = True
-        self.db = db
-        self.model = model
-        self.facts = facts
-        self.head = head
-        self.snapshot_id = snapshot_id
-
-    @classmethod
-    def open(cls, db: sqlite3.Connection, model: ReadModel, snapshot: str | int | None) -> View:
+    def __init__(self, db: sqlite3.Connection, model: ReadModel, snapshot: str | int | None) -> None:
         """Find the snapshot that is meant.
+
+        Args:
+            db: the file, within a transaction.
+            model: whose file it is.
+            snapshot: as in `resolve`; None: the newest.
 
         Raises:
             SnapshotNotFound: there is no such snapshot.
         """
-        facts = Facts(db)
-        head = int(facts["head"])
-        view = cls(db, model, facts, head, head)
+        self.facts = Facts(db)
+        self.model = model
+        self.is_live = snapshot is None
+        head = int(self.facts["head"])
+        super().__init__(db, head, head)
         if snapshot is not None:
-            view.snapshot_id, view.is_live = view.resolve(str(snapshot)), False
-        return view
-
-    # Snapshots
-
-    def resolve(self, text: str) -> int:
-        """Find a snapshot: by number, label, `head`, time (the last by then) or date (the last of that day or before).
-
-        Raises:
-            SnapshotNotFound: it names none.
-        """
-        wanted = text.strip()
-        if wanted == HEAD:
-            if not self.head:
-                raise SnapshotNotFound(text, "the catalog has none yet")
-            return self.head
-        if NUMBER.match(wanted):
-            if not 1 <= int(wanted) <= self.head:
-                raise SnapshotNotFound(
-                    text, f"there are the snapshots 1 to {self.head}" if self.head else "the catalog has none yet"
-                )
-            return int(wanted)
-        labelled = self.labels().get(wanted)
-        if labelled is not None:
-            return labelled[0]
-        moment = moment_of(text)
-        if moment is None:
-            raise SnapshotNotFound(text, "it is no number, label, date (2026-03-01) or time (2026-03-01T12:00:00Z)")
-        found = [one.snapshot_id for one in self.snapshots() if one.committed_at <= moment]
-        if not found:
-            raise SnapshotNotFound(text, "the first one is later")
-        return found[-1]
-
-    def snapshots(self) -> list[Snapshot]:
-        """List all snapshots, oldest first, also those after this one."""
-        names: dict[int, dict[str, str | None]] = {}
-        for name, (snapshot_id, why) in self.labels().items():
-            names.setdefault(snapshot_id, {})[name] = why
-        rows = self.db.execute(f"SELECT snapshot_id, body FROM log WHERE kind = 'snapshot' AND {FEW} ORDER BY snapshot_id")
-        return [Snapshot(number, orjson.loads(body), names.get(number, {})) for number, body in rows]
-
-    def labels(self) -> dict[str, tuple[int, str | None]]:
-        """Give all labels: name to snapshot and reason; the last row of a name counts."""
-        rows = self.db.execute(f"SELECT xid, body FROM log WHERE kind = 'label' AND {FEW} ORDER BY snapshot_id, xid")
-        told = ((name, orjson.loads(body)) for name, body in rows)
-        return {name: (facts["snapshot_id"], facts.get("why")) for name, facts in told}
-
-    def commit_of(self, snapshot_id: int) -> dict[str, Any]:
-        """Give the facts of a snapshot: committed_at, command, counts, digest, tables ..."""
-        row = self.db.execute("SELECT body FROM log WHERE snapshot_id = ? AND kind = 'snapshot'", (snapshot_id,)).fetchone()
-        facts: dict[str, Any] = orjson.loads(row[0])
-        return facts
-
-    @property
-    def committed_at(self) -> datetime:
-        """Give the time of this snapshot."""
-        return datetime.fromisoformat(self.commit_of(self.snapshot_id)["committed_at"])
-
-    # Entities
-
-    def registries(self) -> list[str]:
-        """List the registries that hold anything at the snapshot, sorted."""
-        holds = f"SELECT 1 FROM log WHERE registryid = ? AND {self._holds()} AND kind NOT IN ('document', 'label', 'snapshot')"
-        return [one for one in self._known_registries() if self.db.execute(holds, (one,)).fetchone() is not None]
-
-    def _known_registries(self) -> list[str]:
-        """List the registries of all times, looked up one after the other: there are few of them and many rows of each."""
-        found: list[str] = []
-        last = ""
-        while (row := self.db.execute("SELECT min(registryid) FROM log WHERE registryid > ?", (last,)).fetchone())[0] is not None:
-            last = row[0]
-            found.append(last)
-        return found
-
-    def count(self) -> int:
-        """Count the entities."""
-        rows = self.db.execute(
-            f"SELECT count(*) FROM log WHERE {self._holds()} AND kind NOT IN ('document', 'label', 'snapshot')"
-        )
-        return int(rows.fetchone()[0])
-
-    def lived(self, registryid: str) -> tuple[int, int] | None:
-        """Give the first createdat and the last modifiedat of what a registry holds, in microseconds; None: it holds nothing."""
-        found: tuple[int, int] = self.db.execute(
-            f"SELECT min(createdat), max(modifiedat) FROM log WHERE registryid = ? AND {self._holds()}"
-            " AND kind NOT IN ('document', 'label', 'snapshot')",
-            (registryid,),
-        ).fetchone()
-        return None if found[0] is None else found
-
-    def entity(self, registryid: str, xid: str) -> Entity | None:
-        """Look an entity up; None: there is none at the snapshot."""
-        rows = self._entities("registryid = ? AND xid = ? AND kind NOT IN ('document', 'label', 'snapshot')", (registryid, xid))
-        return next(rows, None)
-
-    def entities(self, xid: str, registryid: str | None = None) -> list[Entity]:
-        """Look an XID up in all registries, or in one; by registry."""
-        wanted = [registryid] if registryid else self.registries()
-        return [found for one in wanted if (found := self.entity(one, xid)) is not None]
-
-    def children(self, registryid: str, xid: str) -> list[Entity]:
-        """List what an entity holds itself, by XID: groups and endpoints of `/`, messages of a group, Versions of a message."""
-        if xid == "/":
-            rows = self._entities(f"kind IN ('group', 'endpoint') AND {FEW} AND registryid = ?", (registryid,), "xid")
-        else:
-            depth = xid.count("/") + 2
-            rows = (one for one in self.below(registryid, xid) if one.xid.count("/") == depth)
-        return list(rows)
-
-    def below(self, registryid: str, xid: str) -> Iterator[Entity]:
-        """Give everything that stands below an entity, by XID."""
-        start = xid.rstrip("/") + "/"
-        return self._entities("registryid = ? AND xid > ? AND xid < ?", (registryid, start, start[:-1] + "0"), "xid")
-
-    def versions(self, registryid: str, xid: str) -> list[Entity]:
-        """List the Versions of a message or schema, by XID."""
-        return [one for one in self.below(registryid, xid) if one.kind in ("version", "schemaversion")]
-
-    def by_version_uri(self, version_uri: str) -> list[Entity]:
-        """Find the Versions that a URI names, by registry."""
-        rows = self.db.execute("SELECT log_id FROM version_uris WHERE version_uri = ?", (version_uri,)).fetchall()
-        found = (next(self._entities("id = ?", row), None) for row in rows)
-        return sorted((one for one in found if one is not None), key=lambda one: (one.registryid, one.xid))
-
-    def documents(self, registryid: str | None = None) -> list[tuple[str, str, int, dict[str, Any]]]:
-        """List what came of each document when it was loaded last: registryid, document_uri, snapshot_id, facts; by both ids."""
-        rows = self.db.execute(
-            f"SELECT registryid, xid, snapshot_id, body FROM log WHERE kind = 'document' AND {FEW} AND {self._holds()}"
-            " AND (?1 IS NULL OR registryid = ?1) ORDER BY registryid, xid",
-            (registryid,),
-        )
-        return [(one, uri, snapshot_id, orjson.loads(body)) for one, uri, snapshot_id, body in rows]
-
-    def history_rows(self, xid: str, registryid: str | None, *, below: bool = False) -> list[dict[str, Any]]:
-        """Give all rows of the log up to the snapshot of an entity and its Versions, or of all that stands below it.
-
-        Returns:
-            Rows as `lakehouse.audits.history` takes them: snapshot_id, registryid, kind, xid, op, epoch, document_uris, body,
-            createdat and modifiedat as text.
-        """
-        wanted = xid.rstrip("/") or "/"
-        start = wanted.rstrip("/") + ("/" if below else "/versions/")
-        known = [registryid] if registryid is not None else self._known_registries()
-        found = []
-        for one in known:
-            rows = self.db.execute(
-                "SELECT snapshot_id, registryid, kind, xid, op, epoch, document_uris, body, createdat, modifiedat FROM log"
-                " WHERE registryid = ? AND (xid = ? OR (xid > ? AND xid < ?)) AND snapshot_id <= ?"
-                " AND kind NOT IN ('document', 'label', 'snapshot')",
-                (one, wanted, start, start[:-1] + "0", self.snapshot_id),
-            )
-            names = [column[0] for column in rows.description]
-            found += [dict(zip(names, row, strict=True)) for row in rows]
-        for row in found:
-            row["document_uris"] = orjson.loads(row["document_uris"] or "[]")
-            row["createdat"], row["modifiedat"] = _timestamp(row["createdat"]), _timestamp(row["modifiedat"])
-        return found
+            self.snapshot_id = self.resolve(str(snapshot))
 
     # References
 
@@ -385,17 +190,6 @@ class View:
         """Give the error that tells how Spark computes what is not kept."""
         return DefinitionsGone(self.snapshot_id)
 
-    # Rows
-
-    def _entities(self, condition: str, values: tuple[Any, ...], order: str = "registryid, xid") -> Iterator[Entity]:
-        rows = self.db.execute(f"SELECT {_COLUMNS} FROM log WHERE {condition} AND {self._holds()} ORDER BY {order}", values)
-        for row in rows:
-            yield Entity._make((*row[:8], orjson.loads(row[8] or "[]"), *row[9:]))
-
-    def _holds(self, table: str = "") -> str:
-        """Give the condition that a row of the log is the last one of its entity at the snapshot, and no deletion."""
-        return f"{table}snapshot_id <= {self.snapshot_id:d} AND {table}until > {self.snapshot_id:d} AND {table}op <> 'delete'"
-
 
 def decoded(row: Iterable[Any]) -> dict[str, Any]:
     """Give a row of `effective` as Python values."""
@@ -407,10 +201,3 @@ def decoded(row: Iterable[Any]) -> dict[str, Any]:
         if found[name] is not None:
             found[name] = bool(found[name])
     return found
-
-
-def _timestamp(micros: int | None) -> str | None:
-    """Write a moment as Spark writes a TIMESTAMP as text, with T: no zone, no zeros at the end."""
-    from lakehouse.timestamps import rfc3339
-
-    return None if micros is None else rfc3339(micros).removesuffix("Z")
