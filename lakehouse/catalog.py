@@ -18,12 +18,16 @@ from lakehouse.export.writers import Style
 from lakehouse.ingest.pipeline import Request, Summary
 from lakehouse.ingest.pipeline import ingest as run_ingest
 from lakehouse.log.owners import Policy
-from lakehouse.log.snapshots import Snapshot, check_label, label_snapshot, read_snapshots, resolve_snapshot
+from lakehouse.log.snapshotfacts import Snapshot, check_label
+from lakehouse.log.snapshots import label_snapshot, read_snapshots, resolve_snapshot
 from lakehouse.progress import Watcher
-from lakehouse.query.diff import Difference, diff_snapshots, read_differences
-from lakehouse.query.show import Shown, show_message
+from lakehouse.query.diff import diff_snapshots, read_differences
+from lakehouse.query.show import show_message
 from lakehouse.query.sql import run_query
-from lakehouse.query.violations import Broken, list_violations
+from lakehouse.query.violations import list_violations
+from lakehouse.readmodel.differences import Difference
+from lakehouse.readmodel.found import Broken
+from lakehouse.readmodel.shown import Shown
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.published import check_catalog
 from lakehouse.settings import Settings, read_settings

@@ -65,6 +65,23 @@ class SnapshotNotFound(LakehouseError):
         self.text = text
 
 
+class DefinitionsGone(LakehouseError):
+    """Effective definitions of a past snapshot are not stored any more; Spark can compute them (exit code 2).
+
+    Attributes:
+        snapshot_id: the snapshot.
+    """
+
+    exit_code = 2
+
+    def __init__(self, snapshot_id: int) -> None:
+        super().__init__(
+            f"the effective definitions of snapshot {snapshot_id} are not kept any more: Delta's history of effective_messages "
+            f"does not reach back to it. Spark computes them: `lakehouse sql --at {snapshot_id}` with the view flat_messages."
+        )
+        self.snapshot_id = snapshot_id
+
+
 class EntityNotFound(LakehouseError):
     """The catalog never held the entity that was asked for (exit code 2).
 
@@ -211,6 +228,54 @@ class MessageNotFound(LakehouseError):
     def __init__(self, xid: str) -> None:
         super().__init__(f"{xid}: the catalog holds no such message. Query the table `messages` for those that there are.")
         self.xid = xid
+
+
+class XidNotFound(LakehouseError):
+    """The catalog holds nothing of that XID, id or URI (exit code 2).
+
+    Attributes:
+        xid: as given.
+    """
+
+    exit_code = 2
+
+    def __init__(self, xid: str) -> None:
+        super().__init__(f"{xid}: the catalog holds no such thing. `lakehouse search` finds what there is.")
+        self.xid = xid
+
+
+class AmbiguousId(LakehouseError):
+    """An id is that of several entities (exit code 2).
+
+    Attributes:
+        text: the id as given.
+        xids: the entities that it may mean.
+    """
+
+    exit_code = 2
+
+    def __init__(self, text: str, xids: list[str], more: int = 0) -> None:
+        told = "".join(f"\n  {xid}" for xid in xids) + (f"\n  and {more} more" if more else "")
+        super().__init__(f"{text} is the id of {len(xids) + more} entities; name one by its XID:{told}")
+        self.text = text
+        self.xids = xids
+
+
+class DefinitionNotYet(LakehouseError):
+    """The effective definition of a message is not computed yet.
+
+    Attributes:
+        xid: of the message.
+        snapshot_id: up to which snapshot definitions are computed.
+    """
+
+    def __init__(self, xid: str, snapshot_id: int) -> None:
+        super().__init__(
+            f"{xid}: its effective definition is not computed yet; effective_messages stands at snapshot {snapshot_id}. "
+            "The next ingest brings it forward, `lakehouse rebuild` does it now."
+        )
+        self.xid = xid
+        self.snapshot_id = snapshot_id
 
 
 def reason_of(error: Exception) -> str:

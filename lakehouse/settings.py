@@ -60,6 +60,7 @@ class Settings(BaseModel):
     single_writer: bool
     events_source: str = Field(min_length=1)
     expectations_dir: str
+    readmodel_dir: str
     spark: dict[str, str]
 
 

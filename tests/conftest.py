@@ -24,6 +24,15 @@ if not hasattr(sys.modules["__main__"], "__file__"):
 collect_ignore = ["airflow", "bi", "cluster", "s3"]  # in environments of their own: see the Makefile
 
 
+@pytest.fixture(scope="session", autouse=True)
+def readmodels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Read models of tests stand in a folder of their own, also those of commands that tests run."""
+    folder = tmp_path_factory.mktemp("readmodels")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("LAKEHOUSE_READMODEL_DIR", str(folder))
+        yield folder
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = open_quick(tmp_path_factory.mktemp("session"))

@@ -1,4 +1,4 @@
-"""Commands that ask the catalog and hand it out: sql, show, export, serve-sql, sql-user."""
+"""Commands that ask the catalog and hand it out: sql, show, search, export, serve-sql, sql-user."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from typing import Any
 
 import click
 
-from lakehouse.cli.console import Context, at_option, open_spark, session, with_globals
-from lakehouse.cli.printing import printable, show_exported, show_one_message, show_table
+from lakehouse.cli.completion import KINDS, complete_xid
+from lakehouse.cli.console import Context, at_option, open_spark, read_model, session, with_globals
+from lakehouse.cli.printing import lag_of, printable, show_exported, show_one_entity, show_table, tell_lag
 from lakehouse.dialects.tables import NORMAL, WRITABLE
 
 
@@ -40,21 +41,52 @@ def sql(context: Context, query: str, at: str | None, diff: tuple[str, str] | No
 
 
 @click.command()
-@click.argument("xid")
+@click.argument("xid", shell_complete=complete_xid)
 @at_option
 @with_globals
 @click.pass_obj
 def show(context: Context, xid: str, at: str | None) -> int:
-    """Show a message: its chain of bases, its attributes with their origin, its schema, the endpoints that carry it."""
-    from lakehouse.query.show import show_message
+    """Show a message with the origin of each attribute; or a group, endpoint, schema, document. A unique id will do."""
+    from lakehouse.readmodel.shown import show as show_one
 
-    spark, settings = open_spark(context)
-    found = show_message(spark, settings, xid, at)
+    with read_model(context) as (model, settings):
+        registryid, depth = settings.registry or None, settings.max_chain_depth
+        found, lag = model.answer(lambda view: (show_one(view, xid, registryid, depth), lag_of(view)), at)
     if context.as_json:
-        click.echo(json.dumps([shown.as_json() for shown in found], ensure_ascii=False))
+        click.echo(json.dumps([shown.as_json() | lag for shown in found], ensure_ascii=False))
     else:
         for shown in found:
-            show_one_message(shown)
+            show_one_entity(shown)
+        tell_lag(lag)
+    return 0
+
+
+@click.command()
+@click.argument("text", nargs=-1, required=True)
+@click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only entities of this kind (repeatable).")
+@click.option("--limit", type=click.IntRange(1), default=20, help="How many are listed (default 20).")
+@with_globals
+@click.pass_obj
+def search(context: Context, text: tuple[str, ...], kinds: tuple[str, ...], limit: int) -> int:
+    """Find what holds all words of TEXT in its ids, name, type, address, labels, description or attributes, the best first."""
+    from lakehouse.readmodel.search import search as search_for
+
+    with read_model(context) as (model, settings):
+        registryid = settings.registry or None
+        found = model.answer(
+            lambda view: search_for(view, " ".join(text), kinds or KINDS, registryid=registryid, limit=limit + 1)
+        )
+    shown = found[:limit]
+    if context.as_json:
+        click.echo(json.dumps([hit._asdict() for hit in shown], ensure_ascii=False))
+        return 0
+    if not shown:
+        click.echo("Nothing found.")
+        return 0
+    columns = ["kind", "xid", "registryid", "name", "where"]
+    show_table(columns, ([hit.kind, hit.xid, hit.registryid, hit.name or "", ", ".join(hit.where)] for hit in shown))
+    if len(found) > limit:
+        click.echo(f"... and more: --limit {2 * limit}")
     return 0
 
 

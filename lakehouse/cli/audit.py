@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from lakehouse.cli.console import BREAKING, Context, open_spark, session, with_globals
+from lakehouse.cli.completion import complete_snapshot, complete_xid
+from lakehouse.cli.console import BREAKING, Context, bring_read_model, open_spark, read_model, session, with_globals
 from lakehouse.cli.printing import printable, show_table, tell
 
 
@@ -19,12 +20,8 @@ from lakehouse.cli.printing import printable, show_table, tell
 @click.pass_obj
 def snapshots(context: Context) -> int:
     """List all snapshots: when, by whom, what changed, and their labels."""
-    from lakehouse.log.snapshots import read_snapshots
-    from lakehouse.store.tables import attach_tables
-
-    spark, settings = open_spark(context)
-    attach_tables(spark, settings, ["changes"])
-    found = [one.as_json() for one in read_snapshots(spark)]
+    with read_model(context) as (model, _):
+        found = [one.as_json() for one in model.answer(lambda view: view.snapshots())]
     if context.as_json:
         click.echo(json.dumps(found))
     else:
@@ -35,7 +32,7 @@ def snapshots(context: Context) -> int:
 
 
 @click.command()
-@click.argument("snapshot")
+@click.argument("snapshot", shell_complete=complete_snapshot)
 @click.argument("name")
 @click.option("--why", metavar="TEXT", help="Reason, kept with the label.")
 @click.option("--move", is_flag=True, help="Take the name away from another snapshot.")
@@ -43,17 +40,34 @@ def snapshots(context: Context) -> int:
 @click.pass_obj
 def label(context: Context, snapshot: str, name: str, why: str | None, move: bool) -> int:
     """Name a snapshot, given by its number, label, date, time, or `head`."""
-    from lakehouse.log.snapshots import check_label, label_snapshot
+    from lakehouse.errors import LabelTaken
+    from lakehouse.log.snapshotfacts import check_label
 
     check_label(name)
-    spark, settings = open_spark(context)
-    snapshot_id = label_snapshot(spark, settings, snapshot, name, why=why, move=move)
+    with read_model(context) as (model, _):
+        known = model.answer(lambda view: (view.resolve(snapshot), view.labels().get(name)))
+    taken = known[1]
+    if taken is not None and taken == (known[0], taken[1] if why is None else why):
+        snapshot_id = known[0]
+    elif taken is not None and taken[0] != known[0] and not move:
+        raise LabelTaken(name, taken[0])
+    else:
+        snapshot_id = _label(context, snapshot, name, why, move=move)
     click.echo(json.dumps({"snapshot_id": snapshot_id, "label": name}) if context.as_json else f"{name}: snapshot {snapshot_id}")
     return 0
 
 
+def _label(context: Context, snapshot: str, name: str, why: str | None, *, move: bool) -> int:
+    from lakehouse.log.snapshots import label_snapshot
+
+    spark, settings = open_spark(context)
+    snapshot_id = label_snapshot(spark, settings, snapshot, name, why=why, move=move)
+    bring_read_model(context, settings)
+    return snapshot_id
+
+
 @click.command()
-@click.argument("xid")
+@click.argument("xid", shell_complete=complete_xid)
 @click.option("--at", metavar="SNAPSHOT", help="Leave out what came after this snapshot.")
 @click.option("--below", is_flag=True, help="With everything that stands below the entity, not only its Versions.")
 @with_globals
@@ -73,7 +87,7 @@ def log(context: Context, xid: str, at: str | None, below: bool) -> int:
 
 
 @click.command()
-@click.argument("xid")
+@click.argument("xid", shell_complete=complete_xid)
 @click.option("--at", metavar="SNAPSHOT", help="The entity as of this snapshot.")
 @with_globals
 @click.pass_obj
@@ -97,39 +111,40 @@ def blame(context: Context, xid: str, at: str | None) -> int:
 
 
 def _read_history(context: Context, xid: str, at: str | None, *, below: bool = False) -> list[Any]:
-    from lakehouse.log.snapshots import resolve_snapshot
-    from lakehouse.query.audit import read_history
-    from lakehouse.store.tables import attach_tables
+    from lakehouse.errors import EntityNotFound
+    from lakehouse.query.audit import history
+    from lakehouse.readmodel.shown import full_xid
 
-    spark, settings = open_spark(context)
-    attach_tables(spark, settings, ["changes"])
-    upto = None if at is None else resolve_snapshot(spark, at)
-    return read_history(spark, xid, registryid=context.options.get("registry"), upto=upto, below=below)
+    registryid = context.options.get("registry")
+    with read_model(context) as (model, _):
+
+        def ask(view: Any) -> list[Any]:
+            wanted = full_xid(view, xid, registryid)
+            rows = view.history_rows(wanted, registryid, below=below)
+            if not rows:
+                raise EntityNotFound(xid, registryid)
+            return history(rows, {number: view.commit_of(number) for number in {row["snapshot_id"] for row in rows}})
+
+        return list(model.answer(ask, at))
 
 
 @click.command()
-@click.argument("before", metavar="A")
-@click.argument("after", metavar="B")
+@click.argument("before", metavar="A", shell_complete=complete_snapshot)
+@click.argument("after", metavar="B", shell_complete=complete_snapshot)
 @click.option("--breaking", is_flag=True, help="Only what breaks producers or consumers; exit code 4 when there is any.")
 @click.option("--markdown", is_flag=True, help="As Markdown for a pull request.")
 @with_globals
 @click.pass_obj
 def diff(context: Context, before: str, after: str, breaking: bool, markdown: bool) -> int:
     """Tell what changed from A to B, and whom it breaks: two snapshots, or documents (files, folders) that need not be loaded."""
-    from lakehouse.log.snapshots import resolve_snapshot
-    from lakehouse.query.diff import as_markdown, diff_documents, diff_snapshots, read_differences
-    from lakehouse.store.tables import attach_tables
+    from lakehouse.readmodel.differences import as_markdown
 
     are_documents = [os.path.exists(side) or "/" in side or "*" in side for side in (before, after)]
     if any(are_documents) and not all(are_documents):
         raise click.UsageError("A and B are two snapshots, or two files or folders.")
-    with session(context) as (spark, settings, watcher), watcher.stage("diff", f"{before} to {after}"):
-        if all(are_documents):
-            rows = diff_documents(spark, settings, [before], [after])
-        else:
-            attach_tables(spark, settings, ["changes"])
-            rows = diff_snapshots(spark, settings, *(resolve_snapshot(spark, side) for side in (before, after)))
-        found = read_differences(rows)
+    found = None if all(are_documents) else _quick_diff(context, before, after)
+    if found is None:
+        found = _diff(context, before, after, are_documents=all(are_documents))
     breaks = any(one.class_ == "breaking" for one in found)
     shown = [one for one in found if one.class_ == "breaking"] if breaking else found
     if context.as_json:
@@ -140,6 +155,32 @@ def diff(context: Context, before: str, after: str, breaking: bool, markdown: bo
         columns = ["class", "kind", "xid", "change", "pointer", "before", "after", "rule"]
         show_table(columns, ([printable(str(one.as_json()[name] or "")) for name in columns] for one in shown))
     return BREAKING if breaking and breaks else 0
+
+
+def _quick_diff(context: Context, before: str, after: str) -> list[Any] | None:
+    """Compare two snapshots without Spark; None: they are large, or their definitions are not stored any more."""
+    from lakehouse.errors import DefinitionsGone
+    from lakehouse.readmodel.diff import MOST_ENTITIES, count_entities, definitions_of, differences
+
+    with read_model(context) as (model, _):
+        if any(model.answer(count_entities, side) > MOST_ENTITIES for side in (before, after)):
+            return None
+        try:
+            return differences(*(model.answer(definitions_of, side) for side in (before, after)))
+        except DefinitionsGone:
+            return None
+
+
+def _diff(context: Context, before: str, after: str, *, are_documents: bool) -> list[Any]:
+    from lakehouse.log.snapshots import resolve_snapshot
+    from lakehouse.query.diff import diff_documents, diff_snapshots, read_differences
+    from lakehouse.store.tables import attach_tables
+
+    with session(context) as (spark, settings, watcher), watcher.stage("diff", f"{before} to {after}"):
+        if are_documents:
+            return read_differences(diff_documents(spark, settings, [before], [after]))
+        attach_tables(spark, settings, ["changes"])
+        return read_differences(diff_snapshots(spark, settings, *(resolve_snapshot(spark, side) for side in (before, after))))
 
 
 @click.command()
@@ -153,7 +194,25 @@ def diff(context: Context, before: str, after: str, breaking: bool, markdown: bo
 @click.pass_obj
 def changes(context: Context, since: str, until: str | None, form: str, feeds: tuple[str, ...]) -> int:
     """Write what changed as events, one a line, oldest first; the same call writes the same events again."""
-    from lakehouse.log.snapshots import HEAD, resolve_snapshot
+    from lakehouse.log.snapshotfacts import HEAD
+    from lakehouse.readmodel.events import FEEDS, change_events
+
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit: the stores that Spark was told of, and no word among the events
+        _spark_changes(context, since, until, feeds)
+        return 0
+    with read_model(context) as (model, settings):
+        first = 0 if since == "0" else model.answer(lambda view: view.resolve(since))
+        last = model.answer(lambda view: view.resolve(until or HEAD))
+        with model.at() as view:
+            for _, event in change_events(view, settings.events_source, first, last, feeds or FEEDS):
+                click.echo(event)
+    tell(f"events after snapshot {first} up to {last}. The next time: --since {last}")
+    return 0
+
+
+def _spark_changes(context: Context, since: str, until: str | None, feeds: tuple[str, ...]) -> None:
+    from lakehouse.log.snapshotfacts import HEAD
+    from lakehouse.log.snapshots import resolve_snapshot
     from lakehouse.query.events import FEEDS, change_events
     from lakehouse.store.tables import attach_tables
 
@@ -163,6 +222,3 @@ def changes(context: Context, since: str, until: str | None, form: str, feeds: t
     last = resolve_snapshot(spark, until or HEAD)
     for row in change_events(spark, settings, first, last, feeds or FEEDS).toLocalIterator():
         click.echo(row["event"])
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit would put it among the events
-        tell(f"events after snapshot {first} up to {last}. The next time: --since {last}")
-    return 0

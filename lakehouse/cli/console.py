@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from lakehouse.cli.completion import complete_snapshot
 from lakehouse.cli.printing import printable
 from lakehouse.settings import Settings, read_settings
 
@@ -91,7 +93,9 @@ def with_globals(command: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-at_option = click.option("--at", metavar="SNAPSHOT", help="As of a snapshot: its number, a label, or a time.")
+at_option = click.option(
+    "--at", metavar="SNAPSHOT", shell_complete=complete_snapshot, help="As of a snapshot: its number, a label, or a time."
+)
 
 
 exit_zero_option = click.option(
@@ -113,6 +117,47 @@ def session(
         with watcher.stage("session", "starting Spark"):
             spark = open_session(settings)
         yield spark, settings, watcher
+
+
+@contextmanager
+def read_model(context: Context) -> Iterator[tuple[Any, Settings]]:
+    """Open the read model, up to date: no Spark, no Java. Where it is built first, a bar tells how far that is."""
+    from lakehouse.readmodel import open_model
+
+    settings = context.settings
+    if context.options.get("log_json") or context.options.get("metrics"):
+        context.begin(settings)
+    with _bar(context) as progress, open_model(settings, progress=progress) as model:
+        yield model, settings
+
+
+def bring_read_model(context: Context, settings: Settings, watcher: Any = None) -> None:
+    """Bring the read model up to date after a commit. What was committed stays so, whatever becomes of this."""
+    from lakehouse.cli.printing import tell
+    from lakehouse.progress import Unwatched
+    from lakehouse.readmodel import open_model
+
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit: nobody asks quick questions where the driver runs
+        return
+    try:
+        with (watcher or Unwatched()).stage("index", "quick commands follow"):
+            open_model(settings).close()
+    except Exception as error:
+        tell(f"note: quick commands will follow later: {error}")
+
+
+@contextmanager
+def _bar(context: Context) -> Iterator[Any]:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal or context.quiet) as shown:
+        tasks: list[Any] = []
+
+        def progress(done: int, total: int | None) -> None:
+            if not tasks:
+                tasks.append(shown.add_task("reading the catalog for quick commands", total=total))
+            shown.update(tasks[0], completed=done)
+
+        yield progress
 
 
 def open_spark(context: Context) -> tuple[Any, Settings]:

@@ -9,7 +9,17 @@ from typing import Any
 
 import click
 
-from lakehouse.cli.console import REFUSED, Context, at_option, exit_zero_option, session, with_globals
+from lakehouse.cli.completion import complete_rule
+from lakehouse.cli.console import (
+    REFUSED,
+    Context,
+    at_option,
+    bring_read_model,
+    exit_zero_option,
+    read_model,
+    session,
+    with_globals,
+)
 from lakehouse.cli.printing import one_line, printable, show_summary, show_table, show_validation, tell
 from lakehouse.dialects.tables import DIALECTS
 
@@ -38,7 +48,7 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
     from lakehouse.ingest.pipeline import Request
     from lakehouse.ingest.pipeline import ingest as run_ingest
     from lakehouse.log.owners import Policy
-    from lakehouse.log.snapshots import check_label
+    from lakehouse.log.snapshotfacts import check_label
 
     settings = context.settings
     if flags["label"] is not None:
@@ -49,6 +59,8 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
         return _watch(context, sources, registry_from, request, flags)
     with session(context) as (spark, settings, watcher):
         summary = run_ingest(spark, settings, list(sources), registry_from=registry_from, request=request, watcher=watcher)
+        if summary.snapshot_id is not None and not flags["dry_run"]:
+            bring_read_model(context, settings, watcher)
     context.run.result = summary.as_json()
     for path, reason in summary.hidden:
         tell(f"warning: not read: {path}: {reason}")
@@ -73,6 +85,7 @@ def _watch(context: Context, sources: tuple[str, ...], registry_from: str | None
     stopped: list[int] = []
 
     def told(summary: Any) -> None:
+        bring_read_model(context, context.settings)
         refused.append(summary.refused)
         context.run.result = summary.as_json()
         if context.as_json:
@@ -124,10 +137,11 @@ def validate(context: Context, suites: tuple[str, ...], at: str | None, exit_zer
 @click.pass_obj
 def violations(context: Context, /, **options: Any) -> int:
     """List what was refused, warned of or noted, by rule."""
-    from lakehouse.query.violations import list_violations
+    from lakehouse.readmodel.found import find_violations, violations_by_rule
 
-    with session(context) as (spark, settings, watcher), watcher.stage("read", "findings"):
-        found = list_violations(spark, settings, **options)
+    with read_model(context) as (model, settings):
+        chosen = {"registryid": settings.registry or None, "ingest": options["ingest"], "document": options["document"]}
+        found = violations_by_rule(model.answer(lambda view: find_violations(view, **chosen), options["at"]), options["examples"])
     if context.as_json:
         click.echo(json.dumps([broken._asdict() for broken in found]))
         return 0
@@ -161,7 +175,7 @@ def rules(context: Context) -> int:
 
 
 @click.command()
-@click.argument("rule_id", metavar="RULE")
+@click.argument("rule_id", metavar="RULE", shell_complete=complete_rule)
 @with_globals
 @click.pass_obj
 def explain(context: Context, /, rule_id: str) -> int:

@@ -13,7 +13,7 @@ import sys
 import click
 
 import lakehouse
-from lakehouse.cli.ask import export, serve_sql, show, sql, sql_user
+from lakehouse.cli.ask import export, search, serve_sql, show, sql, sql_user
 from lakehouse.cli.audit import blame, changes, diff, label, log, snapshots
 from lakehouse.cli.console import Context, with_globals
 from lakehouse.cli.keep import backup, doctor, maintain, migrate, rebuild, restore
@@ -31,7 +31,7 @@ def cli() -> None:
 
 _COMMANDS = (
     ingest, validate, violations, rules, explain, demo,
-    sql, show, export, serve_sql, sql_user,
+    sql, show, search, export, serve_sql, sql_user,
     snapshots, label, log, blame, diff, changes,
     doctor, rebuild, migrate, maintain, backup, restore,
 )  # fmt: skip

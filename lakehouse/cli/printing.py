@@ -101,8 +101,68 @@ def show_one_message(shown: Any) -> None:
         click.echo("No endpoint carries it.")
 
 
+def show_one_entity(shown: Any) -> None:
+    """Print a message, another entity or a document as a person reads it."""
+    if hasattr(shown, "chain"):
+        show_one_message(shown)
+    elif hasattr(shown, "document_uri"):
+        _show_document(shown)
+    else:
+        _show_other(shown.as_json())
+
+
+def _show_other(told: dict[str, Any]) -> None:
+    click.echo(printable(f"{told['kind']} {told['xid']}  (registry {told['registryid']}, epoch {told['epoch']})"))
+    click.echo(
+        printable(
+            f"  modified {told['modifiedat']}, in snapshot {told['snapshot_id']}, held by {', '.join(told['document_uris'])}"
+        )
+    )
+    for one in told["references"]:
+        click.echo(printable(f"  {one['relation']} {one['target_xid'] or one['target']}  ({one['status']})"))
+    for one in told["referred_by"]:
+        click.echo(printable(f"  {one['relation']} of {one['source_xid']}"))
+    if told["attributes"]:
+        click.echo("")
+        show_table(["attribute", "value"], ([name, _as_text(value)] for name, value in told["attributes"].items()))
+    if told["members"]:
+        click.echo("")
+        show_table(["holds"], ([xid] for xid in told["members"]))
+    if told["messages"]:
+        click.echo("")
+        columns = ["message_xid", "via_xid", "protocol", "protocol_source", "matches"]
+        show_table(columns, ([_as_text(row[column]) for column in columns] for row in told["messages"]))
+
+
+def _show_document(shown: Any) -> None:
+    told = shown.as_json()
+    click.echo(printable(f"document {told['document_uri']}  (registry {told['registryid']}, {told['status']})"))
+    for name in ("reason", "dialect", "specversion", "size", "sha256", "entities", "quarantined", "spellings"):
+        if told[name]:
+            click.echo(printable(f"  {name} {_as_text(told[name])}"))
+    click.echo(f"  in snapshot {told['snapshot_id']}")
+    for one in told["findings"]:
+        click.echo(one_line(f"  {one['rule_id']}  {one['severity']}  {one['action']}  {one['pointer'] or one['xid'] or ''}"))
+        click.echo(one_line(f"    {one['message']}"))
+
+
+def lag_of(view: Any) -> dict[str, int]:
+    """Tell of which snapshots an answer is, where its effective definitions are of an older one; else nothing."""
+    is_behind = view.definitions_snapshot != view.snapshot_id
+    return {"snapshot_id": view.snapshot_id, "definitions_snapshot": view.definitions_snapshot} if is_behind else {}
+
+
+def tell_lag(lag: dict[str, int]) -> None:
+    """Tell on standard error what `lag_of` found."""
+    if lag:
+        tell(
+            f"note: the entities are those of snapshot {lag['snapshot_id']}; effective definitions are computed up to snapshot "
+            f"{lag['definitions_snapshot']}. An ingest that runs may be at it; else `lakehouse rebuild`."
+        )
+
+
 def _as_text(value: Any) -> str | None:
-    return value if value is None or isinstance(value, str) else json.dumps(value)
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def show_exported(exported: dict[str, Any], *, on_stderr: bool) -> None:

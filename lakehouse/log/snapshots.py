@@ -7,35 +7,25 @@ lasts as long as `changes` does, whatever Delta's retention, and reading it writ
 from __future__ import annotations
 
 import json
-import re
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
 from string import Template
-from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from lakehouse.errors import LabelTaken, SettingsError, SnapshotNotFound
+from lakehouse.errors import LabelTaken, SnapshotNotFound
 from lakehouse.log import effective
 from lakehouse.log.commits import Label, Run, commit_label, read_head
 from lakehouse.log.projections import expressions, parsed_body
+from lakehouse.log.snapshotfacts import HEAD, NUMBER, Snapshot, check_label, moment_of
 from lakehouse.settings import Settings
 from lakehouse.store.conflicts import is_lost, retries
 from lakehouse.store.schema import CHANGES, DOCUMENT_BODY, EFFECTIVE_MESSAGES, ENTITY_TABLES, SCHEMA, VIOLATIONS
 from lakehouse.store.session import scratch_folder
 from lakehouse.store.tables import attach_tables, check_writers, open_table, table_name
 from lakehouse.store.views import create_views
-from lakehouse.text.timestamps import microseconds
-
-HEAD = "head"
-_NUMBER = re.compile(r"\A[0-9]+\Z")
-_DATE = re.compile(r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
-_TIME = re.compile(r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]")
-_DAY = timedelta(days=1)
 
 # The relations of a snapshot. All that is put in are names and expressions of this package, and the snapshot's number.
 _CHANGES = Template("""\
@@ -75,40 +65,6 @@ WHERE violation_id IN (
 )""")
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """One snapshot of the log.
-
-    Attributes:
-        snapshot_id: its number.
-        facts: the body of its row: committed_at, command, counts, digest ...
-        labels: its names, with the reason of each where one was given.
-    """
-
-    snapshot_id: int
-    facts: dict[str, Any]
-    labels: dict[str, str | None]
-
-    @property
-    def committed_at(self) -> datetime:
-        """Give the time of the commit."""
-        return datetime.fromisoformat(self.facts["committed_at"])
-
-    def as_json(self) -> dict[str, Any]:
-        """Give the contract of `lakehouse snapshots --json`."""
-        counted = {"inserted": ("insert",), "updated": ("update", "own"), "deleted": ("delete",)}
-        told = ("committed_at", "committed_by", "command", "ingest_id", "product_version", "documents", "digest")
-        return {
-            "snapshot_id": self.snapshot_id,
-            **{name: self.facts[name] for name in told},
-            **{
-                name: sum(counts.get(op, 0) for counts in self.facts["counts"].values() for op in ops)
-                for name, ops in counted.items()
-            },
-            "labels": self.labels,
-        }
-
-
 def schema_at(snapshot_id: int) -> str:
     """Give the name of the schema in which a snapshot is read."""
     return f"{SCHEMA}_at_{snapshot_id}"
@@ -132,12 +88,12 @@ def resolve_snapshot(spark: SparkSession, text: str) -> int:
         if newest is None:
             raise SnapshotNotFound(text, "the catalog has none yet")
         return int(newest)
-    if _NUMBER.match(wanted):
+    if NUMBER.match(wanted):
         return _numbered(spark, text, int(wanted))
     labelled = read_labels(spark).get(wanted)
     if labelled is not None:
         return labelled[0]
-    moment = _moment(text)
+    moment = moment_of(text)
     if moment is None:
         raise SnapshotNotFound(text, "it is not a number, label, date (2026-03-01) or time (2026-03-01T12:00:00Z)")
     committed_at = F.to_timestamp(F.get_json_object("body", "$.committed_at"))
@@ -165,17 +121,6 @@ def read_labels(spark: SparkSession) -> dict[str, tuple[int, str | None]]:
         told = json.loads(row["body"])
         found[row["xid"]] = (told["snapshot_id"], told.get("why"))
     return found
-
-
-def check_label(name: str) -> None:
-    """Check that a name can be told from numbers, times and `head`.
-
-    Raises:
-        SettingsError: it cannot.
-    """
-    wanted = name.strip()
-    if not wanted or wanted != name or wanted == HEAD or _NUMBER.match(wanted) or _DATE.match(wanted) or _TIME.match(wanted):
-        raise SettingsError(f"{name!r} cannot be a label: a number, a date, a time and `head` name snapshots already.")
 
 
 def check_label_is_free(spark: SparkSession, name: str) -> None:
@@ -303,20 +248,6 @@ def _numbered(spark: SparkSession, text: str, snapshot_id: int) -> int:
     if not 1 <= snapshot_id <= newest:
         raise SnapshotNotFound(text, f"there are the snapshots 1 to {newest}" if newest else "the catalog has none yet")
     return snapshot_id
-
-
-def _moment(text: str) -> datetime | None:
-    """Read a time, or the last moment of a date; None when it is neither."""
-    wanted = text.strip()
-    is_date = _DATE.match(wanted) is not None
-    if not is_date and not _TIME.match(wanted):
-        return None
-    try:
-        micros, _ = microseconds(f"{wanted}T00:00:00" if is_date else wanted.replace(" ", "T", 1))
-    except ValueError as error:
-        raise SnapshotNotFound(text, str(error)) from error
-    start = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=micros)
-    return start + _DAY - timedelta(microseconds=1) if is_date else start
 
 
 def _escaped(text: str) -> str:

@@ -9,16 +9,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jsonpatch
-from pyspark.sql import Row, SparkSession
-from pyspark.sql import functions as F
 
 from lakehouse.errors import EntityNotFound
-from lakehouse.store.schema import TABLE_OF_KIND
-from lakehouse.store.tables import table_name
 from lakehouse.text.jsontext import pointer_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
 
 _BOOKKEEPING = ("/epoch", "/createdat", "/modifiedat")
 
@@ -107,6 +106,11 @@ def read_history(
     Raises:
         EntityNotFound: the log knows no such entity.
     """
+    from pyspark.sql import functions as F  # noqa: PLC0415 - the read model tells a history without Spark
+
+    from lakehouse.store.schema import TABLE_OF_KIND  # noqa: PLC0415
+    from lakehouse.store.tables import table_name  # noqa: PLC0415
+
     wanted = xid.rstrip("/") or "/"
     prefix = wanted.rstrip("/") + ("/" if below else "/versions/")
     log = spark.table(table_name("changes"))
@@ -126,7 +130,7 @@ def read_history(
     return history(found, {row["snapshot_id"]: json.loads(row["body"]) for row in commits})
 
 
-def history(rows: Iterable[Row], commits: dict[int, dict[str, Any]]) -> list[Change]:
+def history(rows: Iterable[Row | dict[str, Any]], commits: dict[int, dict[str, Any]]) -> list[Change]:
     """Tell what each row of the log changed.
 
     Args:
@@ -192,7 +196,7 @@ def leaves(value: dict[str, Any], pointer: str = "") -> Iterator[tuple[str, Any]
             yield place, member
 
 
-def _state(row: Row) -> dict[str, Any]:
+def _state(row: Row | dict[str, Any]) -> dict[str, Any]:
     """Give the entity as it was: the normal form, unknown attributes among the others, epoch and dates."""
     body: dict[str, Any] = json.loads(row["body"])
     body |= body.pop("extensions", {})

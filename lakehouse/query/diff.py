@@ -7,9 +7,7 @@ what each means.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
 from string import Template
 
 from pyspark.sql import DataFrame, SparkSession
@@ -20,40 +18,17 @@ from lakehouse.ingest.sources import find_sources, read_documents
 from lakehouse.log.owners import first_claims
 from lakehouse.log.projections import project
 from lakehouse.log.snapshots import create_view_schema, open_snapshot
+from lakehouse.readmodel.differences import CLASSES, Difference
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.schema import KEY, SCHEMA, TABLE_OF_KIND
 from lakehouse.store.sessions import open_sibling
 from lakehouse.store.views import create_views, session_with_views
 
-CLASSES = ("breaking", "compatible", "cosmetic")
 COMPARED = "comparable_definitions"
 DIFF = "snapshot_diff"
 _SIDES = ("before_definitions", "after_definitions")
 _SIDE = Template("CREATE OR REPLACE VIEW $schema.$name AS SELECT registryid, kind, xid, leaves FROM $source")
 _NO_SCHEMA = "default"  # everything that is read is handed in
-_MAX_VALUE = 60
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A row of the view `snapshot_diff`."""
-
-    registryid: str
-    kind: str
-    xid: str
-    change: str
-    pointer: str
-    before: str | None
-    after: str | None
-    class_: str
-    for_producers: str
-    for_consumers: str
-    rule: str
-    told: str
-
-    def as_json(self) -> dict[str, str | None]:
-        """Give the contract of `lakehouse diff --json`."""
-        return {name.rstrip("_"): value for name, value in asdict(self).items()}
 
 
 def open_diff(spark: SparkSession, settings: Settings, before: int, after: int) -> str:
@@ -143,38 +118,6 @@ def read_differences(rows: DataFrame) -> list[Difference]:
     """Fetch the differences."""
     names = [name.rstrip("_") for name in Difference.__dataclass_fields__]
     return [Difference(*row) for row in rows.select(*names).collect()]
-
-
-def as_markdown(differences: Iterable[Difference], before: str, after: str) -> str:
-    """Write differences for a pull request: the breaking ones as a table, the others folded away."""
-    every = list(differences)
-    counts = ", ".join(f"{sum(one.class_ == name for one in every)} {name}" for name in CLASSES)
-    lines = [f"### Catalog changes from {_cell(before)} to {_cell(after)}", "", f"{counts}.", ""]
-    for name in CLASSES:
-        rows = [one for one in every if one.class_ == name]
-        if rows:
-            is_folded = name != "breaking"
-            lines += [f"<details><summary>{len(rows)} {name}</summary>", ""] if is_folded else [f"**{len(rows)} breaking**", ""]
-            lines += ["| entity | change | attribute | before | after | meaning |", "|---|---|---|---|---|---|"]
-            lines += list(_markdown_rows(rows))
-            lines += ["", "</details>", ""] if is_folded else [""]
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _markdown_rows(rows: Iterable[Difference]) -> Iterator[str]:
-    for one in rows:
-        hurt = " and ".join(
-            who for who, effect in (("producers", one.for_producers), ("consumers", one.for_consumers)) if effect == "breaking"
-        )
-        meaning = one.told + (f" (breaks {hurt})" if hurt else "")
-        cells = [f"{one.kind} `{one.xid}`", one.change, one.pointer, one.before or "", one.after or "", meaning]
-        yield "| " + " | ".join(_cell(cell) for cell in cells) + " |"
-
-
-def _cell(text: str) -> str:
-    shown = " ".join(text.split())
-    shown = shown if len(shown) <= _MAX_VALUE or "`" in shown else shown[: _MAX_VALUE - 1] + "…"
-    return shown.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
 
 
 def _statement() -> str:

@@ -6,7 +6,6 @@ All of it comes from the views; nothing is computed here.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,6 +13,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.errors import MessageNotFound
 from lakehouse.log.relations import open_relations
+from lakehouse.readmodel.shown import Shown
 from lakehouse.settings import Settings
 from lakehouse.store.sessions import interpreted
 from lakehouse.store.tables import is_small
@@ -21,27 +21,6 @@ from lakehouse.store.views import with_read
 
 _VIEWS = ("flat_messages", "message_chains", "flat_attributes", "endpoint_messages", "entity_references")
 _TOLD = ("registryid", "xid", "version_xid", "chain_status", "protocol", "envelope", "address", "document_uris")
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A message: its row of `flat_messages`, and what the other views say of it; `as_json` is the contract of --json."""
-
-    message: dict[str, Any]
-    chain: list[dict[str, Any]]
-    attributes: list[dict[str, Any]]
-    endpoints: list[dict[str, Any]]
-    schema: list[dict[str, Any]]
-
-    def as_json(self) -> dict[str, Any]:
-        """Give the message as one JSON value."""
-        return {
-            **self.message,
-            "chain": self.chain,
-            "attributes": self.attributes,
-            "endpoints": self.endpoints,
-            "schema": self.schema,
-        }
 
 
 def show_message(spark: SparkSession, settings: Settings, xid: str, at: str | None = None) -> list[Shown]:

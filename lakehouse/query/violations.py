@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from lakehouse.log.relations import open_relations
+from lakehouse.readmodel.found import LAST, TOLD_OF_FINDING, Broken
 from lakehouse.rules.declared import SEVERITIES, TOLD
 from lakehouse.settings import Settings
 from lakehouse.store.views import with_read
-
-LAST = "last"
-_TOLD = ("document_uri", "pointer", "xid", "action", "message", "hint")
-
-
-class Broken(NamedTuple):
-    """A rule that findings are about: how many there are, and the first of them as `_TOLD`."""
-
-    rule_id: str
-    severity: str
-    text: str
-    findings: int
-    examples: list[dict[str, Any]]
 
 
 def list_violations(
@@ -71,7 +57,7 @@ def list_violations(
     for row in rows:
         key = (row["rule_id"], row["severity"])
         text = TOLD[row["rule_id"]].text if row["rule_id"] in TOLD else ""
-        found.setdefault(key, Broken(*key, text, row["count"], [])).examples.append({name: row[name] for name in _TOLD})
+        found.setdefault(key, Broken(*key, text, row["count"], [])).examples.append({name: row[name] for name in TOLD_OF_FINDING})
     return list(found.values())
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 # Rules of this store's own, beside those of the specifications: what it takes to trust a text at all.
 NOT_JSON = "JSON-001"
@@ -67,5 +67,7 @@ def violation_id_column(
     message: Column | str,
 ) -> Column:
     """Name findings as `violation_id` does, out of columns or their names; NULL counts as an empty text."""
+    from pyspark.sql import functions as F  # noqa: PLC0415 - reading documents needs no Spark
+
     parts = (F.coalesce(one, F.lit("")) for one in (registryid, document_uri, rule_id, xid, pointer, message))
     return F.substring(F.sha2(F.concat_ws("\0", *parts), 256), 1, 32)

@@ -11,7 +11,8 @@ from histories import contents
 
 from lakehouse.errors import LabelTaken, SettingsError, SnapshotNotFound
 from lakehouse.ingest.pipeline import Request
-from lakehouse.log.snapshots import check_label, label_snapshot, open_snapshot, read_snapshots, resolve_snapshot
+from lakehouse.log.snapshotfacts import check_label
+from lakehouse.log.snapshots import label_snapshot, open_snapshot, read_snapshots, resolve_snapshot
 from lakehouse.query.sql import run_query
 from lakehouse.store.schema import ENTITY_TABLES
 from lakehouse.store.tables import TABLES, create_tables

@@ -7,8 +7,9 @@ import json
 import pytest
 from histories import shop
 
-from lakehouse.query.diff import as_markdown, compare, diff_documents, diff_snapshots, read_differences
+from lakehouse.query.diff import compare, diff_documents, diff_snapshots, read_differences
 from lakehouse.query.sql import run_query
+from lakehouse.readmodel.differences import as_markdown
 from lakehouse.settings import data_folder
 from lakehouse.store.tables import attach_tables
 

@@ -57,6 +57,7 @@ def lakehouse(endpoint: str, bucket: Any, tmp_path_factory: pytest.TempPathFacto
 
     def run(*arguments: str, single_writer: bool = True) -> subprocess.CompletedProcess[str]:
         environment = os.environ | {"LAKEHOUSE_SPARK": json.dumps(spark), "LAKEHOUSE_SINGLE_WRITER": str(single_writer)}
+        environment |= {"LAKEHOUSE_READMODEL_DIR": str(empty / "readmodel")}
         command = [LAKEHOUSE, "--warehouse", f"s3a://{BUCKET}/warehouse", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=empty)
 
@@ -101,6 +102,15 @@ def test_a_changed_document_becomes_a_snapshot_and_the_past_stays(lakehouse, buc
     now, then = (told(lakehouse("sql", query, "--at", at, "--json"))[0]["description"] for at in ("head", "1"))
     assert now == "changed"
     assert then != "changed"
+
+
+def test_quick_commands_read_the_store_without_spark(lakehouse, bucket):
+    now, then = (told(lakehouse("show", "shop.orders.OrderPlaced", "--at", at, "--json"))[0] for at in ("head", "1"))
+    descriptions = [
+        next(one["value"] for one in shown["attributes"] if one["pointer"] == "/description") for shown in (now, then)
+    ]
+    assert descriptions[0] == '"changed"' != descriptions[1]
+    assert [one["snapshot_id"] for one in told(lakehouse("snapshots", "--json"))] == [1, 2]
 
 
 def test_an_export_is_written_to_the_store(lakehouse, bucket):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from lakehouse.dialects.entities import Entity
 from lakehouse.dialects.tables import table
 from lakehouse.store.schema import VERSION_KIND
-from lakehouse.text.jsontext import as_written, canonical, escaped
+from lakehouse.text.jsontext import as_written, canonical, escaped, read_canonical
 from lakehouse.text.problems import Problem
 from lakehouse.text.timestamps import microseconds
 
@@ -91,6 +91,12 @@ def make_row(kind: str, xid: str, life: Life, read: Entity, written: dict[str, A
     default = known.get("defaultversionid") if kind in VERSION_KIND else None
     content_hash = hashlib.sha256(body).hexdigest()
     return Row(kind, xid, content_hash, *life, text, None if raw == text else raw, attributes, isdefault, twin, default)
+
+
+def leaves_of_body(body: str) -> list[tuple[str, str]]:
+    """Give the leaves of a Version out of its body: the column `attributes` of the log."""
+    known: dict[str, Any] = read_canonical(body)
+    return _leaves(known, known.get("extensions", {}))
 
 
 @cache

@@ -1,0 +1,58 @@
+"""Shell completion of XIDs, labels and rules, out of the read model as it stands: nothing is brought up to date for it."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+import click
+
+from lakehouse.errors import LakehouseError
+
+KINDS = ("message", "group", "endpoint", "schema", "document")
+_MOST = 200
+
+
+def complete_xid(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Give XIDs and ids that begin as what was typed."""
+    column = "xid" if incomplete.startswith("/") else "entityid"
+    query = f"SELECT DISTINCT {column} FROM searched WHERE {column} >= ? AND {column} < ? ORDER BY 1 LIMIT {_MOST}"  # noqa: S608
+    return [row[0] for row in _rows(context, query, (incomplete, incomplete + "\U0010ffff"))]
+
+
+def complete_snapshot(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Give labels that begin as what was typed, and `head`."""
+    found = _rows(context, "SELECT DISTINCT xid FROM log WHERE kind = 'label' ORDER BY 1", ())
+    return [name for name in ("head", *(row[0] for row in found)) if name.startswith(incomplete)]
+
+
+def complete_rule(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Give ids of rules that begin as what was typed."""
+    from lakehouse.rules.declared import TOLD
+
+    return [rule for rule in TOLD if rule.startswith(incomplete.upper())]
+
+
+def _rows(context: click.Context, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """Ask the file of the warehouse that the command line or the environment names; nothing where there is none."""
+    from lakehouse.readmodel.file.place import Place, location_of
+    from lakehouse.readmodel.file.schema import connect
+    from lakehouse.settings import read_settings
+
+    given: dict[str, Any] = {}
+    above: click.Context | None = context
+    while above is not None:
+        given = {name: value for name, value in above.params.items() if value is not None} | given
+        above = above.parent
+    try:
+        settings = read_settings(given.get("conf"), warehouse=given.get("warehouse"))
+        file = Place(location_of(settings.warehouse), settings.readmodel_dir).current()
+        if file is None:
+            return []
+        db = connect(file)
+        try:
+            return db.execute(query, values).fetchall()
+        finally:
+            db.close()
+    except (LakehouseError, sqlite3.Error):  # a shell that completes has no place for errors
+        return []

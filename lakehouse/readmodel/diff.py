@@ -1,0 +1,177 @@
+"""Differences between two snapshots: what `ddl/diffs/snapshot_diff.sql` finds, for catalogs that fit in memory.
+
+What is compared is what `ddl/views/comparable_definitions.sql` shows, and the rules are read out of
+`ddl/views/compatibility_rules.sql`; a test holds both ways equal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+import orjson
+
+from lakehouse.ingest.parse.rows import leaves_of_body
+from lakehouse.readmodel.differences import CLASSES, Difference
+from lakehouse.readmodel.view import Entity, View
+from lakehouse.settings import data_folder
+from lakehouse.text.jsontext import escaped
+
+MOST_ENTITIES = 20_000  # of a snapshot that is compared here
+Leaves = dict[str, str]
+Definitions = dict[tuple[str, str, str], Leaves]
+_TEXTS = ("name", "description", "documentation")
+_KINDS = ("message", "group", "endpoint", "schema", "schemaversion")
+_RULE = re.compile(r"^  \((\d+), (.*)\),?$", re.MULTILINE)
+_TEXT = re.compile(r"(r?)'((?:[^'\\]|\\.)*)'")
+_DECLARATION = re.compile(r"^/(envelopemetadata|protocoloptions)/.+/(type|value|required|description|specurl)$")
+
+
+class Rule(NamedTuple):
+    """A row of the view `compatibility_rules`."""
+
+    rule: str
+    kind: str
+    change: str
+    place: str
+    pointer: str
+    value: str
+    for_producers: str
+    for_consumers: str
+    told: str
+
+
+@cache
+def compatibility_rules() -> list[Rule]:
+    """Read the rules, in order: the first that fits holds."""
+    text = (data_folder("ddl") / "views" / "compatibility_rules.sql").read_text(encoding="utf-8")
+    found = []
+    for ordinal, columns in _RULE.findall(text):
+        values = [value if raw else re.sub(r"\\(.)", r"\1", value) for raw, value in _TEXT.findall(columns)]
+        found.append((int(ordinal), Rule(*values)))
+    return [rule for _, rule in sorted(found)]
+
+
+def count_entities(view: View) -> int:
+    """Count the entities of a snapshot."""
+    return view.count()
+
+
+def definitions_of(view: View) -> Definitions:
+    """Give the rows of the view `comparable_definitions` at a snapshot: registryid, kind, xid to leaves.
+
+    Raises:
+        DefinitionsGone: effective definitions are not stored for this snapshot any more.
+    """
+    found: Definitions = {}
+    deprecated: dict[tuple[str, str], Any] = {}
+    for registryid in view.registries():
+        for entity in view.below(registryid, "/"):
+            if entity.kind == "message":
+                deprecated[registryid, entity.xid] = entity.attributes.get("deprecated")
+            elif entity.kind in _KINDS:
+                found[registryid, entity.kind, entity.xid] = _without_nothing(_leaves(entity))
+    for one in view.definitions():
+        key = (one["registryid"], one["xid"])
+        if key in deprecated:
+            leaves: dict[str, str | None] = _text_leaf("/deprecated", deprecated[key]) | one["inferred"] | one["attributes"]
+            found[key[0], "message", key[1]] = _without_nothing(leaves)
+    return found
+
+
+def differences(before: Definitions, after: Definitions) -> list[Difference]:
+    """Compare definitions: the gravest differences first, then by registry, XID and pointer."""
+    found = []
+    for key in before.keys() | after.keys():
+        one, other = before.get(key), after.get(key)
+        if one != other:
+            found += list(_differences(key, one, other))
+    return sorted(found, key=lambda row: (CLASSES.index(row.class_), row.registryid, row.xid, row.pointer))
+
+
+def _differences(key: tuple[str, str, str], before: Leaves | None, after: Leaves | None) -> Iterator[Difference]:
+    registryid, kind, xid = key
+    if before is None or after is None:
+        change = "added" if before is None else "removed"
+        yield _ruled(registryid, kind, xid, change, "", "", None, None)
+        return
+    for pointer in before.keys() | after.keys():
+        was, now = before.get(pointer), after.get(pointer)
+        if was != now:
+            change = "added" if was is None else "removed" if now is None else "changed"
+            yield _ruled(registryid, kind, xid, change, _place(pointer, before, after), pointer, was, now)
+
+
+def _place(pointer: str, before: Leaves, after: Leaves) -> str:
+    """Tell whether a declaration stays, came or went, of which the attribute is a part."""
+    if not _DECLARATION.search(pointer):
+        return ""
+    holder = pointer[: pointer.rfind("/") + 1]
+    if not any(other.startswith(holder) for other in before):
+        return "new"
+    return "declaration" if any(other.startswith(holder) for other in after) else "gone"
+
+
+def _ruled(
+    registryid: str, kind: str, xid: str, change: str, place: str, pointer: str, was: str | None, now: str | None
+) -> Difference:
+    value = now if now is not None else was or ""
+    rule = next(
+        rule
+        for rule in compatibility_rules()
+        if rule.kind in ("", kind)
+        and rule.change in ("", change)
+        and rule.place in ("", place)
+        and re.search(rule.pointer, pointer)
+        and re.search(rule.value, value)
+    )
+    effects = (rule.for_producers, rule.for_consumers)
+    class_ = next(one for one in CLASSES if one in effects)
+    return Difference(registryid, kind, xid, change, pointer, was, now, class_, *effects, rule.rule, rule.told)
+
+
+def _leaves(entity: Entity) -> dict[str, str | None]:
+    known = orjson.loads(entity.body)
+    texts = {f"/{name}": _json(known.get(name)) for name in _TEXTS}
+    labels = _text_leaf("/labels", known.get("labels")) | _text_leaf("/deprecated", known.get("deprecated"))
+    if entity.kind == "group":
+        return texts | labels | {f"/{name}": _json(known.get(name)) for name in ("envelope", "protocol")}
+    if entity.kind == "endpoint":
+        names = ("channel", "envelope", "protocol")
+        options = known.get("protocoloptions") or {}
+        return (
+            texts
+            | labels
+            | {f"/{name}": _json(known.get(name)) for name in names}
+            | _text_leaf("/envelopeoptions", known.get("envelopeoptions"))
+            | {f"/usage/{role}": "true" for role in known.get("usage") or []}
+            | {f"/messagegroups/{xid.replace('/', '~1')}": "true" for xid in known.get("messagegroups") or []}
+            | {f"/protocoloptions/{escaped(name)}": _as_text(value) for name, value in options.items()}
+        )
+    if entity.kind == "schema":
+        named = {f"/{name}": _json(known.get(name)) for name in ("defaultversionid", "compatibility")}
+        return _text_leaf("/deprecated", known.get("deprecated")) | named
+    named = {f"/{name}": _json(known.get(name)) for name in ("format", "schemauri", "contenttype")}
+    schema = dict(leaves_of_body(entity.body)).get("/schema")
+    labels = _text_leaf("/labels", known.get("labels"))
+    return texts | labels | named | {"/schema": schema}
+
+
+def _text_leaf(pointer: str, value: Any) -> dict[str, str | None]:
+    return {pointer: _as_text(value)}
+
+
+def _json(value: Any) -> str | None:
+    """Write a value as JSON; None for null."""
+    return None if value is None else orjson.dumps(value).decode()
+
+
+def _as_text(value: Any) -> str | None:
+    """Write a value as Spark's JSON functions read it into a STRING: a text without its quotes."""
+    return value if value is None or isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def _without_nothing(leaves: dict[str, str | None]) -> Leaves:
+    return {pointer: value for pointer, value in leaves.items() if value is not None and value != "{}"}

@@ -1,0 +1,63 @@
+"""Differences between two states of the catalog, as they are told: rows of the view `snapshot_diff`. Needs no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+
+CLASSES = ("breaking", "compatible", "cosmetic")
+_MAX_VALUE = 60
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A row of the view `snapshot_diff`."""
+
+    registryid: str
+    kind: str
+    xid: str
+    change: str
+    pointer: str
+    before: str | None
+    after: str | None
+    class_: str
+    for_producers: str
+    for_consumers: str
+    rule: str
+    told: str
+
+    def as_json(self) -> dict[str, str | None]:
+        """Give the contract of `lakehouse diff --json`."""
+        return {name.rstrip("_"): value for name, value in asdict(self).items()}
+
+
+def as_markdown(differences: Iterable[Difference], before: str, after: str) -> str:
+    """Write differences for a pull request: the breaking ones as a table, the others folded away."""
+    every = list(differences)
+    counts = ", ".join(f"{sum(one.class_ == name for one in every)} {name}" for name in CLASSES)
+    lines = [f"### Catalog changes from {_cell(before)} to {_cell(after)}", "", f"{counts}.", ""]
+    for name in CLASSES:
+        rows = [one for one in every if one.class_ == name]
+        if rows:
+            is_folded = name != "breaking"
+            lines += [f"<details><summary>{len(rows)} {name}</summary>", ""] if is_folded else [f"**{len(rows)} breaking**", ""]
+            lines += ["| entity | change | attribute | before | after | meaning |", "|---|---|---|---|---|---|"]
+            lines += list(_markdown_rows(rows))
+            lines += ["", "</details>", ""] if is_folded else [""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _markdown_rows(rows: Iterable[Difference]) -> Iterator[str]:
+    for one in rows:
+        hurt = " and ".join(
+            who for who, effect in (("producers", one.for_producers), ("consumers", one.for_consumers)) if effect == "breaking"
+        )
+        meaning = one.told + (f" (breaks {hurt})" if hurt else "")
+        cells = [f"{one.kind} `{one.xid}`", one.change, one.pointer, one.before or "", one.after or "", meaning]
+        yield "| " + " | ".join(_cell(cell) for cell in cells) + " |"
+
+
+def _cell(text: str) -> str:
+    shown = " ".join(text.split())
+    shown = shown if len(shown) <= _MAX_VALUE or "`" in shown else shown[: _MAX_VALUE - 1] + "…"
+    return shown.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")

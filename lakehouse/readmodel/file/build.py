@@ -1,0 +1,294 @@
+"""The read model is built from the Delta tables, and follows them commit by commit.
+
+Both ways go through the same steps, so a file that followed holds what a file that was built anew holds; a test compares them.
+What cannot be followed is built anew: another table at the same place, a log that lost its tail, counts that do not fit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.faults import crash_point
+from lakehouse.readmodel.file import rows, words
+from lakehouse.readmodel.file.delta import READ, Known, Warehouse, batches, dataset, row_count, told_position
+from lakehouse.readmodel.file.edges import edges_of, version_uri_of
+from lakehouse.readmodel.file.schema import (
+    EFFECTIVE_COLUMNS,
+    FORMAT,
+    INDEXES,
+    LOG_COLUMNS,
+    NEVER,
+    VIOLATION_COLUMNS,
+    connect,
+    create,
+)
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+Progress = Callable[[int, int | None], None]
+_INSERT_LOG = f"INSERT INTO log ({', '.join(LOG_COLUMNS)}, until) VALUES ({', '.join('?' * len(LOG_COLUMNS))}, {NEVER})"
+_INSERT_EFFECTIVE = f"INSERT OR REPLACE INTO effective VALUES ({', '.join('?' * len(EFFECTIVE_COLUMNS))})"
+_INSERT_VIOLATION = f"INSERT OR IGNORE INTO violations VALUES ({', '.join('?' * len(VIOLATION_COLUMNS))})"
+
+
+class CannotFollow(Exception):
+    """The file does not go on to what the tables hold now; it has to be built anew."""
+
+
+class Facts:
+    """What a file says of itself, by name, as JSON."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.db = db
+
+    def __getitem__(self, name: str) -> Any:
+        found = self.db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        return None if found is None else json.loads(found[0])
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
+
+    def known(self) -> dict[str, Known]:
+        """Give what is known of the Delta tables."""
+        return {name: Known(*known) for name, known in (self["tables"] or {}).items()}
+
+
+def build(warehouse: Warehouse, file: Path, progress: Progress | None = None) -> None:
+    """Build a file that is whole when this returns.
+
+    Args:
+        warehouse: the tables.
+        file: that is not there yet.
+        progress: is told how many rows are done, and of how many.
+
+    Raises:
+        WarehouseError: the warehouse holds no catalog.
+    """
+    # Effective definitions follow the log, and findings precede it: read in this order, neither is ahead nor missing.
+    opened = {name: warehouse.open(name) for name in ("effective_messages", "changes", "violations")}
+    counts = {name: row_count(table) for name, table in opened.items()}
+    told = _Told(progress, None if None in counts.values() else sum(count or 0 for count in counts.values()))
+    db = create(file)
+    try:
+        db.execute("BEGIN")
+        _take(db, opened["effective_messages"], EFFECTIVE_COLUMNS, rows.effective_rows, _INSERT_EFFECTIVE, told)
+        _take_log(db, opened["changes"], None, told)
+        _take(db, opened["violations"], VIOLATION_COLUMNS, rows.violation_rows, _INSERT_VIOLATION, told)
+        for statement in INDEXES.split(";"):
+            db.execute(statement)
+        db.execute("DELETE FROM violations WHERE rowid NOT IN (SELECT min(rowid) FROM violations GROUP BY violation_id)")
+        _replace(db, 0)
+        words.index_all(db)
+        _tell_facts(db, warehouse, opened)
+        _check_counts(db, counts)
+        crash_point("readmodel_build")
+        db.execute("COMMIT")
+        db.execute("ANALYZE")
+    finally:
+        db.close()
+    _make_durable(file)
+
+
+def follow(db: sqlite3.Connection, warehouse: Warehouse) -> None:
+    """Bring a file forward to what the tables hold now, in one transaction.
+
+    Args:
+        db: opened for writing, by whoever holds the lock.
+        warehouse: the tables.
+
+    Raises:
+        CannotFollow: it has to be built anew.
+        WarehouseError: the warehouse holds no catalog any more.
+    """
+    facts = Facts(db)
+    known = facts.known()
+    if facts["format"] != FORMAT or set(known) != set(READ):
+        raise CannotFollow
+    opened = {name: warehouse.open(name) for name in ("effective_messages", "changes", "violations")}
+    for name, table in opened.items():
+        if str(table.metadata().id) != known[name].id or table.version() < known[name].version:
+            raise CannotFollow
+    counts = {name: row_count(table) for name, table in opened.items()}
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        touched = _follow_log(db, facts, opened["changes"])
+        touched |= _follow_effective(db, facts, opened["effective_messages"], known["effective_messages"].version)
+        if counts["violations"] is None or counts["violations"] != _count(db, "violations"):
+            _take(db, opened["violations"], VIOLATION_COLUMNS, rows.violation_rows, _INSERT_VIOLATION, _Told(None, None))
+        words.index_again(db, touched)
+        _tell_facts(db, warehouse, opened)
+        _check_counts(db, counts)
+        crash_point("readmodel_follow")
+        db.execute("COMMIT")
+        crash_point("readmodel_followed")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+class _Told:
+    """Counts the rows that are done."""
+
+    def __init__(self, progress: Progress | None, total: int | None) -> None:
+        self.progress, self.total, self.done = progress, total, 0
+
+    def more(self, count: int) -> None:
+        self.done += count
+        if self.progress is not None:
+            self.progress(self.done, self.total)
+
+
+def _take(
+    db: sqlite3.Connection,
+    table: DeltaTable,
+    columns: tuple[str, ...],
+    rows_of: Callable[[Any], Iterable[tuple[Any, ...]]],
+    insert: str,
+    told: _Told,
+) -> None:
+    for batch in batches(table, columns):
+        db.executemany(insert, rows_of(batch))
+        told.more(batch.num_rows)
+
+
+def _take_log(db: sqlite3.Connection, table: DeltaTable, above: int | None, told: _Told) -> None:
+    """Take rows of the log, with their references."""
+    last = db.execute("SELECT coalesce(max(id), 0) FROM log").fetchone()[0]
+    kind, op, body = (LOG_COLUMNS.index(name) for name in ("kind", "op", "body"))
+    for batch in batches(table, LOG_COLUMNS, above):
+        found = list(rows.log_rows(batch))
+        db.executemany(_INSERT_LOG, found)
+        edges, uris = [], []
+        for log_id, row in enumerate(found, start=last + 1):
+            if row[op] != "delete" and row[body] is not None:
+                edges += [(log_id, *edge) for edge in edges_of(row[kind], row[body])]
+                uri = version_uri_of(row[kind], row[body])
+                if uri is not None:
+                    uris.append((log_id, uri))
+        db.executemany("INSERT INTO edges VALUES (?, ?, ?, ?, ?, ?, ?)", edges)
+        db.executemany("INSERT INTO version_uris VALUES (?, ?)", uris)
+        last += len(found)
+        told.more(len(found))
+
+
+def _replace(db: sqlite3.Connection, last: int) -> None:
+    """Tell of each row that a row above `last` replaces, since when."""
+    db.execute(
+        f"""
+        UPDATE log SET until = coalesce((
+          SELECT min(n.snapshot_id) FROM log AS n
+          WHERE n.registryid = log.registryid AND n.xid = log.xid AND n.kind = log.kind AND n.snapshot_id > log.snapshot_id
+        ), {NEVER})
+        WHERE id IN (
+          SELECT o.id FROM log AS n
+          INNER JOIN log AS o ON o.registryid = n.registryid AND o.xid = n.xid AND o.kind = n.kind
+          WHERE n.id > ? AND o.snapshot_id < n.snapshot_id AND o.until > n.snapshot_id
+        )
+        """,
+        (last,),
+    )
+
+
+def _follow_log(db: sqlite3.Connection, facts: Facts, table: DeltaTable) -> set[tuple[str, str, str]]:
+    """Take the rows of new snapshots; give what has to be indexed again."""
+    head = facts["head"]
+    _check_head(facts, table)
+    last = db.execute("SELECT coalesce(max(id), 0) FROM log").fetchone()[0]
+    _take_log(db, table, head, _Told(None, None))
+    digest = facts["head_digest"]
+    for snapshot_id, body in db.execute(
+        "SELECT snapshot_id, body FROM log WHERE id > ? AND kind = 'snapshot' ORDER BY 1", (last,)
+    ):
+        told = json.loads(body)
+        head += 1
+        if snapshot_id != head or told["previous_digest"] != digest:
+            raise CannotFollow
+        digest = told["digest"]
+    _replace(db, last)
+    new = db.execute("SELECT registryid, kind, xid FROM log WHERE id > ?", (last,))
+    held = ((registryid, words.holder_of(kind, xid)) for registryid, kind, xid in new)
+    return {(registryid, *holder) for registryid, holder in held if holder is not None}
+
+
+def _check_head(facts: Facts, table: DeltaTable) -> None:
+    """Make sure that the table still has the newest snapshot that is known: a table may be set back, and go on otherwise."""
+    if facts["head"] == 0:
+        return
+    import pyarrow.dataset as ds
+
+    condition = (ds.field("snapshot_id") == facts["head"]) & (ds.field("kind") == "snapshot")
+    found = dataset(table).to_table(columns=["body"], filter=condition).column("body").to_pylist()
+    if [json.loads(body)["digest"] for body in found] != [facts["head_digest"]]:
+        raise CannotFollow
+
+
+def _follow_effective(db: sqlite3.Connection, facts: Facts, table: DeltaTable, version: int) -> set[tuple[str, str, str]]:
+    """Take the definitions that were computed anew, and let go those of messages that are no more."""
+    if table.version() == version:
+        return set()
+    position, is_plain = told_position(table, version)
+    known = facts["definitions"]
+    if not is_plain or known is None or position is None:
+        raise CannotFollow
+    keys = set()
+    for batch in batches(table, EFFECTIVE_COLUMNS, known):
+        found = list(rows.effective_rows(batch))
+        db.executemany(_INSERT_EFFECTIVE, found)
+        keys |= {(row[0], "message", row[1]) for row in found}
+    gone = db.execute(
+        """
+        SELECT e.registryid, e.xid FROM log AS l INNER JOIN effective AS e ON e.registryid = l.registryid AND e.xid = l.xid
+        WHERE l.kind = 'message' AND l.op = 'delete' AND l.snapshot_id > ? AND l.snapshot_id <= ?
+          AND e.snapshot_id < l.snapshot_id
+        """,
+        (known, position),
+    ).fetchall()
+    db.executemany("DELETE FROM effective WHERE registryid = ? AND xid = ?", gone)
+    return keys | {(registryid, "message", xid) for registryid, xid in gone}
+
+
+def _tell_facts(db: sqlite3.Connection, warehouse: Warehouse, opened: dict[str, DeltaTable]) -> None:
+    facts = Facts(db)
+    facts["format"] = FORMAT
+    facts["location"] = warehouse.location
+    facts["tables"] = {name: warehouse.known(name, opened[name]) for name in READ}
+    newest = db.execute("SELECT max(snapshot_id) FROM log").fetchone()[0] or 0
+    told = db.execute("SELECT body FROM log WHERE snapshot_id = ? AND kind = 'snapshot'", (newest,)).fetchone()
+    facts["head"] = newest
+    facts["head_digest"] = json.loads(told[0])["digest"] if told else ""
+    position, _ = told_position(opened["effective_messages"])
+    if position is None:  # nothing was ever projected, or what did it is too long ago: the rows tell
+        position = db.execute("SELECT coalesce(max(snapshot_id), 0) FROM effective").fetchone()[0]
+    facts["definitions"] = position
+
+
+def _check_counts(db: sqlite3.Connection, counts: dict[str, int | None]) -> None:
+    """Compare with what the files of the Delta tables say of themselves."""
+    for name, table in (("changes", "log"), ("effective_messages", "effective")):
+        if counts[name] is not None and _count(db, table) != counts[name]:
+            raise CannotFollow(f"{name} has {counts[name]} rows, and {_count(db, table)} were taken")
+
+
+def _count(db: sqlite3.Connection, table: str) -> int:
+    return int(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+
+
+def _make_durable(file: Path) -> None:
+    """Write the file through to the disk, and let it be read while it is written."""
+    handle = os.open(file, os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    db = connect(file, write=True)
+    try:
+        db.execute("PRAGMA journal_mode = WAL")
+    finally:
+        db.close()

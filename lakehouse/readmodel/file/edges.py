@@ -1,0 +1,93 @@
+"""References from entity to entity, as `ddl/views/entity_references.sql` finds them, out of the text of one row of the log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import orjson
+
+_OF_VERSION = ("basemessage", "dataschemauri", "dataschemaxid")
+_HASH = re.compile(r"\A[ \t\n\x0b\f\r]*#")
+_TO_FRAGMENT = re.compile(r"\A[ \t\n\x0b\f\r]*#?[^#]*#")
+_OLD_GROUPS = re.compile(r"\A/schemaGroups/")
+_HAS_SUFFIX = re.compile(r"\A/[^/]+/[^/]+/[^/]+/.*:")
+_SUFFIX = re.compile(r":[^:]*\Z")
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+
+class Edge(NamedTuple):
+    """A reference as an entity holds it.
+
+    Attributes:
+        relation, pointer, target: as in the view `entity_references`.
+        whole: the XID that the target spells; None: it leads to another host.
+        without_suffix: the same without `:Type`, which is looked for second; None: there is no suffix.
+        type_name: what follows a second `#`; None: there is none.
+    """
+
+    relation: str
+    pointer: str
+    target: str
+    whole: str | None
+    without_suffix: str | None
+    type_name: str | None
+
+
+def edges_of(kind: str, body: str) -> Iterator[Edge]:
+    """Give the references of an entity.
+
+    Args:
+        kind: of the log.
+        body: its normal form.
+    """
+    if kind == "version":
+        if any(f'"{name}"' in body for name in _OF_VERSION):
+            known = orjson.loads(body)
+            for name in _OF_VERSION:
+                if isinstance(known.get(name), str):
+                    yield _edge(name, f"/{name}", known[name])
+    elif kind in ("message", "schema"):
+        if '"xref"' in body:
+            known = orjson.loads(body)
+            if isinstance(known.get("xref"), str):
+                yield _edge("xref", "/meta/xref", known["xref"])
+    elif kind == "endpoint":
+        yield from _edges_of_endpoint(orjson.loads(body))
+
+
+def version_uri_of(kind: str, body: str) -> str | None:
+    """Give the URI that names a Version across catalogs; None: it has none."""
+    if kind != "version" or '"version_uri"' not in body:
+        return None
+    uri = orjson.loads(body).get("version_uri")
+    return uri if isinstance(uri, str) else None
+
+
+def _edges_of_endpoint(known: dict[str, Any]) -> Iterator[Edge]:
+    for position, group in enumerate(known.get("messagegroups") or []):
+        yield _edge("messagegroups", f"/messagegroups/{position}", group)
+    options = known.get("protocoloptions")
+    will = options.get("willmessage") if isinstance(options, dict) else None
+    if will is not None:
+        text = will if isinstance(will, str) else orjson.dumps(will).decode()
+        yield _edge("willmessage", "/protocoloptions/willmessage", text)
+
+
+def _edge(relation: str, pointer: str, target: str) -> Edge:
+    bare = _HASH.sub("", target, count=1)
+    path, _, _ = bare.partition("#")
+    fragment = _TO_FRAGMENT.sub("", target, count=1) if "#" in bare else None
+    whole: str | None = None
+    if path.startswith("/"):
+        whole = _unescaped(path) if target.lstrip(" ").startswith("#") else path
+    suffixed = relation == "dataschemauri" and whole is not None and _HAS_SUFFIX.match(whole) is not None
+    whole = None if whole is None else _OLD_GROUPS.sub("/schemagroups/", whole)
+    return Edge(relation, pointer, target, whole, _SUFFIX.sub("", whole) if suffixed and whole else None, fragment)
+
+
+def _unescaped(path: str) -> str:
+    decoded = path if _BAD_ESCAPE.search(path) else unquote(path, errors="replace")
+    return decoded.replace("~1", "/").replace("~0", "~")

@@ -1,0 +1,162 @@
+"""What is searched: for each entity of the catalog as it is now, the words of its ids, names, types, addresses, attributes."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import orjson
+
+from lakehouse.readmodel.file.schema import NEVER
+
+KINDS = ("message", "group", "endpoint", "schema", "document")
+_EFFECTIVE = ("name", "ce_type", "address", "labels", "description", "attributes", "protocol")
+_HOLDER = {"version": "message", "schemaversion": "schema"}
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_MOST = 20_000  # characters of one entity's attributes: a schema that stands in the definition may be as long as a book
+
+
+class Words(NamedTuple):
+    """The columns of the table `words`."""
+
+    ids: str = ""
+    name: str | None = None
+    type: str | None = None
+    address: str | None = None
+    labels: str | None = None
+    description: str | None = None
+    attributes: str | None = None
+
+
+def holder_of(kind: str, xid: str) -> tuple[str, str] | None:
+    """Give kind and XID under which what an entity says is found; None: under none."""
+    if kind in KINDS:
+        return kind, xid
+    return (_HOLDER[kind], "/".join(xid.split("/")[:5])) if kind in _HOLDER else None
+
+
+def index_all(db: sqlite3.Connection) -> None:
+    """Index every entity of a file that has nothing indexed yet."""
+    columns = ", ".join(f"e.{name}" for name in _EFFECTIVE)
+    messages = db.execute(
+        f"SELECT l.registryid, l.xid, e.xid, {columns} FROM log AS l"
+        " LEFT JOIN effective AS e ON e.registryid = l.registryid AND e.xid = l.xid"
+        " WHERE l.kind = 'message' AND l.until = ? AND l.op <> 'delete'",
+        (NEVER,),
+    )
+    found = ((one, "message", xid, _words_of_message(xid, row if own else None)) for one, xid, own, *row in messages)
+    last = _insert(db, found, 0)
+    kinds = ", ".join(f"'{kind}'" for kind in KINDS if kind != "message")
+    others = db.execute(
+        f"SELECT registryid, kind, xid FROM log WHERE kind IN ({kinds}) AND until = ? AND op <> 'delete'", (NEVER,)
+    ).fetchall()
+    _insert(db, ((*key, words_of(db, *key)) for key in others), last)
+
+
+def index_again(db: sqlite3.Connection, keys: Iterable[tuple[str, str, str]]) -> None:
+    """Index entities as they are now; those that are no more are not found any longer.
+
+    Args:
+        db: the file, within a transaction.
+        keys: registryid, kind, xid.
+    """
+    wanted = sorted(set(keys))
+    for key in wanted:
+        for (row,) in db.execute("SELECT id FROM searched WHERE registryid = ? AND kind = ? AND xid = ?", key).fetchall():
+            db.execute("DELETE FROM words WHERE rowid = ?", (row,))
+            db.execute("DELETE FROM searched WHERE id = ?", (row,))
+    there = [
+        key
+        for key in wanted
+        if db.execute(
+            "SELECT 1 FROM log WHERE registryid = ? AND kind = ? AND xid = ? AND until = ? AND op <> 'delete'", (*key, NEVER)
+        ).fetchone()
+    ]
+    last = db.execute("SELECT coalesce(max(id), 0) FROM searched").fetchone()[0]
+    _insert(db, ((*key, words_of(db, *key)) for key in there), last)
+
+
+def _insert(db: sqlite3.Connection, found: Iterable[tuple[str, str, str, Words]], last: int) -> int:
+    """Insert entities with their words, in rows after the last; give the number of the new last one."""
+    for one in _parts(found):
+        numbered = list(enumerate(one, start=last + 1))
+        db.executemany(
+            "INSERT INTO searched VALUES (?, ?, ?, ?, ?)",
+            ((row, *key, key[2] if key[1] == "document" else key[2].rsplit("/", 1)[1]) for row, (*key, _) in numbered),
+        )
+        db.executemany(
+            f"INSERT INTO words (rowid, {', '.join(Words._fields)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            ((row, *words) for row, (*_, words) in numbered),
+        )
+        last += len(numbered)
+    return last
+
+
+def _parts(found: Iterable[tuple[str, str, str, Words]]) -> Iterator[list[tuple[str, str, str, Words]]]:
+    iterator = iter(found)
+    while some := list(islice(iterator, 1000)):
+        yield some
+
+
+def words_of(db: sqlite3.Connection, registryid: str, kind: str, xid: str) -> Words:
+    """Give what an entity is found by: a message by its effective definition, where there is one yet."""
+    if kind == "message":
+        row = db.execute(f"SELECT {', '.join(_EFFECTIVE)} FROM effective WHERE registryid = ? AND xid = ?", (registryid, xid))
+        return _words_of_message(xid, row.fetchone())
+    if kind == "document":
+        return Words(xid)
+    body = _body(db, registryid, kind, xid)
+    if kind == "schema":
+        default = body.get("defaultversionid")
+        body = (_body(db, registryid, "schemaversion", f"{xid}/versions/{default}") if default is not None else {}) | body
+    return _words_of_body(xid, kind, body)
+
+
+def _words_of_message(xid: str, row: Sequence[Any] | None) -> Words:
+    """Give what a message is found by: columns `_EFFECTIVE`; None: its definition is not computed yet."""
+    ids = _split(xid)
+    if row is None:
+        return Words(ids)
+    name, ce_type, address, labels, description, attributes, protocol = row
+    kinds = " ".join(text for text in (_split(ce_type or ""), protocol or "") if text) or None
+    return Words(ids, _split(name or "") or None, kinds, address, labels, description, _plain(attributes))
+
+
+def _words_of_body(xid: str, kind: str, body: dict[str, Any]) -> Words:
+    named = {name: body[name] for name in ("name", "description") if isinstance(body.get(name), str)}
+    kinds = [body[name] for name in ("format", "protocol", "envelope") if isinstance(body.get(name), str)]
+    rest = {name: body[name] for name in ("protocoloptions", "schema", "channel", "usage", "extensions") if name in body}
+    options = body.get("protocoloptions")
+    addresses = options.get("endpoints") if kind == "endpoint" and isinstance(options, dict) else None
+    return Words(
+        _split(xid),
+        named.get("name"),
+        " ".join(kinds) or None,
+        None if addresses is None else orjson.dumps(addresses).decode(),
+        orjson.dumps(body["labels"]).decode() if body.get("labels") else None,
+        named.get("description"),
+        _plain(orjson.dumps(rest).decode()) if rest else None,
+    )
+
+
+def _body(db: sqlite3.Connection, registryid: str, kind: str, xid: str) -> dict[str, Any]:
+    found = db.execute(
+        "SELECT body FROM log WHERE registryid = ? AND xid = ? AND kind = ? AND until = ? AND op <> 'delete'",
+        (registryid, xid, kind, NEVER),
+    ).fetchone()
+    known: dict[str, Any] = {} if found is None else orjson.loads(found[0])
+    return known
+
+
+def _split(text: str) -> str:
+    """Give a name and, where it is written in camel case, its words beside."""
+    words = _CAMEL.sub(" ", text)
+    return text if words == text else f"{text} {words}"
+
+
+def _plain(attributes: str | None) -> str | None:
+    """Take the escapes of JSON out of the text, which would stick to words."""
+    return None if attributes is None else attributes[:_MOST].replace("\\n", " ").replace("\\t", " ").replace('\\"', " ")

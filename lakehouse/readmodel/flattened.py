@@ -1,0 +1,236 @@
+"""What the views add to a message: its chain of bases, where each attribute comes from, the endpoints that carry it.
+
+Computed for the few messages that are asked for, as `ddl/views/message_chains.sql`, `flat_attributes.sql` and
+`endpoint_messages.sql` do it for all; a test holds both equal. The merged definition itself is not computed here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import orjson
+
+from lakehouse.dialects.tables import protocol_version
+from lakehouse.ingest.parse.rows import leaves_of_body
+from lakehouse.readmodel.view import Entity, View
+
+Record = dict[str, Any]
+_DEFAULTS = {
+    "HTTP": {"method": "POST"},
+    "AMQP": {"durable": "false", "distributionmode": "move"},
+    "MQTT": {"qos": "0", "retain": "false", "cleansession": "true"},
+    "KAFKA": {"acks": "1"},
+}
+# Options that an endpoint without the role has no use for.
+_OF_PRODUCERS = {("AMQP", "durable"), ("MQTT", "retain"), ("KAFKA", "acks"), ("KAFKA", "key"), ("KAFKA", "partition")}
+_OF_CONSUMERS = {("AMQP", "distributionmode"), ("KAFKA", "consumergroup")}
+_TYPES = {'"': "string", "{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null"}
+
+
+class Step(NamedTuple):
+    """A definition of a chain: the Version, the base that it names."""
+
+    version_xid: str
+    basemessage: str | None
+    body: str
+
+
+def steps_of(view: View, definition: Record, max_depth: int = 128) -> list[Step]:
+    """Give the definitions that a message is merged from, nearest first: its own, those of its bases that were found.
+
+    Args:
+        view: the snapshot.
+        definition: of the message, as from `View.definition`.
+        max_depth: how many bases are followed; a cycle is followed once around.
+    """
+    registryid, xid = definition["registryid"], definition["version_xid"]
+    found: list[Step] = []
+    while xid is not None and all(xid != step.version_xid for step in found[1:]):
+        came_back = bool(found) and xid == found[0].version_xid
+        row = view.entity(registryid, xid)
+        if row is None or (len(found) > max_depth and definition["chain_status"] != "cycle"):
+            break
+        found.append(Step(xid, orjson.loads(row.body).get("basemessage"), row.body))
+        if came_back:
+            break
+        xid = _base_version(view, registryid, found[-1].basemessage)
+    return found
+
+
+def chain_of(view: View, definition: Record, max_depth: int = 128) -> list[Record]:
+    """Give a message's rows of the view `message_chains`, by depth: registryid, xid, depth, basemessage, base_xid ..."""
+    steps, status = steps_of(view, definition, max_depth), definition["chain_status"]
+    key = {name: definition[name] for name in ("registryid", "xid", "version_xid")}
+    if not steps:
+        return [key | {"depth": 0, "basemessage": None, "base_xid": None, "base_version_xid": None, "status": status}]
+    rows = []
+    for position, step in enumerate(steps):
+        base, is_last = step.basemessage, position + 1 == len(steps)
+        is_again = any(step.version_xid == earlier.version_xid for earlier in steps[:position])
+        if position and (base is None or is_again):
+            continue
+        leads_to = None if is_last else steps[position + 1].version_xid
+        rows.append(
+            key
+            | {
+                "depth": 0 if base is None else position + 1,
+                "basemessage": base,
+                "base_xid": base if base is not None and base.startswith("/") else None,
+                "base_version_xid": leads_to,
+                "status": status if base is None or status == "cycle" or leads_to is None else "resolved",
+            }
+        )
+    return rows
+
+
+def attributes_of(view: View, definition: Record, max_depth: int = 128) -> list[Record]:
+    """Give a message's rows of the view `flat_attributes`, by pointer: registryid, xid, pointer, value, value_type, origin ..."""
+    steps = steps_of(view, definition, max_depth)
+    declared = [(step.version_xid, {pointer for pointer, _ in leaves_of_body(step.body)}) for step in steps]
+    key = {name: definition[name] for name in ("registryid", "xid")}
+    rows = []
+    for pointer, value in definition["attributes"].items():
+        depth = next((at for at, (_, pointers) in enumerate(declared) if pointer in pointers), None)
+        if depth is None:
+            # The definitions are of another snapshot than the entities: where this one came from is not there any more.
+            rows.append(key | _leaf(pointer, value, "inherited", None, None))
+        else:
+            rows.append(key | _leaf(pointer, value, "inherited" if depth else "declared", declared[depth][0], depth))
+    rows += [key | _leaf(pointer, value, "inferred", None, None) for pointer, value in definition["inferred"].items()]
+    return sorted(rows, key=lambda row: (row["pointer"], row["origin"]))
+
+
+def endpoints_of(view: View, definition: Record) -> list[Record]:
+    """Give a message's rows of the view `endpoint_messages`, by endpoint and way."""
+    registryid, group_xid = definition["registryid"], definition["group_xid"]
+    own = view.entity(registryid, group_xid)
+    carriers = [own] if own is not None and own.kind == "endpoint" else []
+    naming = (one for one in view.referring_to(registryid, group_xid) if one.relation == "messagegroups")
+    for source in dict.fromkeys(one.source_xid for one in naming if one.target == group_xid):
+        endpoint = view.entity(registryid, source)
+        if endpoint is not None and endpoint not in carriers:
+            carriers.append(endpoint)
+    group = own if own is not None and own.kind == "group" else None
+    rows = [carried(endpoint, definition, group) for endpoint in carriers]
+    return sorted(rows, key=lambda row: (row["endpoint_xid"], row["via_xid"]))
+
+
+def messages_of(view: View, endpoint: Entity) -> list[Record]:
+    """Give an endpoint's rows of the view `endpoint_messages`, by way and message."""
+    rows = []
+    named = endpoint.attributes.get("messagegroups") or []
+    for via in dict.fromkeys([endpoint.xid, *named]):
+        holder = view.entity(endpoint.registryid, via)
+        group = holder if holder is not None and holder.kind == "group" else None
+        rows += [carried(endpoint, one, group) for one in view.definitions(endpoint.registryid, group_xid=via)]
+    return sorted(rows, key=lambda row: (row["via_xid"], row["message_xid"]))
+
+
+def carried(endpoint: Entity, definition: Record, group: Entity | None) -> Record:
+    """Give the row of the view `endpoint_messages` for a message that an endpoint carries.
+
+    Args:
+        endpoint: the endpoint.
+        definition: of the message.
+        group: the group that holds the message; None: the endpoint itself does.
+    """
+    known, held = endpoint.attributes, {} if group is None else group.attributes
+    says = (("message", definition["protocol"]), ("group", held.get("protocol")), ("endpoint", known.get("protocol")))
+    source, protocol = next(((name, text) for name, text in says if text is not None), (None, None))
+    envelope = next((e for e in (definition["envelope"], held.get("envelope"), known.get("envelope")) if e is not None), None)
+    options = known.get("envelopeoptions") or {}
+    mode = _as_text(options.get("mode"))
+    family, own_family = _family(protocol), _family(known.get("protocol"))
+    return {
+        "registryid": endpoint.registryid,
+        "endpoint_xid": endpoint.xid,
+        "message_xid": definition["xid"],
+        "via_xid": definition["group_xid"],
+        "messageid": definition["messageid"],
+        "usage": None if known.get("usage") is None else list(dict.fromkeys(known["usage"])),
+        "channel": known.get("channel"),
+        "envelope": envelope,
+        "mode": (mode or "both") if (envelope or "").upper().startswith("CLOUDEVENTS") else mode,
+        "format": _as_text(options.get("format")),
+        "protocol": protocol,
+        "protocol_family": family,
+        "protocol_source": source,
+        "options": _options(known, own_family, family, definition["attributes"]),
+        "matches": _matches(protocol, known.get("protocol")) and _same_envelope(envelope, known.get("envelope")),
+        "chain_status": definition["chain_status"],
+    }
+
+
+def _leaf(pointer: str, value: str, origin: str, declared_by: str | None, depth: int | None) -> Record:
+    value_type = _TYPES.get(value[:1], "number")
+    told = {"pointer": pointer, "value": value, "value_type": value_type}
+    return told | {"origin": origin, "declared_by": declared_by, "depth": depth}
+
+
+def _base_version(view: View, registryid: str, basemessage: str | None) -> str | None:
+    """Find the Version that a base means: a Version named in full, else the default one, through xref where there is one."""
+    if basemessage is None or not basemessage.startswith("/"):
+        return None
+    parts = basemessage.split("/")
+    is_version = len(parts) == 7 and parts[5] == "versions"
+    message = view.entity(registryid, "/".join(parts[:5]) if is_version else basemessage)
+    if message is None or message.kind != "message":
+        return None
+    known = message.attributes
+    if known.get("xref") is not None:
+        message = view.entity(registryid, known["xref"])
+        if message is None or message.kind != "message" or message.attributes.get("xref") is not None:
+            return None
+        known = message.attributes
+    versionid = parts[6] if is_version else known.get("defaultversionid")
+    return None if versionid is None else f"{message.xid}/versions/{versionid}"
+
+
+def _family(protocol: str | None) -> str | None:
+    return None if protocol is None else protocol.split("/", 1)[0].upper()
+
+
+def _matches(protocol: str | None, of_endpoint: str | None) -> bool:
+    """Tell whether a message's protocol is the endpoint's: MQTT by its version too; where one says nothing it is."""
+    family, own = _family(protocol), _family(of_endpoint)
+    if family is None or own is None:
+        return True
+    if family != own:
+        return False
+    if family != "MQTT":
+        return True
+    version = (protocol or "").partition("/")[2].split("/", 1)[0] or "5.0"
+    known = protocol_version(of_endpoint or "")
+    return known is None or version == known
+
+
+def _same_envelope(envelope: str | None, of_endpoint: str | None) -> bool:
+    if envelope is None or of_endpoint is None:
+        return True
+    return envelope.upper() == of_endpoint.upper() or envelope.upper().startswith(of_endpoint.upper() + "/")
+
+
+def _options(known: Record, own_family: str | None, family: str | None, leaves: dict[str, str]) -> dict[str, str]:
+    """Give the protocol's options as text: after defaults, without those for other roles; qos and retain of the message win."""
+    given = known.get("protocoloptions")
+    usage = known.get("usage")
+    merged = {name: text for name, text in _DEFAULTS.get(own_family or "", {}).items() if given is None or name not in given}
+    if given is not None:
+        if "deployed" not in given:
+            merged["deployed"] = "true"
+        merged |= {name: _as_text(value) for name, value in given.items()}
+    useless = {"endpoints", "authorization"}
+    if usage is not None and "producer" not in usage:
+        useless |= {name for one, name in _OF_PRODUCERS if one == own_family}
+    if usage is not None and "consumer" not in usage:
+        useless |= {name for one, name in _OF_CONSUMERS if one == own_family}
+    options = {name: text for name, text in merged.items() if name not in useless}
+    if family == "MQTT":
+        said = {name: leaves.get(f"/protocoloptions/{name}/value") for name in ("qos", "retain")}
+        options |= {name: text for name, text in said.items() if text is not None}
+    return options
+
+
+def _as_text(value: Any) -> Any:
+    """Give a JSON value as text, as Spark reads it into a STRING: a text without its quotes."""
+    return value if value is None or isinstance(value, str) else orjson.dumps(value).decode()

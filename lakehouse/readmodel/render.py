@@ -1,0 +1,57 @@
+"""Entities as JSON: the document view of 1.0-rc2, as an export writes them, one entity at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lakehouse.export.view import Stored, Urls, as_bytes, group_view, registry_view, resource_view
+from lakehouse.readmodel.view import Entity, View
+
+
+def stored(entity: Entity) -> Stored:
+    """Give an entity as `lakehouse.documentview` takes it."""
+    return Stored(*entity[:8])
+
+
+def rendered(view: View, registryid: str, xid: str, base: str | None = None) -> dict[str, Any] | None:
+    """Give an entity in the document view: of a message or schema with `meta` and `versions`, of a group without its members.
+
+    Args:
+        view: the snapshot.
+        registryid: the registry.
+        xid: of a registry (`/`), group, endpoint, message, schema or Version.
+        base: absolute URLs below this one; None: references into a document (`#/messagegroups/g`).
+
+    Returns:
+        Its members in the order in which they are written; None: there is no such entity at the snapshot.
+    """
+    urls, depth = Urls(base), xid.count("/")
+    if xid == "/":
+        return _registry(view, registryid, urls)
+    if depth == 6:
+        holder = rendered(view, registryid, xid.rsplit("/", 2)[0], base)
+        version: dict[str, Any] | None = (holder or {}).get("versions", {}).get(xid.rsplit("/", 1)[1])
+        return version
+    row = view.entity(registryid, xid)
+    if depth == 2:
+        return None if row is None else group_view(xid, stored(row), urls)
+    versions = [stored(one) for one in view.versions(registryid, xid)] if depth == 4 else []
+    if row is None and not versions:
+        return None
+    group = view.entity(registryid, "/".join(xid.split("/")[:3]))
+    protocol = group.attributes.get("protocol") if group is not None and group.kind == "group" else None
+    return resource_view(xid, None if row is None else stored(row), versions, protocol, urls)
+
+
+def rendered_bytes(view: View, registryid: str, xid: str, base: str | None = None) -> bytes | None:
+    """Give an entity as the text of `rendered`."""
+    found = rendered(view, registryid, xid, base)
+    return None if found is None else as_bytes(found)
+
+
+def _registry(view: View, registryid: str, urls: Urls) -> dict[str, Any] | None:
+    row = view.entity(registryid, "/")
+    if row is not None:
+        return registry_view(registryid, stored(row), (0, 0), urls)
+    lived = view.lived(registryid)
+    return None if lived is None else registry_view(registryid, None, lived, urls)

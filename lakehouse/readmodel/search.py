@@ -1,0 +1,91 @@
+"""Search for words in ids, names, types, addresses, labels, descriptions and attributes of what is there now."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from lakehouse.readmodel.file.words import KINDS
+from lakehouse.readmodel.view import View
+
+_WORD = re.compile(r"[^\W_]+", re.UNICODE)
+# What an id or a name says counts more than what a description does: weights of the columns of the table `words`.
+_RANK = "bm25(words, 10.0, 8.0, 6.0, 4.0, 3.0, 2.0, 1.0)"
+
+
+class Hit(NamedTuple):
+    """What was found.
+
+    Attributes:
+        registryid, kind, xid: the entity; of a document xid is its URI.
+        name, description: of the entity; None: it has none.
+        where: the best columns that hold the words: ids, name, type, address, labels, description or attributes.
+    """
+
+    registryid: str
+    kind: str
+    xid: str
+    name: str | None
+    description: str | None
+    where: list[str]
+
+
+def search(
+    view: View, text: str, kinds: Sequence[str] = KINDS, *, registryid: str | None = None, limit: int = 50, offset: int = 0
+) -> list[Hit]:
+    """Find entities that hold all words of a text; the last word may be the beginning of one. The best come first.
+
+    Args:
+        view: the newest snapshot.
+        text: some words; all else between them is passed over.
+        kinds: message, group, endpoint, schema, document.
+        registryid: only of this registry.
+        limit: how many at most.
+        offset: how many of the best are passed over.
+    """
+    words = _WORD.findall(text)
+    if not words:
+        return []
+    query = " AND ".join(f'"{word}"' for word in words) + "*"
+    rows = view.db.execute(
+        f"""
+        SELECT s.registryid, s.kind, s.xid, w.name, w.description, w.ids, w.type, w.address, w.labels, w.attributes
+        FROM words AS w INNER JOIN searched AS s ON s.id = w.rowid
+        WHERE words MATCH ?1 AND (?2 IS NULL OR s.registryid = ?2) AND s.kind IN (SELECT value FROM json_each(?3))
+        ORDER BY {_RANK}, s.registryid, s.xid LIMIT ?4 OFFSET ?5
+        """,
+        (query, registryid, "[" + ",".join(f'"{kind}"' for kind in kinds) + "]", limit, offset),
+    )
+    found = []
+    for one, kind, xid, name, description, ids, types, address, labels, attributes in rows:
+        columns = {
+            "ids": ids,
+            "name": name,
+            "type": types,
+            "address": address,
+            "labels": labels,
+            "description": description,
+            "attributes": attributes,
+        }
+        where = [column for column, held in columns.items() if held and any(word.lower() in held.lower() for word in words)]
+        found.append(Hit(one, kind, xid, name.split("\n")[0] if name else None, description, where))
+    return found
+
+
+def find_ids(
+    view: View, entityid: str, kinds: Sequence[str] = KINDS, registryid: str | None = None
+) -> list[tuple[str, str, str]]:
+    """Find entities by their id alone: registryid, kind, xid, sorted."""
+    rows = view.db.execute(
+        "SELECT registryid, kind, xid FROM searched WHERE entityid = ?1 AND (?2 IS NULL OR registryid = ?2)"
+        " AND kind IN (SELECT value FROM json_each(?3)) ORDER BY 1, 2, 3",
+        (entityid, registryid, "[" + ",".join(f'"{kind}"' for kind in kinds) + "]"),
+    )
+    return rows.fetchall()
+
+
+def find_documents(view: View, text: str, registryid: str | None = None) -> list[str]:
+    """Find documents by their URI, or by its end after a `/`; sorted, each once."""
+    uris = {uri for _, uri, _, _ in view.documents(registryid)}
+    return sorted(uri for uri in uris if uri == text or uri.endswith("/" + text))

@@ -1,0 +1,211 @@
+"""What `lakehouse show` shows: a message with its chain and origins; a group, endpoint, schema, Version or document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakehouse.errors import AmbiguousId, DefinitionNotYet, MessageNotFound, XidNotFound
+from lakehouse.readmodel.view import Entity, View
+
+_TOLD = ("registryid", "xid", "version_xid", "chain_status", "protocol", "envelope", "address", "document_uris")
+_CARRIED = ("endpoint_xid", "via_xid", "usage", "protocol", "matches")
+_OF_ENDPOINT = ("message_xid", "via_xid", "protocol", "protocol_source", "matches")
+_OF_SCHEMA = ("relation", "target", "target_xid", "type_name", "status")
+_DATES = ("createdat", "modifiedat")
+_MOST_IDS = 20
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A message: its row of `flat_messages`, and what the other views say of it; `as_json` is the contract of --json."""
+
+    message: dict[str, Any]
+    chain: list[dict[str, Any]]
+    attributes: list[dict[str, Any]]
+    endpoints: list[dict[str, Any]]
+    schema: list[dict[str, Any]]
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the message as one JSON value."""
+        return {
+            **self.message,
+            "chain": self.chain,
+            "attributes": self.attributes,
+            "endpoints": self.endpoints,
+            "schema": self.schema,
+        }
+
+
+@dataclass(frozen=True)
+class ShownEntity:
+    """A group, endpoint, schema or Version; `as_json` is the contract of --json.
+
+    Attributes:
+        entity: its row of the log.
+        members: XIDs of what it holds.
+        references: what it refers to.
+        referred_by: what refers to it.
+        messages: of an endpoint: what it carries.
+    """
+
+    entity: Entity
+    members: list[str] = field(default_factory=list)
+    references: list[dict[str, Any]] = field(default_factory=list)
+    referred_by: list[dict[str, Any]] = field(default_factory=list)
+    messages: list[dict[str, Any]] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the entity as one JSON value."""
+        from lakehouse.text.timestamps import rfc3339
+
+        one = self.entity
+        dates = {name: None if moment is None else rfc3339(moment) for name, moment in zip(_DATES, one[4:6], strict=True)}
+        told = {"registryid": one.registryid, "kind": one.kind, "xid": one.xid, "epoch": one.epoch, **dates}
+        return {
+            **told,
+            "snapshot_id": one.snapshot_id,
+            "document_uris": one.document_uris,
+            "attributes": one.attributes,
+            "members": self.members,
+            "references": self.references,
+            "referred_by": self.referred_by,
+            "messages": self.messages,
+        }
+
+
+@dataclass(frozen=True)
+class ShownDocument:
+    """A document and what came of it; `as_json` is the contract of --json."""
+
+    registryid: str
+    document_uri: str
+    snapshot_id: int
+    facts: dict[str, Any]
+    findings: list[dict[str, Any]]
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the document as one JSON value."""
+        names = ("status", "reason", "dialect", "specversion", "sha256", "size", "entities", "quarantined", "spellings")
+        told = {"registryid": self.registryid, "kind": "document", "document_uri": self.document_uri}
+        facts = {name: self.facts.get(name) for name in names}
+        return told | {"snapshot_id": self.snapshot_id} | facts | {"findings": self.findings}
+
+
+def full_xid(view: View, text: str, registryid: str | None = None) -> str:
+    """Give the XID (of a document: the URI) that a text means: an XID itself, else the id of one entity.
+
+    Raises:
+        XidNotFound: nothing in the catalog has that id.
+        AmbiguousId: several have it, under different XIDs.
+    """
+    from lakehouse.readmodel.search import find_documents, find_ids
+
+    wanted = text.strip()
+    if wanted.startswith("/"):
+        return wanted
+    # A message is meant before anything else that has the same id.
+    for kinds in (("message",), ("group", "endpoint", "schema")):
+        found = sorted({xid for _, _, xid in find_ids(view, wanted, kinds, registryid)})
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise AmbiguousId(wanted, found[:_MOST_IDS], max(0, len(found) - _MOST_IDS))
+    documents = find_documents(view, wanted, registryid)
+    if len(documents) > 1:
+        raise AmbiguousId(wanted, documents[:_MOST_IDS], max(0, len(documents) - _MOST_IDS))
+    if not documents:
+        raise XidNotFound(wanted)
+    return documents[0]
+
+
+def show(view: View, text: str, registryid: str | None = None, max_depth: int = 128) -> list[Shown | ShownEntity | ShownDocument]:
+    """Look up what a text means, in each registry that has it.
+
+    Args:
+        view: the snapshot.
+        text: an XID; the id of a message, group, endpoint or schema, where only one has it; the URI of a document, or its end.
+        registryid: only of this registry; None: of all.
+        max_depth: how far chains of bases are followed.
+
+    Raises:
+        MessageNotFound, XidNotFound: there is none at the snapshot.
+        AmbiguousId: the id is that of several entities.
+        DefinitionNotYet, DefinitionsGone: the message's effective definition is not stored yet, or not any more.
+    """
+    xid = full_xid(view, text, registryid)
+    parts = xid.split("/")
+    if not xid.startswith("/"):
+        return [_document(view, *one) for one in view.documents(registryid) if one[1] == xid]
+    if len(parts) >= 5 and parts[3] == "messages":
+        return list(show_messages(view, "/".join(parts[:5]), registryid, max_depth))
+    found = [_entity(view, entity) for entity in view.entities(xid, registryid)]
+    if not found:
+        raise XidNotFound(xid)
+    return list(found)
+
+
+def show_messages(view: View, xid: str, registryid: str | None = None, max_depth: int = 128) -> list[Shown]:
+    """Show a message as it is in each registry that has it, by registry."""
+    from lakehouse.readmodel.flattened import attributes_of, chain_of, endpoints_of
+
+    there = view.entities(xid, registryid)
+    if not there:
+        raise MessageNotFound(xid)
+    found = []
+    for one in there:
+        definition = view.definition(one.registryid, xid)
+        if definition is None:
+            raise DefinitionNotYet(xid, view.definitions_snapshot)
+        attributes = attributes_of(view, definition, max_depth)
+        found.append(
+            Shown(
+                {name: definition[name] for name in _TOLD},
+                [
+                    {name: step[name] for name in ("depth", "basemessage", "base_version_xid", "status")}
+                    for step in chain_of(view, definition, max_depth)
+                ],
+                [{name: row[name] for name in ("pointer", "value", "origin", "declared_by", "depth")} for row in attributes],
+                [{name: row[name] for name in _CARRIED} for row in endpoints_of(view, definition)],
+                _schema_references(view, one.registryid, attributes),
+            )
+        )
+    return found
+
+
+def _schema_references(view: View, registryid: str, attributes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give the references of the Versions that declare the schema: the message's, or those of a base."""
+    declared = [row for row in attributes if row["pointer"] in ("/dataschemauri", "/dataschemaxid") and row["declared_by"]]
+    return [
+        {name: getattr(one, name) for name in _OF_SCHEMA}
+        for row in declared
+        for declaring in view.entities(row["declared_by"], registryid)
+        for one in view.references_of(declaring)
+        if one.pointer == row["pointer"]
+    ]
+
+
+def _entity(view: View, entity: Entity) -> ShownEntity:
+    from lakehouse.readmodel.flattened import messages_of
+
+    def told(one: Any, *names: str) -> dict[str, Any]:
+        return {name: getattr(one, name) for name in names}
+
+    references = [told(one, "relation", "pointer", "target", "target_xid", "status") for one in view.references_of(entity)]
+    referring = [told(one, "source_xid", "relation", "pointer") for one in view.referring_to(entity.registryid, entity.xid)]
+    messages = messages_of(view, entity) if entity.kind == "endpoint" else []
+    return ShownEntity(
+        entity,
+        [one.xid for one in view.children(entity.registryid, entity.xid)],
+        references,
+        referring,
+        [{name: row[name] for name in _OF_ENDPOINT} for row in messages],
+    )
+
+
+def _document(view: View, registryid: str, uri: str, snapshot_id: int, facts: dict[str, Any]) -> ShownDocument:
+    from lakehouse.readmodel.found import find_violations
+
+    names = ("rule_id", "severity", "action", "xid", "pointer", "message", "hint")
+    found = find_violations(view, registryid=registryid, document=uri)
+    return ShownDocument(registryid, uri, snapshot_id, facts, [{name: one[name] for name in names} for one in found])

@@ -1,0 +1,203 @@
+"""One snapshot of the catalog, read from the SQLite file: entities, what holds what, references, definitions."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from lakehouse.errors import DefinitionsGone
+from lakehouse.readmodel.entities import Entities, Entity
+from lakehouse.readmodel.file.build import Facts
+from lakehouse.readmodel.file.schema import BOOLEAN_COLUMNS, EFFECTIVE_COLUMNS, JSON_COLUMNS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lakehouse.readmodel.model import ReadModel
+
+__all__ = ["Entity", "Reference", "View", "decoded"]
+
+_DEFINING = ("messages", "versions")
+
+
+class Reference(NamedTuple):
+    """A row of the view `entity_references`."""
+
+    registryid: str
+    source_xid: str
+    relation: str
+    pointer: str
+    target: str
+    target_xid: str | None
+    type_name: str | None
+    status: str
+
+
+class View(Entities):
+    """One snapshot; valid within the `with` of `ReadModel.at`.
+
+    Attributes:
+        snapshot_id: the snapshot.
+        head: the newest that the file knows.
+        is_live: no snapshot was named, so findings count that no snapshot holds.
+    """
+
+    def __init__(self, db: sqlite3.Connection, model: ReadModel, snapshot: str | int | None) -> None:
+        """Find the snapshot that is meant.
+
+        Args:
+            db: the file, within a transaction.
+            model: whose file it is.
+            snapshot: as in `resolve`; None: the newest.
+
+        Raises:
+            SnapshotNotFound: there is no such snapshot.
+        """
+        self.facts = Facts(db)
+        self.model = model
+        self.is_live = snapshot is None
+        head = int(self.facts["head"])
+        super().__init__(db, head, head)
+        if snapshot is not None:
+            self.snapshot_id = self.resolve(str(snapshot))
+
+    # References
+
+    def references_of(self, entity: Entity) -> list[Reference]:
+        """List the references that an entity holds, as the view `entity_references` tells them."""
+        rows = self.db.execute(
+            "SELECT relation, pointer, target, whole, without_suffix, type_name FROM edges WHERE log_id = ?", (entity.log_id,)
+        )
+        return [self._reference(entity.registryid, entity.xid, *row) for row in rows.fetchall()]
+
+    def referring_to(self, registryid: str, xid: str) -> list[Reference]:
+        """List the references that lead to an entity, by source."""
+        rows = self.db.execute(
+            f"""
+            SELECT l.xid, e.relation, e.pointer, e.target, e.whole, e.without_suffix, e.type_name
+            FROM edges AS e INNER JOIN log AS l ON l.id = e.log_id
+            WHERE (e.whole = ?1 OR e.without_suffix = ?1) AND l.registryid = ?2 AND {self._holds("l.")}
+            """,
+            (xid, registryid),
+        )
+        found = (self._reference(registryid, *row) for row in rows.fetchall())
+        return sorted(one for one in found if one.target_xid == xid)
+
+    def _reference(
+        self,
+        registryid: str,
+        source_xid: str,
+        relation: str,
+        pointer: str,
+        target: str,
+        whole: str | None,
+        without_suffix: str | None,
+        type_name: str | None,
+    ) -> Reference:
+        is_whole = whole is not None and self._has(registryid, whole)
+        resolves = is_whole or (without_suffix is not None and self._has(registryid, without_suffix))
+        leads_away = whole is None and not target.lstrip(" ").startswith("#")
+        status = "resolves" if resolves else "external" if leads_away else "dangling"
+        target_xid = whole if is_whole or without_suffix is None else without_suffix
+        if type_name is None and not is_whole and whole is not None and without_suffix is not None:
+            type_name = whole[len(without_suffix) + 1 :]
+        return Reference(registryid, source_xid, relation, pointer, target, target_xid, type_name, status)
+
+    def _has(self, registryid: str, xid: str) -> bool:
+        row = self.db.execute(
+            f"SELECT 1 FROM log WHERE registryid = ? AND xid = ? AND {self._holds()}"
+            " AND kind NOT IN ('registry', 'document', 'label', 'snapshot')",
+            (registryid, xid),
+        ).fetchone()
+        return row is not None
+
+    # Effective definitions
+
+    @property
+    def definitions_snapshot(self) -> int:
+        """Tell of which snapshot the effective definitions are: this one, or an older one while `effective_messages` lags."""
+        return min(self.snapshot_id, self._reached()) if self._reached() < self.last_defining() else self.snapshot_id
+
+    def definition(self, registryid: str, xid: str) -> dict[str, Any] | None:
+        """Give the effective definition of a message, a row of `effective_messages`: maps as dict, lists as list.
+
+        Raises:
+            DefinitionsGone: they are not kept for this snapshot any more.
+        """
+        return next(self.definitions(registryid, xids=[xid]), None)
+
+    def definitions(
+        self, registryid: str | None = None, *, group_xid: str | None = None, xids: Iterable[str] | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Give effective definitions, rows of `effective_messages` (`schema.EFFECTIVE_COLUMNS`), by registry and XID.
+
+        Args:
+            registryid: only of this registry.
+            group_xid: only of this group or endpoint.
+            xids: only these messages.
+
+        Raises:
+            DefinitionsGone: they are not kept for this snapshot any more.
+        """
+        wanted = None if xids is None else list(xids)
+        if not self._is_stored():
+            from lakehouse.readmodel.past import past_definitions
+
+            yield from past_definitions(self, self.last_defining(), registryid, group_xid, wanted)
+            return
+        given = (("registryid = ?", registryid), ("group_xid = ?", group_xid))
+        conditions = [text for text, value in given if value is not None]
+        values: list[Any] = [value for _, value in given if value is not None]
+        if wanted is not None:
+            conditions.append("xid IN (SELECT value FROM json_each(?))")
+            values.append(orjson.dumps(wanted).decode())
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        rows = self.db.execute(f"SELECT {', '.join(EFFECTIVE_COLUMNS)} FROM effective{where} ORDER BY registryid, xid", values)
+        for row in rows:
+            yield decoded(row)
+
+    def _is_stored(self) -> bool:
+        """Tell whether the file's definitions are those of the snapshot: no message changed between the two."""
+        defined = self.last_defining()
+        if self.snapshot_id == self.head:
+            return True  # lagging or not: there are no newer ones
+        reached = self._reached()
+        return reached >= defined and self.last_defining(min(reached, self.head)) == defined
+
+    def _reached(self) -> int:
+        return int(self.facts["definitions"])
+
+    def last_defining(self, snapshot_id: int | None = None) -> int:
+        """Give the last snapshot up to this one that changed a message or a Version of one."""
+        number = self.snapshot_id if snapshot_id is None else snapshot_id
+        tables = self.commit_of(number)["tables"] if number else {}
+        return max((tables.get(name, 0) for name in _DEFINING), default=0)
+
+    def definitions_table(self, registryid: str | None = None) -> pa.Table:
+        """Give effective definitions as an Arrow table with the columns of `effective_messages`, by registry and XID.
+
+        Raises:
+            DefinitionsGone: they are not kept for this snapshot any more.
+        """
+        from lakehouse.readmodel.file.rows import definitions_as_table
+
+        return definitions_as_table(self.definitions(registryid))
+
+    def gone(self) -> DefinitionsGone:
+        """Give the error that tells how Spark computes what is not kept."""
+        return DefinitionsGone(self.snapshot_id)
+
+
+def decoded(row: Iterable[Any]) -> dict[str, Any]:
+    """Give a row of `effective` as Python values."""
+    found = dict(zip(EFFECTIVE_COLUMNS, row, strict=True))
+    for name in JSON_COLUMNS:
+        if found[name] is not None:
+            found[name] = orjson.loads(found[name])
+    for name in BOOLEAN_COLUMNS:
+        if found[name] is not None:
+            found[name] = bool(found[name])
+    return found

@@ -1,0 +1,155 @@
+"""Commands that answer out of the read model: as processes of their own, with and without Java on the PATH."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from deltas import unpack
+from warehouses import CHANGES, Written
+
+M = "/messagegroups/g/messages/m"
+QUICK: list[tuple[str, ...]] = [
+    ("show", M),
+    ("show", "m", "--at", "first"),
+    ("show", "/endpoints/e"),
+    ("show", "/messagegroups/g"),
+    ("show", "/schemagroups/s/schemas/t", "--json"),
+    ("show", "a.json"),
+    ("log", M),
+    ("log", "/messagegroups/g", "--below", "--json"),
+    ("blame", f"{M}/versions/1"),
+    ("snapshots",),
+    ("violations",),
+    ("violations", "--ingest", "last", "--json"),
+    ("changes", "--since", "2"),
+    ("diff", "1", "2"),
+    ("diff", "first", "3", "--markdown"),
+    ("search", "three"),
+    ("search", "event", "--kind", "message", "--json"),
+    ("label", "1", "first"),
+]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("quick")
+    unpack(folder)
+    return folder
+
+
+def run(
+    place: Path, *arguments: str, java: bool = False, program: list[str] | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command; without Java nothing is on the PATH at all."""
+    inherited = {name: value for name, value in os.environ.items() if name != "JAVA_HOME" or java}
+    given = {
+        "LAKEHOUSE_WAREHOUSE": str(place / "warehouse"),
+        "LAKEHOUSE_READMODEL_DIR": str(place / "model"),
+        "PATH": os.environ["PATH"] if java else str(place),
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+        **environment,
+    }
+    command = [*(program or [sys.executable, "-m", "lakehouse"]), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=inherited | given, timeout=120)
+
+
+@pytest.mark.parametrize("arguments", QUICK, ids=" ".join)
+def test_it_answers_without_java(place, arguments):
+    ran = run(place, *arguments)
+    assert (ran.returncode, ran.stdout != "") == (0, True), ran.stderr
+    if "--json" in arguments:
+        assert json.loads(ran.stdout)
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java")
+def test_java_on_the_path_changes_nothing(place):
+    for arguments in (("show", M), ("snapshots",)):
+        assert run(place, *arguments, java=True).stdout == run(place, *arguments).stdout
+
+
+def test_what_needs_spark_still_says_that_java_is_missing(place):
+    ran = run(place, "sql", "SELECT 1")
+    assert (ran.returncode, "Java" in ran.stderr) == (1, True)
+
+
+def test_neither_spark_nor_arrow_is_imported_when_nothing_is_new(place):
+    run(place, "snapshots")
+    script = (
+        "import sys\nfrom lakehouse.cli.main import main\nsys.argv[1:] = ['show', '" + M + "']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "sys.stderr.write(','.join(sorted({'pyspark', 'pyarrow', 'deltalake', 'great_expectations'} & set(sys.modules))))"
+    )
+    given = {"LAKEHOUSE_WAREHOUSE": str(place / "warehouse"), "LAKEHOUSE_READMODEL_DIR": str(place / "model")}
+    where = {"PYTHONPATH": str(Path(__file__).parents[1])}
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, env=os.environ | given | where, timeout=120
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("show", "nothing-has-this-id"), "`lakehouse search` finds"),
+        (("show", "/messagegroups/g/messages/n"), "no such message"),
+        (("show", "/messagegroups/none"), "no such thing"),
+        (("show", M, "--at", "9"), "snapshots 1 to 3"),
+        (("log", "/messagegroups/none"), "was ever in the catalog"),
+        (("label", "9", "x"), "names no snapshot"),
+        (("label", "2", "first"), "names snapshot 1 already"),
+        (("search", "a", "--kind", "nothing"), "is not one of"),
+    ],
+)
+def test_a_wrong_call_is_told(place, arguments, told):
+    ran = run(place, *arguments)
+    assert (ran.returncode, told in ran.stderr, ran.stdout) == (2, True, ""), ran.stderr
+
+
+def test_an_id_of_several_entities_is_listed(tmp_path):
+    written = Written(tmp_path / "warehouse", 1)
+    xids = [f"/messagegroups/g{n}/messages/same" for n in (1, 2)]
+    written.head = 1
+    rows = [written.row("message", xid, "insert", {"defaultversionid": "1"}) for xid in xids]
+    written.last = {"messages": 1, "versions": 1}
+    written.append("changes", pa.Table.from_pylist([*rows, written.snapshot()], CHANGES), None)
+    ran = run(tmp_path, "show", "same")
+    assert ran.returncode == 2
+    assert all(xid in ran.stderr for xid in xids)
+    behind = run(tmp_path, "show", xids[0])
+    assert (behind.returncode, "not computed yet" in behind.stderr) == (1, True)
+
+
+def test_definitions_that_are_gone_are_told_with_the_way_to_compute_them(place, tmp_path):
+    shutil.copytree(place / "warehouse", tmp_path / "warehouse")
+    gone = tmp_path / "warehouse" / "effective_messages"
+    table = DeltaTable(str(place / "warehouse" / "effective_messages"))
+    kept = {Path(uri).name for uri in table.file_uris()}
+    for file in gone.glob("*.parquet"):
+        if file.name not in kept:
+            file.unlink()
+    ran = run(tmp_path, "show", M, "--at", "1")
+    assert (ran.returncode, "lakehouse sql --at 1" in ran.stderr) == (2, True), ran.stderr
+
+
+def completed(place: Path, words: str) -> list[str]:
+    position = len(words.split(" ")) - 1
+    # Shells complete the installed program, by its name.
+    asked = {"_LAKEHOUSE_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(position)}
+    ran = run(place, program=[str(Path(sys.executable).with_name("lakehouse"))], **asked)
+    return [line.split(",", 1)[1] for line in ran.stdout.splitlines()]
+
+
+def test_a_shell_completes_xids_labels_and_rules(place):
+    run(place, "snapshots")
+    assert completed(place, f"lakehouse show {M[:-1]}") == [f"/messagegroups/g/messages/{name}" for name in ("m", "o")]
+    assert completed(place, "lakehouse show ev") == ["event"]
+    assert completed(place, "lakehouse show m --at f") == ["first"]
+    assert completed(place, "lakehouse explain DOC-00") == [f"DOC-00{number}" for number in range(1, 6)]

@@ -1,0 +1,71 @@
+"""Warehouses for tests without Spark: the golden one, set back and let go on commit by commit."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+from pathlib import Path
+from typing import Any
+
+from golden import FOLDER
+
+from lakehouse.readmodel import ReadModel
+
+GOLDEN = FOLDER / "warehouse-1.tar.gz"
+TABLES = ("changes", "effective_messages", "violations")
+# Versions of the Delta tables in `TABLES` after each of the golden warehouse's snapshots.
+VERSIONS = {1: (1, 1, 1), 2: (2, 2, 1), 3: (3, 3, 2)}
+
+
+def unpack(folder: Path) -> Path:
+    """Unpack the golden warehouse into a folder."""
+    with tarfile.open(GOLDEN) as packed:
+        packed.extractall(folder, filter="data")
+    return folder / "warehouse"
+
+
+class Rewound:
+    """A warehouse whose Delta logs are set back, and given their commits again."""
+
+    def __init__(self, whole: Path, warehouse: Path) -> None:
+        self.whole, self.warehouse = whole, warehouse
+        for name in TABLES:
+            shutil.copytree(
+                whole / name, warehouse / name, ignore=shutil.ignore_patterns("0*.json", "0*.crc", "_last_checkpoint")
+            )
+
+    def commit(self, table: str, version: int) -> None:
+        """Give a table all commits up to a version."""
+        for number in range(version + 1):
+            source = self.whole / table / "_delta_log" / f"{number:020}.json"
+            target = self.warehouse / table / "_delta_log" / source.name
+            if not target.exists():
+                aside = target.with_suffix(".tmp")
+                shutil.copy(source, aside)
+                aside.rename(target)
+
+    def snapshot(self, number: int) -> None:
+        """Give all tables what they had after a snapshot."""
+        for table, version in zip(TABLES, VERSIONS[number], strict=True):
+            self.commit(table, version)
+
+
+def content(model: ReadModel) -> dict[str, list[Any]]:
+    """Give all that a read model holds, but for the numbers of its rows."""
+    queries = {
+        "facts": "SELECT name, value FROM facts",
+        "log": "SELECT snapshot_id, until, registryid, kind, xid, op, content_hash, epoch, createdat, modifiedat, document_uris,"
+        " body, raw FROM log",
+        "edges": "SELECT l.registryid, l.xid, l.snapshot_id, relation, pointer, target, whole, without_suffix, type_name"
+        " FROM edges INNER JOIN log AS l ON l.id = log_id",
+        "version_uris": "SELECT l.registryid, l.xid, l.snapshot_id, version_uri FROM version_uris"
+        " INNER JOIN log AS l ON l.id = log_id",
+        "effective": "SELECT * FROM effective",
+        "violations": "SELECT * FROM violations",
+        "words": "SELECT s.registryid, s.kind, s.xid, s.entityid, w.* FROM words AS w INNER JOIN searched AS s ON s.id = w.rowid",
+    }
+    with model.at() as view:
+        found = {name: sorted(map(repr, view.db.execute(query))) for name, query in queries.items()}
+        alone = view.db.execute("SELECT count(*) FROM searched").fetchone()[0] - len(found["words"])
+    assert alone == 0, "an entity is listed and has no words"
+    return found
