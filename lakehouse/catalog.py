@@ -17,7 +17,7 @@ from lakehouse.export.run import export as run_export
 from lakehouse.export.writers import Style
 from lakehouse.ingest.pipeline import Request, Summary
 from lakehouse.ingest.pipeline import ingest as run_ingest
-from lakehouse.log.owners import Policy
+from lakehouse.log.ownership.owners import Policy
 from lakehouse.log.snapshotfacts import Snapshot, check_label
 from lakehouse.log.snapshots import label_snapshot, read_snapshots, resolve_snapshot
 from lakehouse.progress import Watcher

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lakehouse.ingest.pipeline import Request
-from lakehouse.log.owners import Policy
+from lakehouse.log.ownership.owners import Policy
 from lakehouse.store.schema import ENTITY_TABLES
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
-from lakehouse.log.owners import Policy
+from lakehouse.log.ownership.owners import Policy
 from lakehouse.log.plan import Head, Plan, compare, plan_changes, read_ground
 from lakehouse.rules.findings import no_findings
 

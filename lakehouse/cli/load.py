@@ -47,7 +47,7 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
     """Load documents: files, folders (all *.json, *.cereg, *.yaml, *.yml and .gz of them), globs, or URIs that Spark reads."""
     from lakehouse.ingest.pipeline import Request
     from lakehouse.ingest.pipeline import ingest as run_ingest
-    from lakehouse.log.owners import Policy
+    from lakehouse.log.ownership.owners import Policy
     from lakehouse.log.snapshotfacts import check_label
 
     settings = context.settings

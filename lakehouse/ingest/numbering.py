@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from lakehouse.log.defaults import with_isdefault, with_member
+from lakehouse.log.ownership.defaults import with_isdefault, with_member
 from lakehouse.store.schema import STAGE
 from lakehouse.store.xids import no_uris
 from lakehouse.text.problems import violation_id_column

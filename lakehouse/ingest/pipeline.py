@@ -22,7 +22,7 @@ from lakehouse.ingest.sources import Sources, find_sources, registry_from_path, 
 from lakehouse.log.commits import Run, commit, read_head
 from lakehouse.log.dryruns import stand_in_lagging, stand_in_missing, without_stand_ins_after
 from lakehouse.log.facts import current_documents
-from lakehouse.log.owners import Policy
+from lakehouse.log.ownership.owners import Policy
 from lakehouse.log.plan import Head, Plan, compare, plan_changes, read_ground
 from lakehouse.log.projections import lagging, roll_forward
 from lakehouse.log.snapshots import check_label_is_free

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 import lakehouse
 from lakehouse.errors import CommitLost
 from lakehouse.faults import crash_point
-from lakehouse.log.defaults import with_isdefault
+from lakehouse.log.ownership.defaults import with_isdefault
 from lakehouse.log.plan import LOGGED, Head, Plan
 from lakehouse.store.conflicts import is_conflict
 from lakehouse.store.schema import CHANGES, KEY

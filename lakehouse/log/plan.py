@@ -16,12 +16,20 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from lakehouse.errors import PruneRefused
-from lakehouse.log.defaults import with_defaults
-from lakehouse.log.disputes import added_to, at_or_below, by_document, disputes_after, known_disputes, refused_in, standing
 from lakehouse.log.facts import current_documents
-from lakehouse.log.owners import Policy, claims_of, with_verdict
-from lakehouse.log.refusals import find_refusals
-from lakehouse.log.staleness import is_suspect, without_stale
+from lakehouse.log.ownership.defaults import with_defaults
+from lakehouse.log.ownership.disputes import (
+    added_to,
+    at_or_below,
+    by_document,
+    disputes_after,
+    known_disputes,
+    refused_in,
+    standing,
+)
+from lakehouse.log.ownership.owners import Policy, claims_of, with_verdict
+from lakehouse.log.ownership.refusals import find_refusals
+from lakehouse.log.ownership.staleness import is_suspect, without_stale
 from lakehouse.store.schema import CHANGES, DOCUMENT_BODY, ENTITY_TABLES, KEY, LIFE, TABLE_OF_KIND
 from lakehouse.store.sessions import is_interpreted
 from lakehouse.store.tables import open_table

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.ingest.parse.parse import parse_documents
 from lakehouse.ingest.sources import find_sources, read_documents
-from lakehouse.log.owners import first_claims
+from lakehouse.log.ownership.owners import first_claims
 from lakehouse.log.projections import project
 from lakehouse.log.snapshots import create_view_schema, open_snapshot
 from lakehouse.readmodel.differences import CLASSES, Difference

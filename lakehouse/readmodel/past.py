@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lakehouse.errors import WarehouseError
 from lakehouse.readmodel.file import rows
 from lakehouse.readmodel.file.delta import dataset, positions
-from lakehouse.readmodel.file.schema import EFFECTIVE_COLUMNS
+from lakehouse.readmodel.file.schema import EFFECTIVE_COLUMNS, decoded
 
 if TYPE_CHECKING:
     from lakehouse.readmodel.view import View
@@ -31,8 +31,6 @@ def past_definitions(
         DefinitionsGone: there is no such version any more, or its files are gone.
     """
     import pyarrow.dataset as ds
-
-    from lakehouse.readmodel.view import decoded
 
     if defined == 0:
         return

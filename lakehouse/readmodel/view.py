@@ -11,14 +11,14 @@ import orjson
 from lakehouse.errors import DefinitionsGone
 from lakehouse.readmodel.entities import Entities, Entity
 from lakehouse.readmodel.file.build import Facts
-from lakehouse.readmodel.file.schema import BOOLEAN_COLUMNS, EFFECTIVE_COLUMNS, JSON_COLUMNS
+from lakehouse.readmodel.file.schema import EFFECTIVE_COLUMNS, decoded
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakehouse.readmodel.model import ReadModel
 
-__all__ = ["Entity", "Reference", "View", "decoded"]
+__all__ = ["Entity", "Reference", "View"]
 
 _DEFINING = ("messages", "versions")
 
@@ -189,15 +189,3 @@ class View(Entities):
     def gone(self) -> DefinitionsGone:
         """Give the error that tells how Spark computes what is not kept."""
         return DefinitionsGone(self.snapshot_id)
-
-
-def decoded(row: Iterable[Any]) -> dict[str, Any]:
-    """Give a row of `effective` as Python values."""
-    found = dict(zip(EFFECTIVE_COLUMNS, row, strict=True))
-    for name in JSON_COLUMNS:
-        if found[name] is not None:
-            found[name] = orjson.loads(found[name])
-    for name in BOOLEAN_COLUMNS:
-        if found[name] is not None:
-            found[name] = bool(found[name])
-    return found

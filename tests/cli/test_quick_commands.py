@@ -54,7 +54,7 @@ def run(
         "LAKEHOUSE_WAREHOUSE": str(place / "warehouse"),
         "LAKEHOUSE_READMODEL_DIR": str(place / "model"),
         "PATH": os.environ["PATH"] if java else str(place),
-        "PYTHONPATH": str(Path(__file__).parents[1]),
+        "PYTHONPATH": str(Path(__file__).parents[2]),
         **environment,
     }
     command = [*(program or [sys.executable, "-m", "lakehouse"]), *arguments]
@@ -88,7 +88,7 @@ def test_neither_spark_nor_arrow_is_imported_when_nothing_is_new(place):
         "sys.stderr.write(','.join(sorted({'pyspark', 'pyarrow', 'deltalake', 'great_expectations'} & set(sys.modules))))"
     )
     given = {"LAKEHOUSE_WAREHOUSE": str(place / "warehouse"), "LAKEHOUSE_READMODEL_DIR": str(place / "model")}
-    where = {"PYTHONPATH": str(Path(__file__).parents[1])}
+    where = {"PYTHONPATH": str(Path(__file__).parents[2])}
     ran = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False, env=os.environ | given | where, timeout=120
     )

@@ -210,7 +210,7 @@ def _refuse_all_that_is_wrong(refused: Any) -> None:
 
 def _pruning() -> Any:
     from lakehouse.ingest.pipeline import Request as Ingest
-    from lakehouse.log.owners import Policy
+    from lakehouse.log.ownership.owners import Policy
 
     return Ingest(Policy(prune=True, force=True))
 

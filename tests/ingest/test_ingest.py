@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakehouse.ingest.pipeline import Request
-from lakehouse.log.owners import Policy
+from lakehouse.log.ownership.owners import Policy
 from lakehouse.query.sql import run_query
 
 KINDS = ("registries", "groups", "endpoints", "messages", "versions", "schemas", "schemaversions")

@@ -11,7 +11,7 @@ from lakehouse.errors import CommitLost, PruneRefused
 from lakehouse.faults import CrashRequested
 from lakehouse.ingest.pipeline import Request
 from lakehouse.log.commits import Run, commit, read_head
-from lakehouse.log.owners import Policy
+from lakehouse.log.ownership.owners import Policy
 from lakehouse.log.projections import roll_forward
 from lakehouse.store.schema import ENTITY_TABLES, STAGE
 

@@ -11,7 +11,7 @@ from builders import document, group
 
 from lakehouse.faults import CrashRequested
 from lakehouse.ingest.pipeline import Request
-from lakehouse.log.owners import Policy
+from lakehouse.log.ownership.owners import Policy
 from lakehouse.query.sql import run_query
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from lakehouse.ingest.pipeline import Request
-from lakehouse.log.owners import Policy
+from lakehouse.log.ownership.owners import Policy
 
 PRUNE = Request(Policy(prune=True))
 BAD = {"envelope": 5}

@@ -246,7 +246,7 @@ def test_files_that_nobody_reads_are_swept(golden, tmp_path):
 
 
 def run_reader(warehouse: Path, folder: Path, **environment: str) -> subprocess.Popen[str]:
-    where = {"PYTHONPATH": str(Path(__file__).parents[1])}
+    where = {"PYTHONPATH": str(Path(__file__).parents[2])}
     command = [sys.executable, "-c", READER, str(warehouse), str(folder)]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=os.environ | where | environment)

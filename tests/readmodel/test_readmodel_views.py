@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from soak.sessions import forget, forget_attached
 
 from lakehouse.ingest.pipeline import Request
-from lakehouse.log.owners import Policy
+from lakehouse.log.ownership.owners import Policy
 from lakehouse.log.snapshots import open_snapshot, read_snapshots
 from lakehouse.query.audit import history, read_history
 from lakehouse.query.diff import diff_snapshots, read_differences

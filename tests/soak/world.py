@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from lakehouse.errors import PruneRefused
 from lakehouse.faults import CrashRequested
 from lakehouse.ingest.pipeline import Request, Summary, ingest
-from lakehouse.log.owners import Policy
+from lakehouse.log.ownership.owners import Policy
 from lakehouse.operations.doctor import diagnose, rebuild
 from lakehouse.settings import read_settings
 

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+
+import orjson
 
 FORMAT = 1  # a file of another format is made anew
 NEVER = 2**62  # `until` of a row that nothing has replaced
@@ -116,3 +120,15 @@ def connect(path: Path, *, write: bool = False) -> sqlite3.Connection:
         opened.execute("PRAGMA synchronous = NORMAL")
         opened.execute("PRAGMA cache_size = -24576")
     return opened
+
+
+def decoded(row: Iterable[Any]) -> dict[str, Any]:
+    """Give a row of `effective` as Python values."""
+    found = dict(zip(EFFECTIVE_COLUMNS, row, strict=True))
+    for name in JSON_COLUMNS:
+        if found[name] is not None:
+            found[name] = orjson.loads(found[name])
+    for name in BOOLEAN_COLUMNS:
+        if found[name] is not None:
+            found[name] = bool(found[name])
+    return found

@@ -11,7 +11,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse.log.refusals import is_contested, taken
+from lakehouse.log.ownership.refusals import is_contested, taken
 from lakehouse.store.schema import DISPUTE, KEY, TABLE_OF_KIND
 from lakehouse.text.problems import CONFLICT, STALE
 

@@ -1,0 +1,1 @@
+"""Who owns an entity that several documents speak of: their claims, the verdict, who lost and waits, what is told of it."""
