@@ -233,7 +233,7 @@ def _each(action: Any, names: Iterable[str]) -> list[Any]:
 
 def _attach_or_create(spark: SparkSession, name: str) -> None:
     """Attach a table or create it; where another process is about to create it, wait until it is there."""
-    for attempt in retries(8, lambda error: is_conflict(error) or _HALF_CREATED in str(error)):
+    for attempt in retries(20, lambda error: is_conflict(error) or _HALF_CREATED in str(error)):
         with attempt:
             _attach(spark, name) or _create(spark, name)
 
