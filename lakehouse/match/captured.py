@@ -21,6 +21,7 @@ from lakehouse.match.valuetypes import as_text
 
 SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
 _PAIRS = {"KAFKA": ("headers",), "MQTT": ("user_properties",), "HTTP": ("headers", "query"), "NATS": ("headers",)}
+_SECTIONS_OF_PAIRS = {"MQTT": "user_properties", "AMQP": "application-properties"}
 _AMQP_TIMES = ("properties/creation-time", "properties/absolute-expiry-time")
 
 
@@ -118,24 +119,29 @@ def landed_of_http(method: str, url: str, headers: Any, status: Any, body: bytes
     return Landed("HTTP", _without_secrets(options, "HTTP"), repeated | more, captured_by("HTTP", known), body=body)
 
 
-def landed_of_kafka(row: Mapping[str, Any]) -> Landed:
-    """Read a row as Spark lands Kafka: key, value, topic, partition, headers (only with includeHeaders), all of them optional."""
-    options: dict[str, Any] = {name: row[name] for name in ("topic", "partition") if row.get(name) is not None}
-    repeated: dict[str, list[Any]] = {}
-    known = {name for name in ("topic", "partition", "key", "key_base64") if name in row or name == "key_base64"}
+def landed_of_columns(row: Mapping[str, Any]) -> Landed:
+    """Read a row of the canonical table, as the Spark adapters make it.
+
+    Args:
+        row: protocol, ce, options (maps as pairs or dicts), headers (key, value in bytes), key, captured, payload.
+    """
+    protocol = row["protocol"]
+    family = (protocol or "").partition("/")[0].upper()
+    options: dict[str, Any] = dict(row["options"] or ())
     try:
-        if row.get("key") is not None:
-            options |= key_options(row["key"])
-        if "headers" in row:
-            known.add("headers")
-            read = [(one["key"], None if one["value"] is None else bytes(one["value"]).decode()) for one in row["headers"] or ()]
-            pairs, repeated = named_values(read, "headers")
-            options |= {name: value for name, value in pairs.items() if value is not None}
+        pairs = [(one["key"], bytes(one["value"]).decode()) for one in row["headers"] or () if one["value"] is not None]
     except UnicodeDecodeError as error:
-        return Landed("KAFKA", problem=f"headers: not UTF-8 ({error.reason})")
-    body = None if row.get("value") is None else bytes(row["value"])
-    captured = frozenset(f"/protocoloptions/{name}" for name in known)
-    return Landed("KAFKA", _without_secrets(options, "KAFKA"), repeated, captured, body=body)
+        return Landed(protocol, problem=f"headers: not UTF-8 ({error.reason})")
+    if family == "HTTP":
+        url = options.pop("url", options.pop("path", ""))
+        return landed_of_http(options.get("method", ""), url, pairs, options.get("status"), row["payload"])
+    named, repeated = named_values(pairs, _SECTIONS_OF_PAIRS.get(family, "headers"))
+    options |= named
+    if row["key"] is not None:
+        options |= key_options(row["key"])
+    ce = None if row["ce"] is None else dict(row["ce"])
+    captured = frozenset(row["captured"] or ())
+    return Landed(protocol, _without_secrets(options, family), repeated, captured, ce, row["payload"])
 
 
 def key_options(key: bytes | str) -> dict[str, Any]:

@@ -115,7 +115,7 @@ def _check_protocol(definition: Definition, event: Event, tolerance: Tolerance, 
 def _check(
     attribute: Attribute, event: Event, tolerance: Tolerance, outcome: Outcome, captures: dict[str, list[tuple[str, str]]]
 ) -> None:
-    values = _values_of(attribute, event)
+    values = values_of(attribute, event)
     if not values:
         _check_absent(attribute, event, tolerance, outcome)
         return
@@ -134,7 +134,7 @@ def _check(
         (outcome.reasons if decides else outcome.deviations).append(failure)
 
 
-def _values_of(attribute: Attribute, event: Event) -> list[Any]:
+def values_of(attribute: Attribute, event: Event) -> list[Any]:
     """Give the values of an attribute; of a name that repeats any may satisfy, but of Kafka's headers the last."""
     if attribute.section == "envelope":
         found = event.ce.get(attribute.key)
