@@ -57,6 +57,16 @@ def open_conformance(spark: SparkSession, settings: Settings, name: str) -> None
         session.sql(_statement(f"views/{view}.sql"))
 
 
+def open_named_in(spark: SparkSession, settings: Settings, query: str) -> None:
+    """Make the schemas of results that a query names known to the session: they stand below the warehouse."""
+    folder = f"{absolute_location(settings.warehouse)}/{_FOLDER}"
+    for name in {
+        found.lower() for found in re.findall(r"\b([A-Za-z_]\w*)\s*\.\s*(?:" + "|".join(TABLES + VIEWS) + r")\b", query)
+    }:
+        if _is_there(spark, f"{folder}/{name}/match_runs/_delta_log"):
+            open_conformance(spark, settings, name)
+
+
 def write_run(spark: SparkSession, name: str, results: DataFrame, run: dict[str, Any], *, batch: Batch | None = None) -> None:
     """Append the results of a run.
 
@@ -96,6 +106,13 @@ def write_counts(spark: SparkSession, name: str, run: dict[str, Any], *, batch: 
     """Append the row of a run to `match_runs`."""
     schema = spark.table(f"{name}.match_runs").schema
     _append(spark.createDataFrame([tuple(run.get(column) for column in schema.names)], schema), f"{name}.match_runs", batch)
+
+
+def _is_there(spark: SparkSession, place: str) -> bool:
+    jvm: Any = spark._jvm
+    path = jvm.org.apache.hadoop.fs.Path(place)
+    there: bool = path.getFileSystem(spark._jsc.hadoopConfiguration()).exists(path)
+    return there
 
 
 def _of_run(rows: DataFrame, run: dict[str, Any]) -> DataFrame:

@@ -1,6 +1,7 @@
 """Matching told a second time, in plain Python over leaves and captured messages: what the engine must agree with.
 
-No code of the package, no index, no order of checks: every definition is compared with every message, templates are expressions of `re`.
+No code of the package, no index, no order of checks: every definition is compared with every message, and templates are
+expressions of `re`.
 """
 
 from __future__ import annotations

@@ -9,13 +9,13 @@ from typing import Any
 from builders import law
 from hypothesis import given
 from hypothesis import strategies as st
-from match.catalogs import row_of
-from match.plain_matching import best, is_of
 
 from lakehouse.match import Index, Matcher, Payloads, Request, Schemas, Tolerance
 from lakehouse.match.captured import landed_of_text
 from lakehouse.match.evaluation import evaluate
 from lakehouse.match.landed import events_of
+from match.catalogs import row_of
+from match.plain_matching import best, is_of
 
 WORDS = st.sampled_from(["a", "b", "ab", "A", "x.y", "1", "é"])
 PIECES = st.sampled_from(["a", "b", "{p}", "{q}", "a-{p}", "{p}.{q}", "{q}b", "x.y"])
@@ -193,7 +193,7 @@ def test_structured_and_binary_of_one_event_match_alike(made, kind, source, subj
         result_of(matcher_of(rows_of([made])), message_of(protocol, attributes, mode, {"h": "a"}, address))
         for mode in ("binary", "structured")
     ]
-    assert [one["matches"] for one in told][0] == [one["matches"] for one in told][1]
+    assert told[0]["matches"] == told[1]["matches"]
     assert told[0]["variables"] == told[1]["variables"]
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import orjson
 import pytest
-from match.catalogs import SAMPLES, samples
 
 from lakehouse.match import Index, Matcher, Payloads, Request, Schemas
 from lakehouse.match.captured import landed_of_text
+from match.catalogs import SAMPLES, samples
 
 EVENTS = SAMPLES / "events" / "captured.jsonl"
 pytestmark = pytest.mark.skipif(not EVENTS.is_file(), reason="the published samples are not beside this checkout")
