@@ -14,11 +14,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType, TimestampType
 
 from lakehouse.errors import SettingsError
-from lakehouse.match.sources import LINE
+from lakehouse.match.sources import LINE, PLACE
 
 FORMATS = ("json", "har", "kafka", "cloudevents", "eventhubs", "http", "mqtt", "amqp")
 LANDED: dict[str, str] = {
     "ordinal": "INT",
+    "place": "STRUCT<file: STRING, block: BIGINT, position: BIGINT>",
     "source": "STRING",
     "partition": "BIGINT",
     "offset": "BIGINT",
@@ -56,10 +57,13 @@ def to_landed(
     Raises:
         SettingsError: the columns are those of no format.
     """
-    adapter = form if form in _ADAPTERS else detect(rows.schema) if not mapping else detect(rows.schema, strict=False)
-    made: dict[str, Column] = {} if adapter is None else _ADAPTERS[adapter](rows)
+    made: dict[str, Column] = {"place": F.col(PLACE)} if PLACE in rows.columns else {}
+    plain = rows.drop(PLACE)
+    adapter = form if form in _ADAPTERS else detect(plain.schema, strict=not mapping)
+    if adapter is not None:
+        made |= _ADAPTERS[adapter](plain)
     if mapping:
-        made |= _mapped(rows, mapping, made)
+        made |= _mapped(plain, mapping, made)
     if protocol is not None:
         made["protocol"] = F.coalesce(made["protocol"], F.lit(protocol)) if "protocol" in made else F.lit(protocol)
     return rows.select(*((made[name] if name in made else F.lit(None)).cast(kind).alias(name) for name, kind in LANDED.items()))

@@ -115,7 +115,7 @@ def _pass(name: str, request: Request) -> Callable[[Iterable[pa.RecordBatch]], I
             made: list[dict[str, Any]] = []
             for row in batch.to_pylist():
                 ref = _event_ref(row, places)
-                own = {"ordinal": row["ordinal"], "event_ref": ref, "landed_at": row["landed_at"]}
+                own = {"ordinal": row["ordinal"], "place": row["place"], "event_ref": ref, "landed_at": row["landed_at"]}
                 for landed in landed_of_row(row):
                     made += [result | own | {"why": why_of(result)} for result in matcher.rows(landed)]
             if made:

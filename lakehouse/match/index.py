@@ -106,15 +106,24 @@ class Index:
         return [one for key in event_keys(event) for one in self._by_key(key)] + list(self.always)
 
     def near(self, event: Event) -> Iterator[Definition]:
-        """Give definitions of a similar type or address: letter case, blanks, another namespace, two letters."""
+        """Give definitions of a similar type, else of the same address: what is found first, in this order.
+
+        Similar are types but for letter case and blanks, or for their namespace, or for two letters.
+        """
+        for keys in self._near_keys(event):
+            found = [one for key in keys for one in self._by_key(key)]
+            if found:
+                return iter(found)
+        return iter(())
+
+    def _near_keys(self, event: Event) -> Iterator[list[str]]:
         kind = event.ce.get("type")
         if isinstance(kind, str):
-            for key in (f"fold\0{kind.strip().casefold()}", f"last\0{_last(kind).casefold()}"):
-                yield from self._by_key(key)
-            for close in self._near_types(kind):
-                yield from self._by_key(f"type\0{close}")
+            yield [f"fold\0{kind.strip().casefold()}"]
+            yield [f"type\0{close}" for close in self._near_types(kind)]
+            yield [f"last\0{_last(kind).casefold()}"]
         if event.address is not None:
-            yield from self._by_key(f"at\0{event.family}\0{event.address}")
+            yield [f"at\0{event.family}\0{event.address}"]
 
     def definitions(self) -> Iterator[Definition]:
         """Give all definitions."""

@@ -127,7 +127,8 @@ class Matcher:
     def _told(self, reason: Reason) -> dict[str, str | None]:
         actual = reason.actual
         if actual is not None:
-            secret = looks_secret(reason.pointer.rpartition("/")[2])
+            named = reason.pointer.count("/") > 2 and not reason.pointer.startswith("/protocoloptions/properties/")
+            secret = named and looks_secret(reason.pointer.rpartition("/")[2])  # of a header; a Kafka key is none
             actual = (REDACTED if secret else _shortened(blank_value(actual))) if self.request.with_values else None
         expected = None if reason.expected is None else _shortened(reason.expected)
         if not self.request.with_values and reason.reason.startswith("variable"):

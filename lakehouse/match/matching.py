@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from lakehouse.match.definitions import Definition
 from lakehouse.match.evaluation import Outcome, Reason, Tolerance, evaluate
 from lakehouse.match.landed import Event
+from lakehouse.match.valuetypes import as_text
 
 MATCHED, AMBIGUOUS, UNMATCHED, UNREADABLE = "matched", "ambiguous", "unmatched", "unreadable"
 _ENOUGH_BARE = 100
@@ -179,7 +180,9 @@ def _unmatched(
     further = [] if near is None else [one for one in near(event) if one.key not in known and not one.is_bare]
     ranked = [one for one in outcomes + [evaluate(definition, event, tolerance) for definition in further] if one.reasons]
     if not ranked:
-        return Match(UNMATCHED)
+        kind = event.ce.get("type")
+        told = [] if kind is None else [Reason("/envelopemetadata/type", "undeclared", None, as_text(kind))]
+        return Match(UNMATCHED, reasons=told)
     nearest = min(ranked, key=lambda outcome: (_distance(outcome), outcome.definition.key))
     reasons = nearest.reasons
     if any(reason.pointer == "/protocol" for reason in reasons):

@@ -6,14 +6,18 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakehouse.match.index import is_close
+
 _REASON = pa.struct([("pointer", pa.string()), ("reason", pa.string()), ("expected", pa.string()), ("actual", pa.string())])
 _KEY = pa.struct([("registryid", pa.string()), ("xid", pa.string())])
 _ERROR = pa.struct([("pointer", pa.string()), ("keyword", pa.string()), ("message", pa.string())])
+PLACE = pa.struct([("file", pa.string()), ("block", pa.int64()), ("position", pa.int64())])
 EVENT_REF = pa.struct([("source", pa.string()), ("partition", pa.int64()), ("offset", pa.int64()), ("row", pa.int64())])
 
 RESULT_SCHEMA = pa.schema(
     [
-        ("ordinal", pa.int32()), ("event_ref", EVENT_REF), ("item", pa.int32()), ("landed_at", pa.timestamp("us", "UTC")),
+        ("ordinal", pa.int32()), ("place", PLACE), ("event_ref", EVENT_REF), ("item", pa.int32()),
+        ("landed_at", pa.timestamp("us", "UTC")),
         ("protocol", pa.string()), ("mode", pa.string()), ("ce_id", pa.string()), ("ce_source", pa.string()),
         ("ce_type", pa.string()), ("address", pa.string()), ("status", pa.string()), ("registryid", pa.string()),
         ("xid", pa.string()), ("version_xid", pa.string()), ("best", pa.list_(_KEY)), ("matches", pa.list_(_KEY)),
@@ -27,7 +31,8 @@ _STRUCT = "STRUCT<pointer: STRING, reason: STRING, expected: STRING, actual: STR
 _KEYS = "ARRAY<STRUCT<registryid: STRING, xid: STRING>>"
 RESULT_COLUMNS = ", ".join(
     [
-        "ordinal INT", "event_ref STRUCT<source: STRING, partition: BIGINT, offset: BIGINT, row: BIGINT>", "item INT",
+        "ordinal INT", "place STRUCT<file: STRING, block: BIGINT, position: BIGINT>",
+        "event_ref STRUCT<source: STRING, partition: BIGINT, offset: BIGINT, row: BIGINT>", "item INT",
         "landed_at TIMESTAMP", "protocol STRING", "mode STRING", "ce_id STRING", "ce_source STRING", "ce_type STRING",
         "address STRING", "status STRING", "registryid STRING", "xid STRING", "version_xid STRING", f"best {_KEYS}",
         f"matches {_KEYS}", "variables MAP<STRING, STRING>", f"reasons ARRAY<{_STRUCT}>", f"deviations ARRAY<{_STRUCT}>",
@@ -49,18 +54,28 @@ def why_of(row: dict[str, Any]) -> str | None:
         return None
     reasons = row["reasons"]
     if not reasons:
-        return f"type {row['ce_type']}: nothing like it is declared" if row["ce_type"] else "nothing like it is declared"
+        return "nothing like it is declared"
     return "; ".join(_told(reason) for reason in reasons[:3])
 
 
 def _told(reason: dict[str, Any]) -> str:
     name = reason["pointer"].rpartition("/")[2] or reason["reason"]
     expected, actual = reason["expected"], reason["actual"]
+    if reason["pointer"] == "/envelopemetadata/type" and actual is not None:
+        if expected is None or not is_close(actual.strip().casefold(), expected.casefold()):
+            return f"type {actual}: not declared" + (
+                f", nearest {expected}" if expected and _shares_end(actual, expected) else ""
+            )
+        is_case = actual.casefold() == expected.casefold()
+        return f"type {actual}: letter case, declared {expected}" if is_case else f"type {actual}, declared {expected}"
     if reason["reason"] == "value" and actual is not None and expected is not None:
-        case = actual.casefold() == expected.casefold()
-        return f"{name} {actual}: letter case, declared {expected}" if case else f"{name}: {actual}, declared {expected}"
+        return f"{name}: {actual}, declared {expected}"
     if reason["reason"] == "unreadable":
         return f"{name}: {actual}" if actual else f"{name}: cannot be read"
     if reason["reason"].startswith(("declared for", "variable", "pattern:")):
         return f"{name}: {reason['reason']}"
     return f"{name}: {reason['reason']}" + (f", declared {expected}" if expected else "")
+
+
+def _shares_end(one: str, other: str) -> bool:
+    return one.rpartition(".")[2].casefold() == other.rpartition(".")[2].casefold()

@@ -184,7 +184,7 @@ def write_results(results: DataFrame, place: str) -> None:
     """
     told = F.to_json(F.struct(*TOLD), {"ignoreNullFields": "false"}).alias("told")
     ref = F.col("event_ref")
-    ordered = results.orderBy("ordinal", ref["source"], ref["partition"], ref["offset"], ref["row"], "item").select(told)
+    ordered = results.orderBy("ordinal", "place", ref["source"], ref["partition"], ref["offset"], ref["row"], "item").select(told)
     lines = (
         f'{{"row": {number}, {row["told"][1:]}\n' for number, row in enumerate(ordered.toLocalIterator(prefetchPartitions=True))
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.errors import SettingsError, SourceNotFound
@@ -25,6 +25,7 @@ _PACKED = (".gz", ".bz2")
 _URI = re.compile(r"\A[A-Za-z][A-Za-z0-9+.\-]+:/")
 _NAME = re.compile(r"\A`?[A-Za-z_][\w`]*(\.`?[\w`]+){0,2}\Z")
 LINE = "line"
+PLACE = "__place"  # of a row in its source: file, where its split begins, and how many rows come before it there
 
 
 def read_source(spark: SparkSession, source: str, form: str | None = None) -> DataFrame:
@@ -51,7 +52,8 @@ def read_source(spark: SparkSession, source: str, form: str | None = None) -> Da
             return _lines(spark.read.option("wholetext", True).text(place))
         if kind == "json":
             return _lines(spark.read.option("wholetext", _is_one_text(source)).text(place))
-        return spark.read.format(kind).load(place)
+        rows = spark.read.format(kind).load(place)
+        return _with_place(rows, F.col("_metadata.file_path"), F.col("_metadata.file_block_start"))
     except PySparkException as error:
         told = str(error).splitlines()[0]
         hint = " Reading Avro needs Spark's package spark-avro." if kind == "avro" else ""
@@ -100,9 +102,17 @@ def _read_table(spark: SparkSession, source: str) -> DataFrame:
     if not _NAME.match(source):
         raise SourceNotFound(source, "no such file or folder, and no name of a table.")
     try:
-        return spark.table(source)
+        return _with_place(spark.table(source), F.lit(None), F.lit(None))
     except PySparkException as error:
         raise SourceNotFound(source, "no such file or folder, and no table of that name.") from error
+
+
+def _with_place(rows: DataFrame, file: Column, block: Column) -> DataFrame:
+    """Tell where each row stands, so that results can be written in the order of the input."""
+    place = F.struct(
+        file.cast("STRING").alias("file"), block.cast("BIGINT").alias("block"), F.monotonically_increasing_id().alias("position")
+    )
+    return rows.withColumn(PLACE, place)
 
 
 def _kind_of(source: str) -> str:

@@ -1,7 +1,7 @@
 """`lakehouse match --watch`: what lands is matched as it comes, by Structured Streaming.
 
-Each micro-batch is matched and appended once: it carries the stream's identity and its number into Delta's transactions, so one
-that is replayed writes nothing. When the catalog moves, the next batch opens the new index; each row keeps the snapshot that it was
+Each micro-batch is matched and appended once: the stream's identity and its number go into Delta's transactions, so one that is
+replayed writes nothing. When the catalog moves, the next batch opens the new index; each row keeps the snapshot that it was
 matched with.
 """
 
