@@ -182,6 +182,16 @@ def explain(context: Context, /, rule_id: str) -> int:
     return 0
 
 
+def _demo_match(spark: Any, settings: Any) -> None:
+    from lakehouse.match.printing import show_matches
+    from lakehouse.match.runs import Asked, run_match
+
+    with as_file(files("lakehouse").joinpath("demo").joinpath("landed").joinpath("orders.jsonl")) as landed:
+        click.echo("\nAre the events that have landed what the catalog says?")
+        click.echo(f"$ lakehouse --warehouse {settings.warehouse} match {landed}")
+        show_matches(run_match(spark, settings, Asked((str(landed),))).as_json())
+
+
 @click.command()
 @with_globals
 @click.pass_obj
@@ -205,6 +215,7 @@ def demo(context: Context) -> int:
         click.echo(f'\n{title}\n$ lakehouse --warehouse {settings.warehouse} sql "{" ".join(query.split())}"')
         result = run_query(spark, settings, query)
         show_table(result.columns, result.text_rows())
+    _demo_match(spark, settings)
     click.echo(
         "\nOne message was refused on purpose. Next: `lakehouse ingest` your own documents, and `lakehouse sql` your questions."
     )

@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.window import Window
 
 from lakehouse.errors import SettingsError
 from lakehouse.queries import open_relations
@@ -81,6 +82,28 @@ def write_run(spark: SparkSession, name: str, results: DataFrame, run: dict[str,
         {"run_id": F.lit(run["run_id"]), "catalog_snapshot": F.lit(run["catalog_snapshot"]).cast("BIGINT")}
     )
     _append(rows.select(*spark.table(f"{name}.event_matches").columns), f"{name}.event_matches", batch)
+
+
+def only_changed(spark: SparkSession, name: str, results: DataFrame) -> DataFrame:
+    """Keep of results those that differ from the latest of the same event, and those of events that were never matched.
+
+    Args:
+        spark: the session.
+        name: the schema.
+        results: columns of `RESULT_COLUMNS`.
+    """
+    told = ("status", "best", "matches", "reasons", "payload_status", "payload_errors")
+    runs = spark.table(f"{name}.match_runs").select("run_id", "begun_at")
+    newest = Window.partitionBy("event_ref", "item").orderBy(F.col("begun_at").desc(), "run_id")
+    held = (
+        spark.table(f"{name}.event_matches").join(F.broadcast(runs), on="run_id").withColumn("nth", F.row_number().over(newest))
+    )
+    latest = held.filter("nth = 1").select(
+        F.col("event_ref").alias("held_ref"), F.col("item").alias("held_item"), F.struct(*told).alias("held")
+    )
+    is_same = F.col("event_ref").eqNullSafe(F.col("held_ref")) & F.col("item").eqNullSafe(F.col("held_item"))
+    is_same &= F.struct(*told).eqNullSafe(F.col("held"))
+    return results.join(latest, on=is_same, how="left_anti")
 
 
 def write_signatures(

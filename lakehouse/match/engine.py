@@ -18,7 +18,7 @@ from pyspark import SparkFiles
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.match.adapters import LANDED
+from lakehouse.match.adapters import LANDED, to_landed
 from lakehouse.match.captured import landed_of_columns, landed_of_text
 from lakehouse.match.catalog import MESSAGE_COLUMNS, SCHEMA_COLUMNS, Scope, in_scope
 from lakehouse.match.index import DEFINITION_ROWS, definition_rows, index_of
@@ -96,6 +96,29 @@ def with_matches(landed: DataFrame, opened: Opened, request: Request) -> DataFra
         One row an event: the columns of `RESULT_COLUMNS`.
     """
     return landed.select(*LANDED).mapInArrow(_pass(opened.name, request), RESULT_COLUMNS)
+
+
+def match(
+    spark: SparkSession, settings: Settings, rows: DataFrame, scope: Scope | None = None, request: Request | None = None
+) -> DataFrame:
+    """Match a DataFrame of landed rows, of any shape that `adapters` know, with the head of the catalog.
+
+    Args:
+        spark: the session.
+        settings: the warehouse.
+        rows: as they landed, such as Kafka's columns with `headers`.
+        scope: whose messages are candidates; None: all.
+        request: how they are matched; None: as `lakehouse match` does without options.
+
+    Returns:
+        One row an event: the columns of `RESULT_COLUMNS`.
+
+    Raises:
+        SettingsError: the columns are of no landing that is known, or the scope names what is not there.
+        WarehouseError: the warehouse holds no catalog.
+    """
+    landed = to_landed(rows)
+    return with_matches(landed, open_index(spark, settings, scope or Scope()), request or Request())
 
 
 def landed_of_row(row: dict[str, Any]) -> Iterable[Landed]:

@@ -24,7 +24,8 @@ def show_matches(summary: dict[str, Any]) -> None:
         show_table(["why", "events", "nearest", "producer"], rows)
         for one in summary["why"]:
             for sample in one.get("samples", ()):
-                click.echo(printable(f"  {one['why']}: {sample}"))
+                place = ", ".join(f"{name} {text}" for name, text in sample.items() if text is not None)
+                click.echo(printable(f"  {one['why']}: {place}"))
     click.echo(f"Declared, never seen: {summary['unseen']:,} of {summary['definitions']:,}.")
 
 

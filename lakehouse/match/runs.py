@@ -16,6 +16,7 @@ from typing import Any
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.window import Window
 
 from lakehouse.errors import SettingsError
 from lakehouse.match import conformance
@@ -112,8 +113,12 @@ def run_match(spark: SparkSession, settings: Settings, asked: Asked, watcher: Wa
     begun = datetime.now(timezone.utc)
     run: dict[str, Any] = {"run_id": str(uuid.uuid4()), "catalog_snapshot": opened.snapshot_id, "begun_at": begun}
     results = with_matches(landed, opened, asked.request)
-    with _kept(results, bool(asked.into or asked.results)), stage("match", f"{opened.definitions} definitions"):
+    if asked.again and asked.into:
+        results = conformance.only_changed(spark, asked.into, results)
+    with _kept(results, bool(asked.into or asked.results or asked.samples)), stage("match", f"{opened.definitions} definitions"):
         summary = summarize(results, opened, run["run_id"])
+        if asked.samples:
+            add_samples(results, summary, asked.samples)
         if asked.into:
             write_tables(spark, asked, results, summary, run)
         if asked.results:
@@ -154,6 +159,18 @@ def summarize(results: DataFrame, opened: Opened, run_id: str) -> Summary:
                 why = _most(why)
     summary.payloads, summary.seen, summary.why = dict(payloads), len(seen), _most(why)
     return summary
+
+
+def add_samples(results: DataFrame, summary: Summary, most: int) -> None:
+    """Name some events for each reason that is told."""
+    wanted = [one["why"] for one in summary.why]
+    nth = F.row_number().over(Window.partitionBy("why").orderBy("ordinal", "place", "event_ref", "item"))
+    rows = results.filter(F.col("why").isin(wanted)).withColumn("nth", nth).filter(F.col("nth") <= most)
+    named: dict[str, list[dict[str, Any]]] = {}
+    for row in rows.orderBy("nth").select("why", "event_ref").collect():
+        named.setdefault(row["why"], []).append(row["event_ref"].asDict())
+    for one in summary.why:
+        one["samples"] = named.get(one["why"], [])
 
 
 def write_tables(
