@@ -4,9 +4,9 @@ Nothing of Spark or of the product is imported here: the scheduler reads these f
 Where things are is told by Airflow, and read when a task runs:
 
 - connection `spark_lakehouse`, of type `spark`: the master (`local[2]`, `spark://host:7077`, `yarn`);
-- variable `lakehouse`, JSON: `warehouse`, `documents` and `exports` (folders or URIs), `jobs` (the folder of the jobs), `events` (what
-  `match` watches: a Delta table or a folder), and where wanted `python` (that has the package; default `python3`), `properties_file`
-  (Spark settings, such as a file of conf/) and `conf` (a settings file of the product).
+- variable `lakehouse`, JSON: `warehouse`, `documents` and `exports` (folders or URIs), `jobs` (the folder of the jobs), `events`
+  (what `match` watches: a Delta table or a folder), and where wanted `python` (that has the package; default `python3`),
+  `properties_file` (Spark settings, such as a file of conf/) and `conf` (a settings file of the product).
 
 A job exits with 3 when something was refused: by default that is no failure of a task, since the rest is published and the
 reasons are in the table `violations`.

@@ -57,7 +57,9 @@ def test_every_module_has_its_place_in_the_row():
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_a_module_imports_only_from_its_left(path):
     place = ORDER.index(name_of(path))
-    to_the_right = [name for name in imports_of(path) if ORDER.index(name) >= place and name not in ("__init__", path.parent.name)]
+    to_the_right = [
+        name for name in imports_of(path) if ORDER.index(name) >= place and name not in ("__init__", path.parent.name)
+    ]
     assert to_the_right == []
 
 

@@ -10,6 +10,7 @@ import base64
 import binascii
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timezone
+from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -135,12 +136,14 @@ def landed_of_columns(row: Mapping[str, Any]) -> Landed:
     if family == "HTTP":
         url = options.pop("url", options.pop("path", ""))
         return landed_of_http(options.get("method", ""), url, pairs, options.get("status"), row["payload"])
-    named, repeated = named_values(pairs, _SECTIONS_OF_PAIRS.get(family, "headers"))
+    section = _SECTIONS_OF_PAIRS.get(family, "headers")
+    named = {f"{section}/{escape(name)}": text for name, text in pairs}
+    repeated = {} if len(named) == len(pairs) else named_values(pairs, section)[1]
     options |= named
     if row["key"] is not None:
         options |= key_options(row["key"])
     ce = None if row["ce"] is None else dict(row["ce"])
-    captured = frozenset(row["captured"] or ())
+    captured = _known(tuple(row["captured"] or ()))
     return Landed(protocol, _without_secrets(options, family), repeated, captured, ce, row["payload"])
 
 
@@ -185,7 +188,13 @@ def _without_to(captured: frozenset[str], options: Mapping[str, Any]) -> frozens
 def _without_secrets(options: dict[str, Any], family: str) -> dict[str, Any]:
     if family not in ("HTTP", "KAFKA", "NATS"):
         return options
-    return {name: value for name, value in options.items() if name.rpartition("/")[2].lower() not in SECRET_HEADERS}
+    secret = [name for name in options if name.rpartition("/")[2].lower() in SECRET_HEADERS]
+    return {name: value for name, value in options.items() if name not in secret} if secret else options
+
+
+@lru_cache(1000)
+def _known(pointers: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(pointers)
 
 
 def _amqp_name(section: str, name: str) -> str:

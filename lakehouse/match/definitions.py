@@ -26,7 +26,7 @@ _LISTS = frozenset({"headers", "user_properties", "query"})
 ADDRESSES = {"MQTT": "topic_name", "KAFKA": "topic", "AMQP": "properties/to", "NATS": "subject", "HTTP": "path"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Attribute:
     """One declared attribute, and what it asks.
 
@@ -62,7 +62,7 @@ class Attribute:
         return (self.pointer, "{" + self.template.shape if self.template else "=" + orjson.dumps(self.value).decode())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Definition:
     """A message definition as an event is matched with it.
 

@@ -231,9 +231,9 @@ def _compare_type(attribute: Attribute, value: Any, event: Event) -> Reason | No
 
 def _check_uri(attribute: Attribute, value: Any, outcome: Outcome) -> None:
     """Tell what is not in the form of a URI or of an inferred type: a deviation, never a failure."""
-    kind = attribute.kind or attribute.inferred_kind
     if attribute.section != "envelope":
         return
+    kind = attribute.kind or attribute.inferred_kind
     if kind in ("uritemplate", "urireference", "uri") and not (isinstance(value, str) and is_uri_reference(value)):
         outcome.deviations.append(Reason(attribute.pointer, "type", "URI-reference", as_text(value)))
     elif attribute.kind is None and kind == "timestamp" and not is_timestamp(as_text(value)):

@@ -10,6 +10,7 @@ import base64
 import binascii
 import math
 import re
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -117,6 +118,7 @@ def is_value(value: Any, declared: Any, kind: str | None) -> bool:
     return as_text(value) == as_text(declared)
 
 
+@lru_cache(1000)
 def media_type(text: str) -> tuple[str, dict[str, str]]:
     """Split a content type into its media type in lower case and its parameters, names in lower case (MSG-191)."""
     name, *parameters = text.split(";")
