@@ -9,6 +9,7 @@ import atexit
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from pyspark.sql import functions as F
 from lakehouse.match.adapters import LANDED, to_landed
 from lakehouse.match.captured import landed_of_columns, landed_of_text
 from lakehouse.match.catalog import MESSAGE_COLUMNS, SCHEMA_COLUMNS, Scope, in_scope
+from lakehouse.match.columns import match_columns
 from lakehouse.match.index import DEFINITION_ROWS, definition_rows, index_of
 from lakehouse.match.landed import Landed
 from lakehouse.match.matcher import Request
@@ -30,6 +32,10 @@ from lakehouse.queries import open_relations
 from lakehouse.settings import Settings
 from lakehouse.snapshots import resolve_snapshot
 from lakehouse.views import with_read
+
+
+# Rows of a batch, and bytes, whichever is reached first.
+_BATCHES = {"spark.sql.execution.arrow.maxRecordsPerBatch": "50000", "spark.sql.execution.arrow.maxBytesPerBatch": "67108864"}
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,22 @@ def with_matches(landed: DataFrame, opened: Opened, request: Request) -> DataFra
     return landed.select(*LANDED).mapInArrow(_pass(opened.name, request), RESULT_COLUMNS)
 
 
+@contextmanager
+def large_batches(spark: SparkSession) -> Iterator[None]:
+    """Let Arrow's batches be large while events are matched: more rows of one type then go through columns together."""
+    before = {key: spark.conf.get(key, None) for key in _BATCHES}
+    try:
+        for key, value in _BATCHES.items():
+            spark.conf.set(key, value)
+        yield
+    finally:
+        for key, held in before.items():
+            if held is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, held)
+
+
 def match(
     spark: SparkSession, settings: Settings, rows: DataFrame, scope: Scope | None = None, request: Request | None = None
 ) -> DataFrame:
@@ -136,7 +158,9 @@ def _pass(name: str, request: Request) -> Callable[[Iterable[pa.RecordBatch]], I
         places: dict[tuple[str | None, int | None], int] = {}
         for batch in batches:
             made: list[dict[str, Any]] = []
-            for row in batch.to_pylist():
+            quick, left = match_columns(matcher, batch)
+            yield from quick
+            for row in left.to_pylist():
                 ref = _event_ref(row, places)
                 own = {"ordinal": row["ordinal"], "place": row["place"], "event_ref": ref, "landed_at": row["landed_at"]}
                 for landed in landed_of_row(row):

@@ -122,7 +122,7 @@ def _check(
     failure: Reason | None = None
     for value in values:
         captured: list[tuple[str, str, str]] = []
-        failure = _compare(attribute, value, event, captured)
+        failure = compare(attribute, value, event, captured)
         if failure is None:
             for name, pointer, text in captured:
                 captures.setdefault(name, []).append((pointer, text))
@@ -151,7 +151,7 @@ def values_of(attribute: Attribute, event: Event) -> list[Any]:
 
 
 def _check_absent(attribute: Attribute, event: Event, tolerance: Tolerance, outcome: Outcome) -> None:
-    if not _is_told(attribute, event):
+    if not is_told(attribute, event):
         outcome.unchecked.append(attribute.pointer)
         return
     if not (attribute.required or attribute.has_value):
@@ -162,7 +162,7 @@ def _check_absent(attribute: Attribute, event: Event, tolerance: Tolerance, outc
     (outcome.reasons if decides else outcome.deviations).append(reason)
 
 
-def _is_told(attribute: Attribute, event: Event) -> bool:
+def is_told(attribute: Attribute, event: Event) -> bool:
     """Tell whether the landing shows an attribute, were it there."""
     if attribute.section == "message":
         return event.family is not None and not _content_type_unknown(event)
@@ -177,7 +177,12 @@ def _content_type_unknown(event: Event) -> bool:
     return event.mode == "binary" and not event.knows("/protocoloptions/" + where)
 
 
-def _compare(attribute: Attribute, value: Any, event: Event, captured: list[tuple[str, str, str]]) -> Reason | None:
+def compare(attribute: Attribute, value: Any, event: Event, captured: list[tuple[str, str, str]]) -> Reason | None:
+    """Compare a value with a declaration.
+
+    Returns:
+        Why it fails; None: it holds. What placeholders hold is added to `captured`: name, pointer, text.
+    """
     pointer, kind = attribute.pointer, attribute.kind
     if attribute.section == "envelope" and attribute.key in _NOT_EMPTY and value == "":
         return Reason(pointer, "empty", _expected(attribute) or "text", "")
@@ -231,13 +236,19 @@ def _compare_type(attribute: Attribute, value: Any, event: Event) -> Reason | No
 
 def _check_uri(attribute: Attribute, value: Any, outcome: Outcome) -> None:
     """Tell what is not in the form of a URI or of an inferred type: a deviation, never a failure."""
+    if deviates_in_form(attribute, value):
+        is_time = attribute.kind is None and attribute.inferred_kind == "timestamp"
+        outcome.deviations.append(Reason(attribute.pointer, "type", "timestamp" if is_time else "URI-reference", as_text(value)))
+
+
+def deviates_in_form(attribute: Attribute, value: Any) -> bool:
+    """Tell that a value of the envelope has not the form of a URI, or of a timestamp where that type is inferred only."""
     if attribute.section != "envelope":
-        return
+        return False
     kind = attribute.kind or attribute.inferred_kind
-    if kind in ("uritemplate", "urireference", "uri") and not (isinstance(value, str) and is_uri_reference(value)):
-        outcome.deviations.append(Reason(attribute.pointer, "type", "URI-reference", as_text(value)))
-    elif attribute.kind is None and kind == "timestamp" and not is_timestamp(as_text(value)):
-        outcome.deviations.append(Reason(attribute.pointer, "type", kind, as_text(value)))
+    if kind in ("uritemplate", "urireference", "uri"):
+        return not (isinstance(value, str) and is_uri_reference(value))
+    return attribute.kind is None and kind == "timestamp" and not is_timestamp(as_text(value))
 
 
 def _bind(name: str, held: list[tuple[str, str]], outcome: Outcome) -> None:

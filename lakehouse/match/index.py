@@ -101,6 +101,10 @@ class Index:
         """Give the definitions that nothing constant tells: each event is compared with them."""
         return self._by_key(ALWAYS)
 
+    def tells_addresses(self, family: str) -> bool:
+        """Tell whether an address alone tells definitions of a protocol, so that it must be asked with."""
+        return bool(self._by_key(f"blind\0{family}"))
+
     def candidates(self, event: Event) -> list[Definition]:
         """Give the definitions that an event may be of."""
         return [one for key in event_keys(event) for one in self._by_key(key)] + list(self.always)

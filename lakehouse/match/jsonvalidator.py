@@ -50,6 +50,11 @@ class JsonSchemaValidator:
                 Unsupported(f"no valid schema: {told}") if is_invalid else Unresolved(f"refers to what is not there: {told}")
             ) from error
 
+    @property
+    def is_valid(self) -> Callable[[Any], bool]:
+        """Give what tells at once whether a value is valid."""
+        return self._validator.is_valid
+
     def decode(self, body: bytes | None, data: Any, content_type: str | None) -> Decoded:
         """Read JSON."""
         return decode_json(body, data, content_type)

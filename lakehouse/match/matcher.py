@@ -13,7 +13,7 @@ from lakehouse.match.evaluation import Outcome, Reason, Tolerance, evaluate
 from lakehouse.match.index import Index
 from lakehouse.match.landed import Event, Landed, events_of
 from lakehouse.match.matching import Match, match_event, narrow
-from lakehouse.match.payloads import NOT_CHECKED, Payloads, PayloadVerdict
+from lakehouse.match.payloads import NOT_CHECKED, PayloadError, Payloads, PayloadVerdict
 from lakehouse.match.valuetypes import as_text
 
 LONGEST_VALUE = 120
@@ -100,8 +100,8 @@ class Matcher:
             "unchecked": shown.unchecked if shown else [],
             "nearest_xid": nearest.definition.xid if nearest else None,
             "payload_status": verdict.status,
-            "payload_errors": [self._error(error) for error in verdict.errors],
-            "remarks": [*event.remarks, *verdict.remarks, *_of_definition(shown)],
+            "payload_errors": [self.told_error(error) for error in verdict.errors],
+            "remarks": [*event.remarks, *verdict.remarks, *(remarks_of(shown.definition) if shown else ())],
         }
 
     def explain(self, event: Event) -> list[Outcome]:
@@ -135,16 +135,16 @@ class Matcher:
             expected = None
         return {"pointer": reason.pointer, "reason": reason.reason, "expected": expected, "actual": actual}
 
-    def _error(self, error: Any) -> dict[str, str]:
+    def told_error(self, error: PayloadError) -> dict[str, str]:
+        """Tell an error of a payload, without what looks like a secret."""
         message = _shortened(blank_value(error.message)) if self.request.with_values else ""
         return {"pointer": error.pointer, "keyword": error.keyword, "message": message}
 
 
-def _of_definition(shown: Outcome | None) -> list[str]:
-    if shown is None:
-        return []
-    told = [f"incomplete: the chain of bases is {shown.definition.incomplete}"] if shown.definition.incomplete else []
-    return told + (["deprecated"] if shown.definition.deprecated else [])
+def remarks_of(definition: Definition) -> list[str]:
+    """Tell what is to be known of a definition that matches."""
+    told = [f"incomplete: the chain of bases is {definition.incomplete}"] if definition.incomplete else []
+    return told + (["deprecated"] if definition.deprecated else [])
 
 
 def _key(definition: Definition) -> dict[str, str]:

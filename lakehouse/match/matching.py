@@ -90,7 +90,7 @@ def match_event(
     matches.sort(key=lambda outcome: outcome.definition.key)
     best = best_of(matches, protocol_known=event.family is not None)
     missed = _missed(event, best, outcomes)
-    return Match(_status_of(best), matches, best, missed, list(missed.reasons) if missed else [])
+    return Match(status_of([one.definition for one in best]), matches, best, missed, list(missed.reasons) if missed else [])
 
 
 def best_of(matches: Sequence[Outcome], *, protocol_known: bool = True) -> list[Outcome]:
@@ -156,8 +156,9 @@ def _has_schema(definition: Definition) -> bool:
     return bool(definition.schema_xid or definition.inline_schema or definition.dataschemauri)
 
 
-def _status_of(best: Sequence[Outcome]) -> str:
-    registries = [outcome.definition.registryid for outcome in best]
+def status_of(best: Sequence[Definition]) -> str:
+    """Tell the status of an event by its best definitions."""
+    registries = [definition.registryid for definition in best]
     return AMBIGUOUS if len(registries) != len(set(registries)) else MATCHED
 
 
@@ -170,7 +171,7 @@ def narrow(match: Match, is_valid: Callable[[Definition], bool | None]) -> None:
         own = [outcome for outcome in match.best if outcome.definition.registryid == registry]
         verdicts = [is_valid(outcome.definition) for outcome in own] if len(own) > 1 else [None]
         left += [outcome for outcome, verdict in zip(own, verdicts, strict=True) if verdict is not False] or own
-    match.best, match.status = left, _status_of(left)
+    match.best, match.status = left, status_of([one.definition for one in left])
 
 
 def _unmatched(

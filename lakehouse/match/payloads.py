@@ -78,6 +78,13 @@ class Payloads:
         told = tuple(PayloadError(pointer, keyword, message[:300]) for pointer, keyword, message in errors[:_MOST_ERRORS])
         return PayloadVerdict(INVALID, told, remarks)
 
+    def quick(self, definition: Definition) -> Callable[[Any], bool] | None:
+        """Give what tells at once that a JSON value is valid, where the schema is JSON Schema without remarks; else None."""
+        made = self._validators(definition)
+        if isinstance(made, PayloadVerdict) or made[1]:
+            return None
+        return getattr(made[0], "is_valid", None)
+
     def is_valid(self, definition: Definition, event: Event) -> bool | None:
         """Tell whether a payload is that of a definition; None: it cannot be told."""
         return {VALID: True, INVALID: False, UNDECODABLE: False}.get(self.check(definition, event).status)

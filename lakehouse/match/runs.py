@@ -22,7 +22,7 @@ from lakehouse.errors import SettingsError
 from lakehouse.match import conformance
 from lakehouse.match.adapters import to_landed
 from lakehouse.match.catalog import Scope
-from lakehouse.match.engine import Opened, open_index, with_matches
+from lakehouse.match.engine import Opened, large_batches, open_index, with_matches
 from lakehouse.match.matcher import Request
 from lakehouse.match.results import TOLD
 from lakehouse.match.sources import read_source
@@ -115,7 +115,11 @@ def run_match(spark: SparkSession, settings: Settings, asked: Asked, watcher: Wa
     results = with_matches(landed, opened, asked.request)
     if asked.again and asked.into:
         results = conformance.only_changed(spark, asked.into, results)
-    with _kept(results, bool(asked.into or asked.results or asked.samples)), stage("match", f"{opened.definitions} definitions"):
+    with (
+        large_batches(spark),
+        _kept(results, bool(asked.into or asked.results or asked.samples)),
+        stage("match", f"{opened.definitions} definitions"),
+    ):
         summary = summarize(results, opened, run["run_id"])
         if asked.samples:
             add_samples(results, summary, asked.samples)

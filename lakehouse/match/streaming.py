@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.match import conformance
 from lakehouse.match.adapters import to_landed
-from lakehouse.match.engine import Opened, open_index, with_matches
+from lakehouse.match.engine import Opened, large_batches, open_index, with_matches
 from lakehouse.match.runs import Asked, Summary, summarize, write_tables
 from lakehouse.match.sources import read_stream
 from lakehouse.session import absolute_location
@@ -106,7 +106,7 @@ class _Batches:
             "begun_at": datetime.now(timezone.utc),
         }  # fmt: skip
         try:
-            with self.stage("match", f"micro-batch {number}"):
+            with large_batches(self.spark), self.stage("match", f"micro-batch {number}"):
                 summary = summarize(results, opened, run["run_id"])
                 if summary.read:
                     write_tables(self.spark, self.asked, results, summary, run, batch=identity)
