@@ -33,7 +33,6 @@ from lakehouse.settings import Settings
 from lakehouse.snapshots import resolve_snapshot
 from lakehouse.views import with_read
 
-
 # Rows of a batch, and bytes, whichever is reached first.
 _BATCHES = {"spark.sql.execution.arrow.maxRecordsPerBatch": "50000", "spark.sql.execution.arrow.maxBytesPerBatch": "67108864"}
 
