@@ -96,14 +96,14 @@ def _watch(context: Context, sources: tuple[str, ...], registry_from: str | None
 @click.pass_obj
 def validate(context: Context, suites: tuple[str, ...], at: str | None, exit_zero: bool) -> int:
     """Run all rules and suites of expectations over the catalog, and write Data Docs."""
-    from lakehouse.catalogchecks import check_catalog
     from lakehouse.expectations import warm_up
+    from lakehouse.match.definitionchecks import check_all
     from lakehouse.rules import RULES
     from lakehouse.validation import validate as run_validate
 
     warm_up()
     with session(context) as (spark, settings, watcher):
-        check = partial(check_catalog, settings=settings)
+        check = partial(check_all, settings=settings)
         validation = run_validate(spark, settings, check, RULES, suites=suites, at=at, watcher=watcher)
     context.run.result = validation.as_json()
     if context.as_json:

@@ -1,8 +1,8 @@
 """Matching beside its floors: binary CloudEvents as Kafka lands them, results to `noop`.
 
-`python -m tests.bench.match --events 1000000 [--types 12] [--definitions 1000]` measures it alone; `make bench` measures it beside the
-rest. The floor of metadata is the same columns through a `mapInArrow` that does nothing; that of payloads is the bare loop of the
-libraries, which reads each payload and validates it.
+`python -m tests.bench.match --events 1000000 [--types 12] [--definitions 1000]` measures it alone; `make bench` beside the
+rest. The floor of metadata is the same columns through a `mapInArrow` that does nothing; that of payloads is the bare loop of
+the libraries, which reads each payload and validates it.
 """
 
 from __future__ import annotations
@@ -93,18 +93,22 @@ def _definitions(number: int) -> Iterator[dict[str, Any]]:
 def _events(spark: SparkSession, count: int, types: int) -> DataFrame:
     ident = F.concat(F.lit("d"), F.col("id") % 10_000)
     header = {
-        "ce_specversion": F.lit("1.0"), "ce_id": F.col("id").cast("string"), "ce_type": F.concat(F.lit("bench.T"), F.col("id") % types),
+        "ce_specversion": F.lit("1.0"), "ce_id": F.col("id").cast("string"),
+        "ce_type": F.concat(F.lit("bench.T"), F.col("id") % types),
         "ce_source": F.concat(F.lit("/devices/"), F.col("id") % 100), "ce_subject": ident,
-        "ce_time": F.concat(F.lit("2026-01-0"), F.col("id") % 9 + 1, F.lit("T00:00:00.5Z")), "content-type": F.lit("application/json"),
+        "ce_time": F.concat(F.lit("2026-01-0"), F.col("id") % 9 + 1, F.lit("T00:00:00.5Z")),
+        "content-type": F.lit("application/json"),
     }  # fmt: skip
-    headers = F.array(*(F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value")) for name, text in header.items()))
+    pairs = (F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value")) for name, text in header.items())
+    headers = F.array(*pairs)
     body = F.to_json(F.struct(
-        ident.alias("id"), (F.col("id") / 7).alias("value"), F.lit("C").alias("unit"), F.lit(True).alias("ok"), F.col("id").alias("count"),
-        F.lit("a sensor").alias("name"), F.rand(1).alias("x"), F.rand(2).alias("y"),
+        ident.alias("id"), (F.col("id") / 7).alias("value"), F.lit("C").alias("unit"), F.lit(True).alias("ok"),
+        F.col("id").alias("count"), F.lit("a sensor").alias("name"), F.rand(1).alias("x"), F.rand(2).alias("y"),
     ))  # fmt: skip
     return spark.range(count).select(
         ident.cast("binary").alias("key"), body.cast("binary").alias("value"), F.lit("bench").alias("topic"),
-        F.lit(0).alias("partition"), F.col("id").alias("offset"), F.current_timestamp().alias("timestamp"), headers.alias("headers"),
+        F.lit(0).alias("partition"), F.col("id").alias("offset"), F.current_timestamp().alias("timestamp"),
+        headers.alias("headers"),
     )  # fmt: skip
 
 
