@@ -84,6 +84,10 @@ def landed_of_captured(value: Mapping[str, Any], protocol: str | None = None) ->
             options[name] = member
     if family == "KAFKA" and isinstance(options.get("key"), str):
         options |= key_options(options["key"])
+    if family == "HTTP" and isinstance(options.get("path"), str) and "?" in options["path"]:
+        options["path"], _, query = options["path"].partition("?")
+        pairs, more = named_values(parse_qsl(query, keep_blank_values=True), "query")
+        options, repeated = pairs | options, more | repeated
     sections = {name.replace("_", "-") if family == "AMQP" else name for name in written}
     if family == "AMQP":
         options |= {name: _from_milliseconds(options[name]) for name in _AMQP_TIMES if isinstance(options.get(name), int)}

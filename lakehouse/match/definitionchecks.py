@@ -1,4 +1,4 @@
-"""Findings about definitions as filters (rules MATCH-001, MATCH-002): two that nothing tells apart, templates that never match."""
+"""Findings about definitions as filters (rules MATCH-001, MATCH-002): two that nothing tells apart, templates that fail."""
 
 from __future__ import annotations
 

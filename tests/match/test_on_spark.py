@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from builders import document, group
 
 from lakehouse.errors import SettingsError
 from lakehouse.match.catalog import Scope
+from lakehouse.match.engine import match
 from lakehouse.match.matcher import Request
 from lakehouse.match.runs import Asked, read_landed, run_match
 from lakehouse.match.streaming import watch
@@ -130,6 +132,23 @@ def test_lines_and_kafka_rows_and_tables(shop, tmp_path):
         shop, "SELECT pointer, value FROM conformance.match_predicates WHERE xid LIKE '%OrderOnKafka' AND is_template"
     )
     assert ("/protocoloptions/key", '"{orderid}"') in predicates
+
+
+def test_again_adds_only_what_changed(shop, tmp_path):
+    spark, settings = shop.spark, shop.settings
+    spark.createDataFrame(ROWS, KAFKA).write.format("delta").save(str(tmp_path / "landed"))
+    asked = Asked((str(tmp_path / "landed"),), into="kept")
+    run_match(spark, settings, asked)
+    assert run_match(spark, settings, replace(asked, again=True)).read == 0
+    renamed = ORDER | {"envelopemetadata": ORDER["envelopemetadata"] | {"type": {"value": "shop.order"}}}
+    shop.write("shop.json", document({"shop": group({"Order": renamed}), "shop.kafka": group({"OrderOnKafka": ON_KAFKA})}))
+    shop.ingest()
+    told = run_match(spark, settings, replace(asked, again=True)).as_json()
+    assert (told["read"], told["matched"], told["catalog_snapshot"]) == (6, 1, 2)
+    assert run_match(spark, settings, replace(asked, at="1")).as_json()["matched"] == 4
+    # the same from Python
+    found = match(spark, settings, spark.createDataFrame(ROWS, KAFKA)).filter("status = 'matched'").select("ce_id").collect()
+    assert [row["ce_id"] for row in found] == ["3"]
 
 
 def query(shop, text: str) -> list[Any]:
