@@ -86,9 +86,15 @@ def evaluate(definition: Definition, event: Event, tolerance: Tolerance) -> Outc
     if outcome.reasons:
         return outcome
     captures: dict[str, list[tuple[str, str]]] = {}
+    repeated = []
     for attribute in definition.attributes:
         if tolerance.native and attribute.section != "protocol":
             continue
+        if event.repeated and attribute.key in event.repeated:
+            repeated.append(attribute)  # last: of its values the one that holds what the others do
+        else:
+            _check(attribute, event, tolerance, outcome, captures)
+    for attribute in repeated:
         _check(attribute, event, tolerance, outcome, captures)
     for name, held in captures.items():
         _bind(name, held, outcome)
@@ -120,14 +126,19 @@ def _check(
         _check_absent(attribute, event, tolerance, outcome)
         return
     failure: Reason | None = None
+    passing: list[tuple[Any, list[tuple[str, str, str]]]] = []
     for value in values:
         captured: list[tuple[str, str, str]] = []
         failure = compare(attribute, value, event, captured)
         if failure is None:
-            for name, pointer, text in captured:
-                captures.setdefault(name, []).append((pointer, text))
-            _check_uri(attribute, value, outcome)
-            return
+            passing.append((value, captured))
+    if passing:
+        agreeing = (one for one in passing if all(captures.get(name, [("", text)])[0][1] == text for name, _, text in one[1]))
+        value, captured = passing[0] if len(passing) == 1 else next(agreeing, passing[0])
+        for name, pointer, text in captured:
+            captures.setdefault(name, []).append((pointer, text))
+        _check_uri(attribute, value, outcome)
+        return
     typed = failure is not None and failure.reason == "type"
     decides = (attribute.decides or tolerance.level == "strict") and not (typed and tolerance.level == "lenient")
     if failure is not None:
