@@ -4,9 +4,9 @@ Nothing of Spark or of the product is imported here: the scheduler reads these f
 Where things are is told by Airflow, and read when a task runs:
 
 - connection `spark_lakehouse`, of type `spark`: the master (`local[2]`, `spark://host:7077`, `yarn`);
-- variable `lakehouse`, JSON: `warehouse`, `documents` and `exports` (folders or URIs), `jobs` (the folder of the jobs), and where
-  wanted `python` (that has the package; default `python3`), `properties_file` (Spark settings, such as a file of conf/) and
-  `conf` (a settings file of the product).
+- variable `lakehouse`, JSON: `warehouse`, `documents` and `exports` (folders or URIs), `jobs` (the folder of the jobs), `events`
+  (what `match` watches: a Delta table or a folder), and where wanted `python` (that has the package; default `python3`),
+  `properties_file` (Spark settings, such as a file of conf/) and `conf` (a settings file of the product).
 
 A job exits with 3 when something was refused: by default that is no failure of a task, since the rest is published and the
 reasons are in the table `violations`.
@@ -33,12 +33,14 @@ _FLAGS = {
     "validate": (),
     "export": ("flat", "source"),
     "maintain": ("dry_run", "full"),
+    "match": (),
 }
 _VALUES = {
     "ingest": ("registry", "registry_from", "dialect"),
     "validate": (),
     "export": ("registry", "split", "at", "base_url"),
     "maintain": (),
+    "match": ("registry", "endpoint", "into"),
 }
 
 
@@ -46,7 +48,7 @@ def arguments(job: str, params: Any, places: dict[str, str]) -> list[str]:
     """Give the arguments of a job, as its command has them.
 
     Args:
-        job: ingest, validate, export or maintain.
+        job: ingest, validate, export, maintain or match.
         params: those of the run.
         places: the variable `lakehouse`.
     """
@@ -63,6 +65,8 @@ def arguments(job: str, params: Any, places: dict[str, str]) -> list[str]:
         for xid in params.get("select") or []:
             given += ["--select", xid]
         given += ["--out", params["out"]] if params.get("out") else _usual_target(params, places["exports"])
+    if job == "match":
+        given += ["--available-now", "--", params.get("events") or places["events"]]
     if job == "ingest":
         given += ["--", *(params.get("sources") or [places["documents"]])]
     return given

@@ -27,11 +27,13 @@ from lakehouse.dialects.tables import NORMAL, WRITABLE
 @click.pass_obj
 def sql(context: Context, query: str, at: str | None, diff: tuple[str, str] | None) -> int:
     """Run a Spark SQL query on the catalog and print its rows."""
+    from lakehouse.match.conformance import open_named_in
     from lakehouse.query.sql import run_query
 
     if at is not None and diff is not None:
         raise click.UsageError("--at and --diff exclude each other.")
     spark, settings = open_spark(context)
+    open_named_in(spark, settings, query)
     result = run_query(spark, settings, query, at, diff)
     if context.as_json:
         click.echo("[" + ",\n ".join(result.json_rows()) + "]")

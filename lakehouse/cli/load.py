@@ -111,12 +111,12 @@ def validate(context: Context, suites: tuple[str, ...], at: str | None, exit_zer
     """Run all rules and suites of expectations over the catalog, and write Data Docs."""
     from lakehouse.expectations.run import warm_up
     from lakehouse.expectations.validation import validate as run_validate
+    from lakehouse.match.definition.definitionchecks import check_all
     from lakehouse.rules.declared import RULES
-    from lakehouse.rules.published import check_catalog
 
     warm_up()
     with session(context) as (spark, settings, watcher):
-        check = partial(check_catalog, settings=settings)
+        check = partial(check_all, settings=settings)
         validation = run_validate(spark, settings, check, RULES, suites=suites, at=at, watcher=watcher)
     context.run.result = validation.as_json()
     if context.as_json:
@@ -196,6 +196,16 @@ def explain(context: Context, /, rule_id: str) -> int:
     return 0
 
 
+def _demo_match(spark: Any, settings: Any) -> None:
+    from lakehouse.cli.matchprinting import show_matches
+    from lakehouse.match.runs import Asked, run_match
+
+    with as_file(files("lakehouse.cli") / "demo" / "landed" / "orders.jsonl") as landed:
+        click.echo("\nAre the events that have landed what the catalog says?")
+        click.echo(f"$ lakehouse --warehouse {settings.warehouse} match {landed}")
+        show_matches(run_match(spark, settings, Asked((str(landed),))).as_json())
+
+
 @click.command()
 @with_globals
 @click.pass_obj
@@ -219,6 +229,7 @@ def demo(context: Context) -> int:
         click.echo(f'\n{title}\n$ lakehouse --warehouse {settings.warehouse} sql "{" ".join(query.split())}"')
         result = run_query(spark, settings, query)
         show_table(result.columns, result.text_rows())
+    _demo_match(spark, settings)
     click.echo(
         "\nOne message was refused on purpose. Next: `lakehouse ingest` your own documents, and `lakehouse sql` your questions."
     )

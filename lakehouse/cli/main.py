@@ -18,6 +18,7 @@ from lakehouse.cli.audit import blame, changes, diff, label, log, snapshots
 from lakehouse.cli.console import Context, with_globals
 from lakehouse.cli.keep import backup, doctor, maintain, migrate, rebuild, restore
 from lakehouse.cli.load import demo, explain, ingest, rules, validate, violations
+from lakehouse.cli.match import match
 from lakehouse.cli.printing import tell
 from lakehouse.errors import LakehouseError, reason_of
 
@@ -31,6 +32,7 @@ def cli() -> None:
 
 _COMMANDS = (
     ingest, validate, violations, rules, explain, demo,
+    match,
     sql, show, search, export, serve_sql, sql_user,
     snapshots, label, log, blame, diff, changes,
     doctor, rebuild, migrate, maintain, backup, restore,

@@ -110,6 +110,11 @@ def figures(run: Run, exit_code: int, seconds: float) -> str:
     result = run.result
     if result.get("snapshot_id"):
         gauge("snapshot_id", "Snapshot that was committed or looked at.", [({}, result["snapshot_id"])])
+    if run.command == "match" and result:
+        events = [({"status": name}, result[name]) for name in ("matched", "ambiguous", "unmatched", "unreadable")]
+        gauge("events", "Events by what came of them.", events)
+        gauge("payloads", "Payloads of events by status.", [({"status": name}, n) for name, n in result["payloads"].items()])
+        gauge("messages_unseen", "Definitions that no event was of.", [({}, result["unseen"])])
     if run.command == "ingest" and result:
         gauge("documents", "Documents by outcome.", [({"outcome": name}, n) for name, n in result["documents"].items()])
         entities = [

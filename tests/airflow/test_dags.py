@@ -68,7 +68,7 @@ def staged(places):
 
 def test_all_dags_are_read_without_spark_and_without_the_product(bag):
     assert bag.import_errors == {}
-    assert set(bag.dags) == {"xregistry_ingest", "xregistry_export", "xregistry_maintain"}
+    assert set(bag.dags) == {"xregistry_ingest", "xregistry_export", "xregistry_maintain", "xregistry_match"}
     assert not [name for name in ("pyspark", "lakehouse", "delta") if name in sys.modules]
     for dag in bag.dags.values():
         assert dag.max_active_runs == 1

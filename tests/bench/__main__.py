@@ -27,6 +27,7 @@ from tests.bench import ingest
 from tests.bench.catalog import CatalogBench
 from tests.bench.chart import draw_chart
 from tests.bench.generator import Shape
+from tests.bench.match import MatchBench
 from tests.bench.memory import Memory
 from tests.bench.pairs import Case, progress, spread
 from tests.bench.starts import measure_starts
@@ -71,10 +72,15 @@ def measure(work: Path, shape: Shape, repeats: int) -> dict[str, Any]:
                 ingest.leave_catalog(spark)
             loads, reads = measure_all(spark, settings, work, shape, repeats)
             reads.check()
+            matching = MatchBench(spark, work / "match", max(shape.messages * 10, 1000))
+            matching.check()
+            for _ in range(repeats):
+                matching.repeat()
         finally:
             spark.stop()
     started = measure_starts(reads.settings, shape.messages, repeats)
     cases = [*loads.cases.values(), small_share_of_new(loads.cases), *reads.cases.values(), started]
+    cases += [matching.metadata, matching.payloads]
     return {
         **ingest.as_json(loads),
         "machine": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",

@@ -1,0 +1,202 @@
+"""The command that matches events with definitions: match."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lakehouse.cli.console import REFUSED, Context, session, with_globals
+from lakehouse.cli.matchprinting import show_explained, show_matches
+from lakehouse.cli.printing import one_line
+
+if TYPE_CHECKING:
+    from lakehouse.match.matching.matcher import Request
+    from lakehouse.match.runs import Asked
+
+_FORMATS = ("json", "har", "kafka", "cloudevents", "eventhubs", "http", "mqtt", "amqp", "delta", "parquet", "avro")
+_FAILURES = ("unmatched", "unreadable", "ambiguous", "invalid", "unseen", "deviations")
+
+
+@click.command()
+@click.argument("sources", nargs=-1, metavar="SOURCE...")
+@click.option("--one", metavar="FILE", help="Match one event, without Spark; - is standard input.")
+@click.option("--explain", is_flag=True, help="With --one: tell each candidate attribute by attribute.")
+@click.option("--format", "form", type=click.Choice(_FORMATS), help="How the sources landed; by default their columns tell.")
+@click.option("--map", "mapping", metavar="FILE", help="TOML or JSON: SQL expressions for what the columns do not tell.")
+@click.option("--protocol", metavar="NAME", help="Protocol that they landed from, where they do not tell: KAFKA, MQTT/5.0, …")
+@click.option("--endpoint", metavar="XID", help="Only messages that this endpoint carries; its topic and key count.")
+@click.option("--group", metavar="XID", help="Only messages of this group.")
+@click.option("--at", metavar="SNAPSHOT", help="The catalog as of a snapshot: its number, label, date, time, or head.")
+@click.option("--since", metavar="TIME", help="Only what landed at or after this time.")
+@click.option("--payload", default="all", metavar="all|none|N%", help="Payloads that are validated (default all).")
+@click.option("--placeholders", type=click.Choice(["auto", "segment", "any"]), default="auto", help="What a placeholder takes.")
+@click.option("--strict", "level", flag_value="strict", help="Deviations decide too.")
+@click.option("--lenient", "level", flag_value="lenient", help="Absent values and types only deviate.")
+@click.option("--native", is_flag=True, help="Match the protocol part only; the CloudEvent is not asked for.")
+@click.option("--into", metavar="SCHEMA", help="Write the tables event_matches, match_runs and unmatched_signatures.")
+@click.option("--results", metavar="FILE|DIR", help="Write a line of JSON for each event, in the order of the input.")
+@click.option("--again", is_flag=True, help="With --into: add rows only for events whose result is another than before.")
+@click.option("--watch", is_flag=True, help="SOURCE is a Delta table or folder: match what comes, with --into, until stopped.")
+@click.option("--available-now", is_flag=True, help="As --watch, but end when all that is there has been matched.")
+@click.option("--every", type=click.IntRange(1), default=10, help="Seconds between two looks of --watch (default 10).")
+@click.option("--samples", type=click.IntRange(0, 100), default=0, help="Events that are named for each reason (default 0).")
+@click.option("--no-values", is_flag=True, help="Leave texts of events out of the results.")
+@click.option("--fail-on", metavar="WHAT,...", help=f"Exit with 3 when there are any: {', '.join(_FAILURES)}.")
+@click.option("--max-unmatched", metavar="N%", help="Exit with 3 when more than this share of the events is unmatched.")
+@with_globals
+@click.pass_obj
+def match(context: Context, /, sources: tuple[str, ...], one: str | None, **flags: Any) -> int:
+    """Match events that landed with the definitions of the catalog, and validate their payloads.
+
+    SOURCE is a file or folder (JSON lines, Parquet, Avro, Delta) or the name of a table.
+    """
+    fails = _fail_on(flags["fail_on"])
+    share = _percent(flags["max_unmatched"], "--max-unmatched") if flags["max_unmatched"] else None
+    if bool(one) == bool(sources):
+        raise click.UsageError("Name at least one SOURCE, or one event with --one FILE.")
+    if flags["explain"] and not one:
+        raise click.UsageError("--explain goes with --one FILE.")
+    if flags["endpoint"] and flags["group"]:
+        raise click.UsageError("--endpoint and --group exclude each other.")
+    if one:
+        return _match_one(context, one, flags, fails)
+    summary = _watch(context, sources, flags) if flags["watch"] or flags["available_now"] else _match_all(context, sources, flags)
+    failed = any(summary[name] for name in fails) or (
+        share is not None and summary["read"] > 0 and summary["unmatched"] / summary["read"] > share
+    )
+    return REFUSED if failed else 0
+
+
+def _match_all(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) -> dict[str, Any]:
+    from lakehouse.match.runs import run_match
+
+    asked = _asked(context, sources, flags)
+    with session(context) as (spark, settings, watcher):
+        summary = run_match(spark, settings, asked, watcher).as_json()
+    return _told(context, summary)
+
+
+def _watch(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) -> dict[str, Any]:
+    import signal
+
+    from lakehouse.match.streaming import watch
+
+    if len(sources) != 1:
+        raise click.UsageError("--watch takes one SOURCE.")
+    if not flags["into"] or flags["results"] or flags["again"] or flags["at"]:
+        raise click.UsageError("--watch needs --into, and goes without --results, --again and --at.")
+    asked = _asked(context, sources, flags)
+    stopped: list[int] = []
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, lambda number, _: stopped.append(number))
+    last: dict[str, Any] = dict.fromkeys(("read", "matched", *_FAILURES), 0)
+
+    def told(summary: Any) -> None:
+        found = _told(context, summary.as_json())
+        for name in last:
+            last[name] += _counted(found)[name]
+
+    every = None if flags["available_now"] else flags["every"]
+    with session(context) as (spark, settings, watcher):
+        watch(spark, settings, asked, told, lambda: bool(stopped), every=every, watcher=watcher)
+    return last
+
+
+def _match_one(context: Context, one: str, flags: dict[str, Any], fails: tuple[str, ...]) -> int:
+    from lakehouse.errors import SourceNotFound
+    from lakehouse.match.definition.catalog import Scope, read_catalog
+    from lakehouse.match.oneevent import match_text
+
+    if flags["at"] or flags["into"] or flags["results"]:
+        raise click.UsageError(
+            "--one matches with the head of the catalog, and prints: it goes without --at, --into and --results."
+        )
+    try:
+        text = sys.stdin.buffer.read() if one == "-" else Path(one).read_bytes()
+    except OSError as error:
+        raise SourceNotFound(one, f"cannot be read ({error.strerror}).") from error
+    settings = context.settings
+    catalog = read_catalog(settings.warehouse, Scope(settings.registry or None, flags["group"], flags["endpoint"]))
+    found = match_text(text, catalog, _request(flags, settings), protocol=flags["protocol"], explain=flags["explain"])
+    if context.as_json:
+        click.echo(json.dumps([one.as_json() for one in found], ensure_ascii=False))
+    else:
+        for number, event in enumerate(found):
+            click.echo("" if number else None, nl=bool(number))
+            show_explained(event)
+    counts = [
+        {"invalid": event.row["payload_status"] in ("invalid", "undecodable"), "deviations": bool(event.row["deviations"])}
+        | {event.row["status"]: True}
+        for event in found
+    ]
+    return REFUSED if any(count.get(name) for count in counts for name in fails) else 0
+
+
+def _asked(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) -> Asked:
+    from lakehouse.match.conformance import check_name
+    from lakehouse.match.definition.catalog import Scope
+    from lakehouse.match.event.sources import read_map
+    from lakehouse.match.runs import Asked
+
+    if flags["again"] and not flags["into"]:
+        raise click.UsageError("--again needs --into: it adds to what is there.")
+    if flags["into"]:
+        check_name(flags["into"])
+    settings = context.settings
+    return Asked(
+        sources,
+        Scope(settings.registry or None, flags["group"], flags["endpoint"]),
+        _request(flags, settings),
+        mapping=read_map(flags["mapping"]) if flags["mapping"] else None,
+        **{name: flags[name] for name in ("at", "form", "protocol", "since", "into", "results", "again", "samples")},
+    )
+
+
+def _request(flags: dict[str, Any], settings: Any) -> Request:
+    from lakehouse.match.matching.evaluation import Tolerance
+    from lakehouse.match.matching.matcher import Request
+
+    tolerance = Tolerance(flags["level"] or "default", flags["placeholders"], flags["native"])
+    share = {"all": 1.0, "none": 0.0}.get(flags["payload"])
+    return Request(
+        tolerance,
+        _percent(flags["payload"], "--payload") if share is None else share,
+        bool(flags["endpoint"] or flags["group"]),
+        not flags["no_values"],
+        settings.max_unpacked_bytes,
+    )
+
+
+def _told(context: Context, summary: dict[str, Any]) -> dict[str, Any]:
+    context.run.result = summary
+    if context.as_json:
+        click.echo(json.dumps(summary, ensure_ascii=False))
+    else:
+        show_matches(summary)
+    return _counted(summary)
+
+
+def _counted(summary: dict[str, Any]) -> dict[str, Any]:
+    payloads = summary.get("payloads", {})
+    invalid = payloads.get("invalid", 0) + payloads.get("undecodable", 0)
+    return {"invalid": invalid, "deviations": summary.get("deviating", 0)} | summary
+
+
+def _fail_on(text: str | None) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
+    for name in names:
+        if name not in _FAILURES:
+            raise click.UsageError(f"--fail-on {one_line(name)}: one of {', '.join(_FAILURES)}.")
+    return names
+
+
+def _percent(text: str, option: str) -> float:
+    found = re.fullmatch(r"(\d{1,3}(?:\.\d{1,9})?)%", text.strip())
+    if found is None or float(found[1]) > 100:
+        raise click.UsageError(f"{option} {one_line(text)}: a share such as 0.1% is needed.")
+    return float(found[1]) / 100

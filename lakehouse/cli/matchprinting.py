@@ -1,0 +1,66 @@
+"""What `lakehouse match` prints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lakehouse.cli.printing import printable, show_table
+
+if TYPE_CHECKING:
+    from lakehouse.match.oneevent import Explained
+
+
+def show_matches(summary: dict[str, Any]) -> None:
+    """Print the summary of a run."""
+    counts = ", ".join(f"{summary[name]:,} {name}" for name in ("read", "matched", "ambiguous", "unmatched", "unreadable"))
+    payloads = ", ".join(f"{count:,} {name}" for name, count in summary["payloads"].items()) or "none"
+    click.echo(f"Events: {counts}. Payloads: {payloads}. Catalog: snapshot {summary['catalog_snapshot']}.")
+    if summary["deviating"]:
+        click.echo(f"Of the matched events {summary['deviating']:,} deviate in what does not decide.")
+    if summary["why"]:
+        rows = [[one["why"], f"{one['events']:,}", _short(one["nearest"]), one["producer"]] for one in summary["why"]]
+        show_table(["why", "events", "nearest", "producer"], rows)
+        for one in summary["why"]:
+            for sample in one.get("samples", ()):
+                place = ", ".join(f"{name} {text}" for name, text in sample.items() if text is not None)
+                click.echo(printable(f"  {one['why']}: {place}"))
+    click.echo(f"Declared, never seen: {summary['unseen']:,} of {summary['definitions']:,}.")
+
+
+def show_explained(event: Explained) -> None:
+    """Print the result of one event, and its candidates."""
+    row = event.row
+    told = [row["status"], row["ce_type"], row["protocol"]]
+    click.echo("  ".join(printable(one) for one in told if one))
+    for one in row["best"]:
+        click.echo(printable(f"  best {one['xid']}  (registry {one['registryid']})"))
+    further = [one for one in row["matches"] if one not in row["best"]]
+    for one in further:
+        click.echo(printable(f"  matches {one['xid']}  (registry {one['registryid']})"))
+    for name, text in row["variables"].items():
+        click.echo(printable(f"  {{{name}}} = {text}"))
+    if row["nearest_xid"]:
+        click.echo(printable(f"  nearest {row['nearest_xid']}"))
+    for name, told in (("reason", row["reasons"]), ("deviation", row["deviations"])):
+        for one in told:
+            values = f": expected {one['expected']}, actual {one['actual']}" if one["expected"] or one["actual"] else ""
+            click.echo(printable(f"  {name} {one['pointer']}: {one['reason']}{values}"))
+    click.echo(f"  payload {row['payload_status']}")
+    for error in row["payload_errors"]:
+        click.echo(printable(f"    {error['pointer'] or '/'}: {error['message']}"))
+    for remark in row["remarks"]:
+        click.echo(printable(f"  remark {remark}"))
+    if row["unchecked"]:
+        click.echo(printable(f"  not told by the landing: {', '.join(row['unchecked'])}"))
+    for candidate in event.candidates:
+        click.echo("")
+        verdict = "matches" if candidate["matches"] else "does not match"
+        click.echo(printable(f"{candidate['xid']}  (registry {candidate['registryid']}): {verdict}"))
+        columns = ["pointer", "declared", "actual", "verdict"]
+        show_table(columns, ([one[column] or "" for column in columns] for one in candidate["attributes"]))
+
+
+def _short(xid: str | None) -> str:
+    return "" if xid is None else xid.rpartition("/")[2]

@@ -1,0 +1,158 @@
+"""What matching leaves behind: the Delta tables of `--into NAME`, and the views over them.
+
+They stand in a schema of their own, below the warehouse, since they hold data of events and not of the catalog. Each run is one
+append; the micro-batch of a stream is written once, whatever is replayed (`txnAppId`, `txnVersion`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from lakehouse.errors import SettingsError
+from lakehouse.log.relations import open_relations
+from lakehouse.settings import Settings, data_folder
+from lakehouse.store.session import absolute_location
+from lakehouse.store.sessions import open_sibling
+from lakehouse.store.views import with_read
+
+TABLES = ("event_matches", "match_runs", "unmatched_signatures")
+VIEWS = ("conformance_by_producer", "conformance_by_message", "unseen_messages", "undeclared_messages", "match_predicates")
+_FOLDER = "_match"
+_NAME = re.compile(r"\A[A-Za-z_][A-Za-z0-9_]{0,62}\Z")
+_RESERVED = re.compile(r"\Axregistry", re.IGNORECASE)
+
+
+Batch = tuple[str, int]
+
+
+def check_name(name: str) -> None:
+    """Check the name of `--into`.
+
+    Raises:
+        SettingsError: it is not a name of a schema, or that of the catalog.
+    """
+    if not _NAME.match(name) or _RESERVED.match(name):
+        raise SettingsError(f"--into {name}: a name of a schema is needed: letters, digits and _, and not that of the catalog.")
+
+
+def open_conformance(spark: SparkSession, settings: Settings, name: str) -> None:
+    """Make the schema, its tables and views, where they are not there yet.
+
+    Raises:
+        SettingsError: the name is none.
+        WarehouseError: the warehouse holds no catalog.
+    """
+    check_name(name)
+    open_relations(spark, settings, with_read(["endpoint_messages", "flat_messages"]), ("endpoints",))
+    location = f"{absolute_location(settings.warehouse)}/{_FOLDER}/{name}"
+    spark.sql(f"CREATE SCHEMA IF NOT EXISTS {name} LOCATION '{location}'")
+    session = open_sibling(spark, name)
+    for table in TABLES:
+        session.sql(_statement(f"{table}.sql"))
+    for view in VIEWS:
+        session.sql(_statement(f"views/{view}.sql"))
+
+
+def open_named_in(spark: SparkSession, settings: Settings, query: str) -> None:
+    """Make the schemas of results that a query names known to the session: they stand below the warehouse."""
+    folder = f"{absolute_location(settings.warehouse)}/{_FOLDER}"
+    for name in {
+        found.lower() for found in re.findall(r"\b([A-Za-z_]\w*)\s*\.\s*(?:" + "|".join(TABLES + VIEWS) + r")\b", query)
+    }:
+        if _is_there(spark, f"{folder}/{name}/match_runs/_delta_log"):
+            open_conformance(spark, settings, name)
+
+
+def write_run(spark: SparkSession, name: str, results: DataFrame, run: dict[str, Any], *, batch: Batch | None = None) -> None:
+    """Append the results of a run.
+
+    Args:
+        spark: the session.
+        name: the schema.
+        results: columns of `RESULT_COLUMNS`.
+        run: `run_id` and `catalog_snapshot`.
+        batch: of a stream, its identity and the number of the micro-batch: one that was written is not written again.
+    """
+    rows = results.withColumns(
+        {"run_id": F.lit(run["run_id"]), "catalog_snapshot": F.lit(run["catalog_snapshot"]).cast("BIGINT")}
+    )
+    _append(rows.select(*spark.table(f"{name}.event_matches").columns), f"{name}.event_matches", batch)
+
+
+def only_changed(spark: SparkSession, name: str, results: DataFrame) -> DataFrame:
+    """Keep of results those that differ from the latest of the same event, and those of events that were never matched.
+
+    Args:
+        spark: the session.
+        name: the schema.
+        results: columns of `RESULT_COLUMNS`.
+    """
+    told = ("status", "best", "matches", "reasons", "payload_status", "payload_errors")
+    runs = spark.table(f"{name}.match_runs").select("run_id", "begun_at")
+    newest = Window.partitionBy("event_ref", "item").orderBy(F.col("begun_at").desc(), "run_id")
+    held = (
+        spark.table(f"{name}.event_matches").join(F.broadcast(runs), on="run_id").withColumn("nth", F.row_number().over(newest))
+    )
+    latest = held.filter("nth = 1").select(
+        F.col("event_ref").alias("held_ref"), F.col("item").alias("held_item"), F.struct(*told).alias("held")
+    )
+    is_same = F.col("event_ref").eqNullSafe(F.col("held_ref")) & F.col("item").eqNullSafe(F.col("held_item"))
+    is_same &= F.struct(*told).eqNullSafe(F.col("held"))
+    return results.join(latest, on=is_same, how="left_anti")
+
+
+def write_signatures(
+    spark: SparkSession, name: str, results: DataFrame, run: dict[str, Any], *, batch: Batch | None = None
+) -> None:
+    """Append the kinds of events that match nothing."""
+    failed = results.filter(F.col("status").isin("unmatched", "unreadable"))
+    grouped = failed.groupBy(
+        "status", "why", F.expr("transform(reasons, r -> r.pointer)").alias("pointers"), "nearest_xid", "ce_type", "ce_source"
+    ).agg(
+        F.count("*").alias("events"),
+        F.min("landed_at").alias("first_landed_at"),
+        F.max("landed_at").alias("last_landed_at"),
+        F.any_value("event_ref").alias("sample"),
+    )
+    rows = grouped.withColumns(
+        {"run_id": F.lit(run["run_id"]), "catalog_snapshot": F.lit(run["catalog_snapshot"]).cast("BIGINT")}
+    )
+    _append(rows.select(*spark.table(f"{name}.unmatched_signatures").columns), f"{name}.unmatched_signatures", batch)
+
+
+def write_counts(spark: SparkSession, name: str, run: dict[str, Any], *, batch: Batch | None = None) -> None:
+    """Append the row of a run to `match_runs`."""
+    schema = spark.table(f"{name}.match_runs").schema
+    _append(spark.createDataFrame([tuple(run.get(column) for column in schema.names)], schema), f"{name}.match_runs", batch)
+
+
+def _is_there(spark: SparkSession, place: str) -> bool:
+    jvm: Any = spark._jvm
+    path = jvm.org.apache.hadoop.fs.Path(place)
+    there: bool = path.getFileSystem(spark._jsc.hadoopConfiguration()).exists(path)
+    return there
+
+
+def _of_run(rows: DataFrame, run: dict[str, Any]) -> DataFrame:
+    return rows.withColumn("run_id", F.lit(run["run_id"])).withColumn(
+        "catalog_snapshot", F.lit(run["catalog_snapshot"]).cast("BIGINT")
+    )
+
+
+def _append(rows: DataFrame, table: str, batch: Batch | None) -> None:
+    writer = rows.write.format("delta").mode("append")
+    if batch is not None:
+        writer = writer.option("txnAppId", f"{batch[0]}:{table}").option("txnVersion", str(batch[1]))
+    writer.saveAsTable(table)
+
+
+def _statement(name: str) -> str:
+    place = data_folder("ddl") / "match"
+    for part in name.split("/"):
+        place = place / part
+    return place.read_text(encoding="utf-8").rstrip().removesuffix(";")

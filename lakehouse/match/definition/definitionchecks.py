@@ -1,0 +1,117 @@
+"""Findings about definitions as filters (rules MATCH-001, MATCH-002): two that nothing tells apart, templates that fail."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+from pyspark.sql.window import Window
+
+from lakehouse.match.definition.catalog import MESSAGE_COLUMNS
+from lakehouse.match.definition.definitions import Definition, definition_of
+from lakehouse.rules.declared import RULES
+from lakehouse.rules.findings import FOUND
+from lakehouse.rules.published import check_catalog
+from lakehouse.settings import Settings
+from lakehouse.store.schema import STAGE
+from lakehouse.store.views import session_with_views
+from lakehouse.text.problems import violation_id
+
+TWINS, HOPELESS = "MATCH-001", "MATCH-002"
+_TOLD = "registryid STRING, xid STRING, document_uri STRING, signature STRING, flaws ARRAY<STRUCT<pointer: STRING, told: STRING>>"
+_TOLD_SCHEMA = pa.schema(
+    [
+        ("registryid", pa.string()), ("xid", pa.string()), ("document_uri", pa.string()), ("signature", pa.string()),
+        ("flaws", pa.list_(pa.struct([("pointer", pa.string()), ("told", pa.string())]))),
+    ]
+)  # fmt: skip
+_MOST_NAMED = 3
+
+
+def check_all(spark: SparkSession, settings: Settings | None = None) -> DataFrame:
+    """Check everything that is published, definitions as filters too: as `check_catalog`."""
+    return check_catalog(spark, settings).unionByName(check_definitions(spark, settings))
+
+
+def check_definitions(spark: SparkSession, settings: Settings | None = None) -> DataFrame:
+    """Check the effective definitions of the current schema as filters.
+
+    Returns:
+        Findings: columns row, document_uri, registryid, kind, xid, finding, as in `model.STAGE`. All are kept.
+    """
+    session = session_with_views(spark, settings, spark.catalog.currentDatabase(), {}, ["flat_messages"])
+    uri = F.coalesce(F.get("document_uris", F.lit(0)), F.lit("")).alias("document_uri")
+    told = session.table("flat_messages").select(*MESSAGE_COLUMNS, uri).mapInArrow(_tell, _TOLD)
+    alike = Window.partitionBy("registryid", "signature")
+    with_twins = told.withColumn("alike", F.when(F.col("signature").isNotNull(), F.sort_array(F.collect_set("xid").over(alike))))
+    found = with_twins.filter((F.size("alike") > 1) | (F.size("flaws") > 0))
+    return found.select("registryid", "xid", "document_uri", "alike", "flaws").mapInArrow(
+        _findings, StructType([STAGE[name] for name in FOUND])
+    )
+
+
+def signature_of(definition: Definition) -> str | None:
+    """Give a text that two definitions share when nothing but the payload can tell them apart; None: only a payload tells it."""
+    if not definition.shapes - {("/protocol", definition.family or "")}:
+        return None
+    asked = [sorted(definition.shapes), sorted(definition.demands), definition.is_cloudevent, _shared(definition)]
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+
+
+def flaws_of(definition: Definition) -> Iterator[tuple[str, str]]:
+    """Tell the declarations that no event can meet: pointer, and why."""
+    for attribute in definition.attributes:
+        if attribute.template is not None and attribute.template.flaw:
+            yield attribute.pointer, f"{attribute.template.text}: {attribute.template.flaw}"
+
+
+def _shared(definition: Definition) -> list[list[str]]:
+    """Give the places that must hold the same text, whatever the placeholder is called."""
+    places: dict[str, list[str]] = {}
+    for attribute in definition.attributes:
+        for number, name in enumerate(attribute.template.names if attribute.template else ()):
+            places.setdefault(name, []).append(f"{attribute.pointer}#{number}")
+    return sorted(sorted(uses) for uses in places.values() if len(uses) > 1)
+
+
+def _tell(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        told = []
+        for row in batch.to_pylist():
+            definition = definition_of(row)
+            flaws = [{"pointer": pointer, "told": why} for pointer, why in flaws_of(definition)]
+            key = {name: row[name] for name in ("registryid", "xid", "document_uri")}
+            told.append(key | {"signature": signature_of(definition), "flaws": flaws})
+        yield pa.RecordBatch.from_pylist(told, schema=_TOLD_SCHEMA)
+
+
+def _findings(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    schema = to_arrow_schema(StructType([STAGE[name] for name in FOUND]), timezone="UTC")
+    for batch in batches:
+        yield pa.RecordBatch.from_pylist([one for row in batch.to_pylist() for one in _of_row(row)], schema=schema)
+
+
+def _of_row(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    others = [xid for xid in row["alike"] or () if xid != row["xid"]]
+    if others:
+        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+        told = f"asks of an event what {', '.join(others[:_MOST_NAMED])}{more} asks: nothing but the payload can tell them apart"
+        yield _finding(row, TWINS, "", told)
+    for flaw in row["flaws"]:
+        yield _finding(row, HOPELESS, flaw["pointer"], f"no event can match {flaw['told']}")
+
+
+def _finding(row: dict[str, Any], rule_id: str, pointer: str, told: str) -> dict[str, Any]:
+    rule, at = RULES[rule_id], row["xid"].replace("~", "~0") + pointer
+    identity = (row["registryid"], row["document_uri"], rule_id, row["xid"], at, told)
+    finding = {"violation_id": violation_id(*identity), "pointer": at, "rule_id": rule_id, "severity": rule.severity,
+               "action": "kept", "message": told, "hint": rule.hint}  # fmt: skip
+    return {"row": "finding", "document_uri": row["document_uri"], "registryid": row["registryid"], "kind": "message",
+            "xid": row["xid"], "finding": finding}  # fmt: skip

@@ -1,0 +1,269 @@
+"""Definitions as predicates: what a flattened message asks of an event, attribute by attribute.
+
+A definition is made from one row of `flat_messages` (or `effective_messages`), whose leaves are JSON Pointer → JSON text. What
+the specifications only infer is never enforced but for `required` (MSG-249 to MSG-253); a declared value is (MSG-224).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import orjson
+
+from lakehouse.match.definition.templates import Rule, Template, compile_template, has_placeholder
+from lakehouse.match.definition.valuetypes import TEMPLATED, TEMPLATED_THEN_TYPED
+
+ENVELOPE, PROTOCOL = "/envelopemetadata/", "/protocoloptions/"
+CONTENT_TYPE = "/datacontenttype"
+CORE = ("type", "source", "id", "specversion")  # CloudEvents asks for them, declared or not (MSG-245, MSG-274)
+# Hops change these, so they only deviate.
+_CHANGED_BY_HOPS = ("header/", "delivery-annotations/", "footer/")
+_CHANGED_BY_BROKERS = frozenset({"qos", "retain", "message_expiry_interval"})
+_LISTS = frozenset({"headers", "user_properties", "query"})
+ADDRESSES = {"MQTT": "topic_name", "KAFKA": "topic", "AMQP": "properties/to", "NATS": "subject", "HTTP": "path"}
+
+
+@dataclass(frozen=True, eq=False)
+class Attribute:
+    """One declared attribute, and what it asks.
+
+    Attributes:
+        pointer: JSON Pointer of the declaration: `/envelopemetadata/type`, `/protocoloptions/headers/<name>`.
+        key: its name in an event: the CloudEvents attribute, or the pointer behind `/protocoloptions/`.
+        section: `envelope`, `protocol` or `message`.
+        kind: declared type, or None.
+        inferred_kind: type that the specification infers; it only deviates.
+        has_value: a value is declared.
+        value: the declared value.
+        required: it must be there, declared or inferred.
+        decides: a failure makes it no match; else it is a deviation.
+        template: the compiled value, when it holds placeholders.
+    """
+
+    pointer: str
+    key: str
+    section: str
+    kind: str | None = None
+    inferred_kind: str | None = None
+    has_value: bool = False
+    value: Any = None
+    required: bool = False
+    decides: bool = True
+    template: Template | None = None
+
+    @property
+    def shape(self) -> tuple[str, str] | None:
+        """Give what tells it from others, names of placeholders removed; None when it has no value."""
+        if not self.has_value:
+            return None
+        return (self.pointer, "{" + self.template.shape if self.template else "=" + orjson.dumps(self.value).decode())
+
+
+@dataclass(frozen=True, eq=False)
+class Definition:
+    """A message definition as an event is matched with it.
+
+    Attributes:
+        registryid, xid, version_xid, group_xid: whose it is.
+        chain: XIDs of its bases.
+        family, version: of the protocol that it names; None: any.
+        is_cloudevent: its envelope is CloudEvents.
+        attributes: what it asks, in the order in which it is checked.
+        schema_xid, type_name, schema_format, inline_schema: the schema of its payload.
+        incomplete: the status of a chain that is not whole: dangling, external, too_deep or cycle; else empty.
+        deprecated: it says so.
+    """
+
+    registryid: str
+    xid: str
+    version_xid: str = ""
+    group_xid: str = ""
+    chain: frozenset[str] = frozenset()
+    family: str | None = None
+    version: str | None = None
+    is_cloudevent: bool = False
+    attributes: tuple[Attribute, ...] = ()
+    dataschemauri: str | None = None
+    schema_xid: str | None = None
+    schema_format: str | None = None
+    inline_schema: str | None = field(default=None, repr=False)
+    incomplete: str = ""
+    deprecated: bool = False
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Give its registry and XID."""
+        return (self.registryid, self.xid)
+
+    @cached_property
+    def shapes(self) -> frozenset[tuple[str, str]]:
+        """Give its values by pointer, names of placeholders removed, with its protocol: what specificity compares."""
+        own = {attribute.shape for attribute in self.attributes} - {None}
+        return frozenset(own | ({("/protocol", self.family)} if self.family else set()))  # type: ignore[arg-type]
+
+    @cached_property
+    def demands(self) -> frozenset[tuple[str, str]]:
+        """Give what it asks beside values: attributes that must be there, and types."""
+        needed = {(one.pointer, "required") for one in self.attributes if one.required}
+        return frozenset(needed | {(one.pointer, f"type {one.kind}") for one in self.attributes if one.kind})
+
+    @cached_property
+    def is_bare(self) -> bool:
+        """Tell that nothing but its payload (and protocol) tells it: neither an envelope nor a value or demand (MSG-087)."""
+        telling = (one for one in self.attributes if one.pointer != CONTENT_TYPE)
+        return not self.is_cloudevent and not any(one.has_value or one.required for one in telling)
+
+    def attribute(self, pointer: str) -> Attribute | None:
+        """Find an attribute."""
+        return next((one for one in self.attributes if one.pointer == pointer), None)
+
+    def constant(self, pointer: str) -> str | None:
+        """Give the value of an attribute that has one without placeholders, as text."""
+        found = self.attribute(pointer)
+        return found.value if found and found.has_value and not found.template and isinstance(found.value, str) else None
+
+    @property
+    def address(self) -> Attribute | None:
+        """Give the attribute that tells where it travels: topic, topic_name, subject or path."""
+        name = ADDRESSES.get(self.family or "")
+        return None if name is None else self.attribute(PROTOCOL + name)
+
+
+def definition_of(row: Mapping[str, Any], rule: Rule = "auto", endpoint: Mapping[str, str] | None = None) -> Definition:
+    """Make the definition of a row.
+
+    Args:
+        row: columns of `flat_messages`: registryid, xid, version_xid, group_xid, chain_status, envelope, protocol,
+            dataschemaformat,
+            schema_xid, dataschemauri, attributes, inferred, depends_on; and `deprecated`, where it is known.
+        rule: how placeholders match.
+        endpoint: for a scope, the endpoint's own options (pointer → JSON text), which apply where the message says nothing, and
+            `/protocol`.
+    """
+    leaves, inferred = dict(row["attributes"] or ()), dict(row.get("inferred") or ())
+    for pointer, text in (endpoint or {}).items():
+        leaves.setdefault(pointer, text)
+    protocol = _text(leaves.get("/protocol")) or row.get("protocol") or ""
+    family, _, version = protocol.partition("/")
+    known = family.upper() if family.upper() not in ("", "NONE") else None
+    envelope = (row.get("envelope") or _text(leaves.get("/envelope")) or "").upper()
+    is_cloudevent = envelope.startswith("CLOUDEVENTS") or (not envelope and any(name.startswith(ENVELOPE) for name in leaves))
+    status = row.get("chain_status") or "none"
+    return Definition(
+        registryid=row["registryid"],
+        xid=row["xid"],
+        version_xid=row.get("version_xid") or "",
+        group_xid=row.get("group_xid") or "",
+        chain=frozenset(row.get("depends_on") or ()) - {row["xid"]},
+        family=known,
+        version=version or None,
+        is_cloudevent=is_cloudevent,
+        attributes=_in_order(_attributes(leaves, inferred, known, is_cloudevent, rule)),
+        dataschemauri=_text(leaves.get("/dataschemauri")),
+        schema_xid=row.get("schema_xid"),
+        schema_format=row.get("dataschemaformat") or _text(leaves.get("/dataschemaformat")),
+        inline_schema=leaves.get("/dataschema"),
+        incomplete="" if status in ("none", "resolved") else status,
+        deprecated=bool(row.get("deprecated")),
+    )
+
+
+def separator_of(family: str | None, key: str) -> str:
+    """Tell what a placeholder does not take: `.` in subjects of NATS, else `/` (resolution 11)."""
+    return "." if family == "NATS" and key in ("subject", "reply-to") else "/"
+
+
+def tokens_of(pointer: str) -> list[str]:
+    """Split a JSON Pointer (RFC 6901)."""
+    return [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:]]
+
+
+def escape(token: str) -> str:
+    """Write a name as one token of a JSON Pointer (RFC 6901)."""
+    return token.replace("~", "~0").replace("/", "~1") if "/" in token or "~" in token else token
+
+
+def _attributes(
+    leaves: Mapping[str, str], inferred: Mapping[str, str], family: str | None, is_cloudevent: bool, rule: Rule
+) -> Iterator[Attribute]:
+    declared: dict[str, dict[str, Any]] = {}
+    for pointer, text in leaves.items():
+        if (is_cloudevent and pointer.startswith(ENVELOPE)) or (family and pointer.startswith(PROTOCOL)):
+            base, _, member = pointer.rpartition("/")
+            if member in ("value", "type", "required") and base not in ("/envelopemetadata", "/protocoloptions"):
+                declared.setdefault(base, {})[member] = orjson.loads(text)
+            elif member in _LISTS and base == "/protocoloptions":
+                declared |= dict(_of_list(pointer, orjson.loads(text)))
+    if is_cloudevent:
+        for name in CORE:
+            declared.setdefault(ENVELOPE + name, {})
+    if family == "HTTP":
+        declared = {_lower_header(pointer): members for pointer, members in declared.items()}
+    for base, members in declared.items():
+        in_envelope = base.startswith(ENVELOPE)
+        key = base[len(ENVELOPE if in_envelope else PROTOCOL) :]
+        yield _attribute(base, key, members, inferred, None if in_envelope else family, rule)
+    if CONTENT_TYPE in leaves:
+        value = _text(leaves[CONTENT_TYPE])
+        yield Attribute(CONTENT_TYPE, "", "message", has_value=value is not None, value=value)
+
+
+def _attribute(
+    base: str, key: str, members: Mapping[str, Any], inferred: Mapping[str, str], family: str | None, rule: Rule
+) -> Attribute:
+    in_envelope = base.startswith(ENVELOPE)
+    kind, value = members.get("type"), members.get("value")
+    if in_envelope and key == "specversion" and value is None:
+        value = "1.0"
+    if "required" in members:
+        required = members["required"] in (True, "true")
+    else:
+        required = inferred.get(f"{base}/required") == "true" or (in_envelope and key in CORE)
+    template = None
+    if isinstance(value, str) and has_placeholder(value) and (kind is None or kind in TEMPLATED or kind in TEMPLATED_THEN_TYPED):
+        template = compile_template(value, separator_of(family, key), rule)
+    hops = family == "AMQP" and key.startswith(_CHANGED_BY_HOPS)
+    return Attribute(
+        pointer=base,
+        key=key,
+        section="envelope" if in_envelope else "protocol",
+        kind=kind if isinstance(kind, str) else None,
+        inferred_kind=None if kind else _text(inferred.get(f"{base}/type")),
+        has_value=value is not None,
+        value=value,
+        required=required,
+        decides=not (hops or (family == "MQTT" and key in _CHANGED_BY_BROKERS)),
+        template=template,
+    )
+
+
+def _of_list(pointer: str, items: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Read headers or user properties that stand as a list of {name, value}, or a query that stands as one."""
+    named = items.items() if isinstance(items, dict) else ((one.get("name"), one) for one in items if isinstance(one, dict))
+    for name, members in named:
+        if isinstance(name, str):
+            yield f"{pointer}/{escape(name)}", members if isinstance(members, dict) else {"value": members}
+
+
+def _lower_header(pointer: str) -> str:
+    start = f"{PROTOCOL}headers/"
+    return start + pointer[len(start) :].lower() if pointer.startswith(start) else pointer
+
+
+def _in_order(attributes: Iterator[Attribute]) -> tuple[Attribute, ...]:
+    """Put first what is checked quickest and fails most: constants, the type first; then templates; then the rest."""
+
+    def rank(one: Attribute) -> tuple[int, str]:
+        if one.pointer == f"{ENVELOPE}type":
+            return (0, "")
+        return (3 if not one.has_value else 2 if one.template else 1, one.pointer)
+
+    return tuple(sorted(attributes, key=rank))
+
+
+def _text(leaf: str | None) -> str | None:
+    value = None if leaf is None else orjson.loads(leaf)
+    return value if isinstance(value, str) else None

@@ -1,0 +1,173 @@
+"""Types of declared attributes: is a value of the type, and is it the declared value (MSG-209 to MSG-224).
+
+Values of headers and properties are text, so each type also has its canonical text; members of a structured CloudEvent keep their
+JSON type. All patterns here are fixed and linear.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+MARKER = re.compile(r"\A(?:0000-01-01|01-01-0000)")  # "now" when written, any timestamp when matched (MSG-232, WIP-037)
+TEMPLATED = frozenset({"string", "symbol", "uri", "urireference", "uritemplate"})
+TEMPLATED_THEN_TYPED = frozenset(
+    {"timestamp", "datetime", "integer", "boolean", "binary"}
+)  # 228 of 231 real `time` are like that
+
+_TIMESTAMP = re.compile(
+    r"\A(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.\d+)?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)\Z", re.ASCII
+)
+_INTEGER = re.compile(r"\A-?(?:0|[1-9]\d*)\Z", re.ASCII)
+_NUMBER = re.compile(r"\A-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?\Z", re.ASCII)
+_DURATION = re.compile(
+    r"\AP(?:\d+W|(?=[\dT])(?:\d+Y)?(?:\d+M)?(?:\d+D)?(?:T(?=\d)(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d+)?S)?)?)\Z", re.ASCII
+)
+_SYMBOL = re.compile(r"\A[A-Za-z0-9_]+\Z")
+_PRINTABLE = re.compile(r"\A[\x21-\x7e]+\Z")
+_URI_REFERENCE = re.compile(r"\A(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})*\Z")
+_SCHEME = re.compile(r"\A[A-Za-z][A-Za-z0-9+.\-]*:")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffe\uffff]")
+_DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_INT32 = range(-(2**31), 2**31)
+
+
+def as_text(value: Any) -> str:
+    """Give the canonical text of a value: what a header would hold."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def is_timestamp(text: str) -> bool:
+    """Tell whether a text is an RFC 3339 date-time with its offset (MSG-217); a leap second is one."""
+    found = _TIMESTAMP.match(text)
+    if found is None:
+        return False
+    year, month, day, hour, minute, second = (int(part) for part in found.groups())
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    return (
+        1 <= month <= 12
+        and 1 <= day <= _DAYS[month - 1] - (month == 2 and not leap)
+        and hour < 24
+        and minute < 60
+        and second < 61
+    )
+
+
+def is_uri_reference(text: str) -> bool:
+    """Tell whether a text is a URI-reference by RFC 3986, as far as its characters go (MSG-219)."""
+    return _URI_REFERENCE.match(text) is not None
+
+
+def is_of_type(value: Any, kind: str, *, small: bool = False, loose_symbol: bool = False) -> bool:
+    """Tell whether a value is of a declared type, by its JSON type or by its canonical text.
+
+    Args:
+        value: JSON value, text of a header, or bytes.
+        kind: the declared type; one that is not known holds for anything.
+        small: integers have 32 bits, as in CloudEvents (MSG-213).
+        loose_symbol: symbols of AMQP and MQTT content types: printable ASCII (resolution 13).
+    """
+    if kind == "any":
+        return True
+    if kind == "boolean":
+        return isinstance(value, bool) or value in ("true", "false")
+    if kind == "integer":
+        number = _integer(value)
+        return number is not None and (not small or number in _INT32)
+    if kind == "number":
+        return _number(value) is not None
+    if kind == "binary":
+        return isinstance(value, bytes) or (isinstance(value, str) and _bytes(value) is not None)
+    check = _TEXT_CHECKS.get(kind)
+    if check is None:
+        return True
+    if not isinstance(value, str):
+        return False
+    return _PRINTABLE.match(value) is not None if kind == "symbol" and loose_symbol else bool(check(value))
+
+
+def is_value(value: Any, declared: Any, kind: str | None) -> bool:
+    """Tell whether a value is the declared one: numbers by value, booleans also as text, binary by bytes (MSG-089, MSG-224)."""
+    if isinstance(declared, bool) or kind == "boolean":
+        return as_text(value) == as_text(declared)
+    if kind in ("integer", "number") or isinstance(declared, int | float):
+        wanted, number = _number(declared), _number(value)
+        whole = kind != "integer" or isinstance(value, str) or not isinstance(value, float)
+        return wanted is not None and number is not None and wanted == number and whole
+    if kind == "binary":
+        mine = value if isinstance(value, bytes) else _bytes(as_text(value))
+        return mine is not None and mine == _bytes(as_text(declared))
+    if isinstance(value, bytes):
+        return value == as_text(declared).encode()
+    return as_text(value) == as_text(declared)
+
+
+@lru_cache(1000)
+def media_type(text: str) -> tuple[str, dict[str, str]]:
+    """Split a content type into its media type in lower case and its parameters, names in lower case (MSG-191)."""
+    name, *parameters = text.split(";")
+    pairs = (parameter.partition("=") for parameter in parameters)
+    return name.strip().lower(), {key.strip().lower(): value.strip().strip('"') for key, _, value in pairs if key.strip()}
+
+
+def is_media_type(value: str, declared: str) -> bool:
+    """Tell whether a content type is the declared one; further parameters, such as charset, may stand (MSG-191)."""
+    mine, wanted = media_type(value), media_type(declared)
+    return mine[0] == wanted[0] and all(mine[1].get(key, "").lower() == text.lower() for key, text in wanted[1].items())
+
+
+def _integer(value: Any) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    return int(value) if isinstance(value, str) and len(value) < 400 and _INTEGER.match(value) else None
+
+
+def _number(value: Any) -> int | float | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return value if isinstance(value, int) or math.isfinite(value) else None
+    if not isinstance(value, str) or len(value) > 400 or not _NUMBER.match(value):
+        return None
+    return int(value) if _INTEGER.match(value) else float(value)
+
+
+def _bytes(text: str) -> bytes | None:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _is_uri(text: str) -> bool:
+    return _SCHEME.match(text) is not None and is_uri_reference(text)
+
+
+_TEXT_CHECKS: dict[str, Any] = {
+    "string": lambda text: _CONTROL.search(text) is None,
+    "symbol": _SYMBOL.match,
+    "timestamp": is_timestamp,
+    "datetime": is_timestamp,
+    "duration": _DURATION.match,
+    "uri": _is_uri,
+    "urireference": is_uri_reference,
+    "uritemplate": is_uri_reference,
+}

@@ -1,0 +1,1 @@
+"""What has landed as one shape: adapters as Spark expressions, captured messages, CloudEvents in their bindings."""

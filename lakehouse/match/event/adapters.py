@@ -1,0 +1,332 @@
+"""Adapters: rows of many shapes become the one canonical table, by native Spark expressions.
+
+Which adapter it is follows from the columns, or is said with `--format`. What a landing does not show is not in `captured`, and
+so unknown. JSON texts pass as they are: they are opened once, in the pass that also needs their payload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType, TimestampType
+
+from lakehouse.errors import SettingsError
+from lakehouse.match.event.sources import LINE, PLACE
+
+FORMATS = ("json", "har", "kafka", "cloudevents", "eventhubs", "http", "mqtt", "amqp")
+LANDED: dict[str, str] = {
+    "ordinal": "INT",
+    "place": "STRUCT<file: STRING, block: BIGINT, position: BIGINT>",
+    "source": "STRING",
+    "partition": "BIGINT",
+    "offset": "BIGINT",
+    "row": "BIGINT",
+    "landed_at": "TIMESTAMP",
+    "protocol": "STRING",
+    "ce": "MAP<STRING, STRING>",
+    "options": "MAP<STRING, STRING>",
+    "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+    "key": "BINARY",
+    "captured": "ARRAY<STRING>",
+    "payload": "BINARY",
+    "line": "BINARY",
+    "problem": "STRING",
+}
+_ATTRIBUTES = ("specversion", "id", "source", "type", "subject", "time", "datacontenttype", "dataschema")
+_KQL = "___"  # before the attributes of a CloudEvent in KQL tables
+_TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
+
+
+def to_landed(
+    rows: DataFrame, form: str | None = None, mapping: Mapping[str, Any] | None = None, protocol: str | None = None
+) -> DataFrame:
+    """Bring rows into the canonical table.
+
+    Args:
+        rows: as they landed.
+        form: one of `FORMATS`; None: told by the columns.
+        mapping: as `read_map` gives it: SQL expressions that win over what the adapter finds.
+        protocol: what the landing was, where it does not tell.
+
+    Returns:
+        The columns of `LANDED`.
+
+    Raises:
+        SettingsError: the columns are those of no format.
+    """
+    made: dict[str, Column] = {"place": F.col(PLACE)} if PLACE in rows.columns else {}
+    plain = rows.drop(PLACE)
+    adapter = form if form in _ADAPTERS else detect(plain.schema, strict=not mapping)
+    if adapter is not None:
+        made |= _ADAPTERS[adapter](plain)
+    if mapping:
+        made |= _mapped(plain, mapping, made)
+    if protocol is not None:
+        made["protocol"] = F.coalesce(made["protocol"], F.lit(protocol)) if "protocol" in made else F.lit(protocol)
+    return rows.select(*((made[name] if name in made else F.lit(None)).cast(kind).alias(name) for name, kind in LANDED.items()))
+
+
+def detect(schema: StructType, *, strict: bool = True) -> str | None:
+    """Tell which adapter reads rows of a schema.
+
+    Raises:
+        SettingsError: none does (only when `strict`).
+    """
+    names = {name.lower() for name in schema.names}
+    for adapter, needed in _NEEDED:
+        if needed <= names:
+            return adapter
+    kinds = [field.dataType for field in schema]
+    if len(kinds) == 1 and isinstance(kinds[0], StringType | BinaryType):
+        return "json"
+    if not strict:
+        return None
+    known = {name for _, needed in _NEEDED for name in needed}
+    found = sorted(names & known)
+    raise SettingsError(
+        f"the columns are those of no landing that is known: {', '.join(schema.names) or 'none'}. Recognised: "
+        f'{", ".join(found) or "none"}. Name the others with --map FILE, such as `payload = "body"`, `protocol = "\'KAFKA\'"`, '
+        '`topic = "subject_name"`, or `[ce]` with `type = "event_type"` (docs/match.md), or say --format.'
+    )
+
+
+def _json(rows: DataFrame) -> dict[str, Column]:
+    names = {name.lower(): name for name in rows.columns}
+    if LINE in names and "source" in names:
+        return {LINE: F.col(names[LINE]), "source": F.col(names["source"]), "partition": F.col(names["partition"])}
+    if "captured" in names:
+        return {LINE: F.encode(F.to_json(F.struct(*rows.columns)), "UTF-8")}
+    return {LINE: _binary(rows, rows.columns[0])}
+
+
+def _kafka(rows: DataFrame) -> dict[str, Column]:
+    names = {name.lower(): name for name in rows.columns}
+    headers = names.get("headers", names.get("glue_streaming_kafka_headers"))
+    made = {
+        "protocol": F.lit("KAFKA"),
+        "source": F.col(names["topic"]),
+        "payload": _binary(rows, names["value"]),
+        "options": _options({name: F.col(names[name]) for name in ("topic", "partition") if name in names}),
+        "captured": _captured(*(name for name in ("topic", "partition", "key") if name in names), "headers" if headers else ""),
+    }
+    if "key" in names:
+        made["key"] = _binary(rows, names["key"])
+    for name, column in (("partition", "partition"), ("offset", "offset"), ("landed_at", "timestamp")):
+        if column in names:
+            made[name] = F.col(names[column])
+    if headers:
+        made["headers"] = _pairs(rows, headers)
+    return made
+
+
+def _cloudevents(rows: DataFrame) -> dict[str, Column]:
+    names = {name.lower(): name for name in rows.columns}
+    prefix = _KQL if f"{_KQL}type" in names else ""
+    known = {name: names[prefix + name] for name in _ATTRIBUTES if prefix + name in names}
+    texts = {name: _text(rows, column) for name, column in known.items()}
+    texts.setdefault("specversion", F.lit("1.0"))
+    made = {"ce": _options(texts), "captured": F.array().cast("ARRAY<STRING>")}
+    data = next((names[name] for name in ("data", "data_base64", "payload", "body") if name in names), None)
+    if prefix:
+        others = [name for name in rows.columns if not name.startswith(_KQL)]
+        made["payload"] = F.encode(F.to_json(F.struct(*others)), "UTF-8")
+    elif data is not None:
+        is_base64 = data.lower() == "data_base64" and isinstance(rows.schema[data].dataType, StringType)
+        made["payload"] = F.unbase64(F.col(data)) if is_base64 else _binary(rows, data)
+    return made
+
+
+def _eventhubs(rows: DataFrame) -> dict[str, Column]:
+    properties, system = _flat_map(rows, "Properties"), _flat_map(rows, "SystemProperties")
+    is_kafka = F.exists(F.map_keys(properties), lambda name: F.startswith(name, F.lit("ce_")))
+    content_type = F.coalesce(
+        F.try_element_at(system, F.lit("content-type")), F.try_element_at(properties, F.lit("content-type"))
+    )
+    amqp = _merged(
+        F.transform_keys(properties, lambda name, _: F.concat(F.lit("application-properties/"), _escaped(name))),
+        F.transform_keys(
+            F.map_filter(system, lambda name, _: F.startswith(name, F.lit("x-opt-"))),
+            lambda name, _: F.concat(F.lit("message-annotations/"), _escaped(name)),
+        ),
+        _options({"properties/content-type": content_type, "properties/subject": F.try_element_at(system, F.lit("subject"))}),
+    )
+    kafka = F.transform_keys(properties, lambda name, _: F.concat(F.lit("headers/"), _escaped(name)))
+    names = {name.lower(): name for name in rows.columns}
+    made = {
+        "protocol": F.when(is_kafka, "KAFKA").otherwise("AMQP/1.0"),
+        "options": F.when(is_kafka, kafka).otherwise(amqp),
+        "captured": F.when(is_kafka, _captured("headers")).otherwise(
+            _captured("application-properties", "properties/content-type", "properties/subject")
+        ),
+        "payload": _binary(rows, names["body"]),
+        "offset": F.col(names["sequencenumber"]),
+    }
+    if "enqueuedtimeutc" in names:
+        made["landed_at"] = F.to_timestamp(F.col(names["enqueuedtimeutc"]))
+    return made
+
+
+def _http(rows: DataFrame) -> dict[str, Column]:
+    names = {name.lower(): name for name in rows.columns}
+    url = F.col(names["url"]) if "url" in names else F.col(names["path"])
+    if "query" in names and "url" not in names:
+        url = F.concat_ws("?", url, F.col(names["query"]))
+    options = {"url": url} | {name: F.col(names[name]) for name in ("method", "status") if name in names}
+    body = next((names[name] for name in ("body", "payload", "content") if name in names), None)
+    made = {"protocol": F.lit("HTTP"), "options": _options(options)}
+    if "headers" in names:
+        made["headers"] = _pairs(rows, names["headers"])
+    if body is not None:
+        made["payload"] = _binary(rows, body)
+    known = ["path", "query", "method", "headers" if "headers" in names else "", "status" if "status" in names else ""]
+    return made | {"captured": _captured(*known)}
+
+
+def _mqtt(rows: DataFrame) -> dict[str, Column]:
+    names = {name.lower(): name for name in rows.columns}
+    plain = ("qos", "retain", "content_type", "payload_format", "response_topic", "correlation_data", "message_expiry_interval")
+    found = {name: F.col(names[name]) for name in plain if name in names}
+    topic = names.get("topic", names.get("topic_name"))
+    properties = next((names[name] for name in ("user_properties", "properties", "userproperties") if name in names), None)
+    made = {
+        "protocol": F.lit("MQTT/5.0"),
+        "options": _options({"topic_name": F.col(str(topic))} | found),
+        "payload": _binary(rows, names.get("payload", names.get("message", ""))),
+        "captured": _captured("topic_name", *found, "user_properties" if properties else ""),
+    }
+    return made | ({"headers": _pairs(rows, properties)} if properties else {})
+
+
+def _amqp(rows: DataFrame) -> dict[str, Column]:
+    names = {name.lower().replace("_", "-"): name for name in rows.columns}
+    sections = ("properties", "application-properties", "message-annotations", "delivery-annotations", "header", "footer")
+    there = [section for section in sections if section in names]
+    columns = F.to_json(F.struct(*(F.col(names[section]).alias(section) for section in there)))
+    body = next((names[name] for name in ("body", "payload", "data") if name in names), None)
+    encoded = F.base64(_binary(rows, body)) if body is not None else F.lit(None).cast("STRING")
+    line = F.concat(
+        F.lit('{"protocol":"AMQP/1.0","captured":'), columns,
+        F.when(encoded.isNotNull(), F.concat(F.lit(',"payload_base64":"'), F.regexp_replace(encoded, "\\s", ""),
+        F.lit('"'))).otherwise(""), F.lit("}"),
+    )  # fmt: skip
+    return {LINE: F.encode(line, "UTF-8")}
+
+
+_ADAPTERS: dict[str, Callable[[DataFrame], dict[str, Column]]] = {
+    "json": _json, "har": _json, "kafka": _kafka, "cloudevents": _cloudevents, "eventhubs": _eventhubs, "http": _http,
+    "mqtt": _mqtt, "amqp": _amqp,
+}  # fmt: skip
+_NEEDED: tuple[tuple[str, set[str]], ...] = (
+    ("json", {"line", "source", "partition"}),
+    ("json", {"captured", "protocol"}),
+    ("eventhubs", {"systemproperties", "properties", "body", "sequencenumber"}),
+    ("kafka", {"topic", "value"}),
+    ("cloudevents", {"___type", "___source"}),
+    ("cloudevents", {"type", "source", "id"}),
+    ("amqp", {"properties", "application_properties"}),
+    ("amqp", {"properties", "application-properties"}),
+    ("http", {"method", "url"}),
+    ("http", {"method", "path"}),
+    ("mqtt", {"topic", "payload"}),
+    ("mqtt", {"topic_name", "payload"}),
+)
+
+
+def _mapped(rows: DataFrame, mapping: Mapping[str, Any], made: Mapping[str, Column]) -> dict[str, Column]:
+    """Apply a mapping: names of the canonical table; `[ce]` attributes; all else are options of the protocol."""
+    found: dict[str, Column] = {}
+    options: dict[str, Column] = {}
+    for name, expression in mapping.items():
+        if name == "ce" and isinstance(expression, dict):
+            texts = {attribute: F.expr(text).cast("STRING") for attribute, text in expression.items()}
+            texts.setdefault("specversion", F.lit("1.0"))
+            found["ce"] = _options(texts)
+        elif name == "options" and isinstance(expression, dict):
+            options |= {option: F.expr(text) for option, text in expression.items()}
+        elif not isinstance(expression, str):
+            raise SettingsError(f"--map: {name}: a SQL expression as text is needed.")
+        elif name == "payload":
+            found["payload"] = F.expr(expression).cast("BINARY")
+        elif name == "headers":
+            kind = rows.select(F.expr(expression).alias("headers")).schema[0].dataType
+            found["headers"] = _as_pairs(F.expr(expression), kind)
+        elif name in LANDED:
+            found[name] = F.expr(expression)
+        else:
+            options[name] = F.expr(expression)
+    if options:
+        found["options"] = _merged(made["options"], _options(options)) if "options" in made else _options(options)
+    known = _captured(
+        *(name if "/" not in name else name.partition("/")[0] for name in options), "headers" if "headers" in found else ""
+    )
+    if "line" not in made:
+        found["captured"] = F.concat(made["captured"], known) if "captured" in made else known
+    return found
+
+
+def _options(columns: Mapping[str, Column]) -> Column:
+    """Make a map of text of columns; what is NULL is not in it."""
+    if not columns:
+        return F.create_map().cast("MAP<STRING, STRING>")
+    made = F.create_map(*(part for name, column in columns.items() for part in (F.lit(name), column.cast("STRING"))))
+    return F.map_filter(made, lambda _, value: value.isNotNull())
+
+
+def _merged(*maps: Column) -> Column:
+    return F.map_concat(*(F.coalesce(one, F.create_map().cast("MAP<STRING, STRING>")) for one in maps))
+
+
+def _captured(*names: str) -> Column:
+    """Give the pointers of what a landing shows; a Kafka key shows in both its forms."""
+    wanted = [name for name in names if name] + (["key_base64"] if "key" in names else [])
+    return F.array(*(F.lit(f"/protocoloptions/{name}") for name in wanted)).cast("ARRAY<STRING>")
+
+
+def _escaped(name: Column) -> Column:
+    return F.replace(F.replace(name, F.lit("~"), F.lit("~0")), F.lit("/"), F.lit("~1"))
+
+
+def _binary(rows: DataFrame, name: str) -> Column:
+    kind = rows.schema[name].dataType
+    if isinstance(kind, BinaryType):
+        return F.col(name)
+    if isinstance(kind, StructType | MapType | ArrayType):
+        return F.encode(F.to_json(F.col(name)), "UTF-8")
+    return F.encode(F.col(name).cast("STRING"), "UTF-8")
+
+
+def _text(rows: DataFrame, name: str) -> Column:
+    is_time = isinstance(rows.schema[name].dataType, TimestampType)
+    return F.date_format(F.to_utc_timestamp(F.col(name), F.current_timezone()), _TIME) if is_time else F.col(name).cast("STRING")
+
+
+def _pairs(rows: DataFrame, name: str) -> Column:
+    return _as_pairs(F.col(name), rows.schema[name].dataType)
+
+
+def _as_pairs(column: Column, kind: DataType) -> Column:
+    """Make headers an array of key and bytes: of an array of structs (key or name, value), or of a map."""
+    if isinstance(kind, MapType):
+        column, fields = F.map_entries(column), ("key", "value")
+    elif isinstance(kind, ArrayType) and isinstance(kind.elementType, StructType) and len(kind.elementType.names) == 2:
+        fields = (kind.elementType.names[0], kind.elementType.names[1])
+    else:
+        raise SettingsError("headers are an array of structs of a name and a value, or a map.")
+    key, value = fields
+    return F.transform(column, lambda one: F.struct(one[key].alias("key"), one[value].cast("BINARY").alias("value")))
+
+
+def _flat_map(rows: DataFrame, name: str) -> Column:
+    """Make a map of unions (structs member0, member1, …) a map of text."""
+    column = next(one for one in rows.columns if one.lower() == name.lower())
+    kind = rows.schema[column].dataType
+    if not isinstance(kind, MapType):
+        raise SettingsError(f"{name}: a map is needed.")
+    value = kind.valueType
+    if not isinstance(value, StructType):
+        return F.transform_values(F.col(column), lambda _, one: one.cast("STRING"))
+    members = value.names
+    return F.transform_values(F.col(column), lambda _, one: F.coalesce(*(one[member].cast("STRING") for member in members)))

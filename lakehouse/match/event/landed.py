@@ -1,0 +1,315 @@
+"""One event as it landed, whatever it landed from: its CloudEvents attributes, its protocol options, its body.
+
+Adapters give the canonical columns (`LANDED`); here the binding of CloudEvents to the protocol is undone, and a structured event
+is opened, once for matching and for its payload (MSG-194, MSG-195, MSG-196).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+import orjson
+
+from lakehouse.match.definition.definitions import escape
+from lakehouse.match.definition.valuetypes import as_text, media_type
+
+# How the attributes of a binary CloudEvent are called, by protocol: the section that holds them, and the prefix.
+_BINDINGS = {
+    "HTTP": (("headers/", "ce-"),),
+    "NATS": (("headers/", "ce-"),),
+    "KAFKA": (("headers/", "ce_"),),
+    "AMQP": (("application-properties/", "cloudEvents:"), ("application-properties/", "cloudEvents_")),
+    "MQTT": (("user_properties/", ""),),
+}
+_CONTENT_TYPES = {"HTTP": "headers/content-type", "KAFKA": "headers/content-type", "NATS": "headers/content-type"}
+_CONTENT_TYPES |= {"AMQP": "properties/content-type", "MQTT": "content_type"}
+# An MQTT user property has no prefix, so only these names make an event a CloudEvent.
+_REQUIRED = ("specversion", "type", "source", "id")
+STRUCTURED, BATCH = "application/cloudevents", "application/cloudevents-batch"
+_ALL_ADDRESSES = {"MQTT": "topic_name", "KAFKA": "topic", "AMQP": "properties/to", "NATS": "subject", "HTTP": "path"}
+
+
+@dataclass
+class Event:
+    """An event as it is matched.
+
+    Attributes:
+        family: of the protocol that it landed from; None: the landing does not tell.
+        version: of that protocol, or None.
+        mode: `binary` or `structured`; None: no CloudEvent.
+        ce: CloudEvents attributes; those of a structured event keep their JSON types.
+        options: protocol options under the names of the specification: `topic`, `headers/<name>`, `properties/subject`.
+        repeated: names that stand more than once, with all their values.
+        captured: the sections that the landing can tell, such as `/envelopemetadata` and `/protocoloptions/headers`; others are
+            unknown, which is never a failure.
+        content_type: of the message: the envelope's in structured mode.
+        body: payload as bytes; None when there is none, or when it stands as JSON in `data`.
+        data: payload of a structured event as a JSON value.
+        has_data: `data` holds it.
+        remarks: what was mended while it was read, such as `double_encoded`.
+        problem: why it cannot be read, with the remedy; empty when it can.
+        item: its place in a batch; None when it was no batch.
+    """
+
+    family: str | None = None
+    version: str | None = None
+    mode: str | None = None
+    ce: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    repeated: dict[str, list[Any]] = field(default_factory=dict)
+    captured: frozenset[str] = frozenset()
+    content_type: str | None = None
+    body: bytes | None = None
+    data: Any = None
+    has_data: bool = False
+    remarks: tuple[str, ...] = ()
+    problem: str = ""
+    item: int | None = None
+
+    @property
+    def address(self) -> str | None:
+        """Give where it travelled: topic, topic_name, subject or path."""
+        found = self.options.get(_ALL_ADDRESSES.get(self.family or "", ""))
+        return None if found is None else as_text(found)
+
+    def knows(self, pointer: str) -> bool:
+        """Tell whether the landing can tell an attribute, were it there."""
+        if pointer.startswith("/envelopemetadata"):
+            return "/envelopemetadata" in self.captured
+        if self.family is None:
+            return False
+        return pointer in self.captured or "/".join(pointer.split("/")[:3]) in self.captured
+
+    def data_content_type(self) -> str | None:
+        """Give the content type of the payload; JSON when a structured JSON event says nothing."""
+        found = self.ce.get("datacontenttype")
+        if found is not None:
+            return as_text(found)
+        return "application/json" if self.mode == "structured" else self.content_type
+
+
+@dataclass(frozen=True)
+class Landed:
+    """A row of the canonical table, before its CloudEvent is found: what adapters give.
+
+    Attributes:
+        protocol: as the catalog writes it, such as `MQTT/5.0`; None: the landing does not tell.
+        options: name → value, as in `Event.options`; a CloudEvents table puts its attributes into `ce`.
+        repeated: as in `Event.repeated`.
+        captured: as in `Event.captured`; None: all that the protocol has, but for what is always there and is missing.
+        ce: attributes that stand in columns of their own; None: they are to be found.
+        body: payload.
+        problem: why the row cannot be read; empty when it can.
+    """
+
+    protocol: str | None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    repeated: Mapping[str, list[Any]] = field(default_factory=dict)
+    captured: frozenset[str] | None = None
+    ce: Mapping[str, Any] | None = None
+    body: bytes | None = None
+    problem: str = ""
+
+
+# What each protocol has: its plain options and its sections; and those that every message of it has, so missing means not
+# captured.
+SECTIONS = {
+    "KAFKA": ("topic", "partition", "key", "key_base64", "headers"),
+    "MQTT": ("topic_name", "qos", "retain", "payload_format", "message_expiry_interval", "response_topic", "correlation_data",
+             "content_type", "user_properties"),
+    "AMQP": ("properties", "application-properties", "message-annotations", "delivery-annotations", "header", "footer"),
+    "HTTP": ("method", "path", "query", "headers", "status"),
+    "NATS": ("subject", "reply-to", "headers"),
+}  # fmt: skip
+_ALWAYS = {
+    "KAFKA": ("topic", "partition", "headers"),
+    "MQTT": ("topic_name", "qos", "retain"),
+    "AMQP": SECTIONS["AMQP"],
+    "HTTP": ("path", "query", "headers"),
+    "NATS": ("subject", "headers"),
+}
+
+
+def captured_by(family: str, sections: frozenset[str] | set[str]) -> frozenset[str]:
+    """Tell what a landing can tell that shows these options and sections of a protocol (pointers; empty sections count)."""
+    known = {name for name in SECTIONS.get(family, ()) if name in sections or name not in _ALWAYS.get(family, ())}
+    if family == "HTTP" and "status" not in sections and "method" in sections:
+        known.add("status")
+    return frozenset(f"/protocoloptions/{name}" for name in known)
+
+
+def events_of(landed: Landed) -> Iterator[Event]:
+    """Give the events of a row: one, or those of a batch."""
+    if landed.problem:
+        yield Event(problem=landed.problem)
+        return
+    family, _, version = (landed.protocol or "").partition("/")
+    family = family.upper()
+    captured = landed.captured if landed.captured is not None else frozenset()
+    event = Event(
+        family or None, version or None, None, {}, dict(landed.options), dict(landed.repeated), captured, body=landed.body
+    )
+    event.content_type = _content_type(event)
+    content = media_type(event.content_type)[0] if event.content_type else ""
+    if landed.ce is not None:
+        event.ce, event.mode = dict(landed.ce), "binary"
+        event.captured = captured | {"/envelopemetadata"}
+        yield event
+    elif content.startswith(BATCH):
+        yield from _open_batch(event)
+    elif content.startswith(STRUCTURED):
+        yield _open_structured(event, content)
+    elif found := _binary_attributes(event):
+        event.ce, event.mode = found, "binary"
+        if event.content_type is not None:
+            event.ce.setdefault("datacontenttype", event.content_type)
+        event.captured = captured | {"/envelopemetadata"}
+        yield event
+    elif sniffed := _sniff(event.body, content):
+        yield from _open_batch(event) if sniffed == "batch" else iter((_open_structured(event, content),))
+    else:
+        yield _no_cloudevent(event)
+
+
+def _content_type(event: Event) -> str | None:
+    found = event.options.get(_CONTENT_TYPES.get(event.family or "", ""))
+    return None if found is None else as_text(found)
+
+
+def _binary_attributes(event: Event) -> dict[str, Any]:
+    """Undo the binding: the attributes of a binary event by their names; empty when it is none."""
+    family = event.family or ""
+    found: dict[str, Any] = {}
+    for section, prefix in _BINDINGS.get(family, ()):
+        start = section + prefix
+        for name, value in event.options.items():
+            if name.startswith(start) if family not in ("HTTP", "NATS") else name[: len(start)].lower() == start:
+                found[name[len(start) :].lower() if family in ("HTTP", "NATS") else name[len(start) :]] = value
+    if family in ("HTTP", "NATS"):
+        return {name: unquote(value, errors="strict") if _is_encoded(value) else value for name, value in found.items()}
+    if family == "MQTT" and "specversion" not in found and not all(name in found for name in _REQUIRED[1:]):
+        return {}
+    return found
+
+
+def _is_encoded(value: Any) -> bool:
+    if not isinstance(value, str) or "%" not in value:
+        return False
+    try:
+        unquote(value, errors="strict")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _sniff(body: bytes | None, content: str) -> str:
+    """Tell a structured event that has no content type of its own: some clients of MQTT send none."""
+    if not body or (content and not content.endswith("json") and content != "text/plain") or b'"specversion"' not in body:
+        return ""
+    start = body.lstrip()[:1]
+    value = _json(body) if start in (b"{", b"[") else None
+    if isinstance(value, dict) and "specversion" in value and "type" in value:
+        return "event"
+    return "batch" if isinstance(value, list) and value and all(_is_event(one) for one in value) else ""
+
+
+def _is_event(value: Any) -> bool:
+    return isinstance(value, dict) and "specversion" in value and "type" in value
+
+
+def _no_cloudevent(event: Event) -> Event:
+    """Leave an event without an envelope; where headers are not captured, it cannot be told whether there was one."""
+    if event.family in ("KAFKA", "NATS", "HTTP") and "/protocoloptions/headers" not in event.captured:
+        remedy = "read Kafka with includeHeaders = true" if event.family == "KAFKA" else "land the headers too"
+        event.problem = f"headers: the landing has none, so a binary CloudEvent cannot be read: {remedy}"
+    if event.family is not None:
+        event.captured = event.captured | {"/envelopemetadata"}
+    else:
+        event.problem = (
+            event.problem or "envelope: no CloudEvent, and the protocol is not known: say which with --protocol or --map"
+        )
+    return event
+
+
+def _open_structured(event: Event, content: str) -> Event:
+    form = content.rpartition("+")[2] if "+" in content else "json"
+    if form != "json":
+        event.problem = f"content type {content}: events are opened in JSON only"
+        return event
+    if not event.body:
+        event.problem = "payload: empty, and the content type says that it holds a CloudEvent"
+        return event
+    value = _json(event.body)
+    if not isinstance(value, dict):
+        event.problem = "payload: no JSON object, and the content type says that it holds a CloudEvent"
+        return event
+    return _fill(event, value)
+
+
+def _open_batch(event: Event) -> Iterator[Event]:
+    value = _json(event.body or b"")
+    if not isinstance(value, list):
+        event.problem = "payload: no JSON array, and the content type says that it holds a batch of CloudEvents"
+        yield event
+        return
+    for item, member in enumerate(value):
+        one = Event(event.family, event.version, None, {}, event.options, event.repeated, event.captured, event.content_type)
+        one.item = item
+        if isinstance(member, dict):
+            yield _fill(one, member)
+        else:
+            one.problem = f"payload: item {item} of the batch is not JSON object"
+            yield one
+
+
+def _fill(event: Event, members: dict[str, Any]) -> Event:
+    """Take a JSON event apart: attributes (null is absent), and `data` or `data_base64`."""
+    event.mode = "structured"
+    event.ce = {name: value for name, value in members.items() if name not in ("data", "data_base64") and value is not None}
+    event.captured = event.captured | {"/envelopemetadata"}
+    event.body = None
+    if isinstance(members.get("data_base64"), str):
+        try:
+            event.body = base64.b64decode(members["data_base64"], validate=True)
+        except (binascii.Error, ValueError):
+            event.problem = "data_base64: no base64 text"
+    elif members.get("data") is not None or "data" in members:
+        event.data, event.has_data = members["data"], True
+    return event
+
+
+def _json(text: bytes) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def named_values(
+    items: Any, section: str, *, lower: bool = False, last: bool = True
+) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+    """Read headers, user properties or a query: a list of {name, value} or {key, value}, of pairs, or a map.
+
+    Returns:
+        Options (`headers/<name>` → value; the last of a name, or the first), and the values of names that stand more than once.
+    """
+    pairs: list[tuple[str, Any]] = []
+    if isinstance(items, Mapping):
+        for name, value in items.items():
+            pairs += [(name, one) for one in value] if isinstance(value, list) else [(name, value)]
+    for item in items if isinstance(items, list | tuple) else ():
+        if isinstance(item, Mapping):
+            name = item.get("name", item.get("key"))
+            pairs.append((as_text(name), item.get("value"))) if name is not None else None
+        elif isinstance(item, list | tuple) and len(item) == 2:
+            pairs.append((as_text(item[0]), item[1]))
+    found: dict[str, list[Any]] = {}
+    for name, value in pairs:
+        found.setdefault(f"{section}/{escape(name.lower() if lower else name)}", []).append(value)
+    options = {name: values[-1 if last else 0] for name, values in found.items()}
+    return options, {name: values for name, values in found.items() if len(values) > 1}

@@ -1,0 +1,1 @@
+"""An event against the index of definitions: what decides, which match is the most specific, what came nearest."""

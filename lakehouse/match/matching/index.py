@@ -1,0 +1,241 @@
+"""The index: the definitions of a snapshot by what tells events apart, as one memory-mapped Arrow file.
+
+Each definition stands under its discriminator, the first that is constant: CloudEvents type; subject or address of its protocol;
+the
+start of a path; else under `always`. Workers map the file and read only the rows that an event asks for, so a million definitions
+cost them page cache and no heap; definitions are compiled on first use.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute
+
+from lakehouse.match.definition.definitions import ADDRESSES, ENVELOPE, Definition, definition_of
+from lakehouse.match.definition.templates import Rule
+from lakehouse.match.definition.valuetypes import as_text
+from lakehouse.match.event.landed import Event
+
+ALWAYS = "always"
+FEW_ALWAYS = 100
+_KEPT = ("registryid", "xid", "version_xid", "group_xid", "chain_status", "envelope", "protocol", "dataschemaformat",
+         "schema_xid", "dataschemauri", "depends_on", "deprecated", "endpoint")  # fmt: skip
+_SILENT = ("/description", "/specurl", "/name", "/documentation")
+_COMPILED = 50_000
+_CLOSE_TYPES = 20_000  # above so many distinct types, misspelt ones are not sought letter by letter
+_LONG_TYPE = 200
+DEFINITION_ROWS = pa.schema([("keys", pa.list_(pa.string())), ("body", pa.binary())])
+_KEYS = pa.schema([("key_hash", pa.uint64()), ("key", pa.string()), ("row", pa.int64())])
+
+
+class IndexTables(NamedTuple):
+    """An index: `keys` (key_hash, key, row), sorted by hash; `definitions` (body), which `row` counts from 0."""
+
+    keys: pa.Table
+    definitions: pa.Table
+
+
+def definition_rows(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Give for each definition its keys and what it is made of; columns of `DEFINITION_ROWS`.
+
+    Args:
+        rows: as `definition_of` takes them; `endpoint` holds what an endpoint adds.
+    """
+    keys, bodies = [], []
+    for row in rows:
+        keys.append(list(_keys_of(definition_of(row, endpoint=row.get("endpoint")))))
+        bodies.append(orjson.dumps(_slim(row)))
+    return pa.table([pa.array(keys, pa.list_(pa.string())), pa.array(bodies, pa.binary())], schema=DEFINITION_ROWS)
+
+
+def index_of(definitions: pa.Table) -> IndexTables:
+    """Sort the keys of definitions (columns of `DEFINITION_ROWS`)."""
+    lists = definitions.column("keys").combine_chunks()
+    keys = lists.flatten()
+    parents = pa.compute.list_parent_indices(lists).to_numpy()
+    hashes = np.fromiter((hash_of(key) for key in keys.to_pylist()), np.uint64, len(keys))
+    order = np.argsort(hashes, kind="stable")
+    sorted_keys = pa.table(
+        [pa.array(hashes[order]), keys.take(pa.array(order)), pa.array(parents[order], pa.int64())], schema=_KEYS
+    )
+    return IndexTables(sorted_keys, definitions.select(["body"]))
+
+
+def hash_of(key: str) -> int:
+    """Give the hash under which a key stands."""
+    return int.from_bytes(hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+
+
+class Index:
+    """Finds the definitions that an event may be of.
+
+    Args:
+        tables: as `index_of` makes them, or memory-mapped.
+        rule: how placeholders match.
+    """
+
+    def __init__(self, tables: IndexTables, rule: Rule = "auto") -> None:
+        self.rule = rule
+        self._keys = tables.keys.combine_chunks()
+        self._bodies = tables.definitions.column("body")
+        self._hashes = self._keys.column("key_hash").to_numpy() if self._keys.num_rows else np.empty(0, np.uint64)
+        self._compile = lru_cache(_COMPILED)(self._compiled)
+        self._by_key = lru_cache(_COMPILED)(self._found)
+        self._near_types = lru_cache(10_000)(self._near_type)
+        self._types: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(cls, rows: Iterable[Mapping[str, Any]], rule: Rule = "auto") -> Index:
+        """Make an index of rows, as `definition_of` takes them."""
+        return cls(index_of(definition_rows(rows)), rule)
+
+    @property
+    def always(self) -> tuple[Definition, ...]:
+        """Give the definitions that nothing constant tells: each event is compared with them."""
+        return self._by_key(ALWAYS)
+
+    def tells_addresses(self, family: str) -> bool:
+        """Tell whether an address alone tells definitions of a protocol, so that it must be asked with."""
+        return bool(self._by_key(f"blind\0{family}"))
+
+    def candidates(self, event: Event) -> list[Definition]:
+        """Give the definitions that an event may be of."""
+        return [one for key in event_keys(event) for one in self._by_key(key)] + list(self.always)
+
+    def near(self, event: Event) -> Iterator[Definition]:
+        """Give definitions of a similar type, else of the same address: what is found first, in this order.
+
+        Similar are types but for letter case and blanks, or for their namespace, or for two letters.
+        """
+        for keys in self._near_keys(event):
+            found = [one for key in keys for one in self._by_key(key)]
+            if found:
+                return iter(found)
+        return iter(())
+
+    def _near_keys(self, event: Event) -> Iterator[list[str]]:
+        kind = event.ce.get("type")
+        if isinstance(kind, str):
+            yield [f"fold\0{kind.strip().casefold()}"]
+            yield [f"type\0{close}" for close in self._near_types(kind)]
+            yield [f"last\0{_last(kind).casefold()}"]
+        if event.address is not None:
+            yield [f"at\0{event.family}\0{event.address}"]
+
+    def definitions(self) -> Iterator[Definition]:
+        """Give all definitions."""
+        return (self._compile(row) for row in range(len(self._bodies)))
+
+    def _found(self, key: str) -> tuple[Definition, ...]:
+        wanted = np.uint64(hash_of(key))
+        first, last = np.searchsorted(self._hashes, wanted, "left"), np.searchsorted(self._hashes, wanted, "right")
+        found = self._keys.slice(int(first), int(last) - int(first)).select(["key", "row"]).to_pylist()
+        return tuple(self._compile(one["row"]) for one in found if one["key"] == key)
+
+    def _compiled(self, row: int) -> Definition:
+        body = orjson.loads(self._bodies[row].as_py())
+        return definition_of(body, self.rule, body.get("endpoint"))
+
+    def _near_type(self, kind: str) -> tuple[str, ...]:
+        if self._types is None and self._keys.num_rows > 8 * _CLOSE_TYPES:
+            self._types = ()
+        if self._types is None:
+            found = {key[5:] for key in self._keys.column("key").to_pylist() if key.startswith("type\0")}
+            self._types = tuple(sorted(found)) if len(found) <= _CLOSE_TYPES else ()
+        return tuple(one for one in self._types if one != kind and is_close(one, kind))
+
+
+def event_keys(event: Event) -> Iterator[str]:
+    """Give the keys under which an event asks: its type, its subject or address, the start of its path."""
+    kind = event.ce.get("type")
+    if kind is not None:
+        yield f"type\0{as_text(kind)}"
+    family, address = event.family, event.address
+    if family is None:
+        return
+    if family == "AMQP":
+        found = event.options.get("properties/subject")
+        blind = found is None and not event.knows("/protocoloptions/properties/subject")
+        yield f"blind\0{family}" if blind else f"subject\0{as_text(found)}"
+        return
+    if address is not None:
+        yield f"address\0{family}\0{address}"
+        yield f"path\0{family}\0{address.partition('.' if family == 'NATS' else '/')[0]}"
+    elif not event.knows(f"/protocoloptions/{ADDRESSES[family]}" if family in ADDRESSES else ""):
+        yield f"blind\0{family}"
+
+
+def is_close(one: str, other: str) -> bool:
+    """Tell whether two texts are at most two letters apart (inserted, left out or changed)."""
+    if abs(len(one) - len(other)) > 2 or len(one) > _LONG_TYPE:
+        return False
+    start = 0
+    while start < min(len(one), len(other)) and one[start] == other[start]:
+        start += 1
+    one, other = one[start:], other[start:]
+    while one and other and one[-1] == other[-1]:
+        one, other = one[:-1], other[:-1]
+    return _within(one, other, 2)
+
+
+def _within(one: str, other: str, left: int) -> bool:
+    if not one or not other:
+        return max(len(one), len(other)) <= left
+    if one[0] == other[0]:
+        return _within(one[1:], other[1:], left)
+    return left > 0 and any(_within(*pair, left - 1) for pair in ((one[1:], other), (one, other[1:]), (one[1:], other[1:])))
+
+
+def _keys_of(definition: Definition) -> Iterator[str]:
+    """Give the keys of a definition: the one under which events ask, and those that help to find what is near."""
+    kind = definition.constant(f"{ENVELOPE}type") if definition.is_cloudevent else None
+    address = definition.address
+    subject = definition.constant("/protocoloptions/properties/subject")
+    if kind is not None:
+        yield f"type\0{kind}"
+        yield f"fold\0{kind.strip().casefold()}"
+        yield f"last\0{_last(kind).casefold()}"
+        if address is not None and address.has_value and not address.template:
+            yield f"at\0{definition.family}\0{as_text(address.value)}"
+    elif definition.family == "AMQP" and subject is not None and _must_be(definition, "/protocoloptions/properties/subject"):
+        yield f"subject\0{subject}"
+    elif address is not None and address.has_value and address.decides and definition.family != "AMQP":
+        if address.template is None:
+            yield f"address\0{definition.family}\0{as_text(address.value)}"
+        elif address.template.separator and isinstance(address.template.segments[0], str):
+            yield f"path\0{definition.family}\0{address.template.segments[0]}"
+        else:
+            yield ALWAYS
+            return
+    else:
+        yield ALWAYS
+        return
+    if kind is None:
+        yield f"blind\0{definition.family}"
+
+
+def _must_be(definition: Definition, pointer: str) -> bool:
+    found = definition.attribute(pointer)
+    return found is not None and found.decides
+
+
+def _last(kind: str) -> str:
+    return kind.strip().replace("/", ".").rpartition(".")[2]
+
+
+def _slim(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Keep of a row what a definition is made of: no descriptions, of what is inferred only `required` and types."""
+    leaves = {pointer: text for pointer, text in dict(row["attributes"] or ()).items() if not pointer.endswith(_SILENT)}
+    inferred = dict(row.get("inferred") or ())
+    kept = {pointer: text for pointer, text in inferred.items() if pointer.endswith(("/required", "/type"))}
+    slim = {name: row[name] for name in _KEPT if row.get(name) not in (None, [])}
+    if "depends_on" in slim:
+        slim["depends_on"] = list(slim["depends_on"])
+    return slim | {"attributes": leaves, "inferred": kept}

@@ -1,0 +1,104 @@
+"""One event, without Spark: what it is, and each candidate attribute by attribute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakehouse.match.definition.catalog import Catalog
+from lakehouse.match.definition.valuetypes import as_text
+from lakehouse.match.event.captured import landed_of_text, read_lines
+from lakehouse.match.event.landed import Event, Landed, events_of
+from lakehouse.match.matching.evaluation import Outcome, values_of
+from lakehouse.match.matching.index import Index
+from lakehouse.match.matching.matcher import Matcher, Request
+from lakehouse.match.payload.payloads import Payloads
+from lakehouse.match.payload.schemas import Schemas
+
+_MOST_CANDIDATES = 10
+
+
+@dataclass
+class Explained:
+    """A result, and what the candidates say.
+
+    Attributes:
+        row: the result, as a line of `--results` holds it.
+        candidates: for each, its key, whether it matches, and its attributes: pointer, declared, actual, verdict.
+    """
+
+    row: dict[str, Any]
+    candidates: list[dict[str, Any]] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """Give it as one JSON value."""
+        return self.row | ({"candidates": self.candidates} if self.candidates else {})
+
+
+def match_text(
+    text: bytes, catalog: Catalog, request: Request, *, protocol: str | None = None, explain: bool = False
+) -> list[Explained]:
+    """Match what stands in a text: a captured message, a CloudEvent, a batch, a HAR file, or lines of them.
+
+    Args:
+        text: the file.
+        catalog: the definitions.
+        request: how they are matched.
+        protocol: what the landing was, where the text does not tell.
+        explain: tell the candidates too.
+    """
+    matcher = Matcher(
+        Index.of(catalog.messages, request.tolerance.placeholders),
+        Payloads(Schemas(catalog.schemas), request.max_unpacked_bytes),
+        request,
+    )
+    found: list[Explained] = []
+    for landed in _landed(text, protocol):
+        for event in events_of(landed):
+            row = {"row": len(found)} | matcher.row(event) | {"catalog_snapshot": catalog.snapshot_id}
+            found.append(Explained(row, _candidates(matcher, event) if explain and not event.problem else []))
+    return found
+
+
+def _landed(text: bytes, protocol: str | None) -> list[Landed]:
+    whole = landed_of_text(text, protocol)
+    if len(whole) == 1 and whole[0].problem.startswith("line: not JSON") and len(text.splitlines()) > 1:
+        return list(read_lines(text.splitlines(), protocol))
+    return whole
+
+
+def _candidates(matcher: Matcher, event: Event) -> list[dict[str, Any]]:
+    return [
+        {
+            "registryid": outcome.definition.registryid,
+            "xid": outcome.definition.xid,
+            "matches": outcome.matches,
+            "attributes": _attributes(outcome, event),
+        }
+        for outcome in matcher.explain(event)[:_MOST_CANDIDATES]
+    ]
+
+
+def _attributes(outcome: Outcome, event: Event) -> list[dict[str, Any]]:
+    """Tell each declared attribute: pass, fail (and why), deviates, or unknown."""
+    failed = {reason.pointer: f"fail: {reason.reason}" for reason in outcome.reasons}
+    failed |= {reason.pointer: f"deviates: {reason.reason}" for reason in outcome.deviations if reason.pointer not in failed}
+    failed |= dict.fromkeys(outcome.unchecked, "unknown")
+    told = []
+    if outcome.definition.family:
+        verdict = failed.get("/protocol", "pass")
+        told.append({"pointer": "/protocol", "declared": outcome.definition.family, "actual": event.family, "verdict": verdict})
+    if "/protocol" in failed and failed["/protocol"].startswith("fail"):
+        return told
+    for attribute in outcome.definition.attributes:
+        actual = values_of(attribute, event)
+        declared = as_text(attribute.value) if attribute.has_value else attribute.kind
+        told.append(
+            {
+                "pointer": attribute.pointer,
+                "declared": declared if not attribute.required or attribute.has_value else f"{declared or 'anything'}, required",
+                "actual": as_text(actual[0]) if actual else None,
+                "verdict": failed.get(attribute.pointer, "pass"),
+            }
+        )
+    return told

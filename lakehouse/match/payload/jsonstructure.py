@@ -1,0 +1,54 @@
+"""JSON Structure by its SDK, whose regular expressions of schemas are run by RE2: Python's would backtrack."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import re2
+from json_structure import InstanceValidator, instance_validator
+
+from lakehouse.match.definition.definitions import escape
+from lakehouse.match.payload.schemas import Resolved
+from lakehouse.match.payload.validators import Decoded, Error, Unsupported, decode_json
+
+instance_validator.re = re2  # each `pattern` of a schema goes through this name of the module; RE2 is linear
+_PLACE = re.compile(r"(?<= at )(?P<place>#[^\s:,]*)")
+_INDEX = re.compile(r"\[(\d+)\]")
+_MISSING = re.compile(r"(?:Missing required property|Required property|missing required property) '(?P<name>[^']*)'")
+
+
+class StructureValidator:
+    """Validates JSON against a JSON Structure document; `$import` is not followed."""
+
+    remarks: tuple[str, ...] = ()
+
+    def __init__(self, document: Any, resolved: Resolved, find: Callable[[str], Any]) -> None:
+        if not isinstance(document, dict):
+            raise Unsupported("a JSON Structure document is an object")
+        if resolved.fragment:
+            document = {**document, "$root": f"#{resolved.fragment}"}
+        self._document = document
+
+    def decode(self, body: bytes | None, data: Any, content_type: str | None) -> Decoded:
+        """Read JSON."""
+        return decode_json(body, data, content_type)
+
+    def errors(self, value: Any) -> list[Error]:
+        """Give what breaks the schema."""
+        try:
+            found = InstanceValidator(self._document, allow_import=False).validate_instance(value)
+        except re2.error as error:
+            raise Unsupported(f"a pattern that RE2 does not run: {error}") from error
+        return [_error(one) for one in found[:5]]
+
+
+def _error(told: str) -> Error:
+    """Read the place out of the SDK's message: `… at #/items[0]/name …`."""
+    found = _PLACE.search(told)
+    pointer = "" if found is None else _INDEX.sub(r"/\1", found["place"].lstrip("#"))
+    missing = _MISSING.search(told)
+    if missing:
+        return (f"{pointer}/{escape(missing['name'])}", "required", told)
+    return (pointer, "type" if told.startswith(("Expected", "Invalid")) or "union" in told else "validation", told)

@@ -1,0 +1,147 @@
+"""Payloads against the schema that the catalog resolves: unpacked, decoded, validated.
+
+What cannot be checked says why: no schema, not resolved, a format that is not supported, or a library that is not installed
+(`pip install xregistry-lakehouse[match]`). Validators are made in the process that uses them, as they do not travel.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from functools import lru_cache
+from subprocess import TimeoutExpired
+from typing import Any, NamedTuple
+
+from lakehouse.match.definition.definitions import Definition
+from lakehouse.match.definition.valuetypes import as_text
+from lakehouse.match.event.landed import Event
+from lakehouse.match.payload.schemas import Resolved, Schemas
+from lakehouse.match.payload.validators import Undecodable, Unresolved, Unsupported, Validator, make_validator
+
+VALID, INVALID, UNDECODABLE, NONE = "valid", "invalid", "undecodable", "none"
+NO_SCHEMA, UNRESOLVED, UNSUPPORTED, NOT_CHECKED = "no_schema", "schema_unresolved", "unsupported_format", "not_checked"
+_MOST_ERRORS = 5
+_KEPT = 5_000
+_ENCODINGS = {"AMQP": "properties/content-encoding", "MQTT": "user_properties/content-encoding"}
+
+
+class PayloadError(NamedTuple):
+    """Where a payload breaks its schema: JSON Pointer, keyword of the schema (or `decode`), what is wrong."""
+
+    pointer: str
+    keyword: str
+    message: str
+
+
+class PayloadVerdict(NamedTuple):
+    """What came of a payload: its status, at most five errors, and remarks such as `double_encoded`."""
+
+    status: str
+    errors: tuple[PayloadError, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+class Payloads:
+    """Validates payloads.
+
+    Args:
+        schemas: the schemas of the snapshot.
+        max_unpacked_bytes: most bytes that come out of a compressed payload.
+    """
+
+    def __init__(self, schemas: Schemas, max_unpacked_bytes: int = 2**30) -> None:
+        self._schemas = schemas
+        self._limit = max_unpacked_bytes
+        self._validators = lru_cache(_KEPT)(self._make)
+
+    def check(self, definition: Definition, event: Event) -> PayloadVerdict:
+        """Validate the payload of an event against the schema of a definition."""
+        if (not event.has_data and not event.body) or (event.has_data and event.data is None and not event.body):
+            return self._check_empty(definition, event)
+        made = self._validators(definition)
+        if isinstance(made, PayloadVerdict):
+            return made
+        validator, remarks = made
+        try:
+            body = self._unpacked(event)
+            decoded = validator.decode(body, event.data if event.has_data else None, event.data_content_type())
+            errors = validator.errors(decoded.value)
+        except Undecodable as error:
+            return PayloadVerdict(UNDECODABLE, (PayloadError("", "decode", str(error)[:300]),), remarks)
+        except Unsupported as error:
+            return PayloadVerdict(UNSUPPORTED, (), (*remarks, str(error)[:300]))
+        except RecursionError:
+            return PayloadVerdict(UNDECODABLE, (PayloadError("", "decode", "nested too deeply"),), remarks)
+        remarks += decoded.remarks
+        if not errors:
+            return PayloadVerdict(VALID, (), remarks)
+        told = tuple(PayloadError(pointer, keyword, message[:300]) for pointer, keyword, message in errors[:_MOST_ERRORS])
+        return PayloadVerdict(INVALID, told, remarks)
+
+    def quick(self, definition: Definition) -> Callable[[Any], bool] | None:
+        """Give what tells at once that a JSON value is valid, where the schema is JSON Schema without remarks; else None."""
+        made = self._validators(definition)
+        if isinstance(made, PayloadVerdict) or made[1]:
+            return None
+        return getattr(made[0], "is_valid", None)
+
+    def is_valid(self, definition: Definition, event: Event) -> bool | None:
+        """Tell whether a payload is that of a definition; None: it cannot be told."""
+        return {VALID: True, INVALID: False, UNDECODABLE: False}.get(self.check(definition, event).status)
+
+    def _check_empty(self, definition: Definition, event: Event) -> PayloadVerdict:
+        """Judge what has no payload: a tombstone, an empty retained message, or `data` that is null."""
+        if event.has_data:  # null in a structured event: nullable data, or none
+            made = self._validators(definition)
+            if not isinstance(made, PayloadVerdict) and not made[0].errors(None):
+                return PayloadVerdict(VALID)
+        return PayloadVerdict(NONE)
+
+    def _make(self, definition: Definition) -> tuple[Validator, tuple[str, ...]] | PayloadVerdict:
+        resolved = self._schemas.resolve(definition)
+        if isinstance(resolved, str):
+            told = (f"{definition.dataschemauri or definition.schema_xid}: not in the catalog",) if resolved == UNRESOLVED else ()
+            return PayloadVerdict(resolved, (), told)
+        return _guarded(lambda: make_validator(resolved, self._schemas.finder(definition.registryid)), resolved)
+
+    def _unpacked(self, event: Event) -> bytes | None:
+        """Undo gzip or deflate that the content encoding tells, up to the limit."""
+        name = _ENCODINGS.get(event.family or "", "headers/content-encoding")
+        encoding = event.options.get(name)
+        if encoding is None or event.body is None:
+            return event.body
+        written = as_text(encoding).strip().lower()
+        if written in ("identity", ""):
+            return event.body
+        if written not in ("gzip", "x-gzip", "deflate"):
+            raise Undecodable(f"content encoding {written}: only gzip and deflate are unpacked")
+        unpacker = zlib.decompressobj(wbits=47)
+        try:
+            unpacked = unpacker.decompress(event.body, self._limit + 1)
+        except zlib.error as error:
+            raise Undecodable(f"content encoding {written}: {error}") from error
+        if len(unpacked) > self._limit:
+            raise Undecodable(f"unpacks to more than {self._limit} bytes (max_unpacked_bytes)")
+        if not unpacker.eof:
+            raise Undecodable(f"content encoding {written}: cut off")
+        return unpacked
+
+
+def _guarded(make: Callable[[], Validator], resolved: Resolved) -> tuple[Validator, tuple[str, ...]] | PayloadVerdict:
+    """Make a validator, or tell why there is none: a hostile schema costs its own rows only."""
+    try:
+        validator = make()
+    except Unresolved as error:
+        return PayloadVerdict(UNRESOLVED, (), (f"{resolved.xid}: {error}"[:300],))
+    except Unsupported as error:
+        return PayloadVerdict(UNSUPPORTED, (), (f"{resolved.xid}: {error}"[:300],))
+    except ModuleNotFoundError as error:
+        return PayloadVerdict(NOT_CHECKED, (), (f"{error.name} is not installed: pip install 'xregistry-lakehouse[match]'",))
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError, TimeoutExpired) as error:
+        return PayloadVerdict(UNSUPPORTED, (), (f"{resolved.xid}: {type(error).__name__}: {error}"[:300],))
+    return validator, validator.remarks
+
+
+def checked_value(verdict: PayloadVerdict) -> dict[str, Any]:
+    """Give the columns that a verdict fills: payload_status, payload_errors."""
+    return {"payload_status": verdict.status, "payload_errors": [error._asdict() for error in verdict.errors]}

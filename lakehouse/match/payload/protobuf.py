@@ -1,0 +1,100 @@
+"""Protobuf: `.proto` text is compiled by the compiler of grpcio-tools, payloads are parsed with what came out.
+
+Parsing accepts almost anything, so unknown fields count as errors: bytes of another message show as these. A JSON payload is
+read by the JSON mapping of Protobuf.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
+from grpc_tools import protoc
+
+from lakehouse.match.definition.valuetypes import media_type
+from lakehouse.match.payload.schemas import Resolved
+from lakehouse.match.payload.validators import Decoded, Error, Undecodable, Unsupported, is_json
+
+_NAME = "schema.proto"
+_SECONDS = 30
+
+
+class ProtobufValidator:
+    """Validates against a message type: the one that is named, else the only one, else the one named like the schema."""
+
+    remarks: tuple[str, ...] = ()
+
+    def __init__(self, document: Any, resolved: Resolved, find: Callable[[str], Any]) -> None:
+        if not isinstance(document, str):
+            raise Unsupported("a Protobuf schema is text")
+        files = _compile(document)
+        pool = descriptor_pool.DescriptorPool()
+        for file in files.file:
+            pool.Add(file)
+        own = next(file for file in files.file if file.name == _NAME)
+        names = [f"{own.package}.{one.name}".lstrip(".") for one in own.message_type]
+        schema_id = resolved.xid.partition("/schemas/")[2].partition("/")[0]
+        wanted = resolved.type_name or (resolved.fragment or "").lstrip(":/") or schema_id
+        found = [name for name in names if name == wanted or name.rpartition(".")[2] == wanted.rpartition(".")[2]] or names[:1]
+        if not found or (len(names) > 1 and found == names[:1] and names[0].rpartition(".")[2] != wanted.rpartition(".")[2]):
+            raise Unsupported(f"no message type {wanted} among {', '.join(names[:5]) or 'none'}")
+        self._class = message_factory.GetMessageClass(pool.FindMessageTypeByName(found[0]))
+
+    def decode(self, body: bytes | None, data: Any, content_type: str | None) -> Decoded:
+        """Parse the binary form, or JSON by Protobuf's mapping."""
+        kind = media_type(content_type)[0] if content_type else ""
+        message = self._class()
+        try:
+            if body is None:
+                return Decoded(json_format.ParseDict(data, message, ignore_unknown_fields=False))
+            if is_json(kind):
+                return Decoded(json_format.Parse(body, message, ignore_unknown_fields=False))
+            message.ParseFromString(body)
+        except (DecodeError, json_format.ParseError) as error:
+            raise Undecodable(f"no {self._class.DESCRIPTOR.full_name}: {error}") from error
+        return Decoded(message)
+
+    def errors(self, value: Any) -> list[Error]:
+        """Give the fields that the schema does not know, and required ones (proto2) that are missing."""
+        if value is None:
+            return [("", "type", "null, expected a message")]
+        found = [("/" + name.replace(".", "/"), "required", "missing") for name in value.FindInitializationErrors()]
+        return found + _unknown(value, "")
+
+
+def _unknown(message: Any, pointer: str) -> list[Error]:
+    found = [
+        (f"{pointer}/{one.field_number}", "unknown", f"field {one.field_number} is not in the schema")
+        for one in UnknownFieldSet(message)
+    ]
+    for field, value in message.ListFields():
+        if field.message_type is None or field.message_type.GetOptions().map_entry:
+            continue
+        members = list(value) if hasattr(value, "add") else [value]
+        for at, member in enumerate(members):
+            found += _unknown(member, f"{pointer}/{field.name}" + (f"/{at}" if hasattr(value, "add") else ""))
+    return found
+
+
+def _compile(text: str) -> descriptor_pb2.FileDescriptorSet:
+    """Compile the text alone: what it imports must be of Google's well-known types."""
+    well_known = str(Path(protoc.__file__).parent / "_proto")
+    with tempfile.TemporaryDirectory(prefix="lakehouse-") as folder:
+        source, target = Path(folder, _NAME), Path(folder, "out")
+        source.write_text(text, encoding="utf-8")
+        ran = subprocess.run(  # noqa: S603  a process of its own: the compiler writes to standard error, and text may be hostile
+            [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", f"-I{well_known}", "--include_imports",
+             f"--descriptor_set_out={target}", str(source)],
+            capture_output=True, text=True, check=False, timeout=_SECONDS,
+        )  # fmt: skip
+        if ran.returncode or not target.exists():
+            told = ran.stderr.strip().replace(f"{source}:", "").replace(folder, "")
+            raise Unsupported(f"protoc does not compile the schema: {told[:200]}")
+        return descriptor_pb2.FileDescriptorSet.FromString(target.read_bytes())

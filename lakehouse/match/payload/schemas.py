@@ -1,0 +1,114 @@
+"""Schemas of payloads, out of the snapshot only: nothing is fetched, whatever a schema refers to (law 13 of matching).
+
+A definition names its schema by `dataschemaxid` or `dataschemauri`, may pin a Version and name a type or a place in it
+(`…/schemas/S/versions/1:Type`, `…/schemas/S#/definitions/T`), or holds it inline.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import orjson
+
+from lakehouse.match.definition.definitions import Definition
+
+_REFERENCE = re.compile(
+    r"\A#?(?P<schema>/schemagroups/[^/#]+/schemas/[^/#]+)(?:/versions/(?P<version>[^/#]+))?(?P<rest>[/#].*)?\Z"
+)
+
+
+class SchemaVersion(NamedTuple):
+    """A Version of a schema: whose it is, its format, and the document as JSON text; a schema that is text stands in quotes."""
+
+    registryid: str
+    xid: str
+    schema_xid: str
+    isdefault: bool
+    format: str | None
+    text: str | None
+
+
+class Resolved(NamedTuple):
+    """The schema of a definition: where it stands, its format and document, and the type or place in it that is meant."""
+
+    xid: str
+    format: str
+    document: Any
+    type_name: str | None = None
+    fragment: str | None = None
+
+
+class Schemas:
+    """Finds the schema of a definition.
+
+    Args:
+        versions: the Versions of all schemas.
+    """
+
+    def __init__(self, versions: Iterable[SchemaVersion]) -> None:
+        self._by_xid: dict[tuple[str, str], SchemaVersion] = {}
+        self._default: dict[tuple[str, str], SchemaVersion] = {}
+        self._named: dict[str, dict[str, Any]] = {}
+        for version in versions:
+            self._by_xid[version.registryid, version.xid] = version
+            held = self._default.get((version.registryid, version.schema_xid))
+            if held is None or version.isdefault:
+                self._default[version.registryid, version.schema_xid] = version
+
+    def resolve(self, definition: Definition) -> Resolved | str:
+        """Find the schema of a definition.
+
+        Returns:
+            The schema; or why there is none to apply: `no_schema`, or `schema_unresolved`.
+        """
+        if definition.inline_schema is not None:
+            document = orjson.loads(definition.inline_schema)
+            return Resolved(definition.xid, definition.schema_format or "", document)
+        uri = definition.dataschemauri or definition.schema_xid
+        if not uri:
+            return "no_schema"
+        found = _REFERENCE.match(uri)
+        if found is None:
+            return "schema_unresolved"
+        version, type_name = self._version(definition.registryid, found["schema"], found["version"])
+        if version is None or version.text is None:
+            return "schema_unresolved"
+        fragment = (found["rest"] or "").lstrip("#") or None
+        written = definition.schema_format or version.format or ""
+        return Resolved(version.xid, written, orjson.loads(version.text), type_name, fragment)
+
+    def finder(self, registryid: str) -> Callable[[str], Any]:
+        """Give what finds another schema of a registry by its `$id`; it raises LookupError when there is none."""
+
+        def find(uri: str) -> Any:
+            wanted = uri.partition("#")[0]
+            for named in (wanted, wanted.rstrip("/")):
+                if named in self._ids(registryid):
+                    return self._ids(registryid)[named]
+            raise LookupError(f"{uri}: no schema of the catalog has this $id, and nothing is fetched")
+
+        return find
+
+    def _ids(self, registryid: str) -> dict[str, Any]:
+        """Give the schemas of a registry by `$id`, read when one is asked for first."""
+        if registryid not in self._named:
+            found: dict[str, Any] = {}
+            for version in self._default.values():
+                if version.registryid == registryid and version.text and '"$id"' in version.text:
+                    document = orjson.loads(version.text)
+                    if isinstance(document, dict) and isinstance(document.get("$id"), str):
+                        found[document["$id"].partition("#")[0]] = document
+            self._named[registryid] = found
+        return self._named[registryid]
+
+    def _version(self, registryid: str, schema: str, version: str | None) -> tuple[SchemaVersion | None, str | None]:
+        """Find a Version by its id, else by what stands before a colon, behind which a type is named."""
+        written = schema if version is None else f"{schema}/versions/{version}"
+        tables = self._default if version is None else self._by_xid
+        found = tables.get((registryid, written))
+        if found is not None or ":" not in written.rpartition("/")[2]:
+            return found, None
+        base, _, type_name = written.rpartition(":")
+        return tables.get((registryid, base)), type_name

@@ -1,0 +1,146 @@
+"""One validator for each schema: which library reads it is told by its format, in all the spellings that documents have.
+
+Every library works without network and files, and with regular expressions that cannot backtrack.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import jiter
+import orjson
+
+from lakehouse.match.definition.valuetypes import media_type
+from lakehouse.match.payload.schemas import Resolved
+
+# Imported when a schema of the family is met first: each needs a library of its own.
+_VALIDATORS = {
+    "jsonschema": ("jsonvalidator", "JsonSchemaValidator"),
+    "avro": ("avro", "AvroValidator"),
+    "protobuf": ("protobuf", "ProtobufValidator"),
+    "jsonstructure": ("jsonstructure", "StructureValidator"),
+}
+
+
+class Undecodable(Exception):
+    """A payload is not what its content type and schema say."""
+
+
+class Unsupported(Exception):
+    """No library validates this schema."""
+
+
+class Unresolved(Unsupported):
+    """A schema refers to what is not in the catalog; nothing is fetched."""
+
+
+class Decoded(NamedTuple):
+    """A payload as a value, and what was mended on the way."""
+
+    value: Any
+    remarks: tuple[str, ...] = ()
+
+
+Error = tuple[str, str, str]
+
+
+class Validator(Protocol):
+    """What validates the payloads of one schema."""
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Tell what is odd about the schema."""
+
+    def decode(self, body: bytes | None, data: Any, content_type: str | None) -> Decoded:
+        """Give the payload as a value: `body`, or where that is None the JSON value `data`.
+
+        Raises:
+            Undecodable: it cannot be read.
+        """
+
+    def errors(self, value: Any) -> list[Error]:
+        """Give where the value breaks the schema: JSON Pointer, keyword, message."""
+
+
+def family_of_format(written: str, document: Any) -> str:
+    """Tell the family of a schema format: `jsonschema`, `avro`, `protobuf`, `jsonstructure`, `xsd`, or the name as written."""
+    name = written.partition("/")[0].strip().lower().replace("-", "").replace("_", "").replace(" ", "")
+    known = {"jsonschema": "jsonschema", "draft": "jsonschema", "avro": "avro", "protobuf": "protobuf", "proto": "protobuf",
+             "protocolbuffers": "protobuf", "jsonstructure": "jsonstructure", "xsd": "xsd", "xmlschema": "xsd"}  # fmt: skip
+    if name in known:
+        return known[name]
+    if name in ("", "unknown") and isinstance(document, dict):
+        return _guess(document)
+    return name or "unknown"
+
+
+def make_validator(resolved: Resolved, find: Callable[[str], Any]) -> Validator:
+    """Make the validator of a schema.
+
+    Args:
+        resolved: the schema.
+        find: gives another schema of the catalog by its `$id`; raises LookupError when there is none.
+
+    Raises:
+        Unresolved: it refers to a schema that is not in the catalog.
+        Unsupported: no library reads the format, or this schema.
+        ModuleNotFoundError: the library is not installed.
+    """
+    document, family = resolved.document, family_of_format(resolved.format, resolved.document)
+    if family not in _VALIDATORS:
+        raise Unsupported(f"schemas of format {resolved.format or 'unknown'} are not validated")
+    if family != "protobuf" and isinstance(document, str):
+        try:
+            document = orjson.loads(document)
+        except orjson.JSONDecodeError as error:
+            raise Unsupported(f"the schema is not JSON: {error}") from error
+    module, name = _VALIDATORS[family]
+    made: Validator = getattr(importlib.import_module(f"lakehouse.match.payload.{module}"), name)(document, resolved, find)
+    return made
+
+
+def decode_json(body: bytes | None, data: Any, content_type: str | None) -> Decoded:
+    """Read a payload as JSON: a value, or text that holds one (a producer that encoded twice: read once more, with a remark)."""
+    if body is None:
+        if isinstance(data, str) and data.lstrip()[:1] in ("{", "["):
+            try:
+                return Decoded(orjson.loads(data), ("double_encoded",))
+            except orjson.JSONDecodeError:
+                return Decoded(data)
+        return Decoded(data)
+    kind = media_type(content_type)[0] if content_type else ""
+    if kind and not is_json(kind) and kind not in ("text/plain", "application/octet-stream", "binary/octet-stream"):
+        raise Undecodable(f"content type {kind}, and the schema is for JSON")
+    try:
+        return Decoded(orjson.loads(body))
+    except orjson.JSONDecodeError as error:
+        return Decoded(_big(body, error))
+
+
+def is_json(kind: str) -> bool:
+    """Tell whether a media type is JSON."""
+    return kind == "application/json" or kind.endswith(("+json", "/json")) or kind == "text/json"
+
+
+def pointer_of(path: Any) -> str:
+    """Write a path of names and numbers as JSON Pointer."""
+    return "".join("/" + str(token).replace("~", "~0").replace("/", "~1") for token in path)
+
+
+def _big(body: bytes, first: orjson.JSONDecodeError) -> Any:
+    """Read JSON whose integers have more than 64 bits; NaN and Infinity are refused (RFC 8259)."""
+    try:
+        return jiter.from_json(body, allow_inf_nan=False)
+    except ValueError:
+        raise Undecodable(f"not JSON: {first}") from first
+
+
+def _guess(document: dict[str, Any]) -> str:
+    named = str(document.get("$schema", ""))
+    if "json-structure" in named:
+        return "jsonstructure"
+    if "json-schema" in named:
+        return "jsonschema"
+    return "avro" if document.get("type") == "record" and "fields" in document else "unknown"

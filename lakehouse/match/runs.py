@@ -1,0 +1,249 @@
+"""A run of `lakehouse match`: sources → landed rows → results → tables, a file of lines, and counts."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from lakehouse.errors import SettingsError
+from lakehouse.match import conformance
+from lakehouse.match.definition.catalog import Scope
+from lakehouse.match.event.adapters import to_landed
+from lakehouse.match.event.sources import read_source
+from lakehouse.match.matching.engine import Opened, large_batches, open_index, with_matches
+from lakehouse.match.matching.matcher import Request
+from lakehouse.match.matching.results import TOLD
+from lakehouse.progress import Clock, Watcher
+from lakehouse.settings import Settings
+
+STATUSES = ("matched", "ambiguous", "unmatched", "unreadable")
+_MOST_LINES = 1_000_000
+_MOST_TOLD = 20
+RESULTS_FILE = "results-{:05d}.jsonl"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a run is asked for.
+
+    Attributes:
+        sources: files, folders, tables; their events are counted over all of them in order.
+        scope: whose messages are candidates.
+        request: how they are matched.
+        at: snapshot of the catalog; None: its head.
+        form: how the sources are read; None: told by them.
+        mapping: SQL expressions for columns, as `read_map` gives them.
+        protocol: what the landing was, where it does not tell.
+        since: only what landed at or after this time.
+        into: schema for the tables; None: none are written.
+        results: file or folder for a line of JSON an event; None: none is written.
+        again: add to the tables only events whose result is another than before.
+        samples: events that are named for each reason.
+    """
+
+    sources: tuple[str, ...]
+    scope: Scope = field(default_factory=Scope)
+    request: Request = field(default_factory=Request)
+    at: str | None = None
+    form: str | None = None
+    mapping: dict[str, Any] | None = None
+    protocol: str | None = None
+    since: str | None = None
+    into: str | None = None
+    results: str | None = None
+    again: bool = False
+    samples: int = 0
+
+
+@dataclass
+class Summary:
+    """Counts of a run; `as_json` is the contract of `lakehouse match --json`."""
+
+    catalog_snapshot: int
+    definitions: int = 0
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STATUSES, 0))
+    payloads: dict[str, int] = field(default_factory=dict)
+    deviating: int = 0
+    seen: int = 0
+    why: list[dict[str, Any]] = field(default_factory=list)
+    run_id: str = ""
+
+    @property
+    def read(self) -> int:
+        """Give how many events there were."""
+        return sum(self.counts.values())
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the summary as one JSON value."""
+        return {
+            "read": self.read, **self.counts, "payloads": dict(sorted(self.payloads.items())), "deviating": self.deviating,
+            "definitions": self.definitions, "seen": self.seen, "unseen": self.definitions - self.seen,
+            "catalog_snapshot": self.catalog_snapshot, "run_id": self.run_id, "why": self.why,
+        }  # fmt: skip
+
+
+def run_match(spark: SparkSession, settings: Settings, asked: Asked, watcher: Watcher | None = None) -> Summary:
+    """Match all events of the sources.
+
+    Raises:
+        SourceNotFound: a source is not there.
+        SettingsError: the columns of a source are of no landing that is known, or the scope names what is not there.
+        SnapshotNotFound: `at` names no snapshot.
+        WarehouseError: the warehouse holds no catalog.
+    """
+    stage = Clock(watcher)
+    landed = reduce(DataFrame.unionByName, [read_landed(spark, asked, number) for number in range(len(asked.sources))])
+    if asked.into:
+        conformance.open_conformance(spark, settings, asked.into)
+    with stage("index", "definitions of the catalog"):
+        opened = open_index(spark, settings, asked.scope, asked.at)
+    begun = datetime.now(timezone.utc)
+    run: dict[str, Any] = {"run_id": str(uuid.uuid4()), "catalog_snapshot": opened.snapshot_id, "begun_at": begun}
+    results = with_matches(landed, opened, asked.request)
+    if asked.again and asked.into:
+        results = conformance.only_changed(spark, asked.into, results)
+    with (
+        large_batches(spark),
+        _kept(results, bool(asked.into or asked.results or asked.samples)),
+        stage("match", f"{opened.definitions} definitions"),
+    ):
+        summary = summarize(results, opened, run["run_id"])
+        if asked.samples:
+            add_samples(results, summary, asked.samples)
+        if asked.into:
+            write_tables(spark, asked, results, summary, run)
+        if asked.results:
+            write_results(results, asked.results)
+    return summary
+
+
+def read_landed(spark: SparkSession, asked: Asked, number: int) -> DataFrame:
+    """Open a source as landed rows; `ordinal` is its number."""
+    source = asked.sources[number]
+    landed = to_landed(read_source(spark, source, asked.form), asked.form, asked.mapping, asked.protocol)
+    landed = landed.withColumn("source", F.coalesce("source", F.lit(source))).withColumn("ordinal", F.lit(number))
+    return landed if asked.since is None else landed.filter(F.col("landed_at") >= F.lit(asked.since).cast("TIMESTAMP"))
+
+
+def summarize(results: DataFrame, opened: Opened, run_id: str) -> Summary:
+    """Count results by what came of them."""
+    deviates = (F.size("deviations") > 0).alias("deviates")
+    keys = ("status", "payload_status", deviates, "why", "nearest_xid")
+    grouped = results.groupBy(*keys).agg(
+        F.count("*").alias("events"),
+        F.min("ce_source").alias("producer"),
+        F.flatten(F.collect_set("best")).alias("seen"),
+    )
+    summary = Summary(opened.snapshot_id, opened.definitions, run_id=run_id)
+    payloads: Counter[str] = Counter()
+    seen: set[tuple[str, str]] = set()
+    why: list[dict[str, Any]] = []
+    for row in grouped.toLocalIterator():
+        summary.counts[row["status"]] += row["events"]
+        if row["status"] in ("matched", "ambiguous"):
+            payloads[row["payload_status"]] += row["events"]
+            summary.deviating += row["events"] if row["deviates"] else 0
+        seen.update((one["registryid"], one["xid"]) for one in row["seen"])
+        if row["why"] is not None:
+            why.append({name: row[name] for name in ("why", "events", "producer")} | {"nearest": row["nearest_xid"]})
+            if len(why) > 100 * _MOST_TOLD:
+                why = _most(why)
+    summary.payloads, summary.seen, summary.why = dict(payloads), len(seen), _most(why)
+    return summary
+
+
+def add_samples(results: DataFrame, summary: Summary, most: int) -> None:
+    """Name some events for each reason that is told."""
+    wanted = [one["why"] for one in summary.why]
+    nth = F.row_number().over(Window.partitionBy("why").orderBy("ordinal", "place", "event_ref", "item"))
+    rows = results.filter(F.col("why").isin(wanted)).withColumn("nth", nth).filter(F.col("nth") <= most)
+    named: dict[str, list[dict[str, Any]]] = {}
+    for row in rows.orderBy("nth").select("why", "event_ref").collect():
+        named.setdefault(row["why"], []).append(row["event_ref"].asDict())
+    for one in summary.why:
+        one["samples"] = named.get(one["why"], [])
+
+
+def write_tables(
+    spark: SparkSession,
+    asked: Asked,
+    results: DataFrame,
+    summary: Summary,
+    run: dict[str, Any],
+    batch: tuple[str, int] | None = None,
+) -> None:
+    """Append a run to the tables of a schema."""
+    name = str(asked.into)
+    conformance.write_run(spark, name, results, run, batch=batch)
+    conformance.write_signatures(spark, name, results, run, batch=batch)
+    counts = run | summary.counts | {
+        "sources": list(asked.sources), "scope": asked.scope.endpoint or asked.scope.group, "registryid": asked.scope.registry,
+        "level": asked.request.tolerance.level, "placeholders": asked.request.tolerance.placeholders, "read": summary.read,
+        "definitions": summary.definitions, "payloads": summary.payloads, "deviating": summary.deviating, "seen": summary.seen,
+    }  # fmt: skip
+    conformance.write_counts(spark, name, counts, batch=batch)
+
+
+def write_results(results: DataFrame, place: str) -> None:
+    """Write a line of JSON an event, in the order of the input, numbered from 0: one file, or files in a folder.
+
+    Raises:
+        SettingsError: the place cannot be written.
+    """
+    told = F.to_json(F.struct(*TOLD), {"ignoreNullFields": "false"}).alias("told")
+    ref = F.col("event_ref")
+    ordered = results.orderBy("ordinal", "place", ref["source"], ref["partition"], ref["offset"], ref["row"], "item").select(told)
+    lines = (
+        f'{{"row": {number}, {row["told"][1:]}\n' for number, row in enumerate(ordered.toLocalIterator(prefetchPartitions=True))
+    )
+    folder = Path(place)
+    try:
+        if place.endswith("/") or folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            _write_parts(lines, folder)
+        else:
+            fresh = folder.with_name(f".{folder.name}.part")
+            with fresh.open("w", encoding="utf-8") as file:
+                file.writelines(lines)
+            fresh.replace(folder)
+    except OSError as error:
+        raise SettingsError(f"--results {place}: cannot be written ({error.strerror}).") from error
+
+
+def _write_parts(lines: Iterator[str], folder: Path) -> None:
+    for number in range(100_000):
+        first = next(lines, None)
+        if first is None and number:
+            return
+        with (folder / RESULTS_FILE.format(number)).open("w", encoding="utf-8") as file:
+            file.write(first or "")
+            file.writelines(line for _, line in zip(range(_MOST_LINES - 1), lines, strict=False))
+
+
+@contextmanager
+def _kept(results: DataFrame, wanted: bool) -> Iterator[None]:
+    """Keep results while they are asked for more than once."""
+    if wanted:
+        results.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        yield
+    finally:
+        if wanted:
+            results.unpersist()
+
+
+def _most(why: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(why, key=lambda one: (-one["events"], json.dumps(one, default=str)))[:_MOST_TOLD]

@@ -1,0 +1,121 @@
+"""The command without Spark: one event, usage, exit codes. The warehouse is written with deltalake."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from builders import document, group
+from click.testing import CliRunner
+from deltalake import write_deltalake
+
+from lakehouse.cli.main import cli
+from lakehouse.match.definition.catalog import Scope, read_catalog
+from match.catalogs import load
+
+MESSAGE = {
+    "envelope": "CloudEvents/1.0",
+    "envelopemetadata": {"type": {"value": "T"}, "source": {"value": "/s/{shop}"}},
+    "dataschemaformat": "JSONSchema/draft-07",
+    "dataschema": {"properties": {"n": {"type": "integer"}}},
+}
+ON_KAFKA = {
+    "basemessage": "/messagegroups/g/messages/m",
+    "protocol": "KAFKA",
+    "protocoloptions": {"headers": {"h": {"value": "{shop}"}}},
+}
+MAP = pa.map_(pa.string(), pa.string())
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("warehouse")
+    rows, _ = load({"r": document({"g": group({"m": MESSAGE}), "k": group({"m": ON_KAFKA})})})
+    texts = ("registryid", "xid", "group_xid", "version_xid", "chain_status", "envelope", "protocol", "dataschemaformat",
+             "schema_xid", "dataschemauri")  # fmt: skip
+    schema = pa.schema(
+        [(name, pa.string()) for name in texts] + [("attributes", MAP), ("inferred", MAP), ("depends_on", pa.list_(pa.string()))]
+    )
+    maps = [row | {name: list(row[name].items()) for name in ("attributes", "inferred")} for row in rows]
+    write_deltalake(str(folder / "effective_messages"), pa.Table.from_pylist(maps, schema=schema))
+    versions = pa.schema(
+        [(name, pa.string()) for name in ("registryid", "xid", "schema_xid", "format", "schema")] + [("isdefault", pa.bool_())]
+    )
+    write_deltalake(str(folder / "schemaversions"), versions.empty_table())
+    endpoint = {"registryid": "r", "xid": "/endpoints/e", "protocol": "KAFKA",
+                "protocoloptions": '{"topic": "orders", "key": "{shop}"}', "messagegroups": ["/messagegroups/g"]}  # fmt: skip
+    write_deltalake(str(folder / "endpoints"), pa.Table.from_pylist([endpoint]))
+    write_deltalake(str(folder / "changes"), pa.table({"snapshot_id": pa.array([1, 7], pa.int64())}))
+    return str(folder)
+
+
+def run(warehouse: str, tmp_path: Any, *arguments: str, topic: str = "orders", **headers: str) -> Any:
+    named = {"ce_specversion": "1.0", "ce_id": "1", "ce_type": "T", "ce_source": "/s/eu", "h": "eu"} | headers
+    captured = {"topic": topic, "key": "eu", "headers": [{"name": n, "value": v} for n, v in named.items()]}
+    body = base64.b64encode(b'{"n": 1}').decode()
+    (tmp_path / "event.json").write_text(json.dumps({"protocol": "KAFKA", "captured": captured, "payload_base64": body}))
+    return CliRunner().invoke(
+        cli, ["match", "--one", str(tmp_path / "event.json"), "--warehouse", warehouse, *arguments], standalone_mode=False
+    )
+
+
+def code(told: Any) -> int:
+    """Give the exit code, as `main` makes it."""
+    return (told.return_value or 0) if told.exception is None else told.exception.exit_code
+
+
+def test_one_event(warehouse, tmp_path):
+    told = run(warehouse, tmp_path, "--json")
+    assert code(told) == 0, told.output
+    [row] = json.loads(told.stdout)
+    assert (row["status"], row["payload_status"], row["catalog_snapshot"]) == ("matched", "valid", 7)
+    assert row["best"] == [{"registryid": "r", "xid": "/messagegroups/k/messages/m"}]
+    explained = run(warehouse, tmp_path, "--explain", h="us")
+    assert "/protocoloptions/headers/h  {shop}" in " ".join(explained.stdout.split()).replace(" {shop}", "  {shop}")
+    assert "fail: variable shop" in explained.stdout
+
+
+def test_exit_codes(warehouse, tmp_path):
+    assert code(run(warehouse, tmp_path, "--fail-on", "unmatched,invalid")) == 0
+    assert code(run(warehouse, tmp_path, "--fail-on", "unmatched", ce_type="U")) == 3
+    assert code(run(warehouse, tmp_path, ce_type="U")) == 0
+    for wrong in (["--fail-on", "rain"], ["--payload", "5"], ["--placeholders", "all"], ["--into", "x"]):
+        assert code(run(warehouse, tmp_path, *wrong)) == 2, wrong
+    both = ["x", "--endpoint", "/endpoints/e", "--group", "/messagegroups/g"]
+    for wrong in ([], ["--explain", "x"], ["--watch", "x"], ["x", "--again"], both):
+        assert code(CliRunner().invoke(cli, ["match", *wrong], standalone_mode=False)) == 2, wrong
+
+
+def test_scopes(warehouse, tmp_path):
+    of_group = json.loads(run(warehouse, tmp_path, "--json", "--group", "/messagegroups/g").stdout)[0]
+    assert of_group["best"] == [{"registryid": "r", "xid": "/messagegroups/g/messages/m"}]
+    # the endpoint's topic and key count where its messages say nothing
+    assert json.loads(run(warehouse, tmp_path, "--json", "--endpoint", "/endpoints/e").stdout)[0]["status"] == "matched"
+    other = json.loads(run(warehouse, tmp_path, "--json", "--endpoint", "/endpoints/e", topic="other").stdout)[0]
+    assert [reason["pointer"] for reason in other["reasons"]] == ["/protocoloptions/topic"]
+    for missing in (["--group", "/messagegroups/x"], ["--endpoint", "/endpoints/x"], ["--registry", "x"]):
+        assert code(run(warehouse, tmp_path, *missing)) == 2
+    assert [row["xid"] for row in read_catalog(warehouse, Scope("r", "/messagegroups/k")).messages] == [
+        "/messagegroups/k/messages/m"
+    ]
+
+
+def test_no_values(warehouse, tmp_path):
+    row = json.loads(run(warehouse, tmp_path, "--json", "--no-values", h="us", ce_source="/s/secret-shop").stdout)[0]
+    assert "secret-shop" not in json.dumps({name: row[name] for name in ("variables", "reasons", "deviations", "payload_errors")})
+
+
+def test_spark_is_not_imported_for_one_event(warehouse, tmp_path):
+    run(warehouse, tmp_path)
+    script = (
+        "import sys\nfrom lakehouse.cli.main import cli\n"
+        f"cli.main(['match', '--one', {str(tmp_path / 'event.json')!r}, '--warehouse', {warehouse!r}], standalone_mode=False)\n"
+        "print('pyspark' in sys.modules)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert ran.stdout.splitlines()[-1] == "False", ran.stderr

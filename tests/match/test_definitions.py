@@ -1,0 +1,69 @@
+"""Definitions as predicates: what decides, in which order, and what is told of those that cannot work."""
+
+from __future__ import annotations
+
+from builders import document, group
+
+from lakehouse.match.definition.definitionchecks import flaws_of, signature_of
+from lakehouse.match.definition.definitions import definition_of
+from lakehouse.match.matching.choice import is_more_specific
+from match.catalogs import load
+
+
+def definitions(**messages):
+    rows, _ = load({"r": document({"g": group(messages)})})
+    return {row["xid"].rpartition("/")[2]: definition_of(row) for row in rows}
+
+
+def event(subject: str, kind: str = "T", **more):
+    return {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": kind}, "subject": {"value": subject}, **more}}
+
+
+def test_two_that_nothing_tells_apart():
+    made = definitions(
+        a=event("{x}"), b=event("{y}"), c=event("{x}", "U"), d=event("{x}", time={"required": True}), e={"name": "e"}
+    )
+    assert signature_of(made["a"]) == signature_of(made["b"])
+    assert len({signature_of(made[name]) for name in "acd"}) == 3
+    assert signature_of(made["e"]) is None
+
+
+def test_what_must_be_equal_tells_apart():
+    shared, free = event("{x}", source={"value": "/s/{x}"}), event("{x}", source={"value": "/s/{y}"})
+    made = definitions(a=shared, b=free)
+    assert signature_of(made["a"]) != signature_of(made["b"])
+
+
+def test_a_template_that_can_never_match():
+    made = definitions(a=event("{x}{y}"), b=event("{x}-{y}"))
+    assert [pointer for pointer, _ in flaws_of(made["a"])] == ["/envelopemetadata/subject"]
+    assert list(flaws_of(made["b"])) == []
+
+
+def test_specificity():
+    made = definitions(
+        base=event("{x}"),
+        more=event("{y}", ext={"value": "1"}),
+        child={"basemessage": "/messagegroups/g/messages/base", "envelope": "CloudEvents/1.0"},
+        demands=event("{x}", time={"required": True}),
+        other=event("{x}", "U"),
+    )
+    for name in ("more", "child", "demands"):
+        assert is_more_specific(made[name], made["base"]), name
+        assert not is_more_specific(made["base"], made[name]), name
+    assert not is_more_specific(made["other"], made["base"])
+
+
+def test_what_decides_and_what_only_deviates():
+    made = definitions(
+        mqtt={"protocol": "MQTT/5.0", "protocoloptions": {"topic_name": {"value": "a/{x}"}, "qos": {"value": 1}}},
+        amqp={
+            "protocol": "AMQP/1.0",
+            "protocoloptions": {"properties": {"subject": {"value": "s"}}, "header": {"ttl": {"value": 1}}},
+        },
+        none={"envelope": "CloudEvents/1.0", "protocol": "None"},
+    )
+    decides = {one.key: one.decides for name in ("mqtt", "amqp") for one in made[name].attributes}
+    assert decides == {"topic_name": True, "qos": False, "properties/subject": True, "header/ttl": False}
+    assert made["none"].family is None
+    assert [one.key for one in made["none"].attributes if one.required] == ["type", "specversion", "id", "source"]

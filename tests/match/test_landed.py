@@ -1,0 +1,99 @@
+"""What landed becomes an event: bindings undone once, modes told, batches opened, what cannot be read says why."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from lakehouse.match.event.captured import landed_of_columns, landed_of_http, landed_of_text
+from lakehouse.match.event.landed import Landed, captured_by, events_of
+
+EVENT = {"specversion": "1.0", "id": "1", "type": "T", "source": "/s"}
+
+
+def of_captured(protocol, captured, body=b"{}"):
+    written = {"protocol": protocol, "captured": captured, "payload_base64": base64.b64encode(body).decode()}
+    [landed] = landed_of_text(json.dumps(written).encode())
+    return list(events_of(landed))
+
+
+def pairs(**named):
+    return [{"name": name.replace("__", "-"), "value": text} for name, text in named.items()]
+
+
+def test_binary_bindings():
+    kafka = of_captured("KAFKA", {"topic": "t", "headers": pairs(ce_type="T", ce_source="/a%20b", content__type="text/plain")})[0]
+    assert kafka.ce == {"type": "T", "source": "/a%20b", "datacontenttype": "text/plain"}
+    http = of_captured("HTTP", {"method": "POST", "path": "/", "headers": pairs(CE__Type="T", ce__source="/a%2520b")})[0]
+    assert http.ce == {"type": "T", "source": "/a%20b"}  # decoded once
+    amqp = of_captured("AMQP/1.0", {"application-properties": {"cloudEvents:type": "T", "cloudEvents_id": "1"}})[0]
+    assert amqp.ce == {"type": "T", "id": "1"}
+    mqtt = of_captured("MQTT/5.0", {"topic_name": "t", "user_properties": pairs(**EVENT, x="1")})[0]
+    assert mqtt.ce == EVENT | {"x": "1"}
+    assert of_captured("MQTT/5.0", {"topic_name": "t", "user_properties": pairs(x="1")})[0].mode is None
+
+
+def test_the_last_kafka_header_counts_and_any_http_header():
+    twice = pairs(ce_type="T") + pairs(ce_type="U")
+    assert of_captured("KAFKA", {"topic": "t", "headers": twice})[0].ce["type"] == "U"
+    http = of_captured("HTTP", {"path": "/", "headers": pairs(x="1") + pairs(X="2")})[0]
+    assert http.repeated == {"headers/x": ["1", "2"]}
+
+
+def test_structured_events_and_batches():
+    body = json.dumps(EVENT | {"data": {"a": 1}, "subject": None}).encode()
+    for content in ("application/cloudevents+json", "Application/CloudEvents; charset=utf-8"):
+        [event] = of_captured("KAFKA", {"topic": "t", "headers": pairs(content__type=content)}, body)
+        assert (event.mode, event.ce, event.data) == ("structured", EVENT, {"a": 1})
+    [sniffed] = of_captured("MQTT/5.0", {"topic_name": "t"}, body)
+    assert sniffed.mode == "structured"
+    batch = json.dumps([EVENT, 5, EVENT | {"data_base64": "AQI="}]).encode()
+    found = of_captured("KAFKA", {"topic": "t", "headers": pairs(content__type="application/cloudevents-batch+json")}, batch)
+    assert [(event.item, bool(event.problem)) for event in found] == [(0, False), (1, True), (2, False)]
+    assert found[2].body == b"\1\2"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (b"{", "not JSON"),
+        (b"7", "neither a captured message nor a CloudEvent"),
+        (b'{"captured": {}}', "names the protocol"),
+        (b'{"protocol": "KAFKA", "captured": {}, "payload_base64": "%"}', "no base64"),
+    ],
+)
+def test_what_cannot_be_read_says_why(text, told):
+    [landed] = landed_of_text(text)
+    [event] = events_of(landed)
+    assert told in event.problem
+
+
+def test_kafka_without_headers_is_a_wrong_landing():
+    row = {"protocol": "KAFKA", "ce": None, "options": [("topic", "t")], "headers": None, "key": b"\xff", "payload": b"{}"}
+    landed = landed_of_columns(row | {"captured": ["/protocoloptions/topic", "/protocoloptions/key"]})
+    assert landed.options == {"topic": "t", "key_base64": "/w=="}
+    [event] = events_of(landed)
+    assert "includeHeaders" in event.problem
+    bad = [{"key": "ce_type", "value": b"\xff"}]
+    assert "not UTF-8" in landed_of_columns(row | {"headers": bad, "captured": ["/protocoloptions/headers"]}).problem
+
+
+def test_http_keeps_no_credentials_and_splits_the_query():
+    landed = landed_of_http("post", "https://x.example/a/b?k=1&k=2", {"Authorization": "Basic YTpi", "X": "1"}, None, None)
+    assert landed.options == {"headers/x": "1", "query/k": "2", "path": "/a/b", "method": "POST"}
+    assert landed.repeated == {"query/k": ["1", "2"]}
+
+
+def test_what_the_landing_does_not_show_is_unknown():
+    [event] = of_captured("MQTT/5.0", {"topic_name": "t"})
+    assert not event.knows("/protocoloptions/qos")
+    assert event.knows("/protocoloptions/content_type")  # none was sent
+    [event] = of_captured("AMQP/1.0", {"properties": {"subject": "s"}})
+    assert event.knows("/protocoloptions/properties/group-id")
+    assert not event.knows("/protocoloptions/properties/to")  # the link may say it
+    assert not event.knows("/protocoloptions/header/ttl")
+    [event] = events_of(Landed("KAFKA", {"topic": "t"}, captured=captured_by("KAFKA", {"topic", "headers"}), body=b"x"))
+    assert event.knows("/protocoloptions/headers/x")
+    assert not event.knows("/protocoloptions/partition")

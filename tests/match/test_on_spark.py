@@ -1,0 +1,202 @@
+"""Matching on Spark: sources of several shapes give the same results; tables, views and streams hold them once."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from builders import document, group
+
+from lakehouse.errors import SettingsError
+from lakehouse.match.definition.catalog import Scope
+from lakehouse.match.matching.engine import match
+from lakehouse.match.matching.matcher import Request
+from lakehouse.match.runs import Asked, read_landed, run_match
+from lakehouse.match.streaming import watch
+from lakehouse.query.sql import run_query
+
+ORDER = {
+    "envelope": "CloudEvents/1.0",
+    "envelopemetadata": {
+        "type": {"value": "shop.Order"},
+        "source": {"value": "/shops/{shop}"},
+        "subject": {"value": "{orderid}"},
+    },
+    "dataschemaformat": "JSONSchema/draft-07",
+    "dataschema": {"type": "object", "required": ["total"], "properties": {"total": {"type": "number"}}},
+}
+ON_KAFKA = {
+    "basemessage": "/messagegroups/shop/messages/Order",
+    "protocol": "KAFKA",
+    "protocoloptions": {"topic": {"value": "orders"}, "key": {"value": "{orderid}"}},
+}
+SHOP = document({"shop": group({"Order": ORDER}), "shop.kafka": group({"OrderOnKafka": ON_KAFKA})})
+BEST = [{"registryid": "default", "xid": "/messagegroups/shop.kafka/messages/OrderOnKafka"}]
+
+
+def attributes(number: int, **changed: str) -> dict[str, str]:
+    made = {"specversion": "1.0", "id": str(number), "type": "shop.Order", "source": "/shops/eu", "subject": f"o{number}"}
+    return {name: text for name, text in (made | changed).items() if text}
+
+
+def kafka_row(number: int, data: Any, topic: str = "orders", **changed: str) -> tuple[Any, ...]:
+    headers = [(f"ce_{name}", text.encode()) for name, text in attributes(number, **changed).items()]
+    headers.append(("content-type", b"application/json"))
+    return (f"o{number}".encode(), json.dumps(data).encode(), topic, 0, number, headers)
+
+
+def captured(row: tuple[Any, ...]) -> dict[str, Any]:
+    key, value, topic, partition, _, headers = row
+    pairs = [{"name": name, "value": text.decode()} for name, text in headers]
+    options = {"topic": topic, "partition": partition, "key": key.decode(), "headers": pairs}
+    return {"protocol": "KAFKA", "captured": options, "payload_base64": base64.b64encode(value).decode()}
+
+
+KAFKA = "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+ROWS = [
+    kafka_row(0, {"total": 1}),
+    kafka_row(1, {"total": "1"}),
+    kafka_row(2, {"total": 2}, topic="orders.v2"),
+    kafka_row(3, {"total": 3}, type="shop.order"),
+    kafka_row(4, {"total": 4}, subject="o5"),
+    kafka_row(5, {}, source=""),
+]
+EXPECTED = ["matched", "matched", "matched", "unmatched", "matched", "unmatched"]
+
+
+@pytest.fixture
+def shop(catalog):
+    catalog.write("shop.json", SHOP)
+    catalog.ingest()
+    return catalog
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def without(row: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in names}
+
+
+def test_lines_and_kafka_rows_and_tables(shop, tmp_path):
+    spark, settings = shop.spark, shop.settings
+    text = tmp_path / "captured.jsonl"
+    text.write_text("".join(json.dumps(captured(row)) + "\n" for row in ROWS) + "no JSON\n")
+    summary = run_match(spark, settings, Asked((str(text),), results=str(tmp_path / "one.jsonl"), into="conformance"))
+    told = lines(tmp_path / "one.jsonl")
+    # in the order of the input, and what is no event is told too
+    assert [row["row"] for row in told] == list(range(7))
+    assert [row["status"] for row in told] == [*EXPECTED, "unreadable"]
+    assert [row["best"] for row in told[:2]] == [BEST, BEST]
+    assert [row["payload_status"] for row in told[:3]] == ["valid", "invalid", "valid"]
+    assert told[1]["payload_errors"][0]["pointer"] == "/total"
+    assert told[0]["variables"] == {"shop": "eu", "orderid": "o0"}
+    # another topic: the base matches, and the variant for Kafka says what it misses
+    assert told[2]["best"] == [{"registryid": "default", "xid": "/messagegroups/shop/messages/Order"}]
+    assert [(one["pointer"], one["expected"], one["actual"]) for one in told[2]["reasons"]] == [
+        ("/protocoloptions/topic", "orders", "orders.v2")
+    ]
+    assert [one["pointer"] for one in told[3]["reasons"]] == ["/envelopemetadata/type"]
+    assert {one["pointer"] for one in told[4]["reasons"]} == {"/protocoloptions/key", "/envelopemetadata/subject"}
+    assert [one["pointer"] for one in told[5]["reasons"]] == ["/envelopemetadata/source"]
+    counted = summary.as_json()
+    assert (counted["read"], counted["matched"], counted["unmatched"], counted["unreadable"]) == (7, 4, 2, 1)
+    assert counted["payloads"] == {"invalid": 1, "valid": 3}
+
+    # Kafka as Spark lands it
+    landed = spark.createDataFrame(ROWS, KAFKA)
+    landed.write.format("delta").save(str(tmp_path / "landed"))
+    landed.drop("headers").write.parquet(str(tmp_path / "bare"))
+    run_match(spark, settings, Asked((str(tmp_path / "landed"),), results=str(tmp_path / "two.jsonl"), into="conformance"))
+    assert [without(row, "row") for row in lines(tmp_path / "two.jsonl")] == [without(row, "row") for row in told[:6]]
+    bare = run_match(spark, settings, Asked((str(tmp_path / "bare"),))).as_json()
+    assert bare["unreadable"] == 6
+    assert "includeHeaders" in bare["why"][0]["why"]
+
+    # tables and views
+    runs = query(shop, "SELECT read, matched, unmatched, unreadable FROM conformance.match_runs ORDER BY read")
+    assert runs == [(6, 4, 2, 0), (7, 4, 2, 1)]
+    producers = query(
+        shop, "SELECT ce_source, sum(events), sum(invalid) FROM conformance.conformance_by_producer GROUP BY 1 ORDER BY 1"
+    )
+    assert producers == [(None, 2, 0), ("/shops/eu", 10, 2)]
+    seen = query(shop, "SELECT xid, sum(events) FROM conformance.conformance_by_message GROUP BY 1 ORDER BY 1")
+    assert seen == [("/messagegroups/shop.kafka/messages/OrderOnKafka", 4), ("/messagegroups/shop/messages/Order", 4)]
+    undeclared = query(shop, "SELECT why, events FROM conformance.undeclared_messages ORDER BY 1")
+    assert undeclared == [("source: absent, declared /shops/{shop}", 2), ("type shop.order: letter case, declared shop.Order", 2)]
+    predicates = query(
+        shop, "SELECT pointer, value FROM conformance.match_predicates WHERE xid LIKE '%OrderOnKafka' AND is_template"
+    )
+    assert ("/protocoloptions/key", '"{orderid}"') in predicates
+
+
+def test_again_adds_only_what_changed(shop, tmp_path):
+    spark, settings = shop.spark, shop.settings
+    spark.createDataFrame(ROWS, KAFKA).write.format("delta").save(str(tmp_path / "landed"))
+    asked = Asked((str(tmp_path / "landed"),), into="kept")
+    run_match(spark, settings, asked)
+    assert run_match(spark, settings, replace(asked, again=True)).read == 0
+    renamed = ORDER | {"envelopemetadata": ORDER["envelopemetadata"] | {"type": {"value": "shop.order"}}}
+    shop.write("shop.json", document({"shop": group({"Order": renamed}), "shop.kafka": group({"OrderOnKafka": ON_KAFKA})}))
+    shop.ingest()
+    told = run_match(spark, settings, replace(asked, again=True)).as_json()
+    assert (told["read"], told["matched"], told["catalog_snapshot"]) == (6, 1, 2)
+    assert run_match(spark, settings, replace(asked, at="1")).as_json()["matched"] == 4
+    # the same from Python
+    found = match(spark, settings, spark.createDataFrame(ROWS, KAFKA)).filter("status = 'matched'").select("ce_id").collect()
+    assert [row["ce_id"] for row in found] == ["3"]
+
+
+def query(shop, text: str) -> list[Any]:
+    result = run_query(shop.spark, shop.settings, text)
+    return [tuple(json.loads(row).values()) for row in result.json_rows()]
+
+
+def test_other_shapes(shop, tmp_path):
+    spark = shop.spark
+    event = attributes(0) | {"data": {"total": 1}}
+    (tmp_path / "events.jsonl").write_text(json.dumps(event) + "\n" + json.dumps([event, event]) + "\n")
+    typed = spark.createDataFrame(
+        [("1.0", "0", "shop.Order", "/shops/eu", "o0", '{"total": 1}')],
+        "specversion STRING, id STRING, type STRING, source STRING, subject STRING, data STRING",
+    )
+    typed.write.parquet(str(tmp_path / "typed"))
+    other = typed.selectExpr("type AS kind", "id AS number", "source AS producer", "subject AS about", "data AS text")
+    other.write.parquet(str(tmp_path / "other"))
+    named = {"ce": {"type": "kind", "id": "number", "source": "producer", "subject": "about"}, "payload": "text"}
+    http = spark.createDataFrame(
+        [("post", "https://x.example/in?a=1", {f"CE-{name}": text for name, text in attributes(0).items()}, b'{"total": 1}')],
+        "method STRING, url STRING, headers MAP<STRING, STRING>, body BINARY",
+    )
+    http.write.parquet(str(tmp_path / "http"))
+    base = [{"registryid": "default", "xid": "/messagegroups/shop/messages/Order"}]
+    for name, count, asked in (
+        ("events.jsonl", 3, {}), ("typed", 1, {}), ("other", 1, {"mapping": named}), ("http", 1, {}),
+    ):  # fmt: skip
+        place = tmp_path / f"{name}.results"
+        run_match(spark, shop.settings, Asked((str(tmp_path / name),), results=str(place), **asked))
+        told = lines(place)
+        assert [(row["status"], row["best"], row["payload_status"]) for row in told] == [("matched", base, "valid")] * count, name
+    with pytest.raises(SettingsError, match="--map FILE"):
+        read_landed(spark, Asked((str(tmp_path / "other"),)), 0)
+
+
+def test_a_stream_writes_each_batch_once(shop, tmp_path):
+    spark, settings = shop.spark, shop.settings
+    folder = tmp_path / "landing"
+    landed = spark.createDataFrame(ROWS[:3], KAFKA)
+    landed.write.format("delta").save(str(folder))
+    asked = Asked((str(folder),), Scope(), Request(), into="streamed")
+    told: list[Any] = []
+    watch(spark, settings, asked, told.append, every=None)
+    watch(spark, settings, asked, told.append, every=None)  # nothing is new
+    spark.createDataFrame(ROWS[3:], KAFKA).write.format("delta").mode("append").save(str(folder))
+    watch(spark, settings, asked, told.append, every=None)
+    assert sum(summary.read for summary in told) == 6
+    statuses = query(shop, "SELECT status FROM streamed.event_matches ORDER BY event_ref.`offset`")
+    assert [status for (status,) in statuses] == EXPECTED
+    assert query(shop, "SELECT sum(read), count(*) FROM streamed.match_runs") == [(6, 2)]

@@ -1,0 +1,145 @@
+"""Payloads against schemas of all formats, and what hostile ones cost."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import time
+from typing import Any
+
+import fastavro
+import pytest
+
+from lakehouse.match.definition.definitions import Definition
+from lakehouse.match.event.landed import Event
+from lakehouse.match.payload.payloads import Payloads
+from lakehouse.match.payload.schemas import Schemas, SchemaVersion
+
+JSON_SCHEMA = {
+    "type": "object",
+    "required": ["n"],
+    "properties": {"n": {"type": "integer"}, "t": {"type": "string", "format": "date-time"}},
+}
+AVRO = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}
+PROTO = 'syntax = "proto3"; package p; message R { int32 n = 1; } message Other { string s = 1; }'
+STRUCTURE = {"$schema": "https://json-structure.org/meta/core/v0/#", "$id": "urn:r", "name": "R", "type": "object",
+             "properties": {"n": {"type": "int32"}}, "required": ["n"]}  # fmt: skip
+S = "/schemagroups/g/schemas/R"
+
+
+def verdict(format_: str, schema: Any, *, uri: str = S, more: tuple[SchemaVersion, ...] = (), **event: Any) -> Any:
+    versions = [SchemaVersion("r", f"{S}/versions/1", S, True, format_, json.dumps(schema)), *more]
+    definition = Definition("r", "/messagegroups/g/messages/m", dataschemauri=uri, schema_xid=S)
+    given = {"mode": "binary", "family": "KAFKA", "content_type": "application/json"} | event
+    return Payloads(Schemas(versions), 10_000).check(definition, Event(**given))
+
+
+def told(found: Any) -> tuple[str, list[str]]:
+    return found.status, [error.pointer for error in found.errors]
+
+
+@pytest.mark.parametrize(
+    ("format_", "schema"),
+    [
+        ("JSONSchema/draft-07", JSON_SCHEMA), ("JsonSchema/draft-07", JSON_SCHEMA), ("Draft/2020-12", JSON_SCHEMA),
+        ("JSONSchema/draft-04", json.dumps(JSON_SCHEMA)), ("Avro/1.11.3", AVRO), ("AVRO", AVRO), ("Protobuf/3", PROTO),
+        ("Proto/3", PROTO), ("JsonStructure/draft-02", STRUCTURE), ("Unknown", STRUCTURE),
+    ],
+)  # fmt: skip
+def test_json_payloads_in_all_formats(format_, schema):
+    assert told(verdict(format_, schema, body=b'{"n": 1}')) == ("valid", [])
+    assert told(verdict(format_, schema, mode="structured", data={"n": 1}, has_data=True)) == ("valid", [])
+    assert verdict(format_, schema, body=b'{"n": "x"}').status in ("invalid", "undecodable")
+    assert verdict(format_, schema, body=b"{").status == "undecodable"
+    if "Proto" not in format_:
+        assert told(verdict(format_, schema, body=b"{}")) == ("invalid", ["/n"])
+
+
+def test_formats_are_asserted_in_all_drafts():
+    for format_ in ("JSONSchema/draft-07", "JSONSchema/2020-12"):
+        assert told(verdict(format_, JSON_SCHEMA, body=b'{"n": 1, "t": "2026-01-01T00:00:00"}')) == ("invalid", ["/t"])
+
+
+def test_avro_bytes():
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, AVRO, {"n": 5})
+    bare = stream.getvalue()
+    for body in (bare, b"\xc3\x01" + b"\0" * 8 + bare, b"\0\0\0\0\7" + bare):
+        assert verdict("Avro", AVRO, body=body, content_type="application/avro").status == "valid"
+    assert verdict("Avro", AVRO, body=bare + b"xx", content_type="application/avro").status == "undecodable"
+
+
+def test_protobuf_bytes():
+    kind = "application/protobuf"
+    assert told(verdict("Protobuf/3", PROTO, body=b"\x08\x05", content_type=kind)) == ("valid", [])
+    assert told(verdict("Protobuf/3", PROTO, body=b"\x08\x05\x58\x01", content_type=kind)) == ("invalid", ["/11"])
+    assert verdict("Protobuf/3", PROTO, uri=f"{S}:Other", body=b"\x0a\x01a", content_type=kind).status == "valid"
+    assert verdict("Protobuf/3", PROTO, body=b"\xff", content_type=kind).status == "undecodable"
+
+
+def test_packed_payloads():
+    packed = gzip.compress(b'{"n": 1}')
+    options = {"headers/content-encoding": "gzip"}
+    assert verdict("JSONSchema", JSON_SCHEMA, body=packed, options=options).status == "valid"
+    assert verdict("JSONSchema", JSON_SCHEMA, body=packed[:-9], options=options).status == "undecodable"
+    bomb = verdict("JSONSchema", JSON_SCHEMA, body=gzip.compress(b" " * 1_000_000), options=options)
+    assert "max_unpacked_bytes" in bomb.errors[0].message
+
+
+def test_a_payload_that_was_encoded_twice_is_read_once_more():
+    found = verdict("JSONSchema", JSON_SCHEMA, mode="structured", data='{"n": 1}', has_data=True)
+    assert (found.status, found.remarks) == ("valid", ("double_encoded",))
+
+
+def test_no_payload_and_no_schema():
+    assert verdict("JSONSchema", JSON_SCHEMA, body=None).status == "none"
+    assert verdict("JSONSchema", JSON_SCHEMA, body=b"").status == "none"
+    assert verdict("JSONSchema", JSON_SCHEMA, uri="/schemagroups/g/schemas/other", body=b"{}").status == "schema_unresolved"
+    assert verdict("JSONSchema", JSON_SCHEMA, uri="https://x.example/s.json", body=b"{}").status == "schema_unresolved"
+    assert verdict("XSD/1.1", "<schema/>", body=b"<a/>").status == "unsupported_format"
+
+
+@pytest.mark.parametrize("reference", ["http://127.0.0.1:9/s.json", "file:///etc/hostname", "other.json"])
+def test_nothing_is_fetched(reference):
+    assert verdict("JSONSchema", {"$ref": reference}, body=b"{}").status == "schema_unresolved"
+
+
+def test_a_schema_may_refer_to_another_of_the_catalog():
+    named = {"$schema": "http://json-schema.org/draft-07/schema#", "$id": "https://x.example/n", "type": "integer"}
+    other = SchemaVersion(
+        "r", "/schemagroups/g/schemas/N/versions/1", "/schemagroups/g/schemas/N", True, "JSONSchema", json.dumps(named)
+    )
+    schema = {"properties": {"n": {"$ref": "https://x.example/n"}}}
+    assert told(verdict("JSONSchema/draft-07", schema, more=(other,), body=b'{"n": "x"}')) == ("invalid", ["/n"])
+
+
+def test_places_types_and_versions_that_a_reference_names():
+    schema = {"definitions": {"T": {"properties": {"n": {"$ref": "#/definitions/U"}}}, "U": {"type": "integer"}}}
+    for uri in (f"{S}#/definitions/T", f"#{S}/versions/1#/definitions/T", f"{S}/versions/1:T#/definitions/T"):
+        assert told(verdict("JSONSchema/draft-07", schema, uri=uri, body=b'{"n": "x"}')) == ("invalid", ["/n"]), uri
+
+
+@pytest.mark.parametrize(
+    ("format_", "schema"),
+    [
+        ("JSONSchema/draft-07", {"properties": {"s": {"pattern": "^(a+)+$"}}}),
+        ("JsonStructure/draft-02", STRUCTURE | {"$uses": ["JSONStructureValidation"], "required": [],
+                                                "properties": {"s": {"type": "string", "pattern": "^(a+)+$"}}}),
+    ],
+)  # fmt: skip
+def test_no_pattern_backtracks(format_, schema):
+    begun = time.process_time()
+    body = json.dumps({"s": "a" * 5_000 + "!"}).encode()
+    assert verdict(format_, schema, body=body).status == "invalid"
+    assert time.process_time() - begun < 2
+
+
+def test_a_hostile_schema_or_payload_costs_its_own_row():
+    deep = b"[" * 100_000 + b"]" * 100_000
+    assert verdict("JSONSchema", JSON_SCHEMA, body=deep).status in ("undecodable", "invalid")
+    assert verdict("JSONSchema", {"type": 7}, body=b"{}").status == "unsupported_format"
+    assert verdict("Avro", {"type": "record"}, body=b"{}").status == "unsupported_format"
+    assert verdict("Protobuf", "message {", body=b"{}").status == "unsupported_format"
+    assert verdict("JSONSchema", JSON_SCHEMA, body=b'{"n": NaN}').status == "undecodable"
+    assert verdict("JSONSchema", JSON_SCHEMA, body=b'{"n": 123456789012345678901234567890}').status == "valid"

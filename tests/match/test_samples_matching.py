@@ -1,0 +1,66 @@
+"""The published messages of real senders: each is what its sender says, on its own protocol and on others."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import orjson
+import pytest
+
+from lakehouse.match import Index, Matcher, Payloads, Request, Schemas, Tolerance
+from lakehouse.match.event.captured import landed_of_text
+from match.catalogs import SAMPLES, samples
+
+EVENTS = SAMPLES / "events" / "captured.jsonl"
+pytestmark = pytest.mark.skipif(not EVENTS.is_file(), reason="the published samples are not beside this checkout")
+
+
+@pytest.fixture(scope="module")
+def catalog():
+    rows, schemas = samples("feeds")
+    return rows, Schemas(schemas)
+
+
+@pytest.fixture(scope="module")
+def lines():
+    return [orjson.loads(line) for line in EVENTS.read_bytes().splitlines()]
+
+
+def results(catalog, lines, request):
+    rows, schemas = catalog
+    matcher = Matcher(Index.of(rows), Payloads(schemas), request)
+    return [row for line in lines for landed in landed_of_text(orjson.dumps(line)) for row in matcher.rows(landed)]
+
+
+@pytest.mark.parametrize("level", ["default", "strict"])
+def test_every_message_is_what_was_expected(catalog, lines, level):
+    found = results(catalog, lines, Request(Tolerance(level), payload_share=0))
+    assert len(found) == len(lines) == 1108
+    for line, row in zip(lines, found, strict=True):
+        told = (line["document"], line["sent_as"], row["reasons"])
+        assert {one["registryid"] for one in row["matches"]} == {line["document"]}, told
+        assert sorted(one["xid"] for one in row["matches"]) == sorted(line["expected"]["matches"]), told
+        assert [one["xid"] for one in row["best"]] == line["expected"]["best"], told
+        assert row["variables"] == line["expected"]["variables"], told
+
+
+def test_on_its_own_protocol_the_best_is_what_the_sender_names(catalog, lines):
+    family = {(row["registryid"], row["xid"]): (row["protocol"] or "None").partition("/")[0].upper() for row in catalog[0]}
+    found = results(catalog, lines, Request(payload_share=0))
+    own = [
+        (line["sent_as"], [one["xid"] for one in row["best"]])
+        for line, row in zip(lines, found, strict=True)
+        if family[line["document"], line["sent_as"]] in ("NONE", line["protocol"].partition("/")[0])
+    ]
+    assert len(own) == 888
+    assert [(sent_as, best) for sent_as, best in own if best != [sent_as]] == []
+
+
+def test_payloads_of_real_senders_are_mostly_valid(catalog, lines):
+    pytest.importorskip("json_structure")
+    found = results(catalog, lines, Request())
+    counted = Counter((line["origin"], row["payload_status"]) for line, row in zip(lines, found, strict=True))
+    assert {status for _, status in counted} == {"valid", "invalid"}
+    assert counted["real", "valid"] == 462
+    assert counted["real", "invalid"] == 30
+    assert all(row["payload_errors"] for row in found if row["payload_status"] == "invalid")

@@ -1,0 +1,164 @@
+"""What decides, protocol by protocol and type by type (section by section of docs/match.md)."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from builders import document, group
+
+from lakehouse.match import Index, Matcher, Payloads, Request, Schemas, Tolerance
+from lakehouse.match.event.captured import landed_of_text
+from match.catalogs import load
+
+EVENT = {"specversion": "1.0", "id": "1", "type": "T", "source": "/s"}
+
+
+def told(
+    written: dict[str, Any], protocol: str, captured: dict[str, Any], body: bytes = b"{}", **tolerance: Any
+) -> dict[str, Any]:
+    rows, schemas = load({"r": document({"g": group({"m": written})})})
+    asked = Tolerance(**tolerance)
+    matcher = Matcher(Index.of(rows, asked.placeholders), Payloads(Schemas(schemas)), Request(asked))
+    message = {"protocol": protocol, "captured": captured, "payload_base64": base64.b64encode(body).decode()}
+    [landed] = landed_of_text(json.dumps(message).encode())
+    [row] = list(matcher.rows(landed))
+    return row
+
+
+def verdict(*arguments: Any, **more: Any) -> tuple[str, list[str], list[str]]:
+    row = told(*arguments, **more)
+    return row["status"], [one["pointer"] for one in row["reasons"]], [one["pointer"] for one in row["deviations"]]
+
+
+def options(protocol: str, **written: Any) -> dict[str, Any]:
+    return {"protocol": protocol, "protocoloptions": written}
+
+
+def test_http():
+    definition = options(
+        "HTTP",
+        method={"value": "post"},
+        path={"value": "/orders/{id}"},
+        query={"k": "{v}"},
+        headers=[{"name": "X-Id", "value": "{id}"}, {"name": "Content-Type", "value": "application/json"}],
+    )
+    headers = [
+        {"name": "x-id", "value": "7"},
+        {"name": "X-ID", "value": "8"},
+        {"name": "content-type", "value": "Application/JSON; a=b"},
+    ]
+    good = {"method": "POST", "path": "/orders/8", "query": {"k": "1", "other": "2"}, "headers": headers}
+    for path in ("/orders/7", "/orders/8"):  # any of the repeated headers
+        assert told(definition, "HTTP", good | {"path": path})["variables"] == {"id": path[-1], "v": "1"}
+    assert verdict(definition, "HTTP", good | {"path": "/orders/9"})[0] == "unmatched"
+    assert verdict(definition, "HTTP", good | {"path": "/orders/7", "method": "GET"})[1] == ["/protocoloptions/method"]
+    assert verdict(definition, "HTTP", good | {"path": "/orders/7/x"})[1] == ["/protocoloptions/path"]
+    assert verdict(definition, "HTTP", good | {"path": "/orders/7?k=1", "query": {}})[0] == "matched"
+    assert verdict(definition, "HTTP", good | {"path": "/orders/7", "query": {}})[1] == ["/protocoloptions/query/k"]
+
+
+def test_nats():
+    definition = options("NATS", subject={"value": "orders.{region}.{id}"}, headers=[{"name": "Region", "value": "{region}"}])
+    good = {"subject": "orders.eu.a/b", "headers": [{"name": "Region", "value": "eu"}]}
+    assert told(definition, "NATS", good)["variables"] == {"region": "eu", "id": "a/b"}
+    assert verdict(definition, "NATS", good | {"subject": "orders.eu.a.b"})[1] == ["/protocoloptions/subject"]
+    assert verdict(definition, "NATS", good | {"headers": [{"name": "region", "value": "eu"}]})[1] == [
+        "/protocoloptions/headers/Region"
+    ]
+
+
+def test_amqp():
+    definition = options(
+        "AMQP/1.0",
+        properties={"subject": {"value": "s"}, "to": {"value": "node"}, "creation-time": {"type": "timestamp"}},
+        header={"durable": {"value": True}},
+        **{"application-properties": {"n": {"type": "integer", "value": 5}}},
+    )
+    good = {
+        "properties": {"subject": "s", "creation_time": 1795299143739},
+        "application_properties": {"n": "5"},
+        "header": {"durable": False},
+    }
+    assert verdict(definition, "AMQP/1.0", good) == ("matched", [], ["/protocoloptions/header/durable"])
+    assert told(definition, "AMQP/1.0", good)["unchecked"] == ["/protocoloptions/properties/to"]
+    assert verdict(definition, "AMQP/1.0", good, level="strict") == ("unmatched", ["/protocoloptions/header/durable"], [])
+    wrong = good | {"application_properties": {"n": "6"}}
+    assert verdict(definition, "AMQP/1.0", wrong)[1] == ["/protocoloptions/application-properties/n"]
+
+
+def test_mqtt():
+    definition = options("MQTT/5.0", topic_name={"value": "a/{x}"}, qos={"value": 1}, retain={"value": True},
+                         message_expiry_interval={"value": 60})  # fmt: skip
+    good = {"topic_name": "a/1", "qos": 0, "retain": True, "message_expiry_interval": 59}
+    assert verdict(definition, "MQTT/5.0", good) == ("matched", [], ["/protocoloptions/qos"])
+    assert verdict(definition, "MQTT/3.1.1", good)[2] == ["/protocol", "/protocoloptions/qos"]
+    assert (
+        verdict(definition, "MQTT/5.0", good | {"message_expiry_interval": 61})[2][0]
+        == "/protocoloptions/message_expiry_interval"
+    )
+    assert verdict(definition, "KAFKA", {"topic": "t", "headers": []})[1] == []
+
+
+def test_kafka_keys():
+    text = options("KAFKA", topic={"value": "t"}, key={"value": "k/{x}"})
+    binary = options("KAFKA", topic={"value": "t"}, key_base64={"value": "/w=="})
+    assert verdict(text, "KAFKA", {"topic": "t", "key": "k/1", "headers": []})[0] == "matched"
+    assert verdict(text, "KAFKA", {"topic": "t", "key_base64": "/w==", "headers": []})[1] == ["/protocoloptions/key"]
+    assert verdict(binary, "KAFKA", {"topic": "t", "key_base64": "/w==", "headers": []})[0] == "matched"
+    assert verdict(text, "KAFKA", {"topic": "t", "key": None, "headers": []})[1] == ["/protocoloptions/key"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "good", "bad"),
+    [
+        ({"type": "integer"}, ["5", 5, "-7"], ["5.0", "x", 2**31, "05"]),
+        ({"type": "boolean"}, ["true", False], ["yes", 1]),
+        ({"type": "timestamp"}, ["2026-01-01t00:00:00.123456789+05:30"], ["2026-01-01T00:00:00", "2026-02-29T00:00:00Z"]),
+        ({"type": "timestamp", "value": "0000-01-01T00:00:00Z"}, ["1999-12-31T23:59:60Z"], ["now"]),
+        ({"type": "timestamp", "value": "{day}T00:00:00Z"}, ["2026-01-01T00:00:00Z"], ["rainT00:00:00Z", "2026-01-01T00:00:01Z"]),
+        ({"type": "binary"}, ["AQI="], ["%%%"]),
+        ({"type": "symbol"}, ["a_1"], ["a-b"]),
+        ({"type": "uri"}, ["urn:a"], ["no scheme"]),
+        ({"type": "duration"}, ["PT1H", "P1W"], ["1 hour", "P"]),
+        ({"type": "integer", "value": 5}, [5, "5"], [5.0, "6"]),
+        ({"type": "number", "value": 1}, [1.0, "1.0", 1], ["x"]),
+        ({"type": "boolean", "value": True}, [True, "true"], [False, "True"]),
+        ({"value": "a b"}, ["a b"], ["A b", "a b "]),
+        ({"value": "{x}"}, ["a/b"], [""]),
+        ({"required": True}, ["", "x"], [None]),
+        ({"value": "x"}, ["x"], [None]),
+        ({"type": "string"}, [None, "x"], ["a\x01b"]),
+    ],
+)  # fmt: skip
+def test_types_and_values_of_an_attribute(declared, good, bad):
+    definition = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "T"}, "x": declared}}
+    for values, expected in ((good, "matched"), (bad, "unmatched")):
+        for value in values:
+            body = json.dumps(EVENT | {"x": value, "data": {}}).encode()
+            headers = [{"name": "content-type", "value": "application/cloudevents+json"}]
+            found = verdict(definition, "KAFKA", {"topic": "t", "headers": headers}, body)
+            assert found[0] == expected, (declared, value, found)
+            assert expected == "matched" or found[1] == ["/envelopemetadata/x"]
+
+
+def test_lenient_and_native():
+    definition = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "T"}, "subject": {"value": "{x}"}}}
+    definition |= options("KAFKA", topic={"value": "t"})
+    headers = [{"name": f"ce_{name}", "value": text} for name, text in EVENT.items()]
+    assert verdict(definition, "KAFKA", {"topic": "t", "headers": headers})[:2] == ("unmatched", ["/envelopemetadata/subject"])
+    assert verdict(definition, "KAFKA", {"topic": "t", "headers": headers}, level="lenient")[2] == ["/envelopemetadata/subject"]
+    assert verdict(definition, "KAFKA", {"topic": "t", "headers": headers}, native=True)[0] == "matched"
+
+
+def test_one_percent_decoding_is_forgiven():
+    definition = {
+        "envelope": "CloudEvents/1.0",
+        "envelopemetadata": {"type": {"value": "T"}, "source": {"value": "/{x}"}, "subject": {"value": "{x}"}},
+    }
+    for subject, expected in (("a b", "matched"), ("a%20b", "matched"), ("a%2520b", "unmatched")):
+        attributes = EVENT | {"source": "/a%20b", "subject": subject}
+        headers = [{"name": f"ce_{name}", "value": text} for name, text in attributes.items()]
+        assert verdict(definition, "KAFKA", {"topic": "t", "headers": headers})[0] == expected, subject
