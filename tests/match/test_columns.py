@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from datetime import datetime, timezone
 from typing import Any
 
 import pyarrow as pa
@@ -28,12 +29,24 @@ LANDED = pa.schema(
 KNOWN = [f"/protocoloptions/{name}" for name in ("topic", "key", "headers", "key_base64")]
 
 
+# As Spark gives them: a time zone of the session, and what is never NULL.
+FROM_SPARK = LANDED.set(1, pa.field("place", pa.struct([pa.field(one.name, one.type, one.name != "position") for one in PLACE])))
+FROM_SPARK = FROM_SPARK.set(6, pa.field("landed_at", pa.timestamp("us", "Europe/Berlin")))
+
+
 def row(
-    number: int, headers: dict[str, str | bytes | None], topic: str = "t", key: bytes | None = b"k", payload: bytes | None = b"{}"
+    number: int,
+    headers: dict[str, str | bytes | None],
+    topic: str = "t",
+    key: bytes | None = b"k",
+    payload: bytes | None = b"{}",
 ) -> Any:
     pairs = [{"key": name, "value": text.encode() if isinstance(text, str) else text} for name, text in headers.items()]
-    return {"ordinal": 0, "source": topic, "partition": 0, "offset": number, "protocol": "KAFKA", "options": [("topic", topic)],
-            "headers": pairs, "key": key, "captured": KNOWN, "payload": payload}  # fmt: skip
+    place = {"file": "f", "block": 0, "position": number}
+    landed_at = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    return {"ordinal": 0, "place": place, "landed_at": landed_at, "source": topic, "partition": 0, "offset": number,
+            "protocol": "KAFKA", "options": [("topic", topic)], "headers": pairs, "key": key, "captured": KNOWN,
+            "payload": payload}  # fmt: skip
 
 
 def by_loop(matcher: Matcher, batch: pa.RecordBatch) -> list[dict[str, Any]]:
@@ -47,7 +60,7 @@ def by_loop(matcher: Matcher, batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 def both(matcher: Matcher, rows: list[Any]) -> tuple[int, list[Any], list[Any]]:
     """Give how many rows went through columns, and the results of both ways, in one order."""
-    batch = pa.RecordBatch.from_pylist(rows, schema=LANDED)
+    batch = pa.RecordBatch.from_pylist(rows, schema=FROM_SPARK)
     quick, left = match_columns(matcher, batch)
     by_columns = [one for part in quick for one in part.to_pylist()] + by_loop(matcher, left)
     order = lambda one: one["event_ref"]["offset"]  # noqa: E731
@@ -112,6 +125,6 @@ def test_rows_of_all_kinds():
         row(number, good) | {"headers": [*headers, {"key": "h", "value": b"us"}, {"key": "h", "value": b"eu"}]}
         for number in range(90)
     ]
-    assert both(matcher, twice)[1:] == (by_loop(matcher, pa.RecordBatch.from_pylist(twice, schema=LANDED)),) * 2
+    assert both(matcher, twice)[1:] == (by_loop(matcher, pa.RecordBatch.from_pylist(twice, schema=FROM_SPARK)),) * 2
     not_text = [row(number, good | {"x": b"\xff"}) for number in range(90)]
     assert both(matcher, not_text)[0] == 0

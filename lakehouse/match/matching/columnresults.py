@@ -59,10 +59,11 @@ def result_batch(
         "version_xid": shown.version_xid, "best": [_key(one) for one in best], "matches": [_key(one) for one in matches],
         "reasons": [], "deviations": [], "unchecked": unchecked,
     }  # fmt: skip
+    refs = [batch.column(field.name).cast(field.type) for field in EVENT_REF]
     each: dict[str, pa.Array] = {
         "ordinal": batch.column("ordinal"),
         "place": batch.column("place"),
-        "event_ref": pa.StructArray.from_arrays([batch.column(field.name) for field in EVENT_REF], fields=list(EVENT_REF)),
+        "event_ref": pa.StructArray.from_arrays(refs, fields=list(EVENT_REF)),
         "landed_at": batch.column("landed_at"),
         "ce_id": _header(columns, "ce_id", rows),
         "ce_source": _header(columns, "ce_source", rows),
@@ -124,8 +125,9 @@ def _shown(matcher: Matcher, name: str, texts: pa.Array) -> pa.Array:
 
 
 def _column(field: pa.Field, same: dict[str, Any], each: dict[str, pa.Array], count: int) -> pa.Array:
-    if field.name in each:
-        return each[field.name]
+    if field.name in each:  # Spark's own types may differ in time zone and nullability
+        column = each[field.name]
+        return column if column.type == field.type else column.cast(field.type)
     value = pa.array([same.get(field.name)], field.type)
     return value.take(pa.array(np.zeros(count, np.int64)))
 
