@@ -30,6 +30,8 @@ from lakehouse.show import show_message
 from lakehouse.snapshots import open_snapshot, read_snapshots
 from lakehouse.violationlist import list_violations
 
+pytestmark = pytest.mark.slow
+
 PROTOCOLS: list[dict[str, Any]] = [
     {},
     {"protocol": "MQTT/5.0", "protocoloptions": {"topic_name": "a/{b}", "qos": 1, "retain": True}},
@@ -39,13 +41,22 @@ PROTOCOLS: list[dict[str, Any]] = [
     {"protocol": "HTTP", "protocoloptions": {"method": "PUT", "path": "/p"}},
 ]
 ENDPOINTS: list[dict[str, Any]] = [
-    {"usage": ["producer"], "protocol": "MQTT/5.0", "protocoloptions": {"qos": 2, "retain": True, "willmessage": "/messagegroups/g0/messages/m0"}},
+    {
+        "usage": ["producer"],
+        "protocol": "MQTT/5.0",
+        "protocoloptions": {"qos": 2, "retain": True, "willmessage": "/messagegroups/g0/messages/m0"},
+    },
     {"usage": ["consumer"], "protocol": "KAFKA", "protocoloptions": {"topic": "t", "consumergroup": "c"}},
     {"usage": ["consumer", "producer"], "protocol": "AMQP", "protocoloptions": {"node": "n", "authorization": {"type": "Plain"}}},
-    {"usage": ["subscriber"], "protocol": "HTTP", "envelope": "CloudEvents/1.0", "envelopeoptions": {"mode": "structured", "format": "json"}},
+    {
+        "usage": ["subscriber"],
+        "protocol": "HTTP",
+        "envelope": "CloudEvents/1.0",
+        "envelopeoptions": {"mode": "structured", "format": "json"},
+    },
     {"usage": ["producer"], "channel": "c", "protocol": "NATS", "protocoloptions": {"endpoints": [{"uri": "nats://a", "x": 1}]}},
     {"usage": ["producer"], "envelope": "CloudEvents"},
-]  # fmt: skip
+]
 SCHEMAS = [None, "/schemagroups/s/schemas/t", "#/schemagroups/s/schemas/t:Type", "/schemagroups/s/schemas/u/versions/1#Type"]
 SCHEMAS += [
     "/schemagroups/s/schemas/none",
@@ -199,7 +210,7 @@ def test_differences_events_snapshots_and_findings_are_spark_s(generated):
 def test_messages_and_histories_are_shown_alike(generated):
     spark, settings, model = generated.catalog.spark, generated.catalog.settings, generated.model
     known = sorted({one["xid"] for one in model.answer(lambda view: list(view.definitions()))})
-    for xid, at in ((known[0], None), (known[len(known) // 2], None), (known[0], "first")):
+    for xid, at in ((known[len(known) // 2], None), (known[0], "first")):
         quick = [one.as_json() for one in model.answer(lambda view, xid=xid: show_messages(view, xid), at)]
         assert quick == [one.as_json() for one in show_message(spark, settings, xid, at)] != []
     for xid, below in (("/messagegroups/g0", True), (known[0], False)):
@@ -211,7 +222,6 @@ def test_messages_and_histories_are_shown_alike(generated):
         assert model.answer(ask) == read_history(spark, xid, below=below) != []
 
 
-@pytest.mark.slow
 def test_the_published_samples_are_told_alike(spark, bare_catalog, samples, tmp_path):
     def whole(settings):
         bare_catalog.ingest(samples, settings=settings, registry_from="document")
