@@ -20,6 +20,9 @@ from lakehouse.ingest.pipeline import ingest as run_ingest
 from lakehouse.log.ownership.owners import Policy
 from lakehouse.log.snapshotfacts import Snapshot, check_label
 from lakehouse.log.snapshots import label_snapshot, read_snapshots, resolve_snapshot
+from lakehouse.match.definition.catalog import Scope
+from lakehouse.match.matching.engine import match
+from lakehouse.match.matching.matcher import Request as MatchRequest
 from lakehouse.progress import Watcher
 from lakehouse.query.diff import diff_snapshots, read_differences
 from lakehouse.query.show import show_message
@@ -217,6 +220,22 @@ class Catalog:
             examples: findings told of each rule.
         """
         return list_violations(self.spark, self.settings, ingest=ingest, document=document, at=self.snapshot, examples=examples)
+
+    def match(self, rows: DataFrame, *, scope: Scope | None = None, request: MatchRequest | None = None) -> DataFrame:
+        """Match landed events with the definitions, as `lakehouse match`.
+
+        Args:
+            rows: events as they landed, such as Kafka's columns with `headers`, or CloudEvents.
+            scope: whose messages are candidates (`lakehouse.match.definition.catalog.Scope`); None: all.
+            request: how they are matched (`lakehouse.match.Request`); None: as the command does without options.
+
+        Returns:
+            One row an event: `status`, `best`, `matches`, `variables`, `reasons`, `deviations`, `unchecked`, `payload_status`.
+
+        Raises:
+            SettingsError: the columns are of no landing that is known.
+        """
+        return match(self.spark, self.settings, rows, scope, request, self.snapshot)
 
     def close(self) -> None:
         """End the session if the catalog made it; a session that was given goes on."""

@@ -120,9 +120,14 @@ def large_batches(spark: SparkSession) -> Iterator[None]:
 
 
 def match(
-    spark: SparkSession, settings: Settings, rows: DataFrame, scope: Scope | None = None, request: Request | None = None
+    spark: SparkSession,
+    settings: Settings,
+    rows: DataFrame,
+    scope: Scope | None = None,
+    request: Request | None = None,
+    at: str | None = None,
 ) -> DataFrame:
-    """Match a DataFrame of landed rows, of any shape that `adapters` know, with the head of the catalog.
+    """Match a DataFrame of landed rows, of any shape that `adapters` know, with the definitions of the catalog.
 
     Args:
         spark: the session.
@@ -130,6 +135,7 @@ def match(
         rows: as they landed, such as Kafka's columns with `headers`.
         scope: whose messages are candidates; None: all.
         request: how they are matched; None: as `lakehouse match` does without options.
+        at: snapshot of the catalog; None: its head.
 
     Returns:
         One row an event: the columns of `RESULT_COLUMNS`.
@@ -139,7 +145,7 @@ def match(
         WarehouseError: the warehouse holds no catalog.
     """
     landed = to_landed(rows)
-    return with_matches(landed, open_index(spark, settings, scope or Scope()), request or Request())
+    return with_matches(landed, open_index(spark, settings, scope or Scope(), at), request or Request())
 
 
 def landed_of_row(row: dict[str, Any]) -> Iterable[Landed]:
