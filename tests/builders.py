@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from lakehouse.export.lines import path_of
 from lakehouse.export.view import Stored
-from lakehouse.ingest.parse.document import Reading, read_document
-from lakehouse.ingest.parse.parse import Limits, Source, parser
+from lakehouse.ingest.parse.document import read_document
+from lakehouse.ingest.parse.limits import Limits
+from lakehouse.ingest.parse.parse import Source, parser
+from lakehouse.ingest.parse.readings import Reading
 from lakehouse.ingest.parse.rows import Row
 from lakehouse.text.jsontext import read_json
 from lakehouse.text.problems import Finding, Problem

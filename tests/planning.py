@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
+from lakehouse.log.compare import compare
+from lakehouse.log.ground import read_ground
+from lakehouse.log.head import Head
 from lakehouse.log.ownership.owners import Policy
-from lakehouse.log.plan import Head, Plan, compare, plan_changes, read_ground
+from lakehouse.log.plan import Plan, plan_changes
 from lakehouse.rules.findings import no_findings
 
 

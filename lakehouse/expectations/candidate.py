@@ -22,7 +22,8 @@ from lakehouse.log.plan import Plan
 from lakehouse.log.projections import project
 from lakehouse.rules.violations import count_findings
 from lakehouse.settings import Settings
-from lakehouse.store.schema import ENTITY_TABLES, KEY, Table
+from lakehouse.store.keys import KEY
+from lakehouse.store.schema import ENTITY_TABLES, Table
 from lakehouse.store.tables import open_table
 
 _MAX_TOLD = 10

@@ -20,10 +20,13 @@ from lakehouse.ingest.numbering import with_numbers
 from lakehouse.ingest.parse.parse import parse_documents
 from lakehouse.ingest.sources import Sources, find_sources, registry_from_path, without_content_of_unchanged
 from lakehouse.log.commits import Run, commit, read_head
+from lakehouse.log.compare import compare
 from lakehouse.log.dryruns import stand_in_lagging, stand_in_missing, without_stand_ins_after
 from lakehouse.log.facts import current_documents
+from lakehouse.log.ground import read_ground
+from lakehouse.log.head import Head
 from lakehouse.log.ownership.owners import Policy
-from lakehouse.log.plan import Head, Plan, compare, plan_changes, read_ground
+from lakehouse.log.plan import Plan, plan_changes
 from lakehouse.log.projections import lagging, roll_forward
 from lakehouse.log.snapshots import check_label_is_free
 from lakehouse.progress import Clock, Watcher
@@ -34,7 +37,8 @@ from lakehouse.rules.violations import record_findings
 from lakehouse.settings import Settings
 from lakehouse.store.conflicts import is_lost, retries
 from lakehouse.store.files import remove_dead_stages, remove_folder, stages_location
-from lakehouse.store.schema import ENTITY_TABLES, KEY, STAGE
+from lakehouse.store.keys import KEY
+from lakehouse.store.schema import ENTITY_TABLES, STAGE
 from lakehouse.store.sessions import interpreted
 from lakehouse.store.tables import attach_log, create_tables, is_small, open_table
 

@@ -19,10 +19,12 @@ from pyspark.sql import functions as F
 import lakehouse
 from lakehouse.errors import CommitLost
 from lakehouse.faults import crash_point
+from lakehouse.log.head import LOGGED, Head
 from lakehouse.log.ownership.defaults import with_isdefault
-from lakehouse.log.plan import LOGGED, Head, Plan
+from lakehouse.log.plan import Plan
 from lakehouse.store.conflicts import is_conflict
-from lakehouse.store.schema import CHANGES, KEY
+from lakehouse.store.keys import KEY
+from lakehouse.store.schema import CHANGES
 from lakehouse.store.tables import open_table, table_name
 
 _FEW_ROWS = 50_000

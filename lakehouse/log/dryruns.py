@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.log import effective
-from lakehouse.log.plan import Head
+from lakehouse.log.head import Head
 from lakehouse.log.projections import lagging, last_rows, project
 from lakehouse.settings import Settings
 from lakehouse.store.migrations import check_not_newer, stored_version

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse.store.schema import DOCUMENT_BODY
+from lakehouse.log.head import LOGGED
+from lakehouse.log.ownership.disputes import (
+    added_to,
+)
+from lakehouse.store.keys import KEY
+from lakehouse.store.schema import CHANGES, DOCUMENT_BODY, TABLE_OF_KIND
+from lakehouse.store.xids import no_uris
 
 
 def current_documents(changes: DataFrame) -> DataFrame:
@@ -24,3 +30,86 @@ def current_documents(changes: DataFrame) -> DataFrame:
         F.col("last.body").alias("body"),
         facts.alias("facts"),
     )
+
+
+def document_facts(stage: DataFrame, findings: DataFrame) -> DataFrame:
+    """Complete the facts of parsed documents with what was found after parsing.
+
+    Args:
+        stage: columns `model.STAGE`.
+        findings: as from `find_refusals`, and of the rules between entities.
+
+    Returns:
+        One row per document that was read: registryid, xid (its URI), facts (struct DOCUMENT_BODY).
+    """
+    table = F.create_map(*(F.lit(part) for kind, table in TABLE_OF_KIND.items() for part in (kind, table.name)))[F.col("kind")]
+    is_refused = (F.col("finding.action") == "quarantined") & table.isNotNull()  # a document refused whole is in no table
+    refused = F.when(is_refused, F.struct(table.alias("table"), "xid"))
+    found = findings.groupBy("registryid", F.col("document_uri").alias("xid")).agg(
+        F.collect_set("finding.violation_id").alias("ids"), F.collect_set(refused).alias("refused")
+    )
+    found = found.withColumn("refused", F.transform("refused", lambda one: one["table"]))
+    facts = stage.filter(F.col("row") == "document").select(
+        "registryid", "xid", F.from_json("facts", DOCUMENT_BODY).alias("facts")
+    )
+    ids = F.array_sort(F.array_union(F.coalesce("facts.findings", no_uris()), F.coalesce("ids", no_uris())))
+    complete = (
+        F.col("facts")
+        .withField("findings", F.when(F.size(ids) > 0, ids))
+        .withField("entities", _counted_on(F.col("facts.entities"), F.col("refused"), -1))
+        .withField("quarantined", _counted_on(F.col("facts.quarantined"), F.col("refused"), 1))
+    )
+    return (
+        facts.filter(F.col("facts.status") != "unchanged")
+        .join(found, on=["registryid", "xid"], how="left")
+        .select("registryid", "xid", complete.alias("facts"))
+    )
+
+
+def with_document_op(facts: DataFrame, known: DataFrame, gone: DataFrame, disputes: DataFrame | None) -> DataFrame:
+    """Keep the documents whose facts differ from those of their last load, and those that are gone.
+
+    Args:
+        facts: as from `document_facts`.
+        known: as from `current_documents`.
+        gone: registryid, xid of documents that are not where they were.
+        disputes: as from `disputes.by_document`; those of documents that were not read are added to what is known of them.
+
+    Returns:
+        Rows of `changes` without snapshot_id, raw and attributes.
+    """
+    before = known.select("registryid", "xid", F.col("body").alias("_body"))
+    op = F.when(F.col("_body").isNull(), "insert").otherwise("update")
+    written = facts.select("registryid", "xid", F.to_json("facts").alias("body")).join(
+        before, on=["registryid", "xid"], how="left"
+    )
+    differs = written.filter(~F.col("body").eqNullSafe(F.col("_body"))).select("registryid", "xid", op.alias("op"), "body")
+    left = gone.select("registryid", "xid", F.lit("delete").alias("op"), F.lit(None).cast("string").alias("body"))
+    every = differs.unionByName(left)
+    if disputes is not None:
+        unread = disputes.join(facts.select("registryid", "xid"), on=["registryid", "xid"], how="left_anti")
+        unread = unread.join(gone, on=["registryid", "xid"], how="left_anti")
+        added = unread.join(known.select("registryid", "xid", "facts"), on=["registryid", "xid"])
+        body = F.to_json(added_to(F.col("facts"), F.col("disputes")))
+        # Rows, and not what they are made of: Spark fails on what it infers for a union of such joins.
+        every = every.unionByName(
+            added.select("registryid", "xid", F.lit("update").alias("op"), body.alias("body")).localCheckpoint()
+        )
+    empty = {name: F.lit(None).cast(CHANGES[name].dataType) for name in LOGGED if name not in (*KEY, "op")}
+    return every.withColumn("kind", F.lit("document")).withColumns(empty).select(*LOGGED, "body")
+
+
+def _counted_on(counts: Column, tables: Column, sign: int) -> Column:
+    """Add to a map of counts by table, or take away, one for each table named."""
+    more = F.map_from_entries(
+        F.transform(
+            F.array_distinct(F.coalesce(tables, no_uris())),
+            lambda table: F.struct(table.alias("table"), F.size(F.filter(tables, lambda other: other == table)).alias("n")),
+        )
+    )
+    none = F.create_map().cast("map<string,int>")
+    summed = F.map_zip_with(
+        F.coalesce(counts, none), more, lambda _, before, n: F.coalesce(before, F.lit(0)) + sign * F.coalesce(n, F.lit(0))
+    )
+    kept = F.map_filter(summed, lambda _, n: n != 0)
+    return F.when(F.size(kept) > 0, kept)

@@ -15,7 +15,7 @@ from pyspark.sql.window import Window
 from lakehouse.dialects.tables import shorthands
 from lakehouse.faults import crash_point
 from lakehouse.log import effective
-from lakehouse.log.plan import Head
+from lakehouse.log.head import Head
 from lakehouse.settings import Settings
 from lakehouse.store.conflicts import retries
 from lakehouse.store.positions import (

@@ -20,7 +20,8 @@ from lakehouse.log.projections import project
 from lakehouse.log.snapshots import create_view_schema, open_snapshot
 from lakehouse.readmodel.differences import CLASSES, Difference
 from lakehouse.settings import Settings, data_folder
-from lakehouse.store.schema import KEY, SCHEMA, TABLE_OF_KIND
+from lakehouse.store.keys import KEY
+from lakehouse.store.schema import SCHEMA, TABLE_OF_KIND
 from lakehouse.store.sessions import open_sibling
 from lakehouse.store.views import create_views, session_with_views
 

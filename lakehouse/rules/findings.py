@@ -12,7 +12,8 @@ from pyspark.sql.types import StructType
 
 from lakehouse.dialects.tables import DIALECTS, severity_in, spelled_in, that_ask
 from lakehouse.rules.declared import RULES
-from lakehouse.store.schema import KEY, STAGE
+from lakehouse.store.keys import KEY
+from lakehouse.store.schema import STAGE
 from lakehouse.store.xids import message_of
 from lakehouse.text.problems import violation_id_column
 

@@ -20,7 +20,8 @@ from lakehouse.rules.between.relations import ABOUT_CHANGE, check_entities
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.findings import FOUND, broken, findings_of, no_findings
 from lakehouse.settings import Settings
-from lakehouse.store.schema import DOCUMENT_BODY, FINDING, KEY
+from lakehouse.store.keys import KEY
+from lakehouse.store.schema import DOCUMENT_BODY, FINDING
 from lakehouse.store.xids import message_of
 from lakehouse.text.problems import STRICT, violation_id_column
 

@@ -19,7 +19,8 @@ from lakehouse.rules.between.flattened import check_published
 from lakehouse.rules.between.relations import check_entities
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.findings import FOUND
-from lakehouse.rules.one.engine import Subject, check_entity
+from lakehouse.rules.one.engine import check_entity
+from lakehouse.rules.one.table import Subject
 from lakehouse.settings import Settings
 from lakehouse.store.schema import ENDPOINTS, GROUPS, MESSAGES, REGISTRIES, SCHEMAVERSIONS, STAGE, VERSIONS
 from lakehouse.text.jsontext import pointer_of

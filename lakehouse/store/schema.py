@@ -21,15 +21,6 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-LIFE = ("epoch", "createdat", "modifiedat")
-
-
-VERSION_KIND = {"message": "version", "schema": "schemaversion"}
-
-
-KEY = ["registryid", "kind", "xid"]
-
-
 SCHEMA = "xregistry"
 
 _STRING = StringType()

@@ -15,9 +15,9 @@ from lakehouse.dialects.draft.attributes import formats, sections_of
 from lakehouse.dialects.draft.attributes import rows as table_rows
 from lakehouse.dialects.draft.groups import version_id, version_uri
 from lakehouse.dialects.draft.sections import translated
-from lakehouse.ingest.parse.document import Reading
 from lakehouse.ingest.parse.draft import read_draft
 from lakehouse.ingest.parse.parse import read_as
+from lakehouse.ingest.parse.readings import Reading
 from lakehouse.text.jsontext import read_json
 
 NAME = "com.example.created"

@@ -10,8 +10,8 @@ import pytest
 from builders import errors, group, message, rows, warnings
 
 from lakehouse.dialects.tables import FAMILIES, asks, protocol_version, severity_in, shorthands, spelled_in, table, that_ask
-from lakehouse.ingest.parse.document import Reading
 from lakehouse.ingest.parse.parse import read_as
+from lakehouse.ingest.parse.readings import Reading
 from lakehouse.settings import data_folder
 from lakehouse.text.jsontext import read_json
 

@@ -16,9 +16,9 @@ from lakehouse.dialects.draft.write import write_draft, write_drafts
 from lakehouse.dialects.layouts import to_dialect
 from lakehouse.dialects.respell import Loss, respell
 from lakehouse.dialects.tables import WRITABLE
-from lakehouse.ingest.parse.document import Reading
 from lakehouse.ingest.parse.draft import read_draft
 from lakehouse.ingest.parse.parse import read_as
+from lakehouse.ingest.parse.readings import Reading
 from lakehouse.text.jsontext import read_json
 
 DIALECTS = ("1.0-rc1", "1.0-rc2", "1.0-rc4", "0.5-wip")

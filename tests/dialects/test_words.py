@@ -10,7 +10,8 @@ from builders import body, document, errors, group, law, message, read, rows, wa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.ingest.parse.parse import Limits, Source, parser
+from lakehouse.ingest.parse.limits import Limits
+from lakehouse.ingest.parse.parse import Source, parser
 from lakehouse.text.problems import ICON
 
 G, E, S = "/messagegroups/g", "/endpoints/e", "/schemagroups/s"

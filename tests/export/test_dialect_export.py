@@ -19,8 +19,8 @@ from lakehouse.export.lines import Trailer, write_lines
 from lakehouse.export.losses import Losses, told_losses
 from lakehouse.export.view import Stored, Urls, registry_view
 from lakehouse.export.writers import Style
-from lakehouse.ingest.parse.document import Reading
 from lakehouse.ingest.parse.parse import read_as
+from lakehouse.ingest.parse.readings import Reading
 
 OTHERS = [dialect for dialect in WRITABLE if dialect != NORMAL]
 SAMPLES = Path(__file__).resolve().parents[3] / "shared" / "samples"

@@ -17,7 +17,7 @@ from lakehouse.dialects.detection import not_a_registry
 from lakehouse.export.lines import Trailer, write_lines
 from lakehouse.export.view import Stored, Urls, as_bytes, nested, registry_view
 from lakehouse.export.writers import Style
-from lakehouse.ingest.parse.document import Reading
+from lakehouse.ingest.parse.readings import Reading
 from lakehouse.text.xid import as_xid
 
 

@@ -14,7 +14,8 @@ from builders import document, group, stage
 from lakehouse.ingest.parse import batches as stagebatches
 from lakehouse.ingest.parse import parse
 from lakehouse.ingest.parse.batches import BATCH_BYTES, StageBatches
-from lakehouse.ingest.parse.parse import Limits, Source, _Parse, parser
+from lakehouse.ingest.parse.limits import Limits
+from lakehouse.ingest.parse.parse import Source, _Parse, parser
 from lakehouse.ingest.sources import empty_files, find_sources, read_documents
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.views import create_views

@@ -10,8 +10,9 @@ import pytest
 from builders import MAX_DEPTH, as_document, errors, read
 
 from lakehouse.dialects.detection import not_a_registry
-from lakehouse.ingest.parse.document import Reading, read_document
+from lakehouse.ingest.parse.document import read_document
 from lakehouse.ingest.parse.parse import read_as
+from lakehouse.ingest.parse.readings import Reading
 from lakehouse.text.jsontext import canonical, read_json
 from lakehouse.text.redact import redact
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.log import projections
 from lakehouse.log.commits import read_head
-from lakehouse.log.plan import Head
+from lakehouse.log.head import Head
 from lakehouse.log.projections import lagging, rebuild_table, roll_forward
 from lakehouse.operations.doctor import diagnose
 from lakehouse.operations.maintenance import maintain

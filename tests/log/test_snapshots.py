@@ -140,7 +140,7 @@ def test_a_clock_that_was_set_back_a_day_changes_no_order(history, monkeypatch):
         def now(cls, tz=None):
             return datetime.now(tz) - timedelta(days=1)
 
-    monkeypatch.setattr("lakehouse.log.plan.datetime", Yesterday)
+    monkeypatch.setattr("lakehouse.log.ground.datetime", Yesterday)
     history.write("b.json", {"messagegroups": {"later": {}}})
     assert history.ingest(history.documents / "b.json").snapshot_id == 4
     times = [one.committed_at for one in read_snapshots(history.spark)]

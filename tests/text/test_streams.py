@@ -13,7 +13,8 @@ from builders import document, group, ids, law, stage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakehouse.ingest.parse.parse import Limits, Source, parser
+from lakehouse.ingest.parse.limits import Limits
+from lakehouse.ingest.parse.parse import Source, parser
 from lakehouse.text.jsontext import NotJson
 from lakehouse.text.streams import NotReadable, Part, TooLong, open_document, read_chunk, split_groups
 

@@ -17,8 +17,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from lakehouse.dialects.coercions import kind_of
-from lakehouse.dialects.detection import is_definition, is_group
 from lakehouse.dialects.draft.attributes import ATTRIBUTES, CHECKS, ID, URI, formats, rows, sections_of
+from lakehouse.dialects.draft.numbers import Keyed, is_lone, number_of, numbered, numbers_differ
 from lakehouse.dialects.draft.sections import read_sections
 from lakehouse.text.jsontext import pointer_of
 from lakehouse.text.problems import Problem
@@ -85,7 +85,7 @@ class _Conversion:
     def convert(self, value: Any) -> Converted:
         items = list(enumerate(value)) if isinstance(value, list) else [(0, value)]
         at = {index: f"/{index}" if isinstance(value, list) else "" for index, _ in items}
-        self.lone = {at[index]: item for index, item in items if _is_lone(item)}
+        self.lone = {at[index]: item for index, item in items if is_lone(item)}
         self.left = dict(self.lone)
         for index, item in items:
             if at[index] not in self.lone:
@@ -155,7 +155,7 @@ class _Conversion:
         if isinstance(written, list):
             return [(f"{where}/{index}", member) for index, member in enumerate(written)]
         if isinstance(written, dict):
-            return [(where + pointer_of(key), _Keyed(member, key)) for key, member in written.items()]
+            return [(where + pointer_of(key), Keyed(member, key)) for key, member in written.items()]
         self.error(here + pointer_of(name), rule, f"`{name}` is {kind_of(written)}, neither a map nor an array", "Write a map.")
         return []
 
@@ -196,8 +196,8 @@ class _Conversion:
         taken: set[str] = set()
         numbered: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         for at, member in members:
-            written = member.value if isinstance(member, _Keyed) else member
-            key = member.key if isinstance(member, _Keyed) else None
+            written = member.value if isinstance(member, Keyed) else member
+            key = member.key if isinstance(member, Keyed) else None
             if not isinstance(written, dict):
                 name = key or f"at{at.replace('/', '-')}"
                 taken.add(name)
@@ -205,7 +205,7 @@ class _Conversion:
                 self.made.pointers[here + pointer_of("messages", name)] = at
                 continue
             own = written.get("id")
-            if key is None and isinstance(own, str) and own in numbered and _numbers_differ(numbered[own], written):
+            if key is None and isinstance(own, str) and own in numbered and numbers_differ(numbered[own], written):
                 numbered[own].append((at, written))
                 continue
             name, problem = self._id_of(written, key, "definition", taken)
@@ -231,7 +231,7 @@ class _Conversion:
             self.made.written[xid] = {key: value for key, value in written.items() if key != "versions"}
             versions = []
             for where, member in self._members(written["versions"], here, at, "versions", "CAT-034"):
-                versions.append((where, _numbered(member)))
+                versions.append((where, numbered(member)))
             if not versions:
                 self.error(here + "/versions", "CAT-035", "the definition has no version", "Write at least one.")
         meta: dict[str, Any] = {}
@@ -241,7 +241,7 @@ class _Conversion:
         outer = shared or written
         own_format = self._format(outer, group_format, here)
         authority = self._authority(outer, meta, here)
-        numbers = [_number(one) for _, one in versions]
+        numbers = [number_of(one) for _, one in versions]
         last = max((number for number in numbers if number), default=0)
         for (where, one), number in zip(versions, numbers, strict=True):
             if number is None and not (isinstance(one, dict) and "version" in one):
@@ -368,37 +368,6 @@ class _Conversion:
         self.made.told.append((xid, Problem(pointer, rule, severity, message, hint)))
 
 
-def _is_lone(item: Any) -> bool:
-    return isinstance(item, dict) and not is_group(item) and is_definition(item)
-
-
 def _depth(pointer: str) -> int:
     tokens = pointer.split("/")[1:]
     return 6 if tokens[4:5] == ["versions"] else 4 if tokens[2:3] == ["messages"] else 2
-
-
-@dataclass
-class _Keyed:
-    """A member of a map, with its key."""
-
-    value: Any
-    key: str
-
-
-def _numbered(member: Any) -> Any:
-    """Give a version with its number, which may be its key."""
-    if isinstance(member, _Keyed):
-        if isinstance(member.value, dict) and "version" not in member.value:
-            return member.value | {"version": int(member.key) if member.key.isdigit() else member.key}
-        return member.value
-    return member
-
-
-def _number(one: Any) -> int | None:
-    number = one.get("version") if isinstance(one, dict) else None
-    return number if isinstance(number, int) and not isinstance(number, bool) and number > 0 else None
-
-
-def _numbers_differ(parts: list[tuple[str, dict[str, Any]]], written: dict[str, Any]) -> bool:
-    numbers = [_number(one) for _, one in parts] + [_number(written)]
-    return None not in numbers and len(set(numbers)) == len(numbers) and "versions" not in written

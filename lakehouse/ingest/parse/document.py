@@ -8,23 +8,26 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from lakehouse.dialects.detection import COLLECTIONS, dialect_of
 from lakehouse.dialects.entities import Entity, read_entity
 from lakehouse.dialects.locate import locate
-from lakehouse.dialects.protocols import TELLS_FAMILY, FindMessage, Messages, family_of_message, key_of_options
-from lakehouse.dialects.tables import DIALECTS, NORMAL, family_of
+from lakehouse.dialects.protocols import TELLS_FAMILY, Messages, family_of_message, key_of_options
+from lakehouse.dialects.tables import DIALECTS, NORMAL
 from lakehouse.dialects.versionorder import created, natural_order
-from lakehouse.ingest.parse.rows import Row, make_row, take_life
+from lakehouse.ingest.parse.identity import dependent, id_problems, id_syntax, meta_of, split_meta, subject_of
+from lakehouse.ingest.parse.readings import Collection, Reading, Whole
+from lakehouse.ingest.parse.rows import make_row, take_life
 from lakehouse.ingest.parse.versions import Version, default_version, fill_default, has_error, own_extensions
 from lakehouse.rules.declared import RULES
-from lakehouse.rules.one.engine import NO_LABELS, PRESENCE, Subject, check_entity
-from lakehouse.store.schema import LIFE, VERSION_KIND
+from lakehouse.rules.one.endpoints import NO_LABELS
+from lakehouse.rules.one.engine import PRESENCE, check_entity
+from lakehouse.rules.one.table import Subject
+from lakehouse.store.keys import LIFE, VERSION_KIND
 from lakehouse.text.jsontext import as_written, escaped, pointer_of
 from lakehouse.text.problems import Finding, Problem
-from lakehouse.text.xid import id_problem, xid_of
+from lakehouse.text.xid import xid_of
 
 _OTHER_SPECVERSIONS = frozenset(name for name in DIALECTS if name[0].isdigit()) - {NORMAL}  # others are no specversion
 TABLE_OF_KIND = {
@@ -36,60 +39,14 @@ TABLE_OF_KIND = {
     "schema": "schemas",
     "schemaversion": "schemaversions",
 }
-_META = ("xref", "readonly", "compatibility", "authority", "deprecated", "defaultversionid", "defaultversionsticky", *LIFE)
-
-
-@dataclass
-class Reading:
-    """What came out of one document: rows, findings, counts by table, and spellings met."""
-
-    rows: list[Row] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    entities: Counter[str] = field(default_factory=Counter)
-    quarantined: Counter[str] = field(default_factory=Counter)
-    spellings: Counter[str] = field(default_factory=Counter)
-    registryid: str | None = None
-    root: str = "{}"
-
-    def add_counts(self, part: Reading) -> None:
-        """Add what was counted in a part of the same document."""
-        self.entities.update(part.entities)
-        self.quarantined.update(part.quarantined)
-        self.spellings.update(part.spellings)
-
-
-@dataclass
-class Whole:
-    """What the parts of a document share when it is read part by part.
-
-    Attributes:
-        find_message: gives the members of a message that tell its protocol, by XID; None when there is no such message.
-        groups: ids met so far by collection, in lower case and as written.
-    """
-
-    find_message: FindMessage
-    groups: dict[str, dict[str, str]] = field(default_factory=dict)
-
-
-class _Collection(NamedTuple):
-    """A collection of groups: the entity and kind of its members, and of what they hold; rules of their shape."""
-
-    entity: str
-    kind: str
-    idattribute: str
-    members: str
-    member: str
-    id_rule: str
-    map_rule: str
-    members_rule: str
 
 
 _GROUPS = {
-    "messagegroups": _Collection(
+    "messagegroups": Collection(
         "messagegroup", "group", "messagegroupid", "messages", "message", "MSG-020", "MSG-018", "MSG-036"
     ),
-    "endpoints": _Collection("endpoint", "endpoint", "endpointid", "messages", "message", "END-033", "END-031", "END-045"),
-    "schemagroups": _Collection("schemagroup", "group", "schemagroupid", "schemas", "schema", "MSG-020", "MSG-018", "MSG-036"),
+    "endpoints": Collection("endpoint", "endpoint", "endpointid", "messages", "message", "END-033", "END-031", "END-045"),
+    "schemagroups": Collection("schemagroup", "group", "schemagroupid", "schemas", "schema", "MSG-020", "MSG-018", "MSG-036"),
 }
 
 
@@ -172,7 +129,7 @@ class _Document:
             at = here + pointer_of(groupid)
             if isinstance(written, dict):
                 read = read_entity(shape.entity, written, at, None, self.dialect)
-                ids = _id_problems(groupid, read, shape.idattribute, shape.id_rule, at, seen)
+                ids = id_problems(groupid, read, shape.idattribute, shape.id_rule, at, seen)
                 if groupid in earlier:
                     told = f"{xid} stands twice in `{collection}`, or in both its spellings"
                     ids.append(Problem(at, shape.map_rule, "error", told, f"Keep it in `{collection}`."))
@@ -181,7 +138,7 @@ class _Document:
                 self._refuse_shape(shape.kind, xid, at, written, shape.map_rule)
 
     def _read_group(
-        self, shape: _Collection, xid: str, here: str, written: dict[str, Any], read: Entity, ids: list[Problem]
+        self, shape: Collection, xid: str, here: str, written: dict[str, Any], read: Entity, ids: list[Problem]
     ) -> None:
         key, members = read.children.get(shape.members, (shape.members, None))
         own = {name: value for name, value in written.items() if name != key}
@@ -215,8 +172,8 @@ class _Document:
         warned: list[Problem] = []
         family = self._family(written, here, group, warned) if entity == "message" else None
         read = read_entity(entity, written, here, family, self.dialect)
-        problems = [*warned, *_id_problems(name, read, f"{entity}id", "MSG-037", here, seen)]
-        meta = _split_meta(read.known.pop("meta", {}), entity)
+        problems = [*warned, *id_problems(name, read, f"{entity}id", "MSG-037", here, seen)]
+        meta = split_meta(read.known.pop("meta", {}), entity)
         problems.extend(self._broken(Subject("meta", meta.known), read, (here, written)))
         key, members = read.children.get("versions", ("versions", None))
         if members is not None and not isinstance(members, dict):
@@ -237,15 +194,13 @@ class _Document:
             for version in versions:
                 if version.read is not None:
                     outer = [(here, rest)] if version is default else []
-                    subject = _subject(entity, version.read, name, group, family)
+                    subject = subject_of(entity, version.read, name, group, family)
                     version.problems.extend(self._broken(subject, version.read, (version.pointer, version.written), *outer))
             self._emit_versioned(entity, xid, here, rest, read, meta, versions, default, problems)
         else:
             declared = read.known.get("versionid", meta.known.get("defaultversionid", "1"))
-            single = Version(
-                declared, here, written, read, [*_id_syntax(declared, "MSG-038", here), *self._text_errors(here, ())]
-            )
-            single.problems.extend(self._broken(_subject(entity, read, name, group, family), read, (here, written)))
+            single = Version(declared, here, written, read, [*id_syntax(declared, "MSG-038", here), *self._text_errors(here, ())])
+            single.problems.extend(self._broken(subject_of(entity, read, name, group, family), read, (here, written)))
             self._emit_single(entity, xid, here, written, meta, single, problems)
 
     def _read_alias(
@@ -276,7 +231,7 @@ class _Document:
                 if self_meta:
                     told = f"{', '.join(sorted(self_meta))} belongs to the {entity}, not to a Version, and is kept in raw only"
                     warned.append(Problem(at, "MSG-066", "warning", told, f"Write it in `meta` of the {entity}."))
-                problems = [*warned, *_id_problems(versionid, read, "versionid", "MSG-038", at, seen), *self._text_errors(at, ())]
+                problems = [*warned, *id_problems(versionid, read, "versionid", "MSG-038", at, seen), *self._text_errors(at, ())]
                 read.known.pop(f"{entity}id", None)
                 versions.append(Version(versionid, at, written, read, problems))
             else:
@@ -302,7 +257,7 @@ class _Document:
             return
         read.known |= {"ancestor": read.known.get("ancestor", version.versionid), "isdefault": True}
         if not self._emit(kind, version_xid, here, written, read, version.problems):
-            problems = [*problems, _dependent(here, f"its only Version {version.versionid} was refused")]
+            problems = [*problems, dependent(here, f"its only Version {version.versionid} was refused")]
         self._emit(entity, xid, here, written, meta, problems, keep_raw=False)
 
     def _emit_versioned(
@@ -319,7 +274,7 @@ class _Document:
     ) -> None:
         """Emit a message with `versions`; it falls with its default Version, since it shows nothing without."""
         if default.broken:
-            problems.append(_dependent(here, f"its default Version {default.versionid} was refused"))
+            problems.append(dependent(here, f"its default Version {default.versionid} was refused"))
         meta.known["defaultversionid"] = default.versionid
         meta.extensions |= own_extensions(read, default)
         meta.problems, meta.spellings = read.problems, read.spellings
@@ -412,12 +367,12 @@ class _Document:
 
     def _refuse_dependent(self, kind: str, xid: str, here: str, written: Any, cause: str) -> None:
         """Refuse what cannot live without an entity that was refused: a message or schema with its Versions, or a Version."""
-        self._refuse(kind, xid, _dependent(here, cause), as_written(written))
+        self._refuse(kind, xid, dependent(here, cause), as_written(written))
         if kind in VERSION_KIND:
             self._refuse_versions(kind, xid, here, written, cause)
 
     def _refuse_versions(self, kind: str, xid: str, here: str, written: Any, cause: str) -> None:
-        if isinstance(written, dict) and "xref" in _meta_of(kind, written):
+        if isinstance(written, dict) and "xref" in meta_of(kind, written):
             return  # an alias has no Versions
         versions = written.get("versions") if isinstance(written, dict) else None
         if isinstance(versions, dict) and versions:
@@ -425,13 +380,13 @@ class _Document:
                 self._refuse(
                     VERSION_KIND[kind],
                     f"{xid}/versions/{versionid}",
-                    _dependent(here + pointer_of("versions", versionid), cause),
+                    dependent(here + pointer_of("versions", versionid), cause),
                     None,
                 )
         else:
             declared = written.get("versionid", written.get("defaultversionid")) if isinstance(written, dict) else None
             versionid = declared if isinstance(declared, str) else "1"
-            self._refuse(VERSION_KIND[kind], f"{xid}/versions/{versionid}", _dependent(here, cause), None)
+            self._refuse(VERSION_KIND[kind], f"{xid}/versions/{versionid}", dependent(here, cause), None)
 
     def _refuse(self, kind: str, xid: str, problem: Problem, raw: str | None) -> None:
         self.reading.quarantined[TABLE_OF_KIND[kind]] += 1
@@ -444,43 +399,3 @@ class _Document:
     def _respelled(self, entity: str, spelled: str, normal: str) -> None:
         if spelled != normal:
             self.reading.spellings[f"{entity}: {spelled} → {normal}"] += 1
-
-
-def _dependent(here: str, cause: str) -> Problem:
-    return Problem(here, "MSG-115", "error", f"it cannot be loaded: {cause}", "Mend the cause, which has a finding of its own.")
-
-
-def _subject(entity: str, read: Entity, name: str, group: Entity, family: str | None) -> Subject:
-    own = family or family_of(group.known.get("protocol"))
-    return Subject(entity, read.known, name, own, group.known.get("envelope"), extensions=read.extensions)
-
-
-def _meta_of(entity: str, written: dict[str, Any]) -> dict[str, Any]:
-    meta: dict[str, Any] = read_entity(entity, written, "", None).known.get("meta", {})
-    return meta
-
-
-def _split_meta(meta: dict[str, Any], entity: str) -> Entity:
-    known = {key: meta[key] for key in _META if key in meta}
-    rest = {key: value for key, value in meta.items() if key not in _META and key != f"{entity}id"}
-    return Entity(known=known, extensions=rest)
-
-
-def _id_syntax(text: str, rule: str, here: str) -> list[Problem]:
-    problem = id_problem(text)
-    return [Problem(here, rule, "error", problem, "Rename it.")] if problem else []
-
-
-def _id_problems(key: str, read: Entity, attribute: str, rule: str, here: str, seen: dict[str, str]) -> list[Problem]:
-    """Check an id: its syntax, that the attribute equals the key, that no neighbour differs in letter case only (decision 1)."""
-    problems = _id_syntax(key, rule, here)
-    declared = read.known.get(attribute, key)
-    if declared != key:
-        told = f"`{attribute}` is {declared!r}, and its key in the map is {key!r}"
-        problems.append(Problem(here + read.pointers.get(attribute, "/" + attribute), rule, "error", told, "Make the two equal."))
-    read.known.pop(attribute, None)
-    other = seen.setdefault(key.lower(), key)
-    if other != key:
-        told = f"the ids {other!r} and {key!r} differ in letter case only"
-        problems.append(Problem(here, rule, "error", told, "Rename one of them."))
-    return problems

@@ -8,7 +8,8 @@ from typing import Any
 from lakehouse.dialects.detection import DRAFT
 from lakehouse.dialects.draft.groups import Converted, convert
 from lakehouse.dialects.draft.sections import translated
-from lakehouse.ingest.parse.document import Reading, read_document
+from lakehouse.ingest.parse.document import read_document
+from lakehouse.ingest.parse.readings import Reading
 from lakehouse.text.jsontext import as_written
 from lakehouse.text.problems import Finding, Problem
 

@@ -8,30 +8,29 @@ before it was read to its end, so whatever fails on the way costs that document 
 from __future__ import annotations
 
 import hashlib
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-import lakehouse
 from lakehouse.dialects.detection import COLLECTIONS, DRAFT, dialect_of, is_draft, marks_of, not_a_registry, told_dialect
 from lakehouse.dialects.protocols import FindMessage, Messages
 from lakehouse.dialects.tables import NORMAL, table
 from lakehouse.ingest.parse.batches import NotWritable, StageBatches
-from lakehouse.ingest.parse.document import Reading, Whole, read_document, wrong_collection
+from lakehouse.ingest.parse.document import read_document, wrong_collection
 from lakehouse.ingest.parse.draft import read_draft
+from lakehouse.ingest.parse.limits import Limits, Rejected, fault_of, read_up_to
+from lakehouse.ingest.parse.readings import Reading, Whole
 from lakehouse.settings import Settings
 from lakehouse.store.schema import STAGE
 from lakehouse.text.blanking import blank_bytes, blank_text
 from lakehouse.text.jsontext import NotJson, pointer_of
-from lakehouse.text.problems import FAULT, LIMIT, NO_DOCUMENT, NOT_JSON, STRICT, Finding, Problem
+from lakehouse.text.problems import LIMIT, NO_DOCUMENT, NOT_JSON, STRICT, Finding, Problem
 from lakehouse.text.redact import redact
 from lakehouse.text.streams import NotReadable, TooLong, open_document, read_chunk, split_groups
 from lakehouse.text.xid import id_problem
@@ -40,36 +39,8 @@ from lakehouse.text.yamltext import is_yaml, read_text
 DEFAULT_REGISTRY = "default"
 _RAW_OF_DOCUMENT = 4096
 _ERRORS_TOLD = 20
-_CHUNK = 1 << 20
-_PACKAGE = Path(lakehouse.__file__).parent
 _PART_BYTES = 4 << 20
 _SMALLEST_ENTITY = len('"a":{},')
-
-
-class Limits(NamedTuple):
-    """What holds for all documents: limits, whether an error refuses a document whole, the dialect when it is not detected.
-
-    The limits are on bytes as stored, bytes out of a `.gz`, nesting, entities; above `stream` bytes a document is read part by
-    part.
-    """
-
-    bytes: int
-    unpacked: int
-    depth: int
-    entities: int
-    stream: int
-    strict: bool
-    dialect: str | None = None
-
-
-class _Rejected(Exception):
-    """A document is refused whole: the rule, what is wrong, how to mend it."""
-
-    def __init__(self, rule_id: str, message: str, hint: str) -> None:
-        super().__init__(message)
-        self.rule_id = rule_id
-        self.message = message
-        self.hint = hint
 
 
 def parse_documents(documents: DataFrame, settings: Settings, *, strict: bool = False, dialect: str | None = None) -> DataFrame:
@@ -166,16 +137,16 @@ class _Parse:
                 self._read()
             except NotJson as error:
                 rule = LIMIT if "max_json_depth" in str(error) else NOT_JSON
-                self._reject(_Rejected(rule, blank_text(str(error)), "Mend the document; nothing of it was loaded."))
+                self._reject(Rejected(rule, blank_text(str(error)), "Mend the document; nothing of it was loaded."))
             except NotReadable as error:
-                self._reject(_Rejected(NOT_JSON, blank_text(str(error)), "Pack or upload the document again."))
+                self._reject(Rejected(NOT_JSON, blank_text(str(error)), "Pack or upload the document again."))
             except TooLong:
                 told = f"unpacks to more than max_unpacked_bytes ({self.limits.unpacked})"
-                self._reject(_Rejected(LIMIT, told, "Split it, or raise the limit."))
-            except _Rejected as rejected:
+                self._reject(Rejected(LIMIT, told, "Split it, or raise the limit."))
+            except Rejected as rejected:
                 self._reject(rejected)
             except Exception as error:
-                self._reject(_fault(error))
+                self._reject(fault_of(error))
         self.source = self.source._replace(content=None)  # it may have to wait for others
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -183,22 +154,22 @@ class _Parse:
         try:
             yield from self.stage.batches()
         except NotWritable as error:
-            self._reject(_fault(error.cause))
+            self._reject(fault_of(error.cause))
             yield from self.stage.batches()
 
     def _read(self) -> None:
         source, limits = self.source, self.limits
         if source.size > limits.bytes:
             told = f"{source.size} bytes, more than max_document_bytes ({limits.bytes})"
-            raise _Rejected(LIMIT, told, "Split it, or raise the limit.")
+            raise Rejected(LIMIT, told, "Split it, or raise the limit.")
         if source.content is None and self._is_unchanged():
             self._add_facts({"status": "unchanged"})
             return
         with closing(self._open()) as stream:
-            text = _read_up_to(stream, limits.stream + 1)
+            text = read_up_to(stream, limits.stream + 1)
             self.seen = text[:_RAW_OF_DOCUMENT]
             if len(text) > limits.stream and is_yaml(self.uri):
-                text += _read_up_to(stream, limits.unpacked)  # YAML cannot be cut
+                text += read_up_to(stream, limits.unpacked)  # YAML cannot be cut
         if not text:
             self._pass_over("the file is empty")
         elif len(text) <= limits.stream or is_yaml(self.uri):
@@ -243,7 +214,7 @@ class _Parse:
         # No groups in maps (an array of groups, say), or a dialect that has none.
         if not cut or self.limits.dialect in _READERS:
             with closing(self._open()) as stream:
-                self._add_whole(_read_up_to(stream, self.limits.unpacked))
+                self._add_whole(read_up_to(stream, self.limits.unpacked))
             return
         if reason := not_a_registry(root):
             self._pass_over(reason)
@@ -312,7 +283,7 @@ class _Parse:
     def _name_registry(self, registryid: str | None) -> None:
         self.registry = self.source.registry or registryid or DEFAULT_REGISTRY
         if self.source.registry is None and (wrong := id_problem(self.registry)):
-            raise _Rejected("MSG-002", f"registryid: {wrong}", "Mend it, or choose a registry with --registry.")
+            raise Rejected("MSG-002", f"registryid: {wrong}", "Mend it, or choose a registry with --registry.")
 
     def _add_reading(self, reading: Reading, *, draft: bool = False) -> None:
         self.stage.add_entities(self.uri, self.registry, reading.rows, again=self.again, draft=draft)
@@ -339,10 +310,10 @@ class _Parse:
         """Skip a file that is not a registry document; one that was named is meant to be one."""
         if self.source.named:
             told = f"it is named as a document, and is none: {reason}"
-            raise _Rejected(NO_DOCUMENT, told, "Name a registry document, or its folder.")
+            raise Rejected(NO_DOCUMENT, told, "Name a registry document, or its folder.")
         self._add_facts({"status": "skipped", "reason": reason})
 
-    def _reject(self, why: _Rejected) -> None:
+    def _reject(self, why: Rejected) -> None:
         """Refuse the document whole: nothing of it stays but one finding and its facts."""
         self.stage.clear()
         finding = Finding("", "", "", why.rule_id, "error", "quarantined", why.message, why.hint, self._raw())
@@ -355,20 +326,11 @@ class _Parse:
         return blank_bytes(seen) if seen else None
 
 
-def _fault(error: BaseException) -> _Rejected:
-    """Tell a fault that nobody foresaw by its kind and place; its message may hold a secret."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if _PACKAGE in Path(frame.filename).parents] or frames
-    place = f" in {Path(own[-1].filename).name}, line {own[-1].lineno}" if own else ""
-    told = f"reading it failed: {type(error).__name__}{place}"
-    return _Rejected(FAULT, told, "Report it, with what is unusual about the document.")
-
-
 def _check_collections(document: Any) -> None:
     """Reject a document whose collection of groups or endpoints is not a map: which of its entities are meant is not told."""
     wrong = wrong_collection(document)
     if wrong is not None:
-        raise _Rejected(wrong.rule_id, wrong.message, wrong.hint)
+        raise Rejected(wrong.rule_id, wrong.message, wrong.hint)
 
 
 # Dialects that do not name things as xRegistry does have a reader of their own.
@@ -424,17 +386,7 @@ def _refuse_whole(readings: Iterable[Reading], limits: Limits) -> None:
         count += reading.entities.total() + reading.quarantined.total()
         errors += [finding for finding in reading.findings if finding.severity == "error"]
     if count > limits.entities:
-        raise _Rejected(LIMIT, f"{count} entities, more than max_entities ({limits.entities})", "Split it, or raise the limit.")
+        raise Rejected(LIMIT, f"{count} entities, more than max_entities ({limits.entities})", "Split it, or raise the limit.")
     if limits.strict and errors:
         told = "; ".join(f"{finding.pointer}: {finding.rule_id}: {finding.message}" for finding in errors[:_ERRORS_TOLD])
-        raise _Rejected(STRICT, f"{len(errors)} errors under --strict: {told}", "Mend them, or load the rest without --strict.")
-
-
-def _read_up_to(stream: BinaryIO, size: int) -> bytes:
-    """Read a stream until its end, or until `size` bytes are there."""
-    chunks: list[bytes] = []
-    left = size
-    while left > 0 and (chunk := read_chunk(stream, min(left, _CHUNK))):
-        chunks.append(chunk)
-        left -= len(chunk)
-    return b"".join(chunks)
+        raise Rejected(STRICT, f"{len(errors)} errors under --strict: {told}", "Mend them, or load the rest without --strict.")

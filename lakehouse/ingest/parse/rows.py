@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from lakehouse.dialects.entities import Entity
 from lakehouse.dialects.tables import table
-from lakehouse.store.schema import VERSION_KIND
+from lakehouse.store.keys import VERSION_KIND
 from lakehouse.text.jsontext import as_written, canonical, escaped, read_canonical
 from lakehouse.text.problems import Problem
 from lakehouse.text.timestamps import microseconds

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from lakehouse.dialects.entities import Entity
 from lakehouse.ingest.parse.rows import take_life
-from lakehouse.store.schema import LIFE
+from lakehouse.store.keys import LIFE
 from lakehouse.text.jsontext import canonical, same
 from lakehouse.text.problems import Problem
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse.store.schema import KEY, LIFE, VERSION_KIND
+from lakehouse.store.keys import KEY, LIFE, VERSION_KIND
 from lakehouse.store.xids import message_of
 
 _OF_RESOURCE = ["registryid", "version_kind", "resource_xid"]

@@ -12,7 +12,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.log.ownership.refusals import is_contested, taken
-from lakehouse.store.schema import DISPUTE, KEY, TABLE_OF_KIND
+from lakehouse.store.keys import KEY
+from lakehouse.store.schema import DISPUTE, TABLE_OF_KIND
 from lakehouse.text.problems import CONFLICT, STALE
 
 _DOCUMENT = ["registryid", "document_uri"]

@@ -12,7 +12,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse.store.schema import DISPUTE, KEY, LIFE
+from lakehouse.store.keys import KEY, LIFE
+from lakehouse.store.schema import DISPUTE
 from lakehouse.store.xids import no_uris
 from lakehouse.text.problems import CONFLICT, STALE
 

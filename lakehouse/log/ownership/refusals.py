@@ -7,7 +7,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse.store.schema import KEY
+from lakehouse.store.keys import KEY
 from lakehouse.text.problems import CONFLICT, OWNER_CHANGED, REGAINED, STALE, violation_id_column
 
 _HINTS = {

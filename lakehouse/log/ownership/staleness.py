@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from lakehouse.store.schema import KEY, LIFE
+from lakehouse.store.keys import KEY, LIFE
 from lakehouse.store.xids import no_uris
 from lakehouse.text.problems import STALE
 

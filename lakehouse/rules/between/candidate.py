@@ -9,7 +9,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, StringType, StructField, StructType
 
-from lakehouse.store.schema import ENDPOINTS, GROUPS, KEY, MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS, Table
+from lakehouse.store.keys import KEY
+from lakehouse.store.schema import ENDPOINTS, GROUPS, MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS, Table
 from lakehouse.store.tables import open_table
 from lakehouse.store.xids import message_of
 

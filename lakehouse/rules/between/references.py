@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.rules.findings import broken, findings_of
-from lakehouse.store.schema import KEY
+from lakehouse.store.keys import KEY
 
 _SUFFIX = r":[^:]*\z"  # of a type within the schema document
 

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from lakehouse.rules.between.candidate import holders_of
 from lakehouse.rules.between.references import check_aliases, check_schema_uris
 from lakehouse.rules.findings import asked, broken, findings_of, no_findings
-from lakehouse.store.schema import KEY
+from lakehouse.store.keys import KEY
 from lakehouse.store.xids import without_version
 
 # Rules that compare with what is published.

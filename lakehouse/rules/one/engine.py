@@ -11,14 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from lakehouse.dialects.tables import FAMILIES, asks, family_of, family_of_options, severity_in, table
-from lakehouse.rules.one.tests import TESTS, Around, Test, shown
+from lakehouse.rules.one.endpoints import check_endpoint
+from lakehouse.rules.one.table import CLOUDEVENTS, Broken, Subject, by_table
+from lakehouse.rules.one.tests import shown
 from lakehouse.text import values
-from lakehouse.text.csvtables import read_table
 
-CLOUDEVENTS = "CLOUDEVENTS"
 _ENVELOPE_NAMES = frozenset(("type", "source", "id", "specversion", "subject", "time", "datacontenttype", "dataschema"))
 _RULE_OF_TYPE = {
     "binary": "MSG-210",
@@ -37,11 +37,7 @@ _RULE_OF_TYPE = {
     "ulong": "MSG-305",
     "uuid": "MSG-305",
 }
-_PROTOCOLS = {row["family"]: row for row in table("protocols")}
-_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.\-_]*)://([^/?#]*)([^?#]*)(.*)", re.DOTALL)
-_AUTHORITY = re.compile(r"(?:[^@]*@)?(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s@]+)(?::([0-9]{1,5}))?")
 _SEGMENT = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,;=@]|%[0-9A-Fa-f]{2})+")
-_MQTT_WILDCARDS = re.compile(r"[+#]")
 _TEXT_FORMATS = ("proto", "xsd", "xmlschema", "thrift")
 _OLD_MEMBERS = {
     "publish": (
@@ -50,117 +46,21 @@ _OLD_MEMBERS = {
     ),
     "pub": ("CAT-151", "subject reply-to replyto"),
 }
-_BAD_ESCAPE = re.compile(r"://[^/]*/.*%(?![0-9A-Fa-f]{2})")
-NO_LABELS = "END-012"
 PRESENCE = frozenset(("MSG-161", "MSG-166", "MSG-175", "MSG-181", "END-058"))
-
-
-class Broken(NamedTuple):
-    """A rule that an entity breaks: where in the normal form, which, what is wrong; severity None: the rule's."""
-
-    path: tuple[str, ...]
-    rule_id: str
-    message: str
-    severity: str | None = None
-
-
-class Subject(NamedTuple):
-    """An entity under test.
-
-    Attributes:
-        entity: as in `dialects.csv`: registry, messagegroup, endpoint, message, schemagroup, schema.
-        known: its attributes in normal form; for a message those of one Version.
-        ident: its id; for a Version that of its message.
-        family: protocol family of its options, where it does not name one itself.
-        envelope: the envelope of its group.
-        dialect: dialect of its document.
-        extensions: attributes that the specification does not know.
-    """
-
-    entity: str
-    known: dict[str, Any]
-    ident: str = ""
-    family: str | None = None
-    envelope: str | None = None
-    dialect: str = ""
-    extensions: dict[str, Any] | None = None
 
 
 def check_entity(subject: Subject) -> list[Broken]:
     """Find all rules that an entity breaks by itself."""
-    found = _by_table(subject.entity, "", subject.known)
+    found = by_table(subject.entity, "", subject.known)
     if subject.entity == "message":
         found.extend(_check_message(subject))
     elif subject.entity == "endpoint":
-        found.extend(_check_endpoint(subject))
+        found.extend(check_endpoint(subject))
     elif subject.entity in ("messagegroup", "schemagroup"):
         found.extend(_check_group(subject))
     elif subject.entity == "schema":
         found.extend(_check_schema_text(subject))
     return [one._replace(severity=severity_in(subject.dialect, one.rule_id) or one.severity) for one in found]
-
-
-class _Row(NamedTuple):
-    check: Test
-    argument: str
-    rule_id: str
-    severity: str | None
-
-
-class _Place(NamedTuple):
-    """The tests of one place: of its members by name, of each member, of the place itself; and the names it has."""
-
-    path: tuple[str, ...]
-    names: dict[str, tuple[_Row, ...]]
-    each: tuple[_Row, ...]
-    itself: tuple[_Row, ...]
-    fixed: frozenset[str]
-
-
-@cache
-def _places(entity: str, family: str) -> tuple[_Place, ...]:
-    """Compile the rows of the table for an entity and a family."""
-    places: dict[str, dict[str, list[_Row]]] = {}
-    for row in read_table("lakehouse.rules", "constraints"):
-        if row["entity"] == entity and row["family"] == family:
-            test = _Row(TESTS[row["test"]], row["argument"], row["rule"], row["severity"] or None)
-            places.setdefault(row["place"], {}).setdefault(row["name"], []).append(test)
-    return tuple(
-        _Place(
-            tuple(place.split("/")) if place else (),
-            {name: tuple(tests) for name, tests in names.items() if name not in ("", "*")},
-            tuple(names.get("*", ())),
-            tuple(names.get("", ())),
-            frozenset(names),
-        )
-        for place, names in places.items()
-    )
-
-
-def _by_table(entity: str, family: str, known: dict[str, Any]) -> list[Broken]:
-    """Apply the rows of the table. This runs for every message, so it does nothing that it need not."""
-    found: list[Broken] = []
-    for path, names, each, itself, fixed in _places(entity, family):
-        holder: Any = known
-        for token in path:
-            holder = holder.get(token) if isinstance(holder, dict) else None
-        if not isinstance(holder, dict):
-            continue
-        around = Around(fixed, known)
-        for test in itself:
-            told = test.check(holder, test.argument, around)
-            if told is not None:
-                found.append(Broken(path, test.rule_id, told, test.severity))
-        for name, value in holder.items():
-            tests = names.get(name, ())
-            if not (tests or each):
-                continue
-            around.name = name
-            for check, argument, rule_id, severity in (*each, *tests):
-                told = check(value, argument, around)
-                if told is not None:
-                    found.append(Broken((*path, name), rule_id, f"`{name}` {told}", severity))
-    return found
 
 
 # Groups and schemas.
@@ -194,13 +94,13 @@ def _check_message(subject: Subject) -> Iterator[Broken]:
             envelope.lower().startswith("cloudevents") if isinstance(envelope, str) else bool(_ENVELOPE_NAMES & set(metadata))
         )
         if is_event:
-            yield from _by_table("message", CLOUDEVENTS, known)
+            yield from by_table("message", CLOUDEVENTS, known)
         for name, declaration in metadata.items():
             yield from _check_declaration(declaration, ("envelopemetadata", name), name, is_event)
     if isinstance(options, dict) and options:
         family = family_of(known.get("protocol")) or subject.family or family_of_options(options)
         if family in FAMILIES:
-            yield from _by_table("message", family, known)
+            yield from by_table("message", family, known)
         yield from _check_options(options, family if family in FAMILIES else None)
         yield from _check_exclusive_options(options, family)
     yield from _check_schema(known)
@@ -413,82 +313,3 @@ def _is_segment(text: str) -> bool:
 
 
 # Endpoints.
-
-
-def _check_endpoint(subject: Subject) -> Iterator[Broken]:
-    known = subject.known
-    if not known.get("usage") and "usage" not in known:
-        yield Broken((), "END-058", "`usage` is missing")
-    elif known.get("usage") == ["subscriber"] and not known.get("labels"):
-        yield Broken(("usage",), NO_LABELS, "it is for subscribers, and has no `labels` that name the product behind it")
-    options, envelope = known.get("protocoloptions"), known.get("envelopeoptions")
-    family = family_of(known.get("protocol"))
-    if isinstance(envelope, dict):
-        yield from _check_format(envelope, options, family)
-    if not isinstance(options, dict):
-        return
-    if family in FAMILIES:
-        yield from _by_table("endpoint", family, known)
-    addresses = options.get("endpoints")
-    if addresses is None:
-        return
-    if not isinstance(addresses, list):
-        yield Broken(("protocoloptions", "endpoints"), "END-101", "`endpoints` is not an array of objects")
-        return
-    for index, address in enumerate(addresses):
-        path = ("protocoloptions", "endpoints", str(index))
-        if not isinstance(address, dict):
-            yield Broken(path, "END-101", f"{shown(address)} is not an object with `uri`")
-        else:
-            yield from _check_address(address, path, family)
-
-
-def _check_format(envelope: dict[str, Any], options: Any, family: str | None) -> Iterator[Broken]:
-    form = envelope.get("format")
-    if form is None:
-        return
-    if envelope.get("mode") == "binary":
-        yield Broken(("envelopeoptions", "format"), "END-082", f"`format` is {shown(form)}, and `mode` is binary")
-        return
-    headers = options.get("headers") if isinstance(options, dict) and family == "HTTP" else None
-    for index, item in enumerate(headers) if isinstance(headers, list) else ():
-        if isinstance(item, dict) and str(item.get("name", "")).lower() == "content-type" and item.get("value") != form:
-            path = ("protocoloptions", "headers", str(index))
-            yield Broken(path, "END-083", f"the header says {shown(item.get('value'))}, and `format` is {shown(form)}")
-
-
-def _check_address(address: dict[str, Any], path: tuple[str, ...], family: str | None) -> Iterator[Broken]:
-    """Check a network address: an absolute URI of a scheme that the protocol has (requirements.md 32)."""
-    uri = address.get("uri")
-    here = (*path, "uri")
-    if family == "KAFKA" and isinstance(uri, str) and "://" not in uri:
-        yield Broken(here, "END-175", f"{shown(uri)} has no scheme such as SSL://")
-        return
-    if family == "AMQP" and isinstance(uri, str) and _BAD_ESCAPE.search(uri):
-        yield Broken(here, "END-143", f"the path of {shown(uri)} is not a node name")
-        return
-    if not isinstance(uri, str) or not (values.is_uri(uri) or values.is_template(uri)):
-        yield Broken(here if "uri" in address else path, "END-103", f"`uri` is not an absolute URI: {shown(uri)}")
-        return
-    parts = _ADDRESS.fullmatch(uri)
-    if family not in _PROTOCOLS or "{" in uri.split("/", 3)[min(2, uri.count("/"))]:
-        return  # the host is a placeholder
-    protocol = _PROTOCOLS[family]
-    rule_id, schemes = protocol["rule"], protocol["schemes"].split()
-    authority = _AUTHORITY.fullmatch(parts[2]) if parts else None
-    if parts is None or authority is None:
-        yield Broken(here, rule_id, f"{shown(uri)} is not an address of the form scheme://host:port")
-        return
-    scheme, path_part = parts[1].lower(), parts[3]
-    if scheme not in schemes:
-        severity = "warning" if protocol["other_schemes"] else None  # they are named as examples, and others are seen
-        yield Broken(here, rule_id, f"{shown(uri)} has none of the schemes {', '.join(schemes)}", severity)
-    elif family == "MQTT":
-        if scheme in ("tcp", "ssl", "wss") and path_part not in ("", "/"):
-            yield Broken(here, "END-158", f"{shown(uri)} has a path")
-        elif _MQTT_WILDCARDS.search(path_part + parts[4]):
-            yield Broken(here, "END-156", f"the path of {shown(uri)} is not a topic name: it has a wildcard")
-    if authority[2] is None and family == "NATS" and scheme in schemes:
-        yield Broken(here, "END-190", f"{shown(uri)} has no port")
-    if authority[2] is None and family == "KAFKA":
-        yield Broken(here, "END-175", f"{shown(uri)} has no port", "warning")

@@ -1,0 +1,56 @@
+"""What was read of a document: rows, findings, counts; and what its parts must know of the whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from lakehouse.dialects.protocols import FindMessage
+from lakehouse.ingest.parse.rows import Row
+from lakehouse.text.problems import Finding
+
+
+@dataclass
+class Reading:
+    """What came out of one document: rows, findings, counts by table, and spellings met."""
+
+    rows: list[Row] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    entities: Counter[str] = field(default_factory=Counter)
+    quarantined: Counter[str] = field(default_factory=Counter)
+    spellings: Counter[str] = field(default_factory=Counter)
+    registryid: str | None = None
+    root: str = "{}"
+
+    def add_counts(self, part: Reading) -> None:
+        """Add what was counted in a part of the same document."""
+        self.entities.update(part.entities)
+        self.quarantined.update(part.quarantined)
+        self.spellings.update(part.spellings)
+
+
+@dataclass
+class Whole:
+    """What the parts of a document share when it is read part by part.
+
+    Attributes:
+        find_message: gives the members of a message that tell its protocol, by XID; None when there is no such message.
+        groups: ids met so far by collection, in lower case and as written.
+    """
+
+    find_message: FindMessage
+    groups: dict[str, dict[str, str]] = field(default_factory=dict)
+
+
+class Collection(NamedTuple):
+    """A collection of groups: the entity and kind of its members, and of what they hold; rules of their shape."""
+
+    entity: str
+    kind: str
+    idattribute: str
+    members: str
+    member: str
+    id_rule: str
+    map_rule: str
+    members_rule: str

@@ -1,0 +1,107 @@
+"""What happens to each entity that documents say or no longer say, against the state of the catalog."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from lakehouse.log.ground import Ground
+from lakehouse.log.ownership.defaults import with_defaults
+from lakehouse.log.ownership.disputes import (
+    at_or_below,
+    refused_in,
+    standing,
+)
+from lakehouse.log.ownership.owners import claims_of, with_verdict
+from lakehouse.log.ownership.staleness import is_suspect, without_stale
+from lakehouse.store.keys import KEY
+
+
+class Comparison(NamedTuple):
+    """What happens to each entity that documents say or no longer say.
+
+    rows: as from `ownership.with_verdict`, `without_stale` and `defaults.with_defaults`; is_all_new: every entity is new, stands
+    in one document, and is published as it says.
+    """
+
+    rows: DataFrame
+    is_all_new: bool
+
+
+def compare(ground: Ground, stage: DataFrame, found: DataFrame) -> Comparison:
+    """Tell of each entity that documents say or no longer say what happens to it.
+
+    Args:
+        ground: what the stage is compared with.
+        stage: columns `model.STAGE`, without what was refused.
+        found: findings beside those of the stage; columns row, document_uri, registryid, kind, xid, finding.
+    """
+    policy, state = ground.policy, ground.state
+    told = findings_told(stage, found)
+    dropped = find_dropped(ground, stage, told)
+    protected = None
+    if policy.prune:  # what lost its last owner in an ingest without --prune
+        ownerless = state.filter(F.size("document_uris") == 0)
+        dropped = dropped.unionByName(ownerless.select(*KEY, F.col("document_uris").alias("dropped")))
+        dropped = dropped.groupBy(*KEY).agg(F.array_distinct(F.flatten(F.collect_list("dropped"))).alias("dropped"))
+        protected = state.select(*KEY).join(*at_or_below(refused_in(told)), how="left_semi")
+        if ground.said is not None:
+            protected = protected.unionByName(standing(ground.said, stage, refused_in(told)).select(*KEY))
+    log, head = ground.log, ground.head
+    deleted = log.filter((F.col("op") == "delete") & (F.col("kind") != "document")) if head.deletions else log.limit(0)
+    now = F.lit(ground.committed_at)
+    compared = with_verdict(
+        claims_of(stage), dropped, state, deleted, ground.said, policy=policy, protected=protected, now=now
+    ).localCheckpoint()
+    seen = _look_at(compared)
+    if seen.suspects and not policy.force:
+        compared = without_stale(compared, log).localCheckpoint()
+    if seen.all_single_inserts:  # each document is of one mind about its own defaults
+        return Comparison(compared.withColumn("flipped", F.lit(False)), True)
+    return Comparison(with_defaults(compared, state, log).localCheckpoint(), False)
+
+
+def findings_told(stage: DataFrame, found: DataFrame) -> DataFrame:
+    """Give all findings of an ingest so far: those of its stage, and those found beside."""
+    return stage.filter(F.col("row") == "finding").select(*found.columns).unionByName(found)
+
+
+def find_dropped(ground: Ground, stage: DataFrame, told: DataFrame) -> DataFrame:
+    """Find entities that a document held at its last load and holds no more.
+
+    A document that was rejected dropped nothing, nor did one drop what was refused in it, or what stands below that.
+
+    Returns:
+        One row per entity: KEY, dropped (the documents, sorted).
+    """
+    documents = stage.filter((F.col("row") == "document") & F.get_json_object("facts", "$.status").isin("loaded", "skipped"))
+    before = ground.known.select("registryid", "xid")
+    gone = documents.select("registryid", "xid").join(before, on=["registryid", "xid"]).unionByName(ground.gone)
+    gone = gone.withColumnRenamed("xid", "document_uri")
+    if not gone.take(1):  # all documents are new
+        return ground.state.limit(0).select(*KEY, F.col("document_uris").alias("dropped"))
+    held = ground.state.select(*KEY, F.explode("document_uris").alias("document_uri"))
+    held = held.join(F.broadcast(gone), on=["registryid", "document_uri"], how="left_semi")
+    dropped = held.join(ground.held, on=[*KEY, "document_uri"], how="left_anti")
+    dropped = dropped.join(*at_or_below(refused_in(told), "document_uri"), how="left_anti")
+    return dropped.groupBy(*KEY).agg(F.array_sort(F.collect_set("document_uri")).alias("dropped"))
+
+
+class _Seen(NamedTuple):
+    """What a comparison shows at a glance: updates that may be stale; whether all is new, each entity in one document."""
+
+    suspects: int
+    all_single_inserts: bool
+
+
+def _look_at(compared: DataFrame) -> _Seen:
+    seen = compared.agg(F.count_if(is_suspect()).alias("suspects"), F.count_if(~is_single_insert()).alias("others")).collect()[0]
+    return _Seen(seen["suspects"], not seen["others"])
+
+
+def is_single_insert() -> Column:
+    """Tell of a row that it is new, and that one document alone says it."""
+    is_insert = F.coalesce(F.col("op") == "insert", F.lit(False))
+    return is_insert & (F.size("agreed") == 1) & (F.size("opposed") == 0)

@@ -1,0 +1,129 @@
+"""What a stage is compared with: the state of the catalog, what is known of its documents, what is not where it was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, StringType, StructField, StructType
+
+from lakehouse.log.facts import current_documents
+from lakehouse.log.head import Head
+from lakehouse.log.ownership.disputes import (
+    known_disputes,
+)
+from lakehouse.log.ownership.owners import Policy
+from lakehouse.store.keys import KEY, LIFE
+from lakehouse.store.schema import CHANGES, ENTITY_TABLES
+from lakehouse.store.sessions import is_interpreted
+from lakehouse.store.tables import open_table
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What a stage is compared with: read once, however often the rules between entities take something out of the stage.
+
+    Attributes:
+        head: snapshot that the entity tables stand at.
+        committed_at: time of the snapshot to come; never before the head's.
+        policy: what the ingest may do.
+        log: rows of `changes` up to the head.
+        known: as from `current_documents`.
+        gone: documents that are not where they were: registryid, xid.
+        said: as from `disputes.known_disputes`; None: there are none.
+        state: as from `read_state`.
+        held: what the staged documents hold, refused by rules between entities or not: KEY, document_uri.
+    """
+
+    head: Head
+    committed_at: datetime
+    policy: Policy
+    log: DataFrame
+    known: DataFrame
+    gone: DataFrame
+    said: DataFrame | None
+    state: DataFrame
+    held: DataFrame
+
+
+def read_ground(spark: SparkSession, head: Head, stage: DataFrame, policy: Policy, scopes: list[str]) -> Ground:
+    """Read what a stage is compared with.
+
+    Args:
+        spark: the session.
+        head: snapshot that the entity tables stand at.
+        stage: columns `model.STAGE`, as the documents were read.
+        policy: what the ingest may do.
+        scopes: as of `documents.Sources`: with `prune`, a known document in them that is no longer there dropped everything.
+    """
+    log = open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id)
+    # Checkpointed and not cached: a cached frame is planned anew whenever a table that it reads is written.
+    known = current_documents(log).localCheckpoint()
+    gone = find_moved(known, stage)
+    if policy.prune and scopes:
+        gone = gone.unionByName(find_vanished(known, stage, scopes)).distinct()
+    gone = gone.localCheckpoint()
+    committed_at = max(datetime.now(timezone.utc), head.committed_at + timedelta(microseconds=1))
+    said: DataFrame | None = known_disputes(known, gone).localCheckpoint()
+    if said is not None and said.isEmpty():
+        said = None
+    held = stage.filter(F.col("row") == "entity").select(*KEY, "document_uri")
+    return Ground(head, committed_at, policy, log, known, gone, said, read_state(spark, head), held)
+
+
+def read_state(spark: SparkSession, head: Head) -> DataFrame:
+    """Read the current state of all entities from their tables.
+
+    Returns:
+        One row per entity: KEY, content_hash, epoch, createdat, modifiedat, document_uris, snapshot_id; isdefault of a
+        Version, defaultversionid of a message or schema.
+    """
+    columns = ["content_hash", *LIFE, "document_uris", "snapshot_id"]
+    optional = {"isdefault": BooleanType(), "defaultversionid": StringType()}
+    used = [table for table in ENTITY_TABLES if table.name in head.tables]
+    if not used:
+        more = [StructField(name, kind) for name, kind in optional.items()]
+        return spark.createDataFrame([], StructType([*(CHANGES[name] for name in (*KEY, *columns)), *more]))
+    parts = [
+        open_table(spark, table.name).select(
+            "registryid",
+            F.lit(table.kind).alias("kind"),
+            "xid",
+            *columns,
+            *(
+                (F.col(name) if name in table.columns.names else F.lit(None).cast(kind)).alias(name)
+                for name, kind in optional.items()
+            ),
+        )
+        for table in used
+    ]
+    state = reduce(DataFrame.unionByName, parts)
+    # It is read more than once: to look up the files of each table again takes longer than to keep a few rows.
+    return state.coalesce(1).localCheckpoint() if is_interpreted(spark) else state
+
+
+def find_vanished(known: DataFrame, stage: DataFrame, scopes: list[str]) -> DataFrame:
+    """Find documents that the sources cover, that are known, and that are not there any more.
+
+    Returns:
+        registryid, xid (the document's URI).
+    """
+    covered = reduce(Column.__or__, [F.col("xid").rlike(scope) for scope in scopes])
+    seen = stage.filter(F.col("row") == "document").select("xid").distinct()
+    return known.filter(covered).select("registryid", "xid").join(seen, on="xid", how="left_anti").select("registryid", "xid")
+
+
+def find_moved(known: DataFrame, stage: DataFrame) -> DataFrame:
+    """Find documents that say their registry themselves, and say another one than at an earlier load.
+
+    Returns:
+        registryid (that they have left), xid (the document's URI).
+    """
+    told = [F.get_json_object("facts", f"$.{name}").alias(name) for name in ("status", "own_registry")]
+    read = stage.filter(F.col("row") == "document").select("xid", F.col("registryid").alias("_now"), *told)
+    read = read.filter(F.col("status").isin("loaded", "skipped") & (F.col("own_registry") == "true")).select("xid", "_now")
+    before = known.filter("facts.own_registry").select("registryid", "xid")
+    return before.join(read, on="xid").filter(F.col("registryid") != F.col("_now")).select("registryid", "xid")

@@ -1,0 +1,9 @@
+"""Names of columns that say which entity a row is of, and how it lives; needs no Spark."""
+
+from __future__ import annotations
+
+LIFE = ("epoch", "createdat", "modifiedat")
+
+VERSION_KIND = {"message": "version", "schema": "schemaversion"}
+
+KEY = ["registryid", "kind", "xid"]
