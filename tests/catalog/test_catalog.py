@@ -73,7 +73,7 @@ def test_each_method_tells_what_its_command_tells(folder, spark):
     assert [one.snapshot_id for one in catalog.snapshots()] == [1]
     assert catalog.label("first", "again") == 1
     (shown,) = catalog.show(f"{MESSAGE[:-1]}child")
-    assert [one["xid"] for one in shown.chain][-1] == MESSAGE
+    assert [one["basemessage"] for one in shown.chain] == [MESSAGE]
     exported = catalog.at(1).export(str(folder / "out.json"))
     assert exported.files == 1
     assert (folder / "out.json").read_text().startswith("{")
