@@ -13,7 +13,9 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "commits": ["commit", "read_head"],
         "facts": ["current_documents"],
-        "plan": ["Head", "Plan", "plan_changes", "read_ground"],
+        "ground": ["Ground", "read_ground"],
+        "head": ["Head"],
+        "plan": ["Plan", "plan_changes"],
         "projections": ["roll_forward"],
         "relations": ["open_relations"],
         "snapshots": ["open_snapshot", "read_snapshots", "resolve_snapshot"],

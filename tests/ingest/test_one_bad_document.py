@@ -69,7 +69,7 @@ def holds_bad(*given: Any) -> bool:
 
 STAGES = {
     "open": (parse, "open_document", lambda uri, *_: "bad" in uri),
-    "read": (parse, "_read_up_to", lambda stream, _: b"bad" in stream.getvalue()),
+    "read": (parse, "read_up_to", lambda stream, _: b"bad" in stream.getvalue()),
     "decode": (parse, "read_text", holds_bad),
     "detect": (parse, "not_a_registry", holds_bad),
     "redact": (parse, "redact", holds_bad),
