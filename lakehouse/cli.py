@@ -17,6 +17,7 @@ from lakehouse.commands_ask import export, search, serve_sql, show, sql, sql_use
 from lakehouse.commands_audit import blame, changes, diff, label, log, snapshots
 from lakehouse.commands_keep import backup, doctor, maintain, migrate, rebuild, restore
 from lakehouse.commands_load import demo, explain, ingest, rules, validate, violations
+from lakehouse.commands_serve import serve
 from lakehouse.console import Context, with_globals
 from lakehouse.errors import LakehouseError, reason_of
 from lakehouse.printing import tell
@@ -31,7 +32,7 @@ def cli() -> None:
 
 _COMMANDS = (
     ingest, validate, violations, rules, explain, demo,
-    sql, show, search, export, serve_sql, sql_user,
+    sql, show, search, export, serve, serve_sql, sql_user,
     snapshots, label, log, blame, diff, changes,
     doctor, rebuild, migrate, maintain, backup, restore,
 )  # fmt: skip

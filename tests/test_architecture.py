@@ -25,9 +25,10 @@ ORDER = [
     "changes", "digests", "effective", "projections", "dryruns",
     "relationrows", "references", "relations", "presence", "gate", "catalogchecks",
     "maintenance", "datadocs", "candidates", "snapshots", "serving", "audits", "events", "backups", "doctor", "differences", "diffs",
-    "documentview", "readmodel", "losses", "groupwriters", "serialise", "targets", "selection", "export",
+    "documentview", "readmodel", "losses", "groupwriters", "serialise", "targets", "selection", "export", "serve",
     "queries", "violationlist", "show", "pipeline", "landing", "validation", "telemetry", "demo",
-    "printing", "completion", "console", "commands_load", "commands_ask", "commands_audit", "commands_keep", "cli", "__main__",
+    "printing", "completion", "console", "commands_load", "commands_ask", "commands_audit", "commands_keep", "commands_serve",
+    "cli", "__main__",
 ]  # fmt: skip
 
 
@@ -42,7 +43,12 @@ def imports_of(path: Path) -> set[str]:
     return found
 
 
-MODULES = [*sorted(PACKAGE.glob("*.py")), PACKAGE / "demo" / "__init__.py", *sorted((PACKAGE / "readmodel").glob("*.py"))]
+MODULES = [
+    *sorted(PACKAGE.glob("*.py")),
+    PACKAGE / "demo" / "__init__.py",
+    *sorted((PACKAGE / "readmodel").glob("*.py")),
+    *sorted((PACKAGE / "serve").glob("*.py")),
+]
 
 
 def name_of(path: Path) -> str:

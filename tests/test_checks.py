@@ -27,7 +27,9 @@ def staged(spark: SparkSession, documents: dict[str, Any]) -> DataFrame:
     rows = []
     for registry, written in documents.items():
         text = (written if isinstance(written, str) else json.dumps(written)).encode()
-        rows.append((f"file:///{registry}.json", len(text), "0", registry, False, False, bytearray(text), None, False, False, None))
+        rows.append(
+            (f"file:///{registry}.json", len(text), "0", registry, False, False, bytearray(text), None, False, False, None)
+        )
     return parse_documents(spark.createDataFrame(rows, columns), read_settings()).localCheckpoint()
 
 
