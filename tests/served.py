@@ -78,6 +78,15 @@ def message(name: str, **more: Any) -> dict[str, Any]:
     return {"defaultversionid": "1", "versions": {"1": EVENT | {"name": name} | more}}
 
 
+def made(versionid: str) -> dict[str, Any]:
+    """Tell a Version that the CNCF draft can say."""
+    told = {"envelope": "CloudEvents/1.0", "isdefault": versionid == "2", "ancestor": "1", "description": f"No. {versionid}"}
+    told["envelopemetadata"] = {"type": {"value": "com.shop.made"}}
+    return told | {
+        "version_uri": f"https://shop.example/messagecatalog/draft/messagedefinitions/com.shop.made/versions/{versionid}"
+    }
+
+
 def shop(version: str) -> dict[str, Any]:
     """Tell a registry with entities of every kind."""
     many = {
@@ -120,6 +129,16 @@ def shop(version: str) -> dict[str, Any]:
             },
             "orders-2": {"messages": {"placed": message("In another group")}},
             "empty": {},
+            "draft": {
+                "envelope": "CloudEvents/1.0",
+                "messages": {
+                    "com.shop.made": {
+                        "defaultversionid": "2",
+                        "versions": {"1": made("1"), "2": made("2"), "beta": made("beta")},
+                    },
+                    "unlike-its-type": message("x", envelopemetadata={"type": {"value": "another"}}),
+                },
+            },
             "mqtt": {
                 "protocol": "MQTT/5.0",
                 "messages": {"q": message("q", protocol="MQTT/5.0", protocoloptions={"topic_name": {"value": "a/b"}})},
@@ -261,5 +280,5 @@ def serving(warehouse: Path, folder: Path, *options: str, **environment: str):
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(120)
         process.stdout.close()

@@ -197,7 +197,7 @@ def test_sort(served):
     assert next(iter(served.get("/messagegroups/orders/messages?sort=name=desc"))) == "many"
     by_team = list(served.get("/messagegroups/orders/messages?sort=labels.team"))
     assert by_team[-2:] == ["shipped", "placed"]
-    assert list(served.get("/messagegroups?sort=messagegroupid=desc")) == ["orders", "mqtt", "empty"]
+    assert list(served.get("/messagegroups?sort=messagegroupid=desc")) == ["orders", "mqtt", "empty", "draft"]
 
 
 def test_pages_stay_on_one_snapshot(served):

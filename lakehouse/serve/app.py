@@ -26,6 +26,7 @@ from starlette.routing import Route
 
 from lakehouse.errors import DefinitionNotYet, DefinitionsGone, MessageNotFound, WarehouseError
 from lakehouse.serve.asking import Answer, Asked
+from lakehouse.serve.changes import EventStreams
 from lakehouse.serve.guard import Guard
 from lakehouse.serve.live import Head, Live
 from lakehouse.serve.metrics import Metrics
@@ -77,6 +78,7 @@ class App:
         self.metrics = metrics
         self.closing = closing
         self.threads = ThreadPoolExecutor(options.parallel, "lakehouse-answer")
+        self.streams = EventStreams(self, pages.source)
         self.waiting = 0
         self._ready: OrderedDict[tuple[Any, ...], Ready] = OrderedDict()
         self._bytes = 0
@@ -87,7 +89,14 @@ class App:
         begun = time.perf_counter()
         headers = dict(scope["headers"])
         method = scope["method"]
-        ready = await self._answered(scope, headers, method)
+        if method == "GET" and b"text/event-stream" in headers.get(b"accept", b""):
+            found = await self._streamed(scope, headers, receive, send)
+            if found is None:
+                self.metrics.answered(method, 200, 0.0)
+                return
+            ready = found
+        else:
+            ready = await self._answered(scope, headers, method)
         if headers.get(b"if-none-match") and ready.status == 200 and _matches(headers[b"if-none-match"], ready.etag):
             kept = [one for one in ready.headers if one[0] not in (b"content-type", b"content-disposition")]
             ready = Ready(304, kept, b"", ready.etag, None)
@@ -120,6 +129,21 @@ class App:
             logger.exception("a request failed: %s %r", method, scope["raw_path"][:200])
             return self._problem(ProblemFound("server_error", status=500), scope, origin)
 
+    async def _streamed(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send) -> Ready | None:
+        """Stream events; None when that is done, else what is sent instead."""
+        origin = ""
+        try:
+            origin = self._origin(scope, headers)
+            await self.guard.check(headers)
+            raw_path: bytes = scope["raw_path"]
+            asked = Asked(read_target(raw_path), scope["query_string"], raw_path.decode("ascii", "replace"), origin)
+            if asked.target.parts != ("events",) or asked.target.at is not None:
+                return await self._answered(scope, headers, "GET")
+            await self.streams.serve(asked, headers, receive, send)
+        except ProblemFound as problem:
+            return self._problem(problem, scope, origin)
+        return None
+
     async def _ready_or_made(self, raw_path: bytes, query: bytes, origin: str) -> Ready:
         head = self.live.head
         if head is not self._head:
@@ -149,8 +173,11 @@ class App:
             return _as_ready(self.pages.answer(asked), asked)
         except MessageNotFound as error:
             raise ProblemFound("not_found", asked.target.path, str(error)) from error
-        except (DefinitionNotYet, DefinitionsGone) as error:
-            raise ProblemFound("data_retrieval_error", asked.target.path, str(error)) from error
+        except DefinitionNotYet as error:
+            told = {"Retry-After": "5"}
+            raise ProblemFound("data_retrieval_error", asked.target.path, str(error), status=503, headers=told) from error
+        except DefinitionsGone as error:
+            raise ProblemFound("not_found", asked.target.path, str(error)) from error
         except WarehouseError as error:
             logger.warning("the warehouse cannot be read: %s", error)
             raise ProblemFound("data_retrieval_error", status=503, headers={"Retry-After": "5"}) from error
@@ -258,7 +285,7 @@ def make_app(
 
     live, metrics = Live(settings, options), Metrics()
     guard = Guard(options.users)
-    app = App(live, options, Pages(live, options, others.PARTS), guard, metrics, closing or threading.Event())
+    app = App(live, options, Pages(live, settings, options, others.PARTS), guard, metrics, closing or threading.Event())
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> Any:
@@ -280,7 +307,12 @@ def make_app(
     async def figures(request: Any) -> Response:
         return Response(metrics.text(live.head.number if live.head else None), media_type=metrics.media_type)
 
-    own: list[Route] = [Route("/health", health), Route("/ready", ready), Route("/metrics", figures), *others.routes(app)]
+    own: list[Route] = [
+        Route("/health", health),
+        Route("/ready", ready),
+        Route("/metrics", figures),
+        *others.routes(options.specification),
+    ]
     return Front(Starlette(routes=own, lifespan=lifespan), app, frozenset(route.path.encode() for route in own))
 
 

@@ -73,6 +73,8 @@ class Request:
     view: View | None
     options: Options
     head: Head
+    source: str
+    max_chain_depth: int
 
 
 def page_of(request: Request, answer: Answer, found: list[Any]) -> list[Any]:

@@ -24,6 +24,7 @@ from lakehouse.serve.live import Head, Live
 from lakehouse.serve.options import Options
 from lakehouse.serve.problems import RC2, RC4, ProblemFound
 from lakehouse.serve.requests import MEMBERS, Target, mount_of
+from lakehouse.settings import Settings
 
 
 class EmptyCatalog(Catalog):
@@ -58,7 +59,9 @@ class Pages:
         others: what else stands at the root of a registry: first part of the path → what answers.
     """
 
-    def __init__(self, live: Live, options: Options, others: dict[str, Part]) -> None:
+    def __init__(self, live: Live, settings: Settings, options: Options, others: dict[str, Part]) -> None:
+        self.source = settings.events_source
+        self.max_chain_depth = settings.max_chain_depth
         self.live = live
         self.options = options
         self.others = others
@@ -77,7 +80,7 @@ class Pages:
         deadline = Deadline(self.options.request_seconds)
         parameters = read_parameters(asked.query)
         dialect = self.dialect_of(parameters)
-        registryid = self._registry(asked, head)
+        registryid = self.registry_of(asked, head)
         number, key = self._snapshot(asked, parameters, head)
         if not isinstance(number, int):
             return number
@@ -85,7 +88,9 @@ class Pages:
         flags = read_flags(parameters, self._parts(asked.target), path)
 
         def part(catalog: Catalog, view: View | None) -> Answer:
-            made = Request(asked, asked.target.parts, flags, dialect, catalog, view, self.options, head)
+            made = Request(
+                asked, asked.target.parts, flags, dialect, catalog, view, self.options, head, self.source, self.max_chain_depth
+            )
             return self._answered(made)
 
         if not number:
@@ -115,7 +120,7 @@ class Pages:
             raise ProblemFound("unsupported_specversion", "/", specversion=wanted[:80], list=", ".join(self.specifications))
         return found
 
-    def _registry(self, asked: Asked, head: Head) -> str:
+    def registry_of(self, asked: Asked, head: Head) -> str:
         """Find the registry that is meant.
 
         Raises:

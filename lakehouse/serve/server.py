@@ -110,6 +110,7 @@ def run_server(settings: Settings, options: Options, tell: Callable[[str, int], 
     say = partial(tell, url, options.workers)
     if options.workers == 1:
         server = _server(settings, options, say)
+        _ignore_what_ended_it()
         server.run(sockets=[listening])
         if not server.started:
             raise LakehouseError("the server did not start.")
@@ -163,7 +164,14 @@ def _work(settings: Settings, options: Options, ready: str, listening: socket.so
     """Serve in a process of its own, as long as the one that started it is there."""
     server = _server(settings, options, lambda: Path(ready, str(os.getpid())).touch())
     threading.Thread(target=_watch_parent, args=(os.getppid(),), daemon=True).start()
+    _ignore_what_ended_it()
     server.run(sockets=[listening])
+
+
+def _ignore_what_ended_it() -> None:
+    """Let a server that has drained end like a program that is done: uvicorn sends the signal that ended it once more."""
+    for sent in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(sent, lambda *_: None)
 
 
 def _watch_parent(parent: int) -> None:
