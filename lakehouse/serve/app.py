@@ -237,12 +237,13 @@ class App:
         return f"{scheme}://{host}{prefix}"
 
     async def _send(self, send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-        """Send an answer, in parts that the client has to take in time."""
+        """Send an answer; a large one in parts that the client has to take in time."""
+        if len(body) <= _AT_ONCE:
+            await send({"type": "http.response.start", "status": status, "headers": [*headers, *_CORS]})
+            await send({"type": "http.response.body", "body": body})
+            return
         with anyio.move_on_after(self.options.client_seconds) as limit:
             await send({"type": "http.response.start", "status": status, "headers": [*headers, *_CORS]})
-            if len(body) <= _AT_ONCE:
-                await send({"type": "http.response.body", "body": body})
-                return
             for start in range(0, len(body), _AT_ONCE):
                 limit.deadline = anyio.current_time() + self.options.client_seconds
                 part = {"type": "http.response.body", "body": body[start : start + _AT_ONCE]}
@@ -285,7 +286,9 @@ def make_app(
 
     live, metrics = Live(settings, options), Metrics()
     guard = Guard(options.users)
-    app = App(live, options, Pages(live, settings, options, others.PARTS), guard, metrics, closing or threading.Event())
+    pages = Pages(live, settings, options, others.PARTS)
+    live.on_new = pages.warm
+    app = App(live, options, pages, guard, metrics, closing or threading.Event())
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import NamedTuple
 
 from lakehouse.errors import LakehouseError, WarehouseError, WarehouseTooNew
@@ -47,6 +48,7 @@ class Live:
         self.root: str | None = options.registry
         self.is_empty = False
         self.failure: str | None = None
+        self.on_new: Callable[[Head], None] = lambda head: None  # is called, in the thread that follows, with each new snapshot
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -77,10 +79,13 @@ class Live:
 
     def _follow(self) -> None:
         pause = _SECONDS_BETWEEN_LOOKS_FAR_AWAY if self.model.warehouse.is_remote else _SECONDS_BETWEEN_LOOKS
-        wait = pause
+        wait, told = 0.0, None
         while not self._stopped.wait(wait):
             try:
-                self.load()
+                head = self.load()
+                if head is not told:
+                    told = head
+                    self.on_new(head)
                 self.failure, wait = None, pause
             except (LakehouseError, OSError) as error:  # what is known stays served
                 if self.failure is None:

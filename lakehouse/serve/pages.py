@@ -106,6 +106,25 @@ class Pages:
         found.snapshot = number
         return found
 
+    def warm(self, head: Head) -> None:
+        """Load what the first filter or export would wait for: the registry that `/` is, unless that is large."""
+        registryid = self.live.root
+        if not head.number or registryid is None:
+            return
+
+        def load(view: View) -> None:
+            deadline = Deadline(self.options.request_seconds)
+            catalog = Catalog(view, head.digest, registryid, self.options.specification, self.kept, deadline)
+            if view.count() <= self.kept.most:
+                for collection in MEMBERS:
+                    for group in catalog.groups(collection):
+                        catalog.resources(group)
+
+        try:
+            self.live.model.answer(load, head.number)
+        except (SnapshotNotFound, ProblemFound):  # it is loaded when it is asked for
+            return
+
     def dialect_of(self, parameters: list[tuple[str, str]]) -> str:
         """Give the dialect that a request asks for.
 
