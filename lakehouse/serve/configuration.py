@@ -91,17 +91,14 @@ def modelsource(dialect: str) -> bytes:
     for collection in sorted(MEMBERS):
         members = MEMBERS[collection]
         group: dict[str, Any] = {"singular": SINGULAR[collection], "attributes": _own(SINGULAR[collection], dialect)}
-        if collection == "endpoints":
-            group["ximportresources"] = ["/messagegroups/messages"]
-        else:
-            group["resources"] = {
-                members: {
-                    "singular": SINGULAR[members],
-                    "maxversions": 0,
-                    "hasdocument": members == "schemas",
-                    "attributes": _own(SINGULAR[members], dialect),
-                }
+        group["resources"] = {  # told anew for endpoints: clients take the XID types of `ximportresources` for URLs
+            members: {
+                "singular": SINGULAR[members],
+                "maxversions": 0,
+                "hasdocument": members == "schemas",
+                "attributes": _own(SINGULAR[members], dialect),
             }
+        }
         groups[collection] = group
     return _text({"groups": groups})
 
