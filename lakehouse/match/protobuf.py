@@ -47,6 +47,11 @@ class ProtobufValidator:
             raise Unsupported(f"no message type {wanted} among {', '.join(names[:5]) or 'none'}")
         self._class = message_factory.GetMessageClass(pool.FindMessageTypeByName(found[0]))
 
+    @property
+    def message_class(self) -> Any:
+        """Give the class of the messages."""
+        return self._class
+
     def decode(self, body: bytes | None, data: Any, content_type: str | None) -> Decoded:
         """Parse the binary form, or JSON by Protobuf's mapping."""
         kind = media_type(content_type)[0] if content_type else ""
