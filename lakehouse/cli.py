@@ -18,6 +18,7 @@ from lakehouse.commands_audit import blame, changes, diff, label, log, snapshots
 from lakehouse.commands_keep import backup, doctor, maintain, migrate, rebuild, restore
 from lakehouse.commands_load import demo, explain, ingest, rules, validate, violations
 from lakehouse.commands_match import match
+from lakehouse.commands_render import render
 from lakehouse.console import Context, with_globals
 from lakehouse.errors import LakehouseError, reason_of
 from lakehouse.printing import tell
@@ -32,7 +33,7 @@ def cli() -> None:
 
 _COMMANDS = (
     ingest, validate, violations, rules, explain, demo,
-    match,
+    match, render,
     sql, show, export, serve_sql, sql_user,
     snapshots, label, log, blame, diff, changes,
     doctor, rebuild, migrate, maintain, backup, restore,

@@ -27,8 +27,8 @@ ORDER = [
     "maintenance", "datadocs", "candidates", "snapshots", "serving", "audits", "events", "backups", "doctor", "diffs",
     "documentview", "losses", "groupwriters", "serialise", "targets", "selection", "export",
     "queries", "violationlist", "show", "pipeline", "landing", "validation", "telemetry", "demo",
-    "printing", "match", "console", "commands_load", "commands_ask", "commands_audit", "commands_keep", "commands_match",
-    "cli", "__main__",
+    "printing", "match", "render", "console", "commands_load", "commands_ask", "commands_audit", "commands_keep",
+    "commands_match", "commands_render", "cli", "__main__",
 ]  # fmt: skip
 
 
@@ -43,7 +43,7 @@ def imports_of(path: Path) -> set[str]:
     return found
 
 
-MODULES = [*sorted(PACKAGE.glob("*.py")), PACKAGE / "demo" / "__init__.py", PACKAGE / "match" / "__init__.py"]
+MODULES = [*sorted(PACKAGE.glob("*.py")), *(PACKAGE / name / "__init__.py" for name in ("demo", "match", "render"))]
 
 
 def name_of(path: Path) -> str:

@@ -115,6 +115,9 @@ def _check_protocol(definition: Definition, event: Event, tolerance: Tolerance, 
 def _check(
     attribute: Attribute, event: Event, tolerance: Tolerance, outcome: Outcome, captures: dict[str, list[tuple[str, str]]]
 ) -> None:
+    if attribute.section == "message" and _hides_envelope_type(attribute, event):
+        outcome.unchecked.append(attribute.pointer)
+        return
     values = values_of(attribute, event)
     if not values:
         _check_absent(attribute, event, tolerance, outcome)
@@ -169,6 +172,13 @@ def _is_told(attribute: Attribute, event: Event) -> bool:
     if attribute.section == "envelope" and attribute.key == "datacontenttype" and _content_type_unknown(event):
         return False
     return event.knows(attribute.pointer)
+
+
+def _hides_envelope_type(attribute: Attribute, event: Event) -> bool:
+    """Tell that the declared type is of the envelope (MSG-190), and the landing or MQTT 3.1.1 has no place for it."""
+    is_enveloped = as_text(attribute.value).lower().startswith("application/cloudevents")
+    placeless = event.family is None or (event.family == "MQTT" and (event.version or "").startswith("3"))
+    return is_enveloped and event.mode == "structured" and event.content_type is None and placeless
 
 
 def _content_type_unknown(event: Event) -> bool:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,7 @@ def _unknown(message: Any, pointer: str) -> list[Error]:
     return found
 
 
+@lru_cache(256)
 def _compile(text: str) -> descriptor_pb2.FileDescriptorSet:
     """Compile the text alone: what it imports must be of Google's well-known types."""
     well_known = str(Path(protoc.__file__).parent / "_proto")

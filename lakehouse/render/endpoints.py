@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from lakehouse.match.captured import SECRET_HEADERS
 from lakehouse.match.definitions import escape
 
 _PRODUCER_ONLY = frozenset({"key", "partition", "retain", "durable"})  # END-147, END-165, 002 on Kafka's options
@@ -65,7 +66,7 @@ class Endpoint:
         return registryid == self.registryid and (group_xid == self.xid or group_xid in self.messagegroups)
 
     def leaves(self) -> dict[str, str]:
-        """Give its options as leaves of a message: JSON Pointer → JSON text."""
+        """Give its options as leaves of a message, JSON Pointer → JSON text; credentials are of the connection, and none."""
         found: dict[str, Any] = {}
         is_producer = not self.usage or "producer" in self.usage
         for name, own in _OPTIONS.get(self.family, {}).items():
@@ -74,7 +75,8 @@ class Endpoint:
             if value is not None and value != "" and not is_filter and (is_producer or name not in _PRODUCER_ONLY):
                 found[own] = value
         if self.family == "HTTP":
-            found |= {f"{kind}/{escape(name)}": text for kind in ("headers", "query") for name, text in self._pairs(kind)}
+            pairs = [(kind, name, text) for kind in ("headers", "query") for name, text in self._pairs(kind)]
+            found |= {f"{kind}/{escape(name)}": text for kind, name, text in pairs if name.lower() not in SECRET_HEADERS}
             path = urlsplit(self.uri or "").path
             if path not in ("", "/"):
                 found["path"] = path

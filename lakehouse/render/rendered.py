@@ -51,16 +51,21 @@ class Rendered:
     def line(self) -> bytes:
         """Give the line that `match` reads: registryid, sent_as, protocol, captured, payload_base64; or the CloudEvent."""
         if self.protocol is None:
-            return orjson.dumps(self.event)
+            return self.body or b""
         encoded = None if self.body is None else base64.b64encode(self.body).decode()
-        told = {"registryid": self.registryid, "sent_as": self.xid, "protocol": self.protocol, "captured": self.captured}
+        told = {"registryid": self.registryid, "sent_as": self.xid or None, "protocol": self.protocol, "captured": self.captured}
         return orjson.dumps(told | {"payload_base64": encoded})
 
     def as_json(self) -> bytes:
         """Give it as one JSON value, its payload as JSON or text where it is that; or the CloudEvent."""
         if self.protocol is None:
-            return orjson.dumps(self.event)
-        told: dict[str, Any] = {"registryid": self.registryid, "xid": self.xid, "protocol": self.protocol, "mode": self.mode}
+            return self.body or b""
+        told: dict[str, Any] = {
+            "registryid": self.registryid,
+            "xid": self.xid or None,
+            "protocol": self.protocol,
+            "mode": self.mode,
+        }
         told |= {"endpoint": self.endpoint} if self.endpoint else {}
         told |= {"captured": self.captured} | _payload(self.body)
         told |= {"variables": self.variables, "payload_status": self.payload_status}
