@@ -15,7 +15,7 @@ import click
 
 from lakehouse.console import Context, at_option, open_spark, session, with_globals
 from lakehouse.dialects import NORMAL, WRITABLE
-from lakehouse.printing import printable, show_exported, show_one_message, show_table
+from lakehouse.printing import printable, show_examples, show_exported, show_one_message, show_table
 
 
 @click.command()
@@ -47,16 +47,20 @@ def sql(context: Context, query: str, at: str | None, diff: tuple[str, str] | No
 @with_globals
 @click.pass_obj
 def show(context: Context, xid: str, at: str | None) -> int:
-    """Show a message: its chain of bases, its attributes with their origin, its schema, the endpoints that carry it."""
+    """Show a message: its chain of bases, attributes with their origin, schema, endpoints, and an example over each protocol."""
+    from lakehouse.render.shown import examples_at_head
     from lakehouse.show import show_message
 
     spark, settings = open_spark(context)
     found = show_message(spark, settings, xid, at)
+    examples = [] if at else examples_at_head(settings.warehouse, found[0].message["xid"], settings.registry or None)
+    told = [(shown, [one for one in examples if one["registryid"] in (None, shown.message["registryid"])]) for shown in found]
     if context.as_json:
-        click.echo(json.dumps([shown.as_json() for shown in found], ensure_ascii=False))
+        click.echo(json.dumps([shown.as_json() | {"examples": own} for shown, own in told], ensure_ascii=False))
     else:
-        for shown in found:
+        for shown, own in told:
             show_one_message(shown)
+            show_examples(own)
     return 0
 
 

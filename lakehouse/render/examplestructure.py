@@ -93,7 +93,8 @@ class StructureExample:
             number = self._real(schema, name)
             return f"{number:.2f}" if kind == "decimal" else number
         if kind in _TEXTS:
-            return self._made.formatted(kind, name)
+            text = self._made.formatted(kind, name)
+            return text.rstrip("Z") if text and kind == "time" else text
         if kind == "boolean":
             return self._made.random.random() < 0.5
         if kind == "null":
