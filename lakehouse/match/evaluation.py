@@ -176,15 +176,20 @@ def _is_told(attribute: Attribute, event: Event) -> bool:
 
 def _hides_envelope_type(attribute: Attribute, event: Event) -> bool:
     """Tell that the declared type is of the envelope (MSG-190), and the landing or MQTT 3.1.1 has no place for it."""
+    if event.mode != "structured" or event.content_type is not None:
+        return False
     is_enveloped = as_text(attribute.value).lower().startswith("application/cloudevents")
-    placeless = event.family is None or (event.family == "MQTT" and (event.version or "").startswith("3"))
-    return is_enveloped and event.mode == "structured" and event.content_type is None and placeless
+    is_mqtt_3 = event.family == "MQTT" and (event.version or "").startswith("3")
+    return is_enveloped and (is_mqtt_3 or not event.knows(f"/protocoloptions/{_content_type_place(event)}"))
+
+
+def _content_type_place(event: Event) -> str:
+    return {"MQTT": "content_type", "AMQP": "properties/content-type"}.get(event.family or "", "headers")
 
 
 def _content_type_unknown(event: Event) -> bool:
     """Tell that the landing does not show content types."""
-    where = {"MQTT": "content_type", "AMQP": "properties/content-type"}.get(event.family or "", "headers")
-    return event.mode == "binary" and not event.knows("/protocoloptions/" + where)
+    return event.mode == "binary" and not event.knows(f"/protocoloptions/{_content_type_place(event)}")
 
 
 def _compare(attribute: Attribute, value: Any, event: Event, captured: list[tuple[str, str, str]]) -> Reason | None:
