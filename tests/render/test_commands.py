@@ -22,6 +22,7 @@ from lakehouse.match.captured import landed_of_http
 from lakehouse.match.definitions import definition_of
 from lakehouse.match.evaluation import Tolerance, evaluate
 from lakehouse.match.landed import events_of
+from lakehouse.render.shown import examples_at_head
 
 ORDER = {
     "envelope": "CloudEvents/1.0",
@@ -227,3 +228,17 @@ def test_the_command_needs_no_spark():
     modules = "lakehouse.commands_render, lakehouse.render.runs, lakehouse.render.catalog"
     script = f"import sys, {modules}; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False, cwd=root).returncode == 0
+
+
+def test_a_message_is_shown_with_an_example_over_each_protocol(warehouse):
+    told = examples_at_head(warehouse, "/messagegroups/g/messages/Order", None)
+    assert [one["as"] for one in told] == ["cloudevents", "http", "kafka", "amqp", "mqtt", "nats"]
+    kafka = next(one["example"] for one in told if one["as"] == "kafka")
+    assert (kafka["captured"]["topic"], kafka["payload_status"]) == ("orders", "valid")
+    again = examples_at_head(warehouse, "/messagegroups/g/messages/Order", None)
+    assert [one["example"]["payload"] for one in again if one["as"] == "http"] == [
+        one["example"]["payload"] for one in told if one["as"] == "http"
+    ]
+    [broken, *_] = examples_at_head(warehouse, "/messagegroups/h/messages/Broken", None)
+    assert "cannot be rendered" in broken["error"]
+    assert "no such message" in examples_at_head(warehouse, "/messagegroups/h/messages/none", None)[0]["error"]
