@@ -1,5 +1,6 @@
 # xRegistry Lakehouse from its wheel: python -m build --wheel && docker build -t xregistry-lakehouse .
 #   docker run --rm -v /data:/data xregistry-lakehouse ingest /data/documents
+#   docker run -p 8080:8080 -v /data:/data:ro xregistry-lakehouse        # serves it to everybody; TLS is the proxy's in front
 #   docker run --rm -v /data:/data --entrypoint spark-submit xregistry-lakehouse --master ... /opt/xregistry/jobs/ingest.py ...
 FROM python:3.11-slim-bookworm
 
@@ -10,7 +11,7 @@ RUN apt-get update \
  && useradd --create-home --uid 10001 lakehouse
 
 COPY dist/*.whl /tmp/
-RUN pip install --no-cache-dir --disable-pip-version-check /tmp/*.whl && rm /tmp/*.whl
+RUN for wheel in /tmp/*.whl; do pip install --no-cache-dir --disable-pip-version-check "$wheel[serve]"; done && rm /tmp/*.whl
 
 COPY jobs /opt/xregistry/jobs
 COPY conf /opt/xregistry/conf
@@ -25,4 +26,5 @@ RUN printf 'from lakehouse.store.session import resolve_delta_jars\nfrom lakehou
 ENV LAKEHOUSE_WAREHOUSE=/data/warehouse
 VOLUME /data
 ENTRYPOINT ["tini", "--", "lakehouse"]
-CMD ["--help"]
+EXPOSE 8080
+CMD ["serve", "--host", "0.0.0.0", "--allow-anonymous", "--behind-proxy"]

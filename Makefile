@@ -7,6 +7,7 @@
 # make s3-test       documents, warehouse and exports on an S3 server of this machine (.venv-s3); Maven gives 700 MB of jars
 # make soak   a random history against a model (STEPS=200, SEED=1), writers and kill -9, for hours
 # make bench  benchmark (N messages, default 10000; REPEAT pairs, default 3): a table, bench-N.json and bench-N.png
+# make http-bench  requests a second of `lakehouse serve` with N messages, beside a floor; needs no Java
 # Each target makes .venv and installs what it needs; only Python 3.10 or newer and Java 17 or 21 must be there.
 
 PYTHON ?= python3
@@ -15,7 +16,7 @@ BIN := $(VENV)/bin
 N ?= 10000
 WORKERS ?= 2
 
-.PHONY: demo test test-slow airflow-test bi-test cluster-test s3-test lint bench soak docs clean java
+.PHONY: demo test test-slow airflow-test bi-test cluster-test s3-test lint bench http-bench soak docs clean java
 
 demo: java $(VENV)/installed
 	$(BIN)/lakehouse demo
@@ -44,6 +45,9 @@ lint: $(VENV)/installed
 
 bench: java $(VENV)/installed
 	$(BIN)/python -m tests.bench --messages $(N) $(if $(REPEAT),--repeat $(REPEAT)) --json bench-$(N).json --chart bench-$(N).png
+
+http-bench: $(VENV)/installed
+	$(BIN)/python -m tests.bench.http --messages $(N)
 
 soak: java $(VENV)/installed
 	$(BIN)/python -m tests.soak.machine --steps $(or $(STEPS),200) --seed $(or $(SEED),1)

@@ -18,7 +18,11 @@ def test_an_installed_wheel_works_away_from_the_checkout(tmp_path):
     subprocess.run(build, check=True, capture_output=True)
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {"lakehouse/_data/expectations/versions.json", "lakehouse/expectations/pages/suite.html", "lakehouse/expectations/pages/style.css"} <= names
+    assert {
+        "lakehouse/_data/expectations/versions.json",
+        "lakehouse/expectations/pages/suite.html",
+        "lakehouse/expectations/pages/style.css",
+    } <= names
     venv.create(tmp_path / "venv", with_pip=True)
     subprocess.run([tmp_path / "venv" / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", wheel], check=True)
     command = tmp_path / "venv" / "bin" / "lakehouse"

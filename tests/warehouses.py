@@ -33,7 +33,7 @@ CHANGES = pa.schema(
     ]
 )
 _VIOLATIONS = pa.schema([(name, _TIME if name == "found_at" else pa.string()) for name in VIOLATION_COLUMNS])
-_START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 _DOCUMENT = "file:/d/a.json"
 
 
@@ -137,7 +137,7 @@ class Written:
         return [self.row("message", xid, op, {"defaultversionid": "1"}), self.row("version", f"{xid}/versions/1", op, body)]
 
     def row(self, kind: str, xid: str, op: str, body: Any) -> dict[str, Any]:
-        now = _START + timedelta(minutes=self.head)
+        now = START + timedelta(minutes=self.head)
         told = {
             "snapshot_id": self.head,
             "registryid": "r",
@@ -153,7 +153,7 @@ class Written:
     def snapshot(self) -> dict[str, Any]:
         previous, self.digest = self.digest, f"{self.random.getrandbits(64):x}"
         body = {
-            "committed_at": (_START + timedelta(minutes=self.head)).isoformat(),
+            "committed_at": (START + timedelta(minutes=self.head)).isoformat(),
             "command": "ingest",
             "ingest_id": f"i{self.head}",
             "committed_by": "somebody",
@@ -173,7 +173,7 @@ class Written:
             "severity": "warning",
             "rule_id": "MSG-1",
         }
-        row |= {"found_at": _START + timedelta(minutes=self.head), "document_uri": _DOCUMENT, "registryid": "r"}
+        row |= {"found_at": START + timedelta(minutes=self.head), "document_uri": _DOCUMENT, "registryid": "r"}
         self.append("violations", pa.Table.from_pylist([row], _VIOLATIONS), None)
 
     def _definition(self, xid: str) -> dict[str, Any]:

@@ -9,14 +9,17 @@ import shutil
 import sys
 import tempfile
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lakehouse.cli.completion import KINDS, complete_xid
 from lakehouse.cli.console import Context, at_option, open_spark, read_model, session, with_globals
-from lakehouse.cli.printing import lag_of, printable, show_exported, show_one_entity, show_table, tell_lag
+from lakehouse.cli.printing import lag_of, printable, show_examples, show_exported, show_one_entity, show_table, tell_lag
 from lakehouse.dialects.tables import NORMAL, WRITABLE
+
+if TYPE_CHECKING:
+    from lakehouse.readmodel.view import View
 
 
 @click.command()
@@ -48,17 +51,31 @@ def sql(context: Context, query: str, at: str | None, diff: tuple[str, str] | No
 @with_globals
 @click.pass_obj
 def show(context: Context, xid: str, at: str | None) -> int:
-    """Show a message with the origin of each attribute; or a group, endpoint, schema, document. A unique id will do."""
+    """Show a message: attributes with their origin, examples; or a group, endpoint, schema, document. A unique id will do."""
+    from lakehouse.readmodel.shown import Shown
     from lakehouse.readmodel.shown import show as show_one
+    from lakehouse.render.example.messages import examples_in
 
     with read_model(context) as (model, settings):
         registryid, depth = settings.registry or None, settings.max_chain_depth
-        found, lag = model.answer(lambda view: (show_one(view, xid, registryid, depth), lag_of(view)), at)
+
+        def ask(view: View) -> tuple[list[tuple[Any, list[dict[str, Any]] | None]], dict[str, Any]]:
+            told: list[tuple[Any, list[dict[str, Any]] | None]] = []
+            for one in show_one(view, xid, registryid, depth):
+                if isinstance(one, Shown):
+                    told.append((one, examples_in(view, one.message["registryid"], one.message["xid"])))
+                else:
+                    told.append((one, None))
+            return told, lag_of(view)
+
+        found, lag = model.answer(ask, at)
     if context.as_json:
-        click.echo(json.dumps([shown.as_json() | lag for shown in found], ensure_ascii=False))
+        told = [shown.as_json() | ({} if examples is None else {"examples": examples}) | lag for shown, examples in found]
+        click.echo(json.dumps(told, ensure_ascii=False))
     else:
-        for shown in found:
+        for shown, examples in found:
             show_one_entity(shown)
+            show_examples(examples or [])
         tell_lag(lag)
     return 0
 

@@ -20,6 +20,8 @@ from lakehouse.cli.keep import backup, doctor, maintain, migrate, rebuild, resto
 from lakehouse.cli.load import demo, explain, ingest, rules, validate, violations
 from lakehouse.cli.match import match
 from lakehouse.cli.printing import tell
+from lakehouse.cli.render import render
+from lakehouse.cli.serve import serve
 from lakehouse.errors import LakehouseError, reason_of
 
 
@@ -32,8 +34,8 @@ def cli() -> None:
 
 _COMMANDS = (
     ingest, validate, violations, rules, explain, demo,
-    match,
-    sql, show, search, export, serve_sql, sql_user,
+    match, render,
+    sql, show, search, export, serve, serve_sql, sql_user,
     snapshots, label, log, blame, diff, changes,
     doctor, rebuild, migrate, maintain, backup, restore,
 )  # fmt: skip

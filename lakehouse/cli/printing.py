@@ -161,6 +161,14 @@ def tell_lag(lag: dict[str, int]) -> None:
         )
 
 
+def show_examples(examples: list[dict[str, Any]]) -> None:
+    """Print examples of a message: a line for each protocol."""
+    for one in examples:
+        told = one.get("error") or json.dumps(one["example"], ensure_ascii=False)
+        click.echo(f"\nAn example of it{' as ' + one['as'] if one['as'] else ''}:")
+        click.echo("\n".join(printable(line) for line in told.split("\n")))
+
+
 def _as_text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 

@@ -7,8 +7,11 @@ import json
 
 import pytest
 
+from lakehouse.match.definition.definitions import definition_of
 from lakehouse.match.event.captured import landed_of_columns, landed_of_http, landed_of_text
 from lakehouse.match.event.landed import Landed, captured_by, events_of
+from lakehouse.match.matching.evaluation import Tolerance, evaluate
+from match.catalogs import row_of
 
 EVENT = {"specversion": "1.0", "id": "1", "type": "T", "source": "/s"}
 
@@ -97,3 +100,24 @@ def test_what_the_landing_does_not_show_is_unknown():
     [event] = events_of(Landed("KAFKA", {"topic": "t"}, captured=captured_by("KAFKA", {"topic", "headers"}), body=b"x"))
     assert event.knows("/protocoloptions/headers/x")
     assert not event.knows("/protocoloptions/partition")
+
+
+def test_the_content_type_of_an_envelope_is_unknown_where_the_landing_has_no_place_for_it():
+    made = {
+        "envelope": "CloudEvents/1.0",
+        "envelopemetadata": {"type": {"value": "T"}},
+        "datacontenttype": "application/cloudevents+json",
+    }
+    definition = definition_of(row_of("r", "/messagegroups/g/messages/m", "none", made))
+    event = {"specversion": "1.0", "type": "T", "source": "/s", "id": "1"}
+    for protocol in (None, "MQTT/5.0"):
+        [landed] = landed_of_text(json.dumps(event).encode(), protocol)
+        outcome = evaluate(definition, next(events_of(landed)), Tolerance())
+        assert (outcome.reasons, "/datacontenttype" in outcome.unchecked) == ([], True)
+    captured = {
+        "protocol": "HTTP",
+        "captured": {"headers": [{"name": "content-type", "value": "application/json"}]},
+        "payload": event,
+    }
+    [landed] = landed_of_text(json.dumps(captured).encode())
+    assert evaluate(definition, next(events_of(landed)), Tolerance()).reasons[0].pointer == "/datacontenttype"

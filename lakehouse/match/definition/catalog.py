@@ -64,9 +64,9 @@ def read_catalog(warehouse: str, scope: Scope) -> Catalog:
         WarehouseError: there is no catalog.
         SettingsError: the scope names what is not there.
     """
-    messages = _read(warehouse, "effective_messages", MESSAGE_COLUMNS)
-    versions = _read(warehouse, "schemaversions", SCHEMA_COLUMNS)
-    endpoints = _read(warehouse, "endpoints", _ENDPOINT_COLUMNS) if scope.endpoint else []
+    messages = read_rows(warehouse, "effective_messages", MESSAGE_COLUMNS)
+    versions = read_rows(warehouse, "schemaversions", SCHEMA_COLUMNS)
+    endpoints = read_rows(warehouse, "endpoints", _ENDPOINT_COLUMNS) if scope.endpoint else []
     rows = in_scope([{**row, **_as_maps(row)} for row in messages], endpoints, scope)
     schemas = [SchemaVersion(*(row[name] for name in SCHEMA_COLUMNS)) for row in versions]
     return Catalog(rows, schemas, _head(warehouse))
@@ -115,7 +115,12 @@ def own_options(endpoint: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def _read(warehouse: str, table: str, columns: tuple[str, ...]) -> list[dict[str, Any]]:
+def read_rows(warehouse: str, table: str, columns: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Read columns of a table of the head.
+
+    Raises:
+        WarehouseError: there is no catalog.
+    """
     try:
         from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
@@ -137,5 +142,5 @@ def _as_maps(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _head(warehouse: str) -> int:
-    snapshots = _read(warehouse, "changes", ("snapshot_id",))
+    snapshots = read_rows(warehouse, "changes", ("snapshot_id",))
     return max((row["snapshot_id"] for row in snapshots), default=0)

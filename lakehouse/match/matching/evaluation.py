@@ -121,6 +121,9 @@ def _check_protocol(definition: Definition, event: Event, tolerance: Tolerance, 
 def _check(
     attribute: Attribute, event: Event, tolerance: Tolerance, outcome: Outcome, captures: dict[str, list[tuple[str, str]]]
 ) -> None:
+    if attribute.section == "message" and _hides_envelope_type(attribute, event):
+        outcome.unchecked.append(attribute.pointer)
+        return
     values = values_of(attribute, event)
     if not values:
         _check_absent(attribute, event, tolerance, outcome)
@@ -182,10 +185,22 @@ def is_told(attribute: Attribute, event: Event) -> bool:
     return event.knows(attribute.pointer)
 
 
+def _hides_envelope_type(attribute: Attribute, event: Event) -> bool:
+    """Tell that the declared type is of the envelope (MSG-190), and the landing or MQTT 3.1.1 has no place for it."""
+    if event.mode != "structured" or event.content_type is not None:
+        return False
+    is_enveloped = as_text(attribute.value).lower().startswith("application/cloudevents")
+    is_mqtt_3 = event.family == "MQTT" and (event.version or "").startswith("3")
+    return is_enveloped and (is_mqtt_3 or not event.knows(f"/protocoloptions/{_content_type_place(event)}"))
+
+
+def _content_type_place(event: Event) -> str:
+    return {"MQTT": "content_type", "AMQP": "properties/content-type"}.get(event.family or "", "headers")
+
+
 def _content_type_unknown(event: Event) -> bool:
     """Tell that the landing does not show content types."""
-    where = {"MQTT": "content_type", "AMQP": "properties/content-type"}.get(event.family or "", "headers")
-    return event.mode == "binary" and not event.knows("/protocoloptions/" + where)
+    return event.mode == "binary" and not event.knows(f"/protocoloptions/{_content_type_place(event)}")
 
 
 def compare(attribute: Attribute, value: Any, event: Event, captured: list[tuple[str, str, str]]) -> Reason | None:

@@ -37,6 +37,11 @@ class AvroValidator:
             raise Unsupported(f"no Avro schema: {error}") from error
         self._name = self._schema.get("name", "") if isinstance(self._schema, dict) else ""
 
+    @property
+    def schema(self) -> Any:
+        """Give the schema as fastavro parsed it."""
+        return self._schema
+
     def decode(self, body: bytes | None, data: Any, content_type: str | None) -> Decoded:
         """Read Avro binary, bare, as single object, in a container or with Confluent's five bytes; or JSON."""
         kind = media_type(content_type)[0] if content_type else ""

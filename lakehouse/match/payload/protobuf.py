@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,11 @@ class ProtobufValidator:
             raise Unsupported(f"no message type {wanted} among {', '.join(names[:5]) or 'none'}")
         self._class = message_factory.GetMessageClass(pool.FindMessageTypeByName(found[0]))
 
+    @property
+    def message_class(self) -> Any:
+        """Give the class of the messages."""
+        return self._class
+
     def decode(self, body: bytes | None, data: Any, content_type: str | None) -> Decoded:
         """Parse the binary form, or JSON by Protobuf's mapping."""
         kind = media_type(content_type)[0] if content_type else ""
@@ -83,6 +89,7 @@ def _unknown(message: Any, pointer: str) -> list[Error]:
     return found
 
 
+@lru_cache(256)
 def _compile(text: str) -> descriptor_pb2.FileDescriptorSet:
     """Compile the text alone: what it imports must be of Google's well-known types."""
     well_known = str(Path(protoc.__file__).parent / "_proto")

@@ -1,0 +1,181 @@
+"""The command that makes messages of definitions: render."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from lakehouse.cli.console import REFUSED, Context, session, with_globals
+from lakehouse.cli.printing import printable, tell
+
+if TYPE_CHECKING:
+    from lakehouse.render.filling import Given
+    from lakehouse.render.runs import Run
+
+_FORMATS = ("json", "captured", "curl", "kcat", "mosquitto_pub")
+_MOST_TOLD = 20
+
+
+@click.command()
+@click.argument("xids", nargs=-1, metavar="XID...")
+@click.option("--group", metavar="XID", help="All messages of this group.")
+@click.option("--all", "everything", is_flag=True, help="All messages of the catalog, or with --registry of that registry.")
+@click.option("--endpoint", metavar="XID", help="As this endpoint sends them; without XID all that it carries.")
+@click.option(
+    "--set", "pairs", multiple=True, metavar="NAME=VALUE", help="A placeholder or attribute has this value. Repeatable."
+)
+@click.option("--values", metavar="FILE|TABLE", help="Values, one message a row: JSON lines, CSV, Parquet, or a table (Spark).")
+@click.option("--data", metavar="FILE", help="The payload; - is standard input.")
+@click.option("--example", is_flag=True, help="Make up values and payloads that are not given.")
+@click.option("--as", "over", metavar="PROTOCOL,...", help="cloudevents, http, kafka, amqp, mqtt, nats or all.")
+@click.option("--mode", type=click.Choice(["binary", "structured"]), help="Mode of CloudEvents; by default as the endpoint says.")
+@click.option("--batch", is_flag=True, help="CloudEvents in one batch, as JSON or over HTTP.")
+@click.option("--format", "form", type=click.Choice(_FORMATS), default="json", help="How messages are written (default json).")
+@click.option("--out", default="-", metavar="FILE", help="File to write; - is standard output (default).")
+@click.option("--seed", type=int, metavar="N", help="The same examples and ids for the same number.")
+@click.option("--now", metavar="TIME", help="The current time of the messages, in RFC 3339.")
+@click.option("--strict", is_flag=True, help="Refuse what would only deviate, too.")
+@with_globals
+@click.pass_obj
+def render(context: Context, /, xids: tuple[str, ...], **flags: Any) -> int:
+    """Make messages of their definitions, with the values given. Nothing is ever sent.
+
+    XID is that of a message, or its id where that is unique. Exit code 2: values are missing; 3: a message was refused.
+    """
+    from lakehouse.render.given import is_file
+
+    _check(xids, flags)
+    values = flags["values"]
+    if values and not is_file(values):
+        return _render_table(context, xids, flags)
+    run, common = _run_of(context, xids, flags)
+    return _write(context, run, common, flags)
+
+
+def _check(xids: tuple[str, ...], flags: dict[str, Any]) -> None:
+    scopes = [bool(xids), bool(flags["group"]), flags["everything"]]
+    if sum(scopes) > 1 or not (any(scopes) or flags["endpoint"]):
+        raise click.UsageError("Name XIDs, or --group XID, or --endpoint XID, or --all.")
+    if flags["group"] and flags["endpoint"]:
+        raise click.UsageError("--group and --endpoint exclude each other.")
+    if flags["batch"] and flags["mode"] == "binary":
+        raise click.UsageError("--batch is of structured events: it does not go with --mode binary.")
+    if flags["batch"] and flags["form"] not in ("json", "captured", "curl"):
+        raise click.UsageError(f"--batch does not go with --format {flags['form']}.")
+
+
+def _run_of(context: Context, xids: tuple[str, ...], flags: dict[str, Any]) -> tuple[Run, Given]:
+    from lakehouse.render.catalog import read_selected
+    from lakehouse.render.filling import Given
+    from lakehouse.render.given import read_payload, values_of
+    from lakehouse.render.rendering import Style
+    from lakehouse.render.runs import Run, families_of
+
+    asked = families_of(flags["over"], flags["form"], batch=flags["batch"])
+    mode = "structured" if flags["batch"] else flags["mode"]
+    style = Style(mode, flags["example"], flags["seed"], flags["now"], flags["strict"])
+    pairs = values_of(flags["pairs"])
+    payload, payload_type = read_payload(flags["data"]) if flags["data"] else (None, None)
+    settings = context.settings
+    selected = read_selected(settings.warehouse, xids, settings.registry or None, flags["group"], flags["endpoint"])
+    return Run(selected, style, asked, flags["form"]), Given(pairs, payload, payload_type)
+
+
+def _write(context: Context, run: Run, common: Given, flags: dict[str, Any]) -> int:
+    from lakehouse.render.given import read_values
+    from lakehouse.render.runs import told_of
+
+    rows = read_values(flags["values"]) if flags["values"] else None
+    lines = run.lines(run.messages(common, rows), batch=flags["batch"])
+    to_stdout = flags["out"] == "-"
+    if context.as_json and to_stdout:
+        found = [line.decode() for line in lines]
+        messages = [json.dumps(line, ensure_ascii=False) for line in found] if run.form not in ("json", "captured") else found
+        failed = json.dumps([failure.as_json() for failure in run.failures], ensure_ascii=False)
+        click.echo(f'{{"messages": [{", ".join(messages)}], "failed": {failed}}}')
+        return REFUSED if run.failed else 0
+    written = 0
+    with _target(flags["out"]) as file:
+        for line in lines:
+            file.write(line + b"\n")
+            written += 1
+    if context.as_json:
+        click.echo(
+            json.dumps({"written": written, "failed": [failure.as_json() for failure in run.failures]}, ensure_ascii=False)
+        )
+    else:
+        for told in told_of(run.failures[:_MOST_TOLD]):
+            tell("\n".join(printable(part) for part in told.split("\n")))
+        if run.failed > _MOST_TOLD:
+            tell(f"… and {run.failed - _MOST_TOLD:,} more")
+        if not (to_stdout or context.quiet):
+            tell(f"{written:,} messages written to {printable(flags['out'])}, {run.failed:,} left out")
+    return REFUSED if run.failed else 0
+
+
+def _render_table(context: Context, xids: tuple[str, ...], flags: dict[str, Any]) -> int:
+    """Render a table of values with Spark; lines come in the order of its partitions."""
+    from lakehouse.render.engine import render_table
+
+    if flags["batch"] or flags["form"] != "captured":
+        raise click.UsageError("--values TABLE goes with --format captured, and without --batch.")
+    run, common = _run_of(context, xids, flags)
+    written, failed = 0, 0
+    with session(context) as (spark, _, watcher), watcher.stage("render", f"messages of {flags['values']}"):
+        rendered = render_table(_table(spark, context, flags["values"]), run.selected, run.style, run.asked, common)
+        with _target(flags["out"]) as file:
+            for row in rendered.select("line", "error").toLocalIterator(prefetchPartitions=True):
+                if row["line"] is None:
+                    failed += 1
+                    if failed <= _MOST_TOLD:
+                        tell("\n".join(printable(part) for part in f"left out: {row['error']}".split("\n")))
+                else:
+                    written += 1
+                    file.write(row["line"].encode() + b"\n")
+    context.run.result = {"written": written, "failed": failed}
+    if context.as_json and flags["out"] != "-":
+        click.echo(json.dumps(context.run.result))
+    return REFUSED if failed else 0
+
+
+def _table(spark: Any, context: Context, name: str) -> Any:
+    from pyspark.errors import AnalysisException
+
+    from lakehouse.errors import SourceNotFound
+    from lakehouse.match.conformance import open_named_in
+
+    open_named_in(spark, context.settings, name)
+    try:
+        return spark.table(name)
+    except AnalysisException as error:
+        raise SourceNotFound(name, "neither a file nor a table that Spark knows.") from error
+
+
+@contextmanager
+def _target(out: str) -> Iterator[IO[bytes]]:
+    """Open what is written to: a file appears when it is whole."""
+    from lakehouse.errors import TargetError
+
+    if out == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    path = Path(out)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise TargetError(out, f"cannot be written ({error.strerror}).") from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        os.replace(name, path)
+    finally:
+        Path(name).unlink(missing_ok=True)

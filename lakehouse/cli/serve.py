@@ -1,0 +1,51 @@
+"""The command that serves the catalog over HTTP."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from lakehouse.cli.console import Context, with_globals
+from lakehouse.errors import SettingsError
+
+
+@click.command()
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    metavar="ADDRESS",
+    help="Address (default 127.0.0.1); others need --users or --allow-anonymous.",
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, help="Port (default 8080); 0 takes a free one.")
+@click.option(
+    "--specification",
+    type=click.Choice(["1.0-rc4", "1.0-rc2"]),
+    default="1.0-rc4",
+    help="Dialect of the answers (default 1.0-rc4).",
+)
+@click.option("--workers", type=click.IntRange(1, 64), default=1, help="Processes (default 1).")
+@click.option("--users", metavar="FILE", help="Only the users of FILE may read, see `lakehouse sql-user`.")
+@click.option("--allow-anonymous", is_flag=True, help="Everybody may read, also on an address that others reach.")
+@click.option("--tls-cert", metavar="FILE", help="Certificate (PEM) for TLS.")
+@click.option("--tls-key", metavar="FILE", help="Its key (PEM).")
+@click.option("--behind-proxy", is_flag=True, help="A proxy in front speaks TLS, and tells by X-Forwarded-... what it was asked.")
+@click.option("--base-url", metavar="URL", help="URL under which clients know the server, when Host does not tell it.")
+@with_globals
+@click.pass_obj
+def serve(context: Context, /, **told: Any) -> int:
+    """Serve the catalog over HTTP, as the xRegistry API, until stopped (Ctrl-C, SIGTERM). Needs the extra `serve`."""
+    try:
+        from lakehouse.serve import Options, run_server
+    except ModuleNotFoundError as error:
+        raise SettingsError(f"`lakehouse serve` needs {error.name}: pip install 'xregistry-lakehouse[serve]'.") from error
+    settings = context.settings
+    options = Options(registry=settings.registry or None, **told)
+
+    def tell(url: str, workers: int) -> None:
+        ready = {"url": url, "specification": options.specification, "workers": workers}
+        click.echo(json.dumps(ready) if context.as_json else f"Serving {url} until stopped.")
+
+    run_server(settings, options, tell)
+    return 0

@@ -1,0 +1,213 @@
+"""A filled definition as a protocol carries it: CloudEvents bound in either mode, under the names of `protocoloptions`.
+
+What the definition says of the protocol goes before what the binding of the envelope says (001, Metadata Envelopes and Message
+Protocols; MSG-195).
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import jiter
+import orjson
+
+from lakehouse.match.definition.definitions import CONTENT_TYPE, ENVELOPE, tokens_of
+from lakehouse.match.definition.valuetypes import as_text, media_type
+from lakehouse.match.payload.validators import is_json
+from lakehouse.render.faults import Refusal, RenderRefused
+from lakehouse.render.filling import Filled, Given
+from lakehouse.render.ways import Way
+
+STRUCTURED_JSON = "application/cloudevents+json"
+_CONTENT_TYPES = {"HTTP": "headers/content-type", "KAFKA": "headers/content-type", "NATS": "headers/content-type",
+                  "AMQP": "properties/content-type", "MQTT": "content_type"}  # fmt: skip
+# Where the attributes of a binary event go, and how their names begin there.
+_PLACES = {"HTTP": ("headers", "ce-"), "NATS": ("headers", "ce-"), "KAFKA": ("headers", "ce_"),
+           "AMQP": ("application-properties", "cloudEvents:"), "MQTT": ("user_properties", "")}  # fmt: skip
+_PAIRS = {"HTTP": ("headers", "query"), "NATS": ("headers",), "KAFKA": ("headers",), "MQTT": ("user_properties",)}
+# What stands unencoded in headers of HTTP and NATS: printable ASCII but space, double quote and percent (CloudEvents, HTTP
+# binding, 3.1.3.2).
+_UNENCODED = "!#$&'()*+,-./:;<=>?@[\\]^_`{|}~"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A message as a protocol carries it.
+
+    Attributes:
+        captured: what the transport carries, named as in `protocoloptions`; empty for a CloudEvent for no protocol.
+        event: a structured CloudEvent, or None; `data` may be a fragment of JSON.
+        body: payload of the transport's message; None: it has none.
+        content_type: of the payload, or None.
+    """
+
+    captured: dict[str, Any]
+    event: dict[str, Any] | None
+    body: bytes | None
+    content_type: str | None
+
+
+def bind(way: Way, filled: Filled, given: Given, mode: str | None) -> Bound:
+    """Write a filled definition as its protocol carries it.
+
+    Raises:
+        RenderRefused: the payload is not what its content type says, or the format of the envelope is not JSON.
+    """
+    data_type = content_type_of(way, filled.ce, filled.options, given)
+    options = {} if way.protocol is None else _options(way, filled)
+    content_key = _CONTENT_TYPES.get(way.family, "")
+    event = None
+    body = given.payload
+    if mode == "structured":
+        event = _structured(way, filled, given, data_type)
+        envelope_type = _envelope_type(way)
+        body = orjson.dumps(event)
+        if content_key and not way.only_structured:
+            options.setdefault(content_key, envelope_type)
+    else:
+        if mode == "binary":
+            options = _bound(way.family, filled.ce) | options
+        if data_type is not None and content_key and not (way.family == "MQTT" and way.only_structured):
+            options.setdefault(content_key, data_type)
+    return Bound(_captured(way, options), event, body, data_type)
+
+
+def content_type_of(way: Way, ce: Mapping[str, Any], options: Mapping[str, Any], given: Given) -> str | None:
+    """Give the content type of the payload: of the event, the protocol, the message, inferred, or that of what was given."""
+    told = [
+        ce.get("datacontenttype"),
+        options.get(_CONTENT_TYPES.get(way.family, "")),
+        way.definition.constant(CONTENT_TYPE),
+        way.inferred.get(f"{ENVELOPE}datacontenttype/value"),
+        way.inferred.get(CONTENT_TYPE),
+        given.payload_type,
+    ]
+    return next(
+        (one for one in told if isinstance(one, str) and one and not one.lower().startswith("application/cloudevents")), None
+    )
+
+
+def declared_content_type(way: Way, values: Mapping[str, Any]) -> str | None:
+    """Give the content type of the payload before the definition is filled."""
+    named = [values.get("datacontenttype"), values.get(f"{ENVELOPE}datacontenttype")]
+    given = next((one for one in named if isinstance(one, str)), None) or way.definition.constant(f"{ENVELOPE}datacontenttype")
+    key = _CONTENT_TYPES.get(way.family, "")
+    options = {key: way.definition.constant(f"/protocoloptions/{key}")} if key else {}
+    return content_type_of(way, {"datacontenttype": given}, options, Given())
+
+
+def is_text(content_type: str) -> bool:
+    """Tell whether a content type is of text that is no JSON."""
+    kind = media_type(content_type)[0]
+    return kind.startswith("text/") or kind.endswith(("/xml", "+xml", "/yaml", "+yaml"))
+
+
+def json_of(way_xid: str, payload: bytes) -> Any:
+    """Read a payload that its content type says is JSON.
+
+    Raises:
+        RenderRefused: it is none.
+    """
+    try:
+        return orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        try:
+            return jiter.from_json(payload, allow_inf_nan=False)  # integers of more than 64 bits
+        except ValueError as error:
+            raise RenderRefused(way_xid, [Refusal("payload", f"no JSON, as its content type says: {error}")]) from error
+
+
+def _options(way: Way, filled: Filled) -> dict[str, Any]:
+    """Give the protocol options, with the defaults of the protocol."""
+    options = dict(filled.options)
+    if way.family == "MQTT":  # END-163, END-165
+        options = {"qos": 0, "retain": False} | options
+    elif way.family == "HTTP" and "status" not in options:  # END-135
+        options = {"method": "POST", "path": "/"} | options
+        options["method"] = as_text(options["method"]).upper()
+    elif way.family == "KAFKA" and not {"key", "key_base64"} & options.keys() and "partitionkey" in filled.ce:
+        options["key"] = as_text(filled.ce["partitionkey"])  # CloudEvents, Kafka binding, 3.1
+    return options
+
+
+def _envelope_type(way: Way) -> str:
+    """Give the content type of a structured event: of the message, of the endpoint, or the usual one."""
+    written = way.definition.constant(CONTENT_TYPE) or ""
+    told = [written, (way.endpoint.format if way.endpoint else None) or ""]
+    found = next((one for one in told if one.lower().startswith("application/cloudevents")), STRUCTURED_JSON)
+    if not media_type(found)[0].endswith("cloudevents+json"):
+        raise RenderRefused(way.definition.xid, [Refusal(CONTENT_TYPE, f"{found}: structured events are written in JSON only")])
+    return found
+
+
+def _structured(way: Way, filled: Filled, given: Given, data_type: str | None) -> dict[str, Any]:
+    """Give the event in JSON: JSON payloads stand as they are, texts as texts, others in base64 (CloudEvents, JSON format)."""
+    event = dict(filled.ce)
+    if data_type is not None and (given.payload is not None or "datacontenttype" in event or _says_type(way)):
+        event["datacontenttype"] = data_type
+    if given.payload is None:
+        return event
+    if data_type is None or is_json(media_type(data_type)[0]):
+        value = json_of(way.definition.xid, given.payload)
+        event["data"] = value if b"\n" in given.payload and _is_plain(value) else orjson.Fragment(given.payload)
+    elif is_text(data_type) and _is_utf8(given.payload):
+        event["data"] = given.payload.decode()
+    else:
+        event["data_base64"] = base64.b64encode(given.payload).decode()
+    return event
+
+
+def _says_type(way: Way) -> bool:
+    return way.definition.attribute(CONTENT_TYPE) is not None or f"{ENVELOPE}datacontenttype/value" in way.inferred
+
+
+def _is_plain(value: Any) -> bool:
+    try:
+        orjson.dumps(value)
+    except TypeError:  # integers of more than 64 bits
+        return False
+    return True
+
+
+def _is_utf8(payload: bytes) -> bool:
+    try:
+        payload.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _bound(family: str, ce: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the attributes of a binary event as options of the protocol; `datacontenttype` is the content type there."""
+    section, prefix = _PLACES[family]
+    encoded = family in ("HTTP", "NATS")
+    found = {}
+    for name, value in ce.items():
+        if name != "datacontenttype":
+            native = family == "AMQP" and isinstance(value, bool | int)
+            text = value if native else as_text(value)
+            found[f"{section}/{prefix}{name}"] = quote(text, safe=_UNENCODED) if encoded else text
+    return found
+
+
+def _captured(way: Way, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Nest options: headers and user properties as lists of name and value, sections of AMQP as objects."""
+    captured: dict[str, Any] = {}
+    if way.family in _PAIRS and way.protocol is not None:
+        listed = [name for name in _PAIRS[way.family] if not (way.only_structured and name in ("headers", "user_properties"))]
+        captured = {name: [] for name in listed}
+    elif way.family == "AMQP":
+        captured = {"properties": {}, "application-properties": {}}
+    for key, value in options.items():
+        section, *name = tokens_of(f"/{key}")
+        if not name:
+            captured[section] = value
+        elif section in _PAIRS.get(way.family, ()):
+            captured.setdefault(section, []).append({"name": name[0], "value": as_text(value)})
+        else:
+            captured.setdefault(section, {})[name[0]] = value
+    return captured

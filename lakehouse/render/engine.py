@@ -1,0 +1,75 @@
+"""Rendering on Spark: a table of values becomes a table of messages, in one `mapInArrow` pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from lakehouse.errors import LakehouseError
+from lakehouse.match.payload.schemas import Schemas
+from lakehouse.render.catalog import Selected
+from lakehouse.render.filling import Given, check_names
+from lakehouse.render.given import PAYLOAD, given_of
+from lakehouse.render.rendering import Renderer, Style
+from lakehouse.render.ways import ways_of
+
+RENDERED_COLUMNS = "registryid STRING, xid STRING, protocol STRING, mode STRING, line STRING, payload_status STRING, error STRING"
+_SCHEMA = pa.schema([(column.split()[0], pa.string()) for column in RENDERED_COLUMNS.split(", ")])
+_NUMBER = "__number"
+
+
+def render_table(
+    values: DataFrame, selected: Selected, style: Style | None = None, asked: tuple[str, ...] = (), common: Given | None = None
+) -> DataFrame:
+    """Render a message for each row of values, each definition and each way.
+
+    Args:
+        values: a column for each name that has values, as `--set` takes them; a column `data` holds the payload.
+        selected: the definitions, of `read_selected`.
+        style: how.
+        asked: families, `CLOUDEVENTS` or `ALL`; nothing: what each definition or its endpoints say.
+        common: what is given for all rows.
+
+    Returns:
+        The columns of `RENDERED_COLUMNS`; `line` is what `match` reads; where `error` tells why there is none, it is null.
+
+    Raises:
+        SettingsError: a column has a name that nothing asks for.
+        RenderRefused: a definition does not go over what is asked.
+    """
+    given = common or Given()
+    ways = [way for row in selected.messages for way in ways_of(row, selected.endpoints, asked)]
+    check_names(ways, [*(name for name in values.columns if name != PAYLOAD), *given.values])
+    numbered = values.withColumn(_NUMBER, F.monotonically_increasing_id())
+    return numbered.mapInArrow(_pass(selected, style or Style(), asked, given), RENDERED_COLUMNS)
+
+
+def _pass(
+    selected: Selected, style: Style, asked: tuple[str, ...], common: Given
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        renderer = Renderer(Schemas(selected.schemas), style)
+        ways = [way for row in selected.messages for way in ways_of(row, selected.endpoints, asked)]
+        for batch in batches:
+            made = []
+            for row in batch.to_pylist():
+                number = row.pop(_NUMBER)
+                given = given_of(row, common)
+                made += [_row(renderer, way, given, number) for way in ways]
+            if made:
+                yield pa.RecordBatch.from_pylist(made, schema=_SCHEMA)
+
+    return run
+
+
+def _row(renderer: Renderer, way: Any, given: Given, number: int) -> dict[str, Any]:
+    told = {"registryid": way.definition.registryid, "xid": way.definition.xid, "protocol": way.protocol}
+    try:
+        message = renderer.render(way, given, number)
+    except LakehouseError as error:
+        return told | {"error": str(error)}
+    return told | {"mode": message.mode, "line": message.line().decode(), "payload_status": message.payload_status}

@@ -1,0 +1,353 @@
+"""Examples of JSON Schema: every draft, `$ref` and recursion, combinations, bounds, formats, patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+from urllib.parse import unquote, urldefrag, urljoin
+
+from lakehouse.match.definition.definitions import tokens_of
+from lakehouse.render.example.plausible import DEEPEST, Impossible, Plausible
+
+_NOTES = frozenset({"$comment", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$schema",
+                    "$id", "id", "definitions", "$defs", "$anchor"})  # fmt: skip
+_OBJECT = ("properties", "required", "additionalProperties", "patternProperties", "minProperties", "maxProperties",
+           "propertyNames", "dependentRequired", "dependencies")  # fmt: skip
+_ARRAY = ("items", "prefixItems", "minItems", "maxItems", "contains", "uniqueItems", "additionalItems")
+_NUMBER = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_STRING = ("minLength", "maxLength", "pattern", "format", "contentEncoding")
+_MOST_ITEMS = 50
+
+
+class JsonExample:
+    """Makes up a value of a JSON Schema.
+
+    Args:
+        document: the schema, whole.
+        find: gives another schema of the catalog by its `$id`; raises LookupError when there is none.
+        made: what values are drawn from.
+    """
+
+    def __init__(self, document: Any, find: Callable[[str], Any], made: Plausible) -> None:
+        self._document, self._find, self._made = document, find, made
+
+    def make(self, fragment: str | None = None) -> Any:
+        """Make up a value of the schema, or of a place in it.
+
+        Raises:
+            Impossible: none was found.
+        """
+        schema, root = self._document, self._document
+        if fragment:
+            schema = _at(root, fragment if fragment.startswith("/") else f"/{fragment}")
+        return self._value(schema, root, "", 0)
+
+    def _value(self, schema: Any, root: Any, name: str, depth: int) -> Any:
+        self._made.spend(depth)
+        if schema is False:
+            raise Impossible("the schema is false")
+        if not isinstance(schema, dict):
+            return self._made.any(name)
+        schema, root = self._flat(schema, root, depth)
+        if "const" in schema:
+            return schema["const"]
+        if isinstance(schema.get("enum"), list) and schema["enum"]:
+            named = [one for one in schema["enum"] if one is not None]
+            return self._made.random.choice(named or schema["enum"])
+        if self._made.level == 0:
+            for word in ("examples", "example", "default"):
+                told = schema.get(word)
+                told = told[0] if word == "examples" and isinstance(told, list) and told else told
+                if told not in (None, [], {}, ""):
+                    return told
+        return self._of_type(self._type(schema), schema, root, name, depth)
+
+    def _of_type(self, kind: str, schema: dict[str, Any], root: Any, name: str, depth: int) -> Any:
+        if kind == "object":
+            return self._object(schema, root, depth)
+        if kind == "array":
+            return self._array(schema, root, name, depth)
+        if kind == "string":
+            return self._text(schema, name)
+        if kind in ("integer", "number"):
+            return self._number(kind, schema, name)
+        return None if kind == "null" else self._made.random.random() < 0.5
+
+    def _flat(self, schema: dict[str, Any], root: Any, depth: int) -> tuple[dict[str, Any], Any]:
+        """Follow references, merge `allOf`, and choose among `anyOf`, `oneOf` and `if`."""
+        for _ in range(50):
+            reference = next(
+                (schema[word] for word in ("$ref", "$dynamicRef", "$recursiveRef") if isinstance(schema.get(word), str)), None
+            )
+            if reference is not None:
+                rest = {
+                    word: held for word, held in schema.items() if word not in ("$ref", "$dynamicRef", "$recursiveRef", *_NOTES)
+                }
+                target, root = self._resolve(reference, root)
+                if target is False:
+                    raise Impossible(f"{reference} is false")
+                schema = _merged(target if isinstance(target, dict) else {}, rest)
+            elif isinstance(schema.get("allOf"), list):
+                parts, rest = schema["allOf"], {word: held for word, held in schema.items() if word != "allOf"}
+                for part in parts:
+                    if part is False:
+                        raise Impossible("a part of allOf is false")
+                    flat, root = self._flat(part if isinstance(part, dict) else {}, root, depth)
+                    rest = _merged(rest, flat)
+                schema = rest
+            elif branches := [word for word in ("oneOf", "anyOf") if isinstance(schema.get(word), list) and schema[word]]:
+                schema = self._branch(schema, branches[0], depth)
+            elif isinstance(schema.get("if"), dict | bool):
+                schema = self._conditional(schema)
+            else:
+                return schema, root
+        raise Impossible("references in circles")
+
+    def _branch(self, schema: dict[str, Any], word: str, depth: int) -> dict[str, Any]:
+        able = [one for one in schema[word] if one is not False]
+        named = [one for one in able if not (isinstance(one, dict) and one.get("type") == "null")] or able
+        if not named:
+            raise Impossible(f"nothing satisfies {word}")
+        plain = [one for one in able if not (isinstance(one, dict) and ("$ref" in one or one.get("type") in ("object", "array")))]
+        chosen = self._made.random.choice(plain if depth >= DEEPEST and plain else named)
+        return _merged({key: held for key, held in schema.items() if key != word}, chosen if isinstance(chosen, dict) else {})
+
+    def _conditional(self, schema: dict[str, Any]) -> dict[str, Any]:
+        rest = {word: held for word, held in schema.items() if word not in ("if", "then", "else")}
+        if schema["if"] is not False and schema.get("then", True) is not False and self._made.random.random() < 0.7:
+            for part in (schema["if"], schema.get("then")):
+                rest = _merged(rest, part if isinstance(part, dict) else {})
+            return rest
+        other = schema.get("else")
+        return _merged(rest, other if isinstance(other, dict) else {})
+
+    def _resolve(self, reference: str, root: Any) -> tuple[Any, Any]:
+        base = next((root[word] for word in ("$id", "id") if isinstance(root, dict) and isinstance(root.get(word), str)), "")
+        uri, fragment = urldefrag(reference)
+        document = root
+        if uri:
+            whole = urljoin(base, uri)
+            if whole != urldefrag(base)[0]:
+                document = _by_id(root, uri, whole)
+                if document is None:
+                    try:
+                        document = self._find(whole)
+                    except LookupError as error:
+                        raise Impossible(str(error)) from error
+        if fragment.startswith("/"):
+            return _at(document, fragment), document
+        return (_by_anchor(document, fragment) if fragment else document), document
+
+    def _type(self, schema: dict[str, Any]) -> str:
+        written = schema.get("type")
+        if isinstance(written, list) and written:
+            return str(self._made.random.choice([one for one in written if one != "null"] or written))
+        if isinstance(written, str):
+            return written
+        for words, kind in ((_OBJECT, "object"), (_ARRAY, "array"), (_NUMBER, "number"), (_STRING, "string")):
+            if any(word in schema for word in words):
+                return kind
+        return "string"
+
+    def _object(self, schema: dict[str, Any], root: Any, depth: int) -> dict[str, Any]:
+        declared = schema.get("properties") if isinstance(schema.get("properties"), dict) else {}
+        required = (
+            [one for one in schema.get("required", ()) if isinstance(one, str)]
+            if isinstance(schema.get("required"), list)
+            else []
+        )
+        fewest, most = schema.get("minProperties", 0), schema.get("maxProperties", 10**6)
+        found: dict[str, Any] = {}
+        for name in dict.fromkeys([*(declared or {}), *required]):
+            if name in required:
+                found[name] = self._value(self._member(schema, name), root, name, depth + 1)
+            elif len(found) + len(set(required) - set(found)) < most and self._made.wants(depth):
+                with suppress(Impossible):
+                    found[name] = self._value(self._member(schema, name), root, name, depth + 1)
+        for name, others in {**_dict(schema, "dependencies"), **_dict(schema, "dependentRequired")}.items():
+            if name in found and isinstance(others, list):
+                for other in others:
+                    found.setdefault(other, self._value(self._member(schema, other), root, other, depth + 1))
+        number = 0
+        while len(found) < fewest and number < _MOST_ITEMS:
+            number += 1
+            name = self._free_name(schema, number)
+            if name not in found:
+                found[name] = self._value(self._member(schema, name), root, name, depth + 1)
+        return found
+
+    def _member(self, schema: dict[str, Any], name: str) -> Any:
+        import re2
+
+        declared = _dict(schema, "properties")
+        if name in declared:
+            return declared[name]
+        for pattern, held in _dict(schema, "patternProperties").items():
+            if re2.search(pattern, name):
+                return held
+        return schema.get("additionalProperties", {})
+
+    def _free_name(self, schema: dict[str, Any], number: int) -> str:
+        for pattern in _dict(schema, "patternProperties"):
+            return self._made.text(pattern=pattern)
+        names = schema.get("propertyNames")
+        return str(self._text(names, f"name{number}")) if isinstance(names, dict) else f"name{number}"
+
+    def _array(self, schema: dict[str, Any], root: Any, name: str, depth: int) -> list[Any]:
+        first = schema.get("prefixItems")
+        rest = schema.get("items", {})
+        if isinstance(rest, list):
+            first, rest = rest, schema.get("additionalItems", {})
+        heads = list(first) if isinstance(first, list) else []
+        fewest, most = int(schema.get("minItems", 0)), int(schema.get("maxItems", _MOST_ITEMS))
+        if isinstance(schema.get("contains"), dict | bool):
+            heads, fewest = [*heads, schema["contains"]], max(fewest, len(heads) + 1, int(schema.get("minContains", 1)))
+        usual = max(len(heads), 1 + (self._made.level == 0)) if self._made.wants(depth) and rest is not False else 0
+        wanted = max(fewest, min(most, usual))
+        if wanted > _MOST_ITEMS * 10:
+            raise Impossible(f"an array of {wanted} items")
+        found: list[Any] = []
+        for _ in range(wanted * (20 if schema.get("uniqueItems") else 1)):
+            if len(found) == wanted:
+                break
+            try:
+                item = self._value(heads[len(found)] if len(found) < len(heads) else rest, root, name, depth + 1)
+            except Impossible:
+                if len(found) < fewest:
+                    raise
+                break
+            if not (schema.get("uniqueItems") and item in found):
+                found.append(item)
+        return found
+
+    def _text(self, schema: dict[str, Any], name: str) -> Any:
+        if isinstance(schema.get("enum"), list):
+            return self._made.random.choice(schema["enum"])
+        shortest, longest = int(schema.get("minLength", 0)), schema.get("maxLength")
+        most = None if longest is None else int(longest)
+        form = schema.get("format")
+        if isinstance(schema.get("pattern"), str):
+            return self._made.text(name, shortest, most, schema["pattern"])
+        written = self._made.formatted(form, name) if isinstance(form, str) else None
+        if written is None and schema.get("contentEncoding") == "base64":
+            written = self._made.base64()
+        return written if written is not None else self._made.text(name, shortest, most)
+
+    def _number(self, kind: str, schema: dict[str, Any], name: str) -> int | float:
+        low, high, is_open = _bounds(schema)
+        step = schema.get("multipleOf")
+        if kind == "integer" or (step is not None and float(step).is_integer()):
+            eps = 1 if is_open[0] and low is not None and float(low).is_integer() else 0
+            top = 1 if is_open[1] and high is not None and float(high).is_integer() else 0
+            return self._made.integer(None if low is None else low + eps, None if high is None else high - top, step)
+        if step:
+            lowest = None if low is None else low / step + is_open[0] * 0.5
+            found = self._made.integer(lowest, None if high is None else high / step - is_open[1] * 0.5)
+            return float(round(found * step, 10))
+        return self._made.number(name, low, high, open_ends=any(is_open))
+
+
+def _bounds(schema: dict[str, Any]) -> tuple[float | None, float | None, tuple[bool, bool]]:
+    """Give the bounds of a number, and whether they are out of it: a boolean in draft 4, a number since draft 6."""
+    found: list[float | None] = []
+    is_open = []
+    for plain, exclusive, sign in (("minimum", "exclusiveMinimum", 1), ("maximum", "exclusiveMaximum", -1)):
+        bound, other = schema.get(plain), schema.get(exclusive)
+        if isinstance(other, bool) or other is None:
+            found.append(bound)
+            is_open.append(other is True)
+        elif bound is None or (other - bound) * sign >= 0:
+            found.append(other)
+            is_open.append(True)
+        else:
+            found.append(bound)
+            is_open.append(False)
+    return found[0], found[1], (is_open[0], is_open[1])
+
+
+def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Merge two schemas that must both hold, as far as an example needs it."""
+    merged = dict(one)
+    for word, held in other.items():
+        mine = merged.get(word)
+        if mine is None or mine == held or word in _NOTES:
+            merged[word] = held
+        elif (
+            word in ("properties", "patternProperties", "$defs", "definitions")
+            and isinstance(mine, dict)
+            and isinstance(held, dict)
+        ):
+            both = {
+                name: {"allOf": [mine[name], schema]} for name, schema in held.items() if name in mine and mine[name] != schema
+            }
+            merged[word] = {**mine, **held, **both}
+        elif word == "required" and isinstance(mine, list) and isinstance(held, list):
+            merged[word] = list(dict.fromkeys([*mine, *held]))
+        elif word in ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"):
+            merged[word] = max(mine, held)
+        elif word in ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"):
+            merged[word] = min(mine, held)
+        elif word == "enum":
+            merged[word] = [value for value in mine if value in held]
+        elif word == "type":
+            merged[word] = _types(mine, held)
+        elif word in ("oneOf", "anyOf", "allOf", "if", "not"):
+            merged["allOf"] = [*merged.get("allOf", ()), {word: held}] if word != "allOf" else [*mine, *held]
+        elif word == "additionalProperties" and (mine is False or held is False):
+            merged[word] = False
+        else:
+            merged[word] = held
+    return merged
+
+
+def _types(mine: Any, held: Any) -> Any:
+    first = mine if isinstance(mine, list) else [mine]
+    second = held if isinstance(held, list) else [held]
+    both = [one for one in first if one in second] or (["integer"] if "integer" in (*first, *second) else [])
+    if not both:
+        raise Impossible(f"nothing is both {mine} and {held}")
+    return both
+
+
+def _dict(schema: dict[str, Any], word: str) -> dict[str, Any]:
+    held = schema.get(word)
+    return held if isinstance(held, dict) else {}
+
+
+def _at(document: Any, pointer: str) -> Any:
+    held = document
+    for token in tokens_of(unquote(pointer)):
+        if isinstance(held, dict) and token in held:
+            held = held[token]
+        elif isinstance(held, list) and token.isdigit() and int(token) < len(held):
+            held = held[int(token)]
+        else:
+            raise Impossible(f"#{pointer}: nothing stands there")
+    return held
+
+
+def _by_id(root: Any, uri: str, whole: str) -> Any:
+    """Find the schema inside of a document that has an `$id`."""
+    found = [one for one in _schemas(root) if one is not root and any(one.get(word) in (uri, whole) for word in ("$id", "id"))]
+    return found[0] if found else None
+
+
+def _by_anchor(document: Any, anchor: str) -> Any:
+    for one in _schemas(document):
+        if anchor in (one.get("$anchor"), one.get("$dynamicAnchor")) or f"#{anchor}" in (one.get("$id"), one.get("id")):
+            return one
+    raise Impossible(f"#{anchor}: nothing has this anchor")
+
+
+def _schemas(document: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    open_ones = [document]
+    while open_ones and len(found) < 100_000:
+        held = open_ones.pop()
+        if isinstance(held, dict):
+            found.append(held)
+            open_ones += held.values()
+        elif isinstance(held, list):
+            open_ones += held
+    return found

@@ -1,0 +1,219 @@
+"""Examples of JSON Structure: all types of the core, references, `$extends`, unions, choices, bounds.
+
+Integers of 64 bits and more, and decimals, are texts there.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from lakehouse.match.definition.definitions import tokens_of
+from lakehouse.render.example.plausible import Impossible, Plausible
+
+_BITS = {"int8": 7, "int16": 15, "int32": 31, "integer": 31, "int64": 63, "int128": 127}
+_UNSIGNED = {"uint8": 8, "uint16": 16, "uint32": 32, "uint64": 64, "uint128": 128}
+_AS_TEXT = frozenset({"int64", "int128", "uint64", "uint128"})
+_REALS = frozenset({"number", "float", "double", "float8"})
+_TEXTS = frozenset({"date", "datetime", "time", "duration", "uuid", "uri", "binary", "jsonpointer"})
+_USUAL = 1_000
+_EPOCH_NAMES = ("timestamp", "_ms", "time_us")
+
+
+class StructureExample:
+    """Makes up a value of a JSON Structure document.
+
+    Args:
+        document: the schema, whole.
+        made: what values are drawn from.
+    """
+
+    def __init__(self, document: dict[str, Any], made: Plausible) -> None:
+        self._document, self._made = document, made
+
+    def make(self, fragment: str | None = None) -> Any:
+        """Make up a value of the root type, or of a place in the document.
+
+        Raises:
+            Impossible: none was found.
+        """
+        root = fragment or self._document.get("$root")
+        schema = self._document
+        if isinstance(root, str):
+            place = root.lstrip("#")
+            schema = self._resolve(f"#{place}" if place.startswith("/") else f"#/{place}")
+        return self._value(schema, "", 0)
+
+    def _value(self, schema: Any, name: str, depth: int) -> Any:
+        self._made.spend(depth)
+        if isinstance(schema, str):
+            schema = {"type": schema}
+        if not isinstance(schema, dict):
+            raise Impossible(f"{name}: no schema of JSON Structure")
+        schema = self._flat(schema)
+        if "const" in schema:
+            return schema["const"]
+        if isinstance(schema.get("enum"), list) and schema["enum"]:
+            return self._made.random.choice([one for one in schema["enum"] if one is not None] or schema["enum"])
+        told = schema.get("examples")
+        if self._made.level == 0 and isinstance(told, list) and told:
+            return told[0]
+        kind = schema.get("type")
+        if isinstance(kind, list):
+            able = [one for one in kind if one != "null"] or kind
+            chosen = self._made.random.choice(able)
+            rest = {word: held for word, held in schema.items() if word != "type"}
+            return self._value({**rest, "type": chosen} if isinstance(chosen, str) else {"type": chosen}, name, depth + 1)
+        if isinstance(kind, dict):
+            return self._value({**self._resolve(str(kind.get("$ref")))}, name, depth + 1)
+        return self._of_type(str(kind), schema, name, depth)
+
+    def _of_type(self, kind: str, schema: dict[str, Any], name: str, depth: int) -> Any:
+        if kind == "object":
+            return self._object(schema, depth)
+        if kind in ("array", "set"):
+            return self._array(schema, name, depth)
+        if kind == "map":
+            return {
+                f"key{number}": self._value(schema.get("values", "any"), name, depth + 1)
+                for number in self._numbers(schema, depth, "Entries")
+            }
+        if kind == "tuple":
+            members = schema.get("properties", {})
+            return [self._value(members.get(one, "any"), one, depth + 1) for one in schema.get("tuple", ())]
+        if kind == "choice":
+            return self._choice(schema, depth)
+        return self._plain(kind, schema, name)
+
+    def _plain(self, kind: str, schema: dict[str, Any], name: str) -> Any:
+        if kind in _BITS or kind in _UNSIGNED:
+            found = self._integer(kind, schema, name)
+            return str(found) if kind in _AS_TEXT else found
+        if kind in _REALS or kind == "decimal":
+            number = self._real(schema, name)
+            return f"{number:.2f}" if kind == "decimal" else number
+        if kind in _TEXTS:
+            text = self._made.formatted(kind, name)
+            return text.rstrip("Z") if text and kind == "time" else text
+        if kind == "boolean":
+            return self._made.random.random() < 0.5
+        if kind == "null":
+            return None
+        if kind in ("string", "any"):
+            longest, form = schema.get("maxLength"), schema.get("format")
+            if isinstance(form, str) and "pattern" not in schema and (told := self._made.formatted(form, name)) is not None:
+                return told
+            return self._made.text(
+                name, int(schema.get("minLength", 0)), None if longest is None else int(longest), schema.get("pattern")
+            )
+        raise Impossible(f"{name}: type {kind} is not known")
+
+    def _integer(self, kind: str, schema: dict[str, Any], name: str) -> int:
+        lowest = -(2 ** _BITS[kind]) if kind in _BITS else 0
+        highest = 2 ** _BITS[kind] - 1 if kind in _BITS else 2 ** _UNSIGNED[kind] - 1
+        low, high = self._bounds(schema, 1)
+        if low is None and high is None and kind in _AS_TEXT and name.lower().endswith(_EPOCH_NAMES):
+            return int(self._made.moment().timestamp() * 1000)
+        low = max(lowest, 0 if low is None and (high is None or high >= 0) else lowest if low is None else low)
+        high = min(highest, low + _USUAL if high is None else high)
+        return self._made.integer(low, high, schema.get("multipleOf"))
+
+    def _real(self, schema: dict[str, Any], name: str) -> float:
+        low, high = self._bounds(schema, 0)
+        if schema.get("multipleOf"):
+            return self._made.integer(low, high, schema["multipleOf"])
+        return self._made.number(name, low, high, open_ends="exclusiveMinimum" in schema or "exclusiveMaximum" in schema)
+
+    @staticmethod
+    def _bounds(schema: dict[str, Any], step: int) -> tuple[Any, Any]:
+        """Give the bounds; those out of which the value must stay are moved by a step. Of large integers they are texts."""
+
+        def read(word: str) -> Any:
+            held = schema.get(word)
+            return int(held) if isinstance(held, str) and held.lstrip("-").isdigit() else held
+
+        low, high = read("minimum"), read("maximum")
+        above, below = read("exclusiveMinimum"), read("exclusiveMaximum")
+        low = above + step if above is not None and (low is None or above >= low) else low
+        return low, (below - step if below is not None and (high is None or below <= high) else high)
+
+    def _object(self, schema: dict[str, Any], depth: int) -> dict[str, Any]:
+        declared = schema.get("properties") if isinstance(schema.get("properties"), dict) else {}
+        required = schema.get("required", [])
+        sets = required and all(isinstance(one, list) for one in required)
+        must = list(required[0] if sets else required)
+        found: dict[str, Any] = {}
+        for name in dict.fromkeys([*(declared or {}), *must]):
+            if name in must:
+                found[name] = self._value((declared or {}).get(name, "any"), name, depth + 1)
+            elif self._made.wants(depth):
+                with suppress(Impossible):
+                    found[name] = self._value((declared or {})[name], name, depth + 1)
+        return found
+
+    def _array(self, schema: dict[str, Any], name: str, depth: int) -> list[Any]:
+        found: list[Any] = []
+        for _ in self._numbers(schema, depth, "Items"):
+            item = self._value(schema.get("items", "any"), name, depth + 1)
+            if item not in found or schema.get("type") == "array":
+                found.append(item)
+        return found
+
+    def _numbers(self, schema: dict[str, Any], depth: int, word: str) -> range:
+        fewest, most = int(schema.get(f"min{word}", 0)), int(schema.get(f"max{word}", _USUAL))
+        usual = 1 + (self._made.level == 0) if self._made.wants(depth) else 0
+        wanted = max(fewest, min(most, usual))
+        if wanted > _USUAL:
+            raise Impossible(f"{wanted} items")
+        return range(wanted)
+
+    def _choice(self, schema: dict[str, Any], depth: int) -> dict[str, Any]:
+        """Give a tagged union, or with `$extends` and `selector` an inline one."""
+        name = self._made.random.choice(sorted(schema.get("choices") or {"": None}))
+        held = self._value((schema.get("choices") or {}).get(name), name, depth + 1)
+        if "$extends" not in schema:
+            return {name: held}
+        return {str(schema.get("selector")): name, **(held if isinstance(held, dict) else {})}
+
+    def _flat(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """Follow references, and merge bases and combinations."""
+        for _ in range(50):
+            if isinstance(schema.get("$ref"), str):
+                schema = self._resolve(schema["$ref"])
+            elif schema.get("$extends") and schema.get("type") != "choice":
+                bases = schema["$extends"] if isinstance(schema["$extends"], list) else [schema["$extends"]]
+                own = {word: held for word, held in schema.items() if word not in ("$extends", "abstract")}
+                for base in bases:
+                    own = _joined(self._flat({**self._resolve(str(base))}), own)
+                return own
+            elif isinstance(schema.get("allOf"), list):
+                rest = {word: held for word, held in schema.items() if word != "allOf"}
+                for part in schema["allOf"]:
+                    rest = _joined(rest, self._flat(part))
+                schema = rest
+            elif word := next((one for one in ("oneOf", "anyOf") if isinstance(schema.get(one), list) and schema[one]), None):
+                chosen = self._made.random.choice(schema[word])
+                schema = _joined({name: held for name, held in schema.items() if name != word}, self._flat(chosen))
+            else:
+                return schema
+        raise Impossible("references in circles")
+
+    def _resolve(self, reference: str) -> dict[str, Any]:
+        held: Any = self._document
+        for token in tokens_of(reference.lstrip("#")):
+            if not isinstance(held, dict) or token not in held:
+                raise Impossible(f"{reference}: nothing stands there")
+            held = held[token]
+        if not isinstance(held, dict):
+            raise Impossible(f"{reference}: no schema")
+        return held
+
+
+def _joined(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    joined = {**{word: held for word, held in base.items() if word not in ("abstract", "name")}, **own}
+    for word in ("properties",):
+        if isinstance(base.get(word), dict) and isinstance(own.get(word), dict):
+            joined[word] = {**base[word], **own[word]}
+    if isinstance(base.get("required"), list) and isinstance(own.get("required"), list):
+        joined["required"] = [*base["required"], *own["required"]]
+    return joined

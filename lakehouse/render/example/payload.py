@@ -1,0 +1,299 @@
+"""`--example`: what was not given is made up: a payload of the schema, then values that agree with it.
+
+A payload is validated before it is used; one that is not valid is made up anew, with less each time. Members of the payload that
+are called like a placeholder give its value, where it fits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from random import Random
+from typing import Any, NamedTuple
+
+import orjson
+
+from lakehouse.match.definition.definitions import ENVELOPE, Attribute, Definition
+from lakehouse.match.definition.valuetypes import TEMPLATED_THEN_TYPED, as_text, is_of_type, is_uri_reference, media_type
+from lakehouse.match.event.landed import Event
+from lakehouse.match.payload.payloads import INVALID, NONE, UNDECODABLE, Payloads
+from lakehouse.match.payload.schemas import Resolved, Schemas
+from lakehouse.match.payload.validators import Unsupported, family_of_format, is_json, make_validator
+from lakehouse.render.bindings import declared_content_type
+from lakehouse.render.example.plausible import Impossible, Plausible
+from lakehouse.render.faults import Need, Refusal, RenderRefused
+from lakehouse.render.filling import Given, kind_of, needs_of, placeholders_of
+from lakehouse.render.ways import Way
+
+_LEVELS = (0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 9, 9)
+_USUAL_TYPES = {"jsonschema": "application/json", "jsonstructure": "application/json", "avro": "avro/binary",
+                "protobuf": "application/protobuf"}  # fmt: skip
+_ADDRESSED = ("topic", "topic_name", "subject", "reply-to", "path", "method")  # of the protocol: places with their own characters
+_SAFE = re.compile(r"\A[A-Za-z0-9_-]+\Z")
+_HEADER = re.compile(r"\A[\x21-\x7e]+\Z")
+_MOST_MEMBERS = 2_000
+
+
+class _Maker(NamedTuple):
+    """What makes up payloads of a schema: `make`, or `told`, why there is none; and the content type that is usual."""
+
+    make: Callable[[Plausible], bytes] | None
+    told: str = ""
+    content_type: str | None = None
+
+
+class Examples:
+    """Makes up what was not given.
+
+    Args:
+        schemas: of the catalog.
+        payloads: what validates payloads.
+    """
+
+    def __init__(self, schemas: Schemas, payloads: Payloads) -> None:
+        self._schemas, self._payloads = schemas, payloads
+        self._makers = lru_cache(1_000)(self._maker)
+
+    def complete(self, way: Way, given: Given, random: Random) -> tuple[Given, tuple[str, ...]]:
+        """Make up the payload and the values that are missing.
+
+        Args:
+            way: the definition on its way over a protocol.
+            given: what was given, which stays.
+            random: what is drawn from.
+
+        Returns:
+            All values and the payload; and why there is no payload, where the schema cannot be had.
+
+        Raises:
+            RenderRefused: the schema is at hand, and no payload was found that satisfies it.
+        """
+        remarks: tuple[str, ...] = ()
+        drawn = Random(random.getrandbits(64))  # noqa: S311  values are the same for any payload; examples are no secrets
+        if given.payload is None:
+            payload, content_type, told = self._payload(way, given, random)
+            given = replace(given, payload=payload, payload_type=content_type)
+            remarks = (f"no payload was made up: {told}",) if told else ()
+        members = _members(given.payload)
+        values = dict(given.values)
+        for need in needs_of(way, given):
+            values[need.name] = _value_of(way, need, values, members, Plausible(drawn))
+        return replace(given, values=values), remarks
+
+    def _payload(self, way: Way, given: Given, random: Random) -> tuple[bytes | None, str | None, str]:
+        content_type = declared_content_type(way, given.values)
+        found = self._makers(way.definition, content_type)
+        if found.make is None:
+            return (None if found.told else _without_schema(content_type)), None, found.told
+        return self._valid(way, given, random, found.make, found.content_type), found.content_type, ""
+
+    def _valid(
+        self, way: Way, given: Given, random: Random, make: Callable[[Plausible], bytes], content_type: str | None
+    ) -> bytes:
+        """Make payloads up until one is valid; values that were given go into members of their names, where they fit."""
+        told = "the schema asks for too much"
+        for level in _LEVELS:
+            try:
+                payload = make(Plausible(Random(random.getrandbits(64)), level))  # noqa: S311
+            except Impossible as error:
+                told = str(error)
+                continue
+            for candidate in dict.fromkeys((_with_given(payload, given.values, content_type), payload)):
+                event = Event(mode="binary", content_type=content_type, body=candidate)
+                verdict = self._payloads.check(way.definition, event)
+                if verdict.status not in (INVALID, UNDECODABLE) and (candidate or verdict.status == NONE):
+                    return candidate
+                told = "; ".join(f"{error.pointer or '/'}: {error.message}" for error in verdict.errors) or verdict.status
+        raise RenderRefused(way.definition.xid, [Refusal("payload", f"no example was found that its schema takes: {told}")])
+
+    def _maker(self, definition: Definition, content_type: str | None) -> _Maker:
+        resolved = self._schemas.resolve(definition)
+        if isinstance(resolved, str):
+            is_named = resolved != "no_schema"
+            return _Maker(None, f"{definition.dataschemauri or definition.schema_xid} is not in the catalog" if is_named else "")
+        family = family_of_format(resolved.format, resolved.document)
+        kind = content_type or _USUAL_TYPES.get(family)
+        try:
+            return _Maker(_maker(family, resolved, self._schemas.finder(definition.registryid), kind or ""), "", kind)
+        except Unsupported as error:
+            return _Maker(None, f"{resolved.xid}: {error}"[:300])
+        except ModuleNotFoundError as error:
+            return _Maker(None, f"{error.name} is not installed: pip install 'xregistry-lakehouse[match]'")
+
+
+def _maker(family: str, resolved: Resolved, find: Callable[[str], Any], content_type: str) -> Callable[[Plausible], bytes]:
+    """Give what makes up a payload of a schema.
+
+    Raises:
+        Unsupported: no library reads the schema.
+    """
+    as_json = is_json(media_type(content_type)[0]) if content_type else True
+    try:
+        validator: Any = make_validator(resolved, find)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise Unsupported(f"{type(error).__name__}: {error}") from error
+    document = (
+        orjson.loads(resolved.document) if isinstance(resolved.document, str) and family != "protobuf" else resolved.document
+    )
+    if family == "jsonschema":
+        from lakehouse.render.example.jsonschema import JsonExample
+
+        return lambda made: orjson.dumps(JsonExample(document, find, made).make(resolved.fragment))
+    if family == "jsonstructure":
+        from lakehouse.render.example.jsonstructure import StructureExample
+
+        return lambda made: orjson.dumps(StructureExample(document, made).make(resolved.fragment))
+    if family == "avro":
+        return _avro_maker(validator, as_json)
+    from lakehouse.render.example.protobuf import ProtobufExample
+
+    def protobuf(made: Plausible) -> bytes:
+        message = ProtobufExample(made).fill(validator.message_class())
+        if as_json:
+            from google.protobuf import json_format
+
+            return orjson.dumps(json_format.MessageToDict(message, preserving_proto_field_name=True))
+        encoded: bytes = message.SerializeToString(deterministic=True)
+        return encoded
+
+    return protobuf
+
+
+def _avro_maker(validator: Any, as_json: bool) -> Callable[[Plausible], bytes]:
+    import io
+
+    import fastavro
+
+    from lakehouse.render.example.avro import AvroExample
+
+    def avro(made: Plausible) -> bytes:
+        datum = AvroExample(validator.schema, made, as_json=as_json).make()
+        if as_json:
+            return orjson.dumps(datum)
+        stream = io.BytesIO()
+        fastavro.schemaless_writer(stream, validator.schema, datum)
+        return stream.getvalue()
+
+    return avro
+
+
+def _without_schema(content_type: str | None) -> bytes | None:
+    """Give a payload of which only the content type is known; none where nothing is."""
+    kind = media_type(content_type)[0] if content_type else ""
+    return b"{}" if is_json(kind) else b"example" if kind.startswith("text/") else None
+
+
+def _with_given(payload: bytes, values: Mapping[str, Any], content_type: str | None) -> bytes:
+    """Write values that were given into the members of an object that are called so."""
+    if not values or (content_type and not is_json(media_type(content_type)[0])):
+        return payload
+    held = orjson.loads(payload)
+    if not isinstance(held, dict):
+        return payload
+    named = {_squashed(name): value for name, value in values.items() if not name.startswith("/")}
+    for name, member in held.items():
+        value = named.get(_squashed(name))
+        if value is None or isinstance(member, dict | list):
+            continue
+        if isinstance(member, str):
+            held[name] = as_text(value)
+        elif not isinstance(value, str):
+            held[name] = value
+        elif is_of_type(value, "number") and not isinstance(member, bool):
+            held[name] = orjson.loads(value)
+        elif value in ("true", "false") and isinstance(member, bool):
+            held[name] = value == "true"
+    return orjson.dumps(held)
+
+
+def _members(payload: bytes | None) -> dict[str, str]:
+    """Give the texts of a JSON payload's scalar members by name, letters and digits only; those that stand higher win."""
+    try:
+        held = orjson.loads(payload or b"null")
+    except orjson.JSONDecodeError:
+        return {}
+    found: dict[str, str] = {}
+    level: list[Any] = [held]
+    for _ in range(_MOST_MEMBERS):
+        if not level:
+            break
+        one = level.pop(0)
+        if isinstance(one, dict):
+            for name, member in one.items():
+                if isinstance(member, str | int | float):
+                    found.setdefault(_squashed(name), as_text(member))
+            level += [member for member in one.values() if isinstance(member, dict | list)]
+        elif isinstance(one, list):
+            level += [member for member in one if isinstance(member, dict | list)]
+    return found
+
+
+def _value_of(way: Way, need: Need, values: Mapping[str, Any], members: Mapping[str, str], made: Plausible) -> str:
+    """Make up a value: the payload's member of the name, else what the name suggests, else what the type asks for."""
+    moment = made.moment()
+    word = made.text(need.name if not need.name.startswith("/") else need.name.rpartition("/")[2])
+    kinds = {
+        "timestamp": f"{moment:%Y-%m-%dT%H:%M:%SZ}", "datetime": f"{moment:%Y-%m-%dT%H:%M:%SZ}", "duration": "PT5M",
+        "boolean": "true", "integer": str(made.integer()), "number": str(made.number()), "binary": made.base64(),
+        "uri": f"https://example.com/{word}", "symbol": re.sub(r"[^A-Za-z0-9_]", "_", word),
+    }  # fmt: skip
+    holes = placeholders_of(way)
+    if need.template is None or need.name not in holes:
+        return _attribute_value(way, need, kinds, word)
+    suggested = [members[_squashed(need.name)]] if _squashed(need.name) in members else []
+    lowered = need.name.lower()
+    suggested += [kinds["uri"]] if "url" in lowered or "uri" in lowered else []
+    suggested += [kinds["timestamp"]] if "time" in lowered else []
+    suggested += [f"{moment:%Y-%m-%d}"] if "date" in lowered or "day" in lowered else []
+    candidates = [*suggested, word, f"{moment:%Y-%m-%d}", *kinds.values()]
+    return next((text for text in candidates if _fits(way, need.name, text, values)), word)
+
+
+def _attribute_value(way: Way, need: Need, kinds: Mapping[str, str], word: str) -> str:
+    """Make up the value of an attribute that has none."""
+    named = way.definition.xid.rpartition("/messages/")[2] or "message"
+    if need.pointer == f"{ENVELOPE}type":
+        return named
+    if need.pointer == f"{ENVELOPE}source":
+        return f"https://example.com/{way.definition.group_xid.rpartition('/')[2]}"
+    if need.pointer == "/protocoloptions/topic_name":
+        return re.sub(r"[^A-Za-z0-9_/-]", "_", named.replace(".", "/"))
+    if need.pointer in ("/protocoloptions/topic", "/protocoloptions/subject"):
+        return re.sub(r"[^A-Za-z0-9_.-]", "-", named).strip(".")[:200]
+    if need.pointer.endswith(("content-type", "content_type", "datacontenttype")):
+        return "application/json"
+    return kinds.get(need.kind or "", word)
+
+
+def _fits(way: Way, name: str, text: str, values: Mapping[str, Any]) -> bool:
+    """Tell whether a text can be the value of a placeholder, wherever it stands."""
+    return bool(text) and all(
+        _fits_attribute(way, one, name, text, values)
+        for one in way.definition.attributes
+        if one.template is not None and name in one.template.names
+    )
+
+
+def _fits_attribute(way: Way, attribute: Attribute, name: str, text: str, values: Mapping[str, Any]) -> bool:
+    template, kind = attribute.template, kind_of(attribute)
+    if template is None:
+        return True
+    held = {other: as_text(values.get(other) or "x") for other in template.names} | {name: text}
+    try:
+        written = template.fill(held)
+    except ValueError:
+        return False
+    whole = all(other == name or other in values for other in template.names)
+    if kind in TEMPLATED_THEN_TYPED and whole and not is_of_type(written, kind or "", small=attribute.section == "envelope"):
+        return False
+    if kind in ("uri", "urireference", "uritemplate") and not is_uri_reference(written):
+        return False
+    if attribute.section == "protocol" and attribute.key in _ADDRESSED:
+        return _SAFE.match(text) is not None
+    return attribute.section == "envelope" or way.family not in ("HTTP", "NATS") or _HEADER.match(text) is not None
+
+
+def _squashed(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())

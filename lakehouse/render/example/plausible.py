@@ -1,0 +1,143 @@
+"""What examples hold: texts, numbers and times that look like what their names and types say, out of one seed."""
+
+from __future__ import annotations
+
+import base64
+import math
+import uuid
+from datetime import datetime, timedelta, timezone
+from random import Random
+from typing import Any
+
+_MOST_VALUES = 5_000
+DEEPEST = 6  # from here on only what must be there is made up
+_TOO_DEEP = 24
+_BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
+_YEAR = 365 * 24 * 3600
+
+
+class Impossible(Exception):
+    """No value was found: too deep, too many, or a schema that nothing satisfies."""
+
+
+class Plausible:
+    """Makes up values.
+
+    Args:
+        random: what they are drawn from.
+        level: 0: everything a schema knows, with its own examples; 1: without them; from 2 on what must be there, and some of the
+            rest; 9: only what must be there.
+    """
+
+    def __init__(self, random: Random, level: int = 0) -> None:
+        self.random, self.level = random, level
+        self._left = _MOST_VALUES
+
+    def spend(self, depth: int) -> None:
+        """Count a value.
+
+        Raises:
+            Impossible: there are too many, or it is too deep.
+        """
+        self._left -= 1
+        if self._left < 0 or depth > _TOO_DEEP:
+            raise Impossible("the schema asks for too much")
+
+    def wants(self, depth: int) -> bool:
+        """Tell whether something that may be left out is made up."""
+        if depth >= DEEPEST or self.level >= 9:
+            return False
+        return self.level < 2 or self.random.random() < 0.5
+
+    def moment(self) -> datetime:
+        """Give a time of 2026."""
+        return _BEGIN + timedelta(seconds=self.random.randrange(_YEAR))
+
+    def text(self, name: str = "", shortest: int = 0, longest: int | None = None, pattern: str | None = None) -> str:
+        """Give a text that its name suggests.
+
+        Raises:
+            Impossible: no text has the pattern.
+        """
+        if pattern is not None:
+            from lakehouse.render.example.patterns import NoText, text_of
+
+            try:
+                return text_of(pattern, self.random, shortest, longest)
+            except NoText as error:
+                raise Impossible(str(error)) from error
+        if shortest > _MOST_VALUES * 20:
+            raise Impossible(f"a text of {shortest} characters")
+        found = f"{name or 'text'}-{self.random.randrange(1, 100)}"
+        if len(found) < shortest:
+            found = found.ljust(shortest, "x")
+        return found if longest is None else found[:longest]
+
+    def formatted(self, form: str, name: str = "") -> str | None:
+        """Give a text of a format of JSON Schema, or of a type of JSON Structure; None: the format is not known."""
+        moment, number = self.moment(), self.random.randrange(1, 250)
+        known = {
+            "date-time": f"{moment:%Y-%m-%dT%H:%M:%SZ}", "datetime": f"{moment:%Y-%m-%dT%H:%M:%SZ}",
+            "date": f"{moment:%Y-%m-%d}", "time": f"{moment:%H:%M:%SZ}", "duration": f"PT{number}M",
+            "email": f"user{number}@example.com", "idn-email": f"user{number}@example.com",
+            "hostname": f"host{number}.example.com", "idn-hostname": f"host{number}.example.com",
+            "ipv4": f"192.0.2.{number}", "ipv6": f"2001:db8::{number:x}",
+            "uri": f"https://example.com/{name or 'item'}/{number}", "url": f"https://example.com/{name or 'item'}/{number}",
+            "iri": f"https://example.com/item/{number}", "uri-reference": f"/item/{number}", "iri-reference": f"/item/{number}",
+            "uri-template": "/item/{id}", "uuid": self.uuid(), "json-pointer": f"/item/{number}",
+            "jsonpointer": f"#/item/{number}", "relative-json-pointer": "0/item", "regex": "^[a-z]+$",
+            "byte": self.base64(), "base64": self.base64(), "binary": self.base64(),
+        }  # fmt: skip
+        return known.get(form)
+
+    def uuid(self) -> str:
+        """Give a UUID."""
+        return str(uuid.UUID(int=self.random.getrandbits(128), version=4))
+
+    def bytes(self, length: int = 8) -> bytes:
+        """Give bytes."""
+        return self.random.randbytes(min(length, _MOST_VALUES))
+
+    def base64(self) -> str:
+        """Give bytes in base64."""
+        return base64.b64encode(self.bytes()).decode()
+
+    def integer(self, lowest: float | None = None, highest: float | None = None, step: float | None = None) -> int:
+        """Give an integer in bounds, which count in.
+
+        Raises:
+            Impossible: there is none.
+        """
+        low = math.ceil(lowest) if lowest is not None else min(0, math.floor(highest) - 1000 if highest is not None else 0)
+        high = math.floor(highest) if highest is not None else max(low, 0) + 1000
+        if step:
+            whole = int(step) if float(step).is_integer() else 1
+            low, high = -(-low // whole), high // whole
+            if low > high:
+                raise Impossible(f"no multiple of {step} between {lowest} and {highest}")
+            return self.random.randint(low, high) * whole
+        if low > high:
+            raise Impossible(f"no integer between {lowest} and {highest}")
+        return self.random.randint(low, min(high, low + 10**6))
+
+    def number(
+        self, name: str = "", lowest: float | None = None, highest: float | None = None, *, open_ends: bool = False
+    ) -> float:
+        """Give a number in bounds, with two decimals where these do.
+
+        Raises:
+            Impossible: there is none.
+        """
+        latitude, longitude = name.lower().startswith("lat"), name.lower().startswith(("lon", "lng"))
+        limit = 90.0 if latitude else 180.0 if longitude else 1000.0
+        low = lowest if lowest is not None else (-limit if latitude or longitude else min(0.0, (highest or 0.0) - limit))
+        high = highest if highest is not None else max(low, 0.0) + limit if low > -limit else limit
+        if low > high:
+            raise Impossible(f"no number between {lowest} and {highest}")
+        found = low + (high - low) * (0.05 + 0.9 * self.random.random())
+        rounded = round(found, 2)
+        return rounded if low < rounded < high or (not open_ends and low <= rounded <= high) else found
+
+    def any(self, name: str = "") -> Any:
+        """Give a value of which nothing is known."""
+        return self.text(name)

@@ -1,0 +1,282 @@
+"""Values into a definition: what is asked, what was given, and what the specifications infer.
+
+A placeholder has one value, which is written as it is (MSG-228, MSG-230); a value of the definition is written (MSG-224); what is
+required and has no value has to be given; the timestamp 0000-01-01… is now (MSG-231, WIP-037).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakehouse.errors import SettingsError
+from lakehouse.match.definition.definitions import ENVELOPE, PROTOCOL, Attribute
+from lakehouse.match.definition.valuetypes import MARKER, as_text, is_of_type, is_value
+from lakehouse.render.faults import MissingValues, Need, Refusal, RenderRefused
+from lakehouse.render.ways import Way
+
+CORE_TYPES = {
+    "id": "string", "source": "uritemplate", "type": "string", "specversion": "string", "subject": "string",
+    "time": "timestamp", "datacontenttype": "string", "dataschema": "uritemplate",
+}  # fmt: skip
+_TIMES = ("timestamp", "datetime")
+# Nobody can send a message without these.
+_ADDRESSES = {"KAFKA": "topic", "MQTT": "topic_name", "NATS": "subject"}
+# What may be given although the definition does not declare it.
+_OPTIONS = {
+    "KAFKA": ("topic", "key", "key_base64", "partition"),
+    "MQTT": ("topic_name", "qos", "retain"),
+    "NATS": ("subject", "reply-to"),
+    "HTTP": ("path", "method"),
+    "AMQP": ("properties/to", "properties/subject", "properties/message-id"),
+}
+OPTION_TYPES = {"qos": "integer", "partition": "integer", "retain": "boolean", "message_expiry_interval": "integer",
+                "payload_format": "integer", "header/durable": "boolean", "header/priority": "integer", "header/ttl": "integer",
+                "header/first-acquirer": "boolean", "header/delivery-count": "integer",
+                "properties/group-sequence": "integer"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Given:
+    """What somebody gave for one message.
+
+    Attributes:
+        values: name → value: of placeholders; of attributes by name (`subject`, `headers/region`) or by JSON Pointer
+            (`/envelopemetadata/subject`). A name that a placeholder and an attribute share is the placeholder's.
+        payload: bytes, as they are sent; None: none.
+        payload_type: content type that the payload has where the definition says none.
+    """
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    payload: bytes | None = None
+    payload_type: str | None = None
+
+
+@dataclass
+class Filled:
+    """A definition with its values in.
+
+    Attributes:
+        ce: CloudEvents attributes by name; empty: it is no CloudEvent.
+        options: protocol options, named as in `Attribute.key`.
+        variables: what the placeholders hold.
+    """
+
+    ce: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
+
+
+def fill(way: Way, given: Given, now: str, new_id: str) -> Filled:
+    """Put values into a definition.
+
+    Args:
+        way: the definition on its way over a protocol.
+        given: what was given.
+        now: RFC 3339 timestamp that stands for the current time.
+        new_id: CloudEvents `id`, where none is given or declared.
+
+    Raises:
+        MissingValues: with all values that are missing.
+        RenderRefused: a value does not fit where it goes.
+    """
+    needs = needs_of(way, given)
+    if needs:
+        raise MissingValues(way.definition.xid, needs)
+    filled = Filled(variables={name: as_text(given.values[name]) for name in placeholders_of(way)})
+    refusals: list[Refusal] = []
+    for attribute in way.definition.attributes:
+        try:
+            value = _value(way, attribute, given, filled.variables, now)
+        except ValueError as error:
+            refusals.append(Refusal(attribute.pointer, str(error)))
+            continue
+        if value is not None and attribute.section != "message":
+            (filled.ce if attribute.section == "envelope" else filled.options)[attribute.key] = value
+    if refusals:
+        raise RenderRefused(way.definition.xid, refusals)
+    for pointer, value in _undeclared(way, given):
+        section, _, key = pointer[1:].partition("/")
+        (filled.ce if section == "envelopemetadata" else filled.options)[key] = value
+    if way.definition.is_cloudevent:
+        filled.ce = {"specversion": "1.0", "id": new_id} | _inferred(way, now) | filled.ce
+    return filled
+
+
+def placeholders_of(way: Way) -> dict[str, Attribute]:
+    """Give the placeholders of a definition, each with the attribute that asks for it first."""
+    found: dict[str, Attribute] = {}
+    for attribute in way.definition.attributes:
+        for name in attribute.template.names if attribute.template else ():
+            found.setdefault(name, attribute)
+    return found
+
+
+def needs_of(way: Way, given: Given) -> list[Need]:
+    """Give what is missing: placeholders, attributes that must be there, and the address."""
+    holes = placeholders_of(way)
+    needs = [
+        Need(name, one.pointer, one.kind, one.template.text if one.template else None)
+        for name, one in holes.items()
+        if given.values.get(name) is None
+    ]
+    declared = {one.pointer: one for one in way.definition.attributes}
+    wanted = [one for one in declared.values() if one.required and not one.has_value and one.section != "message"]
+    address = PROTOCOL + _ADDRESSES[way.family] if way.family in _ADDRESSES else None
+    if address and not (address in declared and (declared[address].has_value or declared[address].required)):
+        wanted.append(declared.get(address) or Attribute(address, address.removeprefix(PROTOCOL), "protocol"))
+    for one in wanted:
+        is_made = one.pointer == f"{ENVELOPE}id" or _default(way, one, "") is not None
+        if not is_made and given_for(way, one, given) is None:
+            needs.append(Need(one.pointer if _is_shared(way, one, holes) else one.key, one.pointer, kind_of(one)))
+    return needs
+
+
+def given_for(way: Way, attribute: Attribute, given: Given) -> Any:
+    """Find what was given for an attribute: by its pointer, or by its name, unless that means something else."""
+    found = given.values.get(attribute.pointer)
+    if found is not None or _is_shared(way, attribute, placeholders_of(way)):
+        return found
+    return given.values.get(attribute.key)
+
+
+def _is_shared(way: Way, attribute: Attribute, holes: Mapping[str, Any]) -> bool:
+    """Tell that the name of an attribute is that of a placeholder, or of the envelope while it is of the protocol."""
+    if attribute.key in holes:
+        return True
+    if attribute.section != "protocol" or not way.definition.is_cloudevent:
+        return False
+    return attribute.key in CORE_TYPES or any(one.pointer == ENVELOPE + attribute.key for one in way.definition.attributes)
+
+
+def kind_of(attribute: Attribute) -> str | None:
+    """Give the type of an attribute: declared, inferred, or of the specification."""
+    if attribute.kind or attribute.inferred_kind:
+        return attribute.kind or attribute.inferred_kind
+    return CORE_TYPES.get(attribute.key) if attribute.section == "envelope" else OPTION_TYPES.get(attribute.key)
+
+
+def typed(value: Any, kind: str | None) -> Any:
+    """Give a value its JSON type, where it is a text that is of the type."""
+    if not isinstance(value, str) or not is_of_type(value, kind or "string"):
+        return value
+    if kind == "integer":
+        return int(value)
+    if kind == "boolean":
+        return value == "true"
+    if kind == "number":
+        number = float(value)
+        return int(number) if number.is_integer() and abs(number) < 2**53 else number
+    return value
+
+
+def check_names(ways: Sequence[Way], names: Iterable[str]) -> None:
+    """Look whether each name that is given a value is asked for on any of the ways.
+
+    Raises:
+        SettingsError: one is not; with those that are.
+    """
+    known = {name for way in ways for name in names_of(way)}
+    strange = [name for name in names if name not in known and not any(_is_extension(way, name) for way in ways)]
+    if strange:
+        told = ", ".join(sorted(name for name in known if not name.startswith("/"))) or "nothing"
+        raise SettingsError(
+            f"{', '.join(strange)}: no placeholder and no attribute has this name. These have values: {told}. Any other "
+            "attribute of CloudEvents is given as /envelopemetadata/NAME, any other protocol option as /protocoloptions/NAME."
+        )
+
+
+def names_of(way: Way) -> set[str]:
+    """Give all names that values may have."""
+    declared = [one for one in way.definition.attributes if one.section != "message"]
+    names = {*placeholders_of(way), *(one.pointer for one in declared), *(one.key for one in declared)}
+    if way.definition.is_cloudevent:
+        names |= {*CORE_TYPES, *(ENVELOPE + name for name in CORE_TYPES)}
+    options = _OPTIONS.get(way.family, ())
+    return names | {*options, *(PROTOCOL + name for name in options)}
+
+
+def _is_extension(way: Way, name: str) -> bool:
+    return (name.startswith(ENVELOPE) and way.definition.is_cloudevent) or (
+        name.startswith(PROTOCOL) and way.protocol is not None
+    )
+
+
+def _value(way: Way, attribute: Attribute, given: Given, variables: dict[str, str], now: str) -> Any:
+    """Give the value of an attribute; None: it is left out.
+
+    Raises:
+        ValueError: what was given does not fit.
+    """
+    own = given_for(way, attribute, given)
+    if not attribute.has_value:
+        return _default(way, attribute, now) if own is None else typed(own, kind_of(attribute))
+    if attribute.template is not None:
+        value: Any = attribute.template.fill(variables)
+    elif is_marker(attribute):
+        return now if own is None else own
+    else:
+        value = attribute.value
+    if own is not None and not is_value(own, value, attribute.kind):
+        raise ValueError(f"is declared as {as_text(attribute.value)!r}, and {as_text(own)!r} was given")
+    return value
+
+
+def is_marker(attribute: Attribute) -> bool:
+    """Tell that the declared value means the current time."""
+    text = attribute.value
+    return isinstance(text, str) and attribute.kind in (*_TIMES, None) and MARKER.match(text) is not None
+
+
+def _default(way: Way, attribute: Attribute, now: str) -> Any:
+    """Give what an attribute without a value holds: what is inferred for it, or nothing."""
+    if attribute.section == "envelope":
+        if attribute.key == "time":
+            return now
+        if attribute.key == "dataschema" and attribute.required:
+            return way.inferred.get(f"{ENVELOPE}dataschema/value")
+        if attribute.key == "datacontenttype":
+            return None  # is told with the payload
+        if attribute.key == "specversion":
+            return "1.0"
+    return None
+
+
+def _inferred(way: Way, now: str) -> dict[str, Any]:
+    """Give what CloudEvents has undeclared: `time` (MSG-256), and a `dataschema` that all can resolve (MSG-259)."""
+    found: dict[str, Any] = {"time": now}
+    uri = way.inferred.get(f"{ENVELOPE}dataschema/value") or way.definition.dataschemauri
+    if isinstance(uri, str) and is_of_type(uri, "uri"):
+        found["dataschema"] = uri
+    return found
+
+
+def _undeclared(way: Way, given: Given) -> Iterator[tuple[str, Any]]:
+    """Give what was given for attributes that the definition does not declare, by pointer."""
+    declared = {one.pointer for one in way.definition.attributes}
+    holes = placeholders_of(way)
+    for name, value in given.values.items():
+        if name in holes or value is None:
+            continue
+        for pointer in _own_pointers(way, name):
+            if pointer not in declared:
+                key = pointer.split("/", 2)[2]
+                in_envelope = pointer.startswith(ENVELOPE)
+                yield pointer, typed(value, CORE_TYPES.get(key) if in_envelope else OPTION_TYPES.get(key))
+
+
+def _own_pointers(way: Way, name: str) -> list[str]:
+    """Give where a name goes: a pointer stands for itself, where the way has such a section."""
+    if name.startswith("/"):
+        return [name] if _is_extension(way, name) else []
+    return _pointers(way, name)
+
+
+def _pointers(way: Way, name: str) -> list[str]:
+    """Give where a name goes that no declaration has: into the envelope, else into the protocol options."""
+    if any(one.key == name for one in way.definition.attributes):
+        return []
+    if way.definition.is_cloudevent and name in CORE_TYPES:
+        return [ENVELOPE + name]
+    return [PROTOCOL + name] if name in _OPTIONS.get(way.family, ()) else []

@@ -1,0 +1,143 @@
+"""The renderer: a definition and values become a message, which is matched back before anybody gets it (law 1 of MATCH)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from random import Random
+from typing import Any
+
+from lakehouse.errors import SettingsError
+from lakehouse.match.definition.valuetypes import is_timestamp
+from lakehouse.match.event.captured import landed_of_text
+from lakehouse.match.event.landed import Event, events_of
+from lakehouse.match.matching.evaluation import Outcome, Reason, Tolerance, evaluate
+from lakehouse.match.payload.payloads import INVALID, UNDECODABLE, Payloads
+from lakehouse.match.payload.schemas import Schemas
+from lakehouse.render.bindings import Bound, bind
+from lakehouse.render.example.payload import Examples
+from lakehouse.render.faults import Refusal, RenderRefused
+from lakehouse.render.filling import Filled, Given, fill, placeholders_of
+from lakehouse.render.rendered import Rendered
+from lakehouse.render.sendable import refusals_of
+from lakehouse.render.ways import Way
+
+
+@dataclass(frozen=True)
+class Style:
+    """How messages are rendered.
+
+    Attributes:
+        mode: `binary` or `structured`; None: as the endpoint says, else as it fits.
+        example: values and payloads that are not given are made up.
+        seed: of all that is made up, ids too; None: another each time.
+        now: RFC 3339 timestamp that stands for the current time; None: the clock's.
+        strict: what only deviates is refused, too.
+    """
+
+    mode: str | None = None
+    example: bool = False
+    seed: int | None = None
+    now: str | None = None
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        if self.now is not None and not is_timestamp(self.now):
+            raise SettingsError(f"--now {self.now}: an RFC 3339 timestamp is needed, such as 2026-01-01T00:00:00Z.")
+
+
+class Renderer:
+    """Renders messages.
+
+    Args:
+        schemas: of the catalog: payloads are validated with them, and made up from them.
+        style: how.
+    """
+
+    def __init__(self, schemas: Schemas, style: Style | None = None) -> None:
+        self.style = style or Style()
+        self._payloads = Payloads(schemas)
+        self._examples = Examples(schemas, self._payloads)
+        self._tolerance = Tolerance("strict" if self.style.strict else "default")
+
+    def render(self, way: Way, given: Given | None = None, number: int = 0) -> Rendered:
+        """Render one message.
+
+        Args:
+            way: the definition on its way over a protocol.
+            given: values and payload.
+            number: of the message among those of its definition: with a seed, each number makes up other values.
+
+        Raises:
+            MissingValues: values are missing; with all of them.
+            RenderRefused: the message would not match its definition, or its payload breaks the schema.
+        """
+        definition = way.definition
+        mode = way.mode(self.style.mode)
+        random = self._random(way, number)
+        new_id = str(uuid.UUID(int=random.getrandbits(128), version=4))
+        given = given or Given()
+        remarks: tuple[str, ...] = ()
+        if self.style.example:
+            given, remarks = self._examples.complete(way, given, random)
+        filled = fill(way, given, self.style.now or _clock(), new_id)
+        bound = bind(way, filled, given, mode)
+        made = Rendered(
+            definition.registryid, definition.xid, way.protocol, mode, bound.captured, bound.event, bound.body, filled.variables,
+            remarks=remarks, endpoint=way.endpoint.xid if way.endpoint else None, uri=way.endpoint.uri if way.endpoint else None,
+            acks=_acks(way),
+        )  # fmt: skip
+        return self._checked(way, made, filled, bound)
+
+    def _random(self, way: Way, number: int) -> Random:
+        """Give the source of what is made up: the same for a definition, whatever else is rendered, over any protocol."""
+        seed = self.style.seed
+        key = (way.definition.registryid, way.definition.xid, number)
+        return Random() if seed is None else Random(f"{seed}\0{key}")  # noqa: S311  examples are no secrets
+
+    def _checked(self, way: Way, made: Rendered, filled: Filled, bound: Bound) -> Rendered:
+        refusals = refusals_of(way.protocol, made.captured) if way.protocol else []
+        [event] = [one for landed in landed_of_text(made.line()) for one in events_of(landed)]
+        refusals += _unmatched(way, event, filled, evaluate(way.definition, event, self._tolerance), self.style.strict)
+        if refusals:
+            raise RenderRefused(made.xid, list(dict.fromkeys(refusals)))
+        verdict = self._payloads.check(way.definition, event)
+        if verdict.status in (INVALID, UNDECODABLE):
+            raise RenderRefused(made.xid, [Refusal(f"payload{error.pointer}", error.message) for error in verdict.errors])
+        return replace(made, payload_status=verdict.status, remarks=(*made.remarks, *verdict.remarks))
+
+
+def _unmatched(way: Way, event: Event, filled: Filled, outcome: Outcome, strict: bool) -> list[Refusal]:
+    """Tell why a message would not match back with the values that it was made of."""
+    if event.problem:
+        return [Refusal("", event.problem)]
+    held = placeholders_of(way)
+    refusals = [_refusal(reason) for reason in (*outcome.reasons, *(outcome.deviations if strict else ()))]
+    refusals += [
+        Refusal(held[name].pointer, f"placeholder {name}: {text!r} was given, and {outcome.variables.get(name)!r} would be read")
+        for name, text in filled.variables.items()
+        if outcome.variables.get(name) != text
+    ]
+    return refusals
+
+
+def _refusal(reason: Reason) -> Refusal:
+    told = f"would not match back ({reason.reason}): "
+    expected = "nothing" if reason.expected is None else repr(reason.expected)
+    return Refusal(reason.pointer, told + f"{expected} is declared, {reason.actual!r} would be there")
+
+
+def _acks(way: Way) -> int | None:
+    found = way.endpoint.options.get("acks") if way.endpoint and way.family == "KAFKA" else None
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def _clock() -> str:
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def with_values(given: Given, values: Mapping[str, Any]) -> Given:
+    """Give the same with more values; those that are given already stay."""
+    return replace(given, values={**values, **given.values})

@@ -1,0 +1,99 @@
+"""What a protocol can carry: values that would break a header, a topic or a path are refused, with the attribute.
+
+A line break in a header, a wildcard in a topic: a client would refuse it, or send another message than the definition says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lakehouse.match.definition.definitions import escape
+from lakehouse.match.definition.valuetypes import as_text
+from lakehouse.render.faults import Refusal
+
+_TOKEN = re.compile(r"\A[A-Za-z0-9!#$%&'*+\-.^_`|~]+\Z")  # RFC 9110, 5.6.2
+_FIELD = re.compile(r"\A(?:[\x21-\x7e](?:[\x20\x09\x21-\x7e]*[\x21-\x7e])?)?\Z")  # RFC 9110, 5.5, in ASCII
+_PATH = re.compile(r"\A/(?:[A-Za-z0-9\-._~:/@!$&'()*+,;=]|%[0-9A-Fa-f]{2})*\Z")  # RFC 3986, 3.3
+_KAFKA_TOPIC = re.compile(r"\A(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}\Z")
+_NATS_SUBJECT = re.compile(r"\A[^\s.*>\x00]+(?:\.[^\s.*>\x00]+)*\Z")
+_ONLY_MQTT_5 = (
+    "payload_format",
+    "message_expiry_interval",
+    "response_topic",
+    "correlation_data",
+    "content_type",
+    "user_properties",
+)
+
+
+def refusals_of(protocol: str, captured: Mapping[str, Any]) -> list[Refusal]:
+    """Tell what a protocol cannot carry of a message, by pointer of the declaration."""
+    family, _, version = protocol.partition("/")
+    checks: dict[str, Callable[[Mapping[str, Any], str], list[Refusal]]] = {
+        "HTTP": _http, "NATS": _nats, "KAFKA": _kafka, "MQTT": _mqtt,
+    }  # fmt: skip
+    return checks[family.upper()](captured, version) if family.upper() in checks else []
+
+
+def _http(captured: Mapping[str, Any], _: str) -> list[Refusal]:
+    found = _headers(captured)
+    path = captured.get("path")
+    if path is not None and not _PATH.match(as_text(path)):
+        found.append(_refusal("path", path, "a path begins with / and holds what RFC 3986 allows: percent-encode the value"))
+    method = captured.get("method")
+    if method is not None and not _TOKEN.match(as_text(method)):
+        found.append(_refusal("method", method, "no HTTP method"))
+    status = captured.get("status")
+    if status is not None and not re.match(r"\A[1-5]\d\d\Z", as_text(status)):
+        found.append(_refusal("status", status, "no HTTP status code"))
+    return found
+
+
+def _nats(captured: Mapping[str, Any], _: str) -> list[Refusal]:
+    found = _headers(captured)
+    for name in ("subject", "reply-to"):
+        if name in captured and not _NATS_SUBJECT.match(as_text(captured[name])):
+            found.append(_refusal(name, captured[name], "a subject has no blanks, empty tokens or wildcards"))
+    return found
+
+
+def _kafka(captured: Mapping[str, Any], _: str) -> list[Refusal]:
+    topic = captured["topic"]
+    if _KAFKA_TOPIC.match(as_text(topic)):
+        return []
+    return [_refusal("topic", topic, "a topic holds 1 to 249 letters, digits, dots, - and _")]
+
+
+def _mqtt(captured: Mapping[str, Any], version: str) -> list[Refusal]:
+    found = []
+    for name in ("topic_name", "response_topic"):
+        text = as_text(captured.get(name, "t"))
+        if not text or any(one in text for one in "+#\0") or len(text.encode()) > 65_535:
+            found.append(_refusal(name, text, "a topic to publish to is not empty and has no wildcards"))
+    if captured["qos"] not in (0, 1, 2):
+        found.append(_refusal("qos", captured["qos"], "0, 1 or 2"))
+    if version.startswith("3"):
+        found += [
+            _refusal(name, captured[name], f"MQTT/{version} does not carry it") for name in _ONLY_MQTT_5 if captured.get(name)
+        ]
+    for one in captured.get("user_properties", ()):
+        if "\0" in one["name"] + one["value"]:
+            found.append(_refusal(f"user_properties/{escape(one['name'])}", one["value"], "holds a NUL"))
+    return found
+
+
+def _headers(captured: Mapping[str, Any]) -> list[Refusal]:
+    found = []
+    for one in captured.get("headers", ()):
+        pointer = f"headers/{escape(one['name'])}"
+        if not _TOKEN.match(one["name"]):
+            found.append(_refusal(pointer, one["name"], "no name of a header"))
+        if not _FIELD.match(one["value"]):
+            found.append(_refusal(pointer, one["value"], "a header holds printable ASCII, and blanks only inside"))
+    return found
+
+
+def _refusal(key: str, value: Any, told: str) -> Refusal:
+    return Refusal(f"/protocoloptions/{key}", f"{as_text(value)[:120]!r}: {told}")

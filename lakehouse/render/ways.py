@@ -1,0 +1,166 @@
+"""Ways of a message: over which protocols it can be rendered, and what the endpoint adds that carries it there.
+
+A definition that names a protocol goes over that one only; others go over any, and by default over those of the endpoints that
+carry them, else over HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
+
+from lakehouse.match.definition.definitions import CONTENT_TYPE, Definition, definition_of
+from lakehouse.match.definition.templates import Rule
+from lakehouse.render.endpoints import Endpoint
+from lakehouse.render.faults import Refusal, RenderRefused
+
+CLOUDEVENTS, ALL = "CLOUDEVENTS", "ALL"
+FAMILIES = ("HTTP", "KAFKA", "AMQP", "MQTT", "NATS")
+_VERSIONED = {"AMQP": "AMQP/1.0", "MQTT": "MQTT/5.0"}  # END-090, END-092
+_FIRST_NATS_WITH_HEADERS = (2, 2)
+
+
+@dataclass(frozen=True)
+class Way:
+    """A definition on its way over one protocol.
+
+    Attributes:
+        row: the row of `flat_messages` that it is made from.
+        definition: what the message asks there, with what the endpoint adds.
+        inferred: what the specifications infer: JSON Pointer → JSON value.
+        protocol: as the catalog writes it; None: a CloudEvent in JSON, for no protocol.
+        endpoint: what carries it, or None.
+    """
+
+    row: Mapping[str, Any] = field(repr=False)
+    definition: Definition
+    inferred: Mapping[str, Any] = field(default_factory=dict)
+    protocol: str | None = None
+    endpoint: Endpoint | None = None
+
+    @property
+    def family(self) -> str:
+        """Give the name of the protocol; CLOUDEVENTS for none."""
+        return self.protocol.partition("/")[0].upper() if self.protocol else CLOUDEVENTS
+
+    @property
+    def only_structured(self) -> bool:
+        """Tell that the protocol has no place for attributes: MQTT 3.1.1, and NATS before 2.2 (MSG-196)."""
+        version = (self.protocol or "").partition("/")[2]
+        if self.family == "MQTT":
+            return version.startswith("3")
+        parts = version.split(".")[:2]
+        numbers = tuple(int(part) for part in parts) if parts and all(part.isdigit() for part in parts) else ()
+        return self.family == CLOUDEVENTS or (self.family == "NATS" and () < numbers < _FIRST_NATS_WITH_HEADERS)
+
+    def mode(self, asked: str | None) -> str | None:
+        """Give the mode of a CloudEvent: as asked, else as the endpoint says, else as it fits; None: it is no CloudEvent.
+
+        Raises:
+            RenderRefused: binary is asked, and the protocol or the declared content type has it not.
+        """
+        if not self.definition.is_cloudevent:
+            return None
+        enveloped = is_enveloped(self.definition)
+        if asked == "binary" and (self.only_structured or enveloped) and self.protocol is not None:
+            told = f"{self.protocol} carries CloudEvents in structured mode only" if self.only_structured else (
+                "the declared content type is that of an envelope, so the mode is structured"
+            )  # fmt: skip
+            raise RenderRefused(self.definition.xid, [Refusal("/protocol" if self.only_structured else CONTENT_TYPE, told)])
+        if self.only_structured or enveloped:
+            return "structured"
+        return asked or (self.endpoint.mode if self.endpoint else None) or "binary"
+
+
+def is_enveloped(definition: Definition) -> bool:
+    """Tell that the message's own content type is that of a structured CloudEvent (MSG-190)."""
+    return (definition.constant(CONTENT_TYPE) or "").lower().startswith("application/cloudevents")
+
+
+def ways_of(
+    row: Mapping[str, Any], endpoints: Iterable[Endpoint] = (), asked: Sequence[str] = (), rule: Rule = "auto"
+) -> list[Way]:
+    """Give the ways of a message.
+
+    Args:
+        row: a row of `flat_messages` or `effective_messages`, as `definition_of` takes it.
+        endpoints: endpoints of the catalog; those that do not carry the message are passed over.
+        asked: families (`KAFKA`, …), `CLOUDEVENTS` or `ALL`; nothing: the message's protocol, else those of its endpoints, else
+            HTTP.
+        rule: how placeholders match.
+
+    Raises:
+        RenderRefused: it does not go over what is asked.
+    """
+    bare = definition_of(row, rule)
+    own = [one for one in endpoints if one.carries(bare.registryid, bare.group_xid)]
+    own.sort(key=lambda one: (bool(one.usage) and "producer" not in one.usage, one.xid))
+    families = _families(bare, own, [name.upper() for name in asked])
+    ways = []
+    for family in families:
+        endpoint = next((one for one in own if one.family == family), None)
+        ways.append(_way(row, bare, family, endpoint, rule))
+    return ways
+
+
+def _families(bare: Definition, own: list[Endpoint], asked: list[str]) -> list[str]:
+    if not asked:
+        return (
+            [bare.family] if bare.family else list(dict.fromkeys(one.family for one in own if one.family in FAMILIES)) or ["HTTP"]
+        )
+    if ALL in asked:
+        able = [bare.family] if bare.family in FAMILIES else [] if bare.family else list(FAMILIES)
+        return ([CLOUDEVENTS] if bare.is_cloudevent else []) + able
+    for family in asked:
+        if family == CLOUDEVENTS and not bare.is_cloudevent:
+            raise RenderRefused(bare.xid, [Refusal("/envelope", "declares no envelope CloudEvents")])
+        if family != CLOUDEVENTS and bare.family and family != bare.family:
+            raise RenderRefused(bare.xid, [Refusal("/protocol", f"is declared for {bare.family}, and {family} is asked")])
+    return list(dict.fromkeys(asked))
+
+
+def _way(row: Mapping[str, Any], bare: Definition, family: str, endpoint: Endpoint | None, rule: Rule) -> Way:
+    inferred = {pointer: orjson.loads(text) for pointer, text in dict(row.get("inferred") or ()).items()}
+    if family == CLOUDEVENTS:
+        of_envelope = tuple(one for one in bare.attributes if one.section != "protocol")
+        return Way(row, replace(bare, family=None, version=None, attributes=of_envelope), inferred)
+    if family not in FAMILIES:
+        raise RenderRefused(
+            bare.xid, [Refusal("/protocol", f"{family}: of this protocol it is not known what a message looks like")]
+        )
+    protocol = _protocol(bare, family, endpoint)
+    alone = definition_of(_with(row, protocol, {}), rule)
+    added = _added(alone, endpoint.leaves() if endpoint else {}, family)
+    return Way(row, definition_of(_with(row, protocol, added), rule) if added else alone, inferred, protocol, endpoint)
+
+
+def _added(alone: Definition, leaves: Mapping[str, str], family: str) -> dict[str, str]:
+    """Give what an endpoint adds: options that the message does not say itself."""
+    said = {one.pointer for one in alone.attributes if one.has_value}
+    if "/protocoloptions/key_base64" in said:
+        said.add("/protocoloptions/key")
+    if "/protocoloptions/status" in said:  # of a response
+        said |= {"/protocoloptions/method", "/protocoloptions/path"}
+    headers = "/protocoloptions/headers/"
+    found = {}
+    for pointer, text in leaves.items():
+        base = pointer.removesuffix("/value")
+        if (base.lower() if family == "HTTP" and base.startswith(headers) else base) not in said:
+            found[pointer] = text
+    return found
+
+
+def _with(row: Mapping[str, Any], protocol: str, leaves: Mapping[str, str]) -> dict[str, Any]:
+    named = {"/protocol": orjson.dumps(protocol).decode()}
+    return {**row, "protocol": protocol, "attributes": dict(row["attributes"] or ()) | named | dict(leaves)}
+
+
+def _protocol(bare: Definition, family: str, endpoint: Endpoint | None) -> str:
+    if bare.family:
+        return f"{bare.family}/{bare.version}" if bare.version else _VERSIONED.get(family, family)
+    if endpoint and endpoint.protocol:
+        return family + endpoint.protocol[len(family) :] if "/" in endpoint.protocol else _VERSIONED.get(family, family)
+    return _VERSIONED.get(family, family)

@@ -1,0 +1,169 @@
+"""`/events`: what changed, as CloudEvents of both feeds: as a JSON batch, or as a stream of Server-Sent Events that goes on.
+
+An event of the stream has the id `SNAPSHOT.POSITION`, so that `Last-Event-ID` takes a client on where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from lakehouse.errors import SnapshotNotFound
+from lakehouse.readmodel import View
+from lakehouse.readmodel.events import FEEDS, change_events
+from lakehouse.serve.answer.asking import Answer, Asked, Request
+from lakehouse.serve.answer.flags import read_parameters
+from lakehouse.serve.problems import ProblemFound
+
+if TYPE_CHECKING:
+    from lakehouse.serve.app import App
+
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+_BATCH = "application/cloudevents-batch+json"
+_MOST_BYTES = 8 << 20  # of a batch; it ends with a whole snapshot
+_MOST_STREAMS = 100
+_SECONDS_BETWEEN_LOOKS = 0.1
+_SECONDS_BETWEEN_SIGNS = 15.0
+_EVENT_ID = re.compile(r"([0-9]{1,15})\.([0-9]{1,9})")
+
+
+def batch_answer(request: Request) -> Answer:
+    """Answer with the events after `?since=SNAPSHOT` (0: from the beginning), up to a size; `Link` leads to those after them."""
+    if len(request.parts) > 1:
+        raise ProblemFound("api_not_found", request.asked.target.path)
+    view = request.view
+    since, feeds = _told(request.flags.given, view)
+    if view is None:
+        return Answer(body=b"[]", media_type=_BATCH)
+    texts: list[bytes] = []
+    size, last = 0, since
+    for number in range(since + 1, view.snapshot_id + 1):
+        found = events_of(view, number, request.catalog.registryid, request.source, feeds)
+        request.catalog.deadline.check()
+        texts += found
+        size += sum(map(len, found))
+        last = number
+        if size > _MOST_BYTES:
+            break
+    answer = Answer(body=b"[" + b",\n".join(texts) + b"]", media_type=_BATCH)
+    if last < view.snapshot_id:
+        only = "".join(f"&feed={feed}" for feed in feeds) if feeds != FEEDS else ""
+        answer.headers["Link"] = f"<{request.asked.base}/events?since={last}{only}>;rel=next"
+    return answer
+
+
+def events_of(view: View, number: int, registryid: str, source: str, feeds: tuple[str, ...] = FEEDS) -> list[bytes]:
+    """Give the events of one snapshot and registry, in order, each as JSON."""
+    found = []
+    for _, text in change_events(view, "{registryid}", number - 1, number, feeds):
+        event = orjson.loads(text)
+        if event["source"] == registryid:
+            found.append(orjson.dumps(event | {"source": source.replace("{registryid}", registryid)}))
+    return found
+
+
+class EventStreams:
+    """The streams of a process."""
+
+    def __init__(self, app: App, source: str) -> None:
+        self.app = app
+        self.source = source
+        self.count = 0
+
+    async def serve(self, asked: Asked, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
+        """Send events until the client goes, or the server ends.
+
+        Raises:
+            ProblemFound: before anything is sent.
+        """
+        live = self.app.live
+        if live.head is None:
+            raise ProblemFound("", status=503, detail="The catalog is being loaded.", headers={"Retry-After": "2"})
+        if self.count >= _MOST_STREAMS:
+            raise ProblemFound("", status=503, detail="Too many streams are open.", headers={"Retry-After": "10"})
+        registryid = self.app.pages.registry_of(asked, live.head)
+        parameters = read_parameters(asked.query)
+        resumed = _EVENT_ID.fullmatch(headers.get(b"last-event-id", b"").decode("latin-1"))
+        if resumed:
+            number, skipped, feeds = int(resumed[1]) - 1, int(resumed[2]), _feeds(parameters)
+        else:
+            skipped = 0
+            number, feeds = await self._run(lambda: self._since(parameters))
+        self.count += 1
+        gone = asyncio.create_task(_until_gone(receive))
+        try:
+            told = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
+            told += [(b"access-control-allow-origin", b"*")]
+            await send({"type": "http.response.start", "status": 200, "headers": told})
+            await self._send_all(registryid, number, skipped, feeds, gone, send)
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            self.count -= 1
+            gone.cancel()
+
+    async def _send_all(
+        self, registryid: str, number: int, skipped: int, feeds: tuple[str, ...], gone: asyncio.Task[None], send: Send
+    ) -> None:
+        live, closing = self.app.live, self.app.closing
+        await _part(send, b"retry: 2000\n\n")
+        last_sign = time.monotonic()
+        while not (gone.done() or closing.is_set()):
+            head = live.head
+            if head is not None and head.number > number and not live.is_empty:
+                number += 1
+                texts = await self._run(lambda wanted=number: self._events(wanted, registryid, feeds))  # type: ignore[misc]
+                lines = [b"id: %d.%d\ndata: %b\n\n" % (number, at, text) for at, text in enumerate(texts, 1) if at > skipped]
+                skipped = 0
+                if lines:
+                    await _part(send, b"".join(lines))
+                    last_sign = time.monotonic()
+                continue
+            if time.monotonic() - last_sign > _SECONDS_BETWEEN_SIGNS:
+                await _part(send, b": still here\n\n")
+                last_sign = time.monotonic()
+            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
+
+    def _events(self, number: int, registryid: str, feeds: tuple[str, ...]) -> list[bytes]:
+        return self.app.live.model.answer(lambda view: events_of(view, number, registryid, self.source, feeds))
+
+    def _since(self, parameters: list[tuple[str, str]]) -> tuple[int, tuple[str, ...]]:
+        if self.app.live.is_empty:
+            return 0, _feeds(parameters)
+        return self.app.live.model.answer(lambda view: _told(parameters, view))
+
+    async def _run(self, work: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self.app.threads, work)
+
+
+async def _part(send: Send, body: bytes) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _told(parameters: list[tuple[str, str]], view: View | None) -> tuple[int, tuple[str, ...]]:
+    """Read `?since` and `?feed`."""
+    written = next((value for name, value in parameters if name == "since"), "0")
+    if written == "0" or view is None:
+        return 0, _feeds(parameters)
+    try:
+        return view.resolve(written), _feeds(parameters)
+    except SnapshotNotFound as error:
+        raise ProblemFound("not_found", "/events", str(error)) from error
+
+
+def _feeds(parameters: list[tuple[str, str]]) -> tuple[str, ...]:
+    wanted = tuple(value for name, value in parameters if name == "feed") or FEEDS
+    if not set(wanted) <= set(FEEDS):
+        raise ProblemFound("bad_request", "/events", error_detail=f'The flag "feed" is one of {", ".join(FEEDS)}')
+    return wanted

@@ -1,0 +1,118 @@
+"""The newest snapshot, kept in sight: loaded at the start, looked for a few times a second, and followed by one thread."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from lakehouse.errors import LakehouseError, WarehouseError, WarehouseTooNew
+from lakehouse.readmodel import ReadModel
+from lakehouse.serve.options import Options
+from lakehouse.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+DEFAULT = "default"
+_SECONDS_BETWEEN_LOOKS = 0.1
+_SECONDS_BETWEEN_LOOKS_FAR_AWAY = 2.0  # on S3 a look opens Delta's logs
+_SECONDS_AFTER_A_FAILURE = 5.0
+
+
+class Head(NamedTuple):
+    """The newest snapshot.
+
+    Attributes:
+        number: of the snapshot; 0: the catalog is empty.
+        digest: that no other catalog had under this number.
+        registries: ids, sorted.
+    """
+
+    number: int
+    digest: str
+    registries: tuple[str, ...]
+
+
+class Live:
+    """Knows the newest snapshot; `head` is None until the first one is loaded.
+
+    Attributes:
+        root: the registry that `/` is, settled with the first snapshot; None: there are several, and none is named.
+        is_empty: there is no catalog yet.
+    """
+
+    def __init__(self, settings: Settings, options: Options) -> None:
+        self.model = ReadModel(settings)
+        self.head: Head | None = None
+        self.root: str | None = options.registry
+        self.is_empty = False
+        self.failure: str | None = None
+        self.on_new: Callable[[Head], None] = lambda head: None  # is called, in the thread that follows, with each new snapshot
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def load(self) -> Head:
+        """Load the newest snapshot; of a warehouse without a catalog, an empty one.
+
+        Raises:
+            WarehouseError: the warehouse cannot be read.
+        """
+        head = self._look()
+        if self.head is None and self.root is None:
+            known = head.registries or (DEFAULT,)
+            self.root = known[0] if len(known) == 1 else DEFAULT if DEFAULT in known else None
+        self.head = head
+        return head
+
+    def follow(self) -> None:
+        """Look for newer snapshots from now on, in a thread of its own."""
+        self._thread = threading.Thread(target=self._follow, name="lakehouse-follow", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, and let go of the file."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join(5)
+        self.model.close()
+
+    def _follow(self) -> None:
+        pause = _SECONDS_BETWEEN_LOOKS_FAR_AWAY if self.model.warehouse.is_remote else _SECONDS_BETWEEN_LOOKS
+        wait, told = 0.0, None
+        while not self._stopped.wait(wait):
+            try:
+                head = self.load()
+                if head is not told:
+                    told = head
+                    self.on_new(head)
+                self.failure, wait = None, pause
+            except (LakehouseError, OSError) as error:  # what is known stays served
+                if self.failure is None:
+                    logger.warning("the warehouse cannot be followed: %s", error)
+                self.failure, wait = str(error), _SECONDS_AFTER_A_FAILURE
+
+    def _look(self) -> Head:
+        try:
+            is_new = self.model.refresh()
+        except WarehouseTooNew:
+            raise
+        except WarehouseError as error:
+            if not _is_missing(error):
+                raise
+            self.is_empty = True
+            return Head(0, "", ())
+        if not is_new and self.head is not None and self.head.number and not self.is_empty:
+            return self.head
+        head = self.model.answer(
+            lambda view: Head(view.head, str(view.commit_of(view.head)["digest"]) if view.head else "", tuple(view.registries()))
+        )
+        self.is_empty = False
+        return head
+
+
+def _is_missing(error: WarehouseError) -> bool:
+    """Tell that there is no catalog yet, and not one that cannot be read."""
+    from deltalake.exceptions import TableNotFoundError
+
+    return isinstance(error.__cause__, TableNotFoundError)

@@ -1,0 +1,180 @@
+"""The API as an OpenAPI 3.1 document, and as a page that needs no network."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+import lakehouse
+from lakehouse.serve.problems import RC2
+from lakehouse.serve.requests import MEMBERS
+
+Document = dict[str, Any]
+
+_TIMESTAMP: Document = {"type": "string"}
+_FLAGS = {
+    "inline": "What is inlined: a path such as `messages.versions`, or `*`.",
+    "filter": "Which entities: `labels.stage=prod,name=*order*`.",
+    "sort": "Order of a collection: `name`, or `name=desc`.",
+    "limit": "Entities on a page; `Link` leads to the others.",
+    "doc": "The document view: no copies, references into the answer.",
+    "collections": "Only the collections.",
+    "binary": "Documents as base64.",
+    "specversion": "The dialect of the answer.",
+}
+_COLLECTION = ("inline", "filter", "sort", "limit", "doc", "binary", "specversion")
+_ENTITY = ("inline", "filter", "doc", "binary", "specversion")
+
+
+def openapi(dialect: str) -> Document:
+    """Describe what a server answers.
+
+    Args:
+        dialect: its default.
+    """
+    paths: Document = {
+        "/": _get("The registry", (*_ENTITY, "collections"), _object("registryid", "specversion")),
+        "/export": _get("The whole registry as one document", ("specversion",), _object("registryid", "specversion")),
+        "/capabilities": _get("What the server can do", ("specversion",), {"type": "object"}),
+        "/capabilitiesoffered": _get("What the server could do", ("specversion",), {"type": "object"}),
+        "/model": _get("The model", ("specversion",), _plain("groups", "attributes")),
+        "/modelsource": _get("The model without what all registries have", ("specversion",), _plain("groups")),
+        "/effective/messagegroups/{groupid}/messages/{resourceid}": _get(
+            "A message with what it inherits, and from where", (), _plain("xid", "attributes", "chain")
+        ),
+        "/events": _events(),
+        "/messagecatalog": _get("Message groups, as the CNCF catalog draft lists them", (), _list("string")),
+        "/messagecatalog/{groupid}": _get("A message group of the draft", (), _plain("id", "format")),
+        "/messagecatalog/{groupid}/messagedefinitions": _get("Ids of definitions", (), _list("string")),
+        "/messagecatalog/{groupid}/messagedefinitions/{resourceid}": _get("The latest version", (), _plain("id", "version")),
+        "/messagecatalog/{groupid}/messagedefinitions/{resourceid}/versions": _get("Numbers of versions", (), _list("integer")),
+        "/messagecatalog/{groupid}/messagedefinitions/{resourceid}/versions/{versionid}": _get(
+            "A version", (), _plain("id", "version")
+        ),
+        "/messagedefinition": _lookup(),
+    }
+    for collection, members in MEMBERS.items():
+        paths |= _of_groups(collection, members)
+    past = "/at/{snapshot}"
+    paths[past] = _get(
+        "The registry as of a snapshot: its number; labels, times and `head` lead to it", _ENTITY, _plain("registryid")
+    )
+    for operation in paths.values():
+        operation["get"]["responses"] |= _errors(dialect)
+    for path, item in paths.items():
+        item["parameters"] = [
+            _in_path(name) for name in ("snapshot", "groupid", "resourceid", "versionid") if f"{{{name}}}" in path
+        ]
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "xRegistry Lakehouse",
+            "version": lakehouse.__version__,
+            "description": "Each path stands below `/reg-ID` too, and below `/at/SNAPSHOT` for the past.",
+        },
+        "paths": paths,
+    }
+
+
+def as_page(document: Document) -> str:
+    """Show the API as HTML."""
+    rows = []
+    for path, item in sorted(document["paths"].items()):
+        operation = item["get"]
+        flags = ", ".join(f"?{one['name']}" for one in operation["parameters"])
+        rows.append(f"<tr><td><code>GET {escape(path)}</code><td>{escape(operation['summary'])}<td><code>{escape(flags)}</code>")
+    return (
+        "<!doctype html><html lang=en><meta charset=utf-8><title>xRegistry Lakehouse: HTTP API</title>"
+        "<style>body{font:15px sans-serif;margin:2em}td{padding:.2em 1em .2em 0;vertical-align:top}</style>"
+        f"<h1>xRegistry Lakehouse {escape(document['info']['version'])}: HTTP API</h1>"
+        f"<p>{escape(document['info']['description'])} The same for machines: <a href=/openapi.json>/openapi.json</a>.</p>"
+        f"<table>{''.join(rows)}</table></html>"
+    )
+
+
+def _of_groups(collection: str, members: str) -> Document:
+    group = f"/{collection}/{{groupid}}"
+    resource = f"{group}/{members}/{{resourceid}}"
+    version = f"{resource}/versions/{{versionid}}"
+    entity = _object("self", "xid", "epoch")
+    paths = {
+        f"/{collection}": _get(f"All {collection}", _COLLECTION, _map(entity)),
+        group: _get(f"One of the {collection}", (*_ENTITY, "collections"), entity),
+        f"{group}/{members}": _get(f"All {members} of it", _COLLECTION, _map(_plain("xid"))),
+        f"{resource}/meta": _get("What holds for all Versions", ("doc", "specversion"), _plain("xid")),
+        f"{resource}/versions": _get("All Versions", _COLLECTION, _map(entity)),
+    }
+    suffix = "$details" if members == "schemas" else ""
+    paths[resource + suffix] = _get(f"One of the {members}, as its default Version", _ENTITY, _plain("self", "xid"))
+    paths[version + suffix] = _get("A Version", _ENTITY, entity)
+    if suffix:
+        for path, what in ((resource, "The document of the default Version"), (version, "The document of a Version")):
+            paths[path] = _get(what, ("specversion",), None)
+            paths[path]["get"]["responses"]["303"] = {"description": "The document is elsewhere: `Location`."}
+    return paths
+
+
+def _get(summary: str, flags: tuple[str, ...], schema: Document | None, media_type: str = "application/json") -> Document:
+    found: Document = {"description": "There it is."}
+    if schema is not None:
+        found["content"] = {media_type: {"schema": schema}}
+    parameters = [{"name": name, "in": "query", "description": _FLAGS[name], "schema": _flag(name)} for name in flags]
+    answers = {"200": found, "307": {"description": "A name of a snapshot leads to its number."}}
+    return {"get": {"summary": summary, "parameters": parameters, "responses": answers}}
+
+
+def _flag(name: str) -> Document:
+    if name == "limit":
+        return {"type": "integer", "minimum": 1, "maximum": 100_000}
+    return {"type": "string"}
+
+
+def _in_path(name: str) -> Document:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+
+
+def _plain(*required: str) -> Document:
+    return {"type": "object", "required": list(required)}
+
+
+def _object(*required: str) -> Document:
+    life = {"createdat": _TIMESTAMP, "modifiedat": _TIMESTAMP, "epoch": {"type": "integer", "minimum": 0}}
+    told = {"self": {"type": "string"}, "xid": {"type": "string"}, **life}
+    return {"type": "object", "properties": told, "required": list(required)}
+
+
+def _map(entity: Document) -> Document:
+    return {"type": "object", "additionalProperties": entity}
+
+
+def _list(kind: str) -> Document:
+    return {"type": "array", "items": {"type": kind}}
+
+
+def _events() -> Document:
+    event = {"type": "object", "required": ["specversion", "id", "source", "type"]}
+    found = _get("What changed, as CloudEvents", (), {"type": "array", "items": event}, "application/cloudevents-batch+json")
+    found["get"]["parameters"] = [
+        {
+            "name": "since",
+            "in": "query",
+            "description": "The last snapshot that is known; 0: none.",
+            "schema": {"type": "string"},
+        },
+        {"name": "feed", "in": "query", "description": "Only this feed.", "schema": {"enum": ["core", "messagecatalog"]}},
+    ]
+    return found
+
+
+def _lookup() -> Document:
+    found = _get("The version that a URI names", (), _plain("id", "version"))
+    found["get"]["parameters"] = [{"name": "uri", "in": "query", "required": True, "schema": {"type": "string"}}]
+    return found
+
+
+def _errors(dialect: str) -> Document:
+    required = ["type", "instance", "title"] if dialect == RC2 else ["type", "title"]
+    content = {"application/json": {"schema": _plain(*required)}}
+    told = {"400": "The request is wrong.", "401": "A user is asked for.", "404": "There is no such thing.", "406": "Too large."}
+    told |= {"414": "The URL is too long.", "503": "Not now."}
+    return {status: {"description": what, "content": content} for status, what in told.items()}

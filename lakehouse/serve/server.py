@@ -1,0 +1,221 @@
+"""The server: uvicorn with uvloop and httptools, one process or several, TLS, limits for clients that are slow or send much."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from prometheus_client.multiprocess import mark_process_dead
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from lakehouse.errors import LakehouseError, SettingsError
+from lakehouse.serve.options import Options
+from lakehouse.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+_BACKLOG = 2048
+_SECONDS_BETWEEN_LOOKS = 0.1
+_SECONDS_KEPT_ALIVE = 65
+_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
+    b'connection: close\r\ncontent-length: 63\r\n\r\n{"type":"about:blank","title":"The request line is too long."}\n'
+)
+
+
+class LimitedProtocol(HttpToolsProtocol):
+    """HTTP/1.1 from clients that must send a whole head in time, and not too much of it."""
+
+    max_header_bytes = 64 << 10
+    client_seconds = 30.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for the first head."""
+        super().connection_made(transport)  # type: ignore[arg-type]
+        self._head_bytes = 0
+        self._timer: asyncio.TimerHandle | None = self.loop.call_later(self.client_seconds, self.transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Count what comes until a head is whole."""
+        if self._timer is None and (self.cycle is None or self.cycle.response_complete):
+            self._timer = self.loop.call_later(self.client_seconds, self.transport.close)
+        if self._timer is not None:
+            self._head_bytes += len(data)
+            if self._head_bytes > self.max_header_bytes and b"\r\n\r\n" not in data[: self.max_header_bytes]:
+                self.transport.write(_TOO_LARGE)
+                self.transport.close()
+                return
+        super().data_received(data)
+
+    def on_headers_complete(self) -> None:
+        """Begin to answer."""
+        self._stop_waiting()
+        super().on_headers_complete()
+
+    def _stop_waiting(self) -> None:
+        self._head_bytes = 0
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class Server(uvicorn.Server):
+    """A server that tells its application when it shall end, so that streams of events end too."""
+
+    def __init__(self, config: uvicorn.Config, closing: threading.Event) -> None:
+        super().__init__(config)
+        self.closing = closing
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        """Begin to drain."""
+        self.closing.set()
+        super().handle_exit(sig, frame)
+
+
+def run_server(settings: Settings, options: Options, tell: Callable[[str, int], None]) -> None:
+    """Serve until stopped (SIGINT, SIGTERM); then requests that have begun are ended.
+
+    Args:
+        settings: the warehouse.
+        options: how to serve.
+        tell: is called once, with the URL and the number of processes, when the server is ready.
+
+    Raises:
+        SettingsError: the options leave a way open, or the address cannot be bound.
+        LakehouseError: the server ended by itself.
+    """
+    options.check()
+    listening = _bound(options)
+    port = listening.getsockname()[1]
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    url = f"{'https' if options.tls_cert else 'http'}://{host}:{port}/"
+    say = partial(tell, url, options.workers)
+    if options.workers == 1:
+        server = _server(settings, options, say)
+        _ignore_what_ended_it()
+        server.run(sockets=[listening])
+        if not server.started:
+            raise LakehouseError("the server did not start.")
+        return
+    with tempfile.TemporaryDirectory(prefix="lakehouse-serve-") as folder:
+        _run_workers(settings, options, listening, Path(folder), say)
+
+
+def _run_workers(settings: Settings, options: Options, listening: socket.socket, folder: Path, say: Callable[[], None]) -> None:
+    """Run processes that share the address; one that dies is replaced, and all end with this one."""
+    figures, ready = folder / "metrics", folder / "ready"
+    figures.mkdir()
+    ready.mkdir()
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(figures)
+    spawning = multiprocessing.get_context("spawn")
+
+    def start() -> BaseProcess:
+        process = spawning.Process(target=_work, args=(settings, options, str(ready), listening), name="lakehouse-serve")
+        process.start()
+        return process
+
+    stopped = threading.Event()
+    for sent in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(sent, lambda *_: stopped.set())
+    processes = [start() for _ in range(options.workers)]
+    is_told = False
+    while not stopped.wait(_SECONDS_BETWEEN_LOOKS):
+        for index, process in enumerate(processes):
+            if not process.is_alive():
+                if not is_told:
+                    _end(processes)
+                    raise LakehouseError("a process of the server did not start; its error stands above.")
+                logger.error("a process of the server died (exit code %s); another one takes its place", process.exitcode)
+                mark_process_dead(process.pid, str(figures))  # type: ignore[no-untyped-call]
+                processes[index] = start()
+        if not is_told and sum(1 for _ in ready.iterdir()) >= options.workers:
+            is_told = True
+            say()
+    _end(processes)
+    del os.environ["PROMETHEUS_MULTIPROC_DIR"]
+
+
+def _end(processes: list[BaseProcess]) -> None:
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.join()
+
+
+def _work(settings: Settings, options: Options, ready: str, listening: socket.socket) -> None:
+    """Serve in a process of its own, as long as the one that started it is there."""
+    server = _server(settings, options, lambda: Path(ready, str(os.getpid())).touch())
+    threading.Thread(target=_watch_parent, args=(os.getppid(),), daemon=True).start()
+    _ignore_what_ended_it()
+    server.run(sockets=[listening])
+
+
+def _ignore_what_ended_it() -> None:
+    """Let a server that has drained end like a program that is done: uvicorn sends the signal that ended it once more."""
+    for sent in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(sent, lambda *_: None)
+
+
+def _watch_parent(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _server(settings: Settings, options: Options, on_ready: Callable[[], None]) -> Server:
+    from lakehouse.serve.app import make_app
+
+    class Protocol(LimitedProtocol):
+        max_header_bytes = options.max_header_bytes
+        client_seconds = options.client_seconds
+
+    closing = threading.Event()
+    config = uvicorn.Config(
+        make_app(settings, options, on_ready, closing),
+        http=Protocol,
+        loop="uvloop",
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=_BACKLOG,
+        timeout_keep_alive=_SECONDS_KEPT_ALIVE,
+        timeout_graceful_shutdown=options.drain_seconds,
+        ssl_certfile=options.tls_cert,
+        ssl_keyfile=options.tls_key,
+    )
+    return Server(config, closing)
+
+
+def _bound(options: Options) -> socket.socket:
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    bound = socket.socket(family)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((options.host, options.port))
+        bound.listen(_BACKLOG)
+    except OSError as error:
+        bound.close()
+        raise SettingsError(f"{options.host}:{options.port} cannot be bound: {error.strerror}. Choose another --port.") from error
+    bound.set_inheritable(True)
+    return bound

@@ -1,0 +1,270 @@
+"""A definition and values make the message that the definition says, over each protocol and in both modes."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from lakehouse.errors import SettingsError
+from lakehouse.match.event.captured import landed_of_text
+from lakehouse.match.event.landed import events_of
+from lakehouse.render import Endpoint, MissingValues, RenderRefused, Style, ways_of
+from lakehouse.render.filling import check_names
+from render.definitions import NOW, cloudevent, pairs, rendered, row
+
+SUBJECT = {"value": "{region}/{id}"}
+VALUES = {"region": "eu", "id": "7"}
+
+
+def test_a_cloudevent_over_kafka_has_its_attributes_in_headers():
+    message = rendered(cloudevent(subject=SUBJECT), VALUES | {"topic": "orders"}, "KAFKA", payload={"a": 1})
+    assert message.captured["topic"] == "orders"
+    headers = pairs(message)
+    assert headers.pop("ce_id")
+    assert headers == {"ce_specversion": "1.0", "ce_type": "T", "ce_source": "/s", "ce_subject": "eu/7", "ce_time": NOW}
+    assert message.body == b'{"a": 1}'
+    assert message.variables == VALUES
+
+
+def test_over_http_headers_are_percent_encoded_and_the_method_is_post():
+    message = rendered(cloudevent(subject=SUBJECT), {"region": "Zürich 1%", "id": "7"}, "HTTP")
+    assert (message.captured["method"], message.captured["path"]) == ("POST", "/")
+    assert pairs(message)["ce-subject"] == "Z%C3%BCrich%201%25/7"
+
+
+def test_over_mqtt_5_attributes_are_user_properties_and_qos_is_0():
+    message = rendered(cloudevent("MQTT", {"topic_name": {"value": "t/{id}"}}, subject=SUBJECT), VALUES)
+    assert message.protocol == "MQTT/5.0"
+    assert (message.captured["topic_name"], message.captured["qos"], message.captured["retain"]) == ("t/7", 0, False)
+    assert pairs(message, "user_properties")["subject"] == "eu/7"
+
+
+def test_over_amqp_numbers_and_booleans_keep_their_type():
+    extensions = {"count": {"value": 3, "type": "integer"}, "last": {"value": True, "type": "boolean"}}
+    options = {"properties": {"subject": {"value": "{id}"}}, "header": {"ttl": {"value": 5}}}
+    message = rendered(cloudevent("AMQP/1.0", options, **extensions), {"id": "7"})
+    properties = message.captured["application-properties"]
+    assert (properties["cloudEvents:count"], properties["cloudEvents:last"]) == (3, True)
+    assert message.captured["properties"] == {"subject": "7"}
+    assert message.captured["header"] == {"ttl": 5}
+
+
+def test_over_nats_attributes_are_headers():
+    message = rendered(cloudevent("NATS", {"subject": {"value": "orders.{id}"}}), {"id": "7"})
+    assert message.captured["subject"] == "orders.7"
+    assert pairs(message)["ce-type"] == "T"
+
+
+def test_a_message_without_envelope_has_its_options_only():
+    options = {"topic": {"value": "orders"}, "headers": {"kind": {"value": "{kind}"}}, "key": {"value": "{id}"}}
+    message = rendered(
+        {"protocol": "KAFKA", "protocoloptions": options, "datacontenttype": "application/json"}, {"kind": "a", "id": "1"}
+    )
+    assert message.mode is None
+    assert message.captured == {
+        "topic": "orders", "key": "1",
+        "headers": [{"name": "kind", "value": "a"}, {"name": "content-type", "value": "application/json"}],
+    }  # fmt: skip
+
+
+def test_a_structured_event_is_json_and_its_attributes_keep_their_types():
+    message = rendered(
+        cloudevent(count={"type": "integer"}), {"count": "3", "topic": "t"}, "KAFKA", mode="structured", payload=[1]
+    )
+    assert pairs(message) == {"content-type": "application/cloudevents+json"}
+    event = json.loads(message.body)
+    assert (event["count"], event["data"], event["type"]) == (3, [1], "T")
+
+
+@pytest.mark.parametrize(
+    ("content_type", "payload", "member", "held"),
+    [
+        ("application/json", b'{"a":12345678901234567890123}', "data", {"a": 12345678901234567890123}),
+        ("application/json", b'{\n "a": 1}', "data", {"a": 1}),
+        ("text/xml", "<ä/>".encode(), "data", "<ä/>"),
+        ("avro/binary", b"\x00\xff", "data_base64", base64.b64encode(b"\x00\xff").decode()),
+    ],
+)
+def test_data_of_a_structured_event_is_as_its_content_type_says(content_type, payload, member, held):
+    declared = cloudevent(datacontenttype={"value": content_type})
+    event = json.loads(rendered(declared, over="CLOUDEVENTS", payload=payload).line())
+    assert event[member] == held
+    assert b"\n" not in rendered(declared, over="CLOUDEVENTS", payload=payload).line()
+
+
+def test_a_payload_that_is_no_json_is_refused():
+    with pytest.raises(RenderRefused, match="payload: no JSON"):
+        rendered(cloudevent(datacontenttype={"value": "application/json"}), over="CLOUDEVENTS", payload=b"{")
+
+
+def test_all_missing_values_are_told_at_once():
+    declared = cloudevent("KAFKA", {"key": {"value": "{device}"}}, subject=SUBJECT, tenant={"required": True, "type": "string"})
+    with pytest.raises(MissingValues) as told:
+        rendered(declared)
+    assert {(need.name, need.pointer) for need in told.value.needs} == {
+        ("device", "/protocoloptions/key"), ("region", "/envelopemetadata/subject"), ("id", "/envelopemetadata/subject"),
+        ("tenant", "/envelopemetadata/tenant"), ("topic", "/protocoloptions/topic"),
+    }  # fmt: skip
+    assert told.value.exit_code == 2
+
+
+def test_what_is_optional_and_has_no_value_is_left_out():
+    message = rendered(cloudevent(subject={"type": "string"}), over="CLOUDEVENTS")
+    assert "subject" not in message.event
+    assert rendered(cloudevent(subject={"type": "string"}), {"subject": "x"}, "CLOUDEVENTS").event["subject"] == "x"
+
+
+@pytest.mark.parametrize(
+    ("declared", "values", "pointer"),
+    [
+        (cloudevent(subject=SUBJECT), {"region": "a/b", "id": "7"}, "/envelopemetadata/subject"),
+        (cloudevent(subject={"value": "{a}-{b}"}), {"a": "1", "b": "2-3"}, "/envelopemetadata/subject"),
+        (cloudevent(subject={"value": "{a}"}), {"a": ""}, "/envelopemetadata/subject"),
+        (cloudevent(time={"value": "{t}", "type": "timestamp"}), {"t": "noon"}, "/envelopemetadata/time"),
+        (cloudevent(n={"type": "integer"}), {"n": "4294967296"}, "/envelopemetadata/n"),
+        (cloudevent(n={"value": "x"}), {"n": "y"}, "/envelopemetadata/n"),
+        (cloudevent("HTTP", {"path": {"value": "/a/{x}"}}), {"x": "b?c"}, "/protocoloptions/path"),
+        (cloudevent("HTTP", {"headers": {"k": {"value": "{x}"}}}), {"x": "a\r\nevil: 1"}, "/protocoloptions/headers/k"),
+        (cloudevent("MQTT/5.0", {"topic_name": {"value": "t/{x}"}}), {"x": "#"}, "/protocoloptions/topic_name"),
+        (
+            cloudevent("MQTT/3.1.1", {"topic_name": {"value": "t"}, "content_type": {"value": "a/b"}}),
+            {},
+            "/protocoloptions/content_type",
+        ),
+        (cloudevent("KAFKA", {"topic": {"value": "t{x}"}}), {"x": " "}, "/protocoloptions/topic"),
+        (cloudevent("NATS", {"subject": {"value": "a.{x}"}}), {"x": ">"}, "/protocoloptions/subject"),
+    ],
+)
+def test_values_that_would_not_come_back_are_refused_with_the_attribute(declared, values, pointer):
+    with pytest.raises(RenderRefused) as told:
+        rendered(declared, values)
+    assert pointer in {one.pointer for one in told.value.refusals}
+    assert told.value.exit_code == 3
+
+
+def test_the_marker_is_now_and_an_old_one_too():
+    for marker in ("0000-01-01T00:00:00Z", "01-01-0000T00:00:00Z"):
+        declared = cloudevent(time={"value": marker, "type": "timestamp"})
+        assert rendered(declared, over="CLOUDEVENTS").event["time"] == NOW
+        assert rendered(declared, over="CLOUDEVENTS", now=None).event["time"] > NOW
+    with pytest.raises(SettingsError, match="RFC 3339"):
+        Style(now="yesterday")
+
+
+def test_mqtt_3_is_structured_always():
+    declared = cloudevent("MQTT/3.1.1", {"topic_name": {"value": "t"}})
+    message = rendered(declared)
+    assert (message.mode, message.captured) == ("structured", {"topic_name": "t", "qos": 0, "retain": False})
+    with pytest.raises(RenderRefused, match="structured mode only"):
+        rendered(declared, mode="binary")
+
+
+def test_the_content_type_of_an_envelope_makes_it_structured():
+    assert rendered(cloudevent() | {"datacontenttype": "application/cloudevents+json"}, over="HTTP").mode == "structured"
+
+
+def test_a_definition_of_a_protocol_goes_over_no_other():
+    with pytest.raises(RenderRefused, match="declared for MQTT"):
+        rendered(cloudevent("MQTT", {"topic_name": {"value": "t"}}), over="KAFKA")
+    with pytest.raises(RenderRefused, match="no envelope"):
+        rendered({"protocol": "KAFKA", "protocoloptions": {"topic": {"value": "t"}}}, over="CLOUDEVENTS")
+
+
+def test_an_endpoint_says_what_the_message_does_not():
+    endpoint = Endpoint(
+        "r", "/endpoints/e", ("producer",), "KAFKA", "structured", None, {"topic": "orders", "key": "{id}"}, ("/messagegroups/g",)
+    )
+    other = Endpoint("r", "/endpoints/a", ("producer",), "NATS", None, None, {"subject": "x"}, ("/messagegroups/other",))
+    message = rendered(cloudevent(subject={"value": "{id}"}), {"id": "7"}, endpoints=[other, endpoint])
+    assert (message.protocol, message.mode, message.endpoint) == ("KAFKA", "structured", "/endpoints/e")
+    assert (message.captured["topic"], message.captured["key"]) == ("orders", "7")
+    own = rendered(cloudevent("KAFKA", {"topic": {"value": "mine"}}), {"id": "7"}, endpoints=[endpoint])
+    assert own.captured["topic"] == "mine"
+
+
+def test_an_http_endpoint_gives_method_headers_query_and_path():
+    options = {
+        "method": "PUT",
+        "headers": [{"name": "X-Tenant", "value": "{t}"}],
+        "query": {"q": "1"},
+        "endpoints": [{"uri": "https://h/in"}],
+    }
+    endpoint = Endpoint("r", "/endpoints/e", (), "HTTP", None, None, options, ("/messagegroups/g",))
+    message = rendered(cloudevent(), {"t": "a"}, endpoints=[endpoint])
+    assert (message.captured["method"], message.captured["path"]) == ("PUT", "/in")
+    assert message.captured["query"] == [{"name": "q", "value": "1"}]
+    assert pairs(message)["x-tenant"] == "a"
+
+
+def test_the_ways_of_a_message():
+    def families(message, asked=(), endpoints=()):
+        return [way.family for way in ways_of(row(message), endpoints, asked)]
+
+    kafka = Endpoint("r", "/endpoints/k", ("producer",), "KAFKA", messagegroups=("/messagegroups/g",))
+    assert families(cloudevent()) == ["HTTP"]
+    assert families(cloudevent(), endpoints=[kafka]) == ["KAFKA"]
+    assert families(cloudevent("AMQP/1.0"), endpoints=[kafka]) == ["AMQP"]
+    assert families(cloudevent(), ["ALL"]) == ["CLOUDEVENTS", "HTTP", "KAFKA", "AMQP", "MQTT", "NATS"]
+    assert families(cloudevent("AMQP/1.0"), ["ALL"]) == ["CLOUDEVENTS", "AMQP"]
+    assert families(cloudevent(), ["mqtt", "http"]) == ["MQTT", "HTTP"]
+
+
+def test_a_name_that_nothing_asks_for_is_told():
+    ways = ways_of(row(cloudevent(subject=SUBJECT)), (), ["CLOUDEVENTS"])
+    check_names(ways, ["region", "/envelopemetadata/anything", "time"])
+    with pytest.raises(SettingsError, match="regoin: no placeholder"):
+        check_names(ways, ["regoin"])
+
+
+def test_a_placeholder_called_like_an_attribute_is_meant_first():
+    declared = cloudevent(subject={"value": "{id}"})
+    assert rendered(declared, {"id": "7"}, "CLOUDEVENTS").event["id"] != "7"
+    assert rendered(declared, {"id": "7", "/envelopemetadata/id": "e"}, "CLOUDEVENTS").event["id"] == "e"
+
+
+def test_an_extension_that_is_not_declared_travels():
+    message = rendered(cloudevent(), {"/envelopemetadata/tenant": "a", "topic": "t"}, "KAFKA")
+    assert pairs(message)["ce_tenant"] == "a"
+
+
+def test_a_partition_key_is_the_key():
+    message = rendered(cloudevent(partitionkey={"value": "p"}), {"topic": "t"}, "KAFKA")
+    assert message.captured["key"] == "p"
+
+
+def test_a_data_schema_is_written_where_all_can_resolve_it():
+    declared = cloudevent()
+    assert (
+        rendered(declared | {"dataschemauri": "https://example.com/s"}, over="CLOUDEVENTS").event["dataschema"]
+        == "https://example.com/s"
+    )
+    assert "dataschema" not in rendered(declared | {"dataschemauri": "/schemagroups/g/schemas/s"}, over="CLOUDEVENTS").event
+
+
+def test_strict_refuses_what_only_deviates():
+    declared = cloudevent(source={"value": "{s}"})
+    assert rendered(declared, {"s": "a b"}, "CLOUDEVENTS").event["source"] == "a b"
+    with pytest.raises(RenderRefused, match="/envelopemetadata/source"):
+        rendered(declared, {"s": "a b"}, "CLOUDEVENTS", strict=True)
+
+
+def test_a_response_has_a_status_and_no_method():
+    message = rendered({"protocol": "HTTP", "protocoloptions": {"status": {"value": "202"}}})
+    assert message.captured == {"headers": [], "query": [], "status": "202"}
+
+
+@pytest.mark.parametrize("over", ["HTTP", "KAFKA", "AMQP", "MQTT", "NATS"])
+def test_both_modes_carry_the_same_attributes(over):
+    values = {"region": "ö", "id": "a%20b", "topic": "t", "topic_name": "t", "/protocoloptions/subject": "t"}
+    declared = cloudevent(subject=SUBJECT, n={"value": 5, "type": "integer"}, datacontenttype={"value": "application/json"})
+    values = {name: value for name, value in values.items() if name in ("region", "id") or (over, name) in {
+        ("KAFKA", "topic"), ("MQTT", "topic_name"), ("NATS", "/protocoloptions/subject")}}  # fmt: skip
+    told = []
+    for mode in ("binary", "structured"):
+        [landed] = landed_of_text(rendered(declared, values, over, mode=mode, payload={"a": 1}).line())
+        [event] = events_of(landed)
+        assert event.mode == mode
+        told.append({name: str(value) for name, value in event.ce.items()})
+    assert told[0] == told[1]
