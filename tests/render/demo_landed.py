@@ -17,7 +17,7 @@ import lakehouse
 from lakehouse.match.payload.schemas import Schemas
 from lakehouse.render import Given, Renderer, ways_of
 
-DEMO = Path(lakehouse.__file__).parent / "demo"
+DEMO = Path(lakehouse.__file__).parent / "cli" / "demo"
 LANDED = DEMO / "landed" / "orders.jsonl"
 _PAID = b"\x12%sfffff\xe63@\x06EUR\x02\x08card"  # Avro: orderid, amount, currency, provider
 _Change = Callable[[dict[str, Any]], None]

@@ -27,7 +27,7 @@ from lakehouse.render.filling import needs_of, placeholders_of
 from lakehouse.render.ways import FAMILIES, is_enveloped
 from render.definitions import NOW, cloudevent, row
 
-DEMO = Path(lakehouse.__file__).parent / "demo"
+DEMO = Path(lakehouse.__file__).parent / "cli" / "demo"
 MODES = ("binary", "structured")
 has_samples = pytest.mark.skipif(not SAMPLES.is_dir(), reason="the published samples are not beside this checkout")
 # Its source is declared as an empty text, which no CloudEvent may have.
