@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from lakehouse.log.ownership.defaults import with_isdefault, with_member
+from lakehouse.store.frames import keep
 from lakehouse.store.schema import STAGE
 from lakehouse.store.xids import no_uris
 from lakehouse.text.problems import violation_id_column
@@ -49,12 +50,12 @@ def with_numbers(stage: DataFrame, log: DataFrame, *, prune: bool = False) -> Nu
     """
     is_draft = F.coalesce("draft", F.lit(False))
     # Each step is kept as rows: a plan that grows over all of them would take longer to look at than to run.
-    staged = stage.filter(is_draft).localCheckpoint()
-    stored = read_stored(log, staged).localCheckpoint()
-    refused = find_immutable(staged, stored).localCheckpoint()
+    staged = keep(stage.filter(is_draft))
+    stored = keep(read_stored(log, staged))
+    refused = keep(find_immutable(staged, stored))
     staged = _without(staged, refused)
-    versions = number_versions(staged, stored).localCheckpoint()
-    latest = find_latest(versions, stored, staged, prune=prune).localCheckpoint()
+    versions = keep(number_versions(staged, stored))
+    latest = keep(find_latest(versions, stored, staged, prune=prune))
     parts = [
         refused,
         declared_groups(staged, stage, stored),
@@ -64,7 +65,7 @@ def with_numbers(stage: DataFrame, log: DataFrame, *, prune: bool = False) -> Nu
     ]
     numbered = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
     numbered = numbered.withColumns(_about_default()).select(*STAGE.names)
-    return Numbered(stage.filter(~is_draft).select(*STAGE.names).unionByName(numbered.localCheckpoint()), refused)
+    return Numbered(stage.filter(~is_draft).select(*STAGE.names).unionByName(keep(numbered)), refused)
 
 
 def read_stored(log: DataFrame, staged: DataFrame) -> DataFrame:

@@ -19,17 +19,18 @@ from lakehouse.ingest.folders import Hidden
 from lakehouse.ingest.numbering import with_numbers
 from lakehouse.ingest.parse.parse import parse_documents
 from lakehouse.ingest.sources import Sources, find_sources, registry_from_path, without_content_of_unchanged
-from lakehouse.log.commits import Run, commit, read_head
+from lakehouse.log.commits import Run, commit, log_rows, read_head
 from lakehouse.log.compare import compare
 from lakehouse.log.dryruns import stand_in_lagging, stand_in_missing, without_stand_ins_after
 from lakehouse.log.facts import current_documents
-from lakehouse.log.ground import read_ground
+from lakehouse.log.ground import read_ground, tables_in_use
 from lakehouse.log.head import Head
 from lakehouse.log.ownership.owners import Policy
 from lakehouse.log.plan import Plan, plan_changes
 from lakehouse.log.projections import lagging, roll_forward
 from lakehouse.log.snapshots import check_label_is_free
 from lakehouse.progress import Clock, Watcher
+from lakehouse.rules.between.candidate import read_published
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.findings import no_findings
 from lakehouse.rules.gate import check_stage, without_refused
@@ -37,9 +38,10 @@ from lakehouse.rules.violations import record_findings
 from lakehouse.settings import Settings
 from lakehouse.store.conflicts import is_lost, retries
 from lakehouse.store.files import remove_dead_stages, remove_folder, stages_location
+from lakehouse.store.frames import can_skip, count_if, keep
 from lakehouse.store.keys import KEY
 from lakehouse.store.schema import ENTITY_TABLES, STAGE
-from lakehouse.store.sessions import interpreted
+from lakehouse.store.sessions import interpreted, is_interpreted
 from lakehouse.store.tables import attach_log, create_tables, is_small, open_table
 
 MAX_CHANGES_TOLD = 1000  # by a dry run
@@ -141,15 +143,17 @@ def ingest(
         found = find_sources(spark, sources)
         if root is not None:
             found = replace(found, roots=[root], named=[])
-        known = current_documents(open_table(spark, "changes")).localCheckpoint()
+        small = is_small(spark, settings)
+        with interpreted(spark, small):
+            before = _read_known(spark)
         registry = _registry(settings, found, registry_from)
         documents, unchanged = without_content_of_unchanged(
-            spark, found, known, registry, settings.stream_bytes, force=request.policy.force, dialect=request.dialect
+            spark, found, before.documents, registry, settings.stream_bytes, force=request.policy.force, dialect=request.dialect
         )
     if unchanged is not None and not request.policy.prune and request.label is None:
         with clock("check", "nothing: all documents are unchanged"):
             counts = {"read": unchanged, "unchanged": unchanged, "skipped": 0, "rejected": 0}
-            summary = Summary(None, counts, _unchanged_entities(known, documents), _no_violations(), {}, found.hidden)
+            summary = Summary(None, counts, _unchanged_entities(before.documents, documents), _no_violations(), {}, found.hidden)
             if not request.dry_run:
                 _roll_forward(spark, settings)
         return replace(summary, seconds=clock.seconds(), changes=[] if request.dry_run else None)
@@ -160,12 +164,13 @@ def ingest(
     location = f"{stages_location(settings)}/{ingest_id}"
     with clock("parse", "documents that changed"):
         parsed = parse_documents(documents, settings, strict=request.strict, dialect=request.dialect)
-        stage = parsed.localCheckpoint() if request.dry_run else _staged(parsed, location)
+        stage = keep(parsed) if request.dry_run else _staged(parsed, location)
         counted = _count_stage(stage)
     crash_point("after_stage")
     try:
-        work = _Work(found, request, Run(ingest_id, "ingest", counted.documents, request.label), gates, counted.dialects)
-        with interpreted(spark, counted.rows <= settings.interpreted_rows and is_small(spark, settings)):
+        run = Run(ingest_id, "ingest", counted.documents, request.label)
+        work = _Work(found, request, run, gates, counted.dialects, before)
+        with interpreted(spark, small and counted.rows <= settings.interpreted_rows):
             summary = _publish(spark, settings, stage, work, clock)
         return replace(summary, seconds=clock.seconds())
     finally:
@@ -173,15 +178,29 @@ def ingest(
             remove_folder(spark, location)
 
 
+class _Known(NamedTuple):
+    """What is known of each document, as from `current_documents`, at a head."""
+
+    head: Head
+    documents: DataFrame
+
+
+def _read_known(spark: SparkSession) -> _Known:
+    head = read_head(spark)
+    log = open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id)
+    return _Known(head, keep(current_documents(log)))
+
+
 @dataclass(frozen=True)
 class _Work:
-    """What an ingest was asked for."""
+    """What an ingest was asked for, and what was known when it began."""
 
     sources: Sources
     request: Request
     run: Run
     gates: list[Suite]
     dialects: dict[str, int]
+    known: _Known
 
     def with_rejected(self, more: int) -> _Work:
         """Count the documents that were refused whole after they were parsed."""
@@ -261,12 +280,13 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
                 stand_in_lagging(spark, settings, head)
             else:
                 roll_forward(spark, head, settings=settings)
-            numbered, refused = _numbered(spark, head, stage, work)
+            staged = keep(stage) if is_interpreted(spark) else stage
+            numbered, refused = _numbered(spark, head, staged, work)
             settled = _settle(spark, settings, head, numbered, refused, work)
             plan = settled.plan
             found = numbered.filter(F.col("row") == "finding").select(*plan.findings.columns)
             # Cut off from the long plans that it comes from: Spark writes a plan out as text whenever it runs one.
-            findings = found.unionByName(settled.findings).unionByName(plan.findings).localCheckpoint(eager=False)
+            findings = keep(found.unionByName(settled.findings).unionByName(plan.findings), eager=False)
         seen = work.with_rejected(settled.rejected)
         if not plan.is_empty:
             with clock("validate", "what would be published"):
@@ -303,7 +323,10 @@ def _settle(
     What a rule refuses may leave another document's definition, or the published one, in its place: so that is looked at anew.
     """
     policy, strict = work.request.policy, work.request.strict
-    ground = read_ground(spark, head, stage, policy, work.sources.scopes)
+    known = work.known.documents if work.known.head == head else None
+    published = read_published(spark, tables_in_use(head)) if is_interpreted(spark) and head.tables else None
+    state = None if published is None else published.state
+    ground = read_ground(spark, head, stage, policy, work.sources.scopes, known, state)
     first = without_refused(stage, spark)
     stage, found, rejected = first.stage, first.findings, 0
     uncounted = no_findings(spark) if refused is None else refused
@@ -312,7 +335,8 @@ def _settle(
         if not settings.check_relations:
             break
         rows = None if compared.is_all_new else compared.rows
-        checked = check_stage(spark, settings, stage, head.tables, rows, dialects=work.dialects, strict=strict)
+        there = None if published is None else published.rows
+        checked = check_stage(spark, settings, stage, head.tables, rows, dialects=work.dialects, strict=strict, published=there)
         stage, found, rejected = checked.stage, found.unionByName(checked.findings), rejected + checked.rejected
         if checked.is_settled:
             break
@@ -330,9 +354,10 @@ def _numbered(spark: SparkSession, head: Head, stage: DataFrame, work: _Work) ->
 
 def _commit(spark: SparkSession, settings: Settings, plan: Plan, stage: DataFrame, work: _Work, clock: Clock) -> int:
     with clock("commit", f"{sum(plan.changed.values())} changed entities as snapshot {plan.head.snapshot_id + 1}"):
-        head = commit(spark, plan, stage, work.run)
+        entities = keep(log_rows(spark, plan, stage)) if is_interpreted(spark) else None
+        head = commit(spark, plan, stage, work.run, entities)
     with clock("project", "tables: " + ", ".join(name for name, n in plan.changed.items() if n)):
-        roll_forward(spark, head, plan.head, settings)
+        roll_forward(spark, head, plan.head, settings, entities=entities)
     return head.snapshot_id
 
 
@@ -349,8 +374,7 @@ def _summarise(stage: DataFrame, plan: Plan, findings: DataFrame, work: _Work, s
         same = stage.filter((F.col("row") == "document") & is_unchanged).select("xid").distinct()
         _add_counts(entities, plan.known.join(same, on="xid", how="left_semi"), "unchanged", "facts.entities")
     violations = _no_violations()
-    for row in findings.groupBy(F.col("finding.severity").alias("severity")).count().collect():
-        violations[row["severity"]] += row["count"]
+    violations |= count_if(findings, {name: F.col("finding.severity") == name for name in violations})
     changes = None
     if work.request.dry_run:
         changed = plan.entities.select("op", *KEY).orderBy(*KEY).limit(MAX_CHANGES_TOLD)
@@ -360,6 +384,9 @@ def _summarise(stage: DataFrame, plan: Plan, findings: DataFrame, work: _Work, s
 
 def _add_counts(entities: dict[str, dict[str, int]], facts: DataFrame, outcome: str, column: str | None = None) -> None:
     """Add up a map of counts by table over documents."""
-    counts = facts.select(F.explode(column or f"facts.{outcome}").alias("table", "n")).groupBy("table").agg(F.sum("n").alias("n"))
+    told = facts.filter(F.size(column or f"facts.{outcome}") > 0)
+    if can_skip(told):
+        return
+    counts = told.select(F.explode(column or f"facts.{outcome}").alias("table", "n")).groupBy("table").agg(F.sum("n").alias("n"))
     for row in counts.collect():
         entities[row["table"]][outcome] += row["n"]

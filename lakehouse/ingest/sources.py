@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.errors import SourceNotFound
 from lakehouse.ingest.folders import Hidden, is_document, is_hidden, is_readable, look_into
+from lakehouse.store.frames import can_skip
 from lakehouse.store.session import absolute_location
 from lakehouse.text.problems import OWNER_CHANGED, REGAINED
 
@@ -252,18 +253,16 @@ def without_content_of_unchanged(
     """
     documents = read_documents(spark, sources, stream_bytes)
     every = with_unchanged(documents, known, registry, sources.is_named(), force=force, dialect=dialect)
-    if force or known.isEmpty():
+    if force or can_skip(known):
         return every, None
     told = every.drop("content").localCheckpoint()
-    counted = {row["unchanged"]: row["count"] for row in told.groupBy("unchanged").count().collect()}
-    if counted.get(False, 0) > _FEW_DOCUMENTS:
+    first = told.filter(~F.col("unchanged")).select("document_uri", "size").limit(_FEW_DOCUMENTS + 1).collect()
+    if len(first) > _FEW_DOCUMENTS:
         return every, None
     unchanged = told.filter("unchanged").withColumn("content", F.lit(None).cast("binary"))
-    if not counted.get(False):
-        return unchanged, counted.get(True, 0)
-    changed = {
-        row["document_uri"]: row["size"] for row in told.filter(~F.col("unchanged")).select("document_uri", "size").collect()
-    }
+    if not first:
+        return unchanged, told.count()
+    changed = {row["document_uri"]: row["size"] for row in first}
     unreadable = [one for one in sources.unreadable if one[0] in changed]
     files = [uri for uri, size in changed.items() if size and (uri, size) not in unreadable]
     empty = [uri for uri, size in changed.items() if not size]

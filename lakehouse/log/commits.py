@@ -24,10 +24,12 @@ from lakehouse.log.ownership.defaults import with_isdefault
 from lakehouse.log.plan import Plan
 from lakehouse.store.conflicts import is_conflict
 from lakehouse.store.keys import KEY
+from lakehouse.store.positions import told_by_appends
 from lakehouse.store.schema import CHANGES
 from lakehouse.store.tables import open_table, table_name
 
 _FEW_ROWS = 50_000
+_TOLD_OF_HEAD = ("committed_at", "digest", "tables", "deletions")
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,11 @@ class Run:
 
 
 def read_head(spark: SparkSession) -> Head:
-    """Read the newest snapshot of the log."""
+    """Read the newest snapshot of the log: its commit tells it; where that was another's, the table is asked."""
+    for told in told_by_appends(spark, "changes"):
+        if "head" not in told:
+            break
+        return _head(told["snapshot_id"], told["head"])
     changes = open_table(spark, "changes")
     newest = changes.agg(F.max("snapshot_id")).collect()[0][0]
     if newest is None:
@@ -64,8 +70,15 @@ class Label:
         return {"snapshot_id": self.snapshot_id} | ({} if self.why is None else {"why": self.why})
 
 
-def commit(spark: SparkSession, plan: Plan, stage: DataFrame, run: Run) -> Head:
+def commit(spark: SparkSession, plan: Plan, stage: DataFrame, run: Run, entities: DataFrame | None = None) -> Head:
     """Append a plan as the next snapshot.
+
+    Args:
+        spark: the session.
+        plan: what is committed.
+        stage: columns `model.STAGE`, without what was refused.
+        run: who commits.
+        entities: as from `log_rows`, where they are at hand.
 
     Raises:
         CommitLost: another writer has taken that snapshot; nothing was appended.
@@ -73,7 +86,8 @@ def commit(spark: SparkSession, plan: Plan, stage: DataFrame, run: Run) -> Head:
     snapshot_id = plan.head.snapshot_id + 1
     labels = [Label(run.label, snapshot_id)] if run.label is not None else []
     snapshot = _snapshot_body(plan, run, snapshot_id, labels)
-    rows = log_rows(spark, plan, stage).unionByName(plan.documents.select(*LOGGED, "body"), allowMissingColumns=True)
+    entities = log_rows(spark, plan, stage) if entities is None else entities
+    rows = entities.unionByName(plan.documents.select(*LOGGED, "body"), allowMissingColumns=True)
     rows = rows.unionByName(_own_rows(spark, snapshot, labels), allowMissingColumns=True)
     if sum(plan.changed.values()) + plan.document_rows < _FEW_ROWS:
         rows = rows.coalesce(1)
@@ -122,6 +136,8 @@ def chained_digest(snapshot_id: int, body: dict[str, Any], labels: dict[str, Any
 
 
 def _append(spark: SparkSession, snapshot_id: int, rows: DataFrame, snapshot: dict[str, Any], run: Run) -> Head:
+    told = {"snapshot_id": snapshot_id, "ingest_id": run.ingest_id, "command": run.command}
+    told["head"] = {name: snapshot[name] for name in _TOLD_OF_HEAD}
     writer = (
         rows.withColumn("snapshot_id", F.lit(snapshot_id).cast("bigint"))
         .select(*CHANGES.names)
@@ -129,7 +145,7 @@ def _append(spark: SparkSession, snapshot_id: int, rows: DataFrame, snapshot: di
         .mode("append")
         .option("txnAppId", "lakehouse.changes")
         .option("txnVersion", snapshot_id)
-        .option("userMetadata", json.dumps({"snapshot_id": snapshot_id, "ingest_id": run.ingest_id, "command": run.command}))
+        .option("userMetadata", json.dumps(told))
     )
     crash_point("before_commit")
     try:
@@ -139,7 +155,7 @@ def _append(spark: SparkSession, snapshot_id: int, rows: DataFrame, snapshot: di
             raise CommitLost(snapshot_id) from error
         raise
     # Delta skips a stale transaction without an error: whose row is it?
-    if [body["ingest_id"] for body in _snapshot_bodies(spark, snapshot_id)] != [run.ingest_id]:
+    if _committed_by(spark, snapshot_id) != run.ingest_id:
         raise CommitLost(snapshot_id)
     crash_point("after_commit")
     return _head(snapshot_id, snapshot)
@@ -219,6 +235,16 @@ def _snapshot_body(plan: Plan, run: Run, snapshot_id: int, labels: list[Label]) 
         "tables": plan.head.tables | {table: snapshot_id for table, n in plan.changed.items() if n},
     }
     return _sealed(body, snapshot_id, labels)
+
+
+def _committed_by(spark: SparkSession, snapshot_id: int) -> str:
+    """Give the ingest that committed a snapshot."""
+    for told in told_by_appends(spark, "changes"):
+        if told["snapshot_id"] == snapshot_id:
+            return str(told.get("ingest_id"))
+        if told["snapshot_id"] < snapshot_id:
+            break
+    return str(_snapshot_bodies(spark, snapshot_id)[0]["ingest_id"])
 
 
 def _snapshot_bodies(spark: SparkSession, snapshot_id: int) -> list[dict[str, Any]]:

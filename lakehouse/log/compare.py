@@ -16,6 +16,7 @@ from lakehouse.log.ownership.disputes import (
 )
 from lakehouse.log.ownership.owners import claims_of, with_verdict
 from lakehouse.log.ownership.staleness import is_suspect, without_stale
+from lakehouse.store.frames import can_skip, count_if, keep
 from lakehouse.store.keys import KEY
 
 
@@ -52,15 +53,15 @@ def compare(ground: Ground, stage: DataFrame, found: DataFrame) -> Comparison:
     log, head = ground.log, ground.head
     deleted = log.filter((F.col("op") == "delete") & (F.col("kind") != "document")) if head.deletions else log.limit(0)
     now = F.lit(ground.committed_at)
-    compared = with_verdict(
-        claims_of(stage), dropped, state, deleted, ground.said, policy=policy, protected=protected, now=now
-    ).localCheckpoint()
+    compared = keep(
+        with_verdict(claims_of(stage), dropped, state, deleted, ground.said, policy=policy, protected=protected, now=now)
+    )
     seen = _look_at(compared)
     if seen.suspects and not policy.force:
-        compared = without_stale(compared, log).localCheckpoint()
+        compared = keep(without_stale(compared, log))
     if seen.all_single_inserts:  # each document is of one mind about its own defaults
         return Comparison(compared.withColumn("flipped", F.lit(False)), True)
-    return Comparison(with_defaults(compared, state, log).localCheckpoint(), False)
+    return Comparison(keep(with_defaults(compared, state, log)), False)
 
 
 def findings_told(stage: DataFrame, found: DataFrame) -> DataFrame:
@@ -80,7 +81,7 @@ def find_dropped(ground: Ground, stage: DataFrame, told: DataFrame) -> DataFrame
     before = ground.known.select("registryid", "xid")
     gone = documents.select("registryid", "xid").join(before, on=["registryid", "xid"]).unionByName(ground.gone)
     gone = gone.withColumnRenamed("xid", "document_uri")
-    if not gone.take(1):  # all documents are new
+    if can_skip(gone):  # all documents are new
         return ground.state.limit(0).select(*KEY, F.col("document_uris").alias("dropped"))
     held = ground.state.select(*KEY, F.explode("document_uris").alias("document_uri"))
     held = held.join(F.broadcast(gone), on=["registryid", "document_uri"], how="left_semi")
@@ -97,7 +98,7 @@ class _Seen(NamedTuple):
 
 
 def _look_at(compared: DataFrame) -> _Seen:
-    seen = compared.agg(F.count_if(is_suspect()).alias("suspects"), F.count_if(~is_single_insert()).alias("others")).collect()[0]
+    seen = count_if(compared, {"suspects": is_suspect(), "others": ~is_single_insert()})
     return _Seen(seen["suspects"], not seen["others"])
 
 

@@ -7,12 +7,16 @@ not, so a message is affected when it changed itself, or when it depends on one 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.settings import Settings
+from lakehouse.store.frames import can_skip, count, is_empty, keep
 from lakehouse.store.positions import first_transaction
 from lakehouse.store.schema import EFFECTIVE_MESSAGES, SCHEMA
+from lakehouse.store.sessions import is_interpreted
 from lakehouse.store.tables import merge_rows, table_name
 from lakehouse.store.views import session_with_views
 
@@ -22,72 +26,101 @@ _KEY = ["registryid", "xid"]
 _PATHS = "registryid string, version_xid string, path array<string>, is_open boolean, is_cycle boolean"
 
 
-def append_all(session: SparkSession, settings: Settings | None, snapshot_id: int) -> None:
-    """Fill the empty table, as a transaction of its own, so that two processes cannot both do it."""
-    rows = compute_all(session, settings, snapshot_id)
+def append_all(
+    session: SparkSession, settings: Settings | None, snapshot_id: int, fresh: Mapping[str, DataFrame] | None = None
+) -> None:
+    """Fill the empty table, as a transaction of its own, so that two processes cannot both do it.
+
+    Args: as for `compute_all`.
+    """
+    rows = compute_all(session, settings, snapshot_id, fresh)
     writer = rows.write.format("delta").mode("append").options(**first_transaction(NAME))
     metadata = session.conf.get("spark.databricks.delta.commitInfo.userMetadata")
     writer.option("userMetadata", metadata).saveAsTable(table_name(NAME))
 
 
-def compute_all(session: SparkSession, settings: Settings | None, snapshot_id: int) -> DataFrame:
+def compute_all(
+    session: SparkSession, settings: Settings | None, snapshot_id: int, fresh: Mapping[str, DataFrame] | None = None
+) -> DataFrame:
     """Compute all rows of the table from `messages` and `versions` as they are.
 
     Args:
         session: a session of its own.
         settings: how far chains are followed.
         snapshot_id: the snapshot that the rows tell of.
+        fresh: the rows of the two tables, with op, where they are at hand; None: the tables are read.
     """
-    has_bases = not session.table(table_name("versions")).filter(F.col("basemessage").isNotNull()).isEmpty()
-    looking = session_with_views(session, settings, SCHEMA, {} if has_bases else _no_paths(session), ["flat_messages"])
+    parts = {} if fresh is None else {name: rows.filter("op <> 'delete'").drop("op") for name, rows in fresh.items()}
+    versions = parts.get("versions", session.table(table_name("versions")))
+    has_bases = not is_empty(versions.filter(F.col("basemessage").isNotNull()))
+    looking = session_with_views(session, settings, SCHEMA, parts if has_bases else parts | _no_paths(session), ["flat_messages"])
     _plan_once(looking)
     return _stamped(looking.table("flat_messages"), snapshot_id)
 
 
-def refresh(session: SparkSession, settings: Settings | None, changes: DataFrame, snapshot_id: int) -> None:
+def refresh(
+    session: SparkSession,
+    settings: Settings | None,
+    changes: DataFrame,
+    snapshot_id: int,
+    fresh: Mapping[str, DataFrame] | None = None,
+) -> None:
     """Compute the affected rows again, and let go those of messages that are no more; it may be repeated.
 
     Args:
-        session: a session of its own, in which the entity tables have reached the snapshot.
+        session: a session of its own, in which the entity tables have reached the snapshot, or `fresh` tells what they lack.
         settings: how far chains are followed.
         changes: rows of the log that the table has not seen, of messages and Versions.
         snapshot_id: the snapshot that the table reaches.
+        fresh: rows of `messages` and `versions` that stand for those of the tables, with the op that brought them.
     """
     # Each step is computed once and its plan cut off: analysing the views over long plans takes longer than all the rest.
-    changed = _messages_of(changes).localCheckpoint()
-    affected = find_affected(session, changed).localCheckpoint()
-    parts = _rows_of(session, affected)
-    own = parts["versions"].select("registryid", F.col("base_xid").alias("led_to"))
-    own = own.unionByName(parts["messages"].select("registryid", F.col("xref").alias("led_to")))
-    led_to = own.filter(F.col("led_to").isNotNull()).select("registryid", _message(F.col("led_to")).alias("xid")).distinct()
+    tables = _laid_over(session, fresh or {})
+    changed = keep(_messages_of(changes))
+    affected = keep(find_affected(session, changed, tables["messages"]))
+    parts = _rows_of(tables, affected)
+    links = [parts["versions"].filter(F.col("base_xid").isNotNull()), parts["messages"].filter(F.col("xref").isNotNull())]
     scope = parts["messages"]
-    if not led_to.isEmpty():
-        parts = _rows_of(session, _closure(session, affected, led_to).localCheckpoint())
+    if not all(can_skip(rows) for rows in links):
+        led_to = links[0].select("registryid", _message(F.col("base_xid")).alias("xid"))
+        led_to = led_to.unionByName(links[1].select("registryid", _message(F.col("xref")).alias("xid"))).distinct()
+        parts = _rows_of(tables, keep(_closure(session, affected, led_to)))
         scope = _only(parts["messages"], affected, F.col("xid"))
     parts |= {"scope": scope}
-    if parts["versions"].filter(F.col("basemessage").isNotNull()).isEmpty():
+    if is_empty(parts["versions"].filter(F.col("basemessage").isNotNull())):
         parts |= _no_paths(session)
     looking = session_with_views(session, settings, SCHEMA, parts, ["flat_messages"])
     _plan_once(session)
-    session.conf.set("spark.sql.shuffle.partitions", 1 + affected.count() // _ROWS_OF_A_PARTITION)
+    session.conf.set("spark.sql.shuffle.partitions", 1 + count(affected) // _ROWS_OF_A_PARTITION)
     flat = looking.table("flat_messages").withColumn("is_there", F.lit(True))
     rows = _stamped(affected.join(flat, on=_KEY, how="left"), snapshot_id, "is_there")
+    if is_interpreted(session):  # a merge computes its source twice
+        rows = keep(rows)
     merge_rows(session, NAME, EFFECTIVE_MESSAGES.names, rows, gone="is_there IS NULL")
 
 
-def find_affected(session: SparkSession, changed: DataFrame) -> DataFrame:
+def _laid_over(session: SparkSession, fresh: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+    """Give the tables that define messages, with rows laid over them."""
+    tables = {name: session.table(table_name(name)) for name in ("messages", "versions")}
+    for name, rows in fresh.items():
+        others = tables[name].join(F.broadcast(rows.select(*_KEY)), on=_KEY, how="left_anti")
+        tables[name] = others.unionByName(rows.filter("op <> 'delete'").drop("op"))
+    return tables
+
+
+def find_affected(session: SparkSession, changed: DataFrame, messages: DataFrame) -> DataFrame:
     """Find the messages whose effective definition may be another one.
 
     Args:
         session: a session with the tables.
         changed: messages that changed, or whose Versions did; columns registryid, xid.
+        messages: the table as it is after the change.
 
     Returns:
         Messages, `changed` among them; columns registryid, xid.
     """
     # What extends an alias depends on what the alias stands for, also when that was not there.
-    messages = session.table(table_name("messages")).filter(F.col("xref").isNotNull())
-    aliases = messages.select("registryid", "xid", F.col("xref"))
+    aliases = messages.filter(F.col("xref").isNotNull()).select("registryid", "xid", F.col("xref"))
     renamed = aliases.join(F.broadcast(changed.withColumnRenamed("xid", "xref")), on=["registryid", "xref"]).select(*_KEY)
     names = changed.unionByName(renamed).withColumnRenamed("xid", "depended_on")
     stored = session.table(table_name(NAME)).select(*_KEY, F.explode("depends_on").alias("depended_on"))
@@ -130,11 +163,11 @@ def _closure(session: SparkSession, affected: DataFrame, led_to: DataFrame) -> D
     return known.unionByName(further).distinct()
 
 
-def _rows_of(session: SparkSession, messages: DataFrame) -> dict[str, DataFrame]:
+def _rows_of(tables: Mapping[str, DataFrame], messages: DataFrame) -> dict[str, DataFrame]:
     """Give the rows that define messages: theirs, and those of their Versions."""
     return {
-        "messages": _only(session.table(table_name("messages")), messages, F.col("xid")).localCheckpoint(),
-        "versions": _only(session.table(table_name("versions")), messages, F.col("message_xid")).localCheckpoint(),
+        "messages": keep(_only(tables["messages"], messages, F.col("xid"))),
+        "versions": keep(_only(tables["versions"], messages, F.col("message_xid"))),
     }
 
 

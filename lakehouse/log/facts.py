@@ -9,6 +9,7 @@ from lakehouse.log.head import LOGGED
 from lakehouse.log.ownership.disputes import (
     added_to,
 )
+from lakehouse.store.frames import keep
 from lakehouse.store.keys import KEY
 from lakehouse.store.schema import CHANGES, DOCUMENT_BODY, TABLE_OF_KIND
 from lakehouse.store.xids import no_uris
@@ -92,9 +93,7 @@ def with_document_op(facts: DataFrame, known: DataFrame, gone: DataFrame, disput
         added = unread.join(known.select("registryid", "xid", "facts"), on=["registryid", "xid"])
         body = F.to_json(added_to(F.col("facts"), F.col("disputes")))
         # Rows, and not what they are made of: Spark fails on what it infers for a union of such joins.
-        every = every.unionByName(
-            added.select("registryid", "xid", F.lit("update").alias("op"), body.alias("body")).localCheckpoint()
-        )
+        every = every.unionByName(keep(added.select("registryid", "xid", F.lit("update").alias("op"), body.alias("body"))))
     empty = {name: F.lit(None).cast(CHANGES[name].dataType) for name in LOGGED if name not in (*KEY, "op")}
     return every.withColumn("kind", F.lit("document")).withColumns(empty).select(*LOGGED, "body")
 

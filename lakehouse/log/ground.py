@@ -16,9 +16,9 @@ from lakehouse.log.ownership.disputes import (
     known_disputes,
 )
 from lakehouse.log.ownership.owners import Policy
+from lakehouse.store.frames import can_skip, is_empty, keep
 from lakehouse.store.keys import KEY, LIFE
-from lakehouse.store.schema import CHANGES, ENTITY_TABLES
-from lakehouse.store.sessions import is_interpreted
+from lakehouse.store.schema import CHANGES, ENTITY_TABLES, Table
 from lakehouse.store.tables import open_table
 
 
@@ -49,7 +49,15 @@ class Ground:
     held: DataFrame
 
 
-def read_ground(spark: SparkSession, head: Head, stage: DataFrame, policy: Policy, scopes: list[str]) -> Ground:
+def read_ground(
+    spark: SparkSession,
+    head: Head,
+    stage: DataFrame,
+    policy: Policy,
+    scopes: list[str],
+    known: DataFrame | None = None,
+    state: DataFrame | None = None,
+) -> Ground:
     """Read what a stage is compared with.
 
     Args:
@@ -57,21 +65,24 @@ def read_ground(spark: SparkSession, head: Head, stage: DataFrame, policy: Polic
         head: snapshot that the entity tables stand at.
         stage: columns `model.STAGE`, as the documents were read.
         policy: what the ingest may do.
-        scopes: as of `documents.Sources`: with `prune`, a known document in them that is no longer there dropped everything.
+        scopes: as of `sources.Sources`: with `prune`, a known document in them that is no longer there dropped everything.
+        known: as from `current_documents` at the head; None: they are read.
+        state: as from `read_state` at the head; None: it is read.
     """
     log = open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id)
-    # Checkpointed and not cached: a cached frame is planned anew whenever a table that it reads is written.
-    known = current_documents(log).localCheckpoint()
+    # Kept and not cached: a cached frame is planned anew whenever a table that it reads is written.
+    known = keep(current_documents(log)) if known is None else known
     gone = find_moved(known, stage)
     if policy.prune and scopes:
         gone = gone.unionByName(find_vanished(known, stage, scopes)).distinct()
-    gone = gone.localCheckpoint()
+    gone = keep(gone)
     committed_at = max(datetime.now(timezone.utc), head.committed_at + timedelta(microseconds=1))
-    said: DataFrame | None = known_disputes(known, gone).localCheckpoint()
-    if said is not None and said.isEmpty():
-        said = None
+    said: DataFrame | None = None
+    if not can_skip(known.filter(F.size("facts.disputes") > 0)):
+        said = keep(known_disputes(known, gone))
+        said = None if is_empty(said) else said
     held = stage.filter(F.col("row") == "entity").select(*KEY, "document_uri")
-    return Ground(head, committed_at, policy, log, known, gone, said, read_state(spark, head), held)
+    return Ground(head, committed_at, policy, log, known, gone, said, read_state(spark, head) if state is None else state, held)
 
 
 def read_state(spark: SparkSession, head: Head) -> DataFrame:
@@ -83,7 +94,7 @@ def read_state(spark: SparkSession, head: Head) -> DataFrame:
     """
     columns = ["content_hash", *LIFE, "document_uris", "snapshot_id"]
     optional = {"isdefault": BooleanType(), "defaultversionid": StringType()}
-    used = [table for table in ENTITY_TABLES if table.name in head.tables]
+    used = tables_in_use(head)
     if not used:
         more = [StructField(name, kind) for name, kind in optional.items()]
         return spark.createDataFrame([], StructType([*(CHANGES[name] for name in (*KEY, *columns)), *more]))
@@ -100,9 +111,12 @@ def read_state(spark: SparkSession, head: Head) -> DataFrame:
         )
         for table in used
     ]
-    state = reduce(DataFrame.unionByName, parts)
-    # It is read more than once: to look up the files of each table again takes longer than to keep a few rows.
-    return state.coalesce(1).localCheckpoint() if is_interpreted(spark) else state
+    return reduce(DataFrame.unionByName, parts)
+
+
+def tables_in_use(head: Head) -> list[Table]:
+    """Give the entity tables that hold something."""
+    return [table for table in ENTITY_TABLES if table.name in head.tables]
 
 
 def find_vanished(known: DataFrame, stage: DataFrame, scopes: list[str]) -> DataFrame:

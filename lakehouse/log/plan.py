@@ -26,6 +26,7 @@ from lakehouse.log.ownership.disputes import (
     standing,
 )
 from lakehouse.log.ownership.refusals import find_refusals
+from lakehouse.store.frames import is_empty, keep
 from lakehouse.store.keys import KEY
 from lakehouse.store.schema import ENTITY_TABLES, TABLE_OF_KIND
 
@@ -95,12 +96,12 @@ def plan_changes(ground: Ground, stage: DataFrame, compared: DataFrame, found: D
     if not count.told:
         findings = findings.limit(0)
     facts = document_facts(stage, found.unionByName(findings))
-    more = _disputes(ground, stage, compared, refused_in(findings_told(stage, found)).localCheckpoint(), count)
+    more = _disputes(ground, stage, compared, findings_told(stage, found), count)
     if more is not None:
         facts = facts.join(more, on=["registryid", "xid"], how="left")
         facts = facts.select("registryid", "xid", F.col("facts").withField("disputes", F.col("disputes")).alias("facts"))
-    facts = facts.localCheckpoint()
-    documents = with_document_op(facts, ground.known, ground.gone, more).localCheckpoint()
+    facts = keep(facts)
+    documents = keep(with_document_op(facts, ground.known, ground.gone, more))
     if ground.policy.prune and not ground.policy.force:
         _guard_prune(count.by_table, ground.state, compared)
     total = documents.agg(F.count("*").alias("n"), F.coalesce(_digest("body"), F.lit(0)).alias("digest")).collect()[0]
@@ -121,16 +122,17 @@ def plan_changes(ground: Ground, stage: DataFrame, compared: DataFrame, found: D
     )
 
 
-def _disputes(ground: Ground, stage: DataFrame, compared: DataFrame, refused: DataFrame, count: _Count) -> DataFrame | None:
+def _disputes(ground: Ground, stage: DataFrame, compared: DataFrame, told: DataFrame, count: _Count) -> DataFrame | None:
     """Give the disputes of documents as from `disputes.by_document`; None when there are none, and were none."""
     broken = None
-    if not refused.isEmpty():
+    refused = keep(refused_in(told))
+    if not is_empty(refused):
         owned = ground.state.select(*KEY, F.explode("document_uris").alias("document_uri"))
-        broken = refused.join(owned, on=["document_uri", *KEY], how="left_anti").localCheckpoint()
+        broken = keep(refused.join(owned, on=["document_uri", *KEY], how="left_anti"))
     if not count.told and ground.said is None and broken is None:
         return None
-    stands = None if ground.said is None else standing(ground.said, stage, refused).localCheckpoint()
-    return by_document(disputes_after(compared, stands, broken)).localCheckpoint()
+    stands = None if ground.said is None else keep(standing(ground.said, stage, refused))
+    return keep(by_document(disputes_after(compared, stands, broken)))
 
 
 class _Count(NamedTuple):

@@ -17,7 +17,8 @@ from lakehouse.faults import crash_point
 from lakehouse.log import effective
 from lakehouse.log.head import Head
 from lakehouse.settings import Settings
-from lakehouse.store.conflicts import retries
+from lakehouse.store.conflicts import is_conflict, retries
+from lakehouse.store.frames import hand_over
 from lakehouse.store.positions import (
     as_transaction,
     first_transaction,
@@ -46,7 +47,13 @@ _DEFINING = ("messages", "versions")  # what effective_messages follows
 
 
 def roll_forward(
-    spark: SparkSession, head: Head, verified: Head | None = None, settings: Settings | None = None, *, all_tables: bool = False
+    spark: SparkSession,
+    head: Head,
+    verified: Head | None = None,
+    settings: Settings | None = None,
+    *,
+    all_tables: bool = False,
+    entities: DataFrame | None = None,
 ) -> list[str]:
     """Bring all entity tables to the head.
 
@@ -57,16 +64,24 @@ def roll_forward(
         settings: how far chains of bases are followed; None: as far as can be.
         all_tables: look at tables, too, that the newest change left alone. Whoever committed that change had brought all
             tables forward before, so only a warehouse that was put together otherwise needs it.
+        entities: the rows of the log between `verified` and the head (columns `model.CHANGES`), where the driver holds them:
+            all tables then take them at once, and none waits for another.
 
     Returns:
         Names of the tables that lagged behind.
     """
     needed = lagging(spark, head, verified, settings, all_tables=all_tables)
+    early: str | None = None
     with ThreadPoolExecutor(_THREADS) as pool:
         tables = [table for table in ENTITY_TABLES if table.name in needed]
-        behind = [*pool.map(lambda table: _roll_forward(spark, table, head, verified), tables)]
+        flattened = None
+        if verified is not None and entities is not None and effective.NAME in needed:
+            flattened = pool.submit(_try_effective_forward, spark, head, verified, settings, entities)
+        behind = [*pool.map(lambda table: _roll_forward(spark, table, head, verified, entities), tables)]
+        if flattened is not None:
+            early = flattened.result()
     if effective.NAME in needed:
-        behind.append(_roll_effective_forward(spark, head, verified, settings))
+        behind.append(early or _roll_effective_forward(spark, head, None if flattened else verified, settings))
     return [name for name in behind if name is not None]
 
 
@@ -151,10 +166,13 @@ def expressions(table: Table) -> dict[str, str]:
     return {name: derived.get(name, f"b.{name}" if name in table.body else name) for name in table.columns.names}
 
 
-def _roll_forward(spark: SparkSession, table: Table, head: Head, verified: Head | None) -> str | None:
+def _roll_forward(
+    spark: SparkSession, table: Table, head: Head, verified: Head | None, entities: DataFrame | None = None
+) -> str | None:
     def bring(session: SparkSession, is_new: bool, position: int) -> None:
-        log = session.table(table_name("changes")).filter(F.col("kind") == table.kind)
-        unseen = log.filter(F.col("snapshot_id") > position)
+        at_hand = entities is not None and verified is not None and position == verified.snapshot_id
+        log = hand_over(entities, session) if at_hand and entities is not None else session.table(table_name("changes"))
+        unseen = log.filter((F.col("kind") == table.kind) & (F.col("snapshot_id") > position))
         if is_new:
             # Nothing is there yet: append, as a transaction of its own, so that two processes cannot both do it.
             rows = unseen.filter(F.col("snapshot_id") <= head.snapshot_id)
@@ -164,7 +182,7 @@ def _roll_forward(spark: SparkSession, table: Table, head: Head, verified: Head 
             writer.saveAsTable(table_name(table.name))
         else:
             # Also what was committed meanwhile: what is deleted by now must not be inserted again by a process that is late.
-            rows = project(last_rows(unseen), table, "op")
+            rows = project(unseen if at_hand else last_rows(unseen), table, "op")
             merge_rows(session, table.name, table.columns.names, rows, gone="op = 'delete'")
 
     is_known_new = verified is not None and table.name not in verified.tables
@@ -183,6 +201,32 @@ def _roll_effective_forward(spark: SparkSession, head: Head, verified: Head | No
     needed = _defined(head)
     is_known_new = verified is not None and not any(table in verified.tables for table in _DEFINING)
     return _bring_forward(spark, effective.NAME, needed, head, verified, is_known_new, bring)
+
+
+def _try_effective_forward(
+    spark: SparkSession, head: Head, verified: Head, settings: Settings | None, entities: DataFrame
+) -> str | None:
+    """Bring `effective_messages` forward beside the tables that it follows: with their new rows, which it has at hand.
+
+    Returns:
+        Its name; None where another process was at it too, so that it has to be looked at again.
+    """
+    session = open_sibling(spark)
+    _tell_commit(session, head, "project")
+    as_transaction(session, effective.NAME, head.snapshot_id)
+    rows = hand_over(entities, session)
+    fresh = {table.name: project(rows.filter(F.col("kind") == table.kind), table, "op") for table in (MESSAGES, VERSIONS)}
+    try:
+        if any(table in verified.tables for table in _DEFINING):
+            effective.refresh(session, settings, rows.filter(F.col("kind").isin("message", "version")), head.snapshot_id, fresh)
+        else:
+            effective.append_all(session, settings, head.snapshot_id, fresh)
+    except Exception as error:
+        if is_conflict(error):
+            return None
+        raise
+    crash_point(f"after_project_{effective.NAME}")
+    return effective.NAME
 
 
 def _bring_forward(

@@ -19,9 +19,10 @@ from pyspark.sql import functions as F
 
 from lakehouse.settings import Settings
 from lakehouse.store.conflicts import retries
+from lakehouse.store.deltalog import delta_log, newest_version, table_location
 from lakehouse.store.files import dead_stages, folder_size, remove_folder
 from lakehouse.store.positions import tell_commits, told_by_commits
-from lakehouse.store.tables import TABLES, attach_tables, check_writers, table_location, table_name
+from lakehouse.store.tables import TABLES, attach_tables, check_writers, table_name
 
 logger = logging.getLogger(__name__)
 
@@ -163,7 +164,7 @@ def _measure(session: SparkSession, name: str) -> int:
         collection = jvm.org.apache.spark.sql.delta.stats.StatisticsCollection
         collection.recompute(
             session._jsparkSession,
-            _delta_log(session, name),
+            delta_log(session, name),
             jvm.scala.Option.empty(),
             getattr(collection, "recompute$default$4")(),
             getattr(collection, "recompute$default$5")(),
@@ -197,11 +198,4 @@ def _carry_on(session: SparkSession, name: str) -> None:
 
 def _live_files(session: SparkSession, name: str) -> DataFrame:
     """Read the files of the newest version, with their statistics, out of Delta's log."""
-    jvm: Any = session._jvm
-    nothing = jvm.scala.Option.empty()
-    return DataFrame(_delta_log(session, name).update(False, nothing, nothing).allFiles().toDF(), session)
-
-
-def _delta_log(session: SparkSession, name: str) -> Any:
-    jvm: Any = session._jvm
-    return jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, table_location(session, name))
+    return DataFrame(newest_version(session, name).allFiles().toDF(), session)

@@ -20,6 +20,7 @@ from lakehouse.rules.between.relations import ABOUT_CHANGE, check_entities
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.findings import FOUND, broken, findings_of, no_findings
 from lakehouse.settings import Settings
+from lakehouse.store.frames import can_skip, count_if, is_empty, keep
 from lakehouse.store.keys import KEY
 from lakehouse.store.schema import DOCUMENT_BODY, FINDING
 from lakehouse.store.xids import message_of
@@ -50,6 +51,7 @@ def check_stage(
     *,
     dialects: Collection[str] = DIALECTS,
     strict: bool = False,
+    published: DataFrame | None = None,
 ) -> Checked:
     """Check what would be published: only what would be written anew can be refused, what is published is told of.
 
@@ -61,22 +63,23 @@ def check_stage(
         compared: as from `plans.compare`; None: all that is staged would be published as it is.
         dialects: those of the documents; few have rules about change.
         strict: a document with an error is refused whole.
+        published: as for `candidate`.
 
     Returns:
         `findings` has the columns row, document_uri, registryid, kind, xid, finding, as in `model.STAGE`: all of them when
         nothing was refused, else those about what was refused. The rest may look otherwise once that is out.
     """
-    if compared is None and not stage.filter(F.col("row") == "entity").take(1):
+    if compared is None and is_empty(stage.filter(F.col("row") == "entity")):
         return Checked(stage, no_findings(spark), 0, True)
     # Checkpoints, not caches: what follows is planned over rows, and not over all that they were made from.
     # A union of a dozen frames has a dozen times their partitions, each of which costs every later step a task.
     cores = spark.sparkContext.defaultParallelism
     compare = any(asks(dialect, rule) for dialect in dialects for rule in ABOUT_CHANGE)
-    what = candidate(spark, stage, set(used), compared, compare=compare)
-    what = what._replace(things=what.things.coalesce(cores).localCheckpoint())
+    what = candidate(spark, stage, set(used), compared, compare=compare, published=published)
+    what = what._replace(things=keep(what.things.coalesce(cores)))
     flattened = check_flattened(spark, settings, what, set(used))
-    found = check_entities(what.things, settings.duplicate_messageids).unionByName(flattened).coalesce(cores).localCheckpoint()
-    if not found.select(F.count_if(F.col("finding.action") == "quarantined")).collect()[0][0]:
+    found = keep(check_entities(what.things, settings.duplicate_messageids).unionByName(flattened).coalesce(cores))
+    if not count_if(found, {"refused": F.col("finding.action") == "quarantined"})["refused"]:
         return Checked(stage, found, 0, True)
     return _reject_documents(stage, found) if strict else _take_out(stage, what.things, found)
 
@@ -89,9 +92,11 @@ def without_refused(stage: DataFrame, spark: SparkSession) -> Checked:
     """
     keys = ["document_uri", *KEY]
     refused = stage.filter((F.col("row") == "finding") & (F.col("finding.action") == "quarantined") & F.col("xid").isNotNull())
+    if can_skip(refused):
+        return Checked(stage, no_findings(spark), 0, True)
     both = stage.filter(F.col("row") == "entity").join(refused.select(*keys).distinct(), on=keys, how="left_semi")
-    found = refused.join(both.select(*keys), on=keys, how="left_semi").select(*FOUND).localCheckpoint()
-    if found.isEmpty():
+    found = keep(refused.join(both.select(*keys), on=keys, how="left_semi").select(*FOUND))
+    if is_empty(found):
         return Checked(stage, no_findings(spark), 0, True)
     taken = _take_out(stage, None, found)
     # The findings themselves are in the stage.
@@ -125,8 +130,8 @@ def _take_out(stage: DataFrame, things: DataFrame | None, found: DataFrame) -> C
     texts = entities.select(*keys, F.coalesce("raw", "body").alias("_raw"))
     raw = F.when(F.col("finding.action") == "quarantined", F.col("_raw"))
     every = every.join(texts, on=keys, how="left").withColumn("finding", F.col("finding").withField("raw", raw)).select(*FOUND)
-    every = every.localCheckpoint()
-    out = every.filter(F.col("finding.action") == "quarantined").select(*keys).distinct().localCheckpoint()
+    every = keep(every)
+    out = keep(every.filter(F.col("finding.action") == "quarantined").select(*keys).distinct())
     kept = entities.join(F.broadcast(out), on=keys, how="left_anti").select(*stage.columns)
     about = every.join(F.broadcast(out), on=keys, how="left_semi").select(*FOUND)
     return Checked(kept.unionByName(stage.filter(F.col("row") != "entity")), about, 0, False)
@@ -140,7 +145,7 @@ def _reject_documents(stage: DataFrame, found: DataFrame) -> Checked:
         F.count("*").alias("n"), F.slice(F.array_sort(F.collect_list(one)), 1, _ERRORS_TOLD).alias("told")
     )
     reason = F.concat(F.col("n").cast("string"), F.lit(" errors under --strict: "), F.array_join("told", "; "))
-    rejected = by_document.select("document_uri", "registryid", reason.alias("reason")).localCheckpoint()
+    rejected = keep(by_document.select("document_uri", "registryid", reason.alias("reason")))
     rule = RULES[STRICT]
     no_xid = pointer = F.lit("")
     values = {

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.store.conflicts import retries
+from lakehouse.store.frames import can_skip, is_empty
 from lakehouse.store.schema import VIOLATIONS
 from lakehouse.store.tables import table_name
 
@@ -25,13 +26,13 @@ def record_findings(spark: SparkSession, findings: DataFrame, ingest_id: str) ->
     Returns:
         How many were appended.
     """
-    if not findings.take(1):
+    if is_empty(findings):
         return 0
     rows = findings.withColumns({"ingest_id": F.lit(ingest_id), "found_at": F.current_timestamp()})
     flat = rows.select(*(F.col(name) if name in rows.columns else F.col(f"finding.{name}") for name in VIOLATIONS.names))
     # A merge that inserts nothing leaves an empty file behind, each time that a document is read again.
     known = spark.table(table_name("violations")).select("violation_id")
-    if not flat.join(known, on="violation_id", how="left_anti").take(1):
+    if is_empty(flat.join(known, on="violation_id", how="left_anti")):
         return 0
     target = DeltaTable.forName(spark, table_name("violations")).alias("target")
     once = flat.dropDuplicates(["violation_id"])  # one key standing twice under one pointer is one finding
@@ -56,6 +57,8 @@ def unrecorded(spark: SparkSession, findings: DataFrame) -> DataFrame:
 
 def count_findings(findings: DataFrame) -> list[Count]:
     """Count findings by rule and severity."""
+    if can_skip(findings):
+        return []
     rows = findings.groupBy(F.col("finding.rule_id").alias("rule_id"), F.col("finding.severity").alias("severity")).count()
     return sorted(Count(row["rule_id"], row["severity"], row["count"]) for row in rows.collect())
 

@@ -18,6 +18,7 @@ from lakehouse.errors import WarehouseTooNew
 from lakehouse.faults import crash_point
 from lakehouse.settings import data_folder
 from lakehouse.store.conflicts import retries
+from lakehouse.store.deltalog import table_property
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.sessions import open_sibling
 
@@ -96,8 +97,8 @@ def check_not_newer(version: int, known: int) -> None:
 
 def stored_version(spark: SparkSession) -> int:
     """Read the version of the attached tables; 0 when it is not said."""
-    found = spark.sql(f"SHOW TBLPROPERTIES {SCHEMA}.changes ('{PROPERTY}')").collect()
-    return int(found[0]["value"]) if found and str(found[0]["value"]).isdigit() else 0
+    found = table_property(spark, "changes", PROPERTY) or ""
+    return int(found) if found.isdigit() else 0
 
 
 @retries(8).wraps

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from lakehouse.store import deltalog
+from lakehouse.store.deltalog import table_location
 from lakehouse.store.files import list_folder, read_text
-from lakehouse.store.tables import table_location
 
 _PROJECTING = ("project", "rebuild")
 _MOST_COMMITS = 100  # that are looked at, newest first
@@ -32,18 +34,33 @@ def told_by_commits(spark: SparkSession, name: str) -> dict[str, Any]:
 
     Commits of others are passed over when they changed no row. Behind one that did, nothing is known.
     """
+    for told, changes_rows in _told(spark, name):
+        if told or changes_rows:
+            return told
+    return {}
+
+
+def told_by_appends(spark: SparkSession, name: str) -> Iterator[dict[str, Any]]:
+    """Read what this product's commits say that changed rows of a table, newest first, as far back as nobody else changed any.
+
+    What OPTIMIZE says is passed over: it repeats what stood there when it began.
+    """
+    for told, changes_rows in _told(spark, name):
+        if changes_rows:
+            if not told:
+                return
+            yield told
+
+
+def _told(spark: SparkSession, name: str) -> Iterator[tuple[dict[str, Any], bool]]:
+    """Read of the newest commits, newest first, what they say if they are this product's, and whether they changed rows."""
     for path in _commits(spark, name)[:_MOST_COMMITS]:
         try:
             actions: list[dict[str, Any]] = [json.loads(line) for line in read_text(spark, path).splitlines() if line.strip()]
         except ValueError:  # cut off: the table will be asked, and Delta then says so
-            return {}
-        for action in actions:
-            told = _own((action.get("commitInfo") or {}).get("userMetadata"))
-            if told:
-                return told
-        if any(_changes_rows(action) for action in actions):
-            return {}
-    return {}
+            return
+        told = next((told for action in actions if (told := _own((action.get("commitInfo") or {}).get("userMetadata")))), {})
+        yield told, any(_changes_rows(action) for action in actions)
 
 
 def told_position(spark: SparkSession, name: str) -> int:
@@ -76,12 +93,8 @@ def first_transaction(name: str) -> dict[str, str | int]:
 
 
 def last_transaction(session: SparkSession, name: str) -> int:
-    """Give the last transaction of a table that Delta knows, 0 before the first; a table that is set back keeps it."""
-    jvm: Any = session._jvm
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, table_location(session, name))
-    nothing = jvm.scala.Option.empty()
-    known = log.update(False, nothing, nothing).transactions().get(_application(name))
-    return int(known.get()) if known.isDefined() else 0
+    """Give the last transaction that brought a table forward, 0 before the first; a table that is set back keeps it."""
+    return deltalog.last_transaction(session, _application(name), name)
 
 
 def _application(name: str) -> str:

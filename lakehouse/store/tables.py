@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from lakehouse.errors import SettingsError, WarehouseError
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.conflicts import is_conflict, retries
+from lakehouse.store.deltalog import qualified, schema_location, table_bytes
 from lakehouse.store.migrations import check_not_newer, migrate, stored_version
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.session import absolute_location
@@ -69,11 +70,6 @@ def remove_stand_ins(session: SparkSession) -> None:
     for name in _stood_in(session):
         session.catalog.dropTempView(name)
     session.conf.unset(_STOOD_IN)
-
-
-def table_location(spark: SparkSession, name: str) -> str:
-    """Give the folder of a table of a warehouse whose schema is in use."""
-    return f"{_schema_location(spark)}/{name}"
 
 
 def forget_table(spark: SparkSession, name: str) -> None:
@@ -156,8 +152,7 @@ def is_small(spark: SparkSession, settings: Settings) -> bool:
     """Tell by the size of the log that the catalog is small, so that its queries had better be interpreted."""
     if not spark.catalog.tableExists(table_name("changes")):
         return True
-    size: int = spark.sql(f"DESCRIBE DETAIL {table_name('changes')}").select("sizeInBytes").collect()[0][0]
-    return size <= settings.interpreted_bytes
+    return table_bytes(spark, "changes") <= settings.interpreted_bytes
 
 
 def merge_rows(session: SparkSession, name: str, columns: Iterable[str], rows: DataFrame, *, gone: str) -> None:
@@ -203,11 +198,11 @@ def _use_schema(spark: SparkSession, settings: Settings) -> None:
     if not embedded:
         spark.sql(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
     else:
-        wanted = _qualified(spark, settings.warehouse)
+        wanted = qualified(spark, settings.warehouse)
         if not spark.catalog.databaseExists(SCHEMA):
             literal = wanted.replace("\\", "\\\\").replace("'", "\\'")
             spark.sql(f"CREATE SCHEMA {SCHEMA} LOCATION '{literal}'")
-        attached = _schema_location(spark)
+        attached = schema_location(spark)
         if attached != wanted:
             raise WarehouseError(f"this Spark session works on {attached}, not on {wanted}. Use one session per warehouse.")
     spark.catalog.setCurrentDatabase(SCHEMA)
@@ -242,7 +237,7 @@ def _attach(spark: SparkSession, name: str) -> bool:
     """Attach one table; False when there is none."""
     if spark.catalog.tableExists(table_name(name)):
         return True
-    location = f"{_schema_location(spark)}/{name}"
+    location = f"{schema_location(spark)}/{name}"
     jvm: Any = spark._jvm
     log = jvm.org.apache.hadoop.fs.Path(f"{location}/_delta_log")
     if not log.getFileSystem(spark._jsc.hadoopConfiguration()).exists(log):
@@ -256,17 +251,6 @@ def _create(spark: SparkSession, name: str) -> bool:
     ddl = (data_folder("ddl") / "tables" / f"{name}.sql").read_text(encoding="utf-8")
     session.sql(ddl.rstrip().removesuffix(";"))
     return True
-
-
-def _schema_location(spark: SparkSession) -> str:
-    return _qualified(spark, str(spark.catalog.getDatabase(SCHEMA).locationUri))
-
-
-def _qualified(spark: SparkSession, location: str) -> str:
-    """Give a location as Hadoop writes it, with its scheme."""
-    jvm: Any = spark._jvm
-    path = jvm.org.apache.hadoop.fs.Path(absolute_location(location))
-    return str(path.getFileSystem(spark._jsc.hadoopConfiguration()).makeQualified(path).toString()).rstrip("/")
 
 
 def _check_version(spark: SparkSession) -> None:

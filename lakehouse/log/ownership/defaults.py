@@ -9,6 +9,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from lakehouse.store.frames import can_skip, keep
 from lakehouse.store.keys import KEY, LIFE, VERSION_KIND
 from lakehouse.store.xids import message_of
 
@@ -77,9 +78,9 @@ def _with_hashes(settled: DataFrame, log: DataFrame) -> DataFrame:
     is_stored_text = F.col("flipped") & F.col("document_uri").isNull()
     staged = F.when(F.col("flipped"), F.col("twin_hash")).otherwise(F.col("content_hash"))
     published = F.when(is_stored_text, F.col("content_hash")).otherwise(staged)
-    settled = settled.withColumn("content_hash", published).localCheckpoint()
+    settled = keep(settled.withColumn("content_hash", published))
     wanted = settled.filter(is_stored_text).select(*KEY, "stored_in", "isdefault")
-    if wanted.isEmpty():
+    if can_skip(wanted):
         return settled
     texts = log.select(*KEY, F.col("snapshot_id").alias("stored_in"), "body").join(F.broadcast(wanted), on=[*KEY, "stored_in"])
     hashes = texts.select(*KEY, F.sha2(with_isdefault(F.col("body"), F.col("isdefault")), 256).alias("_hash"))

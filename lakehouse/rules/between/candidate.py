@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import reduce
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, StringType, StructField, StructType
 
+from lakehouse.store.frames import keep
 from lakehouse.store.keys import KEY
 from lakehouse.store.schema import ENDPOINTS, GROUPS, MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS, Table
 from lakehouse.store.tables import open_table
@@ -72,8 +74,46 @@ class Candidate(NamedTuple):
     leaving: DataFrame | None
 
 
+class Published(NamedTuple):
+    """What is published, read from the entity tables at once, where that is little.
+
+    state: as from `ground.read_state`; rows: as from `published_rows`, of all tables that rules between entities look at.
+    """
+
+    state: DataFrame
+    rows: DataFrame
+
+
+def read_published(spark: SparkSession, used: Iterable[Table]) -> Published:
+    """Read what is published, for the comparison and for the rules between entities.
+
+    Args:
+        spark: the session, whose work is small.
+        used: the entity tables that hold something, at least one.
+    """
+    of_state = ("epoch", "createdat", "modifiedat", "document_uris", "snapshot_id")
+    optional = {"isdefault": "boolean", "defaultversionid": "string"}
+    parts = []
+    for table in used:
+        told = [
+            (F.col(name) if name in table.columns.names else F.lit(None).cast(kind)).alias(f"stored_{name}")
+            for name, kind in optional.items()
+        ]
+        parts.append(published_rows(open_table(spark, table.name), table, *of_state, *told))
+    every = keep(reduce(DataFrame.unionByName, parts))
+    state = every.select(*KEY, "content_hash", *of_state, *(F.col(f"stored_{name}").alias(name) for name in optional))
+    rows = every.filter(F.col("kind").isin([table.kind for table in TABLES]))
+    return Published(state, rows.drop(*of_state, *(f"stored_{name}" for name in optional)))
+
+
 def candidate(
-    spark: SparkSession, stage: DataFrame, used: set[str], compared: DataFrame | None = None, *, compare: bool = True
+    spark: SparkSession,
+    stage: DataFrame,
+    used: set[str],
+    compared: DataFrame | None = None,
+    *,
+    compare: bool = True,
+    published: DataFrame | None = None,
 ) -> Candidate:
     """Lay what would be written over what is published.
 
@@ -83,6 +123,7 @@ def candidate(
         used: names of the entity tables that hold something.
         compared: as from `plans.compare`; None: all that is staged is new and would be published as it is.
         compare: give the published state of what would be written, too, as kinds of its own.
+        published: as of `read_published`, where that was read; None: the tables are read.
     """
     documents = stage.filter(F.col("row") == "document")
     dialects = documents.select("registryid", "document_uri", F.get_json_object("facts", "$.dialect").alias("dialect")).distinct()
@@ -118,8 +159,9 @@ def candidate(
     tables = [table for table in TABLES if table.name in used]
     if not tables:
         return Candidate(staged, rows, leaving)
-    parts = [published_rows(open_table(spark, table.name), table) for table in tables]
-    published = reduce(DataFrame.unionByName, parts)
+    if published is None:
+        published = reduce(DataFrame.unionByName, [published_rows(open_table(spark, table.name), table) for table in tables])
+    earlier = _earlier(published, rows) if compare else None
     concerned = documents.select("registryid")
     absent = held.select(*KEY)
     if compared is not None and leaving is not None:
@@ -132,7 +174,7 @@ def candidate(
     published = published.join(absent.distinct(), on=KEY, how="left_anti").withColumn("staged", F.lit(False))
     published = published.join(F.broadcast(dialects), on=["registryid", "document_uri"], how="left")
     things = staged.unionByName(published.select(*COLUMNS))
-    return Candidate(things.unionByName(_earlier(spark, rows, used)) if compare else things, rows, leaving)
+    return Candidate(things if earlier is None else things.unionByName(earlier), rows, leaving)
 
 
 def _with_single(read: DataFrame, entities: DataFrame, *, compare: bool) -> DataFrame:
@@ -153,17 +195,11 @@ def holders_of(things: DataFrame) -> DataFrame:
     )
 
 
-def _earlier(spark: SparkSession, entities: DataFrame, used: set[str]) -> DataFrame:
+def _earlier(published: DataFrame, entities: DataFrame) -> DataFrame:
     """Give the published state of what is staged, as kinds of its own: rules about change compare with it."""
     keys = entities.select(*KEY).distinct()
-    parts = [
-        published_rows(open_table(spark, table.name), table).join(keys, on=KEY, how="left_semi")
-        for table in (GROUPS, MESSAGES, VERSIONS)
-        if table.name in used
-    ]
-    if not parts:
-        return published_rows(open_table(spark, "groups"), GROUPS).limit(0).transform(_as_earlier)
-    return reduce(DataFrame.unionByName, parts).transform(_as_earlier)
+    own = published.filter(F.col("kind").isin([table.kind for table in (GROUPS, MESSAGES, VERSIONS)]))
+    return own.join(keys, on=KEY, how="left_semi").transform(_as_earlier)
 
 
 def _as_earlier(published: DataFrame) -> DataFrame:
@@ -171,7 +207,7 @@ def _as_earlier(published: DataFrame) -> DataFrame:
     return named.withColumns({"staged": F.lit(False), "dialect": F.lit(None).cast("string")}).select(*COLUMNS)
 
 
-def published_rows(rows: DataFrame, table: Table, *also: str) -> DataFrame:
+def published_rows(rows: DataFrame, table: Table, *also: str | Column) -> DataFrame:
     """Give what the rules look at of rows of an entity table, and columns of it beside."""
     present = set() if table is SCHEMAVERSIONS else set(table.columns.names)
     looked_at = [

@@ -9,6 +9,7 @@ from lakehouse.log.projections import project
 from lakehouse.rules.between.candidate import Candidate, holders_of
 from lakehouse.rules.findings import broken, findings_of, no_findings
 from lakehouse.settings import Settings
+from lakehouse.store.frames import can_skip, is_empty, keep
 from lakehouse.store.schema import MESSAGES, VERSIONS, Table
 from lakehouse.store.tables import open_table
 from lakehouse.store.views import session_with_views
@@ -26,7 +27,7 @@ def check_flattened(spark: SparkSession, settings: Settings, found: Candidate, u
         used: names of the entity tables that hold something.
     """
     lacking = _find_lacking(found.things, F.col("staged"))
-    if lacking.isEmpty():
+    if is_empty(lacking):
         return no_findings(spark)
     stand_ins = {table.name: _candidate_rows(spark, found, table, used) for table in (MESSAGES, VERSIONS)}
     stand_ins["scope"] = _only_lacking(stand_ins["messages"], lacking)
@@ -42,7 +43,7 @@ def check_published(spark: SparkSession, settings: Settings | None, things: Data
         things: what is published, as for the rules between entities.
     """
     lacking = _find_lacking(things, F.lit(True))
-    if lacking.isEmpty():
+    if is_empty(lacking):
         return no_findings(spark)
     scope = {"scope": _only_lacking(spark.table("messages"), lacking)}
     return _judge(lacking, session_with_views(spark, settings, spark.catalog.currentDatabase(), scope, ["flat_messages"]))
@@ -52,9 +53,11 @@ def _find_lacking(things: DataFrame, concerned: Column) -> DataFrame:
     """Find default Versions that have a base, and lack something by themselves: what the others have, no base takes away."""
     defaults = things.filter(concerned & F.col("isdefault") & (F.col("kind") == "version") & F.col("basemessage").isNotNull())
     in_group = holders_of(things).filter("holder_kind = 'group'")
+    if can_skip(defaults):
+        return defaults
     based = defaults.join(in_group, on=["registryid", "container"], how="left")
     needs_envelope = F.col("envelope").isNull() & F.col("holder_envelope").isNotNull()
-    return based.filter(F.col("lacks") | needs_envelope).localCheckpoint()
+    return keep(based.filter(F.col("lacks") | needs_envelope))
 
 
 def _only_lacking(messages: DataFrame, lacking: DataFrame) -> DataFrame:
@@ -84,7 +87,7 @@ def _judge(lacking: DataFrame, session: SparkSession) -> DataFrame:
     message = F.concat(F.lit("`dataschemauri` "), uri, without)
     told.append(broken("MSG-181", message, "/dataschemauri").when(uri.isNotNull() & form.isNull() & ~is_near))
     told.append(broken("MSG-181", message, "/dataschemauri", "warning").when(uri.isNotNull() & form.isNull() & is_near))
-    return findings_of(both, told).localCheckpoint()
+    return keep(findings_of(both, told))
 
 
 def _candidate_rows(spark: SparkSession, found: Candidate, table: Table, used: set[str]) -> DataFrame:

@@ -16,7 +16,9 @@ from pyspark.sql import functions as F
 from lakehouse.rules.between.candidate import holders_of
 from lakehouse.rules.between.references import check_aliases, check_schema_uris
 from lakehouse.rules.findings import asked, broken, findings_of, no_findings
+from lakehouse.store.frames import can_skip, count, count_if, keep
 from lakehouse.store.keys import KEY
+from lakehouse.store.sessions import is_interpreted
 from lakehouse.store.xids import without_version
 
 # Rules that compare with what is published.
@@ -88,7 +90,7 @@ def look_at(things: DataFrame) -> Present:
         "earlier": F.startswith("kind", F.lit("earlier ")),
         "uris": F.col("schema_reference").isNotNull(),
     }
-    return Present(**things.select(*(F.count_if(is_one).alias(name) for name, is_one in counted.items())).collect()[0].asDict())
+    return Present(**count_if(things, counted))
 
 
 def members(things: DataFrame, present: Present) -> DataFrame:
@@ -193,13 +195,13 @@ def check_cycles(things: DataFrame, present: Present) -> DataFrame:
     ).distinct()
     starts = edges.select("registryid", F.col("from").alias("to"))
     # Each step is a checkpoint: a plan that holds the earlier steps twice would double with each.
-    way = edges.join(starts, on=["registryid", "to"], how="left_semi").localCheckpoint()
-    total = left = way.count()
+    way = keep(edges.join(starts, on=["registryid", "to"], how="left_semi"))
+    total = left = count(way)
     length = 1
     while left and length <= total:  # a way longer than there are edges comes back somewhere
         further = way.select("registryid", F.col("from").alias("to"), F.col("to").alias("end"))
-        way = way.join(further, on=["registryid", "to"]).select("registryid", "from", F.col("end").alias("to")).localCheckpoint()
-        left, length = way.count(), length * 2
+        way = keep(way.join(further, on=["registryid", "to"]).select("registryid", "from", F.col("end").alias("to")))
+        left, length = count(way), length * 2
     if not left:
         return no_findings(things.sparkSession)
     on_cycle = way.select("registryid", F.col("to").alias("message_xid")).distinct()
@@ -238,7 +240,7 @@ def check_endpoints(things: DataFrame, present: Present, duplicate_messageids: s
     carried = members(things, present).select("registryid", "container", "message_xid", "envelope", "protocol")
     # A group's messages are mostly of one kind: what they are is looked at once for each kind, and not for each message.
     kinds = carried.groupBy("registryid", "container", F.col("envelope").alias("_envelope"), F.col("protocol").alias("_protocol"))
-    contents = kinds.agg(F.min("message_xid").alias("message_xid"), F.count("*").alias("messages")).localCheckpoint()
+    contents = keep(kinds.agg(F.min("message_xid").alias("message_xid"), F.count("*").alias("messages")))
     both = lists.join(contents, on=["registryid", "container"], how="inner")
     both = both.withColumns({"envelope": F.col("_envelope"), "protocol": F.col("_protocol")})
     is_referenced = F.col("container") != F.col("xid")
@@ -252,7 +254,7 @@ def check_endpoints(things: DataFrame, present: Present, duplicate_messageids: s
         F.sum(F.when(protocols_differ, F.col("messages"))).alias("other_protocols"),
         F.count_distinct("container").alias("containers"),
     )
-    grouped = grouped.localCheckpoint()
+    grouped = keep(grouped)
 
     def counted(what: str) -> Column:
         return F.concat(
@@ -266,7 +268,7 @@ def check_endpoints(things: DataFrame, present: Present, duplicate_messageids: s
     found = findings_of(grouped.filter(F.coalesce("other_envelope", "other_protocol").isNotNull()), told)
     # Only what has messages in two places can have an id twice.
     several = grouped.filter(F.col("containers") > 1).select(*KEY, "document_uri")
-    if several.isEmpty():
+    if can_skip(several):
         return found
     messageid = F.substring_index("message_xid", "/", -1).alias("messageid")
     own = lists.join(several, on=[*KEY, "document_uri"], how="left_semi").select(*endpoint, "container")
@@ -365,6 +367,8 @@ def _with_one_of(places: DataFrame, rows: DataFrame) -> DataFrame:
         places: a column, place.
         rows: a column place among others.
     """
+    if is_interpreted(rows.sparkSession):  # to look for them first takes as long as what it might save
+        return rows.join(F.broadcast(places), on="place", how="left_semi")
     found = places.localCheckpoint(eager=False)
     count = found.count()
     return rows.join(_few(found, count), on="place", how="left_semi") if count else rows.filter(F.lit(False))
