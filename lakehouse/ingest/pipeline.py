@@ -357,7 +357,8 @@ def _commit(spark: SparkSession, settings: Settings, plan: Plan, stage: DataFram
         entities = keep(log_rows(spark, plan, stage)) if is_interpreted(spark) else None
         head = commit(spark, plan, stage, work.run, entities)
     with clock("project", "tables: " + ", ".join(name for name, n in plan.changed.items() if n)):
-        roll_forward(spark, head, plan.head, settings, entities=entities)
+        of_snapshot = entities and entities.withColumn("snapshot_id", F.lit(head.snapshot_id).cast("bigint"))
+        roll_forward(spark, head, plan.head, settings, entities=of_snapshot)
     return head.snapshot_id
 
 
