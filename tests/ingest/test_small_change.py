@@ -1,0 +1,70 @@
+"""A small change costs what it is: few queries, the same result as by the way of large ones."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from histories import contents, shop
+from soak.sessions import forget_attached
+
+from lakehouse.settings import read_settings
+
+MOST_EXECUTIONS = 70  # of SQL, for one message of an attached catalog; every one is some 0.1 s of planning
+
+
+def document(edited: str):
+    messages = {
+        f"m{n}": {
+            "envelope": "CloudEvents/1.0",
+            "description": edited if n == 0 else "the same",
+            "envelopemetadata": {"type": {"value": f"t.{n}"}, "source": {"value": "/s"}},
+        }
+        for n in range(20)
+    }
+    return {"messagegroups": {"g": {"messages": messages}}}
+
+
+@pytest.fixture
+def shipped(catalog):
+    """A catalog with all settings as shipped."""
+    catalog.settings = read_settings(warehouse=catalog.settings.warehouse)
+    return catalog
+
+
+def executions(spark):
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    return spark._jsparkSession.sharedState().statusStore().executionsCount()
+
+
+def test_one_message_takes_few_queries(shipped):
+    for edited in ("one", "two"):
+        shipped.write("a.json", document(edited))
+        shipped.ingest()
+    shipped.write("a.json", document("three"))
+    before = executions(shipped.spark)
+    assert shipped.ingest().entities["messages"] == {"inserted": 0, "updated": 1, "deleted": 0, "unchanged": 19, "quarantined": 0}
+    assert executions(shipped.spark) - before <= MOST_EXECUTIONS
+
+
+def test_small_and_large_ways_give_the_same(shipped, tmp_path):
+    """Three releases with bases, endpoints, schemas and something refused, by both ways."""
+    found = []
+    for rows in (0, 100_000):
+        forget_attached(shipped.spark)
+        shipped.settings = read_settings(warehouse=str(tmp_path / str(rows)), interpreted_rows=rows)
+        told = []
+        for release in (shop("one", "m", "n", "o"), shop("two", "m", "n", "o"), shop("three", "m", "o")):
+            shipped.write("a.json", release)
+            told.append(shipped.ingest().as_json() | {"seconds": None})
+        tables = contents(shipped, "xregistry")
+        effective = shipped.rows(
+            "SELECT registryid, xid, chain_status, attributes, depends_on, snapshot_id FROM effective_messages"
+        )
+        found.append((told, {name: _timeless(rows) for name, rows in tables.items()}, sorted(map(str, effective))))
+    assert found[0] == found[1]
+
+
+def _timeless(rows):
+    """Leave out what the clock and the run say."""
+    return sorted(re.sub(r"datetime\.datetime\([^)]*\)|(?<=ingest_id=')[^']*", "", row) for row in rows)

@@ -1,0 +1,65 @@
+"""The head is told by its commit, whoever else commits to the log meanwhile."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from histories import shop
+
+from lakehouse.log.commits import read_head
+from lakehouse.store.positions import told_by_appends
+from lakehouse.store.tables import table_name
+
+
+def asked(spark):
+    """Give the newest snapshot as the table tells it."""
+    rows = spark.sql("SELECT snapshot_id, body FROM xregistry.changes WHERE kind = 'snapshot' ORDER BY snapshot_id DESC LIMIT 1")
+    [row] = rows.collect()
+    told = json.loads(row["body"])
+    return row["snapshot_id"], told["digest"], told["tables"], told["deletions"], told["committed_at"]
+
+
+def head(spark):
+    found = read_head(spark)
+    return found.snapshot_id, found.digest, found.tables, found.deletions, found.committed_at.isoformat()
+
+
+def test_the_head_is_what_the_table_says(history):
+    spark = history.spark
+    history.ingest()  # nothing new: the tables are attached
+    assert next(told_by_appends(spark, "changes"))["snapshot_id"] == 3
+    assert head(spark) == asked(spark)
+
+
+def test_optimize_that_began_before_a_commit_tells_no_older_head(history):
+    spark = history.spark
+    told = next(told_by_appends(spark, "changes")) if history.ingest() else {}
+    history.write("a.json", shop("four", "m", "o"))
+    history.ingest()
+    spark.conf.set("spark.databricks.delta.commitInfo.userMetadata", json.dumps(told))
+    try:
+        spark.sql(f"OPTIMIZE {table_name('changes')} FULL")
+    finally:
+        spark.conf.unset("spark.databricks.delta.commitInfo.userMetadata")
+    assert head(spark)[0] == 4
+    assert head(spark) == asked(spark)
+
+
+@pytest.mark.parametrize("words", ["", "by hand", "[1]", '{"snapshot_id": 9, "command": "theirs"}'])
+def test_an_append_of_somebody_else_is_looked_at(history, words):
+    spark = history.spark
+    history.ingest()
+    row = spark.table(table_name("changes")).filter("kind = 'group'").limit(1)
+    writer = row.write.format("delta").mode("append")
+    (writer.option("userMetadata", words) if words else writer).saveAsTable(table_name("changes"))
+    assert head(spark) == asked(spark)
+
+
+def test_a_log_of_an_older_release_is_asked(history, monkeypatch):
+    from lakehouse.log import commits
+
+    spark = history.spark
+    history.ingest()
+    monkeypatch.setattr(commits, "told_by_appends", lambda *_: iter([{"snapshot_id": 3, "command": "ingest"}]))
+    assert head(spark) == asked(spark)

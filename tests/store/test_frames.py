@@ -1,0 +1,71 @@
+"""Frames that are kept: few rows stand in the driver, and what is known of them takes no query."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+import pytest
+from pyspark.sql import functions as F
+
+from lakehouse.store.frames import can_skip, count, count_if, hand_over, is_empty, keep
+from lakehouse.store.sessions import interpreted
+
+TYPES = "n int, told map<string,string>, one struct<a: string, b: array<int>>, at timestamp, raw binary, yes boolean"
+ROWS = [
+    (
+        1,
+        {"a": "b", "c": None},
+        ("x", [1, None]),
+        datetime(1, 2, 3, 4, 5, 6, 7, tzinfo=timezone.utc),
+        bytearray(b"\x00\xff"),
+        True,
+    ),
+    (2, {}, (None, []), datetime(2026, 1, 1, tzinfo=timezone.utc), None, None),
+    (3, None, None, None, None, False),
+]
+
+
+def executions(spark):
+    return spark._jsparkSession.sharedState().statusStore().executionsCount()
+
+
+@pytest.mark.parametrize("small", [True, False])
+def test_what_is_kept_is_what_was_there(spark, small):
+    with interpreted(spark, small):
+        frame = spark.createDataFrame(ROWS, TYPES).repartition(3)
+        kept = keep(frame)
+        assert kept.schema == frame.schema
+        # As text: some of the dates are before what Python makes of them.
+        told = ["n", "CAST(told AS STRING)", "CAST(one AS STRING)", "CAST(at AS STRING)", "hex(raw)", "yes"]
+        assert sorted(kept.selectExpr(*told).collect()) == sorted(frame.selectExpr(*told).collect())
+        both = kept.alias("a").join(kept.alias("b"), on="n")
+        assert both.count() == 3
+
+
+def test_what_is_known_of_few_rows_takes_no_query(spark):
+    with interpreted(spark, True):
+        kept = keep(spark.createDataFrame(ROWS, TYPES))
+        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+        before = executions(spark)
+        few = kept.filter("n > 1").select("n", F.size("told").alias("size"))
+        assert (count(few), is_empty(few), can_skip(few), is_empty(few.filter("n = 9"))) == (2, False, False, True)
+        assert count_if(kept, {"true": F.col("yes"), "large": F.col("n") > 1, "none": F.col("n") > 9}) == {
+            "true": 1, "large": 2, "none": 0,
+        }  # fmt: skip
+        assert can_skip(kept.filter("n > 9"))
+        again = keep(few)
+        other = hand_over(again, spark.newSession())
+        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+        assert executions(spark) == before
+        assert other.sparkSession._jsparkSession != spark._jsparkSession
+        assert sorted(row["n"] for row in other.collect()) == [2, 3]
+
+
+def test_what_is_not_at_hand_is_asked_for_where_that_pays(spark):
+    with interpreted(spark, False):
+        frame = spark.createDataFrame(ROWS, TYPES).repartition(2)
+        assert (is_empty(frame), count(frame), can_skip(frame.filter("n > 9"))) == (False, 3, True)
+        assert count_if(frame, {"large": F.col("n") > 1}) == {"large": 2}
+    with interpreted(spark, True):
+        frame = spark.createDataFrame(ROWS, TYPES).repartition(2).groupBy("n").count()
+        assert (can_skip(frame.filter("n > 9")), is_empty(frame.filter("n > 9"))) == (False, True)
