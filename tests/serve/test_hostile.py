@@ -55,7 +55,7 @@ BROKEN = {
     "noise": b"\x16\x03\x01\x02\x00\x01" + bytes(range(256)),
     "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "no number": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
-    "two lengths": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET / HTTP/1.1\r\n",
+    "two lengths": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "two hosts": b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
     "control character": HEAD % (b"/messagegroups/a\x01b", b""),
     "line end": HEAD % (b"/?filter=a=%0d%0aX:y", b""),
@@ -100,9 +100,9 @@ def test_a_query_without_measure_is_answered_soon(served, query, expected):
 @pytest.mark.parametrize(
     "path",
     [
-        "/at/'%20OR%201=1--/", "/at/0/", "/at/-1/", "/at/99999999999999999999/", "/at/0001-01-01/", "/at/1/reg-none/", "/reg-/",
-        "/reg-%27%3B/", "//messagegroups", "/messagegroups/../capabilities/x", "/messagegroups/%2e%2e%2f%2e%2e", "/events?since=-1",
-        "/events?since=99999999999999999999", "/messagedefinition?uri=%27%20OR%201=1",
+        "/at/'%20OR%201=1--/", "/at/0/", "/at/-1/", "/at/99999999999999999999/", "/at/0001-01-01/", "/at/1/reg-none/",
+        "/reg-/", "/reg-%27%3B/", "//messagegroups", "/messagegroups/../capabilities/x", "/messagegroups/%2e%2e%2f%2e%2e",
+        "/events?since=-1", "/events?since=99999999999999999999", "/messagedefinition?uri=%27%20OR%201=1",
     ],
 )  # fmt: skip
 def test_what_is_not_there_is_told_as_such(served, path):
@@ -180,7 +180,7 @@ def limited(warehouse, cache, most_bytes: int):
 def large(tmp_path_factory):
     """A catalog whose export is larger than what a socket holds."""
     written = Shops(tmp_path_factory.mktemp("large") / "w")
-    messages = {f"m{number}": message(f"No. {number}", description="x" * 5000) for number in range(3000)}
+    messages = {f"m{number}": message(f"No. {number}", description="x" * 20_000) for number in range(600)}
     written.load({"default": {"messagegroups": {"g": {"messages": messages}}}})
     return written.folder
 
@@ -191,13 +191,14 @@ def test_a_client_that_does_not_take_its_answer_is_cut_off(large, tmp_path):
         slow.sendall(HEAD % (b"/export", b""))
         assert slow.recv(100).startswith(b"HTTP/1.1 200")
         time.sleep(6)
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         taken = 0
         try:
             while more := slow.recv(1 << 20):
                 taken += len(more)
         except ConnectionResetError:
             pass
-        assert taken < 15 << 20
+        assert taken < 11 << 20
         with socket.create_connection(address, timeout=60) as other:
             other.sendall(HEAD % (b"/messagegroups/g/messages/m1", b""))
             assert other.recv(100).startswith(b"HTTP/1.1 200")
@@ -217,6 +218,7 @@ def test_an_answer_that_is_too_large_is_refused_and_its_pages_are_not(large, tmp
 
 def test_a_request_that_is_worked_on_is_ended_before_the_server_is(large, tmp_path):
     with serving(large, tmp_path) as served:
+        assert served.ask("/messagegroups/g?inline=messages").status == 200  # it is loaded
         found = []
         asking = threading.Thread(target=lambda: found.append(served.ask("/?inline=*&filter=messagegroups.messages.name=No*")))
         asking.start()
@@ -225,4 +227,4 @@ def test_a_request_that_is_worked_on_is_ended_before_the_server_is(large, tmp_pa
         asking.join(60)
         assert served.process.wait(60) == 0
     assert found[0].status == 200
-    assert len(found[0].json["messagegroups"]["g"]["messages"]) == 3000
+    assert len(found[0].json["messagegroups"]["g"]["messages"]) == 600
