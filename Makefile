@@ -3,6 +3,8 @@
 #            make lint   ruff and mypy
 # make airflow-test  the DAGs, run by Airflow in an environment of its own (.venv-airflow)
 # make bi-test       the SQL server's clients and Apache Superset, in an environment of their own (.venv-bi)
+# make http-test     `lakehouse serve` with xrcg and Schemathesis, in an environment of their own (.venv-clients); http-test-all with
+#            the published documents beside this checkout, and in more languages
 # make cluster-test  the jobs on a Spark cluster of this machine
 # make s3-test       documents, warehouse and exports on an S3 server of this machine (.venv-s3); Maven gives 700 MB of jars
 # make soak   a random history against a model (STEPS=200, SEED=1), writers and kill -9, for hours
@@ -16,7 +18,7 @@ BIN := $(VENV)/bin
 N ?= 10000
 WORKERS ?= 2
 
-.PHONY: demo test test-slow airflow-test bi-test cluster-test s3-test lint bench http-bench soak docs clean java
+.PHONY: demo test test-slow airflow-test bi-test http-test http-test-all cluster-test s3-test lint bench http-bench soak docs clean java
 
 demo: java $(VENV)/installed
 	$(BIN)/lakehouse demo
@@ -32,6 +34,12 @@ airflow-test: java $(VENV)/installed .venv-airflow/installed
 
 bi-test: java $(VENV)/installed .venv-bi/installed
 	LAKEHOUSE_BIN=$(CURDIR)/$(BIN) .venv-bi/bin/python -m pytest -c tests/bi/pytest.ini tests/bi
+
+http-test: java $(VENV)/installed .venv-clients/installed
+	LAKEHOUSE_BIN=$(CURDIR)/$(BIN) .venv-clients/bin/python -m pytest -c tests/clients/pytest.ini tests/clients
+
+http-test-all: export CLIENTS_ALL = 1
+http-test-all: http-test
 
 cluster-test: java $(VENV)/installed
 	$(BIN)/python -m pytest -c tests/cluster/pytest.ini tests/cluster

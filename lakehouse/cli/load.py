@@ -231,6 +231,7 @@ def demo(context: Context) -> int:
         show_table(result.columns, result.text_rows())
     _demo_match(spark, settings)
     click.echo(
-        "\nOne message was refused on purpose. Next: `lakehouse ingest` your own documents, and `lakehouse sql` your questions."
+        "\nOne message was refused on purpose. Next: `lakehouse ingest` your own documents, and `lakehouse sql` your questions.\n"
+        f"Over HTTP: lakehouse --warehouse {settings.warehouse} serve"
     )
     return 0

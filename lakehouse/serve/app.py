@@ -230,6 +230,8 @@ class App:
             prefix = headers.get(b"x-forwarded-prefix", b"").decode("latin-1").rstrip("/")
             if prefix and not _PREFIX.fullmatch(prefix):
                 raise ProblemFound("bad_request", error_detail="X-Forwarded-Prefix is not a path")
+        if sum(name == b"host" for name, _ in scope["headers"]) > 1:
+            raise ProblemFound("bad_request", error_detail="Host stands twice")
         if not host and scope.get("server"):
             host = f"{scope['server'][0]}:{scope['server'][1]}"
         if not _HOST.fullmatch(host):

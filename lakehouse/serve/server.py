@@ -194,7 +194,7 @@ def _server(settings: Settings, options: Options, on_ready: Callable[[], None]) 
         loop="uvloop",
         ws="none",
         lifespan="on",
-        log_level="warning",
+        log_level="error",  # what clients do wrong they are told, and the log is not
         access_log=False,
         server_header=False,
         proxy_headers=False,

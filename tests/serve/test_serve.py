@@ -85,6 +85,8 @@ def test_a_message_shows_its_default_version(served):
     assert "meta" not in there
     assert "versions" not in there
     assert "deprecated" not in there
+    meta = served.get("/messagegroups/orders/messages/many/meta")
+    assert (meta["defaultversionid"], meta["defaultversionsticky"], meta["readonly"]) == ("10", False, False)
     assert list(served.get("/messagegroups/orders/messages/many/versions")) == ["1", "2", "10"]
 
 
@@ -363,7 +365,11 @@ def test_capabilities_tell_that_nothing_is_mutable(rc4, rc2):
         "available", "compatibilities", "flags", "formats", "ignores", "pagination", "shortself", "specversions", "versionmodes",
     }  # fmt: skip
     assert {one["mutable"] for one in told["available"].values()} == {False}
-    assert set(rc4.get("/capabilitiesoffered")) == set(told)
+    offered = rc4.get("/capabilitiesoffered")
+    assert set(offered) == set(told)
+    assert {name: one["attributes"] for name, one in offered["available"]["attributes"].items()} == {
+        name: {"mutable": {"type": "boolean", "enum": [False]}} for name in told["available"]
+    }
     older = rc2.get("/capabilities")
     assert older["mutable"] == []
     assert rc2.get("/capabilities?offered")["flags"]["enum"] == older["flags"]

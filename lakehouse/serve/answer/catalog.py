@@ -115,6 +115,14 @@ class Catalog:
         self.deadline = deadline
         self._holds = f"snapshot_id <= {view.snapshot_id:d} AND until > {view.snapshot_id:d} AND op <> 'delete'"
 
+    def exists(self) -> bool:
+        """Tell whether the registry holds anything at the snapshot."""
+        rows = self.view.db.execute(
+            f"SELECT 1 FROM log WHERE registryid = ? AND kind NOT IN ('document', 'label', 'snapshot') AND {self._holds} LIMIT 1",
+            (self.registryid,),
+        )
+        return rows.fetchone() is not None
+
     def registry(self) -> dict[str, Any]:
         """Give the registry's own attributes; an empty registry has been there since 1970."""
         row = self._row("/")

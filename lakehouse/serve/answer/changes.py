@@ -92,7 +92,9 @@ class EventStreams:
         parameters = read_parameters(asked.query)
         resumed = _EVENT_ID.fullmatch(headers.get(b"last-event-id", b"").decode("latin-1"))
         if resumed:
-            number, skipped, feeds = int(resumed[1]) - 1, int(resumed[2]), _feeds(parameters)
+            number, skipped, feeds = max(0, int(resumed[1]) - 1), int(resumed[2]), _feeds(parameters)
+            if number > live.head.number:  # a restore took it back
+                raise ProblemFound("not_found", "/events", f"There is no snapshot {int(resumed[1])}.")
         else:
             skipped = 0
             number, feeds = await self._run(lambda: self._since(parameters))

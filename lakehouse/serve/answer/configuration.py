@@ -75,7 +75,12 @@ def capabilities(dialect: str, specifications: tuple[str, ...]) -> bytes:
 def capabilities_offered(dialect: str, specifications: tuple[str, ...]) -> bytes:
     """Write which values each capability may have: those that it has."""
     told: dict[str, Any] = orjson.loads(capabilities(dialect, specifications))
-    return _text({name: _offered(value) for name, value in told.items()})
+    offered = {name: _offered(value) for name, value in told.items()}
+    if dialect == RC4:
+        parts = {name: {"type": "object", "attributes": {"mutable": _offered(False)}} for name in AVAILABLE}
+        offered["available"] = {"type": "object", "attributes": parts}
+        offered["compatibilities"] = {"type": "object"}  # of no format
+    return _text(offered)
 
 
 @cache
@@ -106,9 +111,7 @@ def modelsource(dialect: str) -> bytes:
 def _offered(value: Any) -> dict[str, Any]:
     if isinstance(value, bool):
         return {"type": "boolean", "enum": [value]}
-    if isinstance(value, list):
-        return {"type": "array", "item": {"type": "string"}, "enum": value}
-    return {"type": "object", "enum": [value]}
+    return {"type": "array", "item": {"type": "string"}, "enum": value}
 
 
 def _text(value: Any) -> bytes:

@@ -249,6 +249,7 @@ def _named_meta(meta: dict[str, Any], here: str, suffix: str, default: str | Non
     shown = dict(meta) | {"self": here + "/meta"}
     if default is not None:
         shown |= {"readonly": shown.get("readonly", False), "defaultversionid": default}
+        shown["defaultversionsticky"] = shown.get("defaultversionsticky", False)
         shown["defaultversionurl"] = f"{here}/versions/{quoted(default)}{suffix}"
     return shown
 

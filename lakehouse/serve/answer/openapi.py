@@ -33,7 +33,7 @@ def openapi(dialect: str) -> Document:
         dialect: its default.
     """
     paths: Document = {
-        "/": _get("The registry", (*_ENTITY, "collections"), _object("registryid", "specversion")),
+        "/": _get("The registry", (*_ENTITY, "collections"), _or_collections(_object("registryid", "specversion"), *MEMBERS)),
         "/export": _get("The whole registry as one document", ("specversion",), _object("registryid", "specversion")),
         "/capabilities": _get("What the server can do", ("specversion",), {"type": "object"}),
         "/capabilitiesoffered": _get("What the server could do", ("specversion",), {"type": "object"}),
@@ -59,8 +59,12 @@ def openapi(dialect: str) -> Document:
     paths[past] = _get(
         "The registry as of a snapshot: its number; labels, times and `head` lead to it", _ENTITY, _plain("registryid")
     )
+    specifications = [dialect, RC2] if dialect != RC2 else [RC2]
     for operation in paths.values():
         operation["get"]["responses"] |= _errors(dialect)
+        for parameter in operation["get"]["parameters"]:
+            if parameter["name"] == "specversion":
+                parameter["schema"] = {"type": "string", "enum": specifications}
     for path, item in paths.items():
         item["parameters"] = [
             _in_path(name) for name in ("snapshot", "groupid", "resourceid", "versionid") if f"{{{name}}}" in path
@@ -99,7 +103,7 @@ def _of_groups(collection: str, members: str) -> Document:
     entity = _object("self", "xid", "epoch")
     paths = {
         f"/{collection}": _get(f"All {collection}", _COLLECTION, _map(entity)),
-        group: _get(f"One of the {collection}", (*_ENTITY, "collections"), entity),
+        group: _get(f"One of the {collection}", (*_ENTITY, "collections"), _or_collections(entity, members)),
         f"{group}/{members}": _get(f"All {members} of it", _COLLECTION, _map(_plain("xid"))),
         f"{resource}/meta": _get("What holds for all Versions", ("doc", "specversion"), _plain("xid")),
         f"{resource}/versions": _get("All Versions", _COLLECTION, _map(entity)),
@@ -126,7 +130,7 @@ def _get(summary: str, flags: tuple[str, ...], schema: Document | None, media_ty
 def _flag(name: str) -> Document:
     if name == "limit":
         return {"type": "integer", "minimum": 1, "maximum": 100_000}
-    return {"type": "string"}
+    return {"type": "string", "minLength": 1} if name in ("filter", "sort") else {"type": "string"}
 
 
 def _in_path(name: str) -> Document:
@@ -141,6 +145,11 @@ def _object(*required: str) -> Document:
     life = {"createdat": _TIMESTAMP, "modifiedat": _TIMESTAMP, "epoch": {"type": "integer", "minimum": 0}}
     told = {"self": {"type": "string"}, "xid": {"type": "string"}, **life}
     return {"type": "object", "properties": told, "required": list(required)}
+
+
+def _or_collections(entity: Document, *collections: str) -> Document:
+    """Describe an entity, or only what it holds: with `?collections`."""
+    return {"anyOf": [entity, {"type": "object", "required": sorted(collections), "maxProperties": len(collections)}]}
 
 
 def _map(entity: Document) -> Document:

@@ -97,7 +97,10 @@ class Pages:
             return part(EmptyCatalog(registryid, dialect, self.kept, deadline), None)
 
         def ask(view: View) -> Answer:
-            return part(Catalog(view, key, registryid, dialect, self.kept, deadline), view)
+            catalog = Catalog(view, key, registryid, dialect, self.kept, deadline)
+            if asked.target.at is not None and registryid != self.live.root and not catalog.exists():
+                raise ProblemFound("not_found", mount_of(registryid), f"Snapshot {number} holds no such registry.")
+            return part(catalog, view)
 
         try:
             found = self.live.model.answer(ask, number)
