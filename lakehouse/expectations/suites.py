@@ -120,7 +120,7 @@ def choose_suites(suites: dict[str, Suite], names: Iterable[str]) -> dict[str, S
     """Give the suites that are named; all of them when none is.
 
     Raises:
-        SettingsError: there is not a suite of that name.
+        SettingsError: there is no suite of that name.
     """
     wanted = list(names)
     unknown = [name for name in wanted if name not in suites and name != SPECIFICATION]

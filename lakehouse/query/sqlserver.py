@@ -71,7 +71,7 @@ class Door:
             raise SettingsError("--ldap needs --ldap-base, and the other way round.")
         for name, path in (("--users", self.users), ("--keystore", self.keystore)):
             if path and not Path(path).is_file():
-                raise SettingsError(f"{name}: there is not a file {path}.")
+                raise SettingsError(f"{name}: there is no file {path}.")
         if self.keystore and not os.environ.get(PASSWORD_VARIABLE):
             raise SettingsError(f"--keystore needs its password in the environment variable {PASSWORD_VARIABLE}.")
         if not _is_loopback(self.host) and not ((self.users or self.ldap) and self.keystore):

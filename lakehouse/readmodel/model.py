@@ -213,7 +213,7 @@ class ReadModel:
             if self._file is None:
                 self._file = self.place.current()
             if self._file is None:
-                raise sqlite3.OperationalError("there is not a file")
+                raise sqlite3.OperationalError("there is no file")
             if self._free:
                 return self._file, self._free.pop()
             file = self._file

@@ -36,7 +36,7 @@ def remove_folder(spark: SparkSession, location: str) -> None:
 
 
 def list_folder(spark: SparkSession, location: str) -> list[tuple[str, int, float]]:
-    """List a folder: path, size in bytes and time of change of each member; nothing when there is not a folder."""
+    """List a folder: path, size in bytes and time of change of each member; nothing when there is no folder."""
     path, filesystem = _open(spark, location)
     if not filesystem.exists(path):
         return []
@@ -47,7 +47,7 @@ def list_folder(spark: SparkSession, location: str) -> list[tuple[str, int, floa
 
 
 def folder_size(spark: SparkSession, location: str) -> tuple[int, int]:
-    """Count the files below a folder and their bytes; nothing when there is not a folder."""
+    """Count the files below a folder and their bytes; nothing when there is no folder."""
     path, filesystem = _open(spark, location)
     if not filesystem.exists(path):
         return 0, 0
@@ -56,7 +56,7 @@ def folder_size(spark: SparkSession, location: str) -> tuple[int, int]:
 
 
 def move_folder(spark: SparkSession, location: str, target: str) -> None:
-    """Move a folder to a place whose parent is made when it is missing; does nothing when there is not a folder.
+    """Move a folder to a place whose parent is made when it is missing; does nothing when there is no folder.
 
     Raises:
         WarehouseError: the filesystem did not move it.

@@ -56,5 +56,5 @@ def test_all_that_make_findings_name_them_so(catalog):
 
 
 def test_there_is_one_place_that_names_findings():
-    hashing = [path.stem for path in PACKAGE.glob("*.py") if '"\\0"' in path.read_text() and "sha2" in path.read_text()]
-    assert hashing == ["findings"]
+    hashing = [path.stem for path in PACKAGE.rglob("*.py") if '"\\0"' in path.read_text() and "sha2" in path.read_text()]
+    assert hashing == ["problems"]
