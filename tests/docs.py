@@ -252,6 +252,7 @@ _TESTED_IN = {
     "DOC-001": "test_ownership.py", "DOC-002": "test_ownership.py", "DOC-003": "test_safety.py",
     "DOC-004": "test_gate.py", "DOC-005": "test_ownership.py", "CAT-038": "test_checks.py", "CAT-064": "test_checks.py",
     "MSG-002": "test_safety.py", "MATCH-001": "match/test_definitions.py", "MATCH-002": "match/test_definitions.py",
+    "MATCH-003": "match/test_definitions.py",
 }  # fmt: skip
 
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakehouse.match.definition.catalog import Catalog
+from lakehouse.match.definition.catalog import Scope, read_catalog
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.event.captured import landed_of_text, read_lines
 from lakehouse.match.event.landed import Event, Landed, events_of
 from lakehouse.match.matching.evaluation import Outcome, values_of
 from lakehouse.match.matching.index import Index
 from lakehouse.match.matching.matcher import Matcher, Request
+from lakehouse.match.matching.preselection import Preselection
 from lakehouse.match.payload.payloads import Payloads
 from lakehouse.match.payload.schemas import Schemas
+from lakehouse.readmodel.view import View
 
 _MOST_CANDIDATES = 10
+_FEW_EVENTS = 100  # above, all definitions are read
 
 
 @dataclass
@@ -36,27 +39,34 @@ class Explained:
 
 
 def match_text(
-    text: bytes, catalog: Catalog, request: Request, *, protocol: str | None = None, explain: bool = False
+    text: bytes, view: View, scope: Scope, request: Request, *, protocol: str | None = None, explain: bool = False
 ) -> list[Explained]:
     """Match what stands in a text: a captured message, a CloudEvent, a batch, a HAR file, or lines of them.
 
     Args:
         text: the file.
-        catalog: the definitions.
+        view: the snapshot of the catalog; of a few events only the definitions are read that they may be of.
+        scope: whose messages are candidates.
         request: how they are matched.
         protocol: what the landing was, where the text does not tell.
         explain: tell the candidates too.
+
+    Raises:
+        SettingsError: the scope names what is not there.
+        DefinitionsGone: the definitions of the snapshot are not kept any more.
     """
+    events = [event for landed in _landed(text, protocol) for event in events_of(landed)]
+    is_wanted = Preselection(events) if len(events) <= _FEW_EVENTS and not scope.endpoint else None
+    catalog = read_catalog(view, scope, is_wanted)
     matcher = Matcher(
         Index.of(catalog.messages, request.tolerance.placeholders),
         Payloads(Schemas(catalog.schemas), request.max_unpacked_bytes),
         request,
     )
     found: list[Explained] = []
-    for landed in _landed(text, protocol):
-        for event in events_of(landed):
-            row = {"row": len(found)} | matcher.row(event) | {"catalog_snapshot": catalog.snapshot_id}
-            found.append(Explained(row, _candidates(matcher, event) if explain and not event.problem else []))
+    for number, event in enumerate(events):
+        row = {"row": number} | matcher.row(event) | {"catalog_snapshot": catalog.snapshot_id}
+        found.append(Explained(row, _candidates(matcher, event) if explain and not event.problem else []))
     return found
 
 

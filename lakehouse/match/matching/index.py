@@ -125,7 +125,7 @@ class Index:
         if isinstance(kind, str):
             yield [f"fold\0{kind.strip().casefold()}"]
             yield [f"type\0{close}" for close in self._near_types(kind)]
-            yield [f"last\0{_last(kind).casefold()}"]
+            yield [f"last\0{last_segment(kind).casefold()}"]
         if event.address is not None:
             yield [f"at\0{event.family}\0{event.address}"]
 
@@ -201,7 +201,7 @@ def _keys_of(definition: Definition) -> Iterator[str]:
     if kind is not None:
         yield f"type\0{kind}"
         yield f"fold\0{kind.strip().casefold()}"
-        yield f"last\0{_last(kind).casefold()}"
+        yield f"last\0{last_segment(kind).casefold()}"
         if address is not None and address.has_value and not address.template:
             yield f"at\0{definition.family}\0{as_text(address.value)}"
     elif definition.family == "AMQP" and subject is not None and _must_be(definition, "/protocoloptions/properties/subject"):
@@ -226,7 +226,8 @@ def _must_be(definition: Definition, pointer: str) -> bool:
     return found is not None and found.decides
 
 
-def _last(kind: str) -> str:
+def last_segment(kind: str) -> str:
+    """Give what a type ends with, behind its namespace."""
     return kind.strip().replace("/", ".").rpartition(".")[2]
 
 
