@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakehouse.match.definition.catalog import Scope, read_catalog
+from lakehouse.match.definition.catalog import Catalog, Scope, read_catalog
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.event.captured import landed_of_text, read_lines
 from lakehouse.match.event.landed import Event, Landed, events_of
+from lakehouse.match.matching.choice import UNMATCHED
 from lakehouse.match.matching.evaluation import Outcome, values_of
 from lakehouse.match.matching.index import Index
 from lakehouse.match.matching.matcher import Matcher, Request
@@ -56,8 +57,17 @@ def match_text(
         DefinitionsGone: the definitions of the snapshot are not kept any more.
     """
     events = [event for landed in _landed(text, protocol) for event in events_of(landed)]
-    is_wanted = Preselection(events) if len(events) <= _FEW_EVENTS and not scope.endpoint else None
-    catalog = read_catalog(view, scope, is_wanted)
+    if len(events) > _FEW_EVENTS or scope.endpoint:
+        return _match(events, read_catalog(view, scope), request, explain=explain)
+    found = _match(events, read_catalog(view, scope, Preselection(events)), request, explain=False)
+    near = events if explain else [event for event, one in zip(events, found, strict=True) if one.row["status"] == UNMATCHED]
+    if not near:
+        return found
+    selection = Preselection(events, near, view.telling(scope.registry or None, group_xid=scope.group))
+    return _match(events, read_catalog(view, scope, selection), request, explain=explain)
+
+
+def _match(events: list[Event], catalog: Catalog, request: Request, *, explain: bool) -> list[Explained]:
     matcher = Matcher(
         Index.of(catalog.messages, request.tolerance.placeholders),
         Payloads(Schemas(catalog.schemas), request.max_unpacked_bytes),
