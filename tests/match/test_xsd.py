@@ -100,6 +100,8 @@ def test_json_is_no_xml():
         (schema('<xs:element name="o" type="none"/>'), "unsupported_format", "none"),
         (schema('<xs:element name="o"><xs:simpleType><xs:restriction base="xs:string"><xs:pattern value="("/>'
                 "</xs:restriction></xs:simpleType></xs:element>"), "unsupported_format", ""),
+        (schema('<xs:element name="o"><xs:simpleType><xs:restriction base="xs:string"><xs:pattern value="[^\\i\\I]"/>'
+                "</xs:restriction></xs:simpleType></xs:element>"), "unsupported_format", "RE2"),
         (schema('<xs:complexType name="t"><xs:assert test="matches(@a, \'(a+)+b\')"/></xs:complexType>'), "unsupported_format",
          "XPath"),
         ("<schema/>", "unsupported_format", ""), ("no XML", "unsupported_format", ""), ("", "unsupported_format", ""),

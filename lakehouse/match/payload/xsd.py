@@ -28,6 +28,10 @@ _MOST_OCCURRENCES = 100_000
 _END = r"$(?!\n\Z)"  # what the library writes for the end of a text
 
 
+_QUIET = re2.Options()
+_QUIET.log_errors = False
+
+
 class _Linear:
     """What `facets` sees as the module `re`: patterns of schemas, which Python's would backtrack on."""
 
@@ -43,8 +47,8 @@ class _Linear:
         """
         body = pattern.removesuffix(_END)
         try:
-            return re2.compile(body + (r"\z" if body != pattern else ""))
-        except re2.error as error:
+            return re2.compile(body + (r"\z" if body != pattern else ""), _QUIET)
+        except (re2.error, UnicodeEncodeError) as error:
             raise re.error(f"RE2 does not run the pattern {pattern[:100]}") from error
 
 
@@ -52,7 +56,7 @@ facets.re = _Linear
 
 
 class XsdValidator:
-    """Validates XML; the root is one of the schema's global elements."""
+    """Validates XML; the root is one of the schema's global elements, or the one that the reference names (`wanted`)."""
 
     remarks: tuple[str, ...] = ()
 
@@ -72,7 +76,7 @@ class XsdValidator:
                 raise Unsupported(f"no valid XML Schema: {_first_line(error)}") from error
         if wanted is not None and wanted not in self._schema.elements:
             raise Unsupported(f"no element {wanted} among {', '.join(sorted(self._schema.elements)[:5]) or 'none'}")
-        self._wanted = wanted
+        self.wanted = wanted
 
     @property
     def schema(self) -> XMLSchema10 | XMLSchema11:
@@ -100,8 +104,8 @@ class XsdValidator:
             return [("", "type", "null, expected XML")]
         found: list[Error] = []
         name = value.root.tag
-        if self._wanted is not None and name.rpartition("}")[2] != self._wanted:
-            return [(f"/{name.rpartition('}')[2]}", "element", f"the element {self._wanted} is expected")]
+        if self.wanted is not None and name.rpartition("}")[2] != self.wanted:
+            return [(f"/{name.rpartition('}')[2]}", "element", f"the element {self.wanted} is expected")]
         for error in self._schema.iter_errors(value):
             element = getattr(error.validator, "elem", None)
             keyword = "element" if element is None else str(element.tag).rpartition("}")[2]
