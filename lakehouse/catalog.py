@@ -255,8 +255,8 @@ class Catalog:
             style: mode, examples, time (`lakehouse.render.Style`); None: as the command does without options.
 
         Returns:
-            One row a message: registryid, xid, protocol, mode, line (what `match` reads), payload_status; or `error`, why there is
-            none.
+            One row a message: registryid, xid, protocol, mode, line (what `match` reads), payload_status; or `error`, why there
+            is none.
 
         Raises:
             SettingsError: a column is called like nothing that is asked for, or an id is of several messages.

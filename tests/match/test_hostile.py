@@ -21,26 +21,32 @@ NAMES = ["topic", "key", "key_base64", "headers", "partition", "topic_name", "us
          "properties", "application-properties", "application_properties", "header", "path", "query", "method", "status",
          "subject", "message_expiry_interval"]  # fmt: skip
 CE = {"specversion": "1.0", "id": "1", "source": "/s/a", "type": "T"}
-pairs = st.lists(st.fixed_dictionaries({"name": st.sampled_from(["ce_type", "ce-type", "content-type", "type", "specversion", "h"]) | json_values,
-                                        "value": st.sampled_from(["T", "application/cloudevents+json", "application/cloudevents-batch+json"])
-                                        | json_values}))  # fmt: skip
+header_names = st.sampled_from(["ce_type", "ce-type", "content-type", "type", "specversion", "h"]) | json_values
+header_values = st.sampled_from(["T", "application/cloudevents+json", "application/cloudevents-batch+json"]) | json_values
+pairs = st.lists(st.fixed_dictionaries({"name": header_names, "value": header_values}))
 captured = st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=5), json_values | pairs, max_size=6)
 bodies = st.none() | json_values | st.just(CE) | st.lists(st.just(CE) | json_values, max_size=3)
 events = st.fixed_dictionaries(
-    {"protocol": st.sampled_from(PROTOCOLS) | json_values, "captured": captured}, optional={"payload": bodies, "payload_base64": json_values}
-) | st.fixed_dictionaries({"specversion": json_values}, optional={name: json_values for name in ("type", "source", "id", "data", "data_base64", "time")})
-har = st.fixed_dictionaries(
-    {"log": st.fixed_dictionaries({"entries": st.lists(json_values | st.fixed_dictionaries(
-        {"request": json_values | st.fixed_dictionaries({"url": json_values, "method": json_values, "headers": pairs | json_values,
-                                                         "postData": json_values}),
-         "response": json_values | st.fixed_dictionaries({"status": json_values, "headers": pairs | json_values,
-                                                          "content": json_values})}))})})  # fmt: skip
+    {"protocol": st.sampled_from(PROTOCOLS) | json_values, "captured": captured},
+    optional={"payload": bodies, "payload_base64": json_values},
+) | st.fixed_dictionaries(
+    {"specversion": json_values}, optional=dict.fromkeys(("type", "source", "id", "data", "data_base64", "time"), json_values)
+)
+requests = st.fixed_dictionaries(
+    {"url": json_values, "method": json_values, "headers": pairs | json_values, "postData": json_values}
+)
+responses = st.fixed_dictionaries({"status": json_values | st.just(200), "headers": pairs | json_values, "content": json_values})
+entries = st.fixed_dictionaries({"request": json_values | requests, "response": json_values | responses})
+har = st.fixed_dictionaries({"log": st.fixed_dictionaries({"entries": st.lists(json_values | entries)})})
 
 
 @pytest.fixture(scope="module")
 def matcher() -> Matcher:
     def options(**named: Any) -> dict[str, Any]:
-        return {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "T"}, "source": {"value": "/s/{x}"}}} | named
+        return {
+            "envelope": "CloudEvents/1.0",
+            "envelopemetadata": {"type": {"value": "T"}, "source": {"value": "/s/{x}"}},
+        } | named
 
     kinds = ("integer", "number", "boolean", "timestamp", "binary", "duration", "uri", "symbol", "any")
     messages = {

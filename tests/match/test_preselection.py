@@ -40,7 +40,10 @@ TWO = {"$id": "https://shop.example/two", "type": "integer"}
 
 
 def schemas() -> dict[str, Any]:
-    held = {name: {"versions": {"1": {"format": "JSONSchema/draft-07", "schema": text}}} for name, text in (("one", ONE), ("two", TWO))}
+    held = {
+        name: {"versions": {"1": {"format": "JSONSchema/draft-07", "schema": text}}}
+        for name, text in (("one", ONE), ("two", TWO))
+    }
     return {"s": {"schemas": held | {"three": {"versions": {"1": {"format": "Avro/1.11", "schema": {"type": "int"}}}}}}}
 
 

@@ -33,32 +33,46 @@ def complex_type(content: str, attributes: str = "") -> str:
     return f'<xs:element name="e"><xs:complexType>{content}{attributes}</xs:complexType></xs:element>'
 
 
-TYPES = ["string", "normalizedString", "token", "language", "NMTOKEN", "Name", "NCName", "anyURI", "boolean", "decimal", "float",
-         "double", "integer", "int", "long", "short", "byte", "unsignedByte", "positiveInteger", "negativeInteger", "date", "time",
-         "dateTime", "duration", "gYear", "gYearMonth", "gMonth", "gMonthDay", "gDay", "hexBinary", "base64Binary", "QName",
-         "NMTOKENS", "anySimpleType"]  # fmt: skip
-NODE = '<xs:complexType name="t"><xs:sequence><xs:element name="v" type="xs:int"/><xs:element name="n" type="t" minOccurs="0"/></xs:sequence></xs:complexType>'
+def element(name: str, more: str = "") -> str:
+    return f'<xs:element name="{name}" type="xs:int" {more}/>'
+
+
+def sequence(*content: str) -> str:
+    return f"<xs:sequence>{''.join(content)}</xs:sequence>"
+
+
+TYPES = [
+    "string", "normalizedString", "token", "language", "NMTOKEN", "Name", "NCName", "anyURI", "boolean", "decimal", "float",
+    "double", "integer", "int", "long", "short", "byte", "unsignedByte", "positiveInteger", "negativeInteger", "date", "time",
+    "dateTime", "duration", "gYear", "gYearMonth", "gMonth", "gMonthDay", "gDay", "hexBinary", "base64Binary", "QName",
+    "NMTOKENS", "anySimpleType",
+]  # fmt: skip
+NODE = '<xs:complexType name="t">' + sequence(element("v"), '<xs:element name="n" type="t" minOccurs="0"/>') + "</xs:complexType>"
+REFERRING = '<xs:element name="e" type="t"/>'
+ABSTRACT = element("h", 'abstract="true"') + element("i", 'substitutionGroup="h"')
 SCHEMAS = [
     *(schema(f'<xs:element name="e" type="xs:{one}"/>') for one in TYPES),
     *(schema(one) for one in (
-        restricted("string", 'pattern value="[A-Z]{2}-\\d{3,5}"'), restricted("string", 'minLength value="30"', 'maxLength value="31"'),
-        restricted("string", 'enumeration value="a"', 'enumeration value="b"'), restricted("int", 'minInclusive value="7"', 'maxExclusive value="9"'),
-        restricted("decimal", 'totalDigits value="3"', 'fractionDigits value="1"'), restricted("double", 'minExclusive value="0"', 'maxInclusive value="0.5"'),
+        restricted("string", 'pattern value="[A-Z]{2}-\\d{3,5}"'),
+        restricted("string", 'minLength value="30"', 'maxLength value="31"'),
+        restricted("string", 'enumeration value="a"', 'enumeration value="b"'),
+        restricted("int", 'minInclusive value="7"', 'maxExclusive value="9"'),
+        restricted("decimal", 'totalDigits value="3"', 'fractionDigits value="1"'),
+        restricted("double", 'minExclusive value="0"', 'maxInclusive value="0.5"'),
         restricted("string", 'length value="4"'),
         '<xs:element name="e"><xs:simpleType><xs:list itemType="xs:int"/></xs:simpleType></xs:element>',
         '<xs:element name="e"><xs:simpleType><xs:union memberTypes="xs:int xs:date"/></xs:simpleType></xs:element>',
-        '<xs:element name="e" type="xs:int" fixed="5"/>',
-        complex_type('<xs:sequence><xs:element name="a" type="xs:int" minOccurs="2" maxOccurs="4"/><xs:any minOccurs="0"/></xs:sequence>',
+        element("e", 'fixed="5"'),
+        complex_type(sequence(element("a", 'minOccurs="2" maxOccurs="4"'), '<xs:any minOccurs="0"/>'),
                      '<xs:attribute name="k" type="xs:date" use="required"/><xs:attribute name="o" fixed="1"/>'),
-        complex_type('<xs:all><xs:element name="a" type="xs:int"/><xs:element name="b" type="xs:int" minOccurs="0"/></xs:all>'),
-        complex_type('<xs:choice><xs:element name="a" type="xs:int"/><xs:sequence><xs:element name="b" type="xs:int"/></xs:sequence></xs:choice>'),
+        complex_type("<xs:all>" + element("a") + element("b", 'minOccurs="0"') + "</xs:all>"),
+        complex_type(f"<xs:choice>{element('a')}{sequence(element('b'))}</xs:choice>"),
         complex_type('<xs:simpleContent><xs:extension base="xs:int"><xs:attribute name="u"/></xs:extension></xs:simpleContent>'),
-        NODE + '<xs:element name="e" type="t"/>',
-        '<xs:group name="g"><xs:sequence><xs:element name="a" type="xs:int"/></xs:sequence></xs:group>' + complex_type('<xs:group ref="g"/>'),
-        '<xs:element name="h" type="xs:int" abstract="true"/><xs:element name="i" type="xs:int" substitutionGroup="h"/>'
-        + complex_type('<xs:sequence><xs:element ref="h"/></xs:sequence>'),
+        NODE + REFERRING,
+        f'<xs:group name="g">{sequence(element("a"))}</xs:group>' + complex_type('<xs:group ref="g"/>'),
+        ABSTRACT + complex_type(sequence('<xs:element ref="h"/>')),
     )),
-    schema('<xs:element name="e" type="xs:int"/>', 'targetNamespace="urn:n" elementFormDefault="qualified"'),
+    schema(element("e"), 'targetNamespace="urn:n" elementFormDefault="qualified"'),
 ]  # fmt: skip
 
 
@@ -77,7 +91,7 @@ def test_what_is_made_up_is_valid(text, level):
 
 
 def test_what_cannot_be_made_up_says_why():
-    endless = NODE.replace(' minOccurs="0"', "") + '<xs:element name="e" type="t"/>'
+    endless = NODE.replace(' minOccurs="0"', "") + REFERRING
     for text, told in ((schema(endless), "too much"), (schema(""), "no element"),
                        (schema(restricted("string", 'pattern value="ab"', 'length value="9"')), "no text")):  # fmt: skip
         with pytest.raises(Impossible, match=told):
@@ -87,9 +101,10 @@ def test_what_cannot_be_made_up_says_why():
 @pytest.mark.parametrize("mode", ["binary", "structured"])
 def test_a_message_with_an_xml_payload_comes_back(mode):
     xid = "/schemagroups/g/schemas/s"
-    text = json.dumps(schema(complex_type('<xs:sequence><xs:element name="id" type="xs:int"/></xs:sequence>')))
+    text = json.dumps(schema(complex_type(sequence(element("id")))))
     versions = [SchemaVersion("r", f"{xid}/versions/1", xid, True, "XSD/1.0", text)]
-    message: dict[str, Any] = cloudevent("KAFKA", {"topic": {"value": "t"}}) | {"dataschemauri": xid, "dataschemaformat": "XSD/1.0"}
+    message: dict[str, Any] = cloudevent("KAFKA", {"topic": {"value": "t"}})
+    message |= {"dataschemauri": xid, "dataschemaformat": "XSD/1.0"}
     [way] = ways_of(row(message))
     made = Renderer(Schemas(versions), Style(mode, example=True, seed=1, now=NOW)).render(way)
     assert made.payload_status == "valid"

@@ -124,7 +124,7 @@ def _holders(view: View, scope: Scope) -> Iterator[tuple[str | None, str | None,
 
 
 def endpoint_row(endpoint: Entity) -> dict[str, Any]:
-    """Give an endpoint as a row of the table `endpoints`: columns registryid, xid, usage, protocol, messagegroups, options as JSON."""
+    """Give an endpoint as a row of `endpoints`: registryid, xid, usage, protocol, messagegroups; options as JSON text."""
     told = endpoint.attributes
     options = {name: canonical(told.get(name) or {}).decode() for name in ("envelopeoptions", "protocoloptions")}
     lists = {name: told.get(name) for name in ("usage", "protocol", "messagegroups")}

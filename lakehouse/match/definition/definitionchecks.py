@@ -29,7 +29,8 @@ from lakehouse.store.views import session_with_views
 from lakehouse.text.problems import violation_id
 
 TWINS, HOPELESS, UNUSED = "MATCH-001", "MATCH-002", "MATCH-003"
-_TOLD = "registryid STRING, xid STRING, document_uri STRING, signature STRING, flaws ARRAY<STRUCT<rule_id: STRING, pointer: STRING, told: STRING>>"
+_FLAWS = "ARRAY<STRUCT<rule_id: STRING, pointer: STRING, told: STRING>>"
+_TOLD = f"registryid STRING, xid STRING, document_uri STRING, signature STRING, flaws {_FLAWS}"
 _TOLD_SCHEMA = pa.schema(
     [
         ("registryid", pa.string()), ("xid", pa.string()), ("document_uri", pa.string()), ("signature", pa.string()),

@@ -99,7 +99,7 @@ def landed_of_captured(value: Mapping[str, Any], protocol: str | None = None) ->
 
 
 def landed_of_har(entry: Any) -> Iterator[Landed]:
-    """Read an entry of a HAR file: its request, and its response where that holds CloudEvents; path and query are the request's."""
+    """Read an entry of a HAR file: its request, and, at the same path and query, its response where that holds CloudEvents."""
     request = entry.get("request") if isinstance(entry, dict) else None
     if not isinstance(request, dict):
         yield Landed(None, problem="entry: a HAR entry has a request")

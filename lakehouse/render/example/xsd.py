@@ -60,7 +60,11 @@ class XsdExample:
             raise Impossible(f"the type of {one.local_name} is abstract")
         if kind.is_complex():
             for name, attribute in kind.attributes.items():
-                if name is not None and attribute.use != "prohibited" and (attribute.use == "required" or self._made.wants(depth)):
+                if (
+                    name is not None
+                    and attribute.use != "prohibited"
+                    and (attribute.use == "required" or self._made.wants(depth))
+                ):
                     made.set(name, attribute.fixed or attribute.default or self._text(attribute.type, attribute.local_name))
         if one.fixed is not None or one.default is not None:
             made.text = one.fixed if one.fixed is not None else one.default
@@ -133,7 +137,7 @@ class XsdExample:
         digits = kind.get_facet(f"{_XSD}fractionDigits")
         total = kind.get_facet(f"{_XSD}totalDigits")
         if total is not None:
-            limit = 10.0 ** total.value - 1
+            limit = 10.0**total.value - 1
             low, high = max(-limit, low if low is not None else 0), min(limit, high if high is not None else limit)
         whole = digits is not None and digits.value == 0
         if whole or total is not None or kind.is_derived(self._schema.maps.types[f"{_XSD}integer"]):
