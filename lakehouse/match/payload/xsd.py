@@ -52,7 +52,7 @@ class _Linear:
             raise re.error(f"RE2 does not run the pattern {pattern[:100]}") from error
 
 
-facets.re = _Linear
+setattr(facets, "re", _Linear)  # noqa: B010  the library names the module so, and exports nothing to set
 
 
 class XsdValidator:
