@@ -30,7 +30,12 @@ from lakehouse.query.sql import run_query
 from lakehouse.query.violations import list_violations
 from lakehouse.readmodel.differences import Difference
 from lakehouse.readmodel.found import Broken
+from lakehouse.readmodel.model import open_model
 from lakehouse.readmodel.shown import Shown
+from lakehouse.render.catalog import read_selected
+from lakehouse.render.engine import render_table
+from lakehouse.render.rendering import Style as RenderStyle
+from lakehouse.render.runs import families_of
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.published import check_catalog
 from lakehouse.settings import Settings, read_settings
@@ -236,6 +241,32 @@ class Catalog:
             SettingsError: the columns are of no landing that is known.
         """
         return match(self.spark, self.settings, rows, scope, request, self.snapshot)
+
+    def render(
+        self, values: DataFrame, *xids: str, group: str | None = None, over: str | None = None, style: RenderStyle | None = None
+    ) -> DataFrame:
+        """Make messages of their definitions, one for each row of values, as `lakehouse render --values TABLE`.
+
+        Args:
+            values: a column for each placeholder or attribute that has values; `data` holds the payload.
+            *xids: XIDs of messages, or ids that are unique; none: all of the group.
+            group: XID of a message group; None: of all.
+            over: protocols as `--as` takes them; None: what each definition or its endpoints say.
+            style: mode, examples, time (`lakehouse.render.Style`); None: as the command does without options.
+
+        Returns:
+            One row a message: registryid, xid, protocol, mode, line (what `match` reads), payload_status; or `error`, why there
+            is none.
+
+        Raises:
+            SettingsError: a column is called like nothing that is asked for, or an id is of several messages.
+            MessageNotFound: there is no such message.
+        """
+        asked = families_of(over, "captured")
+        registry = self.settings.registry or None
+        with open_model(self.settings) as model:
+            selected = model.answer(lambda view: read_selected(view, xids, registry, group), self.snapshot)
+        return render_table(values, selected, style, asked)
 
     def close(self) -> None:
         """End the session if the catalog made it; a session that was given goes on."""

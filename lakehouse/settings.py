@@ -56,6 +56,7 @@ class Settings(BaseModel):
     on_conflict: Literal["update", "refuse"]
     duplicate_messageids: Literal["warning", "error"]
     stage_retention_hours: int = Field(gt=0)
+    match_retention_days: int = Field(ge=0)
     commit_attempts: int = Field(gt=0)
     single_writer: bool
     events_source: str = Field(min_length=1)

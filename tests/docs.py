@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import re
+import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from lakehouse.dialects.draft.attributes import draft_table
 from lakehouse.dialects.tables import table
+from lakehouse.match.conformance import TABLES as MATCH_TABLES
+from lakehouse.match.conformance import VIEWS as MATCH_VIEWS
+from lakehouse.match.conformance import open_conformance
 from lakehouse.rules.declared import RULES, TOLD, Rule, held
-from lakehouse.settings import data_folder, read_settings
+from lakehouse.settings import Settings, data_folder, read_settings
 from lakehouse.store.schema import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, VIOLATIONS
 from lakehouse.store.session import open_session
-from lakehouse.store.tables import TABLES
+from lakehouse.store.tables import TABLES, create_tables
 from lakehouse.store.views import session_with_views, views
 
 DOCS = Path(__file__).parents[1] / "docs"
 DICTIONARY = Path(__file__).parents[1] / "ddl" / "views" / "dictionary.sql"
-_COLUMN = re.compile(r"^  (\w+) (.+?)(?: NOT NULL)? COMMENT '(.*?)',?$", re.MULTILINE)
+MATCH_DICTIONARY = Path(__file__).parents[1] / "ddl" / "match" / "views" / "dictionary.sql"
+_COLUMN = re.compile(r"^  `?(\w+)`? (.+?)(?: NOT NULL)? COMMENT '(.*?)',?$", re.MULTILINE)
 
 
 _ABOUT_DIALECTS = """\
@@ -114,8 +121,29 @@ def dictionary(spark: SparkSession) -> str:
         for name, kind, schema in relations
         for position, column in enumerate(schema, 1)
     ]
-    # Its own head and end stay as they are.
-    head, _, rest = (data_folder("ddl") / "views" / "dictionary.sql").read_text(encoding="utf-8").partition("FROM VALUES\n")
+    return _with_rows(DICTIONARY, rows)
+
+
+def match_dictionary(spark: SparkSession, settings: Settings) -> str:
+    """Write ddl/match/views/dictionary.sql: the results of matching as Spark understands them; the warehouse has tables."""
+    open_conformance(spark, settings, "described")
+    named = [
+        *((name, "table") for name in MATCH_TABLES),
+        *((name, "view") for name in sorted(MATCH_VIEWS) if name != "dictionary"),
+    ]
+    return _with_rows(
+        MATCH_DICTIONARY,
+        [
+            (name, kind, position, column.name, column.dataType.simpleString(), column.metadata["comment"])
+            for name, kind in named
+            for position, column in enumerate(spark.table(f"described.{name}").schema, 1)
+        ],
+    )
+
+
+def _with_rows(dictionary: Path, rows: list[tuple[str, str, int, str, str, str]]) -> str:
+    """Write a dictionary of these rows; its own head and end stay as they are."""
+    head, _, rest = dictionary.read_text(encoding="utf-8").partition("FROM VALUES\n")
     own = re.findall(r"^  (\w+) COMMENT '(.*)'", head, re.MULTILINE)
     types = ["int" if name == "position" else "string" for name, _ in own]
     rows += [
@@ -138,34 +166,42 @@ def tables_page() -> str:
         "Written from the comments in `ddl` by `make docs`. All tables and views stand in the schema `xregistry`; the view",
         "`dictionary` holds this page as rows. Views come after the tables.",
     ]
-    for name in TABLES:
-        text = (data_folder("ddl") / "tables" / f"{name}.sql").read_text(encoding="utf-8")
+    parts += _of_tables(data_folder("ddl") / "tables", TABLES)
+    parts += _of_views(data_folder("ddl") / "views", sorted(views()), DICTIONARY)
+    parts += ["", "# Results of matching", "", *_ABOUT_MATCH_TABLES.splitlines()]
+    parts += _of_tables(data_folder("ddl") / "match", MATCH_TABLES)
+    parts += _of_views(data_folder("ddl") / "match" / "views", sorted(MATCH_VIEWS), MATCH_DICTIONARY)
+    return "\n".join(parts) + "\n"
+
+
+_ABOUT_MATCH_TABLES = """\
+`lakehouse match --into SCHEMA` makes these in a schema of that name ([match](match.md)); its own `dictionary` holds this part of
+the page. Rows of events are kept for `match_retention_days`. Texts of events are cut at 120 characters and lose what looks like a
+secret."""
+
+
+def _of_tables(folder: Any, names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        text = (folder / f"{name}.sql").read_text(encoding="utf-8")
         about, grain = (line.removeprefix("-- ") for line in text.splitlines()[:2])
-        parts += [
-            "",
-            f"## {name}",
-            "",
-            about.removeprefix(f"{name}: "),
-            "",
-            f"{grain}",
-            "",
-            "| column | type | meaning |",
-            "|---|---|---|",
-        ]
+        yield from ("", f"## {name}", "", about.removeprefix(f"{name}: "), "", grain, "")
+        yield from ("| column | type | meaning |", "|---|---|---|")
         for column, kind, comment in _COLUMN.findall(text):
             told = comment.replace("\\'", "'").replace("|", "\\|")
-            parts.append(f"| {column} | {kind} | {told} |")
-    described = _ROW.findall(DICTIONARY.read_text(encoding="utf-8"))
-    for name in sorted(views()):
-        text = (data_folder("ddl") / "views" / f"{name}.sql").read_text(encoding="utf-8")
+            yield f"| {column} | {kind.replace('`', '')} | {told} |"
+
+
+def _of_views(folder: Any, names: Iterable[str], dictionary: Path) -> Iterator[str]:
+    described = _ROW.findall(dictionary.read_text(encoding="utf-8"))
+    for name in names:
+        text = (folder / f"{name}.sql").read_text(encoding="utf-8")
         about, grain = (line.removeprefix("-- ") for line in text.splitlines()[:2])
-        parts += ["", f"## {name} (view)", "", about.removeprefix(f"{name}: "), "", grain, ""]
-        parts += ["| column | type | meaning |", "|---|---|---|"]
+        yield from ("", f"## {name} (view)", "", about.removeprefix(f"{name}: "), "", grain, "")
+        yield from ("| column | type | meaning |", "|---|---|---|")
         for relation, _, column, kind, comment in described:
             if relation == name:
                 told = comment.replace("\\'", "'").replace("\\\\", "\\").replace("|", "\\|")
-                parts.append(f"| {column} | {kind} | {told} |")
-    return "\n".join(parts) + "\n"
+                yield f"| {column} | {kind} | {told} |"
 
 
 def dialects_page() -> str:
@@ -252,6 +288,7 @@ _TESTED_IN = {
     "DOC-001": "test_ownership.py", "DOC-002": "test_ownership.py", "DOC-003": "test_safety.py",
     "DOC-004": "test_gate.py", "DOC-005": "test_ownership.py", "CAT-038": "test_checks.py", "CAT-064": "test_checks.py",
     "MSG-002": "test_safety.py", "MATCH-001": "match/test_definitions.py", "MATCH-002": "match/test_definitions.py",
+    "MATCH-003": "match/test_definitions.py",
 }  # fmt: skip
 
 
@@ -341,7 +378,13 @@ PAGES = {
 }
 
 if __name__ == "__main__":
-    DICTIONARY.write_text(dictionary(open_session(read_settings())), encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        settings = read_settings(warehouse=f"{folder}/warehouse")
+        session = open_session(settings)
+        DICTIONARY.write_text(dictionary(session), encoding="utf-8")
+        create_tables(session, settings)
+        MATCH_DICTIONARY.write_text(match_dictionary(session, settings), encoding="utf-8")
+        session.stop()
     views.cache_clear()
     for page, write in PAGES.items():
         (DOCS / page).write_text(write(), encoding="utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from docs import DICTIONARY, DOCS, PAGES, dictionary
+from docs import DICTIONARY, DOCS, MATCH_DICTIONARY, PAGES, dictionary, match_dictionary
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -14,3 +14,7 @@ def test_page_is_current(page):
 
 def test_dictionary_is_current(spark):
     assert DICTIONARY.read_text(encoding="utf-8") == dictionary(spark), "run `make docs`"
+
+
+def test_dictionary_of_the_results_of_matching_is_current(catalog):
+    assert MATCH_DICTIONARY.read_text(encoding="utf-8") == match_dictionary(catalog.spark, catalog.settings), "run `make docs`"

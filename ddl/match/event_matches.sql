@@ -1,6 +1,6 @@
 -- event_matches: Events against definitions: what each event that landed is, and why not.
 -- Grain: one row per event and run.  Key: run_id, event_ref, item.
--- Retention: kept; Delta's own time travel reaches 30 days back. DELETE what is older than you want it.
+-- Retention: the setting match_retention_days; Delta's own time travel reaches 30 days back.
 CREATE TABLE IF NOT EXISTS event_matches (
   run_id STRING NOT NULL COMMENT 'Run that matched it: a row of match_runs',
   event_ref STRUCT<source: STRING, `partition`: BIGINT, `offset`: BIGINT, `row`: BIGINT> COMMENT 'Where the event stands: file or topic; partition, or where the split of a file begins; offset; number of the line there',

@@ -1,6 +1,6 @@
 -- unmatched_signatures: Kinds of events that match nothing or cannot be read: small, and without payloads, so it may be shared.
 -- Grain: one row per run, reason, nearest definition and producer.  Key: run_id, why, nearest_xid, ce_source.
--- Retention: kept.
+-- Retention: the setting match_retention_days.
 CREATE TABLE IF NOT EXISTS unmatched_signatures (
   run_id STRING NOT NULL COMMENT 'Run that found it: a row of match_runs',
   status STRING COMMENT 'unmatched or unreadable',

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakehouse.cli.console import REFUSED, Context, session, with_globals
+from lakehouse.cli.console import REFUSED, Context, read_model, session, with_globals
 from lakehouse.cli.matchprinting import show_explained, show_matches
 from lakehouse.cli.printing import one_line
 
@@ -109,20 +109,20 @@ def _watch(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) ->
 
 def _match_one(context: Context, one: str, flags: dict[str, Any], fails: tuple[str, ...]) -> int:
     from lakehouse.errors import SourceNotFound
-    from lakehouse.match.definition.catalog import Scope, read_catalog
+    from lakehouse.match.definition.catalog import Scope
     from lakehouse.match.oneevent import match_text
 
-    if flags["at"] or flags["into"] or flags["results"]:
-        raise click.UsageError(
-            "--one matches with the head of the catalog, and prints: it goes without --at, --into and --results."
-        )
+    if flags["into"] or flags["results"]:
+        raise click.UsageError("--one prints what it finds: it goes without --into and --results.")
     try:
         text = sys.stdin.buffer.read() if one == "-" else Path(one).read_bytes()
     except OSError as error:
         raise SourceNotFound(one, f"cannot be read ({error.strerror}).") from error
-    settings = context.settings
-    catalog = read_catalog(settings.warehouse, Scope(settings.registry or None, flags["group"], flags["endpoint"]))
-    found = match_text(text, catalog, _request(flags, settings), protocol=flags["protocol"], explain=flags["explain"])
+    with read_model(context) as (model, settings):
+        scope, request = Scope(settings.registry or None, flags["group"], flags["endpoint"]), _request(flags, settings)
+        found = model.answer(
+            lambda view: match_text(text, view, scope, request, protocol=flags["protocol"], explain=flags["explain"]), flags["at"]
+        )
     if context.as_json:
         click.echo(json.dumps([one.as_json() for one in found], ensure_ascii=False))
     else:

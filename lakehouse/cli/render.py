@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from lakehouse.cli.console import REFUSED, Context, session, with_globals
+from lakehouse.cli.console import REFUSED, Context, read_model, session, with_globals
 from lakehouse.cli.printing import printable, tell
 
 if TYPE_CHECKING:
@@ -84,8 +84,10 @@ def _run_of(context: Context, xids: tuple[str, ...], flags: dict[str, Any]) -> t
     style = Style(mode, flags["example"], flags["seed"], flags["now"], flags["strict"])
     pairs = values_of(flags["pairs"])
     payload, payload_type = read_payload(flags["data"]) if flags["data"] else (None, None)
-    settings = context.settings
-    selected = read_selected(settings.warehouse, xids, settings.registry or None, flags["group"], flags["endpoint"])
+    with read_model(context) as (model, settings):
+        selected = model.answer(
+            lambda view: read_selected(view, xids, settings.registry or None, flags["group"], flags["endpoint"])
+        )
     return Run(selected, style, asked, flags["form"]), Given(pairs, payload, payload_type)
 
 

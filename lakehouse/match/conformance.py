@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from lakehouse.errors import SettingsError
+from lakehouse.errors import SettingsError, WarehouseTooNew
 from lakehouse.log.relations import open_relations
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.session import absolute_location
@@ -21,9 +21,13 @@ from lakehouse.store.sessions import open_sibling
 from lakehouse.store.views import with_read
 
 TABLES = ("event_matches", "match_runs", "unmatched_signatures")
-VIEWS = ("conformance_by_producer", "conformance_by_message", "unseen_messages", "undeclared_messages", "match_predicates")
+VIEWS = (
+    "conformance_by_producer", "conformance_by_message", "unseen_messages", "undeclared_messages", "match_predicates",
+    "dictionary",
+)  # fmt: skip
 _FOLDER = "_match"
 _NAME = re.compile(r"\A[A-Za-z_][A-Za-z0-9_]{0,62}\Z")
+_COLUMN = re.compile(r"^  `?(\w+)`? (.+?)(?: NOT NULL)? COMMENT ('(?:[^'\\]|\\.)*'),?$", re.MULTILINE)
 _RESERVED = re.compile(r"\Axregistry", re.IGNORECASE)
 
 
@@ -43,9 +47,12 @@ def check_name(name: str) -> None:
 def open_conformance(spark: SparkSession, settings: Settings, name: str) -> None:
     """Make the schema, its tables and views, where they are not there yet.
 
+    Tables that an older version made get the columns that have come since. What is older than `match_retention_days` goes.
+
     Raises:
         SettingsError: the name is none.
         WarehouseError: the warehouse holds no catalog.
+        WarehouseTooNew: a newer version of the product made the tables.
     """
     check_name(name)
     open_relations(spark, settings, with_read(["endpoint_messages", "flat_messages"]), ("endpoints",))
@@ -53,9 +60,41 @@ def open_conformance(spark: SparkSession, settings: Settings, name: str) -> None
     spark.sql(f"CREATE SCHEMA IF NOT EXISTS {name} LOCATION '{location}'")
     session = open_sibling(spark, name)
     for table in TABLES:
-        session.sql(_statement(f"{table}.sql"))
+        statement = _statement(f"{table}.sql")
+        session.sql(statement)
+        for missing in missing_columns(statement, session.table(table).columns, f"{name}.{table}"):
+            session.sql(f"ALTER TABLE {table} ADD COLUMNS ({missing})")
+    _forget(session, settings.match_retention_days)
     for view in VIEWS:
         session.sql(_statement(f"views/{view}.sql"))
+
+
+def missing_columns(statement: str, there: list[str], table: str) -> list[str]:
+    """Tell the columns that a table lacks, as a statement declares them.
+
+    Args:
+        statement: its CREATE TABLE.
+        there: the columns that it has.
+        table: its name, for the error.
+
+    Raises:
+        WarehouseTooNew: it has columns that the statement does not know.
+    """
+    declared = {column: f"`{column}` {kind} COMMENT {comment}" for column, kind, comment in _COLUMN.findall(statement)}
+    unknown = sorted(set(there) - declared.keys())
+    if unknown:
+        raise WarehouseTooNew(f"{table} has columns of a newer version: {', '.join(unknown)}. Install that version.")
+    return [text for column, text in declared.items() if column not in there]
+
+
+def _forget(session: SparkSession, days: int) -> None:
+    """Delete the rows of events that runs more than some days ago have left; the runs' counts stay."""
+    if not days:
+        return
+    old = f"run_id IN (SELECT run_id FROM match_runs WHERE begun_at < now() - INTERVAL {days:d} DAYS)"  # noqa: S608  a number
+    for table in ("event_matches", "unmatched_signatures"):
+        if session.table(table).filter(old).limit(1).count():
+            session.sql(f"DELETE FROM {table} WHERE {old}")  # noqa: S608  of the list above
 
 
 def open_named_in(spark: SparkSession, settings: Settings, query: str) -> None:
@@ -136,12 +175,6 @@ def _is_there(spark: SparkSession, place: str) -> bool:
     path = jvm.org.apache.hadoop.fs.Path(place)
     there: bool = path.getFileSystem(spark._jsc.hadoopConfiguration()).exists(path)
     return there
-
-
-def _of_run(rows: DataFrame, run: dict[str, Any]) -> DataFrame:
-    return rows.withColumn("run_id", F.lit(run["run_id"])).withColumn(
-        "catalog_snapshot", F.lit(run["catalog_snapshot"]).cast("BIGINT")
-    )
 
 
 def _append(rows: DataFrame, table: str, batch: Batch | None) -> None:

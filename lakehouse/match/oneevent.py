@@ -5,17 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakehouse.match.definition.catalog import Catalog
+from lakehouse.match.definition.catalog import Catalog, Scope, read_catalog
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.event.captured import landed_of_text, read_lines
 from lakehouse.match.event.landed import Event, Landed, events_of
+from lakehouse.match.matching.choice import UNMATCHED
 from lakehouse.match.matching.evaluation import Outcome, values_of
 from lakehouse.match.matching.index import Index
 from lakehouse.match.matching.matcher import Matcher, Request
+from lakehouse.match.matching.preselection import Preselection
 from lakehouse.match.payload.payloads import Payloads
 from lakehouse.match.payload.schemas import Schemas
+from lakehouse.readmodel.view import View
 
 _MOST_CANDIDATES = 10
+_FEW_EVENTS = 100  # above, all definitions are read
 
 
 @dataclass
@@ -36,27 +40,43 @@ class Explained:
 
 
 def match_text(
-    text: bytes, catalog: Catalog, request: Request, *, protocol: str | None = None, explain: bool = False
+    text: bytes, view: View, scope: Scope, request: Request, *, protocol: str | None = None, explain: bool = False
 ) -> list[Explained]:
     """Match what stands in a text: a captured message, a CloudEvent, a batch, a HAR file, or lines of them.
 
     Args:
         text: the file.
-        catalog: the definitions.
+        view: the snapshot of the catalog; of a few events only the definitions are read that they may be of.
+        scope: whose messages are candidates.
         request: how they are matched.
         protocol: what the landing was, where the text does not tell.
         explain: tell the candidates too.
+
+    Raises:
+        SettingsError: the scope names what is not there.
+        DefinitionsGone: the definitions of the snapshot are not kept any more.
     """
+    events = [event for landed in _landed(text, protocol) for event in events_of(landed)]
+    if len(events) > _FEW_EVENTS or scope.endpoint:
+        return _match(events, read_catalog(view, scope), request, explain=explain)
+    found = _match(events, read_catalog(view, scope, Preselection(events)), request, explain=False)
+    near = events if explain else [event for event, one in zip(events, found, strict=True) if one.row["status"] == UNMATCHED]
+    if not near:
+        return found
+    selection = Preselection(events, near, view.telling(scope.registry or None, group_xid=scope.group))
+    return _match(events, read_catalog(view, scope, selection), request, explain=explain)
+
+
+def _match(events: list[Event], catalog: Catalog, request: Request, *, explain: bool) -> list[Explained]:
     matcher = Matcher(
         Index.of(catalog.messages, request.tolerance.placeholders),
         Payloads(Schemas(catalog.schemas), request.max_unpacked_bytes),
         request,
     )
     found: list[Explained] = []
-    for landed in _landed(text, protocol):
-        for event in events_of(landed):
-            row = {"row": len(found)} | matcher.row(event) | {"catalog_snapshot": catalog.snapshot_id}
-            found.append(Explained(row, _candidates(matcher, event) if explain and not event.problem else []))
+    for number, event in enumerate(events):
+        row = {"row": number} | matcher.row(event) | {"catalog_snapshot": catalog.snapshot_id}
+        found.append(Explained(row, _candidates(matcher, event) if explain and not event.problem else []))
     return found
 
 

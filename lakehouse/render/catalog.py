@@ -6,16 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
-
-from lakehouse.errors import MessageNotFound, SettingsError
-from lakehouse.match.definition.catalog import Scope, read_catalog, read_rows
+from lakehouse.errors import DefinitionNotYet, MessageNotFound, SettingsError
+from lakehouse.match.definition.catalog import Scope, endpoint_row, read_definitions, schema_versions
 from lakehouse.match.payload.schemas import SchemaVersion
-from lakehouse.readmodel.entities import Entity
+from lakehouse.readmodel.search import find_ids
 from lakehouse.readmodel.view import View
 from lakehouse.render.endpoints import Endpoint, endpoint_of
-
-_ENDPOINT_COLUMNS = ("registryid", "xid", "usage", "protocol", "envelopeoptions", "protocoloptions", "messagegroups")
 
 
 @dataclass
@@ -36,35 +32,38 @@ class Selected:
 
 
 def read_selected(
-    warehouse: str, xids: Sequence[str] = (), registry: str | None = None, group: str | None = None, endpoint: str | None = None
+    view: View, xids: Sequence[str] = (), registry: str | None = None, group: str | None = None, endpoint: str | None = None
 ) -> Selected:
-    """Read definitions.
+    """Read definitions; of those that are named nothing but them is read.
 
     Args:
-        warehouse: of the catalog.
+        view: the snapshot.
         xids: XIDs of messages or of their Versions, or ids that are unique; none: all of the scope.
         registry: of this registry only.
         group: XID of a message group: of this group only.
         endpoint: XID of an endpoint: only what it carries, as it sends it.
 
     Raises:
-        WarehouseError: there is no catalog.
         SettingsError: the scope names what is not there, or an id is of several messages.
         MessageNotFound: no message has the XID or id.
+        DefinitionNotYet: a message is so new that its definition is not stored yet.
+        DefinitionsGone: the definitions of the snapshot are not kept any more.
     """
-    catalog = read_catalog(warehouse, Scope(registry, group, endpoint))
-    rows = [{name: held for name, held in row.items() if name != "endpoint"} for row in catalog.messages]
-    endpoints = [endpoint_of(row) for row in read_rows(warehouse, "endpoints", _ENDPOINT_COLUMNS)]
-    if endpoint:
-        endpoints = [one for one in endpoints if one.xid == endpoint]
-    chosen = selected(rows, xids)
-    registries = {row["registryid"] for row in chosen}
-    return Selected(
-        sorted(chosen, key=lambda row: (row["registryid"], row["xid"])),
-        [one for one in endpoints if one.registryid in registries],
-        [one for one in catalog.schemas if one.registryid in registries],
-        catalog.snapshot_id,
-    )
+    scope = Scope(registry, group, endpoint)
+    wanted = {_xid_of(view, written, registry) for written in xids}
+    if not wanted:
+        rows = read_definitions(view, scope)
+    elif scope.is_narrow:
+        rows = read_definitions(view, scope, lambda one: one.xid in wanted)
+    else:
+        rows = [row for one in ([registry] if registry else view.registries()) for row in view.definitions(one, xids=wanted)]
+    for xid in sorted(wanted - {row["xid"] for row in rows}):
+        if not scope.is_narrow and view.entities(xid, registry):
+            raise DefinitionNotYet(xid, view.definitions_snapshot)
+        raise MessageNotFound(xid)
+    unique = {(row["registryid"], row["xid"]): row for row in rows}
+    chosen = [{name: held for name, held in row.items() if name != "endpoint"} for _, row in sorted(unique.items())]
+    return _with_needs(view, chosen, endpoint)
 
 
 def selected_at(view: View, definition: dict[str, Any]) -> Selected:
@@ -74,46 +73,39 @@ def selected_at(view: View, definition: dict[str, Any]) -> Selected:
         view: the snapshot.
         definition: a row of `effective_messages`, of `View.definition`.
     """
-    registryid = definition["registryid"]
-    endpoints = [_endpoint(one) for one in view.children(registryid, "/") if one.kind == "endpoint"]
-    versions = view.versions(registryid, definition["schema_xid"]) if definition["schema_xid"] else []
-    return Selected([definition], endpoints, [_schema_version(one) for one in versions], view.snapshot_id)
+    return _with_needs(view, [definition])
 
 
-def _endpoint(entity: Entity) -> Endpoint:
-    told = entity.attributes
-    options = {name: orjson.dumps(told.get(name) or {}).decode() for name in ("envelopeoptions", "protocoloptions")}
-    lists = {name: told.get(name) for name in ("usage", "protocol", "messagegroups")}
-    return endpoint_of({"registryid": entity.registryid, "xid": entity.xid, **lists, **options})
+def _with_needs(view: View, rows: list[dict[str, Any]], endpoint: str | None = None) -> Selected:
+    holders = dict.fromkeys((row["registryid"], row["group_xid"]) for row in rows)
+    endpoints = {
+        (one.registryid, one.xid): one for registryid, group_xid in holders for one in _carrying(view, registryid, group_xid)
+    }
+    kept = [one for key, one in sorted(endpoints.items()) if endpoint in (None, key[1])]
+    return Selected(rows, kept, schema_versions(view, rows), view.definitions_snapshot)
 
 
-def _schema_version(entity: Entity) -> SchemaVersion:
-    told = entity.attributes
-    text = orjson.dumps(told["schema"]).decode() if "schema" in told else None
-    schema_xid = entity.xid.rpartition("/versions/")[0]
-    return SchemaVersion(entity.registryid, entity.xid, schema_xid, bool(told.get("isdefault")), told.get("format"), text)
+def _carrying(view: View, registryid: str, group_xid: str) -> list[Endpoint]:
+    """Give the endpoints that hold a group's messages, or name the group."""
+    naming = (one for one in view.referring_to(registryid, group_xid) if one.relation == "messagegroups")
+    sources = dict.fromkeys([group_xid, *(one.source_xid for one in naming)])
+    found = (view.entity(registryid, xid) for xid in sources)
+    return [endpoint_of(endpoint_row(one)) for one in found if one is not None and one.kind == "endpoint"]
 
 
-def selected(rows: list[dict[str, Any]], xids: Sequence[str]) -> list[dict[str, Any]]:
-    """Choose rows by XID or by an id that is unique; no XIDs: all.
+def _xid_of(view: View, written: str, registry: str | None) -> str:
+    """Give the XID of a message that is named by it, by that of a Version, or by an id that one message has.
 
     Raises:
-        SettingsError: an id is of several messages.
-        MessageNotFound: no message has the XID or id.
+        SettingsError: several messages have the id.
+        MessageNotFound: none has.
     """
-    if not xids:
-        return rows
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    for written in xids:
-        wanted = written.strip().removeprefix("#").split("/versions/")[0]
-        if wanted.startswith("/"):
-            mine = [row for row in rows if row["xid"] == wanted]
-        else:
-            mine = [row for row in rows if row["xid"].rpartition("/messages/")[2] == wanted]
-            named = sorted({row["xid"] for row in mine})
-            if len(named) > 1:
-                raise SettingsError(f"{wanted}: several messages have this id. Name one by its XID: {', '.join(named[:5])}.")
-        if not mine:
-            raise MessageNotFound(wanted)
-        found |= {(row["registryid"], row["xid"]): row for row in mine}
-    return list(found.values())
+    wanted = written.strip().removeprefix("#").split("/versions/")[0]
+    if wanted.startswith("/"):
+        return wanted
+    named = sorted({xid for _, _, xid in find_ids(view, wanted, ("message",), registry)})
+    if len(named) > 1:
+        raise SettingsError(f"{wanted}: several messages have this id. Name one by its XID: {', '.join(named[:5])}.")
+    if not named:
+        raise MessageNotFound(wanted)
+    return named[0]

@@ -51,7 +51,10 @@ def kcat(message: Rendered) -> str:
         RenderRefused: the key is no text, or the name of a header holds `=`.
     """
     captured = message.captured
-    words = ["kcat", "-P", "-b", _broker(message, "9092"), "-t", captured["topic"]]
+    words = ["kcat", "-P", "-b", _broker(message, "9092")]
+    security = _scheme(message)
+    words += ["-X", f"security.protocol={security}"] if security in ("ssl", "sasl_ssl", "sasl_plaintext") else []
+    words += ["-t", captured["topic"]]
     if "key" in captured:
         words += ["-k", as_text(captured["key"])]
     elif "key_base64" in captured:
@@ -76,11 +79,20 @@ def kcat(message: Rendered) -> str:
 
 
 def mosquitto_pub(message: Rendered) -> str:
-    """Give the line of `mosquitto_pub` that would publish a message."""
-    captured = message.captured
-    host, _, port = _broker(message, "1883").rpartition(":")
+    """Give the line of `mosquitto_pub` that would publish a message.
+
+    Raises:
+        RenderRefused: the endpoint is a WebSocket, which the client does not speak in all its versions.
+    """
+    captured, scheme = message.captured, _scheme(message)
+    if scheme in ("ws", "wss"):
+        raise _refused(message, "endpoint", f"its address {message.uri} is a WebSocket, and mosquitto_pub goes over TCP")
+    is_secure = scheme in ("mqtts", "ssl", "tls")
+    host, _, port = _broker(message, "8883" if is_secure else "1883").rpartition(":")
     is_5 = (message.protocol or "").endswith("/5.0")
-    words = ["mosquitto_pub", "-V", "5" if is_5 else "311", "-h", host, "-p", port, "-t", captured["topic_name"]]
+    words = ["mosquitto_pub", "-V", "5" if is_5 else "311", "-h", host, "-p", port]
+    words += ["--tls-use-os-certs"] if is_secure else []
+    words += ["-t", captured["topic_name"]]
     words += ["-q", as_text(captured["qos"])] + (["-r"] if captured["retain"] in (True, "true") else [])
     for name, own in _MQTT_PROPERTIES.items():
         if name in captured:
@@ -102,12 +114,17 @@ CLIENTS: dict[str, tuple[str, Callable[[Rendered], str]]] = {
 
 def _broker(message: Rendered, port: str) -> str:
     """Give host and port of the endpoint, else of this machine."""
-    uri = message.uri or ""
-    parts = urlsplit(uri if "://" in uri else f"//{uri}")
+    parts = urlsplit("//" + (message.uri or "").rpartition("://")[2])
     try:
         return f"{parts.hostname or 'localhost'}:{parts.port or port}"
     except ValueError:  # a port that is none
         return f"{parts.hostname or 'localhost'}:{port}"
+
+
+def _scheme(message: Rendered) -> str:
+    """Give the scheme of the endpoint's address; Kafka's have `_`, so they are no URI to the library."""
+    before, found, _ = (message.uri or "").partition("://")
+    return before.lower() if found else ""
 
 
 def _text(body: bytes) -> str | None:

@@ -81,6 +81,19 @@ def test_each_method_tells_what_its_command_tells(folder, spark):
     assert catalog.validate().has_findings is False
 
 
+def test_messages_are_rendered_and_what_is_rendered_matches(folder, spark):
+    told = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "T"}, "source": {"value": "/{shop}/x"}}}
+    (folder / "documents" / "shop.json").write_text(json.dumps(document({"g": group({"m": told})})))
+    catalog = Catalog("warehouse", spark=spark)
+    catalog.ingest("documents")
+    rendered = catalog.render(spark.createDataFrame([("eu",), ("e/u",)], "shop STRING"), "m", over="kafka")
+    assert [("/envelopemetadata/source" in row["error"], row["line"]) for row in rendered.collect() if row["error"]] == [
+        (True, None)
+    ]
+    (found,) = catalog.match(rendered.filter("line IS NOT NULL").select("line")).collect()
+    assert (found["status"], found["protocol"], found["variables"]) == ("matched", "KAFKA", {"shop": "eu"})
+
+
 def test_what_cannot_be_done_is_an_error_with_a_reason(folder, spark):
     catalog = Catalog("warehouse", spark=spark)
     catalog.ingest("documents")

@@ -128,3 +128,99 @@ def test_rows_of_all_kinds():
     assert both(matcher, twice)[1:] == (by_loop(matcher, pa.RecordBatch.from_pylist(twice, schema=FROM_SPARK)),) * 2
     not_text = [row(number, good | {"x": b"\xff"}) for number in range(90)]
     assert both(matcher, not_text)[0] == 0
+
+
+READING = {
+    "envelope": "CloudEvents/1.0",
+    "envelopemetadata": {"type": {"value": "T"}, "source": {"value": "/s/{room}"}, "subject": {"value": "{id}"}},
+    "dataschemaformat": "JSONSchema/draft-07",
+    "dataschema": {"type": "object", "required": ["x"], "properties": {"x": {"type": "integer"}}},
+}
+BASE = "/messagegroups/g/messages/m"
+GOOD = {"specversion": "1.0", "id": "1", "type": "T", "source": "/s/eu", "subject": "k"}
+
+
+def options_of(number: int, protocol: str, options: dict[str, str | None], captured: list[str], **more: Any) -> Any:
+    """Give a row whose options stand in a map, as the adapters of MQTT bridges and of Event Hubs make it."""
+    held = [(name, text) for name, text in options.items() if text is not None]
+    known = [f"/protocoloptions/{name}" for name in captured]
+    return row(number, {}) | {"protocol": protocol, "options": held, "captured": known, "key": None, "headers": None} | more
+
+
+def changed(changes: list[dict[str, Any]], make: Any, bodies: Any = (b'{"x": 1}', b"{}", None)) -> list[Any]:
+    """Make enough rows of each change for columns to be worth it, and one that is alone."""
+    made: list[Any] = []
+    for change in changes:
+        for body in bodies:
+            made += [make(len(made) + at, change, body) for at in range(70)]
+    return [*made, make(len(made), {"id": "alone"}, b"{}")]
+
+
+def test_mqtt_rows():
+    on_mqtt = {"basemessage": BASE, "protocol": "MQTT/5.0",
+               "protocoloptions": {"topic_name": {"value": "t/{room}"}, "qos": {"value": 1}, "retain": {"value": False},
+                                   "user_properties": {"unit": {"value": "C"}},
+                                   "message_expiry_interval": {"value": 60}}}  # fmt: skip
+    older = on_mqtt | {"protocol": "MQTT/3.1.1", "protocoloptions": {"topic_name": {"value": "old/{room}"}}}
+    told = document({"g": group({"m": READING}), "q": group({"q": on_mqtt}), "o": group({"o": older})})
+    rows, schemas = load({"r": told})
+    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), Request())
+    plain = {
+        "topic_name": "t/eu",
+        "qos": "1",
+        "retain": "false",
+        "content_type": "application/json",
+        "message_expiry_interval": "9",
+    }
+    names = ("topic_name", "qos", "retain", "content_type", "user_properties", "message_expiry_interval")
+
+    def make(number: int, change: dict[str, Any], body: bytes | None) -> Any:
+        options = plain | {name: change[name] for name in plain if name in change}
+        named = GOOD | {"unit": "C"} | {name: text for name, text in change.items() if name not in plain}
+        pairs = [{"key": name, "value": text.encode()} for name, text in named.items() if text is not None]
+        pairs += [{"key": "unit", "value": b"F"}] * bool(change.get("twice"))
+        return options_of(number, "MQTT/5.0", options, list(names), headers=pairs, payload=body)
+
+    changes: list[dict[str, Any]] = [
+        {}, {"qos": "0"}, {"qos": None}, {"retain": "true"}, {"message_expiry_interval": "61"}, {"topic_name": "t/us"},
+        {"topic_name": "old/eu"}, {"topic_name": "t/eu/x"}, {"unit": "F"}, {"unit": None}, {"specversion": None}, {"id": None},
+        {"specversion": None, "id": None}, {"type": None}, {"content_type": "application/cloudevents+json"},
+        {"content_type": None}, {"content_type": "text/plain"}, {"datacontenttype": "text/plain"}, {"content-encoding": "gzip"},
+        {"source": "/s/a b"}, {"authorization": "x"}, {"a/b": "1"},
+    ]  # fmt: skip
+    count, by_columns, looped = both(matcher, changed(changes, make))
+    assert count > 1_200  # the rest has something to tell
+    assert by_columns == looped
+    assert {one["best"][0]["xid"][-1] for one in looped if one["best"]} == {"m", "q", "o"}
+    repeated = [make(number, {"twice": "1"}, b"{}") for number in range(90)]  # any value of a name that repeats counts
+    assert both(matcher, repeated)[1] == both(matcher, repeated)[2]
+
+
+def test_amqp_rows():
+    on_amqp = {"basemessage": BASE, "protocol": "AMQP/1.0",
+               "protocoloptions": {"properties": {"subject": {"value": "S"}},
+                                   "application-properties": {"shop": {"value": "{room}"}},
+                                   "header": {"durable": {"value": True}}}}  # fmt: skip
+    alone = {"protocol": "AMQP/1.0", "protocoloptions": {"properties": {"subject": {"value": "alone"}}}}
+    rows, schemas = load({"r": document({"g": group({"m": READING}), "q": group({"q": on_amqp, "alone": alone})})})
+    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), Request())
+    plain = {"properties/subject": "S", "properties/content-type": "application/json"}
+    names = ["application-properties", "properties/content-type", "properties/subject"]
+
+    def make(number: int, change: dict[str, Any], body: bytes | None) -> Any:
+        prefix = "cloudEvents_" if number % 2 else "cloudEvents:"
+        named = GOOD | {name: text for name, text in change.items() if name in GOOD or name == "datacontenttype"}
+        own = {f"application-properties/{prefix}{name}": text for name, text in named.items()}
+        rest = {name: text for name, text in change.items() if "/" in name}
+        return options_of(number, "AMQP/1.0", plain | own | {"application-properties/shop": "eu"} | rest, names, payload=body)
+
+    changes: list[dict[str, Any]] = [
+        {}, {"properties/subject": "other"}, {"properties/subject": None}, {"properties/subject": "alone"}, {"type": None},
+        {"application-properties/shop": "us"}, {"application-properties/shop": None}, {"properties/content-type": None},
+        {"properties/content-type": "application/cloudevents+json"}, {"properties/content-encoding": "gzip"}, {"id": ""},
+        {"application-properties/cloudEvents_source": "/s/us", "application-properties/cloudEvents:source": "/s/eu"},
+        {"datacontenttype": "text/plain"}, {"source": "/t"},
+    ]  # fmt: skip
+    count, by_columns, looped = both(matcher, changed(changes, make))
+    assert count > 600
+    assert by_columns == looped

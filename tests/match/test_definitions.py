@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from builders import document, group
 
-from lakehouse.match.definition.definitionchecks import flaws_of, signature_of
+from lakehouse.match.definition.definitionchecks import flaws_of, signature_of, unused_of
 from lakehouse.match.definition.definitions import definition_of
 from lakehouse.match.matching.choice import is_more_specific
 from match.catalogs import load
@@ -38,6 +38,25 @@ def test_a_template_that_can_never_match():
     made = definitions(a=event("{x}{y}"), b=event("{x}-{y}"))
     assert [pointer for pointer, _ in flaws_of(made["a"])] == ["/envelopemetadata/subject"]
     assert list(flaws_of(made["b"])) == []
+
+
+def test_a_template_that_can_never_be_of_its_type():
+    typed = {
+        "n": {"type": "integer", "value": "a{x}"}, "m": {"type": "integer", "value": "{x}0"},
+        "b": {"type": "boolean", "value": "yes{x}"}, "t": {"type": "timestamp", "value": "{day}T00:00:00Z"},
+        "w": {"type": "timestamp", "value": "week {n}"},
+    }  # fmt: skip
+    made = definitions(a=event("s", **typed))
+    assert [pointer for pointer, _ in flaws_of(made["a"])] == [f"/envelopemetadata/{name}" for name in "bnw"]
+
+
+def test_a_placeholder_that_nothing_reads():
+    rows, _ = load({"r": document({"g": group({
+        "a": event("{x}", n={"type": "number", "value": "{x}"}) | {"datacontenttype": "application/{x}"},
+        "b": event("{x}") | {"envelope": "Other/1.0"},
+    })})})  # fmt: skip
+    made = {row["xid"][-1]: [pointer for pointer, _ in unused_of(row, definition_of(row))] for row in rows}
+    assert made == {"a": ["/datacontenttype", "/envelopemetadata/n"], "b": ["/envelopemetadata/subject"]}
 
 
 def test_specificity():

@@ -89,6 +89,31 @@ def test_http_keeps_no_credentials_and_splits_the_query():
     assert landed.repeated == {"query/k": ["1", "2"]}
 
 
+def test_of_a_har_file_requests_and_responses_that_hold_cloudevents():
+    event = EVENT | {"data": {"a": 1}}
+    named = [{"name": f"Ce-{name}", "value": value} for name, value in EVENT.items()]
+    request = {"method": "get", "url": "https://x.example/next?k=1", "headers": [{"name": "Cookie", "value": "c"}]}
+    packed = {"name": "Content-Encoding", "value": "gzip"}
+    answers = [
+        {"status": 200, "headers": [*named, packed], "content": {"mimeType": "text/plain", "text": "aGk=", "encoding": "base64"}},
+        {"status": 201, "headers": [], "content": {"mimeType": "application/cloudevents+json", "text": json.dumps(event)}},
+        {"status": 200, "headers": [], "content": {"mimeType": "application/json", "text": '{"ok": true}'}},
+        {"status": 0, "headers": [], "content": {}},
+        {"status": 200, "headers": named, "content": {"text": "%", "encoding": "base64"}},
+    ]
+    har = {"log": {"entries": [{"request": request, "response": answer} for answer in answers]}}
+    found = [one for landed in landed_of_text(json.dumps(har).encode()) for one in events_of(landed)]
+    assert [(one.options.get("method"), one.options.get("status"), one.mode, one.problem) for one in found] == [
+        ("GET", None, None, ""), (None, 200, "binary", ""), ("GET", None, None, ""), (None, 201, "structured", ""),
+        ("GET", None, None, ""), ("GET", None, None, ""), ("GET", None, None, ""),
+        (None, None, None, "content: no base64 text"),
+    ]  # fmt: skip
+    assert found[1].body == b"hi"
+    assert (found[1].ce["datacontenttype"], found[1].address) == ("text/plain", "/next")
+    assert "headers/cookie" not in found[0].options
+    assert found[3].data == {"a": 1}
+
+
 def test_what_the_landing_does_not_show_is_unknown():
     [event] = of_captured("MQTT/5.0", {"topic_name": "t"})
     assert not event.knows("/protocoloptions/qos")

@@ -151,6 +151,24 @@ def test_again_adds_only_what_changed(shop, tmp_path):
     assert [row["ce_id"] for row in found] == ["3"]
 
 
+def test_tables_get_new_columns_and_lose_what_is_too_old(shop, tmp_path):
+    spark = shop.spark
+    (tmp_path / "e.jsonl").write_text(json.dumps(captured(ROWS[0])) + "\n")
+    asked = Asked((str(tmp_path / "e.jsonl"),), into="aged")
+    run_match(spark, shop.settings, asked)
+    spark.sql("ALTER TABLE aged.match_runs SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    spark.sql("ALTER TABLE aged.match_runs DROP COLUMN seen")  # as an older version made it
+    spark.sql("UPDATE aged.match_runs SET begun_at = begun_at - INTERVAL 3 DAYS")
+    run_match(spark, shop.settings, asked)
+    assert query(shop, "SELECT seen FROM aged.match_runs ORDER BY begun_at") == [(None,), (1,)]
+    assert query(shop, "SELECT count(*) FROM aged.event_matches") == [(2,)]
+    run_match(spark, shop.settings.model_copy(update={"match_retention_days": 2}), asked)
+    assert query(shop, "SELECT count(*) FROM aged.event_matches") == [(2,)]
+    assert query(shop, "SELECT count(*) FROM aged.match_runs") == [(3,)]
+    told = "SELECT comment FROM aged.dictionary WHERE table_name = 'match_runs' AND column_name = 'run_id'"
+    assert query(shop, told) == [("Identity of the run",)]
+
+
 def query(shop, text: str) -> list[Any]:
     result = run_query(shop.spark, shop.settings, text)
     return [tuple(json.loads(row).values()) for row in result.json_rows()]

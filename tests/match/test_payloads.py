@@ -97,7 +97,7 @@ def test_no_payload_and_no_schema():
     assert verdict("JSONSchema", JSON_SCHEMA, body=b"").status == "none"
     assert verdict("JSONSchema", JSON_SCHEMA, uri="/schemagroups/g/schemas/other", body=b"{}").status == "schema_unresolved"
     assert verdict("JSONSchema", JSON_SCHEMA, uri="https://x.example/s.json", body=b"{}").status == "schema_unresolved"
-    assert verdict("XSD/1.1", "<schema/>", body=b"<a/>").status == "unsupported_format"
+    assert verdict("RelaxNG/1.0", "<grammar/>", body=b"<a/>").status == "unsupported_format"
 
 
 @pytest.mark.parametrize("reference", ["http://127.0.0.1:9/s.json", "file:///etc/hostname", "other.json"])

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from deltalake import write_deltalake
 from match.catalogs import load
+from match.stored import model_of, write_catalog
 
 from lakehouse.cli.console import Context
 from lakehouse.cli.main import cli
@@ -37,34 +37,26 @@ DOCUMENT = {
     "specversion": "1.0-rc2",
     "messagegroups": {"g": {"messages": {"Order": ORDER}}, "h": {"messages": {"Alarm": ON_MQTT, "Broken": BROKEN}}},
 }
-ENDPOINT = {
-    "registryid": "default", "xid": "/endpoints/e", "usage": ["producer"], "protocol": "KAFKA", "envelopeoptions": None,
-    "protocoloptions": json.dumps({"topic": "orders", "key": "{id}", "acks": -1}), "messagegroups": ["/messagegroups/g"],
+ENDPOINTS = {
+    "e": {"usage": ["producer"], "protocol": "KAFKA", "protocoloptions": {"topic": "orders", "key": "{id}", "acks": -1},
+          "messagegroups": ["/messagegroups/g"]},
+    "f": {"usage": ["producer"], "protocol": "NATS", "envelope": "CloudEvents/1.0", "envelopeoptions": {"mode": "structured"},
+          "protocoloptions": {"subject": "o.{id}"}, "messagegroups": ["/messagegroups/g"]},
 }  # fmt: skip
-SCHEMA_COLUMNS = ("registryid", "xid", "schema_xid", "isdefault", "format", "schema")
 FIXED = ("--seed", "1", "--now", "2026-01-01T00:00:00Z")
 GIVEN = ("--set", "region=eu", "--set", "id=7")
 
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: Any) -> str:
-    """Write the tables that are read."""
-    place = tmp_path_factory.mktemp("warehouse")
-    rows, _ = load({"default": DOCUMENT})
-    texts = pa.map_(pa.string(), pa.string())
-    schema = pa.schema(
-        [(name, pa.string()) for name in ("registryid", "xid", "group_xid", "version_xid", "chain_status", "envelope", "protocol",
-                                          "dataschemaformat", "schema_xid", "dataschemauri")]
-        + [("attributes", texts), ("inferred", texts), ("depends_on", pa.list_(pa.string()))]
-    )  # fmt: skip
-    maps = [row | {name: list(row[name].items()) for name in ("attributes", "inferred")} for row in rows]
-    write_deltalake(f"{place}/effective_messages", pa.Table.from_pylist(maps, schema=schema))
-    versions = pa.schema([(name, pa.bool_() if name == "isdefault" else pa.string()) for name in SCHEMA_COLUMNS])
-    write_deltalake(f"{place}/schemaversions", pa.Table.from_pylist([], schema=versions))
-    write_deltalake(f"{place}/endpoints", pa.Table.from_pylist([ENDPOINT, ENDPOINT | {"xid": "/endpoints/f", "protocol": "NATS",
-        "envelopeoptions": '{"mode": "structured"}', "protocoloptions": '{"subject": "o.{id}"}'}]))  # fmt: skip
-    write_deltalake(f"{place}/changes", pa.table({"snapshot_id": [1]}))
-    return str(place)
+    """Write the catalog that is read."""
+    return write_catalog(tmp_path_factory.mktemp("warehouse"), {"default": DOCUMENT | {"endpoints": ENDPOINTS}})
+
+
+def told_of(warehouse: str, *xids: str) -> list[dict[str, Any]]:
+    """Make up examples."""
+    with model_of(warehouse) as model:
+        return examples_of(model.answer(lambda view: read_selected(view, xids)))
 
 
 def run(warehouse: str, *arguments: str, fed: str | None = None) -> tuple[int, str, str]:
@@ -232,13 +224,13 @@ def test_the_command_needs_no_spark():
 
 
 def test_a_message_is_shown_with_an_example_over_each_protocol(warehouse):
-    told = examples_of(read_selected(warehouse, ("/messagegroups/g/messages/Order",)))
+    told = told_of(warehouse, "/messagegroups/g/messages/Order")
     assert [one["as"] for one in told] == ["cloudevents", "http", "kafka", "amqp", "mqtt", "nats"]
     kafka = next(one["example"] for one in told if one["as"] == "kafka")
     assert (kafka["captured"]["topic"], kafka["payload_status"]) == ("orders", "valid")
-    again = examples_of(read_selected(warehouse, ("/messagegroups/g/messages/Order",)))
+    again = told_of(warehouse, "/messagegroups/g/messages/Order")
     assert [one["example"]["payload"] for one in again if one["as"] == "http"] == [
         one["example"]["payload"] for one in told if one["as"] == "http"
     ]
-    [broken, *_] = examples_of(read_selected(warehouse, ("/messagegroups/h/messages/Broken",)))
+    [broken, *_] = told_of(warehouse, "/messagegroups/h/messages/Broken")
     assert "cannot be rendered" in broken["error"]

@@ -1,24 +1,26 @@
-"""The definitions of a snapshot, read without Spark: the one place that knows where they stand.
+"""The definitions of a snapshot, read without Spark out of the read model: the one place that knows where they stand.
 
-It reads the tables `effective_messages`, `schemaversions`, `endpoints` and `groups` with deltalake. The read model is to take
-its place.
+What one event or one message needs is read alone: `View.telling` gives of all definitions what tells them apart, and only those
+that are wanted are read whole, with the schemas that they name.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import orjson
 
-from lakehouse.errors import LakehouseError, SettingsError, WarehouseError
-from lakehouse.match.payload.schemas import SchemaVersion
+from lakehouse.errors import SettingsError
+from lakehouse.match.payload.schemas import SchemaVersion, names_others, schema_xids
+from lakehouse.readmodel.entities import Entity
+from lakehouse.readmodel.view import Telling, View
+from lakehouse.text.jsontext import canonical
 
 MESSAGE_COLUMNS = ("registryid", "xid", "group_xid", "version_xid", "chain_status", "envelope", "protocol", "dataschemaformat",
                    "schema_xid", "dataschemauri", "attributes", "inferred", "depends_on")  # fmt: skip
 SCHEMA_COLUMNS = ("registryid", "xid", "schema_xid", "isdefault", "format", "schema")
-_ENDPOINT_COLUMNS = ("registryid", "xid", "protocol", "protocoloptions", "messagegroups")
 _OWN_OPTIONS = ("topic", "key")  # of an endpoint, which apply to what it carries (END-177, END-183)
 
 
@@ -57,19 +59,104 @@ class Scope:
         return bool(self.group or self.endpoint)
 
 
-def read_catalog(warehouse: str, scope: Scope) -> Catalog:
-    """Read the definitions of the head of a warehouse.
+def read_catalog(view: View, scope: Scope, is_wanted: Callable[[Telling], bool] | None = None) -> Catalog:
+    """Read the definitions of a snapshot that events may be of, with their schemas.
+
+    Args:
+        view: the snapshot.
+        scope: whose messages are candidates.
+        is_wanted: tells of a definition, by what tells it apart, whether it is read; None: all of the scope are.
 
     Raises:
-        WarehouseError: there is no catalog.
         SettingsError: the scope names what is not there.
+        DefinitionsGone: the definitions of the snapshot are not kept any more.
     """
-    messages = read_rows(warehouse, "effective_messages", MESSAGE_COLUMNS)
-    versions = read_rows(warehouse, "schemaversions", SCHEMA_COLUMNS)
-    endpoints = read_rows(warehouse, "endpoints", _ENDPOINT_COLUMNS) if scope.endpoint else []
-    rows = in_scope([{**row, **_as_maps(row)} for row in messages], endpoints, scope)
-    schemas = [SchemaVersion(*(row[name] for name in SCHEMA_COLUMNS)) for row in versions]
-    return Catalog(rows, schemas, _head(warehouse))
+    rows = read_definitions(view, scope, is_wanted)
+    for row in rows:
+        message = view.entity(row["registryid"], row["xid"])
+        row["deprecated"] = message is not None and message.attributes.get("deprecated") is not None
+    return Catalog(rows, schema_versions(view, rows), view.definitions_snapshot)
+
+
+def read_definitions(view: View, scope: Scope, is_wanted: Callable[[Telling], bool] | None = None) -> list[dict[str, Any]]:
+    """Read effective definitions of a scope, as `definition_of` takes them; what an endpoint adds stands in `endpoint`.
+
+    Args:
+        view: the snapshot.
+        scope: whose messages.
+        is_wanted: as in `read_catalog`.
+
+    Raises:
+        SettingsError: the scope names what is not there.
+        DefinitionsGone: the definitions of the snapshot are not kept any more.
+    """
+    holders = list(_holders(view, scope))
+    is_there, rows = False, []
+    for registryid, group_xid, options in holders:
+        if is_wanted is None:
+            found = view.definitions(registryid, group_xid=group_xid)
+        else:
+            wanted: dict[str, list[str]] = {}
+            for one in view.telling(registryid, group_xid=group_xid):
+                is_there = True
+                if is_wanted(one):
+                    wanted.setdefault(one.registryid, []).append(one.xid)
+            found = (row for one, xids in wanted.items() for row in view.definitions(one, xids=xids))
+        rows += [row if options is None else row | {"endpoint": options} for row in found]
+    if not (rows or is_there or scope.endpoint):
+        in_scope([], [], scope)
+    return rows
+
+
+def _holders(view: View, scope: Scope) -> Iterator[tuple[str | None, str | None, dict[str, str] | None]]:
+    """Give registry and group of what a scope holds (None: all), and what an endpoint says where its messages say nothing."""
+    if not scope.endpoint:
+        yield scope.registry or None, scope.group, None
+        return
+    endpoints = [one for one in view.entities(scope.endpoint, scope.registry) if one.kind == "endpoint"]
+    if not endpoints:
+        in_scope([], [], Scope(endpoint=scope.endpoint))
+    for endpoint in endpoints:
+        row = endpoint_row(endpoint)
+        for via in dict.fromkeys((endpoint.xid, *(row["messagegroups"] or ()))):
+            if scope.group in (None, via):
+                yield endpoint.registryid, via, own_options(row)
+
+
+def endpoint_row(endpoint: Entity) -> dict[str, Any]:
+    """Give an endpoint as a row of `endpoints`: registryid, xid, usage, protocol, messagegroups; options as JSON text."""
+    told = endpoint.attributes
+    options = {name: canonical(told.get(name) or {}).decode() for name in ("envelopeoptions", "protocoloptions")}
+    lists = {name: told.get(name) for name in ("usage", "protocol", "messagegroups")}
+    return {"registryid": endpoint.registryid, "xid": endpoint.xid, **lists, **options}
+
+
+def schema_versions(view: View, rows: Iterable[dict[str, Any]]) -> list[SchemaVersion]:
+    """Read the Versions of the schemas that definitions name; where one refers to others by `$id`, also those of its registry."""
+    wanted: dict[str, dict[str, None]] = {}
+    inline: dict[str, bool] = {}
+    for row in rows:
+        registryid = row["registryid"]
+        for uri in (row["schema_xid"], row["dataschemauri"]):
+            wanted.setdefault(registryid, {}).update(dict.fromkeys(schema_xids(uri) if uri else ()))
+        inline[registryid] = inline.get(registryid, False) or names_others(row["attributes"].get("/dataschema"))
+    found = []
+    for registryid, xids in wanted.items():
+        own = [schema_version(one) for xid in xids for one in view.versions(registryid, xid)]
+        if inline[registryid] or any(names_others(one.text) for one in own):
+            known = {one.xid for one in own}
+            others = (one for one in view.below(registryid, "/schemagroups") if one.kind == "schemaversion")
+            own += [schema_version(one) for one in others if one.xid not in known and '"$id"' in one.body]
+        found += own
+    return found
+
+
+def schema_version(entity: Entity) -> SchemaVersion:
+    """Give a Version of a schema as the read model holds it."""
+    told = entity.attributes
+    text = canonical(told["schema"]).decode() if told.get("schema") is not None else None
+    schema_xid = entity.xid.rpartition("/versions/")[0]
+    return SchemaVersion(entity.registryid, entity.xid, schema_xid, bool(told.get("isdefault")), told.get("format"), text)
 
 
 def in_scope(messages: list[dict[str, Any]], endpoints: list[dict[str, Any]], scope: Scope) -> list[dict[str, Any]]:
@@ -113,34 +200,3 @@ def own_options(endpoint: dict[str, Any]) -> dict[str, str]:
             texts = {name: options[name] for name in _OWN_OPTIONS if isinstance(options.get(name), str)}
             found |= {f"/protocoloptions/{name}/value": orjson.dumps(text).decode() for name, text in texts.items()}
     return found
-
-
-def read_rows(warehouse: str, table: str, columns: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Read columns of a table of the head.
-
-    Raises:
-        WarehouseError: there is no catalog.
-    """
-    try:
-        from deltalake import DeltaTable
-        from deltalake.exceptions import TableNotFoundError
-    except ModuleNotFoundError as error:
-        raise LakehouseError("one event is matched without Spark, which needs deltalake: pip install deltalake==1.6.6") from error
-    place = warehouse if "://" in warehouse else str(Path(warehouse).absolute())
-    try:
-        found: list[dict[str, Any]] = DeltaTable(f"{place}/{table}").to_pyarrow_table(columns=list(columns)).to_pylist()
-    except TableNotFoundError as error:
-        raise WarehouseError(
-            f"{warehouse} holds no catalog (no table {table}). Load documents with `lakehouse ingest SOURCE`."
-        ) from error
-    return found
-
-
-def _as_maps(row: dict[str, Any]) -> dict[str, Any]:
-    """Arrow gives a map as a list of pairs."""
-    return {name: dict(row[name] or ()) for name in ("attributes", "inferred")}
-
-
-def _head(warehouse: str) -> int:
-    snapshots = read_rows(warehouse, "changes", ("snapshot_id",))
-    return max((row["snapshot_id"] for row in snapshots), default=0)

@@ -1,10 +1,13 @@
-"""Findings about definitions as filters (rules MATCH-001, MATCH-002): two that nothing tells apart, templates that fail."""
+"""Findings about definitions as filters (rules MATCH-001 to MATCH-003).
+
+Two that nothing tells apart, templates that no event can match, placeholders that nothing reads.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +18,8 @@ from pyspark.sql.types import StructType
 from pyspark.sql.window import Window
 
 from lakehouse.match.definition.catalog import MESSAGE_COLUMNS
-from lakehouse.match.definition.definitions import Definition, definition_of
+from lakehouse.match.definition.definitions import ENVELOPE, Definition, definition_of
+from lakehouse.match.definition.templates import Template, has_placeholder
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.findings import FOUND
 from lakehouse.rules.published import check_catalog
@@ -24,12 +28,13 @@ from lakehouse.store.schema import STAGE
 from lakehouse.store.views import session_with_views
 from lakehouse.text.problems import violation_id
 
-TWINS, HOPELESS = "MATCH-001", "MATCH-002"
-_TOLD = "registryid STRING, xid STRING, document_uri STRING, signature STRING, flaws ARRAY<STRUCT<pointer: STRING, told: STRING>>"
+TWINS, HOPELESS, UNUSED = "MATCH-001", "MATCH-002", "MATCH-003"
+_FLAWS = "ARRAY<STRUCT<rule_id: STRING, pointer: STRING, told: STRING>>"
+_TOLD = f"registryid STRING, xid STRING, document_uri STRING, signature STRING, flaws {_FLAWS}"
 _TOLD_SCHEMA = pa.schema(
     [
         ("registryid", pa.string()), ("xid", pa.string()), ("document_uri", pa.string()), ("signature", pa.string()),
-        ("flaws", pa.list_(pa.struct([("pointer", pa.string()), ("told", pa.string())]))),
+        ("flaws", pa.list_(pa.struct([("rule_id", pa.string()), ("pointer", pa.string()), ("told", pa.string())]))),
     ]
 )  # fmt: skip
 _MOST_NAMED = 3
@@ -68,8 +73,37 @@ def signature_of(definition: Definition) -> str | None:
 def flaws_of(definition: Definition) -> Iterator[tuple[str, str]]:
     """Tell the declarations that no event can meet: pointer, and why."""
     for attribute in definition.attributes:
-        if attribute.template is not None and attribute.template.flaw:
-            yield attribute.pointer, f"{attribute.template.text}: {attribute.template.flaw}"
+        template = attribute.template
+        if template is not None and template.flaw:
+            yield attribute.pointer, f"{template.text}: {template.flaw}"
+        elif template is not None and not _may_be_of_type(template, attribute.kind):
+            yield attribute.pointer, f"{template.text}: whatever its placeholders hold, it is not of type {attribute.kind}"
+
+
+def unused_of(row: Mapping[str, Any], definition: Definition) -> Iterator[tuple[str, str]]:
+    """Tell the placeholders that no part of matching or rendering reads: pointer, and why.
+
+    Args:
+        row: as `definition_of` takes it.
+        definition: what was made of it.
+    """
+    for attribute in definition.attributes:
+        if attribute.template is None and isinstance(attribute.value, str) and has_placeholder(attribute.value):
+            why = "a content type" if attribute.section == "message" else f"a value of type {attribute.kind}"
+            yield attribute.pointer, f"{attribute.value}: {why} is not a template, so it is compared as it is written"
+    if not definition.is_cloudevent:
+        for pointer, text in sorted(dict(row["attributes"] or ()).items()):
+            if pointer.startswith(ENVELOPE) and pointer.endswith("/value") and has_placeholder(text):
+                told = "the envelope is not CloudEvents, so this is neither matched nor rendered"
+                yield pointer.removesuffix("/value"), f"{json.loads(text)}: {told}"
+
+
+def _may_be_of_type(template: Template, kind: str | None) -> bool:
+    """Tell whether a text that a template matches can be of a type, which is checked after the template (resolution 10)."""
+    if kind == "boolean":
+        return template.match("true") is not None or template.match("false") is not None
+    allowed = {"integer": "-0123456789", "timestamp": "-0123456789.:+TtZz", "datetime": "-0123456789.:+TtZz"}.get(kind or "")
+    return allowed is None or all(letter in allowed for letter in template.shape.replace("{}", ""))
 
 
 def _shared(definition: Definition) -> list[list[str]]:
@@ -86,7 +120,8 @@ def _tell(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         told = []
         for row in batch.to_pylist():
             definition = definition_of(row)
-            flaws = [{"pointer": pointer, "told": why} for pointer, why in flaws_of(definition)]
+            told_of = ((HOPELESS, flaws_of(definition)), (UNUSED, unused_of(row, definition)))
+            flaws = [{"rule_id": rule_id, "pointer": pointer, "told": why} for rule_id, them in told_of for pointer, why in them]
             key = {name: row[name] for name in ("registryid", "xid", "document_uri")}
             told.append(key | {"signature": signature_of(definition), "flaws": flaws})
         yield pa.RecordBatch.from_pylist(told, schema=_TOLD_SCHEMA)
@@ -105,7 +140,8 @@ def _of_row(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
         told = f"asks of an event what {', '.join(others[:_MOST_NAMED])}{more} asks: nothing but the payload can tell them apart"
         yield _finding(row, TWINS, "", told)
     for flaw in row["flaws"]:
-        yield _finding(row, HOPELESS, flaw["pointer"], f"no event can match {flaw['told']}")
+        start = "no event can match " if flaw["rule_id"] == HOPELESS else ""
+        yield _finding(row, flaw["rule_id"], flaw["pointer"], start + flaw["told"])
 
 
 def _finding(row: dict[str, Any], rule_id: str, pointer: str, told: str) -> dict[str, Any]:

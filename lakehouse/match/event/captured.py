@@ -18,7 +18,7 @@ import orjson
 
 from lakehouse.match.definition.definitions import escape
 from lakehouse.match.definition.valuetypes import as_text
-from lakehouse.match.event.landed import Landed, captured_by, named_values
+from lakehouse.match.event.landed import Landed, captured_by, events_of, named_values
 
 SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
 _PAIRS = {"KAFKA": ("headers",), "MQTT": ("user_properties",), "HTTP": ("headers", "query"), "NATS": ("headers",)}
@@ -99,15 +99,37 @@ def landed_of_captured(value: Mapping[str, Any], protocol: str | None = None) ->
 
 
 def landed_of_har(entry: Any) -> Iterator[Landed]:
-    """Read an entry of a HAR file: its request, and its response where that holds a CloudEvent."""
+    """Read an entry of a HAR file: its request, and, at the same path and query, its response where that holds CloudEvents."""
     request = entry.get("request") if isinstance(entry, dict) else None
     if not isinstance(request, dict):
         yield Landed(None, problem="entry: a HAR entry has a request")
         return
-    content = request.get("postData") or {}
-    text = content.get("text")
-    body = text.encode() if isinstance(text, str) else None
-    yield landed_of_http(str(request.get("method", "")), str(request.get("url", "")), request.get("headers"), None, body)
+    url, method = str(request.get("url", "")), str(request.get("method", ""))
+    yield _of_har(request, request.get("postData"), method, url, None)
+    response = entry.get("response")
+    status = response.get("status") if isinstance(response, dict) else None
+    if isinstance(response, dict) and isinstance(status, int) and status > 0:  # 0: none came
+        answered = _of_har(response, response.get("content"), method, url, status)
+        if answered.problem or any(event.mode for event in events_of(answered)):
+            yield answered
+
+
+def _of_har(message: Mapping[str, Any], content: Any, method: str, url: str, status: int | None) -> Landed:
+    told = content if isinstance(content, dict) else {}
+    text, body = told.get("text"), None
+    headers = [one for one in message.get("headers") or () if isinstance(one, dict)]
+    if isinstance(told.get("mimeType"), str) and not any(str(one.get("name")).lower() == "content-type" for one in headers):
+        headers = [*headers, {"name": "content-type", "value": told["mimeType"]}]
+    if isinstance(text, str):
+        body = text.encode()
+        if told.get("encoding") == "base64":
+            try:
+                body = base64.b64decode(text, validate=True)
+            except (binascii.Error, ValueError):
+                return Landed("HTTP", problem="content: no base64 text")
+    # A browser writes down what it unpacked, and the header of what came packed.
+    kept = [one for one in headers if status is None or str(one.get("name")).lower() != "content-encoding"]
+    return landed_of_http(method, url, kept, status, body)
 
 
 def landed_of_http(method: str, url: str, headers: Any, status: Any, body: bytes | None) -> Landed:

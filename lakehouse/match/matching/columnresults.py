@@ -55,8 +55,9 @@ def result_batch(
     verdicts = _verdicts(matcher, columns, batch, rows, shown)
     own = remarks_of(shown)
     same: dict[str, Any] = {
-        "protocol": "KAFKA", "mode": "binary", "status": "matched", "registryid": shown.registryid, "xid": shown.xid,
-        "version_xid": shown.version_xid, "best": [_key(one) for one in best], "matches": [_key(one) for one in matches],
+        "protocol": columns.binding.protocol, "mode": "binary", "status": "matched",
+        "registryid": shown.registryid, "xid": shown.xid, "version_xid": shown.version_xid,
+        "best": [_key(one) for one in best], "matches": [_key(one) for one in matches],
         "reasons": [], "deviations": [], "unchecked": unchecked,
     }  # fmt: skip
     refs = [batch.column(field.name).cast(field.type) for field in EVENT_REF]
@@ -65,10 +66,10 @@ def result_batch(
         "place": batch.column("place"),
         "event_ref": pa.StructArray.from_arrays(refs, fields=list(EVENT_REF)),
         "landed_at": batch.column("landed_at"),
-        "ce_id": _header(columns, "ce_id", rows),
-        "ce_source": _header(columns, "ce_source", rows),
-        "ce_type": _header(columns, "ce_type", rows),
-        "address": columns.topic.take(pa.array(rows)),
+        "ce_id": columns.attribute("id").take(pa.array(rows)),
+        "ce_source": columns.attribute("source").take(pa.array(rows)),
+        "ce_type": columns.attribute("type").take(pa.array(rows)),
+        "address": columns.option(columns.binding.address).take(pa.array(rows)),
         "variables": _map(matcher, variables, count),
     }
     if len(set(map(id, verdicts))) == 1:
@@ -87,9 +88,7 @@ def _verdicts(matcher: Matcher, columns: Columns, batch: pa.RecordBatch, rows: R
     """Validate the payloads of rows; JSON by JSON Schema goes straight through, and what fails is told by the usual way."""
     if matcher.request.payload_share == 0:
         return [_NOT_ASKED] * len(rows)
-    kinds = _header(columns, "ce_datacontenttype", rows)
-    content = _header(columns, "content-type", rows)
-    told = pc.coalesce(kinds, content).to_pylist()
+    told = columns.content_type.take(pa.array(rows)).to_pylist()
     quick = matcher.payloads.quick(shown)
     found = []
     for body, kind in zip(batch.column("payload").to_pylist(), told, strict=True):
@@ -100,7 +99,7 @@ def _verdicts(matcher: Matcher, columns: Columns, batch: pa.RecordBatch, rows: R
                     continue
             except orjson.JSONDecodeError:
                 pass  # what it is instead, the usual way tells
-        event = Event("KAFKA", mode="binary", body=body, content_type=kind)
+        event = Event(columns.binding.family, mode="binary", body=body, content_type=kind)
         found.append(matcher.payloads.check(shown, event))
     return found
 
@@ -130,11 +129,6 @@ def _column(field: pa.Field, same: dict[str, Any], each: dict[str, pa.Array], co
         return column if column.type == field.type else column.cast(field.type)
     value = pa.array([same.get(field.name)], field.type)
     return value.take(pa.array(np.zeros(count, np.int64)))
-
-
-def _header(columns: Columns, name: str, rows: Rows) -> pa.Array:
-    found = columns.headers.get(name)
-    return pa.nulls(len(rows), pa.string()) if found is None else found.take(pa.array(rows))
 
 
 def _key(definition: Definition) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The quick way: a batch of binary CloudEvents from Kafka, matched column by column.
+"""The quick way: a batch of binary CloudEvents from Kafka, MQTT 5 or AMQP, matched column by column.
 
 Rows of one type are taken together. Each distinct value of an attribute is compared once, by the same functions as in the row
 loop, and the verdicts are spread over the rows. Rows that match without anything to tell come out here; all others (no match,
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.match.definition.definitions import PROTOCOL, Attribute, Definition, escape
+from lakehouse.match.definition.definitions import Attribute, Definition, escape
 from lakehouse.match.event.captured import SECRET_HEADERS
 from lakehouse.match.event.landed import STRUCTURED, Event
 from lakehouse.match.matching.choice import MATCHED, best_of, is_more_specific, status_of
@@ -34,15 +34,75 @@ _PLAIN_TIME = (
 Rows = np.ndarray[Any, Any]  # numbers of rows, or a verdict for each
 
 
-class Columns(NamedTuple):
-    """The columns of a batch, as attributes: `ce` by name, `options` by name, and what each row is called."""
+class Binding(NamedTuple):
+    """How binary CloudEvents stand in the columns of a landing.
 
-    batch: pa.RecordBatch
-    headers: dict[str, pa.Array]
-    topic: pa.Array
-    partition: pa.Array
-    key: pa.Array
-    captured: frozenset[str]
+    Attributes:
+        protocol: as the landing says it.
+        family, version: its parts.
+        prefixes: before the names of the attributes; of an attribute that stands under several the last counts.
+        section: of the protocol's options that the names are of.
+        in_pairs: the section stands in the column `headers`; else in `options`.
+        content_type, content_encoding: the options that tell them.
+        address: the option that tells where an event travelled.
+        telling: the option that tells definitions apart, beside the type.
+    """
+
+    protocol: str
+    family: str
+    version: str | None
+    prefixes: tuple[str, ...]
+    section: str
+    in_pairs: bool
+    content_type: str
+    content_encoding: str
+    address: str
+    telling: str
+
+
+BINDINGS = (
+    Binding("KAFKA", "KAFKA", None, ("ce_",), "headers", True, "headers/content-type", "headers/content-encoding", "topic",
+            "topic"),
+    Binding("MQTT/5.0", "MQTT", "5.0", ("",), "user_properties", True, "content_type", "user_properties/content-encoding",
+            "topic_name", "topic_name"),
+    Binding("AMQP/1.0", "AMQP", "1.0", ("cloudEvents:", "cloudEvents_"), "application-properties", False,
+            "properties/content-type", "properties/content-encoding", "properties/to", "properties/subject"),
+)  # fmt: skip
+
+
+class Columns:
+    """The columns of a batch, as options of its protocol and attributes of its CloudEvents.
+
+    Args:
+        binding: how the events stand in it.
+        batch: columns of `LANDED`.
+        pairs: what stands in the column `headers`, by name.
+    """
+
+    def __init__(self, binding: Binding, batch: pa.RecordBatch, pairs: dict[str, pa.Array]) -> None:
+        self.binding, self.batch = binding, batch
+        self.captured: frozenset[str] = frozenset(batch.column("captured")[0].as_py())
+        self._found: dict[str, pa.Array] = {f"{binding.section}/{escape(name)}": column for name, column in pairs.items()}
+        if binding.family == "KAFKA":
+            self._found["key"] = self._found["key_base64"] = batch.column("key").cast(pa.string())
+
+    def option(self, name: str) -> pa.Array:
+        """Give the column of an option of the protocol; NULL where a row has none."""
+        if name not in self._found:
+            is_pair = self.binding.in_pairs and name.startswith(f"{self.binding.section}/")
+            absent = pa.nulls(self.batch.num_rows, pa.string())
+            self._found[name] = absent if is_pair else pc.map_lookup(self.batch.column("options"), name, "first")
+        return self._found[name]
+
+    def attribute(self, name: str) -> pa.Array:
+        """Give the column of an attribute of the CloudEvents."""
+        places = [self.option(f"{self.binding.section}/{prefix}{name}") for prefix in reversed(self.binding.prefixes)]
+        return places[0] if len(places) == 1 else pc.coalesce(*places)
+
+    @property
+    def content_type(self) -> pa.Array:
+        """Give the content type of the payloads."""
+        return pc.coalesce(self.attribute("datacontenttype"), self.option(self.binding.content_type))
 
 
 class Verdict(NamedTuple):
@@ -67,10 +127,19 @@ def match_columns(matcher: Matcher, batch: pa.RecordBatch) -> tuple[list[pa.Reco
     asked = matcher.request
     if asked.tolerance.level != "default" or asked.tolerance.native or 0 < asked.payload_share < 1:
         return [], batch
-    plain = _plain_rows(batch)
+    results, left = [], batch
+    for binding in BINDINGS:
+        made, left = _match_bound(matcher, binding, left)
+        results += made
+    return results, left
+
+
+def _match_bound(matcher: Matcher, binding: Binding, batch: pa.RecordBatch) -> tuple[list[pa.RecordBatch], pa.RecordBatch]:
+    """Match the rows of one protocol."""
+    plain = _plain_rows(binding, batch)
     if plain is None:
         return [], batch
-    columns = _columns_of(batch.filter(plain))
+    columns = _columns_of(binding, batch.filter(plain))
     if columns is None:
         return [], batch
     done = np.zeros(columns.batch.num_rows, bool)
@@ -83,12 +152,12 @@ def match_columns(matcher: Matcher, batch: pa.RecordBatch) -> tuple[list[pa.Reco
     return results, left
 
 
-def _plain_rows(batch: pa.RecordBatch) -> pa.Array | None:
-    """Tell which rows are records of Kafka with headers; None: too few of them, or they were not captured alike."""
-    plain = pc.fill_null(pc.equal(batch.column("protocol"), "KAFKA"), False)
+def _plain_rows(binding: Binding, batch: pa.RecordBatch) -> pa.Array | None:
+    """Tell which rows are of a protocol, with what names its attributes; None: too few, or they were not captured alike."""
+    plain = pc.fill_null(pc.equal(batch.column("protocol"), binding.protocol), False)
     for name in ("line", "problem", "ce"):
         plain = pc.and_(plain, pc.is_null(batch.column(name)))
-    for name in ("headers", "captured", "options"):
+    for name in ("captured", "options", *(("headers",) if binding.in_pairs else ())):
         plain = pc.and_(plain, pc.is_valid(batch.column(name)))
     if pc.sum(plain).as_py() is None or pc.sum(plain).as_py() < FEWEST_ROWS:
         return None
@@ -98,48 +167,52 @@ def _plain_rows(batch: pa.RecordBatch) -> pa.Array | None:
     return plain if alike else None
 
 
-def _columns_of(batch: pa.RecordBatch) -> Columns | None:
-    """Read headers as columns; None: too many names, or bytes that are not UTF-8, which the row loop tells."""
+def _columns_of(binding: Binding, batch: pa.RecordBatch) -> Columns | None:
+    """Read pairs as columns; None: too many names, or bytes that are not UTF-8, which the row loop tells."""
+    try:
+        pairs = _pairs_of(binding, batch) if binding.in_pairs else {}
+        return None if pairs is None else Columns(binding, batch, pairs)
+    except pa.ArrowInvalid:
+        return None
+
+
+def _pairs_of(binding: Binding, batch: pa.RecordBatch) -> dict[str, pa.Array] | None:
     headers = batch.column("headers")
     parents = pc.list_parent_indices(headers).to_numpy()
     pairs = headers.flatten()
     names, values = pairs.field("key"), pairs.field("value")
     there = pc.and_(pc.is_valid(values), pc.is_valid(names)).to_numpy(zero_copy_only=False)
-    try:
-        texts, key = values.cast(pa.string()), batch.column("key").cast(pa.string())
-    except pa.ArrowInvalid:
-        return None
+    texts = values.cast(pa.string())
     encoded = names.dictionary_encode()
     if len(encoded.dictionary) > _MOST_HEADERS:
         return None
     codes = pc.fill_null(encoded.indices, -1).to_numpy()
     found: dict[str, pa.Array] = {}
     for code, name in enumerate(encoded.dictionary.to_pylist()):
-        if name.lower() not in SECRET_HEADERS:
-            at = np.nonzero((codes == code) & there)[0]
-            last = np.full(batch.num_rows, -1)
-            last[parents[at]] = at  # in order, so the last of a name stays
+        at = np.nonzero((codes == code) & there)[0]
+        last = np.full(batch.num_rows, -1)
+        last[parents[at]] = at  # in order, so the last of a name stays
+        if binding.family != "KAFKA" and len(at) > len(np.unique(parents[at])):
+            return None  # of a name that repeats any value counts there
+        if binding.family != "KAFKA" or name.lower() not in SECRET_HEADERS:
             found[name] = texts.take(pa.array(last, mask=last < 0))
-    options = batch.column("options")
-    topic, partition = (pc.map_lookup(options, name, "first") for name in ("topic", "partition"))
-    return Columns(batch, found, topic, partition, key, frozenset(batch.column("captured")[0].as_py()))
+    return found
 
 
 def _groups(matcher: Matcher, columns: Columns) -> Iterator[tuple[Rows, list[Definition]]]:
-    """Take rows of one type (and topic, where that tells definitions) together, with their candidates."""
-    kinds = columns.headers.get("ce_type")
-    if kinds is None:
-        return
-    ready = pc.is_valid(kinds)
-    content = columns.headers.get("content-type")
-    if content is not None:
-        is_structured = pc.starts_with(pc.utf8_lower(pc.utf8_ltrim_whitespace(content)), STRUCTURED)
-        ready = pc.and_(ready, pc.invert(pc.fill_null(is_structured, False)))
-    if "content-encoding" in columns.headers:
-        ready = pc.and_(ready, pc.is_null(columns.headers["content-encoding"]))
+    """Take rows of one type (and topic or subject, where that tells definitions) together, with their candidates."""
+    binding, kinds = columns.binding, columns.attribute("type")
+    told = columns.option(binding.telling)
+    ready = pc.and_(pc.is_valid(kinds), pc.is_null(columns.option(binding.content_encoding)))
+    content = columns.option(binding.content_type)
+    is_structured = pc.starts_with(pc.utf8_lower(pc.utf8_ltrim_whitespace(content)), STRUCTURED)
+    ready = pc.and_(ready, pc.invert(pc.fill_null(is_structured, False)))
+    if binding.family == "MQTT":  # whose attributes have no prefix: without these it is no CloudEvent
+        named = pc.and_(pc.is_valid(columns.attribute("source")), pc.is_valid(columns.attribute("id")))
+        ready = pc.and_(ready, pc.or_(pc.is_valid(columns.attribute("specversion")), named))
     keys = kinds
-    if matcher.index.tells_addresses("KAFKA"):
-        keys = pc.binary_join_element_wise(kinds, pc.fill_null(columns.topic, ""), "\0")
+    if matcher.index.tells_addresses(binding.family):
+        keys = pc.binary_join_element_wise(kinds, pc.fill_null(told, ""), "\0")
     at = np.nonzero(ready.to_numpy(zero_copy_only=False))[0]
     codes = keys.take(pa.array(at)).dictionary_encode().indices.to_numpy()
     order = np.argsort(codes, kind="stable")
@@ -148,9 +221,9 @@ def _groups(matcher: Matcher, columns: Columns) -> Iterator[tuple[Rows, list[Def
         if len(part) >= FEWEST_ROWS:
             rows = at[part]
             first = int(rows[0])
-            event = Event("KAFKA", ce={"type": kinds[first].as_py()}, captured=columns.captured)
-            if columns.topic[first].is_valid:
-                event.options["topic"] = columns.topic[first].as_py()
+            event = Event(binding.family, binding.version, ce={"type": kinds[first].as_py()}, captured=columns.captured)
+            if told[first].is_valid:
+                event.options[binding.telling] = told[first].as_py()
             candidates = [one for one in matcher.index.candidates(event) if not one.is_bare]
             if len(candidates) <= _MOST_CANDIDATES:
                 yield rows, candidates
@@ -160,7 +233,7 @@ def _match_group(
     matcher: Matcher, columns: Columns, rows: Rows, candidates: list[Definition]
 ) -> Iterator[tuple[Rows, pa.RecordBatch]]:
     taken: dict[str, pa.Array] = {}
-    verdicts = {one: _evaluate(one, columns, rows, taken) for one in candidates if one.family in (None, "KAFKA")}
+    verdicts = {one: _evaluate(one, columns, rows, taken) for one in candidates if one.family in (None, columns.binding.family)}
     pattern, odd = np.zeros(len(rows), np.int64), np.zeros(len(rows), bool)
     for bit, verdict in enumerate(verdicts.values()):
         pattern |= verdict.matches.astype(np.int64) << bit
@@ -186,7 +259,10 @@ def _evaluate(definition: Definition, columns: Columns, rows: Rows, taken: dict[
     matches, odd = np.ones(count, bool), np.zeros(count, bool)
     held: dict[str, list[pa.Array]] = {}
     unchecked = []
-    probe = Event("KAFKA", mode="binary", captured=columns.captured | {"/envelopemetadata"})
+    binding = columns.binding
+    probe = Event(binding.family, binding.version, "binary", captured=columns.captured | {"/envelopemetadata"})
+    if definition.family == "MQTT" and definition.version not in (None, binding.version):
+        odd |= True  # another version deviates
     for attribute in definition.attributes:
         values = _values(attribute, columns, rows, taken)
         absent = pc.is_null(values).to_numpy(zero_copy_only=False)
@@ -194,13 +270,18 @@ def _evaluate(definition: Definition, columns: Columns, rows: Rows, taken: dict[
             if not is_told(attribute, probe):
                 unchecked.append(attribute.pointer)
                 odd |= ~absent
-            elif attribute.required or attribute.has_value:
+            elif (attribute.required or attribute.has_value) and attribute.decides:
                 matches &= ~absent
-        if attribute.key == "key_base64" or not attribute.decides:
+            elif attribute.required or attribute.has_value:
+                odd |= absent
+        if attribute.key == "key_base64":
             odd |= ~absent
         elif not absent.all():
             ok, strange = _compare_column(attribute, values, probe, held)
-            matches &= ok | absent
+            if attribute.decides:
+                matches &= ok | absent
+            else:
+                odd |= ~(ok | absent)
             odd |= strange & ~absent
     variables = {}
     for name, uses in held.items():
@@ -217,17 +298,12 @@ def _values(attribute: Attribute, columns: Columns, rows: Rows, taken: dict[str,
     )
     if name not in taken:
         if name == "/":  # the content type, which the envelope may say itself
-            own = [columns.headers[one] for one in ("ce_datacontenttype", "content-type") if one in columns.headers]
-            column = pc.coalesce(*own) if own else None
+            column = columns.content_type
         elif attribute.section == "envelope":
-            column = columns.headers.get(f"ce_{attribute.key}")
-        elif attribute.key.startswith("headers/"):
-            column = next((one for header, one in columns.headers.items() if f"headers/{escape(header)}" == attribute.key), None)
+            column = columns.attribute(attribute.key)
         else:
-            column = {"topic": columns.topic, "partition": columns.partition, "key": columns.key, "key_base64": columns.key}.get(
-                attribute.pointer.removeprefix(PROTOCOL)
-            )
-        taken[name] = pa.nulls(len(rows), pa.string()) if column is None else column.take(pa.array(rows))
+            column = columns.option(attribute.key)
+        taken[name] = column.take(pa.array(rows))
     return taken[name]
 
 

@@ -29,7 +29,7 @@ _KEPT = ("registryid", "xid", "version_xid", "group_xid", "chain_status", "envel
          "schema_xid", "dataschemauri", "depends_on", "deprecated", "endpoint")  # fmt: skip
 _SILENT = ("/description", "/specurl", "/name", "/documentation")
 _COMPILED = 50_000
-_CLOSE_TYPES = 20_000  # above so many distinct types, misspelt ones are not sought letter by letter
+CLOSE_TYPES = 20_000  # above so many distinct types, misspelt ones are not sought letter by letter
 _LONG_TYPE = 200
 DEFINITION_ROWS = pa.schema([("keys", pa.list_(pa.string())), ("body", pa.binary())])
 _KEYS = pa.schema([("key_hash", pa.uint64()), ("key", pa.string()), ("row", pa.int64())])
@@ -125,7 +125,7 @@ class Index:
         if isinstance(kind, str):
             yield [f"fold\0{kind.strip().casefold()}"]
             yield [f"type\0{close}" for close in self._near_types(kind)]
-            yield [f"last\0{_last(kind).casefold()}"]
+            yield [f"last\0{last_segment(kind).casefold()}"]
         if event.address is not None:
             yield [f"at\0{event.family}\0{event.address}"]
 
@@ -144,11 +144,11 @@ class Index:
         return definition_of(body, self.rule, body.get("endpoint"))
 
     def _near_type(self, kind: str) -> tuple[str, ...]:
-        if self._types is None and self._keys.num_rows > 8 * _CLOSE_TYPES:
+        if self._types is None and self._keys.num_rows > 8 * CLOSE_TYPES:
             self._types = ()
         if self._types is None:
             found = {key[5:] for key in self._keys.column("key").to_pylist() if key.startswith("type\0")}
-            self._types = tuple(sorted(found)) if len(found) <= _CLOSE_TYPES else ()
+            self._types = tuple(sorted(found)) if len(found) <= CLOSE_TYPES else ()
         return tuple(one for one in self._types if one != kind and is_close(one, kind))
 
 
@@ -201,7 +201,7 @@ def _keys_of(definition: Definition) -> Iterator[str]:
     if kind is not None:
         yield f"type\0{kind}"
         yield f"fold\0{kind.strip().casefold()}"
-        yield f"last\0{_last(kind).casefold()}"
+        yield f"last\0{last_segment(kind).casefold()}"
         if address is not None and address.has_value and not address.template:
             yield f"at\0{definition.family}\0{as_text(address.value)}"
     elif definition.family == "AMQP" and subject is not None and _must_be(definition, "/protocoloptions/properties/subject"):
@@ -226,7 +226,8 @@ def _must_be(definition: Definition, pointer: str) -> bool:
     return found is not None and found.decides
 
 
-def _last(kind: str) -> str:
+def last_segment(kind: str) -> str:
+    """Give what a type ends with, behind its namespace."""
     return kind.strip().replace("/", ".").rpartition(".")[2]
 
 

@@ -72,6 +72,8 @@ class Payloads:
             return PayloadVerdict(UNSUPPORTED, (), (*remarks, str(error)[:300]))
         except RecursionError:
             return PayloadVerdict(UNDECODABLE, (PayloadError("", "decode", "nested too deeply"),), remarks)
+        except Exception as error:  # a library met what it was not made for: told with this row, and no other row is lost
+            return PayloadVerdict(UNSUPPORTED, (), (*remarks, f"the library failed: {type(error).__name__}: {error}"[:300]))
         remarks += decoded.remarks
         if not errors:
             return PayloadVerdict(VALID, (), remarks)

@@ -17,6 +17,21 @@ from lakehouse.match.definition.definitions import Definition
 _REFERENCE = re.compile(
     r"\A#?(?P<schema>/schemagroups/[^/#]+/schemas/[^/#]+)(?:/versions/(?P<version>[^/#]+))?(?P<rest>[/#].*)?\Z"
 )
+_OTHER = re.compile(r'"\$ref"\s*:\s*"[^#"]')
+
+
+def schema_xids(uri: str) -> list[str]:
+    """Give the XIDs of the schemas that a reference may mean: as it stands, or before a colon, behind which a type is named."""
+    found = _REFERENCE.match(uri)
+    if found is None:
+        return []
+    base, colon, _ = found["schema"].rpartition(":")
+    return [found["schema"], *([base] if colon and "/schemas/" in base else [])]
+
+
+def names_others(text: str | None) -> bool:
+    """Tell whether a schema, as JSON text, refers to what does not stand in it."""
+    return text is not None and _OTHER.search(text) is not None
 
 
 class SchemaVersion(NamedTuple):

@@ -21,6 +21,7 @@ _VALIDATORS = {
     "avro": ("avro", "AvroValidator"),
     "protobuf": ("protobuf", "ProtobufValidator"),
     "jsonstructure": ("jsonstructure", "StructureValidator"),
+    "xsd": ("xsd", "XsdValidator"),
 }
 
 
@@ -91,7 +92,7 @@ def make_validator(resolved: Resolved, find: Callable[[str], Any]) -> Validator:
     document, family = resolved.document, family_of_format(resolved.format, resolved.document)
     if family not in _VALIDATORS:
         raise Unsupported(f"schemas of format {resolved.format or 'unknown'} are not validated")
-    if family != "protobuf" and isinstance(document, str):
+    if family not in ("protobuf", "xsd") and isinstance(document, str):
         try:
             document = orjson.loads(document)
         except orjson.JSONDecodeError as error:

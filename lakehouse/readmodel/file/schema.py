@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-FORMAT = 1  # a file of another format is made anew
+FORMAT = 2  # a file of another format is made anew
 NEVER = 2**62  # `until` of a row that nothing has replaced
 
 # Kinds that are listed whole; a query says these words, so that SQLite takes the index.
@@ -28,6 +28,8 @@ EFFECTIVE_COLUMNS = (
     "protocol", "protocol_family", "protocol_version", "address", "kafka_key", "http_method", "http_status", "dataschemaformat",
     "schema_xid", "dataschemauri", "datacontenttype", "document_uris", "attributes", "inferred", "depends_on", "snapshot_id",
 )  # fmt: skip
+# What tells definitions apart: read of all of them, out of an index alone.
+TELLING_COLUMNS = ("envelope", "ce_type", "protocol", "address")
 BOOLEAN_COLUMNS = ("ce_type_required", "ce_source_required", "ce_subject_required")
 VIOLATION_COLUMNS = (
     "violation_id", "ingest_id", "found_at", "registryid", "document_uri", "xid", "pointer", "rule_id", "severity", "action",
@@ -85,7 +87,7 @@ CREATE INDEX edges_by_target ON edges (whole);
 CREATE INDEX edges_by_other_target ON edges (without_suffix) WHERE without_suffix IS NOT NULL;
 CREATE INDEX version_uris_by_uri ON version_uris (version_uri);
 CREATE UNIQUE INDEX effective_by_xid ON effective (registryid, xid);
-CREATE INDEX effective_by_group ON effective (registryid, group_xid);
+CREATE INDEX effective_by_group ON effective (registryid, group_xid, xid, {", ".join(TELLING_COLUMNS)});
 CREATE UNIQUE INDEX violations_by_id ON violations (violation_id);
 CREATE INDEX violations_by_document ON violations (registryid, document_uri);
 CREATE UNIQUE INDEX searched_by_xid ON searched (registryid, kind, xid);

@@ -29,7 +29,7 @@ from lakehouse.render.ways import Way
 
 _LEVELS = (0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 9, 9)
 _USUAL_TYPES = {"jsonschema": "application/json", "jsonstructure": "application/json", "avro": "avro/binary",
-                "protobuf": "application/protobuf"}  # fmt: skip
+                "protobuf": "application/protobuf", "xsd": "application/xml"}  # fmt: skip
 _ADDRESSED = ("topic", "topic_name", "subject", "reply-to", "path", "method")  # of the protocol: places with their own characters
 _SAFE = re.compile(r"\A[A-Za-z0-9_-]+\Z")
 _HEADER = re.compile(r"\A[\x21-\x7e]+\Z")
@@ -135,7 +135,9 @@ def _maker(family: str, resolved: Resolved, find: Callable[[str], Any], content_
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise Unsupported(f"{type(error).__name__}: {error}") from error
     document = (
-        orjson.loads(resolved.document) if isinstance(resolved.document, str) and family != "protobuf" else resolved.document
+        orjson.loads(resolved.document)
+        if isinstance(resolved.document, str) and family not in ("protobuf", "xsd")
+        else resolved.document
     )
     if family == "jsonschema":
         from lakehouse.render.example.jsonschema import JsonExample
@@ -147,6 +149,10 @@ def _maker(family: str, resolved: Resolved, find: Callable[[str], Any], content_
         return lambda made: orjson.dumps(StructureExample(document, made).make(resolved.fragment))
     if family == "avro":
         return _avro_maker(validator, as_json)
+    if family == "xsd":
+        from lakehouse.render.example.xsd import XsdExample
+
+        return lambda made: XsdExample(validator.schema, made).make(validator.wanted)
     from lakehouse.render.example.protobuf import ProtobufExample
 
     def protobuf(made: Plausible) -> bytes:

@@ -1,0 +1,97 @@
+"""What lands may be anything: each row is told of, and none ever ends a run."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from builders import document, group, json_values, law
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehouse.match import Index, Matcher, Payloads, Request, Schemas
+from lakehouse.match.event.captured import landed_of_text
+from lakehouse.match.matching.results import RESULT_SCHEMA, why_of
+from match.catalogs import load
+
+PROTOCOLS = ["KAFKA", "MQTT/5.0", "MQTT/3.1.1", "AMQP/1.0", "HTTP", "NATS", "", "X", None]
+NAMES = ["topic", "key", "key_base64", "headers", "partition", "topic_name", "user_properties", "qos", "retain", "content_type",
+         "properties", "application-properties", "application_properties", "header", "path", "query", "method", "status",
+         "subject", "message_expiry_interval"]  # fmt: skip
+CE = {"specversion": "1.0", "id": "1", "source": "/s/a", "type": "T"}
+header_names = st.sampled_from(["ce_type", "ce-type", "content-type", "type", "specversion", "h"]) | json_values
+header_values = st.sampled_from(["T", "application/cloudevents+json", "application/cloudevents-batch+json"]) | json_values
+pairs = st.lists(st.fixed_dictionaries({"name": header_names, "value": header_values}))
+captured = st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=5), json_values | pairs, max_size=6)
+bodies = st.none() | json_values | st.just(CE) | st.lists(st.just(CE) | json_values, max_size=3)
+events = st.fixed_dictionaries(
+    {"protocol": st.sampled_from(PROTOCOLS) | json_values, "captured": captured},
+    optional={"payload": bodies, "payload_base64": json_values},
+) | st.fixed_dictionaries(
+    {"specversion": json_values}, optional=dict.fromkeys(("type", "source", "id", "data", "data_base64", "time"), json_values)
+)
+requests = st.fixed_dictionaries(
+    {"url": json_values, "method": json_values, "headers": pairs | json_values, "postData": json_values}
+)
+responses = st.fixed_dictionaries({"status": json_values | st.just(200), "headers": pairs | json_values, "content": json_values})
+entries = st.fixed_dictionaries({"request": json_values | requests, "response": json_values | responses})
+har = st.fixed_dictionaries({"log": st.fixed_dictionaries({"entries": st.lists(json_values | entries)})})
+
+
+@pytest.fixture(scope="module")
+def matcher() -> Matcher:
+    def options(**named: Any) -> dict[str, Any]:
+        return {
+            "envelope": "CloudEvents/1.0",
+            "envelopemetadata": {"type": {"value": "T"}, "source": {"value": "/s/{x}"}},
+        } | named
+
+    kinds = ("integer", "number", "boolean", "timestamp", "binary", "duration", "uri", "symbol", "any")
+    messages = {
+        "typed": options(envelopemetadata={name: {"type": name} for name in kinds}, dataschemaformat="JSONSchema/draft-07",
+                         dataschema={"type": "object"}),
+        "kafka": options(protocol="KAFKA", protocoloptions={"topic": {"value": "{x}"}, "key": {"value": "{x}"}}),
+        "mqtt": options(protocol="MQTT/5.0", protocoloptions={"topic_name": {"value": "a/{x}"}, "qos": {"value": 1},
+                                                              "message_expiry_interval": {"value": 5}}),
+        "amqp": options(protocol="AMQP/1.0", protocoloptions={"properties": {"subject": {"value": "{x}"}}}),
+        "http": options(protocol="HTTP", protocoloptions={"path": {"value": "/{x}"}, "query": {"q": {"value": "1"}}}),
+        "nats": options(protocol="NATS", protocoloptions={"subject": {"value": "a.{x}"}}),
+    }  # fmt: skip
+    rows, schemas = load({"r": document({"g": group(messages)})})
+    return Matcher(Index.of(rows), Payloads(Schemas(schemas), 10_000), Request())
+
+
+def told(matcher: Matcher, text: bytes) -> list[dict[str, Any]]:
+    """Match a text, and write its results as the pass over a table does."""
+    found = [row | {"why": why_of(row)} for landed in landed_of_text(text) for row in matcher.rows(landed)]
+    return pa.RecordBatch.from_pylist(found, schema=RESULT_SCHEMA).to_pylist()
+
+
+@law
+@given(st.one_of(events, har, json_values))
+def test_any_json_is_told_of(matcher, value):
+    for row in told(matcher, json.dumps(value).encode()):
+        assert row["status"] in ("matched", "ambiguous", "unmatched", "unreadable")
+        assert row["status"] != "unreadable" or row["reasons"]
+
+
+@law
+@given(st.binary(max_size=60))
+def test_any_bytes_are_told_of(matcher, text):
+    assert all(row["status"] for row in told(matcher, text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[" * 100_000, b'{"a":' * 100_000, b'{"specversion":"1.0","type":"\\ud800"}', b'{"specversion":"1.0","id":1e999}',
+        b'{"protocol":"MQTT/5.0","captured":{"topic_name":"' + b"a/" * 100_000 + b'"}}',
+        b'{"protocol":"KAFKA","captured":{"topic":"' + b"{" * 10_000 + b'","headers":[]}}',
+        b'{"protocol":"AMQP/1.0","captured":{"properties":{"creation-time":' + b"9" * 300 + b"}}}",
+    ],
+    ids=range(7),
+)  # fmt: skip
+def test_what_is_deep_long_or_large_is_told_of(matcher, text):
+    assert [row["status"] for row in told(matcher, text)] in (["unmatched"], ["unreadable"])
