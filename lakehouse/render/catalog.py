@@ -75,19 +75,21 @@ def selected_at(view: View, definition: dict[str, Any]) -> Selected:
         definition: a row of `effective_messages`, of `View.definition`.
     """
     registryid = definition["registryid"]
-    endpoints = [_endpoint(one) for one in view.children(registryid, "/") if one.kind == "endpoint"]
+    endpoints = [endpoint_at(one) for one in view.children(registryid, "/") if one.kind == "endpoint"]
     versions = view.versions(registryid, definition["schema_xid"]) if definition["schema_xid"] else []
-    return Selected([definition], endpoints, [_schema_version(one) for one in versions], view.snapshot_id)
+    return Selected([definition], endpoints, [schema_version_at(one) for one in versions], view.snapshot_id)
 
 
-def _endpoint(entity: Entity) -> Endpoint:
+def endpoint_at(entity: Entity) -> Endpoint:
+    """Make an endpoint of an entity of a snapshot."""
     told = entity.attributes
     options = {name: orjson.dumps(told.get(name) or {}).decode() for name in ("envelopeoptions", "protocoloptions")}
     lists = {name: told.get(name) for name in ("usage", "protocol", "messagegroups")}
     return endpoint_of({"registryid": entity.registryid, "xid": entity.xid, **lists, **options})
 
 
-def _schema_version(entity: Entity) -> SchemaVersion:
+def schema_version_at(entity: Entity) -> SchemaVersion:
+    """Make a Version of a schema of an entity of a snapshot."""
     told = entity.attributes
     text = orjson.dumps(told["schema"]).decode() if "schema" in told else None
     schema_xid = entity.xid.rpartition("/versions/")[0]

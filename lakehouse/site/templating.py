@@ -1,0 +1,132 @@
+"""Templates become pages: Jinja with autoescape on, and the few words that templates need for dates, ids and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timezone
+from functools import cache
+from importlib.resources import files
+from itertools import islice
+from typing import Any, TypeVar
+
+import orjson
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+T = TypeVar("T")
+MEDIA_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "json": "application/json; charset=utf-8",
+    "txt": "text/plain; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'"
+)
+ASSETS = ("style.css", "site.js", "icon.svg")
+_MOST = 400  # characters of a value that a table shows
+
+
+class Attributes(dict[str, Any]):
+    """Attributes of an entity, of which any may be absent: a template finds None then, while it is held to all other names."""
+
+    def __missing__(self, name: str) -> None:
+        """Give None."""
+
+
+@cache
+def environment() -> Environment:
+    """Give the environment of the templates."""
+    made = Environment(
+        loader=PackageLoader("lakehouse.site", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters |= {
+        "moment": moment, "day": day, "shown": shown, "folded": folded, "grouped": grouped, "plural": plural, "cut": cut,
+        "some": some,
+    }  # fmt: skip
+    made.globals |= {"policy": POLICY}
+    return made
+
+
+@cache
+def asset(name: str) -> bytes:
+    """Give a style sheet, script or picture of the site."""
+    return (files("lakehouse.site") / "assets" / name).read_bytes()
+
+
+def render(template: str, /, **told: Any) -> bytes:
+    """Render a page."""
+    text = environment().get_template(template).render(told)
+    return text.encode("utf-8", "replace")  # half of a surrogate pair cannot be written
+
+
+def moment(value: Any) -> str:
+    """Write a moment for a person, in UTC: a datetime, RFC 3339 text, or microseconds since 1970."""
+    if value is None or value == "":
+        return ""
+    if isinstance(value, int):
+        value = datetime.fromtimestamp(value / 1_000_000, timezone.utc)
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value.replace("Z", "+00:00"))
+        except ValueError:
+            return str(value)
+    return str(value.strftime("%Y-%m-%d %H:%M UTC"))
+
+
+def day(value: Any) -> str:
+    """Write the day of a moment."""
+    return moment(value)[:10]
+
+
+def shown(text: str | None) -> str:
+    """Write JSON text for a person: texts without quotes, all else as it is, long ones cut."""
+    if text is None:
+        return ""
+    if text.startswith('"'):
+        try:
+            text = str(orjson.loads(text))
+        except orjson.JSONDecodeError:
+            pass
+    return cut(text)
+
+
+def cut(text: str, most: int = _MOST) -> str:
+    """Cut a long text."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def some(many: Iterable[T], most: int) -> list[T]:
+    """Give the first of many."""
+    return list(islice(many, most))
+
+
+def folded(text: str) -> Markup:
+    """Write an id so that a line may break where a person would break it."""
+    made = Markup("")
+    part = ""
+    for one in text:
+        part += one
+        if one in "./_-:":
+            made += escape(part) + Markup("<wbr>")
+            part = ""
+    return made + escape(part)
+
+
+def grouped(number: int) -> str:
+    """Write a number with its thousands apart."""
+    return f"{number:,}".replace(",", "\u202f")
+
+
+def plural(number: int, one: str, many: str = "") -> str:
+    """Write a number with its noun."""
+    return f"{grouped(number)} {one if number == 1 else many or one + 's'}"
+
+
