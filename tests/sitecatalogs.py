@@ -1,4 +1,4 @@
-"""Catalogs to look at, written without Spark: documents go through the product's reader, and the oracle of the tests flattens them."""
+"""Catalogs to look at, written without Spark: the product's reader reads documents, and the oracle of the tests flattens them."""
 
 from __future__ import annotations
 
@@ -181,7 +181,10 @@ STRANGE = {
             "envelope": "CloudEvents/1.0",
             "name": "مجموعة الرسائل",
             "messages": {
-                "<script>alert(1)</script>": {"name": "<img src=x onerror=alert(1)>", "description": "</script><script>alert(2)</script>"},
+                "<script>alert(1)</script>": {
+                    "name": "<img src=x onerror=alert(1)>",
+                    "description": "</script><script>alert(2)</script>",
+                },
                 "'\"&<>`${7*7}{{7*7}}": {"name": "quotes", "labels": {"<b>": "</script>"}},
                 "long." + "x" * 240: {"description": "w" * 900},
                 "long." + "x" * 239 + "y": {"name": "its twin"},
@@ -209,7 +212,11 @@ def write_strange(folder: Path) -> Shops:
             body = {"ancestor": "1", "isdefault": True, "envelope": "CloudEvents/1.0", **message}
             rows += [("message", xid, {"defaultversionid": "1"}), ("version", f"{xid}/versions/1", body)]
             catalog[xid] = {"default": "1", "versions": {"1": body}}
-    held = {(registry, xid): (kind, json.dumps(body), "file:/x/<i>.json") for registry in ("a/b", "default") for kind, xid, body in rows}
+    held = {
+        (registry, xid): (kind, json.dumps(body), "file:/x/<i>.json")
+        for registry in ("a/b", "default")
+        for kind, xid, body in rows
+    }
     changes = made._changes(held)
     made.last |= {"messages": made.head, "versions": made.head}
     changes.append(made._commit("<b>mallory</b>"))
@@ -225,7 +232,9 @@ def numbered(messages: int, groups: int, endpoints: int, change: Callable[[int],
     per_group = max(1, messages // groups)
     told: dict[str, Any] = {"specversion": "1.0-rc2", "messagegroups": {}, "endpoints": {}, "schemagroups": {}}
     schema = {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}, "total": {"type": "number"}}}
-    told["schemagroups"]["payloads"] = {"schemas": {"order": {"versions": {"1": {"format": "JSONSchema/draft-07", "schema": schema}}}}}
+    told["schemagroups"]["payloads"] = {
+        "schemas": {"order": {"versions": {"1": {"format": "JSONSchema/draft-07", "schema": schema}}}}
+    }
     for at in range(groups):
         protocol = protocols[at % len(protocols)]
         members = {}
@@ -244,7 +253,11 @@ def numbered(messages: int, groups: int, endpoints: int, change: Callable[[int],
                 },
             }
             if at:
-                one = {"basemessage": f"/messagegroups/g0/messages/g0.event{number}", "protocol": protocol, "description": one["description"]}
+                one = {
+                    "basemessage": f"/messagegroups/g0/messages/g0.event{number}",
+                    "protocol": protocol,
+                    "description": one["description"],
+                }
             members[f"g{at}.event{number}"] = one | (change(number) if change else {})
         told["messagegroups"][f"g{at}"] = {"envelope": "CloudEvents/1.0", "description": f"Group {at}", "messages": members}
     for at in range(endpoints):

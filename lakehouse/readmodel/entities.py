@@ -69,9 +69,7 @@ class Entities(Timeline):
 
     def count(self) -> int:
         """Count the entities."""
-        rows = self.db.execute(
-            f"SELECT count(*) FROM log WHERE {self.holds()} AND kind NOT IN ('document', 'label', 'snapshot')"
-        )
+        rows = self.db.execute(f"SELECT count(*) FROM log WHERE {self.holds()} AND kind NOT IN ('document', 'label', 'snapshot')")
         return int(rows.fetchone()[0])
 
     def lived(self, registryid: str) -> tuple[int, int] | None:

@@ -2,9 +2,9 @@
 
     reg-default/messagegroups/shop.orders/shop.orders.OrderPlaced.html
 
-An id keeps letters, digits, `.`, `_` and `-`; each other byte is `~` and two hexadecimal digits, so that a path holds nothing that a file
-system, a URL or HTML takes for something else. What is too long for a file name is cut, and ends with a digest of the whole. A part of a
-page (its second hundred of members, its history) has the page's name, `~` and a lower-case word.
+An id keeps letters, digits, `.`, `_` and `-`; each other byte is `~` and two hexadecimal digits, so that a path holds nothing
+that a file system, a URL or HTML takes for something else. What is too long for a file name is cut, and ends with a digest of the
+whole. A part of a page (its second hundred of members, its history) has the page's name, `~` and a lower-case word.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 MEMBERS = {"messagegroups": "messages", "endpoints": "messages", "schemagroups": "schemas"}
@@ -21,6 +22,7 @@ HOME, SEARCH, MAP, FINDINGS, SNAPSHOTS, DOCUMENTS, COMPARE = (
 TO = "~to~"
 _LONGEST = 120
 _DIGITS = 12
+_PLAIN = re.compile(r"\A[A-Za-z0-9._-]*\Z")
 _ESCAPE = re.compile(r"~([0-9A-F]{2})")
 _ENDING = re.compile(r"\.(html|json|txt)\Z")
 _NAME = re.compile(r"\A(?P<name>.+?)(~(?P<part>history|compare|raw|p)(?P<of>[0-9A-Za-z~._-]*))?\.(?P<ending>html|json|txt)\Z")
@@ -49,9 +51,10 @@ class Address(NamedTuple):
         return int(self.of) if self.part == "p" and self.of.isdigit() else 1
 
 
+@lru_cache(maxsize=100_000)
 def written(text: str) -> str:
     """Write an id as a part of a path."""
-    made = "".join(_character(one) for one in text)
+    made = text if _PLAIN.match(text) else "".join(_character(one) for one in text)
     made = f"~2E{made[1:]}" if made.startswith(".") else made
     made = _ENDING.sub(r"~2E\1", made)
     if len(made) <= _LONGEST:

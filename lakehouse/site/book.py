@@ -106,7 +106,7 @@ class Book:
     overview: Overview
     style: Style = field(default_factory=Style)
     given: Mapping[tuple[str, str], dict[str, Any]] | None = None
-    kept: OrderedDict[Any, Any] = field(default_factory=OrderedDict)
+    kept: dict[str, OrderedDict[Any, Any]] = field(default_factory=dict)
 
     def page(self, template: str, path: str, /, **told: Any) -> Page:
         """Make a page of a template; its links lead from its path."""
@@ -140,7 +140,7 @@ class Book:
             return self.given.get((registryid, xid))
         if self.overview.is_gone:
             return None
-        return self.view.definition(registryid, xid)
+        return self.remember(("definition", registryid, xid), lambda: self.view.definition(registryid, xid), _MOST_KEPT)
 
     def commit_of(self, snapshot_id: int) -> dict[str, Any]:
         """Give the facts of a snapshot."""
@@ -165,15 +165,20 @@ class Book:
             return {}
 
     def remember(self, key: Any, make: Callable[[], T], most: int = _MOST_KEPT) -> T:
-        """Make something once for many pages; of what a kind of key begins with, at most so many are kept."""
-        if key in self.kept:
-            self.kept.move_to_end(key)
-            found: T = self.kept[key]
+        """Make something once for many pages.
+
+        Args:
+            key: begins with what kind of thing it is.
+            make: makes it.
+            most: of that kind are kept.
+        """
+        kept = self.kept.setdefault(key[0], OrderedDict())
+        if key in kept:
+            found: T = kept[key]
             return found
-        made = self.kept[key] = make()
-        mine = [one for one in self.kept if one[0] == key[0]] if len(self.kept) > most else []
-        for one in mine[: max(0, len(mine) - most)]:
-            del self.kept[one]
+        made = kept[key] = make()
+        while len(kept) > most:
+            kept.popitem(last=False)
         return made
 
 
@@ -194,7 +199,8 @@ class Links:
         holder = "/".join(xid.split("/")[:5])
         if not self.overview.has(registryid, holder):
             return None
-        return addresses.path_of(registryid, xid)
+        # The page of a message shows its default Version; a message with a single one has no other page.
+        return addresses.path_of(registryid, xid if xid.startswith("/schemagroups/") else holder)
 
     @staticmethod
     def name(xid: str | None) -> str:

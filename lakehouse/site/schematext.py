@@ -1,4 +1,4 @@
-"""Schemas as a person reads them: the fields of JSON Schema, JSON Structure and Avro as rows, the messages of Protobuf, and the text."""
+"""Schemas as a person reads them: fields of JSON Schema, JSON Structure, Avro and Protobuf as rows, and the text."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _PROTOBUF = re.compile(
     r"(?P<type>map\s*<[^>]*>|[\w.]+)\s+(?P<field>\w+)\s*=\s*(?P<number>\d+)[^;]*;|(?P<end>\}))",
     re.MULTILINE,
 )
-_WORDS = ("format", "pattern", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength", "minItems",
-          "maxItems", "multipleOf", "const", "default", "unit", "symbol", "precision", "scale", "logicalType", "aliases")  # fmt: skip
+_WORDS = ("format", "pattern", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength",
+          "minItems", "maxItems", "multipleOf", "const", "default", "unit", "symbol", "precision", "scale", "logicalType",
+          "aliases")  # fmt: skip
 
 
 class Field(NamedTuple):
@@ -107,11 +108,11 @@ def _object(schema: dict[str, Any], root: dict[str, Any], depth: int, seen: tupl
     for part in _list(schema.get("allOf")):
         if isinstance(part, dict):
             yield from _object(part, root, depth, seen)
-    required = schema.get("required")
+    required: Any = schema.get("required")
     names = set(_list(required)) if not (_list(required) and isinstance(_list(required)[0], list)) else set(required[0])
     properties = schema.get("properties")
-    for name, held in properties.items() if isinstance(properties, dict) else ():
-        held = held if isinstance(held, dict) else {}
+    for name, written in properties.items() if isinstance(properties, dict) else ():
+        held = written if isinstance(written, dict) else {}
         inner, path = _referred(held, root, seen)
         items = inner.get("items")
         merged = inner | held
@@ -232,7 +233,9 @@ def _protobuf(text: str) -> Iterator[Field]:
         elif found["type"] not in ("option", "syntax", "reserved"):
             label = found["label"] or ""
             kind = f"{label} {found['type']}".strip() if label == "repeated" else found["type"]
-            yield Field(depth, found["field"], kind, {"required": True, "optional": False}.get(label), "", f"no. {found['number']}")
+            yield Field(
+                depth, found["field"], kind, {"required": True, "optional": False}.get(label), "", f"no. {found['number']}"
+            )
 
 
 def _list(value: Any) -> list[Any]:

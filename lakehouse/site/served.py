@@ -33,7 +33,7 @@ class Site:
     def __init__(self, model: ReadModel, max_chain_depth: int) -> None:
         self.model = model
         self.max_chain_depth = max_chain_depth
-        self._known: OrderedDict[tuple[int, str], tuple[Overview, OrderedDict[Any, Any]]] = OrderedDict()
+        self._known: OrderedDict[tuple[int, str], tuple[Overview, dict[str, Any]]] = OrderedDict()
         self._guard = threading.Lock()
 
     def page(self, path: str, query: Mapping[str, str], api: str, at: str | None = None) -> tuple[Page, bool]:
@@ -60,12 +60,11 @@ class Site:
     def _made(self, view: View, path: str, query: Mapping[str, str], api: str, at: str | None) -> tuple[Page, bool]:
         overview, kept = self._overview(view)
         style = Style(True, api, at=None if at is None else view.snapshot_id, max_chain_depth=self.max_chain_depth)
-        book = Book(view, overview, style, kept=kept.copy())
+        book = Book(view, overview, style, kept=kept)
         found = find_page(book, path, query)
-        kept.update(book.kept)
         return (missing_page(book, path), False) if found is None else (found, True)
 
-    def _overview(self, view: View) -> tuple[Overview, OrderedDict[Any, Any]]:
+    def _overview(self, view: View) -> tuple[Overview, dict[str, Any]]:
         key = (view.snapshot_id, str(view.commit_of(view.snapshot_id)["digest"]) if view.snapshot_id else "")
         key = (key[0], f"{key[1]}/{view.definitions_snapshot}/{len(view.labels())}")
         with self._guard:
@@ -73,7 +72,7 @@ class Site:
             if found is not None:
                 self._known.move_to_end(key)
                 return found
-            found = self._known[key] = (overview_of(view), OrderedDict())
+            found = self._known[key] = (overview_of(view), {})
             while len(self._known) > _MOST_SNAPSHOTS:
                 self._known.popitem(last=False)
             return found

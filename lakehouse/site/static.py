@@ -1,7 +1,7 @@
 """The site as files: every page of a snapshot written below a folder, and on the next run only those that changed.
 
-`site.json` in the folder lists the pages with their digests. Files that it does not list are somebody else's: they stay, and a folder
-that holds any and no `site.json` is refused.
+`site.json` in the folder lists the pages with their digests. Files that it does not list are somebody else's: they stay, and a
+folder that holds any and no `site.json` is refused.
 """
 
 from __future__ import annotations
@@ -80,6 +80,9 @@ def write_site(
         if at is not None:
             style.at = view.snapshot_id
         overview = overview_of(view)
+        if given is not None:
+            overview.is_gone = False
+            overview.protocols = {key: one["protocol_family"] for key, one in given.items()}
         book = Book(view, overview, style, given)
         members = [(key[0], xid) for key, xids in sorted(overview.members.items()) for xid in xids]
         writer = Writer(folder, known)
@@ -194,7 +197,7 @@ def _begin(
 ) -> None:
     model = ReadModel(settings)
     opened = model.at(snapshot_id)
-    view: View = opened.__enter__()  # noqa: PLC2801 - open as long as the process lives
+    view: View = opened.__enter__()  # open as long as the process lives
     _MINE.update(model=model, opened=opened, book=Book(view, overview, style, given), folder=folder, known=known)
 
 
@@ -204,4 +207,3 @@ def _write_part(members: list[Key]) -> tuple[dict[str, str], int]:
         for path in paths_of_member(_MINE["book"], *key):
             writer.write(_MINE["book"], path)
     return writer.found, writer.written
-

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime, timezone
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from itertools import islice
 from typing import Any, TypeVar
@@ -22,9 +23,8 @@ MEDIA_TYPES = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-POLICY = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'"
-)
+_OWN = ("style-src", "script-src", "img-src", "connect-src", "form-action")
+POLICY = "default-src 'none'; " + "".join(f"{one} 'self'; " for one in _OWN) + "base-uri 'none'"
 ASSETS = ("style.css", "site.js", "icon.svg")
 _MOST = 400  # characters of a value that a table shows
 
@@ -91,10 +91,8 @@ def shown(text: str | None) -> str:
     if text is None:
         return ""
     if text.startswith('"'):
-        try:
+        with suppress(orjson.JSONDecodeError):  # else it is no JSON text: shown as it is
             text = str(orjson.loads(text))
-        except orjson.JSONDecodeError:
-            pass
     return cut(text)
 
 
@@ -108,6 +106,7 @@ def some(many: Iterable[T], most: int) -> list[T]:
     return list(islice(many, most))
 
 
+@lru_cache(maxsize=20_000)
 def folded(text: str) -> Markup:
     """Write an id so that a line may break where a person would break it."""
     made = Markup("")
@@ -128,5 +127,3 @@ def grouped(number: int) -> str:
 def plural(number: int, one: str, many: str = "") -> str:
     """Write a number with its noun."""
     return f"{grouped(number)} {one if number == 1 else many or one + 's'}"
-
-

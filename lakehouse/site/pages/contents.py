@@ -180,12 +180,14 @@ def paths_of_member(book: Book, registryid: str, xid: str) -> Iterator[str]:
     if entity is None:
         return
     versions = book.view.versions(registryid, xid)
-    yield path_of(registryid, xid, "history")
-    for version in versions:
+    for version in versions if entity.kind == "schema" or len(versions) > 1 else []:
         yield path_of(registryid, version.xid)
         if version.kind == "schemaversion" and "schema" in version.attributes:
             yield path_of(registryid, version.xid, "raw", "txt")
-    ready = past.ready_comparisons(book, entity)
+    changes = past.history_of(book, registryid, xid, past.bases_of(book, entity))
+    if len(changes) > past.MOST_ON_PAGE:
+        yield path_of(registryid, xid, "history")
+    ready = past.ready_comparisons(path, changes, versions)
     if ready:
         yield f"{path.removesuffix('.html')}~compare.html"
     yield from ready
@@ -194,4 +196,3 @@ def paths_of_member(book: Book, registryid: str, xid: str) -> Iterator[str]:
 def _numbered(path: str, count: int, per_page: int = PER_PAGE) -> Iterator[str]:
     for number in range(1, max(1, -(-count // per_page)) + 1):
         yield addresses.page_of_list(path, number)
-

@@ -13,12 +13,11 @@ from lakehouse.readmodel.view import Entity
 from lakehouse.site.addresses import MEMBERS, path_of
 from lakehouse.site.book import Book, Page
 from lakehouse.site.pages.map import drawn_around
-from lakehouse.site.pages.past import history_of, pairs_of, states_of
+from lakehouse.site.pages.past import MOST_ON_PAGE, history_of, pairs_of, states_of
 from lakehouse.site.schematext import readable, whole_text
 from lakehouse.site.templating import MEDIA_TYPES, Attributes
 
 _MOST_REFERRING = 60
-_MOST_HISTORY = 12
 _MOST_JSON = 6_000
 
 
@@ -69,7 +68,7 @@ def group_page(book: Book, group: Entity, number: int) -> Page | None:
         drawn=drawn_around(book, group) if is_first and not xid.startswith("/schemagroups/") else None,
         refused=book.overview.refused.get((registryid, xid), [])[:50],
         findings=book.overview.findings_by_xid.get((registryid, xid), [])[:50],
-        history=history_of(book, registryid, xid)[:_MOST_HISTORY] if is_first else [],
+        history=history_of(book, registryid, xid)[:MOST_ON_PAGE] if is_first else [],
     )
 
 
@@ -159,7 +158,7 @@ def schema_page(book: Book, schema: Entity) -> Page:
         versions=versions[:200],
         text=_text(version),
         messages=_users(book, registryid, xid),
-        history=history[:_MOST_HISTORY],
+        history=history[:MOST_ON_PAGE],
         changes=len(history),
         states=states,
         pairs=pairs_of(states),
@@ -173,7 +172,7 @@ def version_page(book: Book, version: Entity) -> Page:
     is_schema = version.kind == "schemaversion"
     attributes = {name: value for name, value in version.attributes.items() if name != "schema"}
     body = orjson.dumps(attributes, option=orjson.OPT_INDENT_2).decode()
-    siblings = [one for one in book.view.versions(version.registryid, holder)][:200]
+    siblings = book.view.versions(version.registryid, holder)[:200]
     return book.page(
         "version.html",
         path_of(version.registryid, version.xid),

@@ -63,9 +63,7 @@ def document_page(book: Book, registryid: str, uri: str) -> Page:
     """Make the page of a document: what came of it."""
     snapshot_id, facts = book.overview.documents[registryid, uri]
     findings = [one for one in book.overview.findings if (one["registryid"], one["document_uri"]) == (registryid, uri)]
-    held = [
-        one.xid for (registry, _), one in book.overview.groups.items() if registry == registryid and uri in one.document_uris
-    ]
+    held = [one.xid for (registry, _), one in book.overview.groups.items() if registry == registryid and uri in one.document_uris]
     told = [
         (name, facts[name] if isinstance(facts[name], str) else orjson.dumps(facts[name]).decode())
         for name in ("status", "reason", "dialect", "specversion", "size", "sha256", "entities", "quarantined", "spellings")
@@ -108,4 +106,8 @@ def rule_page(book: Book, rule_id: str, number: int) -> Page | None:
         name: orjson.dumps(told[name], option=orjson.OPT_INDENT_2).decode()[:3000] for name in ("bad", "good") if name in told
     }
     part = book.part(findings, path_of_rule(rule_id), number)
-    return None if part is None else book.page("rule.html", part.at(number), rule_id=rule_id, told=told, part=part, examples=examples)
+    return (
+        None
+        if part is None
+        else book.page("rule.html", part.at(number), rule_id=rule_id, told=told, part=part, examples=examples)
+    )

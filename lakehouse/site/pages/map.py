@@ -1,8 +1,9 @@
 """The map: endpoints, the groups that they carry, and the messages in them, drawn as an SVG.
 
-A picture has two columns: endpoints on the left, groups as boxes on the right, their messages inside, and a line from each endpoint to
-each group that it carries. What hangs together stands together, and no line crosses a box. The layout is a function of the catalog
-alone. A map of more than `_MOST_NODES` goes over several pages; of a group that is too large for a page the first messages are shown.
+A picture has two columns: endpoints on the left, groups as boxes on the right, their messages inside, and a line from each
+endpoint to each group that it carries. What hangs together stands together, and no line crosses a box. The layout is a function
+of the catalog alone. A map of more than `_MOST_NODES` goes over several pages; of a group that is too large for a page the first
+messages are shown.
 """
 
 from __future__ import annotations
@@ -230,6 +231,7 @@ def _endpoint_boxes(
     book: Book, endpoints: list[Entity], neighbours: dict[Key, set[Key]], placed: dict[Key, Box], limit: int
 ) -> tuple[list[Box], int]:
     """Place endpoints beside the middle of what they carry, from top to bottom."""
+
     def middle(one: Entity) -> float:
         near = [placed[key] for key in neighbours.get((one.registryid, one.xid), ()) if key in placed]
         return sum(box.y + box.height / 2 for box in near) / len(near) if near else float("inf")
@@ -279,5 +281,3 @@ def _short(text: str, most: int) -> str:
     """Cut a text in the middle, where ids differ least."""
     most = max(8, most)
     return text if len(text) <= most else f"{text[: most // 2 - 1]}…{text[len(text) - (most - most // 2) :]}"
-
-

@@ -1,28 +1,29 @@
-"""The page of a message: what it is, what is in effect and where each attribute comes from, schema, endpoints, history, examples."""
+"""The page of a message: what it is, what is in effect and where that comes from, schema, endpoints, history, examples."""
 
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 
 from lakehouse.errors import LakehouseError
 from lakehouse.ingest.parse.rows import leaves_of_body
+from lakehouse.match.payload.schemas import SchemaVersion
 from lakehouse.readmodel.flattened import attributes_of, chain_of, endpoints_of
 from lakehouse.readmodel.listed import extending
 from lakehouse.readmodel.view import Entity
-from lakehouse.match.payload.schemas import SchemaVersion
 from lakehouse.render.catalog import Selected, endpoint_at, schema_version_at
 from lakehouse.render.endpoints import Endpoint
 from lakehouse.site.addresses import path_of
 from lakehouse.site.attributes import Section, sections_of
 from lakehouse.site.book import Book, Page
-from lakehouse.site.pages.past import history_of, pairs_of, states_of
+from lakehouse.site.pages.past import MOST_ON_PAGE, history_of, pairs_of, states_of
 from lakehouse.site.schematext import readable
 from lakehouse.site.templating import Attributes
+from lakehouse.text.timestamps import microseconds, rfc3339
 
 _MOST_RELATED = 40
-_MOST_HISTORY = 12
 _MOST_EXAMPLE = 3_000
 _MOST_EXAMPLES = 6
 
@@ -58,11 +59,11 @@ def message_page(book: Book, entity: Entity) -> Page:
         schema=_schema(book, registryid, definition, own),
         related=_related(book, registryid, xid, told["chain"]),
         findings=book.overview.findings_by_xid.get((registryid, xid), [])[:50],
-        history=history[:_MOST_HISTORY],
+        history=history[:MOST_ON_PAGE],
         changes=len(history),
         pairs=pairs_of(states),
         states=states,
-        examples=_examples(book, definition),
+        examples=_examples(book, entity, definition),
         curl=_curl(book, registryid, xid, path),
         **told,
     )
@@ -97,7 +98,7 @@ def _effective(book: Book, definition: dict[str, Any]) -> dict[str, Any]:
 def _declared(default: Entity | None) -> dict[str, Any]:
     """Tell what a message declares, where its effective definition is not there."""
     rows = leaves_of_body(default.body) if default is not None else []
-    told = {"origin": "declared", "declared_by": default.xid if default else None, "depth": 0}
+    told: dict[str, Any] = {"origin": "declared", "declared_by": default.xid if default else None, "depth": 0}
     leaves = [{"pointer": pointer, "value": value} | told for pointer, value in rows]
     return {"sections": sections_of(leaves), "chain": [], "chain_status": "none", "bases": [], "endpoints": []}
 
@@ -169,14 +170,18 @@ def _version_of(book: Book, registryid: str, schema_xid: str | None, uri: str | 
     return versions[-1], [one.xid for one in versions]
 
 
-def _examples(book: Book, definition: dict[str, Any] | None) -> list[dict[str, Any]]:
+def _examples(book: Book, entity: Entity, definition: dict[str, Any] | None) -> list[dict[str, Any]]:
     """Make up a message for each protocol that it goes over; or tell why there is none."""
     if definition is None:
         return []
     try:
-        from lakehouse.render.example.messages import examples_of
+        from lakehouse.render.example.messages import examples_of, renderer_of  # noqa: PLC0415 - needs libraries of the extra `match`
 
-        found = examples_of(_selected(book, definition))
+        changed = rfc3339(microseconds(str(book.commit_of(entity.snapshot_id)["committed_at"]))[0])
+        selected = _selected(book, definition)
+        # A fixed time, so that the page stays the same.
+        key = ("renderer", definition["registryid"], definition["schema_xid"], changed)
+        found = examples_of(selected, book.remember(key, lambda: renderer_of(selected, changed), 50))
     except ModuleNotFoundError as error:
         return [{"as": None, "error": f"Examples need {error.name}: pip install 'xregistry-lakehouse[match]'."}]
     except LakehouseError as error:
@@ -185,7 +190,9 @@ def _examples(book: Book, definition: dict[str, Any] | None) -> list[dict[str, A
     for one in found[:_MOST_EXAMPLES]:
         text = orjson.dumps(one["example"], option=orjson.OPT_INDENT_2).decode() if "example" in one else None
         is_cut = text is not None and len(text) > _MOST_EXAMPLE
-        shown.append({"as": one["as"], "text": text and text[:_MOST_EXAMPLE] + ("\n…" if is_cut else ""), "error": one.get("error")})
+        shown.append(
+            {"as": one["as"], "text": text and text[:_MOST_EXAMPLE] + ("\n…" if is_cut else ""), "error": one.get("error")}
+        )
     return shown
 
 
@@ -208,8 +215,6 @@ def _selected(book: Book, definition: dict[str, Any]) -> Selected:
 def _curl(book: Book, registryid: str, xid: str, path: str) -> str:
     """Give the line that fetches the message as JSON; empty: nobody knows from where."""
     if book.style.api:
-        from urllib.parse import quote
-
         place = f"/reg-{quote(registryid, safe='')}{quote(xid, safe='/:@~$!&()*+,;=-._')}"
         at = f"/at/{book.style.at}" if book.style.at is not None else ""
         return f"curl '{book.style.api}{at}{place}'"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -14,7 +15,6 @@ from lakehouse.query.audit import history
 from lakehouse.readmodel.diff import Leaves, differences, leaves_of_entity
 from lakehouse.readmodel.differences import Difference
 from lakehouse.readmodel.view import Entity, View
-from lakehouse.site import addresses
 from lakehouse.site.addresses import TO, path_of, path_of_comparison, read, written
 from lakehouse.site.book import Book, Page
 from lakehouse.site.templating import cut
@@ -23,6 +23,7 @@ _MOST_LINES, _MOST_LINE = 6, 240
 _MOST_STATES = 4
 _MOST_ROWS = 2000
 _MOST_HISTORY = 60
+MOST_ON_PAGE = 12  # changes that the page of an entity shows itself
 
 
 class Told(NamedTuple):
@@ -60,14 +61,10 @@ class State(NamedTuple):
 
 def history_of(book: Book, registryid: str, xid: str, bases: Iterable[str] = ()) -> list[Told]:
     """Tell the changes of an entity, of its Versions, and of those that it inherits from; the newest first."""
-    found: list[Told] = []
-    for one in (xid, *bases):
-        base = None if one == xid else one
-        key = ("history", registryid, one)
-        # Bases are shared by many messages: what is told of them is told once.
-        found += book.remember(key, lambda one=one, base=base: _told(book, registryid, one, base), 50) if base else _told(
-            book, registryid, one, None
-        )  # fmt: skip
+    found = _told(book, registryid, xid, None)
+    for base in bases:  # many messages share one: what is told of it is told once
+        if base != xid:
+            found = found + book.remember(("history", registryid, base), partial(_told, book, registryid, base, base), 50)
     return sorted(found, key=lambda change: -change.snapshot_id)
 
 
@@ -145,7 +142,9 @@ def bases_of(book: Book, entity: Entity) -> list[str]:
     if entity.kind != "message":
         return []
     definition = book.definition(entity.registryid, entity.xid)
-    return [] if definition is None else [one for one in definition["depends_on"] or [] if one != entity.xid and one.startswith("/")]
+    return (
+        [] if definition is None else [one for one in definition["depends_on"] or [] if one != entity.xid and one.startswith("/")]
+    )
 
 
 def comparison_page(book: Book, entity: Entity, before: str, after: str) -> Page | None:
@@ -154,7 +153,8 @@ def comparison_page(book: Book, entity: Entity, before: str, after: str) -> Page
     Args:
         book: of the snapshot.
         entity: the message or schema.
-        before, after: tokens of states; empty: the last two.
+        before: token of a state; empty: the last but one.
+        after: token of a state; empty: the last one.
     """
     versions = book.view.versions(entity.registryid, entity.xid)
     states = states_of(history_of(book, entity.registryid, entity.xid, bases_of(book, entity)), versions)
@@ -240,9 +240,6 @@ def tokens_of(text: str) -> tuple[str, str] | None:
     return (before, after) if found and before and after else None
 
 
-def ready_comparisons(book: Book, entity: Entity) -> list[str]:
-    """List the paths of the comparisons of a message or schema that a static site has."""
-    versions = book.view.versions(entity.registryid, entity.xid)
-    states = states_of(history_of(book, entity.registryid, entity.xid, bases_of(book, entity)), versions)
-    path = addresses.path_of(entity.registryid, entity.xid)
-    return [path_of_comparison(path, one.token, other.token) for one, other in pairs_of(states)]
+def ready_comparisons(path: str, changes: list[Told], versions: list[Entity]) -> list[str]:
+    """List the paths of the comparisons of a message or schema that files have; path: of its page."""
+    return [path_of_comparison(path, one.token, other.token) for one, other in pairs_of(states_of(changes, versions))]

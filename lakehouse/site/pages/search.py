@@ -84,7 +84,7 @@ def _told(book: Book, hit: Hit) -> dict[str, Any]:
 def search_index(book: Book) -> Page:
     """Make the index of a static site: a script that hands over rows, for pages that are files may load scripts and nothing else.
 
-    A row is kind, registry, path, id, name, description, protocol, group, labels (each name=value) and other words; the first names of
+    A row is kind, registry, path, id, name, description, protocol, group, labels (each name=value) and other words; names of
     registries, protocols and groups stand once, and rows have their numbers.
     """
     tables: dict[str, dict[str, int]] = {"registries": {}, "protocols": {}, "groups": {}}
@@ -145,7 +145,9 @@ def _schema(book: Book, registryid: str, xid: str) -> dict[str, Any]:
     own = entity.attributes if entity is not None else {}
     version = book.entity(registryid, f"{xid}/versions/{own.get('defaultversionid')}")
     told = version.attributes if version is not None else {}
-    return {name: told.get(name) or own.get(name) for name in ("name", "description", "labels")} | {"words": _text(told.get("format"))}
+    return {name: told.get(name) or own.get(name) for name in ("name", "description", "labels")} | {
+        "words": _text(told.get("format"))
+    }
 
 
 def _message(book: Book, registryid: str, xid: str) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def _path(book: Book, snapshot_id: int) -> str | None:
 
 
 def ready_pairs(book: Book) -> list[tuple[int, int]]:
-    """List the pairs of snapshots that a static site compares: the last ones each with its predecessor, and labels with the newest."""
+    """List the pairs of snapshots that files compare: the last ones each with its predecessor, and labels with the newest."""
     number = book.view.snapshot_id
     found = [(one - 1, one) for one in range(number, max(1, number - _LAST), -1)]
     labelled = [one.snapshot_id for one in book.overview.snapshots if one.labels and one.snapshot_id < number]
@@ -81,7 +81,8 @@ def compare_page(book: Book, before: str, after: str, number: int = 1) -> Page |
 
     Args:
         book: of the snapshot.
-        before, after: numbers, labels, dates or times; empty: only the choice is shown.
+        before: number, label, date or time of a snapshot; empty: only the choice is shown.
+        after: likewise.
         number: of the page, from 1.
     """
     found: list[Difference] = []
