@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -58,7 +59,7 @@ class Catalog(Shops):
             self.last |= {"messages": self.head, "versions": self.head}
         if label:
             rows.append(self.row("label", label, "insert", {"snapshot_id": self.head, "why": None}) | {"registryid": ""})
-        rows.append(self._commit(by))
+        rows.append(self._commit(by, rows))
         known = {one["violation_id"] for one in self.table("violations").to_pyarrow_table().to_pylist()}
         new = [one for one in found if one["violation_id"] not in known]
         if new:
@@ -84,9 +85,13 @@ class Catalog(Shops):
         row = self.row(kind, xid, op, None)
         return row | {"registryid": registryid, "body": body, "document_uris": [uri] if uri and kind != "document" else []}
 
-    def _commit(self, by: str) -> dict[str, Any]:
+    def _commit(self, by: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
         row = self.snapshot()
-        body = json.loads(row["body"]) | {"committed_by": by, "counts": {}}
+        counts: dict[str, Counter[str]] = {}
+        for one in rows:
+            if one["kind"] not in ("document", "label"):
+                counts.setdefault(one["kind"], Counter())[one["op"]] += 1
+        body = json.loads(row["body"]) | {"committed_by": by, "counts": counts}
         body["committed_at"] = (START + timedelta(days=11 * self.head, minutes=37 * self.head)).isoformat()
         return row | {"body": json.dumps(body)}
 
@@ -219,7 +224,7 @@ def write_strange(folder: Path) -> Shops:
     }
     changes = made._changes(held)
     made.last |= {"messages": made.head, "versions": made.head}
-    changes.append(made._commit("<b>mallory</b>"))
+    changes.append(made._commit("<b>mallory</b>", changes))
     told = json.dumps({"snapshot_id": made.head, "ingest_id": "i1", "command": "ingest"})
     made.append("changes", pa.Table.from_pylist(changes, CHANGES), told)
     made._flatten({"a/b": catalog, "default": catalog}, held)

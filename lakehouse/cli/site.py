@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,9 @@ def site(context: Context, out: str, at: str | None, base_url: str) -> int:
     with read_model(context) as (model, _):
         given = _definitions(context, model, at) if at is not None else None
         with _bar(context) as progress:
-            written = write_site(model, out, at=at, base_url=base_url, given=given, progress=progress)
+            written = write_site(
+                model, out, at=at, base_url=base_url, given=given, progress=progress, processes=os.cpu_count() or 1
+            )
     if context.as_json:
         click.echo(json.dumps(written.as_json()))
     else:

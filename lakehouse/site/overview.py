@@ -71,7 +71,9 @@ class Overview:
         for (registryid, xid), findings in self.findings_by_xid.items():
             group = "/".join(xid.split("/")[:3])
             if xid.count("/") == 4 and xid not in present.get((registryid, group), ()):
-                found[registryid, group] += [one for one in findings if one["action"] == "quarantined"]
+                refused = [one for one in findings if one["action"] == "quarantined"]
+                # That its Versions were refused with it need not be said.
+                found[registryid, group] += [one for one in refused if one["xid"] == xid] or refused
         return found
 
     def is_refused(self, registryid: str, xid: str) -> bool:

@@ -200,7 +200,7 @@ def _avro(
             below = named | {_text(one.get("name")): one}
             for field in _list(one.get("fields")):
                 if isinstance(field, dict):
-                    default = f"default {_text(field['default'])}" if "default" in field else ""
+                    default = f"default {orjson.dumps(field['default']).decode()[:80]}" if "default" in field else ""
                     yield from _avro(
                         field.get("type"), inside, _text(field.get("name")), True, _text(field.get("doc")), below, default
                     )

@@ -56,7 +56,7 @@ def write_site(
     base_url: str = "",
     given: Definitions | None = None,
     progress: Progress | None = None,
-    processes: int = 0,
+    processes: int = 1,
 ) -> Written:
     """Write the site.
 
@@ -67,7 +67,7 @@ def write_site(
         base_url: URL under which the site will stand; links are relative all the same.
         given: effective definitions by registryid and XID, where the read model does not have those of the snapshot.
         progress: is told how many entities are done, and of how many.
-        processes: how many make pages; 0: as many as there are cores.
+        processes: how many make pages; a program that wants several protects its main module, as `multiprocessing` tells.
 
     Raises:
         SettingsError: the folder holds other files, or cannot be written.
@@ -165,8 +165,7 @@ def _write_members(
 ) -> None:
     """Write the pages of messages and schemas: in several processes where there are many."""
     total, done = len(members), 0
-    wanted = processes or os.cpu_count() or 1
-    if total < _WORTH_SHARING or wanted < 2:
+    if total < _WORTH_SHARING or processes < 2:
         for key in members:
             for path in paths_of_member(book, *key):
                 writer.write(book, path)
@@ -175,7 +174,7 @@ def _write_members(
         return
     parts = [members[start : start + _AT_ONCE] for start in range(0, total, _AT_ONCE)]
     begin = partial(_begin, settings, book.view.snapshot_id, book.overview, book.style, book.given, writer.folder, writer.known)
-    with ProcessPoolExecutor(wanted, get_context("spawn"), begin) as pool:
+    with ProcessPoolExecutor(processes, get_context("spawn"), begin) as pool:
         for part, (found, written) in zip(parts, pool.map(_write_part, parts), strict=True):
             writer.found |= found
             writer.written += written

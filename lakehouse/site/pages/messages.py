@@ -104,12 +104,16 @@ def _declared(default: Entity | None) -> dict[str, Any]:
 
 
 def _required(sections: list[Section]) -> list[dict[str, Any]]:
-    """List the attributes without which a message does not conform."""
+    """List the attributes without which a message does not conform, by who says so: itself, its bases, the specification."""
+    found: dict[tuple[str, str | None], list[str]] = {}
+    for row in (row for section in sections for row in section.rows if row.is_required):
+        origin = row.part("required").origin
+        declared_by = row.declared_by.partition("/versions/")[0] if row.declared_by and origin == "inherited" else None
+        found.setdefault((origin, declared_by), []).append(row.name)
+    order = ("declared", "inherited", "inferred")
     return [
-        {"name": row.name, "pointer": row.pointer, "origin": row.origin, "declared_by": row.declared_by}
-        for section in sections
-        for row in section.rows
-        if row.is_required
+        {"origin": origin, "declared_by": declared_by, "names": names}
+        for (origin, declared_by), names in sorted(found.items(), key=lambda one: (order.index(one[0][0]), one[0][1] or ""))
     ]
 
 

@@ -62,10 +62,15 @@ class State(NamedTuple):
 def history_of(book: Book, registryid: str, xid: str, bases: Iterable[str] = ()) -> list[Told]:
     """Tell the changes of an entity, of its Versions, and of those that it inherits from; the newest first."""
     found = _told(book, registryid, xid, None)
+    first = found[0].snapshot_id if found else 0
     for base in bases:  # many messages share one: what is told of it is told once
         if base != xid:
-            found = found + book.remember(("history", registryid, base), partial(_told, book, registryid, base, base), 50)
-    return sorted(found, key=lambda change: -change.snapshot_id)
+            every = book.remember(("history", registryid, base), partial(_told, book, registryid, base, base), 50)
+            found = found + [one for one in every if one.snapshot_id > first]
+    # A Version that came with its message is told with it.
+    came = {one.snapshot_id for one in found if one.op == "insert" and one.kind in ("message", "schema") and one.base is None}
+    told = [one for one in found if not (one.op == "insert" and one.kind.endswith("version") and one.snapshot_id in came)]
+    return sorted(told, key=lambda change: -change.snapshot_id)
 
 
 def _told(book: Book, registryid: str, xid: str, base: str | None) -> list[Told]:
