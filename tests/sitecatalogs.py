@@ -186,7 +186,7 @@ STRANGE = {
             "envelope": "CloudEvents/1.0",
             "name": "مجموعة الرسائل",
             "messages": {
-                "<script>alert(1)</script>": {
+                "<script>alert(1)<script>": {
                     "name": "<img src=x onerror=alert(1)>",
                     "description": "</script><script>alert(2)</script>",
                 },

@@ -167,8 +167,10 @@ def all_paths(book: Book) -> Iterator[str]:
     for registryid in overview.registries:
         groups = sum(one == registryid for one, _ in overview.groups)
         yield from _numbered(path_of(registryid, "/"), groups)
+        yield path_of(registryid, "/", ending="json")
     for registryid, xid in overview.groups:
         yield from _numbered(path_of(registryid, xid), len(overview.members[registryid, xid]))
+        yield path_of(registryid, xid, ending="json")
 
 
 def paths_of_member(book: Book, registryid: str, xid: str) -> Iterator[str]:
