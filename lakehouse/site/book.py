@@ -189,8 +189,11 @@ class Links:
         self.overview = overview
         self.rule = addresses.path_of_rule
         self.snapshot = addresses.path_of_snapshot
-        self.document = addresses.path_of_document
         self.to = addresses.path_of
+
+    def document(self, registryid: str, uri: str) -> str | None:
+        """Give the path of a document; None: the catalog does not know it any more."""
+        return addresses.path_of_document(registryid, uri) if (registryid, uri) in self.overview.documents else None
 
     def known(self, registryid: str, xid: str | None) -> str | None:
         """Give the path of what an XID names; None: it is not in the catalog."""

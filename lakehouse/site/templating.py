@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from contextvars import ContextVar
 from datetime import datetime, timezone
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -26,7 +27,11 @@ MEDIA_TYPES = {
 _OWN = ("style-src", "script-src", "img-src", "connect-src", "form-action")
 POLICY = "default-src 'none'; " + "".join(f"{one} 'self'; " for one in _OWN) + "base-uri 'none'"
 ASSETS = ("style.css", "site.js", "icon.svg")
+LARGEST = 98_000  # bytes of a page
 _MOST = 400  # characters of a value that a table shows
+_LEAST = 24  # characters that are left of any text
+_SCALES = (1.0, 0.5, 0.25, 0.1, 0.04)
+_scale: ContextVar[float] = ContextVar("scale", default=1.0)
 
 
 class Attributes(dict[str, Any]):
@@ -62,9 +67,18 @@ def asset(name: str) -> bytes:
 
 
 def render(template: str, /, **told: Any) -> bytes:
-    """Render a page."""
-    text = environment().get_template(template).render(told)
-    return text.encode("utf-8", "replace")  # half of a surrogate pair cannot be written
+    """Render a page; where it would become larger than `LARGEST`, with shorter texts and lists, which it tells."""
+    page = environment().get_template(template)
+    body = b""
+    for scale in _SCALES:
+        token = _scale.set(scale)
+        try:
+            body = page.render(told, is_cut=scale < 1).encode("utf-8", "replace")  # half of a surrogate pair cannot be written
+        finally:
+            _scale.reset(token)
+        if len(body) <= LARGEST:
+            break
+    return body
 
 
 def moment(value: Any) -> str:
@@ -98,12 +112,13 @@ def shown(text: str | None) -> str:
 
 def cut(text: str, most: int = _MOST) -> str:
     """Cut a long text."""
+    most = max(_LEAST, int(most * _scale.get()))
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def some(many: Iterable[T], most: int) -> list[T]:
     """Give the first of many."""
-    return list(islice(many, most))
+    return list(islice(many, max(1, int(most * _scale.get()))))
 
 
 @lru_cache(maxsize=20_000)
