@@ -17,7 +17,7 @@ BIN := $(VENV)/bin
 N ?= 10000
 WORKERS ?= 2
 
-.PHONY: demo test test-slow airflow-test bi-test ui-test cluster-test s3-test lint bench http-bench soak docs clean java
+.PHONY: demo test test-slow airflow-test bi-test ui-test screenshots cluster-test s3-test lint bench http-bench soak docs clean java
 
 demo: java $(VENV)/installed
 	$(BIN)/lakehouse demo
@@ -37,6 +37,9 @@ bi-test: java $(VENV)/installed .venv-bi/installed
 ui-test: $(VENV)/installed .venv-ui/installed tests/ui/node_modules
 	@.ci/check-chromium
 	LAKEHOUSE_BIN=$(CURDIR)/$(BIN) SHORT=$(SHORT) .venv-ui/bin/python -m pytest -c tests/ui/pytest.ini tests/ui
+
+screenshots: $(VENV)/installed .venv-ui/installed
+	LAKEHOUSE_BIN=$(CURDIR)/$(BIN) .venv-ui/bin/python tests/ui/screenshots.py
 
 tests/ui/node_modules: tests/ui/package.json
 	@.ci/check-chromium
