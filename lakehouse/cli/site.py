@@ -32,13 +32,16 @@ _URL = re.compile(r"\Ahttps?://[^\s#?]+\Z")
 @click.pass_obj
 def site(context: Context, out: str, at: str | None, base_url: str) -> int:
     """Write the catalog as pages for people, which any web server or object store hands out; later runs write what changed."""
+    from lakehouse.readmodel import ReadModel
     from lakehouse.site import write_site
 
     if base_url and not _URL.match(base_url):
         raise click.UsageError(
             "--base-url needs an absolute URL without query and fragment, such as https://example.com/catalog."
         )
-    with read_model(context) as (model, _):
+    with read_model(context) as (_, settings):  # one bar at a time: this one ends before the next begins
+        pass
+    with ReadModel(settings) as model:
         given = _definitions(context, model, at) if at is not None else None
         with _bar(context) as progress:
             written = write_site(

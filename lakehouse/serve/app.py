@@ -122,7 +122,7 @@ class App:
                 raise ProblemFound("", status=414, detail=f"The URL is longer than {self.options.max_url_bytes} bytes.")
             if method not in ("GET", "HEAD"):
                 raise self._not_allowed(raw_path, method)
-            if raw_path == b"/" and not query and b"text/html" in headers.get(b"accept", b""):
+            if raw_path == b"/" and not query and _is_browser(headers):
                 return _to_the_site(origin)
             return await self._ready_or_made(raw_path, query, origin)
         except ProblemFound as problem:
@@ -353,6 +353,12 @@ def _as_ready(answer: Answer, asked: Asked) -> Ready:
     packed = gzip.compress(answer.body, _COMPRESSION, mtime=0) if len(answer.body) >= _WORTH_COMPRESSING else None
     written = [(name.lower().encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
     return Ready(answer.status, written, answer.body, etag.encode(), packed)
+
+
+def _is_browser(headers: dict[bytes, bytes]) -> bool:
+    """Tell whether a client asks for HTML, and not for JSON."""
+    accept = headers.get(b"accept", b"")
+    return b"text/html" in accept and b"application/json" not in accept
 
 
 def _to_the_site(origin: str) -> Ready:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 from lakehouse.errors import SnapshotNotFound
 from lakehouse.serve.answer.asking import Answer, Asked
@@ -33,7 +33,8 @@ def ui_answer(site: Site, asked: Asked, head: Head) -> Answer:
         return Answer(200, dict(HEADERS), _EMPTY, "text/html; charset=utf-8")
     query = dict(parse_qsl(asked.query.decode("ascii", "replace"), max_num_fields=_MOST_PARAMETERS, errors="replace"))
     try:
-        page, is_there = site.page(below[1:], query, asked.origin, asked.target.at)
+        shown = site.page(unquote(below[1:]), query, asked.origin, asked.target.at)
     except SnapshotNotFound as error:
         raise ProblemFound("not_found", f"/at/{asked.target.at}", str(error)) from error
-    return Answer(200 if is_there else 404, dict(HEADERS), page.body, page.media_type, head.number)
+    page = shown.page
+    return Answer(200 if shown.is_there else 404, dict(HEADERS), page.body, page.media_type, shown.snapshot_id)

@@ -20,6 +20,13 @@ PER_PAGE = 100
 _MOST_KEPT = 8
 
 
+class _Nothing:
+    """What is kept under a key that is not there; None may be kept."""
+
+
+_NOTHING = _Nothing()
+
+
 class Page(NamedTuple):
     """A page.
 
@@ -173,13 +180,12 @@ class Book:
             most: of that kind are kept.
         """
         kept = self.kept.setdefault(key[0], OrderedDict())
-        if key in kept:
-            found: T = kept[key]
-            return found
-        made = kept[key] = make()
-        while len(kept) > most:
-            kept.popitem(last=False)
-        return made
+        found: T | _Nothing = kept.get(key, _NOTHING)  # threads of a server share it: what one looks at another may let go
+        if isinstance(found, _Nothing):
+            found = kept[key] = make()
+            if len(kept) > most:
+                kept.popitem(last=False)
+        return found
 
 
 class Links:

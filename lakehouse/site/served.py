@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from lakehouse.readmodel import ReadModel, View
 from lakehouse.site.addresses import HOME
@@ -22,6 +22,14 @@ HEADERS = {
 _MOST_SNAPSHOTS = 3
 
 
+class Shown(NamedTuple):
+    """A page, whether it is the one that was asked for, and the snapshot that it shows."""
+
+    page: Page
+    is_there: bool
+    snapshot_id: int
+
+
 class Site:
     """Makes pages of a read model; shared by the threads of a process.
 
@@ -36,7 +44,7 @@ class Site:
         self._known: OrderedDict[tuple[int, str], tuple[Overview, dict[str, Any]]] = OrderedDict()
         self._guard = threading.Lock()
 
-    def page(self, path: str, query: Mapping[str, str], api: str, at: str | None = None) -> tuple[Page, bool]:
+    def page(self, path: str, query: Mapping[str, str], api: str, at: str | None = None) -> Shown:
         """Make a page.
 
         Args:
@@ -46,7 +54,7 @@ class Site:
             at: a snapshot, as in `View.resolve`; None: the newest.
 
         Returns:
-            The page, and whether it is the one that was asked for: else it tells that there is none.
+            The page; one that tells that there is none where that is so.
 
         Raises:
             SnapshotNotFound: there is no such snapshot.
@@ -57,12 +65,12 @@ class Site:
         """Look through the newest snapshot, for which the first page would wait else."""
         self.model.answer(self._overview)
 
-    def _made(self, view: View, path: str, query: Mapping[str, str], api: str, at: str | None) -> tuple[Page, bool]:
+    def _made(self, view: View, path: str, query: Mapping[str, str], api: str, at: str | None) -> Shown:
         overview, kept = self._overview(view)
         style = Style(True, api, at=None if at is None else view.snapshot_id, max_chain_depth=self.max_chain_depth)
         book = Book(view, overview, style, kept=kept)
         found = find_page(book, path, query)
-        return (missing_page(book, path), False) if found is None else (found, True)
+        return Shown(found or missing_page(book, path), found is not None, view.snapshot_id)
 
     def _overview(self, view: View) -> tuple[Overview, dict[str, Any]]:
         key = (view.snapshot_id, str(view.commit_of(view.snapshot_id)["digest"]) if view.snapshot_id else "")

@@ -27,7 +27,7 @@ def site(folder):
 
 
 def text_of(site: Site, path: str, at: str | None = None, **query: str) -> str:
-    page, is_there = site.page(path, query, "http://x", at)
+    page, is_there, _ = site.page(path, query, "http://x", at)
     assert is_there, path
     return Page(page.body.decode()).text
 
@@ -78,7 +78,7 @@ def test_every_link_of_the_files_is_answered(site, folder, tmp_path):
     paths = [path for path in paths if path not in ("site.json", "search-index.js")]
     assert len(paths) == written.pages - 1
     for path in paths:
-        page, is_there = site.page(path, {}, "http://x")
+        page, is_there, _ = site.page(path, {}, "http://x")
         assert is_there or path == "404.html", path
         assert page.body
 
@@ -86,11 +86,11 @@ def test_every_link_of_the_files_is_answered(site, folder, tmp_path):
 def test_search_ranks_and_filters(site):
     text = text_of(site, "search.html", q="shop.orders.OrderPlaced")
     assert text.index("group") < text.index("OrderPlaced")
-    page, _ = site.page("search.html", {"q": "order", "protocol": "KAFKA", "kind": "message"}, "http://x")
+    page, *_ = site.page("search.html", {"q": "order", "protocol": "KAFKA", "kind": "message"}, "http://x")
     links = [link for link in Page(page.body.decode()).links if "reg-default" in link]
     assert len(links) == 4
     assert all("shop.orders.kafka" in link for link in links)
-    grouped, _ = site.page("search.html", {"q": "order", "group": "shop.orders"}, "http://x")
+    grouped, *_ = site.page("search.html", {"q": "order", "group": "shop.orders"}, "http://x")
     links = [link for link in Page(grouped.body.decode()).links if "reg-default" in link]
     assert links
     assert all("/shop.orders/" in link or link.endswith("/shop.orders.html") for link in links)
