@@ -18,7 +18,7 @@ from lakehouse.site.book import Book, Page
 from lakehouse.site.overview import Key
 
 _MOST_NODES = 500
-_MOST_BYTES = 62_000  # of the links of one page
+_MOST_BYTES = 80_000  # of the links of one page
 _WIDTH, _LEFT, _RIGHT = 1160, 270, 430
 _COLUMNS, _ROW, _HEAD, _GAP, _PAD = 3, 20, 34, 18, 10
 _ENDPOINT = 40
