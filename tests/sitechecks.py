@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 VOID = {"meta", "link", "img", "br", "wbr", "input", "hr", "rect", "path"}
+INLINE = {"a", "abbr", "bdi", "code", "del", "ins", "span", "strong", "tspan", "wbr"}
 LARGEST = 100_000
 
 
@@ -30,6 +31,8 @@ class Page(HTMLParser):
         told = dict(attrs)
         if tag not in VOID:
             self.open.append(tag)
+        if tag not in INLINE:
+            self.words.append(" ")
         for name, value in attrs:
             if name.startswith("on") or name == "style":
                 self.faults.append(f"<{tag} {name}>")
@@ -48,6 +51,8 @@ class Page(HTMLParser):
             self.open.pop()
 
     def handle_endtag(self, tag: str) -> None:
+        if tag not in INLINE:
+            self.words.append(" ")
         if tag in VOID:
             return
         if not self.open or self.open[-1] != tag:
