@@ -10,6 +10,7 @@ from math import ceil
 from typing import Any, NamedTuple, TypeVar
 
 from lakehouse.errors import DefinitionsGone, SnapshotNotFound
+from lakehouse.readmodel.listed import count_changed
 from lakehouse.readmodel.view import Entity, View
 from lakehouse.site import addresses
 from lakehouse.site.overview import Overview
@@ -152,6 +153,10 @@ class Book:
     def commit_of(self, snapshot_id: int) -> dict[str, Any]:
         """Give the facts of a snapshot."""
         return self.remember(("commit", snapshot_id), lambda: self.view.commit_of(snapshot_id), 2000)
+
+    def changes_of(self, snapshot_id: int) -> dict[str, int]:
+        """Count what a snapshot changed, by op."""
+        return self.remember(("changes", snapshot_id), lambda: count_changed(self.view, snapshot_id), 2000)
 
     def definitions_at(self, snapshot_id: int, registryid: str, xid: str) -> dict[str, str] | None:
         """Give the leaves of a message as it was in effect at a snapshot, with what is inferred; None: not kept, or not there."""

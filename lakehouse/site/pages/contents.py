@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from lakehouse.readmodel.listed import count_changed
 from lakehouse.readmodel.view import Entity
 from lakehouse.site import addresses
 from lakehouse.site.addresses import MEMBERS, Address, path_of, path_of_document, path_of_rule, path_of_snapshot, read, read_path
@@ -159,7 +158,7 @@ def all_paths(book: Book) -> Iterator[str]:
     for rule_id, findings in overview.findings_by_rule.items():
         yield from _numbered(path_of_rule(rule_id), len(findings))
     for one in upto:
-        yield from _numbered(path_of_snapshot(one.snapshot_id), sum(count_changed(book.view, one.snapshot_id).values()))
+        yield from _numbered(path_of_snapshot(one.snapshot_id), sum(book.changes_of(one.snapshot_id).values()))
     yield addresses.COMPARE
     for before, after in snapshots.ready_pairs(book):
         path = addresses.path_of_comparison(addresses.COMPARE, str(before), str(after))

@@ -7,7 +7,6 @@ from typing import Any
 import orjson
 
 from lakehouse.errors import UnknownRule
-from lakehouse.readmodel.listed import count_changed
 from lakehouse.rules.declared import SEVERITIES, TOLD, explain
 from lakehouse.site.addresses import DOCUMENTS, FINDINGS, HOME, path_of_document, path_of_rule
 from lakehouse.site.book import Book, Page
@@ -33,7 +32,7 @@ def home_page(book: Book) -> Page:
             (len(overview.documents), "document", "documents"),
         ],
         protocols=_bars(overview.by_protocol),
-        latest=[(one, count_changed(book.view, one.snapshot_id)) for one in latest],
+        latest=[(one, book.changes_of(one.snapshot_id)) for one in latest],
         severities=severities,
         rules=_rules(book)[:_MOST_RULES],
         registries=[

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from lakehouse.errors import DefinitionsGone, SnapshotNotFound
 from lakehouse.readmodel.diff import MOST_ENTITIES, definitions_of, differences
 from lakehouse.readmodel.differences import CLASSES, Difference
-from lakehouse.readmodel.listed import Changed, changed_in, count_changed
+from lakehouse.readmodel.listed import Changed, changed_in
 from lakehouse.site.addresses import COMPARE, SNAPSHOTS, path_of_comparison, path_of_snapshot
 from lakehouse.site.book import PER_PAGE, Book, Page, Part
 from lakehouse.site.pages.past import declared_differences
@@ -37,7 +37,7 @@ def snapshot_page(book: Book, snapshot_id: int, number: int) -> Page | None:
     known = next((one for one in book.overview.snapshots if one.snapshot_id == snapshot_id), None)
     if known is None or snapshot_id > book.view.snapshot_id:
         return None
-    counts = count_changed(book.view, snapshot_id)
+    counts = book.changes_of(snapshot_id)
     total = sum(counts.values())
     pages = max(1, -(-total // PER_PAGE))
     if not 1 <= number <= pages:
