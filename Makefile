@@ -5,6 +5,7 @@
 # make bi-test       the SQL server's clients and Apache Superset, in an environment of their own (.venv-bi)
 # make http-test     `lakehouse serve` with xrcg and Schemathesis, in an environment of their own (.venv-clients); http-test-all with
 #            the published documents beside this checkout, and in more languages
+# make ui-test       the pages in headless Chromium (Debian's package), with axe-core of npm (.venv-ui); SHORT=1 on a desktop only
 # make cluster-test  the jobs on a Spark cluster of this machine
 # make s3-test       documents, warehouse and exports on an S3 server of this machine (.venv-s3); Maven gives 700 MB of jars
 # make soak   a random history against a model (STEPS=200, SEED=1), writers and kill -9, for hours
@@ -18,7 +19,7 @@ BIN := $(VENV)/bin
 N ?= 10000
 WORKERS ?= 2
 
-.PHONY: demo test test-slow airflow-test bi-test http-test http-test-all cluster-test s3-test lint bench http-bench soak docs clean java
+.PHONY: demo test test-slow airflow-test bi-test http-test http-test-all ui-test screenshots cluster-test s3-test lint bench http-bench soak docs clean java
 
 demo: java $(VENV)/installed
 	$(BIN)/lakehouse demo
@@ -40,6 +41,18 @@ http-test: java $(VENV)/installed .venv-clients/installed
 
 http-test-all: export CLIENTS_ALL = 1
 http-test-all: http-test
+
+ui-test: $(VENV)/installed .venv-ui/installed tests/ui/node_modules
+	@.ci/check-chromium
+	LAKEHOUSE_BIN=$(CURDIR)/$(BIN) SHORT=$(SHORT) .venv-ui/bin/python -m pytest -c tests/ui/pytest.ini tests/ui
+
+screenshots: $(VENV)/installed .venv-ui/installed
+	LAKEHOUSE_BIN=$(CURDIR)/$(BIN) .venv-ui/bin/python tests/ui/screenshots.py
+
+tests/ui/node_modules: tests/ui/package.json
+	@.ci/check-chromium
+	npm install --prefix tests/ui --no-package-lock --silent
+	touch $@
 
 cluster-test: java $(VENV)/installed
 	$(BIN)/python -m pytest -c tests/cluster/pytest.ini tests/cluster
@@ -81,4 +94,4 @@ $(VENV)/installed: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-* demo-warehouse bench-*.json bench-*.png dist build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-* tests/ui/node_modules ui-screenshots demo-warehouse bench-*.json bench-*.png dist build .pytest_cache .mypy_cache .ruff_cache

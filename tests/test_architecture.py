@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parents[1] / "lakehouse"
 
 BASE = ["__init__", "errors", "faults", "settings", "progress"]
 PACKAGES = ["text", "store", "dialects", "log", "rules", "expectations", "operations", "ingest", "export", "readmodel", "query"]
-PACKAGES += ["match", "render", "serve", "cli"]
+PACKAGES += ["match", "render", "site", "serve", "cli"]
 ORDER = [*BASE, *PACKAGES[:-1], "catalog", "cli", "__main__"]
 
 MODULES = sorted(PACKAGE.rglob("*.py"))

@@ -22,6 +22,8 @@ def test_an_installed_wheel_works_away_from_the_checkout(tmp_path):
         "lakehouse/_data/expectations/versions.json",
         "lakehouse/expectations/pages/suite.html",
         "lakehouse/expectations/pages/style.css",
+        "lakehouse/site/templates/base.html",
+        "lakehouse/site/assets/site.js",
     } <= names
     venv.create(tmp_path / "venv", with_pip=True)
     subprocess.run([tmp_path / "venv" / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", wheel], check=True)

@@ -22,6 +22,7 @@ from lakehouse.cli.match import match
 from lakehouse.cli.printing import tell
 from lakehouse.cli.render import render
 from lakehouse.cli.serve import serve
+from lakehouse.cli.site import site
 from lakehouse.errors import LakehouseError, reason_of
 
 
@@ -35,7 +36,7 @@ def cli() -> None:
 _COMMANDS = (
     ingest, validate, violations, rules, explain, demo,
     match, render,
-    sql, show, search, export, serve, serve_sql, sql_user,
+    sql, show, search, export, serve, site, serve_sql, sql_user,
     snapshots, label, log, blame, diff, changes,
     doctor, rebuild, migrate, maintain, backup, restore,
 )  # fmt: skip

@@ -72,7 +72,7 @@ def definitions_of(view: View) -> Definitions:
             if entity.kind == "message":
                 deprecated[registryid, entity.xid] = entity.attributes.get("deprecated")
             elif entity.kind in _KINDS:
-                found[registryid, entity.kind, entity.xid] = _without_nothing(_leaves(entity))
+                found[registryid, entity.kind, entity.xid] = leaves_of_entity(entity)
     for one in view.definitions():
         key = (one["registryid"], one["xid"])
         if key in deprecated:
@@ -130,6 +130,11 @@ def _ruled(
     effects = (rule.for_producers, rule.for_consumers)
     class_ = next(one for one in CLASSES if one in effects)
     return Difference(registryid, kind, xid, change, pointer, was, now, class_, *effects, rule.rule, rule.told)
+
+
+def leaves_of_entity(entity: Entity) -> Leaves:
+    """Give the leaves by which a group, endpoint, schema or Version of a schema is compared."""
+    return _without_nothing(_leaves(entity))
 
 
 def _leaves(entity: Entity) -> dict[str, str | None]:

@@ -55,7 +55,7 @@ class Entities(Timeline):
 
     def registries(self) -> list[str]:
         """List the registries that hold anything at the snapshot, sorted."""
-        holds = f"SELECT 1 FROM log WHERE registryid = ? AND {self._holds()} AND kind NOT IN ('document', 'label', 'snapshot')"
+        holds = f"SELECT 1 FROM log WHERE registryid = ? AND {self.holds()} AND kind NOT IN ('document', 'label', 'snapshot')"
         return [one for one in self._known_registries() if self.db.execute(holds, (one,)).fetchone() is not None]
 
     def _known_registries(self) -> list[str]:
@@ -69,15 +69,13 @@ class Entities(Timeline):
 
     def count(self) -> int:
         """Count the entities."""
-        rows = self.db.execute(
-            f"SELECT count(*) FROM log WHERE {self._holds()} AND kind NOT IN ('document', 'label', 'snapshot')"
-        )
+        rows = self.db.execute(f"SELECT count(*) FROM log WHERE {self.holds()} AND kind NOT IN ('document', 'label', 'snapshot')")
         return int(rows.fetchone()[0])
 
     def lived(self, registryid: str) -> tuple[int, int] | None:
         """Give the first createdat and the last modifiedat of what a registry holds, in microseconds; None: it holds nothing."""
         found: tuple[int, int] = self.db.execute(
-            f"SELECT min(createdat), max(modifiedat) FROM log WHERE registryid = ? AND {self._holds()}"
+            f"SELECT min(createdat), max(modifiedat) FROM log WHERE registryid = ? AND {self.holds()}"
             " AND kind NOT IN ('document', 'label', 'snapshot')",
             (registryid,),
         ).fetchone()
@@ -120,7 +118,7 @@ class Entities(Timeline):
     def documents(self, registryid: str | None = None) -> list[tuple[str, str, int, dict[str, Any]]]:
         """List what came of each document when it was loaded last: registryid, document_uri, snapshot_id, facts; by both ids."""
         rows = self.db.execute(
-            f"SELECT registryid, xid, snapshot_id, body FROM log WHERE kind = 'document' AND {FEW} AND {self._holds()}"
+            f"SELECT registryid, xid, snapshot_id, body FROM log WHERE kind = 'document' AND {FEW} AND {self.holds()}"
             " AND (?1 IS NULL OR registryid = ?1) ORDER BY registryid, xid",
             (registryid,),
         )
@@ -152,11 +150,11 @@ class Entities(Timeline):
         return found
 
     def _entities(self, condition: str, values: tuple[Any, ...], order: str = "registryid, xid") -> Iterator[Entity]:
-        rows = self.db.execute(f"SELECT {_COLUMNS} FROM log WHERE {condition} AND {self._holds()} ORDER BY {order}", values)
+        rows = self.db.execute(f"SELECT {_COLUMNS} FROM log WHERE {condition} AND {self.holds()} ORDER BY {order}", values)
         for row in rows:
             yield Entity._make((*row[:8], orjson.loads(row[8] or "[]"), *row[9:]))
 
-    def _holds(self, table: str = "") -> str:
+    def holds(self, table: str = "") -> str:
         """Give the condition that a row of the log is the last one of its entity at the snapshot, and no deletion."""
         return f"{table}snapshot_id <= {self.snapshot_id:d} AND {table}until > {self.snapshot_id:d} AND {table}op <> 'delete'"
 

@@ -31,8 +31,24 @@ class Hit(NamedTuple):
     where: list[str]
 
 
+class Filters(NamedTuple):
+    """What messages must be beside: family of the protocol, id of the group that holds it, a label (name, or name=value)."""
+
+    protocol: str | None = None
+    groupid: str | None = None
+    label: str | None = None
+
+
 def search(
-    view: View, text: str, kinds: Sequence[str] = KINDS, *, registryid: str | None = None, limit: int = 50, offset: int = 0
+    view: View,
+    text: str,
+    kinds: Sequence[str] = KINDS,
+    *,
+    registryid: str | None = None,
+    limit: int = 50,
+    offset: int = 0,
+    filters: Filters | None = None,
+    most: int = -1,
 ) -> list[Hit]:
     """Find entities that hold all words of a text; the last word may be the beginning of one. The best come first.
 
@@ -43,19 +59,50 @@ def search(
         registryid: only of this registry.
         limit: how many at most.
         offset: how many of the best are passed over.
+        filters: protocol and label leave messages only, for nothing else has them in the index.
+        most: how many that hold the words are ranked, for words that nearly all have; -1: all.
     """
     words = _WORD.findall(text)
     if not words:
         return []
     query = " AND ".join(f'"{word}"' for word in words) + "*"
+    wanted = filters or Filters()
+    label, has_value, value = (wanted.label or "").partition("=")
     rows = view.db.execute(
         f"""
-        SELECT s.registryid, s.kind, s.xid, w.name, w.description, w.ids, w.type, w.address, w.labels, w.attributes
-        FROM words AS w INNER JOIN searched AS s ON s.id = w.rowid
-        WHERE words MATCH ?1 AND (?2 IS NULL OR s.registryid = ?2) AND s.kind IN (SELECT value FROM json_each(?3))
-        ORDER BY {_RANK}, s.registryid, s.xid LIMIT ?4 OFFSET ?5
+        SELECT f.registryid, f.kind, f.xid, w.name, w.description, w.ids, w.type, w.address, w.labels, w.attributes
+        FROM (
+          SELECT r.id, r.rank, s.registryid, s.kind, s.xid
+          FROM (SELECT rowid AS id, {_RANK} AS rank FROM words WHERE words MATCH :query LIMIT :most) AS r
+          INNER JOIN searched AS s ON s.id = r.id
+          LEFT JOIN effective AS e ON e.registryid = s.registryid AND e.xid = s.xid AND s.kind = 'message'
+          WHERE (:registryid IS NULL OR s.registryid = :registryid) AND s.kind IN (SELECT value FROM json_each(:kinds))
+            AND (:protocol IS NULL OR e.protocol_family = :protocol)
+            AND (
+              :groupid IS NULL OR s.xid LIKE :within ESCAPE '\\'
+              OR (s.kind IN ('group', 'endpoint') AND s.entityid = :groupid)
+            )
+            AND (:label IS NULL OR EXISTS (
+              SELECT 1 FROM json_each(e.labels) AS l WHERE l.key = :label AND (:value IS NULL OR l.value = :value)
+            ))
+          ORDER BY r.rank, s.registryid, s.xid LIMIT :limit OFFSET :offset
+        ) AS f
+        INNER JOIN words AS w ON w.rowid = f.id
+        ORDER BY f.rank, f.registryid, f.xid
         """,
-        (query, registryid, "[" + ",".join(f'"{kind}"' for kind in kinds) + "]", limit, offset),
+        {
+            "query": query,
+            "most": most,
+            "registryid": registryid,
+            "kinds": "[" + ",".join(f'"{kind}"' for kind in kinds) + "]",
+            "protocol": wanted.protocol.upper() if wanted.protocol else None,
+            "groupid": wanted.groupid,
+            "within": f"/%s/{_like(wanted.groupid or '')}/%s/%",
+            "label": label or None,
+            "value": value if has_value else None,
+            "limit": limit,
+            "offset": offset,
+        },
     )
     found = []
     for one, kind, xid, name, description, ids, types, address, labels, attributes in rows:
@@ -71,6 +118,11 @@ def search(
         where = [column for column, held in columns.items() if held and any(word.lower() in held.lower() for word in words)]
         found.append(Hit(one, kind, xid, name.split("\n")[0] if name else None, description, where))
     return found
+
+
+def _like(text: str) -> str:
+    """Write a text as a part of a pattern of LIKE."""
+    return re.sub(r"([%_\\])", r"\\\1", text)
 
 
 def find_ids(

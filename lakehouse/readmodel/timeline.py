@@ -71,7 +71,11 @@ class Timeline:
 
     def commit_of(self, snapshot_id: int) -> dict[str, Any]:
         """Give the facts of a snapshot: committed_at, command, counts, digest, tables ..."""
-        row = self.db.execute("SELECT body FROM log WHERE snapshot_id = ? AND kind = 'snapshot'", (snapshot_id,)).fetchone()
+        # A snapshot may have a hundred thousand rows, so it is looked for among the snapshots.
+        row = self.db.execute(
+            f"SELECT body FROM log WHERE kind = 'snapshot' AND registryid = '' AND xid = '' AND snapshot_id = ? AND {FEW}",
+            (snapshot_id,),
+        ).fetchone()
         facts: dict[str, Any] = orjson.loads(row[0])
         return facts
 

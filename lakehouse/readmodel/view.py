@@ -91,7 +91,7 @@ class View(Entities):
             f"""
             SELECT l.xid, e.relation, e.pointer, e.target, e.whole, e.without_suffix, e.type_name
             FROM edges AS e INNER JOIN log AS l ON l.id = e.log_id
-            WHERE (e.whole = ?1 OR e.without_suffix = ?1) AND l.registryid = ?2 AND {self._holds("l.")}
+            WHERE (e.whole = ?1 OR e.without_suffix = ?1) AND l.registryid = ?2 AND {self.holds("l.")}
             """,
             (xid, registryid),
         )
@@ -120,7 +120,7 @@ class View(Entities):
 
     def _has(self, registryid: str, xid: str) -> bool:
         row = self.db.execute(
-            f"SELECT 1 FROM log WHERE registryid = ? AND xid = ? AND {self._holds()}"
+            f"SELECT 1 FROM log WHERE registryid = ? AND xid = ? AND {self.holds()}"
             " AND kind NOT IN ('registry', 'document', 'label', 'snapshot')",
             (registryid, xid),
         ).fetchone()
@@ -155,7 +155,7 @@ class View(Entities):
             DefinitionsGone: they are not kept for this snapshot any more.
         """
         wanted = None if xids is None else list(xids)
-        if not self._is_stored():
+        if not self.is_stored():
             from lakehouse.readmodel.past import past_definitions
 
             yield from past_definitions(self, self.last_defining(), registryid, group_xid, wanted)
@@ -181,7 +181,7 @@ class View(Entities):
         Raises:
             DefinitionsGone: they are not kept for this snapshot any more.
         """
-        if not self._is_stored():
+        if not self.is_stored():
             for row in self.definitions(registryid, group_xid=group_xid):
                 yield Telling(*(row[name] for name in Telling._fields))
             return
@@ -195,7 +195,7 @@ class View(Entities):
             )
             yield from map(Telling._make, rows)
 
-    def _is_stored(self) -> bool:
+    def is_stored(self) -> bool:
         """Tell whether the file's definitions are those of the snapshot: no message changed between the two."""
         defined = self.last_defining()
         if self.snapshot_id == self.head:

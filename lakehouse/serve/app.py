@@ -122,6 +122,8 @@ class App:
                 raise ProblemFound("", status=414, detail=f"The URL is longer than {self.options.max_url_bytes} bytes.")
             if method not in ("GET", "HEAD"):
                 raise self._not_allowed(raw_path, method)
+            if raw_path == b"/" and not query and _is_browser(headers):
+                return _to_the_site(origin)
             return await self._ready_or_made(raw_path, query, origin)
         except ProblemFound as problem:
             return self._problem(problem, scope, origin)
@@ -344,7 +346,7 @@ def _as_ready(answer: Answer, asked: Asked) -> Ready:
     etag = f'"s{answer.snapshot}-{digest}"' if is_past else f'"{digest}"'
     headers.setdefault("Cache-Control", _FOREVER if is_past else "no-cache")
     headers["ETag"] = etag
-    headers["Vary"] = "Accept-Encoding, Host"
+    headers["Vary"] = "Accept, Accept-Encoding, Host" if asked.target.path == "/" else "Accept-Encoding, Host"
     if answer.snapshot is not None:
         headers["Lakehouse-Snapshot"] = str(answer.snapshot)
     if answer.media_type and answer.status != 307:
@@ -353,6 +355,18 @@ def _as_ready(answer: Answer, asked: Asked) -> Ready:
     packed = gzip.compress(answer.body, _COMPRESSION, mtime=0) if len(answer.body) >= _WORTH_COMPRESSING else None
     written = [(name.lower().encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
     return Ready(answer.status, written, answer.body, etag.encode(), packed)
+
+
+def _is_browser(headers: dict[bytes, bytes]) -> bool:
+    """Tell whether a client asks for HTML, and not for JSON."""
+    accept = headers.get(b"accept", b"")
+    return b"text/html" in accept and b"application/json" not in accept
+
+
+def _to_the_site(origin: str) -> Ready:
+    """Lead a browser, which asks for HTML by `Accept`, to the pages; the API has none."""
+    told = [(b"location", f"{origin}/ui/".encode()), (b"vary", b"Accept"), (b"cache-control", b"no-cache")]
+    return Ready(303, told, b"", b"", None)
 
 
 def _options(headers: dict[bytes, bytes]) -> Ready:

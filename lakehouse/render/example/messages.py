@@ -17,13 +17,17 @@ from lakehouse.render.ways import ALL, CLOUDEVENTS, ways_of
 _SEED = 0
 
 
-def examples_of(selected: Selected) -> list[dict[str, Any]]:
+def examples_of(selected: Selected, renderer: Renderer | None = None) -> list[dict[str, Any]]:
     """Make up examples.
+
+    Args:
+        selected: the definitions.
+        renderer: of `renderer_of`, for many messages with the same schemas; None: one is made.
 
     Returns:
         For each definition and each protocol `registryid`, `xid`, `as`, and `example`, as `render` writes it, or `error`.
     """
-    renderer = Renderer(Schemas(selected.schemas), Style(example=True, seed=_SEED))
+    renderer = renderer or renderer_of(selected)
     found: list[dict[str, Any]] = []
     for row in selected.messages:
         whose = {"registryid": row["registryid"], "xid": row["xid"]}
@@ -39,6 +43,11 @@ def examples_of(selected: Selected) -> list[dict[str, Any]]:
             except RenderRefused as error:
                 found.append(told | {"error": str(error)})
     return found
+
+
+def renderer_of(selected: Selected, now: str | None = None) -> Renderer:
+    """Make what renders examples; now: RFC 3339 timestamp that stands for the current time, None: the clock's."""
+    return Renderer(Schemas(selected.schemas), Style(example=True, seed=_SEED, now=now))
 
 
 def examples_in(view: View, registryid: str, xid: str) -> list[dict[str, Any]]:

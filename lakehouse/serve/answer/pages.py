@@ -24,7 +24,9 @@ from lakehouse.serve.answer.nested import Answers
 from lakehouse.serve.options import Options
 from lakehouse.serve.problems import RC2, RC4, ProblemFound
 from lakehouse.serve.requests import MEMBERS, Target, mount_of
+from lakehouse.serve.ui import UI, ui_answer
 from lakehouse.settings import Settings
+from lakehouse.site import Site
 
 
 class EmptyCatalog(Catalog):
@@ -66,6 +68,7 @@ class Pages:
         self.options = options
         self.others = others
         self.kept = Kept()
+        self.site = Site(live.model, settings.max_chain_depth)
         self.specifications = (RC4, RC2) if options.specification == RC4 else (RC2,)
 
     def answer(self, asked: Asked) -> Answer:
@@ -77,6 +80,8 @@ class Pages:
         head = self.live.head
         if head is None:
             raise ProblemFound("", status=503, detail="The catalog is being loaded.", headers={"Retry-After": "2"})
+        if asked.target.parts[:1] == (UI,):
+            return ui_answer(self.site, asked, head)
         deadline = Deadline(self.options.request_seconds)
         parameters = read_parameters(asked.query)
         dialect = self.dialect_of(parameters)
@@ -110,7 +115,9 @@ class Pages:
         return found
 
     def warm(self, head: Head) -> None:
-        """Load what the first filter or export would wait for: the registry that `/` is, unless that is large."""
+        """Load what the first page, filter or export would wait for: of the registry that `/` is, unless that is large."""
+        if head.number:
+            self.site.warm()
         registryid = self.live.root
         if not head.number or registryid is None:
             return

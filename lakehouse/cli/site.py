@@ -1,0 +1,89 @@
+"""The command that writes the catalog as pages."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from lakehouse.cli.completion import complete_snapshot
+from lakehouse.cli.console import Context, read_model, session, with_globals
+from lakehouse.cli.printing import tell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakehouse.readmodel import ReadModel
+
+_URL = re.compile(r"\Ahttps?://[^\s#?]+\Z")
+
+
+@click.command()
+@click.option("--out", required=True, metavar="DIR", help="Folder to write; pages of an earlier run there give way to these.")
+@click.option("--at", metavar="SNAPSHOT", shell_complete=complete_snapshot, help="The catalog as of a snapshot.")
+@click.option("--base-url", default="", metavar="URL", help="URL under which the pages will stand; links are relative anyway.")
+@with_globals
+@click.pass_obj
+def site(context: Context, out: str, at: str | None, base_url: str) -> int:
+    """Write the catalog as pages for people, which any web server or object store hands out; later runs write what changed."""
+    from lakehouse.readmodel import ReadModel
+    from lakehouse.site import write_site
+
+    if base_url and not _URL.match(base_url):
+        raise click.UsageError(
+            "--base-url needs an absolute URL without query and fragment, such as https://example.com/catalog."
+        )
+    with read_model(context) as (_, settings):  # one bar at a time: this one ends before the next begins
+        pass
+    with ReadModel(settings) as model:
+        given = _definitions(context, model, at) if at is not None else None
+        with _bar(context) as progress:
+            written = write_site(
+                model, out, at=at, base_url=base_url, given=given, progress=progress, processes=os.cpu_count() or 1
+            )
+    if context.as_json:
+        click.echo(json.dumps(written.as_json()))
+    else:
+        click.echo(
+            f"{out}: {written.pages} pages of snapshot {written.snapshot_id}, {written.written} written, "
+            f"{written.deleted} deleted, {written.unchanged} unchanged."
+        )
+    return 0
+
+
+def _definitions(context: Context, model: ReadModel, at: str) -> dict[tuple[str, str], dict[str, Any]] | None:
+    """Compute the effective definitions of a snapshot with Spark, where the read model cannot have them any more."""
+    from lakehouse.errors import DefinitionsGone
+    from lakehouse.readmodel.file.schema import EFFECTIVE_COLUMNS
+    from lakehouse.readmodel.listed import protocols_of
+
+    try:
+        model.answer(protocols_of, at)
+    except DefinitionsGone as error:
+        tell(f"note: the effective definitions of snapshot {error.snapshot_id} are not kept any more: Spark computes them.")
+    else:
+        return None
+    from lakehouse.log.snapshots import open_snapshot
+
+    number = model.answer(lambda view: view.snapshot_id, at)
+    with session(context) as (spark, settings, watcher), watcher.stage("flatten", f"snapshot {number}"):
+        schema = open_snapshot(spark, settings, number, ["flat_messages"])
+        found = spark.table(f"{schema}.effective_messages").select(*EFFECTIVE_COLUMNS)
+        rows = [row.asDict() for row in found.toLocalIterator()]
+    return {(row["registryid"], row["xid"]): row for row in rows}
+
+
+@contextmanager
+def _bar(context: Context) -> Iterator[Any]:
+    """Show how many messages and schemas are done, on a terminal."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal or context.quiet) as shown:
+        task = shown.add_task("writing pages", total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)

@@ -1,0 +1,117 @@
+"""Lists that pages need of a whole snapshot, or of what a popular entity has too many of to look at each."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+from lakehouse.readmodel.view import View
+
+
+class Changed(NamedTuple):
+    """A row of the log in a snapshot, with the body before it (None: the entity was not there)."""
+
+    registryid: str
+    kind: str
+    xid: str
+    op: str
+    body: str | None
+    before: str | None
+
+
+def listed_members(view: View) -> dict[tuple[str, str], list[str]]:
+    """Give the XIDs of the messages and schemas of each group or endpoint that holds any, sorted, by registryid and XID of it."""
+    rows = view.db.execute(
+        f"SELECT registryid, xid FROM log WHERE kind IN ('message', 'schema') AND {view.holds()} ORDER BY registryid, xid"
+    )
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for registryid, xid in rows:
+        found[registryid, xid[: xid.index("/", xid.index("/", 1) + 1)]].append(xid)
+    return dict(found)
+
+
+def protocols_of(view: View) -> dict[tuple[str, str], str | None]:
+    """Give the family of the protocol of each message, by registryid and XID; None: it names none.
+
+    Raises:
+        DefinitionsGone: effective definitions are not kept for this snapshot any more.
+    """
+    if view.is_stored():
+        rows = view.db.execute("SELECT registryid, xid, protocol_family FROM effective")
+        return {(registryid, xid): family for registryid, xid, family in rows}
+    return {(one["registryid"], one["xid"]): one["protocol_family"] for one in view.definitions()}
+
+
+def extending(view: View, registryid: str, xid: str, limit: int) -> list[str]:
+    """List messages whose `basemessage` leads to a message or to a Version of it: at most so many of them, by XID.
+
+    Args:
+        view: the snapshot.
+        registryid: of both.
+        xid: of the message.
+        limit: how many are looked up.
+    """
+    rows = view.db.execute(
+        f"""
+        SELECT DISTINCT substr(l.xid, 1, instr(l.xid, '/versions/') - 1)
+        FROM edges AS e INNER JOIN log AS l ON l.id = e.log_id
+        WHERE (e.whole = ?1 OR (e.whole > ?1 || '/versions/' AND e.whole < ?1 || '/versions0'))
+          AND e.relation = 'basemessage' AND l.registryid = ?2 AND l.kind = 'version' AND {view.holds("l.")}
+        LIMIT ?3
+        """,
+        (xid, registryid, limit),
+    )
+    return sorted(one for (one,) in rows)
+
+
+def referring(view: View, registryid: str, xid: str, relation: str, limit: int) -> list[str]:
+    """List what refers to an entity or to a Version of it in some way: at most so many XIDs, sorted.
+
+    Args:
+        view: the snapshot.
+        registryid: of both.
+        xid: of the entity.
+        relation: as in the view `entity_references`.
+        limit: how many are looked up.
+    """
+    rows = view.db.execute(
+        f"""
+        SELECT DISTINCT l.xid FROM edges AS e INNER JOIN log AS l ON l.id = e.log_id
+        WHERE (e.whole = ?1 OR e.without_suffix = ?1 OR (e.whole > ?1 || '/versions/' AND e.whole < ?1 || '/versions0'))
+          AND e.relation = ?2 AND l.registryid = ?3 AND {view.holds("l.")}
+        LIMIT ?4
+        """,
+        (xid, relation, registryid, limit),
+    )
+    return sorted(one for (one,) in rows)
+
+
+def changed_in(view: View, snapshot_id: int, limit: int, offset: int = 0) -> list[Changed]:
+    """List what a snapshot changed, by registry and XID.
+
+    Args:
+        view: any snapshot of the log.
+        snapshot_id: the snapshot.
+        limit: how many at most.
+        offset: how many are passed over.
+    """
+    rows = view.db.execute(
+        """
+        SELECT n.registryid, n.kind, n.xid, n.op, n.body, CASE WHEN p.op = 'delete' THEN NULL ELSE p.body END
+        FROM log AS n
+        LEFT JOIN log AS p ON p.registryid = n.registryid AND p.xid = n.xid AND p.kind = n.kind AND p.until = n.snapshot_id
+        WHERE n.snapshot_id = ? AND n.kind NOT IN ('document', 'label', 'snapshot')
+        ORDER BY n.registryid, n.xid LIMIT ? OFFSET ?
+        """,
+        (snapshot_id, limit, offset),
+    )
+    return [Changed._make(row) for row in rows]
+
+
+def count_changed(view: View, snapshot_id: int) -> dict[str, int]:
+    """Count what a snapshot changed, by op."""
+    rows: Any = view.db.execute(
+        "SELECT op, count(*) FROM log WHERE snapshot_id = ? AND kind NOT IN ('document', 'label', 'snapshot') GROUP BY op",
+        (snapshot_id,),
+    )
+    return dict(rows)

@@ -1,0 +1,40 @@
+"""The pages that people look at, below `/ui/` and `/at/SNAPSHOT/ui/`: what `lakehouse.site` makes, handed to a browser."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl, unquote
+
+from lakehouse.errors import SnapshotNotFound
+from lakehouse.serve.answer.asking import Answer, Asked
+from lakehouse.serve.answer.live import Head
+from lakehouse.serve.problems import ProblemFound
+from lakehouse.site import Site
+from lakehouse.site.served import HEADERS
+
+UI = "ui"
+_MOST_PARAMETERS = 20
+_EMPTY = b"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Catalog</title></head><body><main><h1>The catalog is empty</h1>
+<p>Load documents with <code>lakehouse ingest path/to/documents</code>, then load this page again.</p></main></body></html>
+"""
+
+
+def ui_answer(site: Site, asked: Asked, head: Head) -> Answer:
+    """Answer with a page.
+
+    Raises:
+        ProblemFound: there is no such snapshot.
+    """
+    path = asked.raw_path.partition("?")[0]
+    below = path[len(asked.target.prefix) + len(UI) + 1 :]
+    if not below.startswith("/"):  # /ui: links of the page begin at /ui/
+        return Answer(307, {"Location": f"{asked.origin}{asked.target.prefix}/{UI}/", "Cache-Control": "no-cache"}, media_type="")
+    if not head.number:
+        return Answer(200, dict(HEADERS), _EMPTY, "text/html; charset=utf-8")
+    query = dict(parse_qsl(asked.query.decode("ascii", "replace"), max_num_fields=_MOST_PARAMETERS, errors="replace"))
+    try:
+        shown = site.page(unquote(below[1:]), query, asked.origin, asked.target.at)
+    except SnapshotNotFound as error:
+        raise ProblemFound("not_found", f"/at/{asked.target.at}", str(error)) from error
+    page = shown.page
+    return Answer(200 if shown.is_there else 404, dict(HEADERS), page.body, page.media_type, shown.snapshot_id)

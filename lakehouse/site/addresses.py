@@ -1,0 +1,147 @@
+"""Where each page stands: paths that are file names and URLs alike, made of ids and read back.
+
+    reg-default/messagegroups/shop.orders/shop.orders.OrderPlaced.html
+
+An id keeps letters, digits, `.`, `_` and `-`; each other byte is `~` and two hexadecimal digits, so that a path holds nothing
+that a file system, a URL or HTML takes for something else. What is too long for a file name is cut, and ends with a digest of the
+whole. A part of a page (its second hundred of members, its history) has the page's name, `~` and a lower-case word.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+MEMBERS = {"messagegroups": "messages", "endpoints": "messages", "schemagroups": "schemas"}
+HOME, SEARCH, MAP, FINDINGS, SNAPSHOTS, DOCUMENTS, COMPARE = (
+    "index.html", "search.html", "map.html", "findings.html", "snapshots.html", "documents.html", "compare.html",
+)  # fmt: skip
+TO = "~to~"
+_LONGEST = 120
+_DIGITS = 12
+_PLAIN = re.compile(r"\A[A-Za-z0-9._-]*\Z")
+_ESCAPE = re.compile(r"~([0-9A-F]{2})")
+_ENDING = re.compile(r"\.(html|json|txt)\Z")
+_NAME = re.compile(r"\A(?P<name>.+?)(~(?P<part>history|compare|raw|p)(?P<of>[0-9A-Za-z~._-]*))?\.(?P<ending>html|json|txt)\Z")
+
+
+class Address(NamedTuple):
+    """What a path names.
+
+    Attributes:
+        folder: names of the folders, as written.
+        name: of the page, as written.
+        part: history, compare, raw, or p for a page of a list; empty: the page itself.
+        of: what follows the part, such as the number of the page.
+        ending: html, json or txt.
+    """
+
+    folder: tuple[str, ...]
+    name: str
+    part: str
+    of: str
+    ending: str
+
+    @property
+    def number(self) -> int:
+        """Give the number of the page of a list, from 1."""
+        return int(self.of) if self.part == "p" and self.of.isdigit() else 1
+
+
+@lru_cache(maxsize=100_000)
+def written(text: str) -> str:
+    """Write an id as a part of a path."""
+    made = text if _PLAIN.match(text) else "".join(_character(one) for one in text)
+    made = f"~2E{made[1:]}" if made.startswith(".") else made
+    made = _ENDING.sub(r"~2E\1", made)
+    if len(made) <= _LONGEST:
+        return made or "~"
+    kept = ""
+    for one in text:
+        if len(kept) + len(_character(one)) > _LONGEST - _DIGITS - 2:
+            break
+        kept += _character(one)
+    return f"{kept}~x{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:_DIGITS]}"
+
+
+def read(name: str, known: Iterable[str] = ()) -> str | None:
+    """Read an id back from a part of a path; None: there is none that would be written so.
+
+    Args:
+        name: part of a path.
+        known: ids that are looked through when the name was cut.
+    """
+    if len(name) > _LONGEST - _DIGITS - 2 and re.search(rf"~x[0-9a-f]{{{_DIGITS}}}\Z", name):
+        return next((one for one in known if written(one) == name), None)
+    if name == "~":
+        return ""
+    parts = _ESCAPE.split(name)
+    try:
+        raw = b"".join(bytes([int(part, 16)]) if at % 2 else part.encode() for at, part in enumerate(parts))
+        text = raw.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if written(text) == name else None
+
+
+def path_of(registryid: str, xid: str, part: str = "", ending: str = "html") -> str:
+    """Give the path of the page of a registry (`/`), group, endpoint, message, schema or Version.
+
+    Args:
+        registryid: of the registry.
+        xid: of the entity.
+        part: such as `history` or `p2`.
+        ending: html, json or txt.
+    """
+    names = [f"reg-{written(registryid)}"]
+    if xid != "/":
+        ids = xid.split("/")[1:]
+        names += [ids[0], *(written(one) for one in ids[1::2])]
+    return "/".join(names) + (f"~{part}" if part else "") + f".{ending}"
+
+
+def path_of_rule(rule_id: str, part: str = "") -> str:
+    """Give the path of the page of a rule and its findings."""
+    return f"findings/{written(rule_id)}" + (f"~{part}" if part else "") + ".html"
+
+
+def path_of_snapshot(snapshot_id: int, part: str = "") -> str:
+    """Give the path of the page of a snapshot."""
+    return f"snapshots/{snapshot_id}" + (f"~{part}" if part else "") + ".html"
+
+
+def path_of_document(registryid: str, uri: str) -> str:
+    """Give the path of the page of a document: the end of its URI, and a digest of the whole."""
+    last = uri.rstrip("/").rpartition("/")[2]
+    digest = hashlib.sha256(f"{registryid}\n{uri}".encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
+    return f"documents/{written(last[:60])}-{digest}.html"
+
+
+def path_of_comparison(path: str, before: str, after: str) -> str:
+    """Give the path of a comparison of two states of a page's entity, or of two snapshots (path: `compare.html`)."""
+    if path == COMPARE:
+        return f"compare/{before}{TO}{after}.html"
+    return f"{path.removesuffix('.html')}~compare{before}{TO}{after}.html"
+
+
+def page_of_list(path: str, number: int) -> str:
+    """Give the path of a page of a list, from 1."""
+    return path if number == 1 else f"{path.removesuffix('.html')}~p{number}.html"
+
+
+def read_path(path: str) -> Address | None:
+    """Take a path apart; None: no page has such a path."""
+    *folder, last = path.split("/")
+    found = _NAME.match(last)
+    if found is None:
+        return None
+    return Address(tuple(folder), found["name"], found["part"] or "", found["of"] or "", found["ending"])
+
+
+def _character(one: str) -> str:
+    if one.isascii() and (one.isalnum() or one in "._-"):
+        return one
+    return "".join(f"~{byte:02X}" for byte in one.encode("utf-8", "surrogatepass"))

@@ -1,0 +1,148 @@
+// Search as one types, `/` for the search box, copy buttons. Everything else works without this script.
+"use strict";
+(() => {
+  const body = document.body, root = body.dataset.root, box = document.getElementById("find");
+  const form = box && box.closest("form"), results = document.getElementById("results");
+  const isPage = Boolean(results);
+  let index = null, waiting = null, panel = null, asked = 0;
+
+  // Words of a text as the index of the server has them: lower case, without accents.
+  const plain = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
+  const wordsOf = (text) => plain(text).match(/[\p{L}\p{N}]+/gu) || [];
+
+  function element(name, attributes, ...children) {
+    const made = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes || {})) made.setAttribute(key, value);
+    made.append(...children);
+    return made;
+  }
+
+  // The index of a static site is a script that calls this: pages that are files may load scripts, and nothing else.
+  function loadIndex() {
+    if (!waiting) {
+      waiting = new Promise((done, failed) => {
+        window.lakehouseIndex = (told) => {
+          for (const row of told.rows) {
+            row.fields = [row[3], row[4], row[9], told.groups[row[7]], row[8].join(" "), row[5]].map(plain);
+          }
+          index = told;
+          done(told);
+        };
+        const script = element("script", { src: body.dataset.index });
+        script.onerror = () => failed(new Error("the index cannot be loaded"));
+        document.head.append(script);
+      });
+    }
+    return waiting;
+  }
+
+  // How well a row fits: 0 when a word is nowhere; an id counts more than a description, and a beginning more than a middle.
+  const WEIGHTS = [10, 8, 5, 4, 3, 2];
+  function score(row, words, whole) {
+    let sum = row.fields[0] === whole ? 100 : 0;
+    for (const word of words) {
+      let best = 0;
+      row.fields.forEach((field, at) => {
+        const found = field.indexOf(word);
+        if (found >= 0) best = Math.max(best, WEIGHTS[at] * (found === 0 || !/[\p{L}\p{N}]/u.test(field[found - 1]) ? 1 : 0.4));
+      });
+      if (!best) return 0;
+      sum += best;
+    }
+    return sum - row.fields[0].length / 1000;
+  }
+
+  function fits(row, told, wanted) {
+    return (!wanted.kind || told.kinds[row[0]] === wanted.kind) && (!wanted.registry || told.registries[row[1]] === wanted.registry)
+      && (!wanted.protocol || told.protocols[row[6]] === wanted.protocol.toUpperCase()) && (!wanted.group || told.groups[row[7]] === wanted.group)
+      && (!wanted.label || row[8].some((one) => one === wanted.label || one.startsWith(wanted.label + "=")));
+  }
+
+  const KNOWN = ["HTTP", "KAFKA", "AMQP", "MQTT", "NATS"];
+  function hitsOf(told, wanted, most) {
+    const words = wordsOf(wanted.q), found = [];
+    if (words.length) {
+      for (const row of told.rows) {
+        const points = fits(row, told, wanted) ? score(row, words, plain(wanted.q.trim())) : 0;
+        if (points > 0) found.push([points, row]);
+      }
+      found.sort((one, other) => other[0] - one[0] || (one[1][3] < other[1][3] ? -1 : 1));
+    }
+    const list = element("ol", { class: "hits" });
+    for (const [, row] of found.slice(0, most)) {
+      const family = told.protocols[row[6]], link = element("a", { href: root + row[2] }, element("bdi", {}, row[3]));
+      const first = element("p", {}, element("span", { class: "tag kind" }, told.kinds[row[0]]), " ", link);
+      if (family) first.append(" ", element("span", { class: "tag p-" + (KNOWN.includes(family) ? family.toLowerCase() : "other") }, family));
+      const place = element("bdi", {}, [told.registries[row[1]], told.groups[row[7]]].filter(Boolean).join(" / "));
+      const second = element("p", { class: "quiet" }, element("span", { dir: "auto" }, row[5] || row[4]), element("br"), place);
+      list.append(element("li", {}, first, second));
+    }
+    const count = element("p", { class: "quiet" }, found.length === 0 ? "Nothing has all these words." : found.length > most ? `The best ${most} of ${found.length}.` : `${found.length} found.`);
+    return words.length ? [list, count] : [];
+  }
+
+  const wantedOf = () => Object.fromEntries([...new FormData(form)].map(([name, value]) => [name, String(value)]));
+
+  async function answer(most) {
+    const wanted = wantedOf();
+    if (body.dataset.index) return hitsOf(await loadIndex(), wanted, most);
+    if (!wanted.q.trim()) return [];
+    const response = await fetch(body.dataset.ask + "?" + new URLSearchParams(wanted), { headers: { accept: "text/html" } });
+    const page = new DOMParser().parseFromString(await response.text(), "text/html");
+    return [...page.getElementById("results").childNodes];
+  }
+
+  async function show() {
+    const mine = ++asked;
+    let found;
+    try { found = await answer(isPage ? 60 : 12); } catch (error) { found = [element("p", {}, "Search does not answer: " + error.message)]; }
+    if (mine !== asked) return; // a later letter was typed meanwhile
+    if (isPage) {
+      results.replaceChildren(...found);
+      history.replaceState(null, "", "?" + new URLSearchParams(Object.entries(wantedOf()).filter(([, value]) => value)));
+      return;
+    }
+    if (!panel) form.append(panel = element("div", { class: "suggest", "aria-live": "polite" }));
+    panel.replaceChildren(...found);
+    panel.hidden = found.length === 0;
+  }
+
+  function move(step) {
+    const items = [...(isPage ? results : panel || results).querySelectorAll(".hits > li")];
+    const at = items.findIndex((one) => one.classList.contains("picked")), next = Math.min(items.length - 1, Math.max(0, at + step));
+    items.forEach((one, n) => one.classList.toggle("picked", n === next));
+    if (items[next]) items[next].scrollIntoView({ block: "nearest" });
+  }
+
+  if (form) {
+    let timer = 0;
+    form.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(show, body.dataset.index ? 60 : 120); });
+    if (body.dataset.index) box.addEventListener("focus", () => loadIndex().catch(() => {}));
+    if (isPage) form.addEventListener("submit", (event) => { event.preventDefault(); show(); });
+    form.addEventListener("keydown", (event) => {
+      const picked = (isPage ? results : panel)?.querySelector(".picked a");
+      if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+        if (event.target === box && (isPage || panel)) { event.preventDefault(); move(event.key === "ArrowDown" ? 1 : -1); }
+      } else if (event.key === "Enter" && event.target === box && picked) { event.preventDefault(); location.href = picked.href; }
+      else if (event.key === "Escape" && panel) panel.hidden = true;
+    });
+    document.addEventListener("click", (event) => { if (panel && !form.contains(event.target)) panel.hidden = true; });
+    document.addEventListener("keydown", (event) => {
+      if (event.key === "/" && !/^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName)) { event.preventDefault(); box.focus(); box.select(); }
+    });
+    if (isPage && body.dataset.index) {
+      for (const [name, value] of new URLSearchParams(location.search)) { const field = form.elements.namedItem(name); if (field) field.value = value; }
+      if (box.value) show();
+    }
+  }
+
+  for (const button of document.querySelectorAll(".copy")) {
+    button.hidden = !navigator.clipboard;
+    button.addEventListener("click", async () => {
+      const text = button.firstChild;
+      await navigator.clipboard.writeText(button.dataset.copy);
+      text.data = "Copied";
+      setTimeout(() => { text.data = "Copy"; }, 1500);
+    });
+  }
+})();

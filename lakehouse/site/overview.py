@@ -1,0 +1,138 @@
+"""What is looked up again and again while pages of one snapshot are made: groups, members, protocols, findings, documents."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from lakehouse.errors import DefinitionsGone
+from lakehouse.log.snapshotfacts import Snapshot
+from lakehouse.readmodel.found import find_violations
+from lakehouse.readmodel.listed import listed_members, protocols_of
+from lakehouse.readmodel.view import Entity, View
+
+Key = tuple[str, str]
+NO_PROTOCOL = "none"
+
+
+@dataclass
+class Overview:
+    """A snapshot as a whole. Keys are registryid and XID.
+
+    Attributes:
+        snapshot_id: the snapshot.
+        registries: ids, sorted.
+        groups: groups and endpoints.
+        members: XIDs of the messages or schemas that each of them holds, sorted.
+        protocols: family of the protocol of each message whose effective definition is there; None: it names none.
+        is_gone: the effective definitions of this snapshot are not kept any more.
+        findings: rows of `violations` that hold, the worst first.
+        documents: registryid and URI to snapshot and facts.
+        snapshots: all, oldest first.
+        lag: the snapshot that the definitions are of.
+    """
+
+    snapshot_id: int
+    registries: list[str] = field(default_factory=list)
+    groups: dict[Key, Entity] = field(default_factory=dict)
+    members: dict[Key, list[str]] = field(default_factory=dict)
+    protocols: dict[Key, str | None] = field(default_factory=dict)
+    is_gone: bool = False
+    findings: list[dict[str, Any]] = field(default_factory=list)
+    documents: dict[Key, tuple[int, dict[str, Any]]] = field(default_factory=dict)
+    snapshots: list[Snapshot] = field(default_factory=list)
+    lag: int = 0
+
+    @cached_property
+    def findings_by_xid(self) -> dict[Key, list[dict[str, Any]]]:
+        """Give the findings of each entity; those of a Version are of what it is a Version of."""
+        found: dict[Key, list[dict[str, Any]]] = defaultdict(list)
+        for one in self.findings:
+            if one["xid"]:
+                found[one["registryid"], one["xid"].partition("/versions/")[0]].append(one)
+        return found
+
+    @cached_property
+    def findings_by_rule(self) -> dict[str, list[dict[str, Any]]]:
+        """Give the findings of each rule, the worst rules first."""
+        found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for one in self.findings:
+            found[one["rule_id"]].append(one)
+        return found
+
+    @cached_property
+    def refused(self) -> dict[Key, list[dict[str, Any]]]:
+        """Give findings by which members were refused that are not in the catalog, by the group that would hold them."""
+        found: dict[Key, list[dict[str, Any]]] = defaultdict(list)
+        present = {key: set(xids) for key, xids in self.members.items()}
+        for (registryid, xid), findings in self.findings_by_xid.items():
+            group = "/".join(xid.split("/")[:3])
+            if xid.count("/") == 4 and xid not in present.get((registryid, group), ()):
+                refused = [one for one in findings if one["action"] == "quarantined"]
+                # That its Versions were refused with it need not be said.
+                found[registryid, group] += [one for one in refused if one["xid"] == xid] or refused
+        return found
+
+    def is_refused(self, registryid: str, xid: str) -> bool:
+        """Tell that what a document says of an entity was not loaded."""
+        return any(one["action"] == "quarantined" for one in self.findings_by_xid.get((registryid, xid), ()))
+
+    def has(self, registryid: str, xid: str) -> bool:
+        """Tell that an entity has a page: a registry, group, endpoint, message or schema; of Versions it is not told here."""
+        if xid == "/":
+            return registryid in self.registries
+        if xid.count("/") == 2:
+            return (registryid, xid) in self.groups
+        return xid in self._present.get((registryid, "/".join(xid.split("/")[:3])), ())
+
+    @cached_property
+    def _present(self) -> dict[Key, frozenset[str]]:
+        return {key: frozenset(xids) for key, xids in self.members.items()}
+
+    @cached_property
+    def by_protocol(self) -> list[tuple[str, int]]:
+        """Count messages by protocol, most first."""
+        counted = Counter(family or NO_PROTOCOL for family in self.protocols.values())
+        return sorted(counted.items(), key=lambda one: (-one[1], one[0]))
+
+    def count(self, collection: str, registryid: str | None = None) -> int:
+        """Count groups of a collection (`messagegroups`, `endpoints`, `schemagroups`), or members (`messages`, `schemas`)."""
+        start = f"/{collection}/"
+        if collection in ("messages", "schemas"):
+            is_schema = collection == "schemas"
+            return sum(
+                len(xids)
+                for (one, group), xids in self.members.items()
+                if registryid in (None, one) and group.startswith("/schemagroups/") == is_schema
+            )
+        return sum(registryid in (None, one) and xid.startswith(start) for one, xid in self.groups)
+
+    def groups_of(self, registryid: str, collection: str) -> Iterator[Entity]:
+        """Give the groups of a collection, by XID."""
+        for (one, xid), entity in self.groups.items():
+            if one == registryid and xid.startswith(f"/{collection}/"):
+                yield entity
+
+    def family(self, registryid: str, xid: str) -> str:
+        """Give the family of a message's protocol; `none`: it names none."""
+        return self.protocols.get((registryid, xid)) or NO_PROTOCOL
+
+
+def overview_of(view: View) -> Overview:
+    """Look through a snapshot."""
+    made = Overview(view.snapshot_id, view.registries(), snapshots=view.snapshots(), lag=view.definitions_snapshot)
+    for registryid in made.registries:
+        made.groups |= {(registryid, one.xid): one for one in view.children(registryid, "/")}
+    made.members = listed_members(view)
+    for key in made.groups:
+        made.members.setdefault(key, [])
+    try:
+        made.protocols = protocols_of(view)
+    except DefinitionsGone:
+        made.is_gone = True
+    made.findings = find_violations(view)
+    made.documents = {(one, uri): (number, facts) for one, uri, number, facts in view.documents()}
+    return made

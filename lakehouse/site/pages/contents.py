@@ -1,0 +1,199 @@
+"""Which page a path names, and all paths of a site."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from lakehouse.readmodel.view import Entity
+from lakehouse.site import addresses
+from lakehouse.site.addresses import MEMBERS, Address, path_of, path_of_document, path_of_rule, path_of_snapshot, read, read_path
+from lakehouse.site.book import PER_PAGE, Book, Page
+from lakehouse.site.pages import entities, lists, map, messages, past, search, snapshots
+from lakehouse.site.templating import ASSETS, MEDIA_TYPES, asset
+
+MISSING = "404.html"
+_LISTS = {
+    addresses.SNAPSHOTS: snapshots.snapshots_page,
+    addresses.FINDINGS: lists.findings_page,
+    addresses.DOCUMENTS: lists.documents_page,
+    addresses.MAP: map.map_page,
+}
+
+
+def find_page(book: Book, path: str, query: Mapping[str, str] | None = None) -> Page | None:
+    """Make the page that a path names; None: there is none.
+
+    Args:
+        book: of the snapshot.
+        path: relative to the root of the site.
+        query: parameters, of a server.
+    """
+    if path.startswith("assets/") and path.removeprefix("assets/") in ASSETS:
+        return Page(path, asset(path.removeprefix("assets/")), MEDIA_TYPES[path.rpartition(".")[2]])
+    if path == MISSING:
+        return missing_page(book)
+    if path == search.INDEX:
+        return None if book.style.is_served else search.search_index(book)
+    address = read_path(path)
+    if address is None or (address.part == "p" and address.number < 2):
+        return None
+    if not address.folder:
+        return _of_the_whole(book, address, query or {})
+    if address.folder[0].startswith("reg-"):
+        return _of_entity(book, address, query or {})
+    if len(address.folder) > 1 or address.ending != "html":
+        return None
+    return _of_folder(book, address, path)
+
+
+def missing_page(book: Book, path: str = MISSING) -> Page:
+    """Make the page that stands for one that is not there."""
+    return book.page("missing.html", path)
+
+
+def _of_the_whole(book: Book, address: Address, query: Mapping[str, str]) -> Page | None:
+    name = f"{address.name}.{address.ending}"
+    if address.part in ("", "p") and name in _LISTS:
+        return _LISTS[name](book, address.number)
+    if address.name.startswith("reg-") and address.part in ("", "p"):
+        registryid = read(address.name.removeprefix("reg-"), book.overview.registries)
+        if registryid is None or registryid not in book.overview.registries:
+            return None
+        if address.ending == "json" and not address.part:
+            return entities.json_page(book, registryid, "/")
+        return entities.registry_page(book, registryid, address.number) if address.ending == "html" else None
+    if address.part:
+        return None
+    if name == addresses.HOME:
+        return lists.home_page(book)
+    if name == addresses.SEARCH:
+        number = query.get("page", "1")
+        told = {one: query.get(one, "")[:400] for one in ("q", "kind", "protocol", "registry", "group", "label")}
+        return search.search_page(book, search.Wanted(**told, page=int(number) if number.isdigit() and len(number) < 5 else 1))
+    if name == addresses.COMPARE:
+        number = query.get("page", "1")
+        page = int(number) if number.isdigit() and len(number) < 6 else 1
+        return snapshots.compare_page(book, query.get("a", "")[:100], query.get("b", "")[:100], page)
+    return None
+
+
+def _of_folder(book: Book, address: Address, path: str) -> Page | None:
+    """Find rules, snapshots, documents and comparisons of snapshots."""
+    folder = address.folder[0]
+    if folder == "findings":
+        rule_id = read(address.name)
+        return None if rule_id is None else lists.rule_page(book, rule_id, address.number)
+    if folder == "snapshots" and address.name.isdigit() and len(address.name) < 18:
+        return snapshots.snapshot_page(book, int(address.name), address.number)
+    if folder == "documents":
+        known = book.remember(("documents",), lambda: {path_of_document(*key): key for key in book.overview.documents})
+        return lists.document_page(book, *known[path]) if path in known else None
+    if folder == "compare":
+        before, found, after = address.name.partition(addresses.TO)
+        return snapshots.compare_page(book, before, after, address.number) if found and before and after else None
+    return None
+
+
+def _of_entity(book: Book, address: Address, query: Mapping[str, str]) -> Page | None:
+    registryid = read(address.folder[0].removeprefix("reg-"), book.overview.registries)
+    if registryid is None or len(address.folder) not in (2, 3, 4) or address.folder[1] not in MEMBERS:
+        return None
+    collection = address.folder[1]
+    xid = f"/{collection}"
+    for name in (*address.folder[2:], address.name):
+        known = _siblings(book, registryid, xid)
+        entityid = read(name, (one.rpartition("/")[2] for one in known))
+        if entityid is None:
+            return None
+        below = {1: "", 2: f"/{MEMBERS[collection]}", 4: "/versions"}[xid.count("/")]
+        xid += f"{below}/{entityid}"
+    entity = book.entity(registryid, xid)
+    return None if entity is None else _page_of(book, entity, address, query)
+
+
+def _siblings(book: Book, registryid: str, xid: str) -> Iterator[str]:
+    """Give the XIDs of what stands below a collection, a group, or a message or schema; looked at when a name was cut."""
+    depth = xid.count("/")
+    if depth == 1:
+        yield from (one for registry, one in book.overview.groups if registry == registryid)
+    elif depth == 2:
+        yield from book.overview.members.get((registryid, xid), ())
+    else:
+        yield from (one.xid for one in book.view.versions(registryid, xid))
+
+
+def _page_of(book: Book, entity: Entity, address: Address, query: Mapping[str, str]) -> Page | None:
+    depth, part = entity.xid.count("/"), address.part
+    if address.ending == "json":
+        return entities.json_page(book, entity.registryid, entity.xid) if not part else None
+    if address.ending == "txt":
+        return entities.raw_page(book, entity) if part == "raw" and entity.kind == "schemaversion" else None
+    if depth == 2:
+        return entities.group_page(book, entity, address.number) if part in ("", "p") else None
+    if depth == 6:
+        return entities.version_page(book, entity) if not part else None
+    if part == "history" and not address.of:
+        return past.history_page(book, entity)
+    if part == "compare":
+        tokens = past.tokens_of(address.of)
+        if tokens == ("", ""):
+            tokens = query.get("a", "")[:200], query.get("b", "")[:200]
+        return None if tokens is None else past.comparison_page(book, entity, *tokens)
+    if part == "p" and address.name:
+        return None
+    return messages.message_page(book, entity) if entity.kind == "message" else entities.schema_page(book, entity)
+
+
+def all_paths(book: Book) -> Iterator[str]:
+    """Give the paths of all pages of a static site but those of members of groups."""
+    overview = book.overview
+    yield from (f"assets/{name}" for name in ASSETS)
+    yield from (addresses.HOME, addresses.SEARCH, MISSING, search.INDEX)
+    yield from _numbered(addresses.MAP, map.count_pages(book), 1)
+    yield from _numbered(addresses.FINDINGS, len(overview.findings_by_rule))
+    yield from _numbered(addresses.DOCUMENTS, len(overview.documents))
+    upto = [one for one in overview.snapshots if one.snapshot_id <= book.view.snapshot_id]
+    yield from _numbered(addresses.SNAPSHOTS, len(upto))
+    yield from (path_of_document(*key) for key in overview.documents)
+    for rule_id, findings in overview.findings_by_rule.items():
+        yield from _numbered(path_of_rule(rule_id), len(findings))
+    for one in upto:
+        yield from _numbered(path_of_snapshot(one.snapshot_id), sum(book.changes_of(one.snapshot_id).values()))
+    yield addresses.COMPARE
+    for before, after in snapshots.ready_pairs(book):
+        path = addresses.path_of_comparison(addresses.COMPARE, str(before), str(after))
+        yield from _numbered(path, snapshots.count_differences(book, before, after))
+    for registryid in overview.registries:
+        groups = sum(one == registryid for one, _ in overview.groups)
+        yield from _numbered(path_of(registryid, "/"), groups)
+        yield path_of(registryid, "/", ending="json")
+    for registryid, xid in overview.groups:
+        yield from _numbered(path_of(registryid, xid), len(overview.members[registryid, xid]))
+        yield path_of(registryid, xid, ending="json")
+
+
+def paths_of_member(book: Book, registryid: str, xid: str) -> Iterator[str]:
+    """Give the paths of the pages of a message or schema of a static site."""
+    path = path_of(registryid, xid)
+    yield path
+    yield path_of(registryid, xid, ending="json")
+    entity = book.entity(registryid, xid)
+    if entity is None:
+        return
+    versions = book.view.versions(registryid, xid)
+    for version in versions if entity.kind == "schema" or len(versions) > 1 else []:
+        yield path_of(registryid, version.xid)
+        if version.kind == "schemaversion" and "schema" in version.attributes:
+            yield path_of(registryid, version.xid, "raw", "txt")
+    changes = past.history_of(book, registryid, xid, past.bases_of(book, entity))
+    if len(changes) > past.MOST_ON_PAGE:
+        yield path_of(registryid, xid, "history")
+    ready = past.ready_comparisons(path, changes, versions)
+    if ready:
+        yield f"{path.removesuffix('.html')}~compare.html"
+    yield from ready
+
+
+def _numbered(path: str, count: int, per_page: int = PER_PAGE) -> Iterator[str]:
+    for number in range(1, max(1, -(-count // per_page)) + 1):
+        yield addresses.page_of_list(path, number)

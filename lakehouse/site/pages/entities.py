@@ -1,0 +1,218 @@
+"""Pages of what is no message: registries, groups, endpoints, schemas and Versions; and entities as JSON and as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from lakehouse.readmodel.flattened import carried
+from lakehouse.readmodel.listed import referring
+from lakehouse.readmodel.render import rendered
+from lakehouse.readmodel.view import Entity
+from lakehouse.site.addresses import MEMBERS, path_of
+from lakehouse.site.book import Book, Page
+from lakehouse.site.pages.map import drawn_around
+from lakehouse.site.pages.past import MOST_ON_PAGE, history_of, pairs_of, states_of
+from lakehouse.site.schematext import readable, whole_text
+from lakehouse.site.templating import MEDIA_TYPES, Attributes
+
+_MOST_REFERRING = 60
+_MOST_JSON = 6_000
+
+
+def registry_page(book: Book, registryid: str, number: int) -> Page | None:
+    """Make a page of the groups of a registry."""
+    if registryid not in book.overview.registries:
+        return None
+    groups = [one for collection in MEMBERS for one in book.overview.groups_of(registryid, collection)]
+    path = path_of(registryid, "/")
+    part = book.part(groups, path, number, lambda one: _group_row(book, one))
+    if part is None:
+        return None
+    entity = book.entity(registryid, "/")
+    attributes = Attributes(entity.attributes if entity is not None else {})
+    return book.page("registry.html", part.at(number), registryid=registryid, entity=entity, attributes=attributes, part=part)
+
+
+def _group_row(book: Book, group: Entity) -> dict[str, Any]:
+    return {
+        "entity": group,
+        "attributes": Attributes(group.attributes),
+        "members": len(book.overview.members[group.registryid, group.xid]),
+        "is_refused": book.overview.is_refused(group.registryid, group.xid),
+    }
+
+
+def group_page(book: Book, group: Entity, number: int) -> Page | None:
+    """Make a page of the members of a group or endpoint."""
+    registryid, xid = group.registryid, group.xid
+    path = path_of(registryid, xid)
+    read = _schema_row if xid.startswith("/schemagroups/") else _message_row
+    part = book.part(book.overview.members[registryid, xid], path, number, lambda one: read(book, registryid, one))
+    if part is None:
+        return None
+    is_first = number == 1
+    attributes = Attributes(group.attributes)
+    endpoints = _carriers(book, group) if group.kind == "group" and is_first else []
+    carries = _carried(book, group) if group.kind == "endpoint" and is_first else []
+    return book.page(
+        "group.html",
+        part.at(number),
+        entity=group,
+        attributes=attributes,
+        known=_known(attributes),
+        part=part,
+        endpoints=endpoints,
+        carries=carries,
+        drawn=drawn_around(book, group) if is_first and not xid.startswith("/schemagroups/") else None,
+        refused=book.overview.refused.get((registryid, xid), [])[:50],
+        findings=book.overview.findings_by_xid.get((registryid, xid), [])[:50],
+        history=history_of(book, registryid, xid)[:MOST_ON_PAGE] if is_first else [],
+    )
+
+
+def _known(attributes: dict[str, Any]) -> list[tuple[str, str]]:
+    """List attributes that have no place of their own on the page, as name and text."""
+    apart = ("name", "description", "labels", "deprecated", "usage", "messagegroups", "protocol", "envelope", "channel")
+    return [
+        (name, value if isinstance(value, str) else orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+        for name, value in sorted(attributes.items())
+        if name not in apart and value is not None
+    ]
+
+
+def _message_row(book: Book, registryid: str, xid: str) -> dict[str, Any]:
+    entity = book.entity(registryid, xid)
+    definition = book.definition(registryid, xid)
+    own = entity.attributes if entity is not None else {}
+    if definition is None:
+        version = book.entity(registryid, f"{xid}/versions/{own.get('defaultversionid')}")
+        told = version.attributes if version is not None else {}
+        definition = {"name": told.get("name"), "description": told.get("description"), "ce_type": None, "address": None}
+    return {
+        "xid": xid,
+        "name": definition["name"],
+        "description": definition["description"],
+        "detail": definition["address"] or definition["ce_type"],
+        "family": book.overview.family(registryid, xid),
+        "deprecated": own.get("deprecated") is not None,
+        "is_refused": book.overview.is_refused(registryid, xid),
+        "alias": own.get("xref"),
+    }
+
+
+def _schema_row(book: Book, registryid: str, xid: str) -> dict[str, Any]:
+    entity = book.entity(registryid, xid)
+    own = entity.attributes if entity is not None else {}
+    version = book.entity(registryid, f"{xid}/versions/{own.get('defaultversionid')}")
+    told = version.attributes if version is not None else {}
+    return {
+        "xid": xid,
+        "name": told.get("name") or own.get("name"),
+        "description": told.get("description") or own.get("description"),
+        "detail": told.get("format"),
+        "family": "",
+        "deprecated": own.get("deprecated") is not None,
+        "is_refused": book.overview.is_refused(registryid, xid),
+        "alias": own.get("xref"),
+    }
+
+
+def _carriers(book: Book, group: Entity) -> list[dict[str, Any]]:
+    xids = referring(book.view, group.registryid, group.xid, "messagegroups", _MOST_REFERRING)
+    found = [book.entity(group.registryid, one) for one in xids]
+    return [_group_row(book, one) for one in found if one is not None]
+
+
+def _carried(book: Book, endpoint: Entity) -> list[dict[str, Any]]:
+    """Tell the groups that an endpoint carries: how many messages, and whether their protocol is the endpoint's."""
+    rows = []
+    for xid in dict.fromkeys(endpoint.attributes.get("messagegroups") or []):
+        holder = book.overview.groups.get((endpoint.registryid, xid))
+        if holder is None:
+            rows.append({"xid": xid, "entity": None, "members": 0, "unlike": 0})
+            continue
+        members = book.overview.members[endpoint.registryid, xid]
+        definitions = (book.definition(endpoint.registryid, one) for one in members[:200])
+        told = [carried(endpoint, one, holder if holder.kind == "group" else None) for one in definitions if one is not None]
+        unlike = sum(not one["matches"] for one in told)
+        rows.append({"xid": xid, "entity": holder, "members": len(members), "unlike": unlike})
+    return rows[:_MOST_REFERRING]
+
+
+def schema_page(book: Book, schema: Entity) -> Page:
+    """Make the page of a schema: its default Version, its other Versions, and who uses it."""
+    registryid, xid = schema.registryid, schema.xid
+    versions = book.view.versions(registryid, xid)
+    default = f"{xid}/versions/{schema.attributes.get('defaultversionid')}"
+    version = next((one for one in versions if one.xid == default), versions[-1] if versions else None)
+    history = history_of(book, registryid, xid)
+    states = states_of(history, versions)
+    return book.page(
+        "schema.html",
+        path_of(registryid, xid),
+        entity=schema,
+        attributes=Attributes(schema.attributes | (version.attributes if version is not None else {})),
+        version=version,
+        versions=versions[:200],
+        text=_text(version),
+        messages=_users(book, registryid, xid),
+        history=history[:MOST_ON_PAGE],
+        changes=len(history),
+        states=states,
+        pairs=pairs_of(states),
+        findings=book.overview.findings_by_xid.get((registryid, xid), [])[:50],
+    )
+
+
+def version_page(book: Book, version: Entity) -> Page:
+    """Make the page of a Version of a message or schema."""
+    holder = "/".join(version.xid.split("/")[:5])
+    is_schema = version.kind == "schemaversion"
+    attributes = {name: value for name, value in version.attributes.items() if name != "schema"}
+    body = orjson.dumps(attributes, option=orjson.OPT_INDENT_2).decode()
+    siblings = book.view.versions(version.registryid, holder)[:200]
+    return book.page(
+        "version.html",
+        path_of(version.registryid, version.xid),
+        entity=version,
+        holder=holder,
+        attributes=Attributes(version.attributes),
+        versions=siblings,
+        text=_text(version) if is_schema else None,
+        body=body[:_MOST_JSON] + ("\n…" if len(body) > _MOST_JSON else ""),
+        messages=_users(book, version.registryid, version.xid) if is_schema else [],
+    )
+
+
+def _text(version: Entity | None) -> Any:
+    if version is None or "schema" not in version.attributes:
+        return None
+    return readable(version.attributes["schema"], version.attributes.get("format"))
+
+
+def _users(book: Book, registryid: str, xid: str) -> list[str]:
+    """List messages whose schema this is, or a Version of it."""
+    found: set[str] = set()
+    for relation in ("dataschemauri", "dataschemaxid"):
+        found |= {one.partition("/versions/")[0] for one in referring(book.view, registryid, xid, relation, _MOST_REFERRING)}
+    return sorted(found)
+
+
+def json_page(book: Book, registryid: str, xid: str) -> Page | None:
+    """Give an entity as the JSON of a document."""
+    found = rendered(book.view, registryid, xid)
+    if found is None:
+        return None
+    text = orjson.dumps(found, option=orjson.OPT_INDENT_2)
+    return Page(path_of(registryid, xid, ending="json"), text, MEDIA_TYPES["json"])
+
+
+def raw_page(book: Book, version: Entity) -> Page | None:
+    """Give the text of a schema, whole."""
+    schema = version.attributes.get("schema")
+    if schema is None:
+        return None
+    path = path_of(version.registryid, version.xid, "raw", "txt")
+    return Page(path, whole_text(schema).encode("utf-8", "replace"), MEDIA_TYPES["txt"])

@@ -1,0 +1,112 @@
+"""Pages about the catalog as a whole: home, documents, findings, rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from lakehouse.errors import UnknownRule
+from lakehouse.rules.declared import SEVERITIES, TOLD, explain
+from lakehouse.site.addresses import DOCUMENTS, FINDINGS, HOME, path_of_document, path_of_rule
+from lakehouse.site.book import Book, Page
+
+_MOST_SNAPSHOTS, _MOST_REGISTRIES, _MOST_RULES, _MOST_PROTOCOLS = 6, 24, 6, 8
+_MOST_ENTITIES = 200
+_BAR = 560  # width of the picture of protocols
+
+
+def home_page(book: Book) -> Page:
+    """Make the first page."""
+    overview = book.overview
+    latest = [one for one in overview.snapshots if one.snapshot_id <= book.view.snapshot_id][::-1][:_MOST_SNAPSHOTS]
+    severities = {name: sum(one["severity"] == name for one in overview.findings) for name in SEVERITIES}
+    return book.page(
+        "home.html",
+        HOME,
+        counts=[
+            (overview.count("messages"), "message", "messages"),
+            (overview.count("messagegroups"), "message group", "message groups"),
+            (overview.count("endpoints"), "endpoint", "endpoints"),
+            (overview.count("schemas"), "schema", "schemas"),
+            (len(overview.documents), "document", "documents"),
+        ],
+        protocols=_bars(overview.by_protocol),
+        latest=[(one, book.changes_of(one.snapshot_id)) for one in latest],
+        severities=severities,
+        rules=_rules(book)[:_MOST_RULES],
+        registries=[
+            (one, {name: overview.count(name, one) for name in ("messagegroups", "messages", "endpoints", "schemas")})
+            for one in overview.registries[:_MOST_REGISTRIES]
+        ],
+        more_registries=overview.registries[_MOST_REGISTRIES:],
+    )
+
+
+def _bars(counted: list[tuple[str, int]]) -> list[dict[str, Any]]:
+    """Lay out a bar for each protocol; what is rare is told together."""
+    shown, rest = counted[:_MOST_PROTOCOLS], counted[_MOST_PROTOCOLS:]
+    if rest:
+        shown = [*shown, ("others", sum(count for _, count in rest))]
+    most = max((count for _, count in shown), default=1)
+    return [{"family": family, "count": count, "width": max(3, round(_BAR * count / most))} for family, count in shown]
+
+
+def documents_page(book: Book, number: int) -> Page | None:
+    """Make a page of the documents."""
+    part = book.part(sorted(book.overview.documents), DOCUMENTS, number, lambda key: (key, *book.overview.documents[key]))
+    return None if part is None else book.page("documents.html", part.at(number), part=part)
+
+
+def document_page(book: Book, registryid: str, uri: str) -> Page:
+    """Make the page of a document: what came of it."""
+    snapshot_id, facts = book.overview.documents[registryid, uri]
+    findings = [one for one in book.overview.findings if (one["registryid"], one["document_uri"]) == (registryid, uri)]
+    held = [one.xid for (registry, _), one in book.overview.groups.items() if registry == registryid and uri in one.document_uris]
+    told = [
+        (name, facts[name] if isinstance(facts[name], str) else orjson.dumps(facts[name]).decode())
+        for name in ("status", "reason", "dialect", "specversion", "size", "sha256", "entities", "quarantined", "spellings")
+        if facts.get(name) not in (None, "", {}, [])
+    ]
+    return book.page(
+        "document.html", path_of_document(registryid, uri), registryid=registryid, uri=uri, snapshot_id=snapshot_id, facts=told,
+        findings=findings[:100], more=max(0, len(findings) - 100), groups=held[:_MOST_ENTITIES],
+    )  # fmt: skip
+
+
+def _rules(book: Book) -> list[dict[str, Any]]:
+    return [
+        {
+            "rule_id": rule_id,
+            "severity": findings[0]["severity"],
+            "text": TOLD[rule_id].text if rule_id in TOLD else "",
+            "count": len(findings),
+        }
+        for rule_id, findings in book.overview.findings_by_rule.items()
+    ]
+
+
+def findings_page(book: Book, number: int) -> Page | None:
+    """Make a page of the rules that something breaks, the worst first."""
+    part = book.part(_rules(book), FINDINGS, number)
+    return None if part is None else book.page("findings.html", part.at(number), part=part)
+
+
+def rule_page(book: Book, rule_id: str, number: int) -> Page | None:
+    """Make a page of a rule: what it asks, an example, its hint, and what breaks it."""
+    findings = book.overview.findings_by_rule.get(rule_id, [])
+    try:
+        told = explain(rule_id)
+    except UnknownRule:
+        told = {}
+    if not findings and not told:
+        return None
+    examples = {
+        name: orjson.dumps(told[name], option=orjson.OPT_INDENT_2).decode()[:3000] for name in ("bad", "good") if name in told
+    }
+    part = book.part(findings, path_of_rule(rule_id), number)
+    return (
+        None
+        if part is None
+        else book.page("rule.html", part.at(number), rule_id=rule_id, told=told, part=part, examples=examples)
+    )

@@ -1,0 +1,283 @@
+"""The map: endpoints, the groups that they carry, and the messages in them, drawn as an SVG.
+
+A picture has two columns: endpoints on the left, groups as boxes on the right, their messages inside, and a line from each
+endpoint to each group that it carries. What hangs together stands together, and no line crosses a box. The layout is a function
+of the catalog alone. A map of more than `_MOST_NODES` goes over several pages; of a group that is too large for a page the first
+messages are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import ceil
+from typing import NamedTuple
+
+from lakehouse.readmodel.view import Entity
+from lakehouse.site.addresses import MAP, page_of_list, path_of
+from lakehouse.site.book import Book, Page
+from lakehouse.site.overview import Key
+
+_MOST_NODES = 500
+_MOST_BYTES = 80_000  # of the links of one page
+_WIDTH, _LEFT, _RIGHT = 1160, 270, 430
+_COLUMNS, _ROW, _HEAD, _GAP, _PAD = 3, 20, 34, 18, 10
+_ENDPOINT = 40
+_LETTERS = 32  # of an id that are shown
+
+
+class Node(NamedTuple):
+    """A message in a box: XID, what is shown, place, and family of its protocol."""
+
+    xid: str
+    path: str
+    text: str
+    x: int
+    y: int
+    family: str
+
+
+class Box(NamedTuple):
+    """A group, or an endpoint."""
+
+    entity: Entity
+    path: str
+    text: str
+    note: str
+    x: int
+    y: int
+    width: int
+    height: int
+    nodes: list[Node]
+
+
+class Line(NamedTuple):
+    """A line from an endpoint to a group: the `d` of an SVG path, and the names of both ends."""
+
+    d: str
+    start: str
+    end: str
+
+
+class Drawn(NamedTuple):
+    """A picture."""
+
+    width: int
+    height: int
+    endpoints: list[Box]
+    groups: list[Box]
+    lines: list[Line]
+
+
+def map_page(book: Book, number: int) -> Page | None:
+    """Make a page of the map."""
+    pages = book.remember(("map", book.view.snapshot_id), lambda: _pages(book))
+    if not 1 <= number <= max(1, len(pages)):
+        return None
+    endpoints, groups = pages[number - 1] if pages else ([], [])
+    drawn = _drawn(book, endpoints, groups, _MOST_NODES) if pages else None
+    names = [part.path for part in (drawn.groups + drawn.endpoints if drawn else [])]
+    return book.page(
+        "map.html", page_of_list(MAP, number), drawn=drawn, number=number, pages=max(1, len(pages)), names=names,
+        at=lambda one: page_of_list(MAP, one),
+    )  # fmt: skip
+
+
+def count_pages(book: Book) -> int:
+    """Count the pages of the map."""
+    return max(1, len(book.remember(("map", book.view.snapshot_id), lambda: _pages(book))))
+
+
+def drawn_around(book: Book, entity: Entity) -> Drawn | None:
+    """Draw what is around a group or an endpoint; None: there is nothing around it."""
+    registryid = entity.registryid
+    neighbours = book.remember(("neighbours", book.view.snapshot_id), lambda: _neighbours(book))
+    key = (registryid, entity.xid)
+    near = [book.overview.groups[one] for one in sorted(neighbours.get(key, ()))][:20]
+    if not near:
+        return None
+    both = [entity, *near]
+    endpoints = [one for one in both if one.kind == "endpoint"]
+    groups = [one for one in both if one.kind != "endpoint"]
+    return _drawn(book, endpoints, groups, 60)
+
+
+def _neighbours(book: Book) -> dict[Key, set[Key]]:
+    """Find which groups each endpoint carries, and by which endpoints each group is carried."""
+    found: dict[Key, set[Key]] = {}
+    for (registryid, xid), entity in book.overview.groups.items():
+        for named in entity.attributes.get("messagegroups") or [] if entity.kind == "endpoint" else []:
+            if (registryid, named) in book.overview.groups and named != xid:
+                found.setdefault((registryid, xid), set()).add((registryid, named))
+                found.setdefault((registryid, named), set()).add((registryid, xid))
+    return found
+
+
+def _pages(book: Book) -> list[tuple[list[Entity], list[Entity]]]:
+    """Share the catalog out to pages: what hangs together on one page, as far as it fits; the most connected first."""
+    neighbours = book.remember(("neighbours", book.view.snapshot_id), lambda: _neighbours(book))
+    seen: set[Key] = set()
+    parts: list[list[Key]] = []
+    every = sorted(key for key in book.overview.groups if not key[1].startswith("/schemagroups/"))
+    for start in every:
+        if start in seen:
+            continue
+        part, open_ = [], [start]
+        while open_:
+            at = open_.pop()
+            if at not in seen:
+                seen.add(at)
+                part.append(at)
+                open_ += sorted(neighbours.get(at, ()), reverse=True)
+        parts.append(part)
+    parts.sort(key=lambda part: (-len(part), part[0]))
+    pages: list[list[Key]] = []
+    size = _MOST_NODES + 1
+    for part in parts:
+        for some in _cut_to_fit(book, part):
+            nodes = _size(book, some)
+            if size + nodes > _MOST_NODES:
+                pages.append([])
+                size = 0
+            pages[-1] += some
+            size += nodes
+    return [
+        ([one for one in entities if one.kind == "endpoint"], [one for one in entities if one.kind != "endpoint"])
+        for entities in ([book.overview.groups[key] for key in keys] for keys in pages)
+    ]
+
+
+def _size(book: Book, keys: Iterable[Key]) -> int:
+    return sum(1 + min(len(book.overview.members[key]), _MOST_NODES // 4) for key in keys)
+
+
+def _cut_to_fit(book: Book, part: list[Key]) -> list[list[Key]]:
+    """Cut what hangs together where it is too much for one page."""
+    found: list[list[Key]] = [[]]
+    size = 0
+    for key in part:
+        nodes = _size(book, [key])
+        if size + nodes > _MOST_NODES and found[-1]:
+            found.append([])
+            size = 0
+        found[-1].append(key)
+        size += nodes
+    return found
+
+
+def _drawn(book: Book, endpoints: list[Entity], groups: list[Entity], most: int) -> Drawn:
+    """Lay a picture out."""
+    neighbours = book.remember(("neighbours", book.view.snapshot_id), lambda: _neighbours(book))
+    limit = _limit(book, [*endpoints, *groups], most)
+    # Groups that the same endpoints carry stand together, in the order of their first endpoint.
+    order = {(one.registryid, one.xid): at for at, one in enumerate(endpoints)}
+    groups = sorted(
+        groups,
+        key=lambda one: (
+            sorted(order.get(key, len(order)) for key in neighbours.get((one.registryid, one.xid), ())) or [len(order)], one.xid,
+        ),
+    )  # fmt: skip
+    boxes: list[Box] = []
+    y = _GAP
+    is_wide = bool(endpoints)
+    left = _RIGHT if is_wide else _GAP
+    for group in groups:
+        box = _group_box(book, group, left, y, _WIDTH - left - _GAP, limit)
+        boxes.append(box)
+        y += box.height + _GAP
+    placed = {(one.entity.registryid, one.entity.xid): one for one in boxes}
+    drawn, bottom = _endpoint_boxes(book, endpoints, neighbours, placed, limit)
+    lines = [
+        _line(start, placed[key])
+        for start in drawn
+        for key in sorted(neighbours.get((start.entity.registryid, start.entity.xid), ()))
+        if key in placed
+    ]
+    return Drawn(_WIDTH, max(y, bottom, 80), drawn, boxes, lines)
+
+
+def _limit(book: Book, entities: list[Entity], most: int) -> int:
+    """Find how many messages of each group can be shown."""
+    sizes = [len(book.overview.members[one.registryid, one.xid]) for one in entities]
+    longest = max((len(path_of(one.registryid, one.xid)) for one in entities), default=0) + 110
+    for limit in (200, 120, 60, 30, 18, 9, 3):
+        shown = sum(min(limit, size) for size in sizes)
+        if shown + len(entities) <= most and (shown + len(entities)) * longest <= _MOST_BYTES:
+            return limit
+    return 0
+
+
+def _group_box(book: Book, group: Entity, x: int, y: int, width: int, limit: int) -> Box:
+    members = book.overview.members[group.registryid, group.xid]
+    shown = members[:limit]
+    columns = _COLUMNS if width > 600 else 2
+    step = (width - 2 * _PAD) // columns
+    rows = ceil(len(shown) / columns)
+    prefix = _common(group.xid.rpartition("/")[2], [one.rpartition("/")[2] for one in shown])
+    nodes = [
+        Node(
+            xid, path_of(group.registryid, xid), _short(xid.rpartition("/")[2].removeprefix(prefix), step // 7 - 3),
+            x + _PAD + step * (at // rows), y + _HEAD + _ROW * (at % rows) + 12, book.overview.family(group.registryid, xid),
+        )
+        for at, xid in enumerate(shown)
+    ]  # fmt: skip
+    more = len(members) - len(shown)
+    note = f"{len(members)} message{'' if len(members) == 1 else 's'}" + (f", {more} not drawn" if more else "")
+    name = _short(group.xid.rpartition("/")[2], (width - 170) // 8)
+    height = _HEAD + _ROW * rows + (_PAD if rows else 0)
+    return Box(group, path_of(group.registryid, group.xid), name, note, x, y, width, height, nodes)
+
+
+def _endpoint_boxes(
+    book: Book, endpoints: list[Entity], neighbours: dict[Key, set[Key]], placed: dict[Key, Box], limit: int
+) -> tuple[list[Box], int]:
+    """Place endpoints beside the middle of what they carry, from top to bottom."""
+
+    def middle(one: Entity) -> float:
+        near = [placed[key] for key in neighbours.get((one.registryid, one.xid), ()) if key in placed]
+        return sum(box.y + box.height / 2 for box in near) / len(near) if near else float("inf")
+
+    found: list[Box] = []
+    y = _GAP
+    for endpoint in sorted(endpoints, key=lambda one: (middle(one), one.xid)):
+        centre = middle(endpoint)
+        members = book.overview.members[endpoint.registryid, endpoint.xid][:limit]
+        height = _ENDPOINT + 12 + (_ROW * len(members) + _PAD if members else 0)
+        top = y if centre == float("inf") else max(y, int(centre - height / 2))
+        nodes = [
+            Node(
+                xid, path_of(endpoint.registryid, xid), _short(xid.rpartition("/")[2], _LETTERS), _GAP + _PAD,
+                top + _ENDPOINT + 12 + _ROW * at + 12, book.overview.family(endpoint.registryid, xid),
+            )
+            for at, xid in enumerate(members)
+        ]  # fmt: skip
+        known = endpoint.attributes
+        usage = ", ".join(one for one in known.get("usage") or [] if isinstance(one, str))
+        note = " · ".join(one for one in (usage, known.get("protocol")) if isinstance(one, str) and one)
+        name = _short(endpoint.xid.rpartition("/")[2], _LETTERS)
+        path = path_of(endpoint.registryid, endpoint.xid)
+        found.append(Box(endpoint, path, name, _short(note, 38), _GAP, top, _LEFT, height, nodes))
+        y = top + height + _GAP
+    return found, y
+
+
+def _line(start: Box, end: Box) -> Line:
+    x1, y1, x2 = start.x + start.width, start.y + _ENDPOINT // 2, end.x
+    y2 = end.y + min(_HEAD // 2, end.height // 2)
+    bend = (x2 - x1) // 2
+    names = (start.entity.xid.rpartition("/")[2], end.entity.xid.rpartition("/")[2])
+    return Line(f"M{x1} {y1}C{x1 + bend} {y1} {x2 - bend} {y2} {x2} {y2}", *names)
+
+
+def _common(groupid: str, ids: list[str]) -> str:
+    """Give what the ids of a group begin with, as the group's own id does: it need not be said again."""
+    for sep in (".", "-", "_", "/"):
+        start = groupid + sep
+        if ids and all(one.startswith(start) and len(one) > len(start) for one in ids):
+            return start
+    return ""
+
+
+def _short(text: str, most: int) -> str:
+    """Cut a text in the middle, where ids differ least."""
+    most = max(8, most)
+    return text if len(text) <= most else f"{text[: most // 2 - 1]}…{text[len(text) - (most - most // 2) :]}"

@@ -1,0 +1,228 @@
+"""The page of a message: what it is, what is in effect and where that comes from, schema, endpoints, history, examples."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+
+from lakehouse.errors import LakehouseError
+from lakehouse.ingest.parse.rows import leaves_of_body
+from lakehouse.match.definition.catalog import endpoint_row, schema_version
+from lakehouse.match.payload.schemas import SchemaVersion
+from lakehouse.readmodel.flattened import attributes_of, chain_of, endpoints_of
+from lakehouse.readmodel.listed import extending
+from lakehouse.readmodel.view import Entity
+from lakehouse.render.catalog import Selected
+from lakehouse.render.endpoints import Endpoint, endpoint_of
+from lakehouse.site.addresses import path_of
+from lakehouse.site.attributes import Section, sections_of
+from lakehouse.site.book import Book, Page
+from lakehouse.site.pages.past import MOST_ON_PAGE, history_of, pairs_of, states_of
+from lakehouse.site.schematext import readable
+from lakehouse.site.templating import Attributes
+from lakehouse.text.timestamps import microseconds, rfc3339
+
+_MOST_RELATED = 40
+_MOST_EXAMPLE = 3_000
+_MOST_EXAMPLES = 6
+
+
+def message_page(book: Book, entity: Entity) -> Page:
+    """Make the page of a message."""
+    registryid, xid = entity.registryid, entity.xid
+    definition = book.definition(registryid, xid)
+    versions = book.view.versions(registryid, xid)
+    default = _default_version(book, entity, versions)
+    attributes = entity.attributes
+    own = Attributes(attributes | (default.attributes if default is not None else {}))
+    told = _effective(book, definition) if definition is not None else _declared(default)
+    sections: list[Section] = told["sections"]
+    effective = {row.pointer: row.part("value").text for section in sections for row in section.rows}
+    path = path_of(registryid, xid)
+    history = history_of(book, registryid, xid, told["bases"])
+    states = states_of(history, versions)
+    return book.page(
+        "message.html",
+        path,
+        entity=entity,
+        attributes=own,
+        definition=definition,
+        name=effective.get("/name") or own.get("name"),
+        description=effective.get("/description") or own.get("description"),
+        protocol=effective.get("/protocol"),
+        envelope=effective.get("/envelope"),
+        family=book.overview.family(registryid, xid),
+        required=_required(sections),
+        versions=[] if len(versions) < 2 and not (versions and default is None) else versions,
+        default=default,
+        schema=_schema(book, registryid, definition, own),
+        related=_related(book, registryid, xid, told["chain"]),
+        findings=book.overview.findings_by_xid.get((registryid, xid), [])[:50],
+        history=history[:MOST_ON_PAGE],
+        changes=len(history),
+        pairs=pairs_of(states),
+        states=states,
+        examples=_examples(book, entity, definition),
+        curl=_curl(book, registryid, xid, path),
+        **told,
+    )
+
+
+def _default_version(book: Book, entity: Entity, versions: list[Entity]) -> Entity | None:
+    """Give the Version that counts: the default one, of what `xref` names where it names something."""
+    xref = entity.attributes.get("xref")
+    if isinstance(xref, str):
+        other = book.entity(entity.registryid, xref)
+        if other is None or isinstance(other.attributes.get("xref"), str):
+            return None
+        return _default_version(book, other, book.view.versions(entity.registryid, xref))
+    wanted = f"{entity.xid}/versions/{entity.attributes.get('defaultversionid')}"
+    return next((one for one in versions if one.xid == wanted), versions[-1] if versions else None)
+
+
+def _effective(book: Book, definition: dict[str, Any]) -> dict[str, Any]:
+    depth = book.style.max_chain_depth
+    chain = chain_of(book.view, definition, depth)
+    bases = [one["base_version_xid"].partition("/versions/")[0] for one in chain if one["base_version_xid"]]
+    own = definition["version_xid"].partition("/versions/")[0] if definition["version_xid"] else definition["xid"]
+    return {
+        "sections": sections_of(attributes_of(book.view, definition, depth)),
+        "chain": [one for one in chain if one["depth"]],
+        "chain_status": definition["chain_status"],
+        "bases": [one for one in dict.fromkeys([own, *bases]) if one != definition["xid"]],
+        "endpoints": endpoints_of(book.view, definition),
+    }
+
+
+def _declared(default: Entity | None) -> dict[str, Any]:
+    """Tell what a message declares, where its effective definition is not there."""
+    rows = leaves_of_body(default.body) if default is not None else []
+    told: dict[str, Any] = {"origin": "declared", "declared_by": default.xid if default else None, "depth": 0}
+    leaves = [{"pointer": pointer, "value": value} | told for pointer, value in rows]
+    return {"sections": sections_of(leaves), "chain": [], "chain_status": "none", "bases": [], "endpoints": []}
+
+
+def _required(sections: list[Section]) -> list[dict[str, Any]]:
+    """List the attributes without which a message does not conform, by who says so: itself, its bases, the specification."""
+    found: dict[tuple[str, str | None], list[str]] = {}
+    for row in (row for section in sections for row in section.rows if row.is_required):
+        origin = row.part("required").origin
+        declared_by = row.declared_by.partition("/versions/")[0] if row.declared_by and origin == "inherited" else None
+        found.setdefault((origin, declared_by), []).append(row.name)
+    order = ("declared", "inherited", "inferred")
+    return [
+        {"origin": origin, "declared_by": declared_by, "names": names}
+        for (origin, declared_by), names in sorted(found.items(), key=lambda one: (order.index(one[0][0]), one[0][1] or ""))
+    ]
+
+
+def _related(book: Book, registryid: str, xid: str, chain: list[dict[str, Any]]) -> dict[str, Any]:
+    """Find messages that extend this one, and others that extend the same base."""
+    children = extending(book.view, registryid, xid, _MOST_RELATED + 1)
+    bases = [one["base_version_xid"].partition("/versions/")[0] for one in chain if one["base_version_xid"]]
+    siblings: list[str] = []
+    if bases:
+        siblings = [one for one in extending(book.view, registryid, bases[0], _MOST_RELATED + 2) if one != xid]
+    told = {"children": [one for one in children if one != xid], "siblings": siblings}
+    rows = [
+        {"xid": one, "how": how, "family": book.overview.family(registryid, one)}
+        for name, how in (("children", "extends this one"), ("siblings", "extends the same base"))
+        for one in told[name][:_MOST_RELATED]
+    ]
+    return {"rows": rows, "is_more": any(len(one) > _MOST_RELATED for one in told.values())}
+
+
+def _schema(book: Book, registryid: str, definition: dict[str, Any] | None, own: dict[str, Any]) -> dict[str, Any] | None:
+    """Find the schema of the payload, and read it."""
+    attributes = definition["attributes"] if definition else {}
+    written = orjson.loads(attributes["/dataschemaformat"]) if "/dataschemaformat" in attributes else own.get("dataschemaformat")
+    format_ = written if isinstance(written, str) else None
+    inline = orjson.loads(attributes["/dataschema"]) if "/dataschema" in attributes else own.get("dataschema")
+    if inline is not None:
+        return {"readable": readable(inline, format_), "format": format_, "xid": None, "uri": None, "versions": []}
+    uri = definition["dataschemauri"] if definition else own.get("dataschemauri")
+    schema_xid = definition["schema_xid"] if definition else None
+    if uri is None and schema_xid is None:
+        return None
+    found = book.remember(("schema", registryid, schema_xid, uri), lambda: _version_of(book, registryid, schema_xid, uri), 200)
+    if found is None:
+        return {"readable": None, "format": format_, "xid": None, "uri": uri or schema_xid, "versions": []}
+    version, versions = found
+    held = version.attributes
+    format_ = format_ or held.get("format")
+    key = ("readable", registryid, version.xid, format_)
+    text = book.remember(key, lambda: readable(held["schema"], format_), 200) if "schema" in held else None
+    return {"readable": text, "format": format_, "xid": version.xid, "uri": held.get("schemauri") or uri, "versions": versions}
+
+
+def _version_of(book: Book, registryid: str, schema_xid: str | None, uri: str | None) -> tuple[Entity, list[str]] | None:
+    """Find the Version of a schema that a reference names, else the default one; with the XIDs of all."""
+    if schema_xid is None:
+        return None
+    schema = book.entity(registryid, schema_xid)
+    versions = book.view.versions(registryid, schema_xid)
+    if schema is None or not versions:
+        return None
+    start = f"{schema_xid}/versions/"
+    named = (uri or "").partition(start)[2]
+    default = f"{start}{schema.attributes.get('defaultversionid')}"
+    for wanted in (start + named, start + named.partition("#")[0], start + named.rpartition(":")[0], default):
+        found = next((one for one in versions if one.xid == wanted), None)
+        if found is not None:
+            return found, [one.xid for one in versions]
+    return versions[-1], [one.xid for one in versions]
+
+
+def _examples(book: Book, entity: Entity, definition: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Make up a message for each protocol that it goes over; or tell why there is none."""
+    if definition is None:
+        return []
+    try:
+        from lakehouse.render.example.messages import examples_of, renderer_of  # noqa: PLC0415 - needs libraries of the extra `match`
+
+        changed = rfc3339(microseconds(str(book.commit_of(entity.snapshot_id)["committed_at"]))[0])
+        selected = _selected(book, definition)
+        # A fixed time, so that the page stays the same.
+        key = ("renderer", definition["registryid"], definition["schema_xid"], changed)
+        found = examples_of(selected, book.remember(key, lambda: renderer_of(selected, changed), 50))
+    except ModuleNotFoundError as error:
+        return [{"as": None, "error": f"Examples need {error.name}: pip install 'xregistry-lakehouse[match]'."}]
+    except LakehouseError as error:
+        return [{"as": None, "error": str(error)}]
+    shown = []
+    for one in found[:_MOST_EXAMPLES]:
+        text = orjson.dumps(one["example"], option=orjson.OPT_INDENT_2).decode() if "example" in one else None
+        is_cut = text is not None and len(text) > _MOST_EXAMPLE
+        shown.append(
+            {"as": one["as"], "text": text and text[:_MOST_EXAMPLE] + ("\n…" if is_cut else ""), "error": one.get("error")}
+        )
+    return shown
+
+
+def _selected(book: Book, definition: dict[str, Any]) -> Selected:
+    """Gather what rendering needs, as `selected_at`; endpoints and schemas that many messages share are read once."""
+    registryid, group_xid, schema_xid = definition["registryid"], definition["group_xid"], definition["schema_xid"]
+
+    def carriers() -> list[Endpoint]:
+        every = (endpoint_of(endpoint_row(one)) for one in book.overview.groups_of(registryid, "endpoints"))
+        return [one for one in every if one.carries(registryid, group_xid)]
+
+    def schemas() -> list[SchemaVersion]:
+        return [schema_version(one) for one in book.view.versions(registryid, schema_xid)] if schema_xid else []
+
+    endpoints = book.remember(("carriers", registryid, group_xid), carriers, 100)
+    versions = book.remember(("schemas", registryid, schema_xid), schemas, 200)
+    return Selected([definition], endpoints, versions, book.view.snapshot_id)
+
+
+def _curl(book: Book, registryid: str, xid: str, path: str) -> str:
+    """Give the line that fetches the message as JSON; empty: nobody knows from where."""
+    if book.style.api:
+        place = f"/reg-{quote(registryid, safe='')}{quote(xid, safe='/:@~$!&()*+,;=-._')}"
+        at = f"/at/{book.style.at}" if book.style.at is not None else ""
+        return f"curl '{book.style.api}{at}{place}'"
+    if book.style.base_url:
+        return f"curl '{book.style.base_url.rstrip('/')}/{path.removesuffix('.html')}.json'"
+    return ""

@@ -1,0 +1,250 @@
+"""The past of one entity: who changed it, when, from which document, what; and any two of its states compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import orjson
+
+from lakehouse.errors import SnapshotNotFound
+from lakehouse.ingest.parse.rows import leaves_of_body
+from lakehouse.query.audit import history
+from lakehouse.readmodel.diff import Leaves, differences, leaves_of_entity
+from lakehouse.readmodel.differences import Difference
+from lakehouse.readmodel.view import Entity, View
+from lakehouse.site.addresses import TO, path_of, path_of_comparison, read, written
+from lakehouse.site.book import Book, Page
+from lakehouse.site.templating import cut
+
+_MOST_LINES, _MOST_LINE = 6, 240
+_MOST_STATES = 4
+_MOST_ROWS = 2000
+_MOST_HISTORY = 60
+MOST_ON_PAGE = 12  # changes that the page of an entity shows itself
+
+
+class Told(NamedTuple):
+    """A change of an entity, of a Version of it, or of a base of it.
+
+    Attributes:
+        snapshot_id: the commit.
+        commit: its facts.
+        kind, xid, op: what changed, and how.
+        base: XID of the base that changed; None: the entity itself did.
+        lines: what changed, in words.
+        more: how many lines are left out.
+        document_uris: the documents that hold it afterwards.
+        breaking: what it breaks, in words; empty: nothing, as far as the rules of compatibility tell.
+    """
+
+    snapshot_id: int
+    commit: dict[str, Any]
+    kind: str
+    xid: str
+    op: str
+    base: str | None
+    lines: list[str]
+    more: int
+    document_uris: list[str]
+    breaking: list[str]
+
+
+class State(NamedTuple):
+    """A state that can be compared: a snapshot, or a Version; token: as it stands in a path."""
+
+    token: str
+    title: str
+
+
+def history_of(book: Book, registryid: str, xid: str, bases: Iterable[str] = ()) -> list[Told]:
+    """Tell the changes of an entity, of its Versions, and of those that it inherits from; the newest first."""
+    found = _told(book, registryid, xid, None)
+    first = found[0].snapshot_id if found else 0
+    for base in bases:  # many messages share one: what is told of it is told once
+        if base != xid:
+            every = book.remember(("history", registryid, base), partial(_told, book, registryid, base, base), 50)
+            found = found + [one for one in every if one.snapshot_id > first]
+    # A Version that came with its message is told with it.
+    came = {one.snapshot_id for one in found if one.op == "insert" and one.kind in ("message", "schema") and one.base is None}
+    told = [one for one in found if not (one.op == "insert" and one.kind.endswith("version") and one.snapshot_id in came)]
+    return sorted(told, key=lambda change: -change.snapshot_id)
+
+
+def _told(book: Book, registryid: str, xid: str, base: str | None) -> list[Told]:
+    rows = book.view.history_rows(xid, registryid)
+    rows = sorted(rows, key=lambda row: (row["snapshot_id"], row["registryid"], row["xid"]))[-_MOST_ROWS:]
+    commits = {row["snapshot_id"]: book.commit_of(row["snapshot_id"]) for row in rows}
+    bodies: dict[str, str | None] = {}
+    found = []
+    for row, change in zip(rows, history(rows, commits), strict=True):
+        before, bodies[row["xid"]] = bodies.get(row["xid"]), row["body"] if row["op"] != "delete" else None
+        lines = [cut(line, _MOST_LINE) for line in change.told()] if row["op"] != "insert" else []
+        breaking = _breaking(registryid, row, before, bodies[row["xid"]])
+        found.append(
+            Told(
+                change.snapshot_id, commits[change.snapshot_id], row["kind"], row["xid"], row["op"], base, lines[:_MOST_LINES],
+                max(0, len(lines) - _MOST_LINES), change.document_uris, breaking,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _breaking(registryid: str, row: dict[str, Any], before: str | None, after: str | None) -> list[str]:
+    if before is None or after is None:
+        return []
+    found = declared_differences(registryid, row["kind"], row["xid"], before, after)
+    return list(dict.fromkeys(f"{one.pointer}: {one.told}" for one in found if one.class_ == "breaking"))[:3]
+
+
+def declared_differences(registryid: str, kind: str, xid: str, before: str | None, after: str | None) -> list[Difference]:
+    """Compare two bodies of an entity as what they declare; what is inherited or inferred does not count."""
+    name = "message" if kind in ("version", "message") else kind
+    sides = [{} if body is None else {(registryid, name, xid): _leaves(registryid, kind, xid, body)} for body in (before, after)]
+    return differences(sides[0], sides[1])
+
+
+def _leaves(registryid: str, kind: str, xid: str, body: str) -> Leaves:
+    if kind == "version":
+        return {pointer: value for pointer, value in leaves_of_body(body) if value not in ("null", "{}")}
+    if kind == "message":
+        known = orjson.loads(body)
+        return {f"/{name}": orjson.dumps(value).decode() for name, value in known.items() if value is not None}
+    return leaves_of_entity(Entity(registryid, kind, xid, None, None, None, body, None, [], None, 0, 0))
+
+
+def states_of(changes: list[Told], versions: list[Entity]) -> list[State]:
+    """List the states of an entity that can be compared: the last snapshots that changed it, and its Versions; newest first."""
+    seen = dict.fromkeys(one.snapshot_id for one in changes if one.kind in ("version", "message", "schemaversion", "schema"))
+    found = [State(str(one), f"Snapshot {one}") for one in seen]
+    if len(versions) > 1:
+        ids = [one.xid.rpartition("/")[2] for one in versions]
+        found += [State(f"v{written(one)}", f"Version {one}") for one in ids[-_MOST_STATES:]]
+    return found
+
+
+def pairs_of(states: list[State]) -> list[tuple[State, State]]:
+    """List the pairs of states that stand ready: earlier and later, of the newest snapshots and the last Versions."""
+    found: list[tuple[State, State]] = []
+    for is_version in (False, True):
+        some = [one for one in states if one.token.startswith("v") == is_version]
+        some = some[-_MOST_STATES:] if is_version else some[:_MOST_STATES][::-1]
+        found += list(combinations(some, 2))
+    return found
+
+
+def history_page(book: Book, entity: Entity) -> Page:
+    """Make the page of the history of a message or schema: its last `_MOST_HISTORY` changes."""
+    found = history_of(book, entity.registryid, entity.xid, bases_of(book, entity))
+    path = path_of(entity.registryid, entity.xid, "history")
+    return book.page("history.html", path, entity=entity, changes=found[:_MOST_HISTORY], more=max(0, len(found) - _MOST_HISTORY))
+
+
+def bases_of(book: Book, entity: Entity) -> list[str]:
+    """List the messages that a message inherits from."""
+    if entity.kind != "message":
+        return []
+    definition = book.definition(entity.registryid, entity.xid)
+    return (
+        [] if definition is None else [one for one in definition["depends_on"] or [] if one != entity.xid and one.startswith("/")]
+    )
+
+
+def comparison_page(book: Book, entity: Entity, before: str, after: str) -> Page | None:
+    """Make the page that compares two states of a message or schema; None: there is no such state.
+
+    Args:
+        book: of the snapshot.
+        entity: the message or schema.
+        before: token of a state; empty: the last but one.
+        after: token of a state; empty: the last one.
+    """
+    versions = book.view.versions(entity.registryid, entity.xid)
+    states = states_of(history_of(book, entity.registryid, entity.xid, bases_of(book, entity)), versions)
+    if not before and not after and len(states) > 1:
+        after, before = states[0].token, states[1].token
+    titles = {one.token: one.title for one in states}
+    sides = None
+    if before in titles and after in titles:
+        sides = _sides(book, entity, before, after)
+    if sides is None and (before or after):
+        return None
+    path = path_of(entity.registryid, entity.xid)
+    key = (entity.registryid, "message" if entity.kind == "message" else "schemaversion", entity.xid)
+    found, is_effective = [], False
+    if sides is not None:
+        one, other, is_effective = sides
+        found = differences({} if one is None else {key: one}, {} if other is None else {key: other})
+    return book.page(
+        "comparison.html",
+        path_of_comparison(path, before, after) if before else f"{path.removesuffix('.html')}~compare.html",
+        entity=entity,
+        before=State(before, titles.get(before, "")),
+        after=State(after, titles.get(after, "")),
+        found=found[:300],
+        more=max(0, len(found) - 300),
+        is_effective=is_effective,
+        states=states,
+        pairs=pairs_of(states),
+        page_path=path,
+    )
+
+
+def _sides(book: Book, entity: Entity, before: str, after: str) -> tuple[Leaves | None, Leaves | None, bool] | None:
+    """Give both states: in effect where both are of snapshots whose effective definitions are kept, else as declared."""
+    tokens = (before, after)
+    if entity.kind == "message" and all(one.isdigit() for one in tokens):
+        found = [_effective_at(book, entity, int(one)) for one in tokens]
+        if all(one is not None for one in found):
+            return found[0], found[1], True
+    declared = [_declared_at(book, entity, one) for one in tokens]
+    return declared[0], declared[1], False
+
+
+def _effective_at(book: Book, entity: Entity, snapshot_id: int) -> Leaves | None:
+    leaves = book.definitions_at(snapshot_id, entity.registryid, entity.xid)
+    if leaves is None:
+        return None
+    with book.view.model.at(snapshot_id) as view:
+        there = view.entity(entity.registryid, entity.xid)
+    deprecated = None if there is None else there.attributes.get("deprecated")
+    told = {} if deprecated is None else {"/deprecated": orjson.dumps(deprecated).decode()}
+    return told | {pointer: value for pointer, value in leaves.items() if value is not None and value != "{}"}
+
+
+def _declared_at(book: Book, entity: Entity, token: str) -> Leaves | None:
+    registryid, xid = entity.registryid, entity.xid
+    if token.startswith("v"):
+        wanted = read(token[1:], (one.xid.rpartition("/")[2] for one in book.view.versions(registryid, xid)))
+        version = None if wanted is None else book.entity(registryid, f"{xid}/versions/{wanted}")
+        return None if version is None else _leaves(registryid, version.kind, version.xid, version.body)
+    try:
+        with book.view.model.at(int(token)) as view:
+            return _default_leaves(view, registryid, xid)
+    except SnapshotNotFound:
+        return None
+
+
+def _default_leaves(view: View, registryid: str, xid: str) -> Leaves | None:
+    there = view.entity(registryid, xid)
+    if there is None:
+        return None
+    versions = view.versions(registryid, xid)
+    wanted = f"{xid}/versions/{there.attributes.get('defaultversionid')}"
+    version = next((one for one in versions if one.xid == wanted), versions[-1] if versions else None)
+    return {} if version is None else _leaves(registryid, version.kind, version.xid, version.body)
+
+
+def tokens_of(text: str) -> tuple[str, str] | None:
+    """Read the tokens of a comparison in a path; two empty ones: none are named; None: it is no comparison."""
+    if not text:
+        return "", ""
+    before, found, after = text.partition(TO)
+    return (before, after) if found and before and after else None
+
+
+def ready_comparisons(path: str, changes: list[Told], versions: list[Entity]) -> list[str]:
+    """List the paths of the comparisons of a message or schema that files have; path: of its page."""
+    return [path_of_comparison(path, one.token, other.token) for one, other in pairs_of(states_of(changes, versions))]

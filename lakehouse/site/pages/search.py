@@ -1,0 +1,164 @@
+"""Search: a page that a server fills in, and an index that the script of a static site searches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from lakehouse.readmodel.search import Filters, Hit, find_ids, search
+from lakehouse.site.addresses import SEARCH, path_of, path_of_document
+from lakehouse.site.book import Book, Page
+from lakehouse.site.overview import NO_PROTOCOL
+from lakehouse.site.templating import MEDIA_TYPES
+
+INDEX = "search-index.js"
+PER_SEARCH = 30
+_MOST_CHOICES = 60
+_MOST_TEXT = 110
+_MOST_WORDS = 240
+KINDS = ("message", "group", "endpoint", "schema", "document")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is searched for, as the form of the page names it; empty: no matter which."""
+
+    q: str = ""
+    kind: str = ""
+    protocol: str = ""
+    registry: str = ""
+    group: str = ""
+    label: str = ""
+    page: int = 1
+
+
+def search_page(book: Book, wanted: Wanted) -> Page:
+    """Make the page of a search; of a static site, the empty form."""
+    hits: list[dict[str, Any]] = []
+    is_more = False
+    if book.style.is_served and wanted.q.strip():
+        hits, is_more = _found(book, wanted)
+    overview = book.overview
+    groups = sorted({xid.rpartition("/")[2] for _, xid in overview.groups})
+    return book.page(
+        "search.html",
+        SEARCH,
+        wanted=wanted,
+        hits=hits,
+        is_more=is_more,
+        kinds=KINDS,
+        protocols=[family for family, _ in overview.by_protocol if family != NO_PROTOCOL],
+        registries=overview.registries[:_MOST_CHOICES],
+        groups=groups[: _MOST_CHOICES * 3],
+        first=(wanted.page - 1) * PER_SEARCH + 1,
+    )
+
+
+def _found(book: Book, wanted: Wanted) -> tuple[list[dict[str, Any]], bool]:
+    """Search: what has exactly that id comes first."""
+    kinds = (wanted.kind,) if wanted.kind in KINDS else KINDS
+    filters = Filters(wanted.protocol or None, wanted.group or None, wanted.label or None)
+    offset = (max(1, wanted.page) - 1) * PER_SEARCH
+    registryid = wanted.registry or None
+    found = search(
+        book.view, wanted.q, kinds, registryid=registryid, limit=PER_SEARCH + 1, offset=offset, filters=filters, most=4000
+    )
+    if not offset and not any(filters):
+        exact = find_ids(book.view, wanted.q.strip(), kinds, registryid)[:5]
+        first = [one for one in found if (one.registryid, one.kind, one.xid) in exact]
+        known = {(one.registryid, one.kind, one.xid) for one in first}
+        first += [Hit(*one, None, None, ["ids"]) for one in exact if one not in known]
+        found = first + [one for one in found if (one.registryid, one.kind, one.xid) not in exact]
+    return [_told(book, one) for one in found[:PER_SEARCH]], len(found) > PER_SEARCH
+
+
+def _told(book: Book, hit: Hit) -> dict[str, Any]:
+    path = path_of_document(hit.registryid, hit.xid) if hit.kind == "document" else path_of(hit.registryid, hit.xid)
+    family = book.overview.family(hit.registryid, hit.xid) if hit.kind == "message" else ""
+    return {"hit": hit, "path": path, "family": family, "is_refused": book.overview.is_refused(hit.registryid, hit.xid)}
+
+
+def search_index(book: Book) -> Page:
+    """Make the index of a static site: a script that hands over rows, for pages that are files may load scripts and nothing else.
+
+    A row is kind, registry, path, id, name, description, protocol, group, labels (each name=value) and other words; names of
+    registries, protocols and groups stand once, and rows have their numbers.
+    """
+    tables: dict[str, dict[str, int]] = {"registries": {}, "protocols": {}, "groups": {}}
+
+    def number(table: str, name: str) -> int:
+        return tables[table].setdefault(name, len(tables[table]))
+
+    rows = [
+        [
+            KINDS.index(one["kind"]), number("registries", one["registryid"]), one["path"], one["id"], one["name"],
+            one["description"], number("protocols", one["protocol"]), number("groups", one["group"]), one["labels"], one["words"],
+        ]
+        for one in _indexed(book)
+    ]  # fmt: skip
+    told = {"kinds": KINDS, **{name: list(held) for name, held in tables.items()}, "rows": rows}
+    # `<` is written out, so that the text is harmless wherever it is put.
+    text = orjson.dumps(told).replace(b"<", b"\\u003c")
+    return Page(INDEX, b"lakehouseIndex(" + text + b");\n", MEDIA_TYPES["js"])
+
+
+def _indexed(book: Book) -> Iterator[dict[str, Any]]:
+    for registryid, xid, kind, told in _entities(book):
+        labels = told.get("labels") if isinstance(told.get("labels"), dict) else {}
+        yield {
+            "kind": kind,
+            "registryid": registryid,
+            "path": path_of(registryid, xid),
+            "id": xid.rpartition("/")[2],
+            "name": _text(told.get("name"))[:_MOST_TEXT],
+            "description": _text(told.get("description"))[:_MOST_TEXT],
+            "protocol": told.get("protocol_family") or "",
+            "group": xid.split("/")[2],
+            "labels": [f"{name}={_text(value)}" for name, value in sorted((labels or {}).items())][:12],
+            "words": told.get("words", "")[:_MOST_WORDS],
+        }
+    for registryid, uri in sorted(book.overview.documents):
+        yield {
+            "kind": "document", "registryid": registryid, "path": path_of_document(registryid, uri), "id": uri, "name": "",
+            "description": "", "protocol": "", "group": "", "labels": [], "words": "",
+        }  # fmt: skip
+
+
+def _entities(book: Book) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
+    for (registryid, xid), group in sorted(book.overview.groups.items()):
+        told = group.attributes
+        protocol = told.get("protocol")
+        family = protocol.partition("/")[0].upper() if isinstance(protocol, str) else ""
+        yield registryid, xid, group.kind, told | {"protocol_family": family}
+    for (registryid, group_xid), members in sorted(book.overview.members.items()):
+        is_schema = group_xid.startswith("/schemagroups/")
+        for xid in members:
+            told = _schema(book, registryid, xid) if is_schema else _message(book, registryid, xid)
+            yield registryid, xid, "schema" if is_schema else "message", told
+
+
+def _schema(book: Book, registryid: str, xid: str) -> dict[str, Any]:
+    entity = book.entity(registryid, xid)
+    own = entity.attributes if entity is not None else {}
+    version = book.entity(registryid, f"{xid}/versions/{own.get('defaultversionid')}")
+    told = version.attributes if version is not None else {}
+    return {name: told.get(name) or own.get(name) for name in ("name", "description", "labels")} | {
+        "words": _text(told.get("format"))
+    }
+
+
+def _message(book: Book, registryid: str, xid: str) -> dict[str, Any]:
+    found = book.definition(registryid, xid)
+    if found is None:
+        entity = book.entity(registryid, xid)
+        return {} if entity is None else entity.attributes
+    names = [one.split("/")[2] for one in found["attributes"] if one.startswith("/envelopemetadata/")]
+    words = [found["ce_type"], found["address"], *dict.fromkeys(names)]
+    return found | {"words": " ".join(_text(word) for word in words if word)}
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else value if isinstance(value, str) else orjson.dumps(value).decode()

@@ -1,0 +1,130 @@
+"""The past of the catalog: the time line, what each snapshot changed, and the difference between two of them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from lakehouse.errors import DefinitionsGone, SnapshotNotFound
+from lakehouse.readmodel.diff import MOST_ENTITIES, definitions_of, differences
+from lakehouse.readmodel.differences import CLASSES, Difference
+from lakehouse.readmodel.listed import Changed, changed_in
+from lakehouse.site.addresses import COMPARE, SNAPSHOTS, path_of_comparison, path_of_snapshot
+from lakehouse.site.book import PER_PAGE, Book, Page, Part
+from lakehouse.site.pages.past import declared_differences
+
+_MOST_TOLD = 5
+_LAST = 5
+
+
+class Row(NamedTuple):
+    """What a snapshot changed, as it is told: differences at most `_MOST_TOLD` of them, the gravest first."""
+
+    change: Changed
+    differences: list[Difference]
+    more: int
+    is_breaking: bool
+
+
+def snapshots_page(book: Book, number: int) -> Page | None:
+    """Make a page of the time line, the newest first."""
+    known = [one for one in book.overview.snapshots if one.snapshot_id <= book.view.snapshot_id]
+    part = book.part(known[::-1], SNAPSHOTS, number)
+    return None if part is None else book.page("snapshots.html", part.at(number), part=part)
+
+
+def snapshot_page(book: Book, snapshot_id: int, number: int) -> Page | None:
+    """Make a page of what a snapshot changed."""
+    known = next((one for one in book.overview.snapshots if one.snapshot_id == snapshot_id), None)
+    if known is None or snapshot_id > book.view.snapshot_id:
+        return None
+    counts = book.changes_of(snapshot_id)
+    total = sum(counts.values())
+    pages = max(1, -(-total // PER_PAGE))
+    if not 1 <= number <= pages:
+        return None
+    rows = [_row(one) for one in changed_in(book.view, snapshot_id, PER_PAGE, (number - 1) * PER_PAGE)]
+    part = Part(rows, number, pages, total, path_of_snapshot(snapshot_id))
+    documents = [(key, facts) for key, (at, facts) in book.overview.documents.items() if at == snapshot_id]
+    return book.page(
+        "snapshot.html", part.at(number), snapshot=known, counts=counts, part=part, documents=sorted(documents)[:50],
+        compared=_path(book, snapshot_id),
+    )  # fmt: skip
+
+
+def _row(change: Changed) -> Row:
+    found = []
+    if change.op == "update" and change.before is not None:
+        found = declared_differences(change.registryid, change.kind, change.xid, change.before, change.body)
+    is_breaking = any(one.class_ == CLASSES[0] for one in found)
+    return Row(change, found[:_MOST_TOLD], max(0, len(found) - _MOST_TOLD), is_breaking)
+
+
+def _path(book: Book, snapshot_id: int) -> str | None:
+    """Give the path of the comparison with the snapshot before, where it stands ready."""
+    pair = (snapshot_id - 1, snapshot_id)
+    if snapshot_id < 2 or not (book.style.is_served or pair in ready_pairs(book)):
+        return None
+    return path_of_comparison(COMPARE, str(pair[0]), str(pair[1]))
+
+
+def ready_pairs(book: Book) -> list[tuple[int, int]]:
+    """List the pairs of snapshots that files compare: the last ones each with its predecessor, and labels with the newest."""
+    number = book.view.snapshot_id
+    found = [(one - 1, one) for one in range(number, max(1, number - _LAST), -1)]
+    labelled = [one.snapshot_id for one in book.overview.snapshots if one.labels and one.snapshot_id < number]
+    found += [(one, number) for one in labelled[::-1][:_LAST]]
+    return list(dict.fromkeys(found))
+
+
+def compare_page(book: Book, before: str, after: str, number: int = 1) -> Page | None:
+    """Make the page that compares two snapshots, as `lakehouse diff` does; None: there is no such page of it.
+
+    Args:
+        book: of the snapshot.
+        before: number, label, date or time of a snapshot; empty: only the choice is shown.
+        after: likewise.
+        number: of the page, from 1.
+    """
+    found: list[Difference] = []
+    problem, pair = "", None
+    if before and after:
+        try:
+            pair = (book.view.resolve(before), book.view.resolve(after))
+            found = book.remember(("diff", *pair), lambda: _differences(book, *pair), 2)
+        except (SnapshotNotFound, DefinitionsGone) as error:
+            problem = str(error)
+        except _TooLarge:
+            problem = (
+                f"The catalog has more than {MOST_ENTITIES:,} entities, which a page does not compare: "
+                f"lakehouse diff {before} {after} does, with Spark."
+            )
+    path = path_of_comparison(COMPARE, str(pair[0]), str(pair[1])) if pair else COMPARE
+    part = book.part(found, path, number)
+    if part is None:
+        return None
+    counts: dict[str, int] = {name: sum(one.class_ == name for one in found) for name in CLASSES}
+    ready = [(one, other, path_of_comparison(COMPARE, str(one), str(other))) for one, other in ready_pairs(book)]
+    told: dict[str, Any] = {"part": part, "counts": counts, "pair": pair, "problem": problem, "ready": ready}
+    return book.page("compare.html", part.at(number), before=before, after=after, **told)
+
+
+def count_differences(book: Book, before: int, after: int) -> int:
+    """Count the differences that a comparison of two snapshots shows."""
+    try:
+        return len(book.remember(("diff", before, after), lambda: _differences(book, before, after), 2))
+    except (SnapshotNotFound, DefinitionsGone, _TooLarge):
+        return 0
+
+
+class _TooLarge(Exception):
+    """There are too many entities to compare them for a page."""
+
+
+def _differences(book: Book, before: int, after: int) -> list[Difference]:
+    sides = []
+    for number in (before, after):
+        with book.view.model.at(number) as view:
+            if view.count() > MOST_ENTITIES:
+                raise _TooLarge
+            sides.append(definitions_of(view))
+    return differences(*sides)

@@ -1,0 +1,86 @@
+"""The site as a server shows it: a path and its parameters become a page of the snapshot that is asked for."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from lakehouse.readmodel import ReadModel, View
+from lakehouse.site.addresses import HOME
+from lakehouse.site.book import Book, Page, Style
+from lakehouse.site.overview import Overview, overview_of
+from lakehouse.site.pages.contents import find_page, missing_page
+from lakehouse.site.templating import POLICY
+
+HEADERS = {
+    "Content-Security-Policy": f"{POLICY}; frame-ancestors 'none'",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+_MOST_SNAPSHOTS = 3
+
+
+class Shown(NamedTuple):
+    """A page, whether it is the one that was asked for, and the snapshot that it shows."""
+
+    page: Page
+    is_there: bool
+    snapshot_id: int
+
+
+class Site:
+    """Makes pages of a read model; shared by the threads of a process.
+
+    Args:
+        model: the read model.
+        max_chain_depth: setting of that name.
+    """
+
+    def __init__(self, model: ReadModel, max_chain_depth: int) -> None:
+        self.model = model
+        self.max_chain_depth = max_chain_depth
+        self._known: OrderedDict[tuple[int, str], tuple[Overview, dict[str, Any]]] = OrderedDict()
+        self._guard = threading.Lock()
+
+    def page(self, path: str, query: Mapping[str, str], api: str, at: str | None = None) -> Shown:
+        """Make a page.
+
+        Args:
+            path: relative to the root of the site; empty: the first page.
+            query: parameters.
+            api: URL of the API of the catalog.
+            at: a snapshot, as in `View.resolve`; None: the newest.
+
+        Returns:
+            The page; one that tells that there is none where that is so.
+
+        Raises:
+            SnapshotNotFound: there is no such snapshot.
+        """
+        return self.model.answer(lambda view: self._made(view, path or HOME, query, api, at), at)
+
+    def warm(self) -> None:
+        """Look through the newest snapshot, for which the first page would wait else."""
+        self.model.answer(self._overview)
+
+    def _made(self, view: View, path: str, query: Mapping[str, str], api: str, at: str | None) -> Shown:
+        overview, kept = self._overview(view)
+        style = Style(True, api, at=None if at is None else view.snapshot_id, max_chain_depth=self.max_chain_depth)
+        book = Book(view, overview, style, kept=kept)
+        found = find_page(book, path, query)
+        return Shown(found or missing_page(book, path), found is not None, view.snapshot_id)
+
+    def _overview(self, view: View) -> tuple[Overview, dict[str, Any]]:
+        key = (view.snapshot_id, str(view.commit_of(view.snapshot_id)["digest"]) if view.snapshot_id else "")
+        key = (key[0], f"{key[1]}/{view.definitions_snapshot}/{len(view.labels())}")
+        with self._guard:
+            found = self._known.get(key)
+            if found is not None:
+                self._known.move_to_end(key)
+                return found
+            found = self._known[key] = (overview_of(view), {})
+            while len(self._known) > _MOST_SNAPSHOTS:
+                self._known.popitem(last=False)
+            return found

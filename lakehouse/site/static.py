@@ -1,0 +1,208 @@
+"""The site as files: every page of a snapshot written below a folder, and on the next run only those that changed.
+
+`site.json` in the folder lists the pages with their digests. Files that it does not list are somebody else's: they stay, and a
+folder that holds any and no `site.json` is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from lakehouse.errors import SettingsError
+from lakehouse.readmodel import ReadModel, View
+from lakehouse.settings import Settings
+from lakehouse.site.book import Book, Style
+from lakehouse.site.overview import Key, Overview, overview_of
+from lakehouse.site.pages.contents import all_paths, find_page, paths_of_member
+
+MANIFEST = "site.json"
+_FORMAT = 1
+_WORTH_SHARING = 400  # members, from which on several processes are worth their start
+_AT_ONCE = 50
+Definitions = Mapping[Key, dict[str, Any]]
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Written:
+    """What came of a run: pages in all, written anew, deleted, left as they were; the snapshot that they show."""
+
+    pages: int
+    written: int
+    deleted: int
+    unchanged: int
+    snapshot_id: int
+
+    def as_json(self) -> dict[str, int]:
+        """Give the contract of `lakehouse site --json`."""
+        return dict(vars(self))
+
+
+def write_site(
+    model: ReadModel,
+    out: str,
+    *,
+    at: str | None = None,
+    base_url: str = "",
+    given: Definitions | None = None,
+    progress: Progress | None = None,
+    processes: int = 1,
+) -> Written:
+    """Write the site.
+
+    Args:
+        model: the read model, up to date.
+        out: folder; made when it is not there.
+        at: snapshot that is shown, as in `View.resolve`; None: the newest.
+        base_url: URL under which the site will stand; links are relative all the same.
+        given: effective definitions by registryid and XID, where the read model does not have those of the snapshot.
+        progress: is told how many entities are done, and of how many.
+        processes: how many make pages; a program that wants several protects its main module, as `multiprocessing` tells.
+
+    Raises:
+        SettingsError: the folder holds other files, or cannot be written.
+        SnapshotNotFound: there is no such snapshot.
+    """
+    folder = Path(out)
+    known = _read_manifest(folder)
+    style = Style(base_url=base_url, max_chain_depth=model.settings.max_chain_depth)
+    with model.at(at) as view:
+        if at is not None:
+            style.at = view.snapshot_id
+        overview = overview_of(view)
+        if given is not None:
+            overview.is_gone = False
+            overview.protocols = {key: one["protocol_family"] for key, one in given.items()}
+        book = Book(view, overview, style, given)
+        members = [(key[0], xid) for key, xids in sorted(overview.members.items()) for xid in xids]
+        writer = Writer(folder, known)
+        try:
+            for path in all_paths(book):
+                writer.write(book, path)
+            _write_members(writer, book, model.settings, members, progress or (lambda done, total: None), processes)
+        except OSError as error:
+            raise SettingsError(f"{error.filename or folder}: cannot be written ({error.strerror}).") from error
+        deleted = writer.finish(view.snapshot_id)
+    return Written(len(writer.found), writer.written, deleted, len(writer.found) - writer.written, view.snapshot_id)
+
+
+class Writer:
+    """Writes pages below a folder, those that are new or other than the manifest says."""
+
+    def __init__(self, folder: Path, known: dict[str, str]) -> None:
+        self.folder = folder
+        self.known = known
+        self.found: dict[str, str] = {}
+        self.written = 0
+
+    def write(self, book: Book, path: str) -> None:
+        """Make a page, and write it when it is another one than before."""
+        page = find_page(book, path)
+        if page is None:
+            return
+        digest = hashlib.blake2b(page.body, digest_size=12).hexdigest()
+        target = self.folder / path
+        if self.known.get(path) != digest or not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            beside = target.with_name(target.name[:200] + ".~new")
+            beside.write_bytes(page.body)
+            os.replace(beside, target)
+            self.written += 1
+        self.found[path] = digest
+
+    def finish(self, snapshot_id: int) -> int:
+        """Delete the pages that are no more, and write the manifest; give how many pages were deleted."""
+        gone = sorted(self.known.keys() - self.found.keys())
+        for path in gone:
+            target = self.folder / path
+            target.unlink(missing_ok=True)
+            for parent in target.parents:
+                if parent == self.folder or not parent.is_dir() or any(parent.iterdir()):
+                    break
+                parent.rmdir()
+        told = {"format": _FORMAT, "snapshot_id": snapshot_id, "pages": dict(sorted(self.found.items()))}
+        beside = self.folder / f"{MANIFEST}.~new"
+        beside.write_bytes(orjson.dumps(told, option=orjson.OPT_INDENT_2))
+        os.replace(beside, self.folder / MANIFEST)
+        return len(gone)
+
+
+def _read_manifest(folder: Path) -> dict[str, str]:
+    """Give the pages of the run before with their digests; of a new folder, none.
+
+    Raises:
+        SettingsError: the folder holds what this command did not write.
+    """
+    try:
+        if not folder.exists() or not any(folder.iterdir()):
+            folder.mkdir(parents=True, exist_ok=True)
+            return {}
+        told = orjson.loads((folder / MANIFEST).read_bytes())
+        pages: dict[str, str] = told["pages"]
+    except FileNotFoundError as error:
+        raise SettingsError(
+            f"{folder}: holds files, and no {MANIFEST} of an earlier run. Name another folder, or empty this one."
+        ) from error
+    except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise SettingsError(f"{folder}/{MANIFEST}: cannot be read ({error}). Name another folder, or empty this one.") from error
+    if any(path.startswith("/") or ".." in path.split("/") for path in pages):
+        raise SettingsError(f"{folder}/{MANIFEST}: names files outside of the folder. Name another folder, or empty this one.")
+    return pages
+
+
+def _write_members(
+    writer: Writer, book: Book, settings: Settings, members: list[Key], progress: Progress, processes: int
+) -> None:
+    """Write the pages of messages and schemas: in several processes where there are many."""
+    total, done = len(members), 0
+    if total < _WORTH_SHARING or processes < 2:
+        for key in members:
+            for path in paths_of_member(book, *key):
+                writer.write(book, path)
+            done += 1
+            progress(done, total)
+        return
+    parts = [members[start : start + _AT_ONCE] for start in range(0, total, _AT_ONCE)]
+    begin = partial(_begin, settings, book.view.snapshot_id, book.overview, book.style, book.given, writer.folder, writer.known)
+    with ProcessPoolExecutor(processes, get_context("spawn"), begin) as pool:
+        for part, (found, written) in zip(parts, pool.map(_write_part, parts), strict=True):
+            writer.found |= found
+            writer.written += written
+            done += len(part)
+            progress(done, total)
+
+
+_MINE: dict[str, Any] = {}  # of a process of the pool
+
+
+def _begin(
+    settings: Settings,
+    snapshot_id: int,
+    overview: Overview,
+    style: Style,
+    given: Definitions | None,
+    folder: Path,
+    known: dict[str, str],
+) -> None:
+    model = ReadModel(settings)
+    opened = model.at(snapshot_id)
+    view: View = opened.__enter__()  # open as long as the process lives
+    _MINE.update(model=model, opened=opened, book=Book(view, overview, style, given), folder=folder, known=known)
+
+
+def _write_part(members: list[Key]) -> tuple[dict[str, str], int]:
+    writer = Writer(_MINE["folder"], _MINE["known"])
+    for key in members:
+        for path in paths_of_member(_MINE["book"], *key):
+            writer.write(_MINE["book"], path)
+    return writer.found, writer.written

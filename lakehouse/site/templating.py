@@ -1,0 +1,144 @@
+"""Templates become pages: Jinja with autoescape on, and the few words that templates need for dates, ids and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from contextvars import ContextVar
+from datetime import datetime, timezone
+from functools import cache, lru_cache
+from importlib.resources import files
+from itertools import islice
+from typing import Any, TypeVar
+
+import orjson
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+T = TypeVar("T")
+MEDIA_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "json": "application/json; charset=utf-8",
+    "txt": "text/plain; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+_OWN = ("style-src", "script-src", "img-src", "connect-src", "form-action")
+POLICY = "default-src 'none'; " + "".join(f"{one} 'self'; " for one in _OWN) + "base-uri 'none'"
+ASSETS = ("style.css", "site.js", "icon.svg")
+LARGEST = 98_000  # bytes of a page
+_MOST = 400  # characters of a value that a table shows
+_LEAST = 24  # characters that are left of any text
+_SCALES = (1.0, 0.5, 0.25, 0.1, 0.04)
+_scale: ContextVar[float] = ContextVar("scale", default=1.0)
+
+
+class Attributes(dict[str, Any]):
+    """Attributes of an entity, of which any may be absent: a template finds None then, while it is held to all other names."""
+
+    def __missing__(self, name: str) -> None:
+        """Give None."""
+
+
+@cache
+def environment() -> Environment:
+    """Give the environment of the templates."""
+    made = Environment(
+        loader=PackageLoader("lakehouse.site", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters |= {
+        "moment": moment, "day": day, "shown": shown, "folded": folded, "grouped": grouped, "plural": plural, "cut": cut,
+        "some": some,
+    }  # fmt: skip
+    made.globals |= {"policy": POLICY}
+    return made
+
+
+@cache
+def asset(name: str) -> bytes:
+    """Give a style sheet, script or picture of the site."""
+    return (files("lakehouse.site") / "assets" / name).read_bytes()
+
+
+def render(template: str, /, **told: Any) -> bytes:
+    """Render a page; where it would become larger than `LARGEST`, with shorter texts and lists, which it tells."""
+    page = environment().get_template(template)
+    body = b""
+    for scale in _SCALES:
+        token = _scale.set(scale)
+        try:
+            body = page.render(told, is_cut=scale < 1).encode("utf-8", "replace")  # half of a surrogate pair cannot be written
+        finally:
+            _scale.reset(token)
+        if len(body) <= LARGEST:
+            break
+    return body
+
+
+def moment(value: Any) -> str:
+    """Write a moment for a person, in UTC: a datetime, RFC 3339 text, or microseconds since 1970."""
+    if value is None or value == "":
+        return ""
+    if isinstance(value, int):
+        value = datetime.fromtimestamp(value / 1_000_000, timezone.utc)
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value.replace("Z", "+00:00"))
+        except ValueError:
+            return str(value)
+    return str(value.strftime("%Y-%m-%d %H:%M UTC"))
+
+
+def day(value: Any) -> str:
+    """Write the day of a moment."""
+    return moment(value)[:10]
+
+
+def shown(text: str | None) -> str:
+    """Write JSON text for a person: texts without quotes, all else as it is, long ones cut."""
+    if text is None:
+        return ""
+    if text.startswith('"'):
+        with suppress(orjson.JSONDecodeError):  # else it is no JSON text: shown as it is
+            text = str(orjson.loads(text))
+    return cut(text)
+
+
+def cut(text: str, most: int = _MOST) -> str:
+    """Cut a long text."""
+    most = max(_LEAST, int(most * _scale.get()))
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def some(many: Iterable[T], most: int) -> list[T]:
+    """Give the first of many."""
+    return list(islice(many, max(1, int(most * _scale.get()))))
+
+
+@lru_cache(maxsize=20_000)
+def folded(text: str) -> Markup:
+    """Write an id so that a line may break where a person would break it."""
+    made = Markup("")
+    part = ""
+    for one in text:
+        part += one
+        if one in "./_-:":
+            made += escape(part) + Markup("<wbr>")
+            part = ""
+    return made + escape(part)
+
+
+def grouped(number: int) -> str:
+    """Write a number with its thousands apart."""
+    return f"{number:,}".replace(",", "\u202f")
+
+
+def plural(number: int, one: str, many: str = "") -> str:
+    """Write a number with its noun."""
+    return f"{grouped(number)} {one if number == 1 else many or one + 's'}"

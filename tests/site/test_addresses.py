@@ -1,0 +1,50 @@
+"""Paths of pages: safe wherever they are put, and read back."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakehouse.site.addresses import path_of, read, read_path, written
+
+quick = settings(max_examples=300, deadline=None, derandomize=True, database=None)
+texts = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=300)
+
+
+@quick
+@given(texts)
+def test_a_name_is_safe_and_is_read_back(text):
+    name = written(text)
+    assert re.fullmatch(r"[A-Za-z0-9._~-]{1,120}", name)
+    assert not name.startswith(".")
+    assert not re.search(r"\.(html|json|txt)\Z", name)
+    assert read(name, [text]) == text
+
+
+@quick
+@given(texts, texts)
+def test_two_ids_never_share_a_name(one, other):
+    assert (written(one) == written(other)) == (one == other)
+
+
+@quick
+@given(texts)
+def test_only_what_is_written_is_read(name):
+    found = read(name, [])
+    assert found is None or written(found) == name
+
+
+@pytest.mark.parametrize("part", ["", "history", "p2", "compare3~to~5", "comparev1~to~v~7E"])
+def test_a_path_is_taken_apart(part):
+    address = read_path(path_of("a/b", "/messagegroups/g.html/messages/m~x", part))
+    assert address.folder == ("reg-a~2Fb", "messagegroups", "g~2Ehtml")
+    assert address.name == "m~7Ex"
+    assert address.part + address.of == part
+
+
+@pytest.mark.parametrize("path", ["", "x", "a/b.exe", "../index", "reg-default"])
+def test_what_is_no_path_of_a_page_is_none(path):
+    assert read_path(path) is None

@@ -1,0 +1,126 @@
+"""The site as `lakehouse serve` shows it: over real sockets, and the page function itself."""
+
+from __future__ import annotations
+
+import pytest
+from serve.served import Shops, serving
+from sitecatalogs import opened, write_demo
+from sitechecks import Page
+
+from lakehouse.errors import SnapshotNotFound
+from lakehouse.site import Site, write_site
+
+KAFKA = "reg-default/messagegroups/shop.orders.kafka/shop.orders.OrderPlaced.html"
+HTML = {"Accept": "text/html,application/xhtml+xml"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("served")
+    write_demo(made / "warehouse")
+    return made
+
+
+@pytest.fixture(scope="module")
+def site(folder):
+    return Site(opened(folder / "warehouse", folder / "readmodel"), 128)
+
+
+def text_of(site: Site, path: str, at: str | None = None, **query: str) -> str:
+    page, is_there, _ = site.page(path, query, "http://x", at)
+    assert is_there, path
+    return Page(page.body.decode()).text
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    with serving(folder / "warehouse", folder / "readmodel") as running:
+        yield running
+
+
+def test_a_browser_is_led_to_the_pages_and_a_program_is_not(server):
+    led = server.ask("/", **HTML)
+    assert (led.status, led.headers["location"]) == (303, f"{server.url}/ui/")
+    assert server.ask("/", Accept="application/json").json["registryid"] == "default"
+    assert server.ask("/").headers["content-type"].startswith("application/json")
+    assert server.ask("/ui").headers["location"] == f"{server.url}/ui/"
+
+
+def test_pages_come_with_a_policy_and_an_etag(server):
+    answer = server.ask("/ui/")
+    assert answer.status == 200
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    assert server.ask("/ui/", If_None_Match=answer.headers["etag"]).status == 304
+    assert server.ask("/ui/assets/site.js").headers["content-type"].startswith("text/javascript")
+
+
+def test_what_is_not_there_is_404_with_a_page(server):
+    for path in ("/ui/nothing.html", "/ui/reg-default/messagegroups/none.html", "/ui/%2e%2e/secret", "/ui/reg-x.html"):
+        answer = server.ask(path)
+        assert (answer.status, answer.headers["content-type"]) == (404, "text/html; charset=utf-8"), path
+    assert server.ask("/at/99/ui/").status == 404
+
+
+def test_the_past_is_served(server):
+    led = server.ask(f"/at/spring/ui/{KAFKA}")
+    assert led.status == 200
+    assert b"as of snapshot 1" in led.body
+    assert led.headers["cache-control"] == "no-cache"
+
+
+def test_every_link_of_the_files_is_answered(site, folder, tmp_path):
+    written = write_site(site.model, str(tmp_path / "site"))
+    paths = [path.relative_to(tmp_path / "site").as_posix() for path in (tmp_path / "site").rglob("*") if path.is_file()]
+    paths = [path for path in paths if path not in ("site.json", "search-index.js")]
+    assert len(paths) == written.pages - 1
+    for path in paths:
+        page, is_there, _ = site.page(path, {}, "http://x")
+        assert is_there or path == "404.html", path
+        assert page.body
+
+
+def test_search_ranks_and_filters(site):
+    page, *_ = site.page("search.html", {"q": "shop.orders.OrderPlaced"}, "http://x")
+    first = next(link for link in Page(page.body.decode()).links if "reg-default" in link)
+    assert first.endswith("/shop.orders.OrderPlaced.html")  # what has exactly that id, before what begins so
+    page, *_ = site.page("search.html", {"q": "order", "protocol": "KAFKA", "kind": "message"}, "http://x")
+    links = [link for link in Page(page.body.decode()).links if "reg-default" in link]
+    assert len(links) == 4
+    assert all("shop.orders.kafka" in link for link in links)
+    grouped, *_ = site.page("search.html", {"q": "order", "group": "shop.orders"}, "http://x")
+    links = [link for link in Page(grouped.body.decode()).links if "reg-default" in link]
+    assert links
+    assert all("/shop.orders/" in link or link.endswith("/shop.orders.html") for link in links)
+    assert "Nothing has all these words" in text_of(site, "search.html", q="order", label="team=nobody")
+    assert "Nothing has all these words" in text_of(site, "search.html", q='"; DROP TABLE log; --')
+
+
+def test_two_states_are_compared_as_they_are_asked_for(site):
+    path = KAFKA.replace(".html", "~compare.html")
+    assert "breaking" in text_of(site, path, a="1", b="3")
+    assert text_of(site, path, a="3", b="1") != text_of(site, path, a="1", b="3")
+    assert "Snapshot 1 → 3" in text_of(site, "compare.html", a="spring", b="head")
+    assert "names no snapshot" in text_of(site, "compare.html", a="never", b="head")
+    schema = "reg-default/schemagroups/shop.orders.schemas/shop.orders.OrderPlacedData~compare.html"
+    assert "/schema" in text_of(site, schema, a="v1", b="v2")
+
+
+def test_a_line_of_curl_names_the_api(site):
+    assert "curl 'http://x/reg-default/messagegroups/shop.orders.kafka/messages/shop.orders.OrderPlaced'" in text_of(site, KAFKA)
+
+
+def test_a_snapshot_that_is_not_there_is_told(site):
+    with pytest.raises(SnapshotNotFound):
+        site.page("index.html", {}, "http://x", "never")
+
+
+def test_an_empty_warehouse_has_a_page(tmp_path):
+    Shops(tmp_path / "w")
+    with serving(tmp_path / "w", tmp_path / "rm") as running:
+        answer = running.ask("/ui/")
+        assert answer.status == 200
+        assert b"The catalog is empty" in answer.body

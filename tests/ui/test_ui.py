@@ -1,0 +1,165 @@
+"""The pages in a browser: found, read, compared, on a desktop, on a phone, in the dark, and with axe-core's eyes."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+from conftest import MODES, SHOTS
+from playwright.sync_api import expect
+
+KAFKA = "reg-default/messagegroups/shop.orders.kafka/shop.orders.OrderPlaced.html"
+AMQP = "reg-default/messagegroups/warehouse.stock.amqp/warehouse.StockChanged.html"
+PAGES = {
+    "home": "index.html",
+    "message": KAFKA,
+    "group": "reg-default/messagegroups/web.events.html",
+    "deprecated": "reg-default/messagegroups/shop.orders/shop.orders.OrderPaid.html",
+    "endpoint": "reg-default/endpoints/shop.orders.kafka.producer.html",
+    "schema": "reg-default/schemagroups/shop.orders.schemas/shop.orders.OrderPlacedData.html",
+    "version": "reg-default/schemagroups/shop.orders.schemas/shop.orders.OrderPlacedData/1.html",
+    "registry": "reg-default.html",
+    "map": "map.html",
+    "findings": "findings.html",
+    "rule": "findings/MSG-037.html",
+    "snapshots": "snapshots.html",
+    "snapshot": "snapshots/3.html",
+    "compare": "compare/2~to~3.html",
+    "documents": "documents.html",
+    "search": "search.html?q=order",
+    "missing": "404.html",
+}
+OTHERS = {
+    "strange": "strange/reg-default/messagegroups/strange.html",
+    "script": "strange/reg-default/messagegroups/strange/~3Cscript~3Ealert~281~29~3Cscript~3E.html",
+    "rtl": "strange/reg-default/messagegroups/strange/~D8~B7~D9~84~D8~A8.html",
+    "large-map": "large/map.html",
+    "large-group": "large/reg-default/messagegroups/g0.html",
+}
+SHORT = bool(os.environ.get("SHORT"))
+
+
+def test_searched_for_and_found(site, look):
+    looked = look()
+    page = looked.page
+    page.goto(site)
+    assert page.evaluate("document.activeElement.id") == "find"
+    page.keyboard.type("orderplaced ka", delay=20)
+    first = page.locator(".suggest .hits li").first
+    expect(first).to_contain_text("shop.orders.OrderPlaced")
+    page.locator("#find").press("ArrowDown")
+    page.locator("#find").press("Enter")
+    page.wait_for_url(re.compile("OrderPlaced"))
+    expect(page.locator("h1")).to_have_text("shop.orders.OrderPlaced")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "find"
+
+
+def test_the_search_page_filters(site, look):
+    page = look().page
+    page.goto(site + "search.html?q=shop")
+    hits = page.locator("#results .hits > li")
+    expect(hits.first).to_be_visible()
+    everything = hits.count()
+    page.get_by_label("Protocol").select_option("KAFKA")
+    page.get_by_label("Kind").select_option("message")
+    expect(hits).to_have_count(4)
+    assert everything > 4
+    assert set(page.locator("#results .p-kafka").all_inner_texts()) == {"KAFKA"}
+    page.locator("#find").fill("nothing has this word")
+    expect(page.locator("#results")).to_contain_text("Nothing has all these words")
+
+
+def test_three_clicks_to_what_a_variant_needs_and_what_changed_last(site, look):
+    page = look().page
+    page.goto(site)
+    page.get_by_role("link", name="warehouse.stock.amqp", exact=True).click()
+    page.get_by_role("link", name="warehouse.StockChanged", exact=True).click()
+    page.wait_for_url(re.compile(r"stock\.amqp/warehouse\.StockChanged"))
+    answers = page.locator(".answers")
+    expect(answers).to_contain_text("Required")
+    expect(answers).to_contain_text("from warehouse.stock / warehouse.StockChanged")
+    expect(answers).to_contain_text("Last change")
+    expect(answers).to_contain_text("snapshot 1")
+
+
+def test_two_states_are_compared(site, look):
+    page = look().page
+    page.goto(site + KAFKA)
+    if page.locator("form.choose").count():
+        page.get_by_label("Compare").select_option("1")
+        page.get_by_label("with").select_option("3")
+        page.get_by_role("button", name="Compare").click()
+    else:
+        page.get_by_role("link", name="Snapshot 1 → Snapshot 3").click()
+    row = page.locator("tr", has_text="/envelopemetadata/region/required")
+    expect(row).to_contain_text("breaking")
+    expect(row.locator("ins")).to_have_text("true")
+
+
+def test_effective_or_as_declared(site, look):
+    page = look().page
+    page.goto(site + KAFKA)
+    inherited = page.locator("#attributes tr", has_text="subject").first
+    expect(inherited).to_be_visible()
+    page.get_by_text("As declared").click()
+    expect(inherited).to_be_hidden()
+    expect(page.locator("#attributes tr", has_text="partitionkey")).to_be_visible()
+
+
+def test_the_dark_is_dark(site, look):
+    colours = {}
+    for mode in ("desktop", "dark"):
+        page = look(mode).page
+        page.goto(site)
+        colours[mode] = [int(one) for one in re.findall(r"\d+", page.evaluate("getComputedStyle(document.body).backgroundColor"))]
+    assert sum(colours["dark"][:3]) < 150
+    assert sum(colours["desktop"][:3]) > 600
+
+
+def test_an_xid_is_copied(site, look):
+    looked = look(permissions=["clipboard-read", "clipboard-write"])
+    looked.page.goto(site + KAFKA)
+    looked.page.get_by_role("button", name="Copy XID").click()
+    copied = looked.page.evaluate("navigator.clipboard.readText()")
+    assert copied == "/messagegroups/shop.orders.kafka/messages/shop.orders.OrderPlaced"
+
+
+def test_pages_read_without_script(site, look):
+    page = look(java_script_enabled=False).page
+    page.goto(site)
+    page.get_by_role("link", name="shop.orders.kafka", exact=True).click()
+    page.get_by_role("link", name="shop.orders.OrderPlaced", exact=True).click()
+    expect(page.locator("#attributes")).to_contain_text("partitionkey")
+    if "/ui/" in site:
+        page.locator("#find").fill("OrderPlaced")
+        page.locator("#find").press("Enter")
+        expect(page.locator("#results .hits > li").first).to_contain_text("shop.orders.OrderPlaced")
+
+
+def test_a_browser_is_led_to_the_pages(server, look):
+    page = look().page
+    page.goto(server + "/")
+    assert page.url == server + "/ui/"
+    expect(page.locator("h1")).to_be_visible()
+
+
+def test_the_past_is_served(server, look):
+    page = look().page
+    page.goto(f"{server}/at/spring/ui/reg-default/messagegroups/shop.orders/shop.orders.OrderPlaced.html")
+    expect(page.locator(".past")).to_contain_text("as of snapshot 1")
+    expect(page.locator(".lead")).to_have_text("A customer has bought something")
+
+
+@pytest.mark.parametrize("mode", ["desktop"] if SHORT else MODES)
+@pytest.mark.parametrize("name", [*PAGES, *OTHERS])
+def test_axe_finds_nothing_grave_and_nothing_is_wider_than_the_screen(name, mode, files, look):
+    looked = look(mode)
+    path = OTHERS[name] if name in OTHERS else f"demo/{PAGES[name]}"
+    looked.page.goto(f"{files}/{path}")
+    looked.page.wait_for_timeout(100)
+    SHOTS.mkdir(exist_ok=True)
+    looked.page.screenshot(path=SHOTS / f"{name}-{mode}.png", full_page=True)
+    assert looked.page.evaluate("document.documentElement.scrollWidth") <= MODES[mode]["viewport"]["width"]
+    assert looked.grave() == []
