@@ -61,7 +61,13 @@ def test_number_label_time_date_and_head_name_snapshots(past):
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [("0", "1 to 3"), ("4", "1 to 3"), ("second", "not a number"), ("2001-01-01", "later"), ("2026-02-31T00:00:00Z", "not a moment")],
+    [
+        ("0", "1 to 3"),
+        ("4", "1 to 3"),
+        ("second", "not a number"),
+        ("2001-01-01", "later"),
+        ("2026-02-31T00:00:00Z", "not a moment"),
+    ],
 )
 def test_what_names_no_snapshot_is_told_with_the_reason(past, text, why):
     with pytest.raises(SnapshotNotFound, match=why):
