@@ -17,12 +17,13 @@ from collections.abc import Iterable
 from datetime import date, datetime
 from typing import Any, NamedTuple, Protocol
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.errors import SettingsError
 from lakehouse.expectations.suites import SPECIFICATION, Expectation, Suite
 from lakehouse.rules.declared import SEVERITIES
 from lakehouse.rules.violations import Count
+from lakehouse.store.views import seen_in
 
 logger = logging.getLogger(__name__)
 
@@ -128,10 +129,12 @@ def validate_rows(suite: Suite, rows: DataFrame) -> Result:
     Raises:
         SettingsError: an expectation is none that Great Expectations knows, or its arguments are wrong.
     """
+    # Great Expectations runs expectations that are queries in the session that was opened first, over a view of its name.
+    session = SparkSession.builder.getOrCreate()
     try:
-        return _validate(suite, rows, "spark")
+        return _validate(suite, seen_in(session, rows), "spark")
     finally:
-        rows.sparkSession.catalog.dropTempView("tmp_view")  # left by expectations that are queries
+        session.catalog.dropTempView("tmp_view")
 
 
 def check_expectations(suite: Suite) -> None:

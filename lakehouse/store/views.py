@@ -103,14 +103,18 @@ def session_with_views(
     return session
 
 
-def _stand_in(session: SparkSession, name: str, rows: DataFrame) -> None:
-    """Let rows of whatever session be seen in this one under a name."""
+def seen_in(session: SparkSession, rows: DataFrame) -> DataFrame:
+    """Give rows of whatever session as rows of another one."""
     handed_over = f"handed_over_{uuid.uuid4().hex}"
     rows.createGlobalTempView(handed_over)
     try:
-        session.table(f"global_temp.{handed_over}").createOrReplaceTempView(name)
+        return session.table(f"global_temp.{handed_over}")
     finally:
         session.catalog.dropGlobalTempView(handed_over)
+
+
+def _stand_in(session: SparkSession, name: str, rows: DataFrame) -> None:
+    seen_in(session, rows).createOrReplaceTempView(name)
 
 
 def _still_read(names: Iterable[str], stand_ins: Mapping[str, DataFrame]) -> list[str]:

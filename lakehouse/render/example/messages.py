@@ -51,9 +51,13 @@ def renderer_of(selected: Selected, now: str | None = None) -> Renderer:
 
 
 def examples_in(view: View, registryid: str, xid: str) -> list[dict[str, Any]]:
-    """Make up examples of a message of a snapshot; where they cannot be had, one entry tells why."""
+    """Make up examples of a message of a snapshot, at its time; where they cannot be had, one entry tells why."""
     try:
         definition = view.definition(registryid, xid)
-        return [] if definition is None else examples_of(selected_at(view, definition))
+        if definition is None:
+            return []
+        selected = selected_at(view, definition)
+        now = view.committed_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return examples_of(selected, renderer_of(selected, now))
     except LakehouseError as error:
         return [{"registryid": registryid, "xid": xid, "as": None, "error": str(error)}]
