@@ -43,7 +43,7 @@ def test_one_message_takes_few_queries(shipped):
         shipped.ingest()
     shipped.write("a.json", document("three"))
     before = executions(shipped.spark)
-    assert shipped.ingest().entities["messages"] == {"inserted": 0, "updated": 1, "deleted": 0, "unchanged": 19, "quarantined": 0}
+    assert shipped.ingest().entities["versions"] == {"inserted": 0, "updated": 1, "deleted": 0, "unchanged": 19, "quarantined": 0}
     assert executions(shipped.spark) - before <= MOST_EXECUTIONS
 
 
