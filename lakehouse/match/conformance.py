@@ -26,6 +26,7 @@ VIEWS = (
     "dictionary",
 )  # fmt: skip
 _FOLDER = "_match"
+_MOST_RUNS = 1_000  # whose rows one statement deletes; it takes no subquery
 _NAME = re.compile(r"\A[A-Za-z_][A-Za-z0-9_]{0,62}\Z")
 _COLUMN = re.compile(r"^  `?(\w+)`? (.+?)(?: NOT NULL)? COMMENT ('(?:[^'\\]|\\.)*'),?$", re.MULTILINE)
 _RESERVED = re.compile(r"\Axregistry", re.IGNORECASE)
@@ -91,10 +92,12 @@ def _forget(session: SparkSession, days: int) -> None:
     """Delete the rows of events that runs more than some days ago have left; the runs' counts stay."""
     if not days:
         return
-    old = f"run_id IN (SELECT run_id FROM match_runs WHERE begun_at < now() - INTERVAL {days:d} DAYS)"  # noqa: S608  a number
+    old = session.table("match_runs").filter(F.col("begun_at") < F.expr(f"now() - INTERVAL {days:d} DAYS")).select("run_id")
     for table in ("event_matches", "unmatched_signatures"):
-        if session.table(table).filter(old).limit(1).count():
-            session.sql(f"DELETE FROM {table} WHERE {old}")  # noqa: S608  of the list above
+        there = session.table(table).join(F.broadcast(old), on="run_id", how="left_semi").select("run_id").distinct().collect()
+        for start in range(0, len(there), _MOST_RUNS):
+            runs = ", ".join(f"'{row['run_id']}'" for row in there[start : start + _MOST_RUNS])
+            session.sql(f"DELETE FROM {table} WHERE run_id IN ({runs})")  # noqa: S608  ids that this store gave
 
 
 def open_named_in(spark: SparkSession, settings: Settings, query: str) -> None:

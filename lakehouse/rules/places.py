@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from importlib.abc import Traversable
 
-_RULE_ID = re.compile(r"\b[A-Z]{3,4}-[0-9]{3}\b")
+_RULE_ID = re.compile(r"\b[A-Z]{3,5}-[0-9]{3}\b")
 _DECLARED = ("rules.csv", "examples.csv")  # what a rule is, and not where it is held
 
 

@@ -86,12 +86,12 @@ def test_messages_are_rendered_and_what_is_rendered_matches(folder, spark):
     (folder / "documents" / "shop.json").write_text(json.dumps(document({"g": group({"m": told})})))
     catalog = Catalog("warehouse", spark=spark)
     catalog.ingest("documents")
-    rendered = catalog.render(spark.createDataFrame([("eu",), ("e/u",)], "shop STRING"), "m", over="kafka")
+    rendered = catalog.render(spark.createDataFrame([("eu",), ("e/u",)], "shop STRING"), "m", over="http")
     assert [("/envelopemetadata/source" in row["error"], row["line"]) for row in rendered.collect() if row["error"]] == [
         (True, None)
     ]
     (found,) = catalog.match(rendered.filter("line IS NOT NULL").select("line")).collect()
-    assert (found["status"], found["protocol"], found["variables"]) == ("matched", "KAFKA", {"shop": "eu"})
+    assert (found["status"], found["protocol"], found["variables"]) == ("matched", "HTTP", {"shop": "eu"})
 
 
 def test_what_cannot_be_done_is_an_error_with_a_reason(folder, spark):
