@@ -17,13 +17,12 @@ from collections.abc import Iterable
 from datetime import date, datetime
 from typing import Any, NamedTuple, Protocol
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from lakehouse.errors import SettingsError
 from lakehouse.expectations.suites import SPECIFICATION, Expectation, Suite
 from lakehouse.rules.declared import SEVERITIES
 from lakehouse.rules.violations import Count
-from lakehouse.store.views import seen_in
 
 logger = logging.getLogger(__name__)
 
@@ -129,12 +128,10 @@ def validate_rows(suite: Suite, rows: DataFrame) -> Result:
     Raises:
         SettingsError: an expectation is none that Great Expectations knows, or its arguments are wrong.
     """
-    # Great Expectations runs expectations that are queries in the session that was opened first, over a view of its name.
-    session = SparkSession.builder.getOrCreate()
     try:
-        return _validate(suite, seen_in(session, rows), "spark")
+        return _validate(suite, rows, "spark")
     finally:
-        session.catalog.dropTempView("tmp_view")
+        rows.sparkSession.catalog.dropTempView("tmp_view")  # the name under which queries of Great Expectations read the rows
 
 
 def check_expectations(suite: Suite) -> None:
@@ -175,7 +172,9 @@ def _validate(suite: Suite, rows: Any, engine: str) -> Result:
         context.enable_analytics(False)
         context.variables.progress_bars = {"globally": False, "metric_calculations": False}
         sources = context.data_sources
-        source = sources.add_pandas(suite.name) if engine == "pandas" else sources.add_spark(suite.name, persist=False)
+        source: Any = sources.add_pandas(suite.name) if engine == "pandas" else sources.add_spark(suite.name, persist=False)
+        if engine == "spark":  # else it runs queries in the session that was opened first, which may know other tables by their names
+            source.get_execution_engine().spark = rows.sparkSession
         batch = source.add_dataframe_asset(suite.name).add_batch_definition_whole_dataframe("all").get_batch({"dataframe": rows})
         done = batch.validate(built, result_format=_NO_VALUES)
     by_name = {one.expectation_config.meta["name"]: one for one in done.results}

@@ -103,7 +103,7 @@ def session_with_views(
     return session
 
 
-def seen_in(session: SparkSession, rows: DataFrame) -> DataFrame:
+def _seen_in(session: SparkSession, rows: DataFrame) -> DataFrame:
     """Give rows of whatever session as rows of another one."""
     handed_over = f"handed_over_{uuid.uuid4().hex}"
     rows.createGlobalTempView(handed_over)
@@ -114,7 +114,7 @@ def seen_in(session: SparkSession, rows: DataFrame) -> DataFrame:
 
 
 def _stand_in(session: SparkSession, name: str, rows: DataFrame) -> None:
-    seen_in(session, rows).createOrReplaceTempView(name)
+    _seen_in(session, rows).createOrReplaceTempView(name)
 
 
 def _still_read(names: Iterable[str], stand_ins: Mapping[str, DataFrame]) -> list[str]:
