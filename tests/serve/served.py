@@ -251,7 +251,7 @@ class Served:
         """Send a request; the path goes out as it is."""
         connection = http.client.HTTPConnection(self.address, timeout=60)
         try:
-            connection.putrequest(method, path, skip_accept_encoding=True)
+            connection.putrequest(method, path, skip_host="Host" in headers, skip_accept_encoding=True)
             for name, value in headers.items():
                 connection.putheader(name.replace("_", "-"), value)
             connection.endheaders()
