@@ -173,7 +173,7 @@ def _validate(suite: Suite, rows: Any, engine: str) -> Result:
         context.variables.progress_bars = {"globally": False, "metric_calculations": False}
         sources = context.data_sources
         source: Any = sources.add_pandas(suite.name) if engine == "pandas" else sources.add_spark(suite.name, persist=False)
-        if engine == "spark":  # else it runs queries in the session that was opened first, which may know other tables by their names
+        if engine == "spark":  # else queries run in the session that was opened first, where other tables may have their names
             source.get_execution_engine().spark = rows.sparkSession
         batch = source.add_dataframe_asset(suite.name).add_batch_definition_whole_dataframe("all").get_batch({"dataframe": rows})
         done = batch.validate(built, result_format=_NO_VALUES)

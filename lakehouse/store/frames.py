@@ -33,10 +33,9 @@ def keep(frame: DataFrame, *, eager: bool = True) -> DataFrame:
 
 
 def hand_over(frame: DataFrame, session: SparkSession) -> DataFrame:
-    """Give rows that the driver holds (of `keep`, where work is small) to another session, with whose settings they are read."""
-    plan = _local(frame)
-    assert plan is not None, "only rows that the driver holds can be handed over"
-    return _of_plan(session, plan)
+    """Give rows to another session, with whose settings they are read; rows of `keep` go without what they came from."""
+    classic: Any = frame
+    return _of_plan(session, _local(frame) or classic._jdf.queryExecution().analyzed())
 
 
 def is_empty(frame: DataFrame) -> bool:

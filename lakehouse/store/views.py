@@ -8,7 +8,6 @@ yet. In all of them `scope` tells which messages are looked at.
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Iterable, Mapping
 from functools import cache
 from graphlib import TopologicalSorter
@@ -18,6 +17,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.settings import Settings, data_folder
+from lakehouse.store.frames import hand_over
 from lakehouse.store.sessions import open_sibling
 
 _READS = re.compile(r"^-- .*\bReads: ([\w, ]+)\.", re.MULTILINE)
@@ -97,24 +97,10 @@ def session_with_views(
     """
     session = open_sibling(spark, schema)
     for name, rows in stand_ins.items():
-        _stand_in(session, name, rows)
+        hand_over(rows, session).createOrReplaceTempView(name)
     for name in _still_read(names, stand_ins):
         session.sql(_CREATES.sub("CREATE OR REPLACE TEMPORARY VIEW", _statement(views()[name], settings)))
     return session
-
-
-def _seen_in(session: SparkSession, rows: DataFrame) -> DataFrame:
-    """Give rows of whatever session as rows of another one."""
-    handed_over = f"handed_over_{uuid.uuid4().hex}"
-    rows.createGlobalTempView(handed_over)
-    try:
-        return session.table(f"global_temp.{handed_over}")
-    finally:
-        session.catalog.dropGlobalTempView(handed_over)
-
-
-def _stand_in(session: SparkSession, name: str, rows: DataFrame) -> None:
-    _seen_in(session, rows).createOrReplaceTempView(name)
 
 
 def _still_read(names: Iterable[str], stand_ins: Mapping[str, DataFrame]) -> list[str]:
