@@ -15,8 +15,9 @@ from lakehouse.export.run import Exported
 from lakehouse.export.run import Request as ExportRequest
 from lakehouse.export.run import export as run_export
 from lakehouse.export.writers import Style
-from lakehouse.ingest.pipeline import Request, Summary
+from lakehouse.ingest.pipeline import Request
 from lakehouse.ingest.pipeline import ingest as run_ingest
+from lakehouse.ingest.summary import Summary
 from lakehouse.log.ownership.owners import Policy
 from lakehouse.log.snapshotfacts import Snapshot, check_label
 from lakehouse.log.snapshots import label_snapshot, read_snapshots, resolve_snapshot

@@ -14,7 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 from soak.sessions import forget, forget_attached, open_quick
 
-from lakehouse.ingest.pipeline import Summary, ingest
+from lakehouse.ingest.pipeline import ingest
+from lakehouse.ingest.summary import Summary
 from lakehouse.settings import Settings, read_settings
 from lakehouse.store.tables import create_tables
 

@@ -129,13 +129,7 @@ def validate(
     for suite in chosen.values():
         check_expectations(suite)
     with clock("attach", "tables of the catalog"):
-        check_writers(spark, settings)
-        attach_tables(spark, settings)
-        head = read_head(spark)
-        roll_forward(spark, head, settings=settings)
-        named = [name for name in views() if any(name in suite.words for suite in chosen.values())]
-        schema = open_relations(spark, settings, with_read([*named, "documents"]), at=at)
-        snapshot_id = head.snapshot_id if at is None else resolve_snapshot(spark, at)
+        schema, snapshot_id = _open(spark, settings, chosen.values(), at)
     results: list[Result] = []
     broken: list[Broken] = []
     recorded = 0
@@ -160,6 +154,17 @@ def validate(
         pages = write_pages(spark, settings, f"Snapshot {snapshot_id}", results)
     skipped = sorted(set(chosen) - {suite.name for suite in there})
     return Validation(schema, snapshot_id, results, broken, recorded, skipped, pages, clock.seconds())
+
+
+def _open(spark: SparkSession, settings: Settings, suites: Iterable[Suite], at: str | None) -> tuple[str, int]:
+    """Open the catalog, as it is or as of a snapshot, with the views that suites read; give the schema and the snapshot."""
+    check_writers(spark, settings)
+    attach_tables(spark, settings)
+    head = read_head(spark)
+    roll_forward(spark, head, settings=settings)
+    words = {word for suite in suites for word in suite.words}
+    schema = open_relations(spark, settings, with_read([*(name for name in views() if name in words), "documents"]), at=at)
+    return schema, head.snapshot_id if at is None else resolve_snapshot(spark, at)
 
 
 def find_broken(findings: DataFrame, counts: list[Count]) -> list[Broken]:

@@ -27,7 +27,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from lakehouse.errors import SourceNotFound
 from lakehouse.ingest.folders import is_document
-from lakehouse.ingest.pipeline import Request, Summary, ingest
+from lakehouse.ingest.pipeline import Request, ingest
+from lakehouse.ingest.summary import Summary
 from lakehouse.progress import Watcher
 from lakehouse.settings import Settings
 from lakehouse.store.session import absolute_location
@@ -173,7 +174,6 @@ def watch(
     folder = absolute_location(landing.folder).rstrip("/")
     list_documents(folder)
     failures: list[Exception] = []
-
     load_documents = partial(
         ingest, spark, settings, registry_from=registry_from, request=request, watcher=watcher, root=_as_uri(folder)
     )
@@ -190,11 +190,8 @@ def watch(
     spark.dataSource.register(LandingSource)
     stream = spark.readStream.format(SOURCE).option("maxDocuments", str(landing.max_documents)).load(folder)
     writer = stream.writeStream.foreachBatch(load).option("checkpointLocation", checkpoint(settings, folder, registry_from))
-    if landing.available_now:
-        writer = writer.trigger(availableNow=True)
-    else:
-        writer = writer.trigger(processingTime=f"{landing.every} seconds")
-    query = writer.start()
+    when: dict[str, Any] = {"availableNow": True} if landing.available_now else {"processingTime": f"{landing.every} seconds"}
+    query = writer.trigger(**when).start()
     try:
         while not query.awaitTermination(1) and not is_stopped():
             pass

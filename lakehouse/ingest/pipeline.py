@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -15,10 +15,10 @@ from lakehouse.expectations.candidate import read_gates, validate_candidate
 from lakehouse.expectations.run import warm_up
 from lakehouse.expectations.suites import Suite
 from lakehouse.faults import crash_point
-from lakehouse.ingest.folders import Hidden
 from lakehouse.ingest.numbering import with_numbers
 from lakehouse.ingest.parse.parse import parse_documents
 from lakehouse.ingest.sources import Sources, find_sources, registry_from_path, without_content_of_unchanged
+from lakehouse.ingest.summary import Summary, of_unchanged, summarise
 from lakehouse.log.commits import Run, commit, log_rows, read_head
 from lakehouse.log.compare import compare
 from lakehouse.log.dryruns import stand_in_lagging, stand_in_missing, without_stand_ins_after
@@ -38,15 +38,10 @@ from lakehouse.rules.violations import record_findings
 from lakehouse.settings import Settings
 from lakehouse.store.conflicts import is_lost, retries
 from lakehouse.store.files import remove_dead_stages, remove_folder, stages_location
-from lakehouse.store.frames import can_skip, count_if, keep
-from lakehouse.store.keys import KEY
-from lakehouse.store.schema import ENTITY_TABLES, STAGE
+from lakehouse.store.frames import keep
+from lakehouse.store.schema import STAGE
 from lakehouse.store.sessions import interpreted, is_interpreted
 from lakehouse.store.tables import attach_log, create_tables, is_small, open_table
-
-MAX_CHANGES_TOLD = 1000  # by a dry run
-OUTCOMES = ("inserted", "updated", "deleted", "unchanged", "quarantined")
-_OUTCOME_OF_OP = {"insert": "inserted", "update": "updated", "own": "updated", "delete": "deleted", "unchanged": "unchanged"}
 
 
 @dataclass(frozen=True)
@@ -66,37 +61,6 @@ class Request:
     dry_run: bool = False
     label: str | None = None
     dialect: str | None = None
-
-
-@dataclass
-class Summary:
-    """What an ingest did, or what a dry run would do; `as_json` is the contract of `lakehouse ingest --json`."""
-
-    snapshot_id: int | None
-    documents: dict[str, int]
-    entities: dict[str, dict[str, int]]
-    violations: dict[str, int]
-    seconds: dict[str, float]
-    hidden: list[Hidden] = field(default_factory=list)
-    changes: list[dict[str, str]] | None = None
-    dialects: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def refused(self) -> bool:
-        """Tell that something was refused: exit code 3."""
-        return bool(self.documents["rejected"]) or any(counts["quarantined"] for counts in self.entities.values())
-
-    def as_json(self) -> dict[str, Any]:
-        """Give the summary as one JSON value."""
-        return {
-            "snapshot_id": self.snapshot_id,
-            "documents": self.documents,
-            "dialects": self.dialects,
-            "entities": self.entities,
-            "violations": self.violations,
-            "seconds": {name: round(seconds, 3) for name, seconds in self.seconds.items()},
-            **({} if self.changes is None else {"dry_run": True, "changes": self.changes}),
-        }
 
 
 @without_stand_ins_after
@@ -128,21 +92,12 @@ def ingest(
     """
     clock = Clock(watcher)
     request = request or Request()
-    ingest_id = uuid.uuid4().hex
-    gates = read_gates(settings)
+    gates = read_gates(settings)  # before anything is done: they may not be understood
     with clock("attach", "tables of the catalog"):
-        if request.dry_run:
-            stand_in_missing(spark, settings)
-        else:
-            if not attach_log(spark, settings):
-                create_tables(spark, settings)
-            remove_dead_stages(spark, settings)
-        if request.label is not None:
-            check_label_is_free(spark, request.label)
+        _attach(spark, settings, request)
     with clock("list", ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")):
         found = find_sources(spark, sources)
-        if root is not None:
-            found = replace(found, roots=[root], named=[])
+        found = found if root is None else replace(found, roots=[root], named=[])
         small = is_small(spark, settings)
         with interpreted(spark, small):
             before = _read_known(spark)
@@ -152,30 +107,56 @@ def ingest(
         )
     if unchanged is not None and not request.policy.prune and request.label is None:
         with clock("check", "nothing: all documents are unchanged"):
-            counts = {"read": unchanged, "unchanged": unchanged, "skipped": 0, "rejected": 0}
-            summary = Summary(None, counts, _unchanged_entities(before.documents, documents), _no_violations(), {}, found.hidden)
+            summary = of_unchanged(before.documents, documents, unchanged)
             if not request.dry_run:
                 _roll_forward(spark, settings)
-        return replace(summary, seconds=clock.seconds(), changes=[] if request.dry_run else None)
+        return replace(summary, seconds=clock.seconds(), hidden=found.hidden, changes=[] if request.dry_run else None)
     warm_up()
     if not request.dry_run:
         with clock("attach", "tables of the catalog"):
             create_tables(spark, settings)
-    location = f"{stages_location(settings)}/{ingest_id}"
-    with clock("parse", "documents that changed"):
-        parsed = parse_documents(documents, settings, strict=request.strict, dialect=request.dialect)
-        stage = keep(parsed) if request.dry_run else _staged(parsed, location)
-        counted = _count_stage(stage)
-    crash_point("after_stage")
+    return _load(spark, settings, documents, _Given(found, request, gates, before, small), clock)
+
+
+class _Given(NamedTuple):
+    """What an ingest was given, and what was known when it began; small: the catalog is."""
+
+    sources: Sources
+    request: Request
+    gates: list[Suite]
+    known: _Known
+    small: bool
+
+
+def _load(spark: SparkSession, settings: Settings, documents: DataFrame, given: _Given, clock: Clock) -> Summary:
+    """Parse documents into a stage, and publish what it holds."""
+    request, ingest_id = given.request, uuid.uuid4().hex
+    location = None if request.dry_run else f"{stages_location(settings)}/{ingest_id}"
     try:
+        with clock("parse", "documents that changed"):
+            stage = _staged(parse_documents(documents, settings, strict=request.strict, dialect=request.dialect), location)
+            counted = _count_stage(stage)
+        crash_point("after_stage")
         run = Run(ingest_id, "ingest", counted.documents, request.label)
-        work = _Work(found, request, run, gates, counted.dialects, before)
-        with interpreted(spark, small and counted.rows <= settings.interpreted_rows):
+        work = _Work(given.sources, request, run, given.gates, counted.dialects, given.known)
+        with interpreted(spark, given.small and counted.rows <= settings.interpreted_rows):
             summary = _publish(spark, settings, stage, work, clock)
         return replace(summary, seconds=clock.seconds())
     finally:
-        if not request.dry_run:
+        if location is not None:
             remove_folder(spark, location)
+
+
+def _attach(spark: SparkSession, settings: Settings, request: Request) -> None:
+    """Attach the log, and make the tables of a new warehouse; a dry run has what stands in for what is missing."""
+    if request.dry_run:
+        stand_in_missing(spark, settings)
+    else:
+        if not attach_log(spark, settings):
+            create_tables(spark, settings)
+        remove_dead_stages(spark, settings)
+    if request.label is not None:
+        check_label_is_free(spark, request.label)
 
 
 class _Known(NamedTuple):
@@ -208,8 +189,10 @@ class _Work:
         return replace(self, run=replace(self.run, documents=self.run.documents | {"rejected": rejected}))
 
 
-def _staged(parsed: DataFrame, location: str) -> DataFrame:
-    """Write what was parsed, once, and read it from there."""
+def _staged(parsed: DataFrame, location: str | None) -> DataFrame:
+    """Write what was parsed, once, and read it from there; without a location Spark holds it."""
+    if location is None:
+        return keep(parsed)
     parsed.write.parquet(location)
     return parsed.sparkSession.read.schema(STAGE).parquet(location)
 
@@ -221,13 +204,6 @@ def _registry(settings: Settings, found: Sources, registry_from: str | None) -> 
     return registry_from_path(registry_from, found.roots) if registry_from else None
 
 
-def _unchanged_entities(known: DataFrame, documents: DataFrame) -> dict[str, dict[str, int]]:
-    entities = _no_outcomes()
-    same = documents.select(F.col("document_uri").alias("xid")).distinct()
-    _add_counts(entities, known.join(same, on="xid", how="left_semi"), "unchanged", "facts.entities")
-    return entities
-
-
 def _roll_forward(spark: SparkSession, settings: Settings) -> None:
     """Make up what a process that died left undone."""
     head = read_head(spark)
@@ -235,14 +211,6 @@ def _roll_forward(spark: SparkSession, settings: Settings) -> None:
         create_tables(spark, settings)
         with interpreted(spark, is_small(spark, settings)):
             roll_forward(spark, head, settings=settings)
-
-
-def _no_outcomes() -> dict[str, dict[str, int]]:
-    return {table.name: dict.fromkeys(OUTCOMES, 0) for table in ENTITY_TABLES}
-
-
-def _no_violations() -> dict[str, int]:
-    return dict.fromkeys(("error", "warning", "info"), 0)
 
 
 class _Counted(NamedTuple):
@@ -297,7 +265,8 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
             record_findings(spark, findings, work.run.ingest_id)
             if not plan.is_empty or work.run.label is not None:
                 snapshot_id = _commit(spark, settings, plan, settled.stage, seen, clock)
-        return _summarise(numbered, plan, findings, seen, snapshot_id)
+        summary = summarise(numbered, plan, findings, seen.run.documents, dry_run=work.request.dry_run)
+        return replace(summary, snapshot_id=snapshot_id, hidden=work.sources.hidden, dialects=work.dialects)
 
     return attempt()
 
@@ -360,34 +329,3 @@ def _commit(spark: SparkSession, settings: Settings, plan: Plan, stage: DataFram
         of_snapshot = entities and entities.withColumn("snapshot_id", F.lit(head.snapshot_id).cast("bigint"))
         roll_forward(spark, head, plan.head, settings, entities=of_snapshot)
     return head.snapshot_id
-
-
-def _summarise(stage: DataFrame, plan: Plan, findings: DataFrame, work: _Work, snapshot_id: int | None) -> Summary:
-    entities = _no_outcomes()
-    for table, ops in plan.counts.items():
-        for op, count in ops.items():
-            if op in _OUTCOME_OF_OP:
-                entities[table][_OUTCOME_OF_OP[op]] += count
-    _add_counts(entities, plan.facts, "quarantined")
-    documents = work.run.documents
-    if documents["unchanged"]:
-        is_unchanged = F.get_json_object("facts", "$.status") == "unchanged"
-        same = stage.filter((F.col("row") == "document") & is_unchanged).select("xid").distinct()
-        _add_counts(entities, plan.known.join(same, on="xid", how="left_semi"), "unchanged", "facts.entities")
-    violations = _no_violations()
-    violations |= count_if(findings, {name: F.col("finding.severity") == name for name in violations})
-    changes = None
-    if work.request.dry_run:
-        changed = plan.entities.select("op", *KEY).orderBy(*KEY).limit(MAX_CHANGES_TOLD)
-        changes = [row.asDict() for row in changed.collect()]
-    return Summary(snapshot_id, documents, entities, violations, {}, work.sources.hidden, changes, work.dialects)
-
-
-def _add_counts(entities: dict[str, dict[str, int]], facts: DataFrame, outcome: str, column: str | None = None) -> None:
-    """Add up a map of counts by table over documents."""
-    told = facts.filter(F.size(column or f"facts.{outcome}") > 0)
-    if can_skip(told):
-        return
-    counts = told.select(F.explode(column or f"facts.{outcome}").alias("table", "n")).groupBy("table").agg(F.sum("n").alias("n"))
-    for row in counts.collect():
-        entities[row["table"]][outcome] += row["n"]

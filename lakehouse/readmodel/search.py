@@ -39,6 +39,31 @@ class Filters(NamedTuple):
     label: str | None = None
 
 
+# The columns of the index, in the order in which a hit names those that hold a word.
+_COLUMNS = ("ids", "name", "type", "address", "labels", "description", "attributes")
+_SEARCH = f"""
+  SELECT f.registryid, f.kind, f.xid, w.name, w.description, w.ids, w.type, w.address, w.labels, w.attributes
+  FROM (
+    SELECT r.id, r.rank, s.registryid, s.kind, s.xid
+    FROM (SELECT rowid AS id, {_RANK} AS rank FROM words WHERE words MATCH :query LIMIT :most) AS r
+    INNER JOIN searched AS s ON s.id = r.id
+    LEFT JOIN effective AS e ON e.registryid = s.registryid AND e.xid = s.xid AND s.kind = 'message'
+    WHERE (:registryid IS NULL OR s.registryid = :registryid) AND s.kind IN (SELECT value FROM json_each(:kinds))
+      AND (:protocol IS NULL OR e.protocol_family = :protocol)
+      AND (
+        :groupid IS NULL OR s.xid LIKE :within ESCAPE '\\'
+        OR (s.kind IN ('group', 'endpoint') AND s.entityid = :groupid)
+      )
+      AND (:label IS NULL OR EXISTS (
+        SELECT 1 FROM json_each(e.labels) AS l WHERE l.key = :label AND (:value IS NULL OR l.value = :value)
+      ))
+    ORDER BY r.rank, s.registryid, s.xid LIMIT :limit OFFSET :offset
+  ) AS f
+  INNER JOIN words AS w ON w.rowid = f.id
+  ORDER BY f.rank, f.registryid, f.xid
+"""
+
+
 def search(
     view: View,
     text: str,
@@ -69,27 +94,7 @@ def search(
     wanted = filters or Filters()
     label, has_value, value = (wanted.label or "").partition("=")
     rows = view.db.execute(
-        f"""
-        SELECT f.registryid, f.kind, f.xid, w.name, w.description, w.ids, w.type, w.address, w.labels, w.attributes
-        FROM (
-          SELECT r.id, r.rank, s.registryid, s.kind, s.xid
-          FROM (SELECT rowid AS id, {_RANK} AS rank FROM words WHERE words MATCH :query LIMIT :most) AS r
-          INNER JOIN searched AS s ON s.id = r.id
-          LEFT JOIN effective AS e ON e.registryid = s.registryid AND e.xid = s.xid AND s.kind = 'message'
-          WHERE (:registryid IS NULL OR s.registryid = :registryid) AND s.kind IN (SELECT value FROM json_each(:kinds))
-            AND (:protocol IS NULL OR e.protocol_family = :protocol)
-            AND (
-              :groupid IS NULL OR s.xid LIKE :within ESCAPE '\\'
-              OR (s.kind IN ('group', 'endpoint') AND s.entityid = :groupid)
-            )
-            AND (:label IS NULL OR EXISTS (
-              SELECT 1 FROM json_each(e.labels) AS l WHERE l.key = :label AND (:value IS NULL OR l.value = :value)
-            ))
-          ORDER BY r.rank, s.registryid, s.xid LIMIT :limit OFFSET :offset
-        ) AS f
-        INNER JOIN words AS w ON w.rowid = f.id
-        ORDER BY f.rank, f.registryid, f.xid
-        """,
+        _SEARCH,
         {
             "query": query,
             "most": most,
@@ -106,15 +111,7 @@ def search(
     )
     found = []
     for one, kind, xid, name, description, ids, types, address, labels, attributes in rows:
-        columns = {
-            "ids": ids,
-            "name": name,
-            "type": types,
-            "address": address,
-            "labels": labels,
-            "description": description,
-            "attributes": attributes,
-        }
+        columns = dict(zip(_COLUMNS, (ids, name, types, address, labels, description, attributes), strict=True))
         where = [column for column, held in columns.items() if held and any(word.lower() in held.lower() for word in words)]
         found.append(Hit(one, kind, xid, name.split("\n")[0] if name else None, description, where))
     return found

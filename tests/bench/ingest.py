@@ -32,8 +32,9 @@ from rich.console import Console
 from rich.table import Table
 
 from lakehouse.ingest.parse.parse import parse_documents
-from lakehouse.ingest.pipeline import Summary, ingest
+from lakehouse.ingest.pipeline import ingest
 from lakehouse.ingest.sources import find_sources, read_documents, with_unchanged
+from lakehouse.ingest.summary import Summary
 from lakehouse.log.facts import current_documents
 from lakehouse.settings import Settings, read_settings
 from lakehouse.store.session import open_session

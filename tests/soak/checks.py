@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from lakehouse.ingest.pipeline import Summary
+from lakehouse.ingest.summary import Summary
 
 from .model import TABLES, Catalog, Ingest, Key, Reading, missed, read, unfounded, with_dependents
 from .off import OFF

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from lakehouse.errors import PruneRefused
 from lakehouse.faults import CrashRequested
-from lakehouse.ingest.pipeline import Request, Summary, ingest
+from lakehouse.ingest.pipeline import Request, ingest
+from lakehouse.ingest.summary import Summary
 from lakehouse.log.ownership.owners import Policy
 from lakehouse.operations.doctor import diagnose, rebuild
 from lakehouse.settings import read_settings

@@ -162,19 +162,31 @@ def candidate(
     if published is None:
         published = reduce(DataFrame.unionByName, [published_rows(open_table(spark, table.name), table) for table in tables])
     earlier = _earlier(published, rows) if compare else None
-    concerned = documents.select("registryid")
-    absent = held.select(*KEY)
-    if compared is not None and leaving is not None:
+    others = _left_alone(published, documents.select("registryid"), held.select(*KEY), compared)
+    others = others.join(F.broadcast(dialects), on=["registryid", "document_uri"], how="left")
+    things = staged.unionByName(others.select(*COLUMNS))
+    return Candidate(things if earlier is None else things.unionByName(earlier), rows, leaving)
+
+
+def _left_alone(published: DataFrame, concerned: DataFrame, held: DataFrame, compared: DataFrame | None) -> DataFrame:
+    """Give what is published and would stay as it is, of the registries that the documents name; columns of `published_rows`.
+
+    Args:
+        published: columns of `published_rows`.
+        concerned: the registries, in a column registryid.
+        held: keys of what the documents hold.
+        compared: as for `candidate`.
+    """
+    absent = held
+    if compared is not None:
+        leaving = compared.filter(F.col("op") == "delete").select(*KEY)
         concerned = concerned.unionByName(leaving.select("registryid"))
         absent = absent.unionByName(leaving)
         flips = compared.filter(F.col("flipped")).select(*KEY, F.col("isdefault").alias("_isdefault"))
         published = published.join(F.broadcast(flips), on=KEY, how="left")
         published = published.withColumn("isdefault", F.coalesce("_isdefault", "isdefault"))
     published = published.join(F.broadcast(concerned.distinct()), on="registryid", how="left_semi")
-    published = published.join(absent.distinct(), on=KEY, how="left_anti").withColumn("staged", F.lit(False))
-    published = published.join(F.broadcast(dialects), on=["registryid", "document_uri"], how="left")
-    things = staged.unionByName(published.select(*COLUMNS))
-    return Candidate(things if earlier is None else things.unionByName(earlier), rows, leaving)
+    return published.join(absent.distinct(), on=KEY, how="left_anti").withColumn("staged", F.lit(False))
 
 
 def _with_single(read: DataFrame, entities: DataFrame, *, compare: bool) -> DataFrame:

@@ -1,0 +1,115 @@
+"""What an ingest did: outcomes counted by document and by entity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from lakehouse.ingest.folders import Hidden
+from lakehouse.log.plan import Plan
+from lakehouse.store.frames import can_skip, count_if
+from lakehouse.store.keys import KEY
+from lakehouse.store.schema import ENTITY_TABLES
+
+MAX_CHANGES_TOLD = 1000  # by a dry run
+OUTCOMES = ("inserted", "updated", "deleted", "unchanged", "quarantined")
+_OUTCOME_OF_OP = {"insert": "inserted", "update": "updated", "own": "updated", "delete": "deleted", "unchanged": "unchanged"}
+
+
+@dataclass
+class Summary:
+    """What an ingest did, or what a dry run would do; `as_json` is the contract of `lakehouse ingest --json`."""
+
+    snapshot_id: int | None
+    documents: dict[str, int]
+    entities: dict[str, dict[str, int]]
+    violations: dict[str, int]
+    seconds: dict[str, float]
+    hidden: list[Hidden] = field(default_factory=list)
+    changes: list[dict[str, str]] | None = None
+    dialects: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def refused(self) -> bool:
+        """Tell that something was refused: exit code 3."""
+        return bool(self.documents["rejected"]) or any(counts["quarantined"] for counts in self.entities.values())
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the summary as one JSON value."""
+        return {
+            "snapshot_id": self.snapshot_id,
+            "documents": self.documents,
+            "dialects": self.dialects,
+            "entities": self.entities,
+            "violations": self.violations,
+            "seconds": {name: round(seconds, 3) for name, seconds in self.seconds.items()},
+            **({} if self.changes is None else {"dry_run": True, "changes": self.changes}),
+        }
+
+
+def of_unchanged(known: DataFrame, documents: DataFrame, number: int) -> Summary:
+    """Count the entities of documents that are all as they were.
+
+    Args:
+        known: what is known of each document, as from `current_documents`.
+        documents: those that were found, in a column document_uri.
+        number: how many they are.
+    """
+    entities = _no_outcomes()
+    same = documents.select(F.col("document_uri").alias("xid")).distinct()
+    _add_counts(entities, known.join(same, on="xid", how="left_semi"), "unchanged", "facts.entities")
+    counts = {"read": number, "unchanged": number, "skipped": 0, "rejected": 0}
+    return Summary(None, counts, entities, _no_violations(), {})
+
+
+def summarise(stage: DataFrame, plan: Plan, findings: DataFrame, documents: dict[str, int], *, dry_run: bool) -> Summary:
+    """Count what an ingest did with each entity.
+
+    Args:
+        stage: what was staged; columns `model.STAGE`.
+        plan: what was committed, or would be.
+        findings: all of the ingest.
+        documents: how many there were, by status.
+        dry_run: list the changed entities, too.
+
+    Returns:
+        What came out, but for the snapshot, the seconds and what the sources hold beside.
+    """
+    entities = _no_outcomes()
+    for table, ops in plan.counts.items():
+        for op, count in ops.items():
+            if op in _OUTCOME_OF_OP:
+                entities[table][_OUTCOME_OF_OP[op]] += count
+    _add_counts(entities, plan.facts, "quarantined")
+    if documents["unchanged"]:
+        is_unchanged = F.get_json_object("facts", "$.status") == "unchanged"
+        same = stage.filter((F.col("row") == "document") & is_unchanged).select("xid").distinct()
+        _add_counts(entities, plan.known.join(same, on="xid", how="left_semi"), "unchanged", "facts.entities")
+    violations = _no_violations()
+    violations |= count_if(findings, {name: F.col("finding.severity") == name for name in violations})
+    changes = None
+    if dry_run:
+        changed = plan.entities.select("op", *KEY).orderBy(*KEY).limit(MAX_CHANGES_TOLD)
+        changes = [row.asDict() for row in changed.collect()]
+    return Summary(None, documents, entities, violations, {}, changes=changes)
+
+
+def _add_counts(entities: dict[str, dict[str, int]], facts: DataFrame, outcome: str, column: str | None = None) -> None:
+    """Add up a map of counts by table over documents."""
+    told = facts.filter(F.size(column or f"facts.{outcome}") > 0)
+    if can_skip(told):
+        return
+    counts = told.select(F.explode(column or f"facts.{outcome}").alias("table", "n")).groupBy("table").agg(F.sum("n").alias("n"))
+    for row in counts.collect():
+        entities[row["table"]][outcome] += row["n"]
+
+
+def _no_outcomes() -> dict[str, dict[str, int]]:
+    return {table.name: dict.fromkeys(OUTCOMES, 0) for table in ENTITY_TABLES}
+
+
+def _no_violations() -> dict[str, int]:
+    return dict.fromkeys(("error", "warning", "info"), 0)
