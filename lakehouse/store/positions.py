@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from lakehouse.store import deltalog
 from lakehouse.store.deltalog import table_location
 from lakehouse.store.files import list_folder, read_text
+from lakehouse.store.schema import SCHEMA
 
 _PROJECTING = ("project", "rebuild")
 _MOST_COMMITS = 100  # that are looked at, newest first
@@ -102,7 +103,9 @@ def _application(name: str) -> str:
 
 
 def _commits(spark: SparkSession, name: str) -> list[str]:
-    """List the commits of a table that Delta's log still holds, newest first."""
+    """List the commits of a table that Delta's log still holds, newest first; none where there is no catalog yet."""
+    if not spark.catalog.databaseExists(SCHEMA):
+        return []
     listed = [path for path, _, _ in list_folder(spark, f"{table_location(spark, name)}/_delta_log")]
     return sorted((path for path in listed if _COMMIT.search(path)), reverse=True)
 

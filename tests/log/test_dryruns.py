@@ -14,7 +14,7 @@ from histories import shop
 from lakehouse.errors import CandidateRefused, WarehouseError, WarehouseTooNew
 from lakehouse.faults import CrashRequested
 from lakehouse.ingest.pipeline import Request
-from lakehouse.log.plan import Policy
+from lakehouse.log.ownership.owners import Policy
 from lakehouse.store.migrations import PROPERTY
 from lakehouse.store.tables import attach_tables
 
