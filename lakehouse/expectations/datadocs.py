@@ -22,6 +22,7 @@ from lakehouse.expectations.run import Outcome, Result
 from lakehouse.rules.declared import SEVERITIES
 from lakehouse.settings import Settings
 from lakehouse.store.files import is_local, remove_folder, write_text
+from lakehouse.store.jvm import java_class
 from lakehouse.store.session import absolute_location
 
 FOLDER = "_data_docs"
@@ -92,7 +93,7 @@ def _worst_first(result: Result) -> list[Outcome]:
 def _write(spark: SparkSession, location: str, text: str) -> None:
     """Write a text; local files by Python, since Hadoop would put a checksum file beside each."""
     jvm: Any = spark._jvm
-    path = jvm.org.apache.hadoop.fs.Path(location)
+    path = java_class(jvm, "org.apache.hadoop.fs.Path")(location)
     filesystem = path.getFileSystem(spark._jsc.hadoopConfiguration())
     if is_local(filesystem):
         local = Path(path.toUri().getPath())

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from lakehouse.errors import TargetError, reason_of
 from lakehouse.store.files import is_local
+from lakehouse.store.jvm import java_class
 from lakehouse.store.session import absolute_location
 
 
@@ -36,7 +37,7 @@ class Target:
         jvm: Any = spark._jvm
         self._jvm = jvm
         self._streams: dict[tuple[int, str], Any] = {}  # by thread: several files may be written at once
-        self._path = jvm.org.apache.hadoop.fs.Path(absolute_location(location).rstrip("/"))
+        self._path = java_class(jvm, "org.apache.hadoop.fs.Path")(absolute_location(location).rstrip("/"))
         with self._told():
             filesystem = self._path.getFileSystem(spark._jsc.hadoopConfiguration())
             # A local file gets no checksum file beside it.
@@ -136,7 +137,7 @@ class Target:
         source = self._streams[key]
         source.seek(offset)
         with self._told():
-            self._jvm.org.apache.commons.io.IOUtils.copyLarge(source, into, 0, length)
+            java_class(self._jvm, "org.apache.commons.io.IOUtils").copyLarge(source, into, 0, length)
 
     def _rename(self, source: Any, target: Any, problem: str) -> None:
         """Rename; Hadoop's filesystems answer false where they could not, and not all of them raise an error.
@@ -168,7 +169,7 @@ class Target:
             stream.close()
 
     def _at(self, folder: Any, name: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(f"{folder.toString().rstrip('/')}/{name}")
+        return java_class(self._jvm, "org.apache.hadoop.fs.Path")(f"{folder.toString().rstrip('/')}/{name}")
 
     @contextmanager
     def _told(self) -> Iterator[None]:

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from lakehouse.errors import SourceNotFound
 from lakehouse.ingest.folders import Hidden, is_document, is_hidden, is_readable, look_into
 from lakehouse.store.frames import can_skip
+from lakehouse.store.jvm import java_class
 from lakehouse.store.session import absolute_location
 from lakehouse.text.problems import OWNER_CHANGED, REGAINED
 
@@ -303,7 +304,7 @@ def _statuses(spark: SparkSession, source: str) -> tuple[list[_Found], str]:
     local = absolute_location(source) if "://" not in source and not source.startswith("file:") else source
     jvm: Any = spark._jvm
     assert jvm is not None
-    path = jvm.org.apache.hadoop.fs.Path(local)
+    path = java_class(jvm, "org.apache.hadoop.fs.Path")(local)
     try:
         filesystem = path.getFileSystem(spark._jsc.hadoopConfiguration())
         if filesystem.exists(path):
@@ -315,7 +316,7 @@ def _statuses(spark: SparkSession, source: str) -> tuple[list[_Found], str]:
         fixed = _GLOB.split(local, maxsplit=1)[0]
         if fixed == local:
             raise SourceNotFound(source, "no such file or folder. Name a file, a folder, a glob, or a URI that Spark reads.")
-        base = filesystem.makeQualified(jvm.org.apache.hadoop.fs.Path(fixed.rsplit("/", 1)[0] or "/")).toString()
+        base = filesystem.makeQualified(java_class(jvm, "org.apache.hadoop.fs.Path")(fixed.rsplit("/", 1)[0] or "/")).toString()
         pattern = base.rstrip("/") + local[len(fixed.rsplit("/", 1)[0]) :]
         found = [
             _Found(status.getPath().toString(), status.isDirectory(), status.getLen(), base, False)

@@ -211,8 +211,7 @@ def _try_effective_forward(
     Returns:
         Its name; None where another process was at it too, so that it has to be looked at again.
     """
-    session = open_sibling(spark)
-    _tell_commit(session, head, "project")
+    session = _open_projecting(spark, head)
     as_transaction(session, effective.NAME, head.snapshot_id)
     rows = hand_over(entities, session)
     fresh = {table.name: project(rows.filter(F.col("kind") == table.kind), table, "op") for table in (MESSAGES, VERSIONS)}
@@ -243,8 +242,7 @@ def _bring_forward(
     Where another process brings it forward at the same time, one of the two is refused by Delta, and looks again. Where one
     has brought it further, this one's commit is left out.
     """
-    session = open_sibling(spark)
-    _tell_commit(session, head, "project")
+    session = _open_projecting(spark, head)
     for attempt in retries(8):
         with attempt:
             transaction: int | None = head.snapshot_id
@@ -261,6 +259,14 @@ def _bring_forward(
                 bring(session, False, _position(session, name, needed)[1])
     crash_point(f"after_project_{name}")
     return name
+
+
+def _open_projecting(spark: SparkSession, head: Head) -> SparkSession:
+    session = open_sibling(spark)
+    _tell_commit(session, head, "project")
+    # The catalog that clients see has the columns since the table was made; to tell it of each commit costs a tenth of it.
+    session.conf.set("spark.databricks.delta.catalog.update.enabled", "false")
+    return session
 
 
 def _defined(head: Head) -> int:

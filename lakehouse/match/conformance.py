@@ -16,6 +16,7 @@ from pyspark.sql.window import Window
 from lakehouse.errors import SettingsError, WarehouseTooNew
 from lakehouse.log.relations import open_relations
 from lakehouse.settings import Settings, data_folder
+from lakehouse.store.jvm import java_class
 from lakehouse.store.session import absolute_location
 from lakehouse.store.sessions import open_sibling
 from lakehouse.store.views import with_read
@@ -175,7 +176,7 @@ def write_counts(spark: SparkSession, name: str, run: dict[str, Any], *, batch: 
 
 def _is_there(spark: SparkSession, place: str) -> bool:
     jvm: Any = spark._jvm
-    path = jvm.org.apache.hadoop.fs.Path(place)
+    path = java_class(jvm, "org.apache.hadoop.fs.Path")(place)
     there: bool = path.getFileSystem(spark._jsc.hadoopConfiguration()).exists(path)
     return there
 

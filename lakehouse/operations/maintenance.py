@@ -21,6 +21,7 @@ from lakehouse.settings import Settings
 from lakehouse.store.conflicts import retries
 from lakehouse.store.deltalog import delta_log, newest_version, table_location
 from lakehouse.store.files import dead_stages, folder_size, remove_folder
+from lakehouse.store.jvm import java_class
 from lakehouse.store.positions import tell_commits, told_by_commits
 from lakehouse.store.tables import TABLES, attach_tables, check_writers, table_name
 
@@ -110,7 +111,7 @@ def maintain(
     attach_tables(spark, settings)
     # Delta prints what VACUUM did; standard output belongs to the command.
     jvm: Any = spark._jvm
-    jvm.java.lang.System.setOut(jvm.java.lang.System.err)
+    java_class(jvm, "java.lang.System").setOut(java_class(jvm, "java.lang.System").err)
     stages = dead_stages(spark, settings)
     if not dry_run:
         for stage in stages:
@@ -161,11 +162,11 @@ def _measure(session: SparkSession, name: str) -> int:
     without = _live_files(session, name).filter(F.col("stats").isNull()).count()
     if without:
         jvm: Any = session._jvm
-        collection = jvm.org.apache.spark.sql.delta.stats.StatisticsCollection
+        collection = java_class(jvm, "org.apache.spark.sql.delta.stats.StatisticsCollection")
         collection.recompute(
             session._jsparkSession,
             delta_log(session, name),
-            jvm.scala.Option.empty(),
+            java_class(jvm, "scala.Option").empty(),
             getattr(collection, "recompute$default$4")(),
             getattr(collection, "recompute$default$5")(),
         )

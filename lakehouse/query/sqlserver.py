@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from lakehouse.errors import LakehouseError, SettingsError
 from lakehouse.log.snapshots import open_snapshot, resolve_snapshot
 from lakehouse.settings import Settings, data_folder
+from lakehouse.store.jvm import java_class
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.sessions import open_sibling
 from lakehouse.store.tables import attach_tables
@@ -129,9 +130,11 @@ def start_server(spark: SparkSession, door: Door) -> Any:
     for key, value in _server_conf(spark, door).items():
         spark.conf.set(key, value)
         if "authentication" in key:  # what lets users in reads its settings from nowhere else
-            jvm.java.lang.System.setProperty(key, value)
+            java_class(jvm, "java.lang.System").setProperty(key, value)
     try:
-        server = jvm.org.apache.spark.sql.hive.thriftserver.HiveThriftServer2.startWithSparkSession(spark._jsparkSession, False)
+        server = java_class(jvm, "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2").startWithSparkSession(
+            spark._jsparkSession, False
+        )
     except Exception as error:
         told = str(getattr(error, "java_exception", error)).splitlines()[0]
         raise LakehouseError(f"the server does not start: {told}") from error
@@ -192,9 +195,9 @@ def _server_conf(spark: SparkSession, door: Door) -> dict[str, str]:
 def _compile_users_file(spark: SparkSession, users: str) -> None:
     """Make the class that asks the users file known to the server; the compiler is the one that Spark ships."""
     jvm: Any = spark._jvm
-    jvm.java.lang.System.setProperty("xregistry.users", str(Path(users).absolute()))
-    thread = jvm.java.lang.Thread.currentThread()
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    java_class(jvm, "java.lang.System").setProperty("xregistry.users", str(Path(users).absolute()))
+    thread = java_class(jvm, "java.lang.Thread").currentThread()
+    compiler = java_class(jvm, "org.codehaus.janino.SimpleCompiler")()
     compiler.setParentClassLoader(thread.getContextClassLoader())
     compiler.cook(files("lakehouse.query").joinpath("UsersFile.java").read_text(encoding="utf-8"))
     thread.setContextClassLoader(compiler.getClassLoader())

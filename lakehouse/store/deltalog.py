@@ -6,6 +6,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from lakehouse.store.jvm import java_class
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.session import absolute_location
 
@@ -23,19 +24,19 @@ def schema_location(spark: SparkSession) -> str:
 def qualified(spark: SparkSession, location: str) -> str:
     """Give a location as Hadoop writes it, with its scheme."""
     jvm: Any = spark._jvm
-    path = jvm.org.apache.hadoop.fs.Path(absolute_location(location))
+    path = java_class(jvm, "org.apache.hadoop.fs.Path")(absolute_location(location))
     return str(path.getFileSystem(spark._jsc.hadoopConfiguration()).makeQualified(path).toString()).rstrip("/")
 
 
 def delta_log(spark: SparkSession, name: str) -> Any:
     """Give Delta's own object for the log of a table, out of the JVM."""
     jvm: Any = spark._jvm
-    return jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, table_location(spark, name))
+    return java_class(jvm, "org.apache.spark.sql.delta.DeltaLog").forTable(spark._jsparkSession, table_location(spark, name))
 
 
 def newest_version(spark: SparkSession, name: str) -> Any:
     """Give Delta's own object for the newest version of a table."""
-    nothing = spark._jvm.scala.Option.empty()  # type: ignore[union-attr]
+    nothing = java_class(spark._jvm, "scala.Option").empty()
     return delta_log(spark, name).update(False, nothing, nothing)
 
 

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from lakehouse.errors import WarehouseError
 from lakehouse.settings import Settings
+from lakehouse.store.jvm import java_class
 from lakehouse.store.session import absolute_location
 
 
@@ -76,7 +77,7 @@ def read_text(spark: SparkSession, location: str) -> str:
     stream = filesystem.open(path)
     try:
         jvm: Any = spark._jvm
-        return bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(stream)).decode()
+        return bytes(java_class(jvm, "org.apache.commons.io.IOUtils").toByteArray(stream)).decode()
     finally:
         stream.close()
 
@@ -98,5 +99,5 @@ def is_local(filesystem: Any) -> bool:
 
 def _open(spark: SparkSession, location: str) -> tuple[Any, Any]:
     jvm: Any = spark._jvm
-    path = jvm.org.apache.hadoop.fs.Path(location)
+    path = java_class(jvm, "org.apache.hadoop.fs.Path")(location)
     return path, path.getFileSystem(spark._jsc.hadoopConfiguration())

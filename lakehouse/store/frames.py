@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakehouse.store.jvm import java_class
 from lakehouse.store.sessions import is_interpreted
 
 
@@ -71,7 +72,8 @@ def count(frame: DataFrame) -> int:
 
 
 def _of_plan(session: Any, plan: Any) -> DataFrame:
-    return DataFrame(session._jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, plan), session)
+    dataset = java_class(session._jvm, "org.apache.spark.sql.classic.Dataset")
+    return DataFrame(dataset.ofRows(session._jsparkSession, plan), session)
 
 
 def _local(frame: DataFrame) -> Any:

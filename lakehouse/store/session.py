@@ -27,6 +27,7 @@ from pyspark.sql import SparkSession
 
 from lakehouse.errors import JavaNotFound, LakehouseError, SettingsError
 from lakehouse.settings import Settings, data_folder
+from lakehouse.store.jvm import name_classes
 
 JAVA_VERSIONS = (17, 21)
 _LOOPBACK = "127.0.0.1"
@@ -44,9 +45,10 @@ def open_session(settings: Settings, app_name: str = "lakehouse") -> SparkSessio
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
-        return _open_submitted(settings, app_name)
-    return _open_local(settings, app_name)
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    session = _open_submitted(settings, app_name) if submitted else _open_local(settings, app_name)
+    name_classes(session)
+    return session
 
 
 def open_beside(spark: SparkSession, settings: Settings) -> SparkSession:
@@ -64,6 +66,7 @@ def open_beside(spark: SparkSession, settings: Settings) -> SparkSession:
             "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension and "
             "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog."
         )
+    name_classes(spark)
     session = spark.newSession()
     for key, value in (_packaged_conf() | settings.spark).items():
         if session.conf.isModifiable(key):

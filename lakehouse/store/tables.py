@@ -19,6 +19,7 @@ from lakehouse.errors import SettingsError, WarehouseError
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.conflicts import is_conflict, retries
 from lakehouse.store.deltalog import qualified, schema_location, table_bytes
+from lakehouse.store.jvm import java_class
 from lakehouse.store.migrations import check_not_newer, migrate, stored_version
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.session import absolute_location
@@ -77,7 +78,7 @@ def forget_table(spark: SparkSession, name: str) -> None:
     session: Any = spark._jsparkSession
     session.sharedState().externalCatalog().dropTable(SCHEMA, name, True, False)
     jvm: Any = spark._jvm
-    jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    java_class(jvm, "org.apache.spark.sql.delta.DeltaLog").clearCache()
 
 
 def create_tables(spark: SparkSession, settings: Settings) -> None:
@@ -213,7 +214,7 @@ def _has_schema(spark: SparkSession, settings: Settings) -> bool:
     if spark.conf.get("spark.sql.catalogImplementation") != "in-memory":
         return spark.catalog.databaseExists(SCHEMA)
     jvm: Any = spark._jvm
-    folder = jvm.org.apache.hadoop.fs.Path(absolute_location(settings.warehouse))
+    folder = java_class(jvm, "org.apache.hadoop.fs.Path")(absolute_location(settings.warehouse))
     return bool(folder.getFileSystem(spark._jsc.hadoopConfiguration()).exists(folder))
 
 
@@ -239,7 +240,7 @@ def _attach(spark: SparkSession, name: str) -> bool:
         return True
     location = f"{schema_location(spark)}/{name}"
     jvm: Any = spark._jvm
-    log = jvm.org.apache.hadoop.fs.Path(f"{location}/_delta_log")
+    log = java_class(jvm, "org.apache.hadoop.fs.Path")(f"{location}/_delta_log")
     if not log.getFileSystem(spark._jsc.hadoopConfiguration()).exists(log):
         return False
     spark.catalog.createTable(table_name(name), path=location, source="delta")
