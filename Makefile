@@ -1,5 +1,5 @@
 # make demo   load the demo documents and look at what came out
-# make test   tests, but for those that take minutes each (make test-slow); WORKERS=2 processes, of which each takes 5 GB
+# make test   tests, but for the long ones, which make test-all runs too, in an hour; WORKERS=2 processes, of which each takes 5 GB
 #            make lint   ruff and mypy
 # make airflow-test  the DAGs, run by Airflow in an environment of its own (.venv-airflow)
 # make bi-test       the SQL server's clients and Apache Superset, in an environment of their own (.venv-bi)
@@ -19,7 +19,7 @@ BIN := $(VENV)/bin
 N ?= 10000
 WORKERS ?= 2
 
-.PHONY: demo test test-slow airflow-test bi-test http-test http-test-all ui-test screenshots cluster-test s3-test lint bench http-bench soak docs clean java
+.PHONY: demo test test-all airflow-test bi-test http-test http-test-all ui-test screenshots cluster-test s3-test lint bench http-bench soak docs clean java
 
 demo: java $(VENV)/installed
 	$(BIN)/lakehouse demo
@@ -27,8 +27,8 @@ demo: java $(VENV)/installed
 test: java $(VENV)/installed
 	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-test-slow: java $(VENV)/installed
-	$(BIN)/python -m pytest -m slow
+test-all: java $(VENV)/installed
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 airflow-test: java $(VENV)/installed .venv-airflow/installed
 	LAKEHOUSE_BIN=$(CURDIR)/$(BIN) .venv-airflow/bin/python -m pytest -c tests/airflow/pytest.ini tests/airflow

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 from random import Random
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
@@ -25,7 +26,8 @@ _runs = st.builds(
 )  # fmt: skip
 
 
-def test_a_random_history_agrees_with_the_model(spark, tmp_path, empty_warehouse):
+@pytest.mark.parametrize("steps", [2, pytest.param(STEPS, marks=pytest.mark.slow)])
+def test_a_random_history_agrees_with_the_model(spark, tmp_path, empty_warehouse, steps):
     folders = (tmp_path / str(number) for number in count())
 
     class Steps(RuleBasedStateMachine):
@@ -51,7 +53,7 @@ def test_a_random_history_agrees_with_the_model(spark, tmp_path, empty_warehouse
 
     # The first example of Hypothesis is its simplest, one step; no shrinking, since a step takes ten seconds.
     asked = settings(
-        max_examples=2, stateful_step_count=STEPS, derandomize=True, database=None, deadline=None, phases=[Phase.generate],
+        max_examples=2, stateful_step_count=steps, derandomize=True, database=None, deadline=None, phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     run_state_machine_as_test(Steps, settings=asked)

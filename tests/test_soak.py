@@ -5,11 +5,13 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 from soak.__main__ import check_two_writers, crash, ingest, state, two_writers, write_documents
 
 from lakehouse.cli.console import REFUSED
 
 
+@pytest.mark.slow
 def test_after_kill_9_and_a_rerun_all_is_as_if_undisturbed(catalog, tmp_path):
     write_documents(tmp_path / "plain")
     as_shipped = catalog.settings.model_copy(update={"refresh_effective": True, "check_relations": True})
@@ -27,6 +29,7 @@ def test_after_kill_9_and_a_rerun_all_is_as_if_undisturbed(catalog, tmp_path):
         assert state(catalog.spark, folder) == expected
 
 
+@pytest.mark.slow
 def test_two_writers_lose_and_double_nothing(spark, tmp_path):
     told = two_writers(tmp_path, 5)
     check_two_writers(spark, tmp_path, told, 5)

@@ -12,7 +12,13 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 # An ingest of three messages, warm: 22 CPU seconds with compiled code, 11 interpreted.
-_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+_INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.constraintPropagation.enabled": "false",
+}
 
 
 def open_sibling(spark: SparkSession, schema: str | None = None) -> SparkSession:

@@ -37,6 +37,7 @@ def folder(tmp_path: Path, spark: SparkSession, empty_warehouse: Path, monkeypat
     forget(spark, tmp_path / "warehouse")
 
 
+@pytest.mark.slow
 def test_what_the_page_shows_works(folder, spark):
     examples = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     assert len(examples) == 3
@@ -66,6 +67,7 @@ def test_a_session_that_is_there_is_left_as_it_was(folder, spark):
     assert (dict(spark.conf.getAll), spark.catalog.currentDatabase()) == before
 
 
+@pytest.mark.slow
 def test_each_method_tells_what_its_command_tells(folder, spark):
     catalog = Catalog("warehouse", spark=spark, refresh_effective=False)
     summary = catalog.ingest("documents", label="first")
@@ -81,6 +83,7 @@ def test_each_method_tells_what_its_command_tells(folder, spark):
     assert catalog.validate().has_findings is False
 
 
+@pytest.mark.slow
 def test_messages_are_rendered_and_what_is_rendered_matches(folder, spark):
     told = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "T"}, "source": {"value": "/{shop}/x"}}}
     (folder / "documents" / "shop.json").write_text(json.dumps(document({"g": group({"m": told})})))
@@ -94,6 +97,7 @@ def test_messages_are_rendered_and_what_is_rendered_matches(folder, spark):
     assert (found["status"], found["protocol"], found["variables"]) == ("matched", "HTTP", {"shop": "eu"})
 
 
+@pytest.mark.slow
 def test_what_cannot_be_done_is_an_error_with_a_reason(folder, spark):
     catalog = Catalog("warehouse", spark=spark)
     catalog.ingest("documents")

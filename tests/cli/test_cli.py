@@ -50,6 +50,7 @@ def test_ingest_and_sql_as_a_user_runs_them(folder):
     assert [line.split() for line in shown.stdout.splitlines()] == [["messageid", "deprecated"], ["m", "NULL"]]
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_not_there_is_wrong_usage(folder):
     failed = run("ingest", "nothing", cwd=folder)
     assert (failed.returncode, failed.stdout) == (2, "")

@@ -47,6 +47,7 @@ def test_only_what_would_be_published_although_it_was_refused_is_told(findings, 
     assert count_findings(only_published(findings, published)) == [Count("MSG-003", "error", 1)]
 
 
+@pytest.mark.slow
 def test_findings_are_recorded_once(catalog, findings):
     catalog.write("a.json", {"messagegroups": {"g": {}}})
     catalog.ingest()

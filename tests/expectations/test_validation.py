@@ -100,6 +100,7 @@ def test_the_catalog_is_validated(catalog, capsys):
     assert (again.recorded, [result.suite.name for result in again.results]) == (0, ["specification"])
 
 
+@pytest.mark.slow
 def test_what_an_ingest_told_is_not_recorded_again(catalog):
     # Given a warning that an ingest tells at the message, and a validation at its Version
     metadata = {"time": {"type": "datetime"}}
@@ -117,6 +118,7 @@ def test_what_an_ingest_told_is_not_recorded_again(catalog):
     assert catalog.rows(told) == before
 
 
+@pytest.mark.slow
 def test_what_a_base_supplies_no_more_is_found(catalog):
     """MSG-156, MSG-161, MSG-166, MSG-175: the message itself did not change."""
     settings = catalog.settings.model_copy(update={"check_relations": True})

@@ -227,6 +227,7 @@ def without_roots_of(rows: set[tuple[Any, ...]], registries: set[str]) -> set[tu
 # The laws
 
 
+@pytest.mark.slow
 def test_an_empty_catalog_fed_with_the_export_has_the_same_rows(trip):
     rootless = {row[0] for row in trip.facts["one"]} - {row[0] for row in trip.facts["one"] if row[1] == "registry"}
     assert without_roots_of(trip.facts["two"], rootless) == trip.facts["one"]

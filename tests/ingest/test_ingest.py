@@ -81,6 +81,7 @@ def test_an_edit_of_one_message_adds_exactly_its_version(catalog):
     ]
 
 
+@pytest.mark.slow
 def test_white_space_changes_facts_of_the_document_and_no_entity(catalog):
     catalog.write("a.json", document({"m": {}}))
     catalog.ingest()
@@ -93,6 +94,7 @@ def test_white_space_changes_facts_of_the_document_and_no_entity(catalog):
     ]
 
 
+@pytest.mark.slow
 def test_declared_epoch_and_dates_are_stored_as_declared(catalog):
     life = {"epoch": 7, "createdat": "2024-01-02T03:04:05.1234567+01:00", "modifiedat": "2024-01-02T03:04:05"}
     catalog.write("a.json", document({"m": life}))
@@ -138,6 +140,7 @@ def test_what_is_refused_is_told_with_its_raw_and_the_rest_loads(catalog):
     ]
 
 
+@pytest.mark.slow
 def test_a_document_with_refusals_is_read_again_and_doubles_no_finding(catalog):
     catalog.write("a.json", document({"bad": {"envelope": 5}}))
     catalog.ingest()
@@ -150,6 +153,7 @@ def test_a_document_with_refusals_is_read_again_and_doubles_no_finding(catalog):
     assert sorted(Path(catalog.settings.warehouse).rglob("*")) == files
 
 
+@pytest.mark.slow
 def test_a_word_for_people_of_a_wrong_type_refuses_nothing(catalog):
     settings = catalog.settings.model_copy(update={"check_relations": True})
     written = document({"m": {"labels": "a, b"}}) | {"documentation": {"description": "prose"}, "name": "shop"}

@@ -254,6 +254,7 @@ def test_what_is_no_document_is_told_and_nothing_ends(catalog):
     assert (again.snapshot_id, again.documents) == (None, {"read": 9, "unchanged": 6, "skipped": 0, "rejected": 3})
 
 
+@pytest.mark.slow
 def test_a_named_file_counts_more_than_its_folder(catalog):
     empty, array = catalog.write("empty.json", b""), catalog.write("array.json", b"[1]")
     catalog.write("good.json", document({"g": group({"m": {}})}))

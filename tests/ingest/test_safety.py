@@ -32,6 +32,7 @@ def contents(catalog):
 # Deletions
 
 
+@pytest.mark.slow
 def test_what_a_document_dropped_stays_without_an_owner_and_goes_with_prune(catalog):
     catalog.write("a.json", document("m", "n", "o"))
     catalog.ingest()
@@ -44,6 +45,7 @@ def test_what_a_document_dropped_stays_without_an_owner_and_goes_with_prune(cata
     assert catalog.ingest(request=PRUNE).snapshot_id is None
 
 
+@pytest.mark.slow
 def test_prune_keeps_what_another_document_still_holds(catalog):
     catalog.write("a.json", document("m", "n"))
     catalog.write("b.json", document("n"))
@@ -91,6 +93,7 @@ def test_what_is_refused_is_not_dropped_nor_what_stands_below_it(catalog):
     assert catalog.rows("SELECT count(*) FROM messages WHERE size(document_uris) = 1") == [2]
 
 
+@pytest.mark.slow
 def test_what_comes_back_goes_on_counting_its_epoch(catalog):
     catalog.write("a.json", document("m", "n", "o"))
     catalog.ingest()
@@ -104,6 +107,7 @@ def test_what_comes_back_goes_on_counting_its_epoch(catalog):
 # Stale documents
 
 
+@pytest.mark.slow
 def test_a_stale_entity_is_refused_with_a_warning_and_taken_by_force(catalog):
     def version(name, epoch):
         return {"messagegroups": {"g": {"messages": {"m": {"name": name, "epoch": epoch}}}}}
@@ -121,6 +125,7 @@ def test_a_stale_entity_is_refused_with_a_warning_and_taken_by_force(catalog):
     assert catalog.rows("SELECT name, epoch FROM versions") == [("old", 4)]
 
 
+@pytest.mark.slow
 def test_a_declared_epoch_below_a_counted_one_is_not_stale(catalog):
     catalog.write("a.json", document("m"))
     catalog.ingest()
@@ -175,6 +180,7 @@ POINTS = ["after_stage", "before_commit", "after_commit", "after_project_groups"
 POINTS += ["after_project_effective_messages"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS)
 def test_after_a_crash_and_a_rerun_all_is_as_if_undisturbed(catalog, monkeypatch, point):
     refreshing = point == "after_project_effective_messages"

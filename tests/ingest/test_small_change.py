@@ -47,6 +47,7 @@ def test_one_message_takes_few_queries(shipped):
     assert executions(shipped.spark) - before <= MOST_EXECUTIONS
 
 
+@pytest.mark.slow
 def test_small_and_large_ways_give_the_same(shipped, tmp_path):
     """Three releases with bases, endpoints, schemas and something refused, by both ways."""
     found = []

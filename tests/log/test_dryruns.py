@@ -88,6 +88,7 @@ def test_where_there_is_no_catalog_all_is_new_and_no_folder_is_made(bare_catalog
     assert told(summary) == told(bare_catalog.ingest())
 
 
+@pytest.mark.slow
 def test_an_edit_is_told_and_not_done(catalog):
     catalog.write("a.json", shop("one", "m", "n"))
     catalog.ingest()

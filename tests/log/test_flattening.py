@@ -348,6 +348,7 @@ _members = st.recursive(_scalars, lambda inner: st.dictionaries(_names, inner, m
 _objects = st.dictionaries(_names, _members, max_size=4)
 
 
+@pytest.mark.slow
 @settings(max_examples=2, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.tuples(_objects, _objects), min_size=80, max_size=80))
 def test_laws(spark, pairs):

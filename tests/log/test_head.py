@@ -32,6 +32,7 @@ def test_the_head_is_what_the_table_says(history):
     assert head(spark) == asked(spark)
 
 
+@pytest.mark.slow
 def test_optimize_that_began_before_a_commit_tells_no_older_head(history):
     spark = history.spark
     told = next(told_by_appends(spark, "changes")) if history.ingest() else {}

@@ -216,6 +216,7 @@ def loaded(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.
     forget(spark, Path(catalog.settings.warehouse))
 
 
+@pytest.mark.slow
 def test_the_tables_hold_all_versions_and_the_latest_is_the_default(loaded):
     """CAT-038, CAT-043: epoch and dates of an existing Version stay, too."""
     query = f"""SELECT versionid, description, isdefault, ancestor, epoch, createdat = modifiedat

@@ -59,6 +59,7 @@ class History:
         return [(uri.removesuffix(".json"), rule, xid) for uri, rule, xid in map(tuple, rows)]
 
 
+@pytest.mark.slow
 def test_a_schema_that_goes_stops_nobody(history):
     # Given a message that names a schema of another document
     schemas = {"schemagroups": {"s": {"schemas": {"t": {"format": "Avro/1.9"}, "u": {"format": "Avro/1.9"}}}}}
@@ -78,6 +79,7 @@ def test_a_schema_that_goes_stops_nobody(history):
     assert history.catalog.rows("SELECT count(*) FROM xregistry.schemas") == [1]
 
 
+@pytest.mark.slow
 def test_a_group_in_both_spellings_is_refused_and_the_rest_loads(history):
     twice = says(m="M") | {"definitionGroups": {"g": {"definitions": {"n": {"name": "N"}}}}}
     twice["messagegroups"]["h"] = {"messages": {"o": {"name": "O"}}}
@@ -87,6 +89,7 @@ def test_a_group_in_both_spellings_is_refused_and_the_rest_loads(history):
     assert history.ingest().snapshot_id is None
 
 
+@pytest.mark.slow
 def test_a_file_vanishes_only_by_itself_and_a_folder_only_what_it_lists(history):
     documents = history.catalog.documents
     history.catalog.write("c.txt", says(c="C"))
@@ -114,6 +117,7 @@ def test_what_is_dropped_stays_published_without_prune_and_is_no_dangling_target
     assert (summary.refused, summary.violations) == (False, {"error": 0, "warning": 0, "info": 0})
 
 
+@pytest.mark.slow
 def test_a_base_that_is_deleted_is_missed_in_the_same_ingest(history):
     history.write(a=says(base="B"), b=says(m={"basemessage": "/messagegroups/g/messages/base"}, bad=BAD))
     history.ingest()
@@ -124,6 +128,7 @@ def test_a_base_that_is_deleted_is_missed_in_the_same_ingest(history):
     assert history.ingest(request=PRUNE).snapshot_id is None
 
 
+@pytest.mark.slow
 def test_a_cycle_through_a_document_that_was_not_read_costs_its_last_link_only(history):
     at = "/messagegroups/g/messages/"
     history.write(a=says(p={"basemessage": f"{at}r"}))
@@ -144,6 +149,7 @@ def test_a_cycle_through_a_document_that_was_not_read_costs_its_last_link_only(h
     assert not [one for one in history.current() if one[:2] == ("a", "MSG-146")]
 
 
+@pytest.mark.slow
 def test_what_was_wrong_with_a_text_is_mended_where_it_was_told(history):
     named = says(m="M") | {"registryid": "r"}
     history.catalog.write("a.json", b"{")
@@ -159,6 +165,7 @@ def test_what_was_wrong_with_a_text_is_mended_where_it_was_told(history):
     assert history.current() == []
 
 
+@pytest.mark.slow
 def test_a_document_leaves_the_registry_that_it_no_longer_names(history):
     history.write(a=says(m="M") | {"registryid": "one"}, b=says(n="N") | {"registryid": "one"})
     history.ingest()
@@ -171,6 +178,7 @@ def test_a_document_leaves_the_registry_that_it_no_longer_names(history):
     assert history.ingest().snapshot_id is None
 
 
+@pytest.mark.slow
 def test_a_takeover_stays_told_when_the_same_documents_are_read_again(history):
     history.write(a=says(m="1"), b=says(bad=BAD))
     history.ingest()
@@ -183,6 +191,7 @@ def test_a_takeover_stays_told_when_the_same_documents_are_read_again(history):
     assert history.published() == {"m": ("2", "b")}
 
 
+@pytest.mark.slow
 def test_force_lets_no_document_win_again_that_lost(history):
     history.write(a=says(m="1"))
     history.ingest()
@@ -201,6 +210,7 @@ def test_force_lets_no_document_win_again_that_lost(history):
     assert history.published() == {"m": ("3", "a"), "n": ("N", "a")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("taken_over", [False, True])
 def test_who_still_says_it_gets_it_back_when_the_owner_lets_go(history, taken_over):
     if taken_over:
@@ -235,6 +245,7 @@ def versions(*ids, **more):
     return {"versions": {one: {"name": one} for one in ids}} | more
 
 
+@pytest.mark.slow
 def test_one_version_is_the_default_whoever_holds_the_others(history):
     history.write(a=says(m=versions("1", "2")))
     history.ingest()
@@ -266,6 +277,7 @@ def test_a_document_rejected_under_strict_did_not_lose(history):
     assert history.published() == {"m": ("2", "b")}
 
 
+@pytest.mark.slow
 def test_an_unrelated_error_neither_helps_nor_hinders_a_takeover(history):
     history.write(a=says(m="1", bad=BAD))
     history.ingest()
@@ -276,6 +288,7 @@ def test_an_unrelated_error_neither_helps_nor_hinders_a_takeover(history):
     assert history.ingest().snapshot_id is None
 
 
+@pytest.mark.slow
 def test_what_is_refused_in_a_renamed_document_is_not_pruned(history):
     history.write(a=says(m="1", n="N", o="O"))
     history.ingest()
@@ -308,6 +321,7 @@ def test_of_several_new_definitions_the_first_by_uri_wins_and_the_others_wait(hi
     assert sorted({one.get("rule_id") for one in disputes}) == ["DOC-001", "DOC-005"]
 
 
+@pytest.mark.slow
 def test_a_message_of_the_oldest_dialect_without_versions_is_changed_by_editing_it(history):
     def oldest(name, **versions):
         message = {"id": "m", "name": name} if not versions else {"id": "m", "versions": versions}

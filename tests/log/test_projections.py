@@ -48,6 +48,7 @@ def late(history, monkeypatch):
     return history, read_up_to
 
 
+@pytest.mark.slow
 def test_a_late_process_inserts_nothing_that_was_deleted_meanwhile(late):
     history, read_up_to = late
     before = versions(history)
@@ -58,6 +59,7 @@ def test_a_late_process_inserts_nothing_that_was_deleted_meanwhile(late):
     assert versions(history) == before
 
 
+@pytest.mark.slow
 def test_a_late_process_deletes_nothing_that_came_back_meanwhile(late):
     history, read_up_to = late
     history.write("a.json", shop("four", "m", "n", "o"))
@@ -167,6 +169,7 @@ def test_behind_a_commit_that_changed_rows_nothing_is_known(foreign):
     assert versions(history) == before
 
 
+@pytest.mark.slow
 def test_no_command_stumbles_over_what_others_say_of_their_commits(foreign):
     history, commit = foreign
     spark = history.spark

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from builders import document, group
 
 G, S = "/messagegroups/g/messages", "/schemagroups/s/schemas"
@@ -49,6 +50,7 @@ def test_what_is_older_than_declared_before_is_stale_wherever_it_is_declared(cat
     assert catalog.rows(told) == ["new"]
 
 
+@pytest.mark.slow
 def test_what_was_counted_or_dated_by_a_commit_makes_nothing_stale(catalog):
     """A message whose Version declares an epoch has a counted one of its own."""
     catalog.write("a.json", document({"g": group({"m": {"epoch": 7, "versions": {"1": {}}}, "n": {"name": "one"}})}))
@@ -65,6 +67,7 @@ def test_what_was_counted_or_dated_by_a_commit_makes_nothing_stale(catalog):
     assert catalog.rows("SELECT count(*) FROM violations WHERE rule_id = 'DOC-003'") == [0]
 
 
+@pytest.mark.slow
 def test_a_date_in_the_words_of_another_dialect_is_declared_too(catalog):
     """The CNCF catalog draft spells it `updatedtimeutc`."""
     for date, description in ((NEW, "new"), (OLD, "old")):

@@ -134,6 +134,7 @@ def test_lines_and_kafka_rows_and_tables(shop, tmp_path):
     assert ("/protocoloptions/key", '"{orderid}"') in predicates
 
 
+@pytest.mark.slow
 def test_again_adds_only_what_changed(shop, tmp_path):
     spark, settings = shop.spark, shop.settings
     spark.createDataFrame(ROWS, KAFKA).write.format("delta").save(str(tmp_path / "landed"))
@@ -151,6 +152,7 @@ def test_again_adds_only_what_changed(shop, tmp_path):
     assert [row["ce_id"] for row in found] == ["3"]
 
 
+@pytest.mark.slow
 def test_tables_get_new_columns_and_lose_what_is_too_old(shop, tmp_path):
     spark = shop.spark
     (tmp_path / "e.jsonl").write_text(json.dumps(captured(ROWS[0])) + "\n")
@@ -203,6 +205,7 @@ def test_other_shapes(shop, tmp_path):
         read_landed(spark, Asked((str(tmp_path / "other"),)), 0)
 
 
+@pytest.mark.slow
 def test_a_stream_writes_each_batch_once(shop, tmp_path):
     spark, settings = shop.spark, shop.settings
     folder = tmp_path / "landing"

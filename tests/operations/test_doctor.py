@@ -51,6 +51,7 @@ def test_a_sound_warehouse_is_told_so_and_a_rebuilt_one_is_the_same(history, loa
     assert told[0] == '{"snapshot_id": 3, "job": "rebuild"}'
 
 
+@pytest.mark.slow
 def test_effective_messages_are_compared_with_flattening_and_made_anew(history):
     history.settings = history.settings.model_copy(update={"refresh_effective": True})
     assert set(problems(history)) == {("against messages", "effective_messages")}  # the history was loaded without them
@@ -87,6 +88,7 @@ def test_a_lost_end_of_the_log_is_found(history):
     assert "restore" in found[("against the log", "messages")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["empty", "truncated"])
 def test_a_damaged_last_commit_of_a_table_is_found_and_rebuilt(history, loaded_history, damage):
     last = commits(history, "versions")[-1]
@@ -98,6 +100,7 @@ def test_a_damaged_last_commit_of_a_table_is_found_and_rebuilt(history, loaded_h
     assert contents(history, "xregistry") == loaded_history[1][3]
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_in_a_data_file_is_found_and_rebuilt(history, loaded_history):
     for file in folder(history, "versions").glob("*.parquet"):
         content = bytearray(file.read_bytes())

@@ -39,6 +39,7 @@ def test_a_dry_run_tells_and_does_nothing(history):
     assert (changes.before.files, changes.compacted, changes.removed, changes.retention) == (3, 3, 0, "30 days")
 
 
+@pytest.mark.slow
 def test_files_become_fewer_and_the_rows_stay(history, loaded_history):
     spark = history.spark
     attach_tables(spark, history.settings)

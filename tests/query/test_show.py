@@ -31,6 +31,7 @@ def test_a_message_is_shown_with_where_each_attribute_comes_from(past, capsys):
     assert any(line.split() == ["/name", '"three"', "declared", f"{M}/versions/1"] for line in printed)
 
 
+@pytest.mark.slow
 def test_a_message_is_shown_as_of_a_snapshot(past):
     (shown,) = show_message(past.spark, past.settings, M, at="first")
     pointers = {one["pointer"]: one["value"] for one in shown.attributes}

@@ -81,6 +81,7 @@ def test_no_secret_reaches_the_warehouse_and_what_holds_one_is_refused(catalog, 
     assert files_with(warehouse, "REDACTED") != []  # the files are looked into, not past
 
 
+@pytest.mark.slow
 def test_errors_between_entities_take_out_the_entity_and_what_cannot_live_without_it(catalog):
     # Given a group whose messages fit, and one whose message will not
     # (one leans on its base for the metadata that its envelope asks for)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
 from builders import document, group
 from pyspark.sql import SparkSession
 
@@ -62,6 +63,7 @@ def load(catalog, registry: str) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_compiled_and_interpreted_work_give_the_same(catalog):
     catalog.write("shop.json", SHOP)
     catalog.settings = catalog.settings.model_copy(update={"interpreted_rows": 0})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from builders import document, group, message
 from pyspark.sql import functions as F
 
@@ -35,6 +36,7 @@ def test_findings_that_differ_in_their_place_only_are_two(spark):
     assert names.distinct().count() == 2
 
 
+@pytest.mark.slow
 def test_all_that_make_findings_name_them_so(catalog):
     """While parsing, between documents, between entities, by numbers, under --strict, and of what is published."""
     catalog.settings = catalog.settings.model_copy(update={"check_relations": True})
