@@ -132,11 +132,11 @@ def _load(spark: SparkSession, settings: Settings, documents: DataFrame, given: 
     """Parse documents into a stage, and publish what it holds."""
     request, ingest_id = given.request, uuid.uuid4().hex
     location = None if request.dry_run else f"{stages_location(settings)}/{ingest_id}"
+    with clock("parse", "documents that changed"):
+        stage = _staged(parse_documents(documents, settings, strict=request.strict, dialect=request.dialect), location)
+        counted = _count_stage(stage)
+    crash_point("after_stage")
     try:
-        with clock("parse", "documents that changed"):
-            stage = _staged(parse_documents(documents, settings, strict=request.strict, dialect=request.dialect), location)
-            counted = _count_stage(stage)
-        crash_point("after_stage")
         run = Run(ingest_id, "ingest", counted.documents, request.label)
         work = _Work(given.sources, request, run, given.gates, counted.dialects, given.known)
         with interpreted(spark, given.small and counted.rows <= settings.interpreted_rows):
