@@ -88,8 +88,7 @@ def test_a_projection_that_lost_looks_again_where_the_table_stands(conflict, mon
         if len(asked) == 1:
             raise conflict("another commit was quicker")
 
-    monkeypatch.setattr(projections, "open_sibling", lambda spark: None)
-    monkeypatch.setattr(projections, "_tell_commit", lambda session, head, job: None)
+    monkeypatch.setattr(projections, "_open_projecting", lambda spark, head: None)
     monkeypatch.setattr(projections, "as_transaction", lambda session, name, snapshot_id: None)
     monkeypatch.setattr(projections, "last_transaction", lambda session, name: 0)
     monkeypatch.setattr(projections, "_position", lambda session, name, needed: (False, 7))
