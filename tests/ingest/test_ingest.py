@@ -244,6 +244,7 @@ def test_of_two_definitions_in_one_ingest_the_first_by_uri_stays(catalog):
     assert [(uri, str(a) in text, str(b) in text, raw) for uri, text, raw in told] == [(f"file:{b}", True, True, '{"name":"B"}')]
 
 
+@pytest.mark.slow
 def test_a_conflict_stays_as_it_is_when_nothing_changed(catalog):
     catalog.write("a.json", document({"m": {"name": "A"}}, name="one"))
     catalog.write("b.json", document({"m": {"name": "B"}}, name="two"))

@@ -103,6 +103,7 @@ def test_a_file_vanishes_only_by_itself_and_a_folder_only_what_it_lists(history)
     assert set(history.published()) == {"a", "c"}
 
 
+@pytest.mark.slow
 def test_what_is_dropped_stays_published_without_prune_and_is_no_dangling_target(history):
     two = {"versions": {"1": {"name": "one"}, "2": {"name": "two", "ancestor": "1"}}}
     history.write(a=says(m=two, base="B", n={"basemessage": "/messagegroups/g/messages/base"}))
@@ -267,6 +268,7 @@ def test_one_version_is_the_default_whoever_holds_the_others(history):
     assert history.catalog.rows(hashes) == [0]
 
 
+@pytest.mark.slow
 def test_a_document_rejected_under_strict_did_not_lose(history):
     history.write(a=says(m="1"))
     history.ingest()

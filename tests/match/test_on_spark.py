@@ -176,6 +176,7 @@ def query(shop, text: str) -> list[Any]:
     return [tuple(json.loads(row).values()) for row in result.json_rows()]
 
 
+@pytest.mark.slow
 def test_other_shapes(shop, tmp_path):
     spark = shop.spark
     event = attributes(0) | {"data": {"total": 1}}

@@ -113,6 +113,7 @@ def test_a_flipped_bit_in_a_data_file_is_found_and_rebuilt(history, loaded_histo
     assert contents(history, "xregistry") == loaded_history[1][3]
 
 
+@pytest.mark.slow
 def test_a_backup_grows_by_what_came_and_is_restored_as_it_was(history, loaded_history, tmp_path):
     place = str(tmp_path / "backup")
     first = backup(history.spark, history.settings, place)

@@ -185,6 +185,7 @@ def large(tmp_path_factory):
     return written.folder
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_take_its_answer_is_cut_off(large, tmp_path):
     with limited(large, tmp_path, 1 << 30) as (_, address), socket.create_connection(address, timeout=60) as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
