@@ -82,7 +82,9 @@ def make_places(folder: Path, properties: Path) -> dict[str, str]:
     documents = folder / "documents"
     documents.mkdir()
     (folder / "exports").mkdir()
-    for demo in (ROOT / "lakehouse" / "demo").glob("*.json"):
+    found = list((ROOT / "lakehouse" / "cli" / "demo").glob("*.json"))
+    assert found
+    for demo in found:
         (documents / demo.name).write_bytes(demo.read_bytes())
     return {
         "warehouse": str(folder / "warehouse"),
