@@ -44,7 +44,7 @@ def warehouse(tmp_path_factory) -> Path:
         "--warehouse",
         folder,
         "ingest",
-        ROOT / "lakehouse" / "demo",
+        ROOT / "lakehouse" / "cli" / "demo",
         "--exit-zero",
         "--json",
     ]

@@ -54,7 +54,9 @@ def cluster(tmp_path_factory):
 def shared(tmp_path_factory) -> Path:
     """The path that all nodes see: documents and warehouse."""
     folder = tmp_path_factory.mktemp("shared")
-    shutil.copytree(ROOT / "lakehouse" / "demo", folder / "documents", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    shutil.copytree(
+        ROOT / "lakehouse" / "cli" / "demo", folder / "documents", ignore=shutil.ignore_patterns("*.py", "__pycache__")
+    )
     return folder
 
 

@@ -34,7 +34,7 @@ def endpoint() -> Iterator[str]:
 def bucket(endpoint: str) -> Any:
     """The bucket, with the demo documents in it."""
     made = boto3.resource("s3", endpoint_url=endpoint, **KEYS).create_bucket(Bucket=BUCKET)
-    for path in sorted((ROOT / "lakehouse" / "demo").glob("*.json")):
+    for path in sorted((ROOT / "lakehouse" / "cli" / "demo").glob("*.json")):
         made.upload_file(str(path), f"documents/{path.name}")
     return made
 
