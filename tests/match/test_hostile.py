@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
+import time
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.match import Index, Matcher, Payloads, Request, Schemas
+from lakehouse.match.definition.templates import has_placeholder
 from lakehouse.match.event.captured import landed_of_text
 from lakehouse.match.matching.results import RESULT_SCHEMA, why_of
 from match.catalogs import load
@@ -90,8 +94,40 @@ def test_any_bytes_are_told_of(matcher, text):
         b'{"protocol":"MQTT/5.0","captured":{"topic_name":"' + b"a/" * 100_000 + b'"}}',
         b'{"protocol":"KAFKA","captured":{"topic":"' + b"{" * 10_000 + b'","headers":[]}}',
         b'{"protocol":"AMQP/1.0","captured":{"properties":{"creation-time":' + b"9" * 300 + b"}}}",
+        b'{"log":{"entries":[{"request":{"url":"http://[bad","method":"GET"}}]}}',
+        b'{"specversion":"1.0","type":"T","source":"/s/a","id":"1","time":' + b"9" * 100_000 + b"}",
+        '{"specversion":"1.0","type":"T"}'.encode("utf-16"), b'{"specversion":"1.0","type":"\xe9"}',
     ],
-    ids=range(7),
+    ids=range(11),
 )  # fmt: skip
 def test_what_is_deep_long_or_large_is_told_of(matcher, text):
     assert [row["status"] for row in told(matcher, text)] in (["unmatched"], ["unreadable"])
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"\xff\xfe{\0}\0", "é".encode("latin-1"), gzip.compress(b" " * 1_000_000), b"x" * 5_000_000]
+)
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "\x00"])
+def test_a_payload_of_another_encoding_costs_its_own_row(matcher, body, encoding):
+    headers = [{"name": f"ce_{name}", "value": text} for name, text in CE.items()]
+    headers += [{"name": "content-type", "value": "application/json"}, {"name": "content-encoding", "value": encoding}]
+    whole = {"protocol": "KAFKA", "captured": {"topic": "b", "key": "c", "headers": headers}}
+    [row] = told(matcher, json.dumps(whole | {"payload_base64": base64.b64encode(body).decode()}).encode())
+    assert row["status"] == "matched"
+    assert row["payload_status"] == ("undecodable" if body else "none")
+
+
+@pytest.mark.parametrize(
+    "value", ["a/{x", "{", "}{", "{x}}", "{{x}", "{" * 10_000, "{x}" * 2_000, "{x}-" * 2_000, "{x}/" * 2_000,
+              "{" + "x" * 10_000 + "}"],
+)  # fmt: skip
+def test_a_template_of_any_kind_takes_its_time_from_the_text(value):
+    """A brace without end is text, as any other (RFC 6570 would refuse it; the specifications name only `{name}`)."""
+    shape = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "T"}, "source": {"value": value}}}
+    rows, schemas = load({"r": document({"g": group({"m": shape})})})
+    mine = Matcher(Index.of(rows), Payloads(Schemas(schemas), 10_000), Request())
+    begun = time.process_time()
+    for source in (value, "-" * 10_000, "a/" * 10_000, "-a" * 10_000):
+        [row] = told(mine, json.dumps(CE | {"source": source}).encode())
+        assert row["status"] == ("matched" if source == value and not has_placeholder(value) else row["status"])
+    assert time.process_time() - begun < 30

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ import time
 import urllib.request
 from pathlib import Path
 
+import anyio
 import pytest
 from click.testing import CliRunner
 from deltas import unpack
@@ -24,20 +26,11 @@ from lakehouse.query.sqlserver import write_user
 from lakehouse.readmodel import open_model
 from lakehouse.readmodel.events import change_events
 from lakehouse.readmodel.shown import show_messages
+from lakehouse.serve.guard import Guard
 from lakehouse.serve.options import Options
+from lakehouse.serve.problems import ProblemFound
 from lakehouse.settings import read_settings
-from serve.served import Shops, serving, shop, write_catalog
-
-
-@pytest.fixture(scope="module")
-def catalog(tmp_path_factory):
-    return write_catalog(tmp_path_factory.mktemp("warehouse") / "w")
-
-
-@pytest.fixture(scope="module")
-def served(catalog, tmp_path_factory):
-    with serving(catalog.folder, tmp_path_factory.mktemp("model")) as found:
-        yield found
+from serve.served import Shops, serving, shop
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +105,7 @@ def test_a_stream_of_events_goes_on_where_it_was(shown):
 
 
 def test_the_catalog_draft_is_read(served):
+    """CAT-156 to CAT-158, CAT-161, CAT-164, CAT-166 to CAT-168, CAT-170 to CAT-174."""
     assert served.get("/messagecatalog") == ["draft", "empty", "mqtt", "orders"]
     assert served.get("/messagecatalog/draft")["format"] == "CloudEvents"
     assert served.get("/messagecatalog/draft/messagedefinitions") == ["com.shop.made"]
@@ -132,11 +126,16 @@ def test_the_catalog_draft_is_read(served):
         "/messagecatalog/draft/messagedefinitions/x",
     ):
         assert served.ask(path).status == 404
-    assert served.ask(there, "HEAD").headers["content-type"].startswith("application/json")
     uri = "https://shop.example" + there + "/versions/1"
+    for path in (there, there + "/versions/1", "/messagedefinition?uri=" + uri):
+        head = served.ask(path, "HEAD")
+        assert (head.status, head.body, head.headers["etag"]) == (200, b"", served.ask(path).headers["etag"])
+        assert head.headers["content-type"].startswith("application/json")
+    assert served.ask(there + "/versions/3", "HEAD").status == 404
     assert served.get("/messagedefinition?uri=" + uri) == served.get(there + "/versions/1")
     assert served.ask("/messagedefinition?uri=urn:none").status == 404
-    assert served.ask("/messagedefinition").status == 400
+    assert served.ask("/messagedefinition").status == served.ask("/messagedefinition?uri=").status == 400
+    assert served.ask("/messagecatalog/draft/versions").status == served.ask(there + "/versions/1/x").status == 404
     assert served.ask("/messagecatalog/draft", "DELETE").status == 405
 
 
@@ -173,6 +172,30 @@ def test_an_address_that_others_reach_asks_who_may(options, told):
     Options(host="0.0.0.0", allow_anonymous=True, behind_proxy=True).check()
 
 
+def test_a_right_password_is_not_checked_anew_until_the_file_changes(tmp_path, monkeypatch):
+    """A check takes as long as the hash was made to take."""
+    users = tmp_path / "users.txt"
+    write_user(str(users), "anna", "one")
+    checked = []
+    monkeypatch.setattr(hashlib, "pbkdf2_hmac", lambda *given: checked.append(given) or (b"hash of " + given[1]))
+    name, iterations, salt, _ = users.read_text().strip().split(":")
+    users.write_text(":".join((name, iterations, salt, base64.b64encode(b"hash of one").decode())) + "\n")
+
+    def ask(guard: Guard, pair: str) -> str | None:
+        return anyio.run(guard.check, {b"authorization": b"Basic " + base64.b64encode(pair.encode())})
+
+    guard = Guard(str(users))
+    assert [ask(guard, "anna:one") for _ in range(20)] == ["anna"] * 20
+    assert len(checked) == 1
+    for _ in range(2):
+        with pytest.raises(ProblemFound):
+            ask(guard, "anna:two")
+    assert len(checked) == 3
+    users.write_text(users.read_text() + "\n")
+    assert ask(guard, "anna:one") == "anna"
+    assert len(checked) == 4
+
+
 def test_the_command_refuses_an_open_door(tmp_path):
     refused = CliRunner().invoke(cli, ["serve", "--host", "0.0.0.0"])
     assert isinstance(refused.exception, SettingsError)
@@ -193,10 +216,6 @@ def test_users_are_asked_for(catalog, tmp_path):
             assert (answer.status, answer.headers["www-authenticate"][:5]) == (401, "Basic")
             assert b"registryid" not in answer.body
         assert served.ask("/", Authorization=right).status == 200
-        begun = time.monotonic()
-        for _ in range(20):
-            assert served.ask("/", Authorization=right).status == 200
-        assert time.monotonic() - begun < 2  # not checked anew each time
         assert served.ask("/health").status == 200
         assert served.ask("/events", Accept="text/event-stream").status == 401
         write_user(str(users), "anna", "another")
@@ -312,9 +331,9 @@ def test_a_client_that_sends_no_whole_head_is_cut_off(catalog, tmp_path):
         [sys.executable, "-c", script, str(catalog.folder)], stdout=subprocess.PIPE, text=True, env=told
     ) as process:
         host, port = process.stdout.readline().strip().strip("/").split("//")[1].split(":")
-        with socket.create_connection((host, int(port)), timeout=10) as slow:
+        with socket.create_connection((host, int(port)), timeout=60) as slow:
             slow.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
             begun = time.monotonic()
             assert slow.recv(100) == b""
-            assert 0.5 < time.monotonic() - begun < 5
+            assert time.monotonic() - begun > 0.5
         process.send_signal(signal.SIGTERM)
