@@ -159,6 +159,18 @@ class CommitLost(LakehouseError):
         self.snapshot_id = snapshot_id
 
 
+class ReplicationError(LakehouseError):
+    """Another catalog cannot be read or written as it should; nothing of this one was changed.
+
+    Attributes:
+        url: what was asked for, without user and password.
+    """
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"{url}: {reason}")
+        self.url = url
+
+
 class TargetError(LakehouseError):
     """A target of an export cannot be written (exit code 2).
 

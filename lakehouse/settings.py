@@ -60,6 +60,7 @@ class Settings(BaseModel):
     commit_attempts: int = Field(gt=0)
     single_writer: bool
     events_source: str = Field(min_length=1)
+    authority: str
     expectations_dir: str
     readmodel_dir: str
     spark: dict[str, str]

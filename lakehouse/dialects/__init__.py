@@ -12,7 +12,8 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "detection": ["dialect_of"],
-        "entities": ["Entity", "read_entity"],
+        "entities": ["read_entity"],
+        "entity": ["Entity"],
         "layouts": ["layout_of", "to_dialect"],
         "tables": ["DIALECTS", "NORMAL", "WRITABLE", "table"],
     },

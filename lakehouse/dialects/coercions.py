@@ -54,10 +54,10 @@ def kind_of(value: Any) -> str:
     return "null" if value is None else f"a number ({value})"
 
 
-_Coercion = Callable[[Teller, Attribute, Any, str, str], Any]
+Coercion = Callable[[Teller, Attribute, Any, str, str], Any]
 
 
-def _typed(kind: type, wanted: str) -> _Coercion:
+def _typed(kind: type, wanted: str) -> Coercion:
     def coerce(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
         if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
             return value
@@ -159,7 +159,21 @@ def _addresses(reading: Teller, attribute: Attribute, value: Any, where: str, pa
 def _declaration(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
     """Take a declaration; a bare value becomes one (decision 11, requirements.md 15)."""
     declared = value if isinstance(value, dict) else {"value": value}
+    if is_normal_declaration(declared):
+        return declared
     return _with_normal_values(reading, {key: member for key, member in declared.items() if member is not None or key == "value"})
+
+
+def is_normal_declaration(declaration: dict[str, Any]) -> bool:
+    """Tell a declaration without nulls and without older names of values."""
+    return None not in declaration.values() and not _has_old_values(declaration)
+
+
+def _has_old_values(declaration: dict[str, Any]) -> bool:
+    for member, text in spelled_values():  # noqa: SIM110  a generator would take twice the time, for each declaration
+        if declaration.get(member) == text:
+            return True
+    return False
 
 
 def _with_normal_values(reading: Teller, declaration: dict[str, Any]) -> dict[str, Any]:
@@ -222,8 +236,10 @@ def _declarations(reading: Teller, attribute: Attribute, value: Any, where: str,
         if name != key:
             reading.respelled(f"{path}/{key}", f"{path}/{name}")
         if member is not None:
-            declaration = _declaration(reading, attribute, member, where + pointer_of(key), path)
-            if not same(section.setdefault(name, declaration), declaration):
+            declaration = _declaration(reading, attribute, member, where, path)
+            if name not in section:
+                section[name] = declaration
+            elif not same(section[name], declaration):
                 told = f"`{name}` is written twice with different values; the first is taken"
                 reading.warn(where + pointer_of(key), attribute.rule, told, "Keep one of them.")
     return section
@@ -255,6 +271,8 @@ def _named_values(reading: Teller, attribute: Attribute, value: Any, where: str,
 
 
 def _without_name(item: dict[str, Any], name: str) -> dict[str, Any]:
+    if "name" not in item and None not in item.values():
+        return item
     return {
         key: member
         for key, member in item.items()
@@ -277,11 +295,11 @@ def _headers(reading: Teller, attribute: Attribute, value: Any, where: str, path
         if len(item) == 1 and isinstance(inner := next(iter(item.values())), dict):
             reading.respelled(f"{path}/[] as {{name: declaration}}", f"{path}/[]/name")
             item = {"name": next(iter(item))} | inner
-        items.append(_with_normal_values(reading, dict(item)))
+        items.append(_with_normal_values(reading, dict(item)) if _has_old_values(item) else item)
     return items
 
 
-COERCIONS: dict[str, _Coercion] = {
+COERCIONS: dict[str, Coercion] = {
     "string": _typed(str, "a string"),
     "id": _typed(str, "a string"),
     "timestamp": _typed(str, "a timestamp (RFC 3339) in a string"),

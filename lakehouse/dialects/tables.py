@@ -11,22 +11,54 @@ an object with `value`, `type`, `required` …, and a bare value becomes one; `a
 as one; `declarations` is a map of them; `namedvalues` a map of them that may be written as a list of named items; `headers`
 the list.
 
-Tables beside it: `protocols.csv` (versions, shorthands and addresses of the protocols), `option_defaults.csv` (of endpoints;
-the default is JSON), `dialect_values.csv` (values that are written otherwise), `dialect_types.csv` (types in one dialect only),
-`dialect_rules.csv` (what one dialect alone asks for while it is read), `dialect_checks.csv` (rules about the normal form that
-some dialects alone have, or have in a milder form), `dialect_lacks.csv` and `dialect_writes.csv` (what a dialect does not know
-when it is written, and how it writes values), `detection.csv` (how a dialect is told), `draft/data/cncf_catalog.csv` (the draft).
+Tables beside it: `protocols.csv` (a protocol a row), `option_defaults.csv` (of endpoints; the default is JSON),
+`dialect_values.csv` (values that are written otherwise), `dialect_types.csv` (types in one dialect only), `dialect_rules.csv`
+(what one dialect alone asks for while it is read), `dialect_checks.csv` (rules about the normal form that some dialects alone
+have, or have in a milder form), `dialect_lacks.csv` and `dialect_writes.csv` (what a dialect does not know when it is written,
+and how it writes values), `detection.csv` (how a dialect is told), `draft/data/cncf_catalog.csv` (the draft).
 Decisions 11 to 19 of docs/decisions.md.
 """
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from lakehouse.text.csvtables import read_table
+from lakehouse.text.csvtables import read_rows, read_table
 
-FAMILIES = ("AMQP", "HTTP", "KAFKA", "MQTT", "NATS")
+
+class Protocol(NamedTuple):
+    """A row of `protocols.csv`.
+
+    Attributes:
+        family: name of the protocol in upper case.
+        versions: its versions, each behind a space.
+        shorthand: the version that is meant without one; empty: none.
+        schemes: schemes of addresses of endpoints; `other_schemes`: `any` when others are no fault.
+        port: `required` in addresses, or empty.
+        path: what the path of an address names, or empty.
+        address: the option of a message that tells where it travels; `needs_address`: `required` when none travels without.
+        content_type: the option of a message that tells the type of its payload.
+        ce_attributes: how options that are CloudEvents attributes begin, each behind a space; the first is written.
+        rule: what asks for the schemes.
+    """
+
+    family: str
+    versions: str
+    shorthand: str
+    schemes: str
+    other_schemes: str
+    port: str
+    path: str
+    address: str
+    needs_address: str
+    content_type: str
+    ce_attributes: str
+    rule: str
+
+
+PROTOCOLS: dict[str, Protocol] = {row.family: row for row in read_rows("lakehouse.dialects", "protocols", Protocol)}
+FAMILIES: tuple[str, ...] = tuple(sorted(PROTOCOLS))
 DIALECTS = ("1.0-rc1", "1.0-rc2", "1.0-rc4", "0.5-wip", "cereg", "cncf-catalog")
 NORMAL = "1.0-rc2"  # the normal form
 WRITABLE = ("1.0-rc1", NORMAL, "1.0-rc4", "0.5-wip", "cncf-catalog")
@@ -68,6 +100,12 @@ def asks(dialect: str, rule: str) -> bool:
     return (dialect, rule) in _checks()
 
 
+@cache
+def asks_more(dialect: str) -> bool:
+    """Tell that a dialect has rules that not all of them have."""
+    return any(name == dialect for name, _ in _checks())
+
+
 def that_ask(rule: str) -> list[str]:
     """Give the dialects that have a rule that not all of them have, or have it in a milder form."""
     return [dialect for dialect, other in _checks() if other == rule]
@@ -93,7 +131,7 @@ def spelled_in(dialect: str, entity: str, *path: str) -> str:
 @cache
 def shorthands() -> dict[str, str]:
     """Give the version that a protocol stands for when it is written without one, by family (END-088, END-090, END-092)."""
-    return {row["family"]: row["shorthand"] for row in table("protocols") if row["shorthand"]}
+    return {family: row.shorthand for family, row in PROTOCOLS.items() if row.shorthand}
 
 
 def protocol_version(protocol: str) -> str | None:
@@ -104,9 +142,26 @@ def protocol_version(protocol: str) -> str | None:
 
 def family_of(protocol: Any) -> str | None:
     """Give the family of a protocol: the part before `/`, in upper case (requirements.md 22)."""
-    if not isinstance(protocol, str) or protocol.strip().lower() == "none":
+    return _family_of(protocol) if isinstance(protocol, str) else None
+
+
+@lru_cache(maxsize=1000)
+def _family_of(protocol: str) -> str | None:
+    if protocol.strip().lower() == "none":
         return None
     return protocol.split("/", 1)[0].strip().upper() or None
+
+
+@cache
+def message_options(family: str, *types: str) -> tuple[str, ...]:
+    """Give the names that `protocoloptions` of a message may have by a protocol, of these types if any are given."""
+    own = (row for row in table() if (row["entity"], row["place"], row["protocol"]) == ("message", "protocoloptions", family))
+    return tuple(row["name"] for row in own if row["name"] != "*" and (not types or row["type"] in types))
+
+
+def listed_options(family: str) -> tuple[str, ...]:
+    """Give the names of a message's options by a protocol that are lists of named values, such as headers."""
+    return message_options(family, "headers", "namedvalues")
 
 
 def family_of_options(options: Any) -> str | None:

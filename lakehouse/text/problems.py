@@ -22,6 +22,7 @@ STALE = "DOC-003"
 STRICT = "DOC-004"
 REGAINED = "DOC-005"
 ICON = "TEXT-001"
+TOLD_ONLY = (OWNER_CHANGED, REGAINED)  # they ask for nothing: what they are about is published as the document says
 
 
 class Problem(NamedTuple):
@@ -53,9 +54,13 @@ class Finding(NamedTuple):
     raw: str | None
 
 
-def violation_id(registryid: str, document_uri: str, rule_id: str, xid: str, pointer: str, message: str) -> str:
-    """Name a finding so that the same one has the same name in every run; as a column: `violation_id_column`."""
-    return hashlib.sha256("\0".join((registryid, document_uri, rule_id, xid, pointer, message)).encode()).hexdigest()[:32]
+def violation_id(registryid: str, document_uri: str, rule_id: str, xid: str, pointer: str, message: str, action: str) -> str:
+    """Name a finding so that the same one has the same name in every run; as a column: `violation_id_column`.
+
+    What was kept is another finding than what was refused: what is published may break a rule, and its next edition too.
+    """
+    identity = (registryid, document_uri, rule_id, xid, pointer, message, action)
+    return hashlib.sha256("\0".join(identity).encode()).hexdigest()[:32]
 
 
 def violation_id_column(
@@ -65,9 +70,10 @@ def violation_id_column(
     xid: Column | str,
     pointer: Column | str,
     message: Column | str,
+    action: Column | str,
 ) -> Column:
     """Name findings as `violation_id` does, out of columns or their names; NULL counts as an empty text."""
     from pyspark.sql import functions as F  # noqa: PLC0415 - reading documents needs no Spark
 
-    parts = (F.coalesce(one, F.lit("")) for one in (registryid, document_uri, rule_id, xid, pointer, message))
+    parts = (F.coalesce(one, F.lit("")) for one in (registryid, document_uri, rule_id, xid, pointer, message, action))
     return F.substring(F.sha2(F.concat_ws("\0", *parts), 256), 1, 32)

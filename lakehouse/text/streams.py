@@ -11,7 +11,7 @@ import io
 import json
 import re
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple, cast
 
@@ -39,13 +39,26 @@ class NotReadable(Exception):
 
 
 class Part(NamedTuple):
-    """A piece of a document: `collection` is None for the root's own attributes, which come last."""
+    """A piece of a document: `collection` is None for the root's own attributes, which come last.
+
+    `start` and `end` tell where the groups of a part stand in the text of the document.
+    """
 
     collection: str | None
     text: bytes
+    start: int = 0
+    end: int = 0
 
 
-def open_document(uri: str, content: bytes | None, max_unpacked: int, *, packed: bool = False) -> BinaryIO:
+class Range(NamedTuple):
+    """Where groups of a collection stand in the text of a document."""
+
+    collection: str
+    start: int
+    end: int
+
+
+def open_document(uri: str, content: bytes | None, max_unpacked: int, *, packed: bool = False, at: int = 0) -> BinaryIO:
     """Open a document as a stream of its plain text.
 
     Args:
@@ -53,11 +66,12 @@ def open_document(uri: str, content: bytes | None, max_unpacked: int, *, packed:
         content: its bytes as stored, or None to open the URI: any that Arrow's filesystems know.
         max_unpacked: bytes that may come out of a `.gz`.
         packed: give the bytes of a `.gz` as stored.
+        at: begin after so many bytes, of a document that is not packed.
 
     Raises:
         NotReadable: it cannot be opened.
     """
-    raw: BinaryIO = io.BytesIO(content) if content is not None else _open(uri)
+    raw: BinaryIO = io.BytesIO(content) if content is not None else _open(uri, at)
     return cast("BinaryIO", _Unpacked(raw, max_unpacked)) if uri.endswith(".gz") and not packed else raw
 
 
@@ -98,6 +112,33 @@ def split_groups(stream: BinaryIO, part_size: int, collections: Collection[str])
     yield from cutter.finish()
 
 
+def read_ranges(stream: BinaryIO, ranges: Iterable[Range], at: int = 0) -> Iterator[tuple[str, bytes]]:
+    """Read ranges of a document, in the order of the text: the collection, and a document that holds the groups there.
+
+    Args:
+        stream: the document's text.
+        ranges: as from `split_groups`.
+        at: where the stream stands in the text.
+
+    Raises:
+        NotReadable: the text is shorter than it was.
+    """
+    for collection, start, end in ranges:
+        for _ in _read(stream, start - at):  # a comma, blanks
+            pass
+        groups = b"".join(_read(stream, end - start))
+        if len(groups) < end - start:
+            raise NotReadable("it has changed while it was read")
+        at = end
+        yield collection, part_of(collection.encode(), groups)
+
+
+def _read(stream: BinaryIO, count: int) -> Iterator[bytes]:
+    while count and (chunk := read_chunk(stream, min(count, _CHUNK))):
+        count -= len(chunk)
+        yield chunk
+
+
 @dataclass
 class _Cutter:
     """Where the text stands: what was not given out yet, the depth of brackets, and whether it is inside a string."""
@@ -112,6 +153,7 @@ class _Cutter:
     collection: bytes | None = None  # key of the collection that is being read, as in the text
     cut_before: bool = False  # groups of this collection were given out already
     closed: bool = False
+    fed: int = 0  # bytes of the text that were looked at
 
     def feed(self, chunk: bytes) -> Iterator[Part]:
         text = self.carried + chunk
@@ -119,7 +161,8 @@ class _Cutter:
         self.carried = text[len(kept) :]
         if not kept:
             return
-        begin = 0
+        begin, before_it = 0, self.fed
+        self.fed += len(kept)
         before, brackets = self.depth, self._brackets(kept)
         for position, depth in brackets:
             opens = depth > before
@@ -132,11 +175,11 @@ class _Cutter:
                 if len(self.pending) + position + 1 - begin >= self.part_size:
                     self.pending += kept[begin : position + 1]
                     begin = position + 1
-                    yield self._cut()
+                    yield self._cut(before_it + begin)
             elif not opens and depth == _GROUP_DEPTH - 2 and self.collection is not None:
                 self.pending += kept[begin:position]
                 begin = position
-                yield from self._leave()
+                yield from self._leave(before_it + begin)
             self.closed = self.closed or depth == 0
             before = min(depth, _GROUP_DEPTH)
         self.pending += kept[begin:]
@@ -172,31 +215,37 @@ class _Cutter:
         self.collection = key.group(1) if key and key.group(1) in self.collections else None
         self.cut_before = False
 
-    def _cut(self) -> Part:
+    def _cut(self, end: int) -> Part:
         text = self.pending.lstrip()
         self.pending = b""
         if self.cut_before:
             if not text.startswith(b","):
-                raise NotJson(f"not JSON: a comma is missing between two members of {self._told()}")
+                raise NotJson(f"not JSON: a comma is missing between two members of `{_told(self.collection)}`")
             text = text[1:]
         self.cut_before = True
         assert self.collection is not None
-        return Part(self.collection.decode("utf-8", errors="replace"), b'{"' + self.collection + b'":{' + text + b"}}")
+        return Part(_told(self.collection), part_of(self.collection, text), end - len(text), end)
 
-    def _leave(self) -> Iterator[Part]:
+    def _leave(self, end: int) -> Iterator[Part]:
         """The member of the root ends: what is left of it is a part, or stays with the root when nothing was cut out."""
         if not self.cut_before:
             self.root += self.pending
             self.pending = b""
         elif self.pending.strip():
             if not self.pending.strip().startswith(b",") or not self.pending.strip()[1:].strip():
-                raise NotJson(f"not JSON: a comma is missing or too many in {self._told()}")
-            yield self._cut()
+                raise NotJson(f"not JSON: a comma is missing or too many in `{_told(self.collection)}`")
+            yield self._cut(end)
         self.pending = b""
         self.collection = None
 
-    def _told(self) -> str:
-        return f"`{(self.collection or b'').decode('utf-8', errors='replace')}`"
+
+def part_of(collection: bytes, groups: bytes) -> bytes:
+    """Write groups of a collection as a document of their own."""
+    return b'{"' + collection + b'":{' + groups + b"}}"
+
+
+def _told(collection: bytes | None) -> str:
+    return (collection or b"").decode("utf-8", errors="replace")
 
 
 class _Unpacked(io.RawIOBase):
@@ -222,12 +271,15 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
-def _open(uri: str) -> BinaryIO:
+def _open(uri: str, at: int) -> BinaryIO:
     try:
         if _LOCAL.match(uri):
-            return open(_LOCAL.sub("/", uri), "rb")
-        filesystem, path = FileSystem.from_uri(re.sub(r"\As3[an]://", "s3://", uri))
-        opened: BinaryIO = filesystem.open_input_stream(path)
+            opened: BinaryIO = open(_LOCAL.sub("/", uri), "rb")  # noqa: SIM115  who asked closes it
+        else:
+            filesystem, path = FileSystem.from_uri(re.sub(r"\As3[an]://", "s3://", uri))
+            opened = filesystem.open_input_file(path) if at else filesystem.open_input_stream(path)
+        if at:
+            opened.seek(at)
         return opened
     except Exception as error:
         raise NotReadable(f"the executor cannot open it: {error}") from error

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lakehouse.dialects.detection import DRAFT, is_draft, not_a_registry, told_dialect
 from lakehouse.dialects.draft.attributes import formats, sections_of
 from lakehouse.dialects.draft.attributes import rows as table_rows
-from lakehouse.dialects.draft.groups import version_id, version_uri
+from lakehouse.dialects.draft.definitions import version_id, version_uri
 from lakehouse.dialects.draft.sections import translated
 from lakehouse.ingest.parse.draft import read_draft
 from lakehouse.ingest.parse.parse import read_as

@@ -12,7 +12,7 @@ from lakehouse.ingest.pipeline import Request
 from lakehouse.rules.published import check_catalog
 from lakehouse.text.problems import violation_id, violation_id_column
 
-IDENTITY = ["registryid", "document_uri", "rule_id", "xid", "pointer", "message"]
+IDENTITY = ["registryid", "document_uri", "rule_id", "xid", "pointer", "message", "action"]
 PACKAGE = Path(__file__).parents[2] / "lakehouse"
 DEFINITION = {"format": "CloudEvents", "definition": {"attributes": {"type": {"value": "o"}}}}
 
@@ -23,7 +23,7 @@ def named(row):
 
 def test_a_row_and_a_column_give_the_same_name(spark):
     texts = ["", None, "a", "a\0b", "ü😀", "\n\t", "/messagegroups/g~1h", "it's `x`", "%\\_", " "]
-    rows = [tuple(texts[(first + step * place) % 10] for place in range(6)) for first in range(10) for step in range(10)]
+    rows = [tuple(texts[(first + step * place) % 10] for place in range(7)) for first in range(10) for step in range(10)]
     frame = spark.createDataFrame(rows, ", ".join(f"{name} string" for name in IDENTITY))
     told = frame.withColumn("violation_id", violation_id_column(*IDENTITY)).collect()
     assert [row["violation_id"] for row in told] == [named(row) for row in told]

@@ -7,8 +7,9 @@ import pytest
 from builders import MAX_DEPTH, found, json_values, law
 from hypothesis import given
 from hypothesis import strategies as st
+from jiter import LosslessFloat
 
-from lakehouse.text.jsontext import NotJson, as_written, canonical, pointer_of, read_json
+from lakehouse.text.jsontext import NotJson, as_written, canonical, canonical_text, pointer_of, read_canonical, read_json
 from lakehouse.text.problems import BYTE_ORDER_MARK, DUPLICATE_KEY
 
 HUGE = 2**70
@@ -358,3 +359,27 @@ def test_tokens_of_a_pointer_are_escaped(tokens, pointer):
 def test_a_pointer_gives_its_tokens_back(tokens):
     parts = pointer_of(*tokens).split("/")[1:]
     assert [part.replace("~1", "/").replace("~0", "~") for part in parts] == tokens
+
+
+def test_the_text_of_a_leaf_is_the_canonical_one():
+    for value in (True, False, None, 1, -1, 2**70, 1.5, "", [], {}, {"b": [1], "a": "é"}, LosslessFloat(b"1.50")):
+        assert canonical_text(value) == canonical(value).decode()
+    for start in range(0, 0x11000, 64):
+        text = "".join(chr(code) for code in range(start, start + 64) if not 0xD800 <= code < 0xE000)
+        assert canonical_text(text) == canonical(text).decode()
+
+
+@pytest.mark.parametrize("digits", [18, 19, 20, 30])
+def test_long_numbers_are_exact_wherever_they_stand(digits):
+    for offset in range(25):
+        text = canonical({"a" * offset: int("9" * digits), "z": "y" * 30}).decode()
+        assert canonical(read_canonical(text)).decode() == text
+
+
+@pytest.mark.parametrize("inner", ['""', '"{"', '"}]"', '"{}"', '"\\"{\\""', '"a\\\\"', '"[", "]", "{"', '{"{": "}"}'])
+def test_brackets_in_texts_nest_nothing(inner):
+    depth = 3 if inner.startswith("{") else 2
+    text = f'[[{inner}], [{inner}, ""]]'
+    assert value_of(text, max_depth=depth) == json.loads(text)
+    with pytest.raises(NotJson, match="max_json_depth"):
+        value_of(text, max_depth=depth - 1)

@@ -89,6 +89,16 @@ def test_a_text_that_is_no_json_is_rejected_whole(text, part_size):
     assert made["entity"] == []
 
 
+def test_a_text_that_is_no_json_tells_no_registry():
+    broken = json.dumps(document({"g": group({"m": {}}), "h": group({"n": {}})}, registryid="mine")).replace('"n": {}', '"n": 01')
+    source = Source("file:/none/a.json", len(broken), "0" * 64, None, False, False, broken.encode(), None, False, False)
+    batch = pa.RecordBatch.from_arrays([pa.array([value]) for value in source], names=list(Source._fields))
+    for size in (10, 1 << 20):
+        made = parser(Limits(bytes=1 << 20, unpacked=1 << 20, depth=64, entities=1000, stream=size, strict=False))([batch])
+        (finding,) = [row for rows in made for row in rows.to_pylist() if row["row"] == "finding"]
+        assert (finding["registryid"], finding["finding"]["rule_id"]) == ("default", "JSON-001")
+
+
 def test_a_large_document_gives_the_same_rows_as_a_small_one():
     written = document(
         {

@@ -1,0 +1,145 @@
+"""A protocol is rows of the tables: a made-up one goes through the whole house."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# What CONTRIBUTING.md names under "Add a protocol", of one that lacks a usual version, defaults and options for one role only.
+ROWS = {
+    "dialects/data/protocols.csv": ["PIGEON,1 2,,pigeon,,,,topic,required,,,PIG-003"],
+    "dialects/data/dialects.csv": [
+        "message,protocoloptions,PIGEON,loft,declaration,PIG-001,,,,,home_loft",
+        "message,protocoloptions,PIGEON,topic,declaration,PIG-001,,,,,",
+        "endpoint,protocoloptions,PIGEON,ring,plain,PIG-002,,,,,",
+    ],
+    "rules/data/constraints.csv": [
+        "message,PIGEON,protocoloptions,loft,PIG-001,typed,uritemplate string,",
+        "endpoint,PIGEON,protocoloptions,ring,PIG-002,oneof,blue red,",
+    ],
+    "rules/data/rules.csv": [
+        'PIG-001,rule,,error,versions,made up,"PIGEON options `loft`, `topic`: where the pigeon flies.",Write a text.',
+        "PIG-002,rule,,error,endpoints,made up,`ring` is blue or red.,Choose one.",
+        "PIG-003,rule,,error,endpoints,made up,Addresses of pigeons begin with pigeon://.,Write pigeon://roof.",
+    ],
+}
+
+DOCUMENT = {
+    "specversion": "1.0-rc2",
+    "messagegroups": {
+        "g": {
+            "messages": {
+                "flies": {"protocol": "PIGEON/2", "protocoloptions": {"home_loft": "{city}/north", "topic": "letters"}},
+                "sits": {"protocol": "pigeon", "protocoloptions": {"loft": 7}},
+            }
+        }
+    },
+    "endpoints": {
+        "roof": {
+            "usage": ["consumer"],
+            "protocol": "PIGEON/2",
+            "protocoloptions": {"endpoints": [{"uri": "pigeon://roof"}], "ring": "blue"},
+            "messagegroups": ["/messagegroups/g"],
+        },
+        "cellar": {"usage": ["consumer"], "protocol": "PIGEON", "protocoloptions": {"ring": "green"}},
+        "wire": {"usage": ["consumer"], "protocol": "PIGEON", "protocoloptions": {"endpoints": [{"uri": "nats://wire:1"}]}},
+    },
+}
+
+PROGRAM = """
+import json
+from lakehouse import Catalog
+from lakehouse.rules import RULES
+
+with Catalog("warehouse") as catalog:
+    catalog.ingest("pigeons.json")
+    message = catalog.sql('''
+        SELECT protocol_family, protocol_version, address, attributes['/protocoloptions/loft/value'] AS loft
+        FROM flat_messages WHERE messageid = 'flies' ''').collect()[0]
+    carried = catalog.sql('''
+        SELECT endpoint_xid, protocol_family, matches, options FROM endpoint_messages WHERE messageid = 'flies' ''').collect()
+    catalog.export("out.json")
+    print(json.dumps({
+        "message": message.asDict(),
+        "carried": [one.asDict() for one in carried],
+        "findings": sorted((one.rule_id, *(example["xid"] for example in one.examples)) for one in catalog.violations()),
+        "rules": {name: rule.severity for name, rule in RULES.items() if name.startswith("PIG")},
+    }))
+"""
+
+MATCHING = """
+import json
+from lakehouse.match.definition.definitions import ADDRESSES
+from lakehouse.match.event.landed import SECTIONS
+from lakehouse.render.filling import _ADDRESSES
+
+print(json.dumps({"sections": SECTIONS["PIGEON"], "address": ADDRESSES["PIGEON"], "needed": _ADDRESSES["PIGEON"]}))
+"""
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package in which the protocol is declared."""
+    folder = tmp_path_factory.mktemp("house")
+    shutil.copytree(ROOT / "lakehouse", folder / "lakehouse", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("ddl", "conf", "expectations"):
+        (folder / name).symlink_to(ROOT / name)
+    for name, rows in ROWS.items():
+        with (folder / "lakehouse" / name).open("a", encoding="utf-8") as file:
+            file.writelines(row + "\n" for row in rows)
+    (folder / "pigeons.json").write_text(json.dumps(DOCUMENT))
+    return folder
+
+
+def run(house: Path, *arguments: str) -> str:
+    environment = os.environ | {"PYTHONPATH": str(house)}
+    ran = subprocess.run([sys.executable, *arguments], cwd=house, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    return ran.stdout
+
+
+def test_its_rules_are_listed_and_told_where_they_are_held(house):
+    listed = {one["id"]: one for one in json.loads(run(house, "-m", "lakehouse", "--json", "rules"))}
+    assert listed["PIG-002"]["severity"] == "error"
+    assert "constraints.csv" in run(house, "-m", "lakehouse", "explain", "PIG-002")
+
+
+def test_matching_knows_its_options_and_where_it_travels(house):
+    assert json.loads(run(house, "-c", MATCHING)) == {"sections": ["loft", "topic"], "address": "topic", "needed": "topic"}
+
+
+@pytest.mark.slow
+def test_it_is_read_checked_flattened_carried_and_exported(house):
+    found = json.loads(run(house, "-c", PROGRAM))
+    assert found["message"] == {
+        "protocol_family": "PIGEON",
+        "protocol_version": "2",
+        "address": "letters",
+        "loft": '"{city}/north"',
+    }
+    assert found["carried"] == [
+        {
+            "endpoint_xid": "/endpoints/roof",
+            "protocol_family": "PIGEON",
+            "matches": True,
+            "options": {"deployed": "true", "ring": "blue"},
+        }
+    ]
+    assert [one for one in found["findings"] if one[0].startswith("PIG")] == [
+        ["PIG-001", "/messagegroups/g/messages/sits/versions/1"],
+        ["PIG-002", "/endpoints/cellar"],
+        ["PIG-003", "/endpoints/wire"],
+    ]
+    assert found["rules"] == {"PIG-001": "error", "PIG-002": "error", "PIG-003": "error"}
+    written = json.loads((house / "out.json").read_text())
+    options = written["messagegroups"]["g"]["messages"]["flies"]["versions"]["1"]["protocoloptions"]
+    assert options == {"loft": "{city}/north", "topic": "letters"}
+    assert sorted(written["endpoints"]) == ["roof"]

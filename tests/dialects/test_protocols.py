@@ -1,0 +1,46 @@
+"""What stands of the protocols outside of the tables: each such place names all of them, and says the same."""
+
+from __future__ import annotations
+
+import re
+
+from lakehouse.dialects.tables import FAMILIES, places_of
+from lakehouse.match.definition.definitions import ADDRESSES
+from lakehouse.render.ways import FAMILIES as RENDERED
+from lakehouse.settings import data_folder
+
+
+def test_rendering_and_matching_name_every_protocol():
+    assert sorted(RENDERED) == sorted(FAMILIES)
+    assert sorted(ADDRESSES) == sorted(FAMILIES)
+
+
+def test_an_address_is_an_option_that_the_tables_know():
+    for family, path in ADDRESSES.items():
+        place, _, name = f"protocoloptions/{path}".rpartition("/")
+        assert name in places_of("message", family)[place].targets
+
+
+def test_the_views_take_the_address_from_where_matching_does():
+    view = (data_folder("ddl") / "views" / "computed_messages.sql").read_text(encoding="utf-8")
+    known, by_family, otherwise = re.search(
+        r"protocol_family IN \((.*)\) THEN\s+texts\[\s+map\(([^)]*)\)\[protocol_family\]\s+\]"
+        r"\s+ELSE coalesce\(([^)]*)\)\s+END AS address",
+        view,
+    ).groups()
+    pointers = {family: f"/protocoloptions/{path}/value" for family, path in ADDRESSES.items()}
+    assert dict(re.findall(r"'(\w+)', '([^']+)'", by_family)) == pointers
+    assert sorted(re.findall(r"\w+", known)) == sorted(pointers)
+    assert sorted(re.findall(r"texts\['([^']+)'\]", otherwise)) == sorted(pointers.values())
+
+
+def test_all_that_becomes_a_column_is_read_as_text():
+    views = data_folder("ddl") / "views"
+    texts, *readers = (
+        (views / f"{name}.sql").read_text(encoding="utf-8")
+        for name in ("message_texts", "inferred_definitions", "computed_messages")
+    )
+    chosen = re.search(r"pointer IN \(([^)]*)\)", texts)[1]
+    used = {pointer for reader in readers for pointer in re.findall(r"texts\['([^']+)'\]", reader)}
+    used |= set(re.findall(r"texts\['([^']+)'\]", texts))
+    assert set(re.findall(r"'([^']+)'", chosen)) == used
