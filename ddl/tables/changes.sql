@@ -17,7 +17,6 @@ CREATE TABLE IF NOT EXISTS changes (
   attributes MAP<STRING, STRING> COMMENT 'Leaves of a Version\'s definition: JSON Pointer to JSON text'
 )
 USING DELTA
-CLUSTER BY (kind, registryid, xid)
 COMMENT 'The log: every change of every entity, document and label, append-only. All other entity tables follow it.'
 TBLPROPERTIES (
   'xregistry.schema_version' = '1',

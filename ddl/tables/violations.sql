@@ -2,7 +2,7 @@
 -- Grain: one row per finding (violation_id).  Key: violation_id.
 -- Retention: Delta's own time travel reaches 30 days back; the log `changes` keeps every past state.
 CREATE TABLE IF NOT EXISTS violations (
-  violation_id STRING NOT NULL COMMENT 'Identity of the finding: registry, document, rule, XID, pointer and value hashed; stable over runs',
+  violation_id STRING NOT NULL COMMENT 'Identity of the finding: registry, document, rule, XID, pointer, value and action hashed; stable over runs',
   ingest_id STRING COMMENT 'Ingest that found it first',
   found_at TIMESTAMP COMMENT 'When it was found first (UTC)',
   registryid STRING COMMENT 'Registry that the document is loaded into',

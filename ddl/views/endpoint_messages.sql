@@ -1,5 +1,5 @@
 -- endpoint_messages: Messages of endpoints: what each endpoint carries, its own messages and those of the groups that it names.
--- Grain: one row per endpoint, group through which it carries, and message.  Reads: endpoints, groups, flat_messages.  Read by: users.
+-- Grain: one row per endpoint, group through which it carries, and message.  Reads: endpoints, groups, endpoint_options, flat_messages.  Read by: users.
 CREATE OR REPLACE VIEW endpoint_messages (
   registryid COMMENT 'Registry that the endpoint belongs to',
   endpoint_xid COMMENT 'XID of the endpoint',
@@ -20,7 +20,7 @@ CREATE OR REPLACE VIEW endpoint_messages (
 )
 COMMENT 'What each endpoint carries: its own messages and those of the groups that it names.'
 AS
-WITH carried AS (
+WITH ways AS (
   SELECT
     registryid,
     xid AS endpoint_xid,
@@ -32,54 +32,7 @@ containers AS (
   SELECT registryid, xid, envelope, protocol FROM groups
 ),
 
-read_options AS (
-  SELECT
-    registryid,
-    xid,
-    protocol_family,
-    usage,
-    from_json(protocoloptions, 'MAP<STRING, STRING>') AS options
-  FROM endpoints
-),
-
--- Options that the role of the endpoint has no use for are left out: END-148, END-153, END-167, END-180 to END-187.
-effective_options AS (
-  SELECT
-    registryid,
-    xid,
-    map_filter(
-      map_concat(
-        map_filter(
-          CASE protocol_family
-            WHEN 'HTTP' THEN map('method', 'POST')
-            WHEN 'AMQP' THEN map('durable', 'false', 'distributionmode', 'move')
-            WHEN 'MQTT' THEN map('qos', '0', 'retain', 'false', 'cleansession', 'true')
-            WHEN 'KAFKA' THEN map('acks', '1')
-            ELSE CAST(map() AS MAP<STRING, STRING>)
-          END,
-          (name, value) -> options IS NULL OR NOT map_contains_key(options, name)
-        ),
-        CASE WHEN options IS NOT NULL AND NOT map_contains_key(options, 'deployed') THEN map('deployed', 'true') ELSE CAST(map() AS MAP<STRING, STRING>) END,
-        coalesce(options, CAST(map() AS MAP<STRING, STRING>))
-      ),
-      (name, value) -> name NOT IN ('endpoints', 'authorization')
-      AND (
-        coalesce(array_contains(usage, 'producer'), TRUE)
-        OR NOT (
-          (protocol_family = 'AMQP' AND name = 'durable')
-          OR (protocol_family = 'MQTT' AND name = 'retain')
-          OR (protocol_family = 'KAFKA' AND name IN ('acks', 'key', 'partition'))
-        )
-      )
-      AND (
-        coalesce(array_contains(usage, 'consumer'), TRUE)
-        OR NOT ((protocol_family = 'AMQP' AND name = 'distributionmode') OR (protocol_family = 'KAFKA' AND name = 'consumergroup'))
-      )
-    ) AS options
-  FROM read_options
-),
-
-joined AS (
+carried_messages AS (
   SELECT
     e.registryid,
     e.xid AS endpoint_xid,
@@ -104,14 +57,14 @@ joined AS (
     m.attributes['/protocoloptions/qos/value'] AS qos,
     m.attributes['/protocoloptions/retain/value'] AS retain,
     m.chain_status
-  FROM carried AS c
+  FROM ways AS c
   INNER JOIN endpoints AS e ON e.registryid = c.registryid AND e.xid = c.endpoint_xid
-  INNER JOIN effective_options AS o ON o.registryid = c.registryid AND o.xid = c.endpoint_xid
+  INNER JOIN endpoint_options AS o ON o.registryid = c.registryid AND o.xid = c.endpoint_xid
   INNER JOIN flat_messages AS m ON m.registryid = c.registryid AND m.group_xid = c.via_xid
   LEFT JOIN containers AS g ON g.registryid = c.registryid AND g.xid = c.via_xid
 ),
 
-compared AS (
+comparisons AS (
   SELECT
     registryid,
     endpoint_xid,
@@ -134,7 +87,7 @@ compared AS (
     qos,
     retain,
     chain_status
-  FROM joined
+  FROM carried_messages
 )
 
 SELECT
@@ -166,4 +119,4 @@ SELECT
     TRUE
   ) AS matches,
   chain_status
-FROM compared;
+FROM comparisons;

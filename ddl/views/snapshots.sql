@@ -5,7 +5,7 @@ CREATE OR REPLACE VIEW snapshots (
   committed_at COMMENT 'When it was committed (UTC); never before the snapshot before it',
   ingest_id COMMENT 'Run that committed it',
   command COMMENT 'Command that was run',
-  committed_by COMMENT 'User of the machine who ran it',
+  committed_by COMMENT 'User of the machine who ran it; of what came over HTTP the users of the requests',
   product_version COMMENT 'Version of xRegistry Lakehouse',
   documents COMMENT 'Documents by outcome: read, unchanged, skipped, rejected',
   inserted COMMENT 'Entities that came',

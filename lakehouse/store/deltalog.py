@@ -6,6 +6,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from lakehouse.store.files import open_path
 from lakehouse.store.jvm import java_class
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.session import absolute_location
@@ -23,9 +24,8 @@ def schema_location(spark: SparkSession) -> str:
 
 def qualified(spark: SparkSession, location: str) -> str:
     """Give a location as Hadoop writes it, with its scheme."""
-    jvm: Any = spark._jvm
-    path = java_class(jvm, "org.apache.hadoop.fs.Path")(absolute_location(location))
-    return str(path.getFileSystem(spark._jsc.hadoopConfiguration()).makeQualified(path).toString()).rstrip("/")
+    path, filesystem = open_path(spark, absolute_location(location))
+    return str(filesystem.makeQualified(path).toString()).rstrip("/")
 
 
 def delta_log(spark: SparkSession, name: str) -> Any:
@@ -47,8 +47,10 @@ def table_property(spark: SparkSession, name: str, key: str) -> str | None:
 
 
 def table_bytes(spark: SparkSession, name: str) -> int:
-    """Give the size of a table's files, in bytes."""
-    return int(newest_version(spark, name).sizeInBytes())
+    """Give the size of a table's files, in bytes; Delta's checksum of the version mostly tells it without a query."""
+    newest = newest_version(spark, name)
+    known = newest.sizeInBytesIfKnown()
+    return int(known.get() if known.isDefined() else newest.sizeInBytes())
 
 
 def last_transaction(spark: SparkSession, application: str, name: str) -> int:

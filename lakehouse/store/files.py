@@ -30,15 +30,28 @@ def dead_stages(spark: SparkSession, settings: Settings) -> list[str]:
     return [path for path, _, modified in list_folder(spark, stages_location(settings)) if modified < oldest]
 
 
+def open_path(spark: SparkSession, location: str) -> tuple[Any, Any]:
+    """Give a location as Hadoop's path, and the filesystem that it is of."""
+    jvm: Any = spark._jvm
+    path = java_class(jvm, "org.apache.hadoop.fs.Path")(location)
+    return path, path.getFileSystem(spark._jsc.hadoopConfiguration())
+
+
+def exists(spark: SparkSession, location: str) -> bool:
+    """Tell whether there is a file or folder."""
+    path, filesystem = open_path(spark, location)
+    return bool(filesystem.exists(path))
+
+
 def remove_folder(spark: SparkSession, location: str) -> None:
     """Remove a folder and what is in it."""
-    path, filesystem = _open(spark, location)
+    path, filesystem = open_path(spark, location)
     filesystem.delete(path, True)
 
 
 def list_folder(spark: SparkSession, location: str) -> list[tuple[str, int, float]]:
     """List a folder: path, size in bytes and time of change of each member; nothing when there is no folder."""
-    path, filesystem = _open(spark, location)
+    path, filesystem = open_path(spark, location)
     if not filesystem.exists(path):
         return []
     return [
@@ -49,7 +62,7 @@ def list_folder(spark: SparkSession, location: str) -> list[tuple[str, int, floa
 
 def folder_size(spark: SparkSession, location: str) -> tuple[int, int]:
     """Count the files below a folder and their bytes; nothing when there is no folder."""
-    path, filesystem = _open(spark, location)
+    path, filesystem = open_path(spark, location)
     if not filesystem.exists(path):
         return 0, 0
     told = filesystem.getContentSummary(path)
@@ -62,8 +75,8 @@ def move_folder(spark: SparkSession, location: str, target: str) -> None:
     Raises:
         WarehouseError: the filesystem did not move it.
     """
-    path, filesystem = _open(spark, location)
-    wanted, _ = _open(spark, target)
+    path, filesystem = open_path(spark, location)
+    wanted, _ = open_path(spark, target)
     if not filesystem.exists(path):
         return
     # Hadoop's filesystems answer so when they could not, and not all of them raise an error.
@@ -73,7 +86,7 @@ def move_folder(spark: SparkSession, location: str, target: str) -> None:
 
 def read_text(spark: SparkSession, location: str) -> str:
     """Read a small text file."""
-    path, filesystem = _open(spark, location)
+    path, filesystem = open_path(spark, location)
     stream = filesystem.open(path)
     try:
         jvm: Any = spark._jvm
@@ -84,7 +97,7 @@ def read_text(spark: SparkSession, location: str) -> str:
 
 def write_text(spark: SparkSession, location: str, text: str) -> None:
     """Write a small text file, over the one that is there."""
-    path, filesystem = _open(spark, location)
+    path, filesystem = open_path(spark, location)
     stream = filesystem.create(path, True)
     try:
         stream.write(bytearray(text.encode()))
@@ -95,9 +108,3 @@ def write_text(spark: SparkSession, location: str, text: str) -> None:
 def is_local(filesystem: Any) -> bool:
     """Tell the local filesystem; not each of them tells its scheme, but all know their URI."""
     return str(filesystem.getUri().getScheme()) == "file"
-
-
-def _open(spark: SparkSession, location: str) -> tuple[Any, Any]:
-    jvm: Any = spark._jvm
-    path = java_class(jvm, "org.apache.hadoop.fs.Path")(location)
-    return path, path.getFileSystem(spark._jsc.hadoopConfiguration())

@@ -39,6 +39,11 @@ def hand_over(frame: DataFrame, session: SparkSession) -> DataFrame:
     return _of_plan(session, _local(frame) or classic._jdf.queryExecution().analyzed())
 
 
+def is_local(frame: DataFrame) -> bool:
+    """Tell that the driver holds the rows of a frame, which are few."""
+    return _local(frame) is not None
+
+
 def is_empty(frame: DataFrame) -> bool:
     """Tell that a frame has no rows; of rows that the driver holds it is known without a query."""
     plan = _local(frame)

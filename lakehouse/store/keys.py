@@ -7,3 +7,5 @@ LIFE = ("epoch", "createdat", "modifiedat")
 VERSION_KIND = {"message": "version", "schema": "schemaversion"}
 
 KEY = ["registryid", "kind", "xid"]
+
+OVER_HTTP = "lakehouse:http"  # owner of what came over HTTP, where the URI of a document stands otherwise

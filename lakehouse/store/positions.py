@@ -8,21 +8,33 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from itertools import islice
+from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
 from lakehouse.store import deltalog
-from lakehouse.store.deltalog import table_location
-from lakehouse.store.files import list_folder, read_text
-from lakehouse.store.schema import SCHEMA
+from lakehouse.store.deltalog import table_location, table_property
+from lakehouse.store.files import exists, list_folder, read_text
 
 _PROJECTING = ("project", "rebuild")
 _MOST_COMMITS = 100  # that are looked at, newest first
 _COMMIT = re.compile(r"/(\d{20})\.json\Z")
+_RETENTION = re.compile(r"\A(?:interval )?(\d+) (hour|day|week)s?\Z", re.IGNORECASE)
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _TRANSACTION = "spark.databricks.delta.write.txn"
+
+
+class _Commit(NamedTuple):
+    """A commit to a table: its version, when it was made, what it says if it is this product's, what it did to rows and files."""
+
+    version: int
+    made_at: datetime | None
+    told: dict[str, Any]
+    changes_rows: bool
+    removes_files: bool
 
 
 def tell_commits(session: SparkSession, told: dict[str, Any]) -> None:
@@ -35,9 +47,9 @@ def told_by_commits(spark: SparkSession, name: str) -> dict[str, Any]:
 
     Commits of others are passed over when they changed no row. Behind one that did, nothing is known.
     """
-    for told, changes_rows in _told(spark, name):
-        if told or changes_rows:
-            return told
+    for commit in _told(spark, name):
+        if commit.told or commit.changes_rows:
+            return commit.told
     return {}
 
 
@@ -46,22 +58,50 @@ def told_by_appends(spark: SparkSession, name: str) -> Iterator[dict[str, Any]]:
 
     What OPTIMIZE says is passed over: it repeats what stood there when it began.
     """
-    for told, changes_rows in _told(spark, name):
-        if changes_rows:
-            if not told:
+    for commit in _told(spark, name):
+        if commit.changes_rows:
+            if not commit.told:
                 return
-            yield told
+            yield commit.told
 
 
-def _told(spark: SparkSession, name: str) -> Iterator[tuple[dict[str, Any], bool]]:
-    """Read of the newest commits, newest first, what they say if they are this product's, and whether they changed rows."""
-    for path in _commits(spark, name)[:_MOST_COMMITS]:
+def version_at(spark: SparkSession, name: str, first: int, last: int) -> int | None:
+    """Find a version of a table that stood between two snapshots, both included, and whose files Delta still keeps.
+
+    Returns:
+        The newest of them; None when there is none, or when Delta's history does not tell.
+    """
+    kept = _RETENTION.match(table_property(spark, name, "delta.deletedFileRetentionDuration") or "7 days")
+    oldest = datetime.now(timezone.utc) - timedelta(**{f"{kept[2].lower()}s": int(kept[1])} if kept else {})
+    later = None  # where the table stood after the commit that is looked at
+    for commit in _told(spark, name):
+        if commit.changes_rows:
+            position = commit.told.get("snapshot_id") if commit.told.get("job") in _PROJECTING else None
+            if position is None or (later is not None and position > later):
+                return None  # somebody else's rows, or a log that was set back
+            if first <= position <= last:
+                return commit.version
+            if position < first:
+                return None
+            later = position
+        if commit.removes_files and (commit.made_at is None or commit.made_at < oldest):
+            return None  # what it removed may be gone
+    return None
+
+
+def _told(spark: SparkSession, name: str) -> Iterator[_Commit]:
+    """Read what the newest commits say, newest first."""
+    for path in islice(_commits(spark, name), _MOST_COMMITS):
         try:
             actions: list[dict[str, Any]] = [json.loads(line) for line in read_text(spark, path).splitlines() if line.strip()]
         except ValueError:  # cut off: the table will be asked, and Delta then says so
             return
-        told = next((told for action in actions if (told := _own((action.get("commitInfo") or {}).get("userMetadata")))), {})
-        yield told, any(_changes_rows(action) for action in actions)
+        infos = [action["commitInfo"] for action in actions if action.get("commitInfo")]
+        told = next((told for info in infos if (told := _own(info.get("userMetadata")))), {})
+        millis = next((info["timestamp"] for info in infos if "timestamp" in info), None)
+        made_at = None if millis is None else datetime.fromtimestamp(millis / 1000, timezone.utc)
+        changes_rows = any(_changes_rows(action) for action in actions)
+        yield _Commit(_version(path), made_at, told, changes_rows, any("remove" in action for action in actions))
 
 
 def told_position(spark: SparkSession, name: str) -> int:
@@ -72,7 +112,7 @@ def told_position(spark: SparkSession, name: str) -> int:
 
 def was_never_written(spark: SparkSession, name: str) -> bool:
     """Tell that nothing but its creation was committed to a table."""
-    return [path.rsplit("/", 1)[-1] for path in _commits(spark, name)] == [f"{0:020}.json"]
+    return [_version(path) for path in islice(_commits(spark, name), 2)] == [0]
 
 
 def as_transaction(session: SparkSession, name: str, snapshot_id: int | None) -> None:
@@ -102,12 +142,57 @@ def _application(name: str) -> str:
     return f"lakehouse.{name}"
 
 
-def _commits(spark: SparkSession, name: str) -> list[str]:
-    """List the commits of a table that Delta's log still holds, newest first; none where there is no catalog yet."""
-    if not spark.catalog.databaseExists(SCHEMA):
-        return []
-    listed = [path for path, _, _ in list_folder(spark, f"{table_location(spark, name)}/_delta_log")]
-    return sorted((path for path in listed if _COMMIT.search(path)), reverse=True)
+def _commits(spark: SparkSession, name: str) -> Iterator[str]:
+    """Give the commits of a table that Delta's log still holds, newest first.
+
+    The newest is looked for from Delta's last checkpoint on: each look costs the same, and a folder of ten thousand commits takes
+    seconds to list.
+    """
+    folder = f"{table_location(spark, name)}/_delta_log"
+
+    def is_there(version: int) -> bool:
+        return exists(spark, _commit_file(folder, version))
+
+    version = _last_checkpoint(spark, folder)
+    if is_there(version):
+        version = _last_of(version, is_there)
+    else:  # a log that lost its end, or one without a beginning
+        version = max((_version(path) for path, _, _ in list_folder(spark, folder) if _COMMIT.search(path)), default=-1)
+    while version >= 0 and is_there(version):
+        yield _commit_file(folder, version)
+        version -= 1
+
+
+def _commit_file(folder: str, version: int) -> str:
+    return f"{folder}/{version:020}.json"
+
+
+def _last_checkpoint(spark: SparkSession, folder: str) -> int:
+    """Give the version of Delta's last checkpoint, as its log says in a file of its own; 0: it does not."""
+    hint = f"{folder}/_last_checkpoint"
+    if not exists(spark, hint):
+        return 0
+    try:
+        version = json.loads(read_text(spark, hint))["version"]
+    except (ValueError, KeyError, TypeError):  # cut off, or being written: Delta does without it, too
+        return 0
+    return version if type(version) is int else 0
+
+
+def _last_of(start: int, is_there: Callable[[int], bool]) -> int:
+    """Find the last of consecutive numbers, of which `start` is one."""
+    step = 1
+    while is_there(start + step):
+        start, step = start + step, step * 2
+    while step > 1:
+        step //= 2
+        if is_there(start + step):
+            start += step
+    return start
+
+
+def _version(path: str) -> int:
+    return int(path.rsplit("/", 1)[-1].removesuffix(".json"))
 
 
 def _own(user_metadata: Any) -> dict[str, Any]:

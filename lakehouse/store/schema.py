@@ -263,7 +263,7 @@ VIOLATIONS = _columns(
     (
         "violation_id",
         _STRING,
-        "Identity of the finding: registry, document, rule, XID, pointer and value hashed; stable over runs",
+        "Identity of the finding: registry, document, rule, XID, pointer, value and action hashed; stable over runs",
     ),
     ("ingest_id", _STRING, "Ingest that found it first"),
     ("found_at", _TIME, "When it was found first (UTC)"),

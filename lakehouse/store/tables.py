@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -18,12 +18,14 @@ from pyspark.sql import functions as F
 from lakehouse.errors import SettingsError, WarehouseError
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.conflicts import is_conflict, retries
-from lakehouse.store.deltalog import qualified, schema_location, table_bytes
+from lakehouse.store.deltalog import qualified, schema_location, table_bytes, table_location
+from lakehouse.store.files import exists
+from lakehouse.store.frames import is_local
 from lakehouse.store.jvm import java_class
 from lakehouse.store.migrations import check_not_newer, migrate, stored_version
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.session import absolute_location
-from lakehouse.store.sessions import open_sibling
+from lakehouse.store.sessions import interpreted, is_interpreted, open_sibling
 
 TABLES = (
     "changes",
@@ -41,6 +43,8 @@ SCHEMA_VERSION = 1
 # What Delta says of a folder that has files and no log yet.
 _HALF_CREATED = "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
 _THREADS = 4
+_LARGE_TABLE = 256 << 20  # bytes
+_MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 _STOOD_IN = "xregistry.stood_in"  # of a session: the tables that something stands in for
 
 
@@ -90,7 +94,8 @@ def create_tables(spark: SparkSession, settings: Settings) -> None:
     """
     check_writers(spark, settings)
     _use_schema(spark, settings)
-    _each(lambda name: _attach_or_create(spark, name), TABLES)
+    with interpreted(spark, True):  # what Delta looks up of a new table is little, whatever the log holds
+        _each(lambda name: _attach_or_create(spark, name), TABLES)
     migrate(spark, SCHEMA_VERSION, TABLES)
 
 
@@ -156,7 +161,36 @@ def is_small(spark: SparkSession, settings: Settings) -> bool:
     return table_bytes(spark, "changes") <= settings.interpreted_bytes
 
 
-def merge_rows(session: SparkSession, name: str, columns: Iterable[str], rows: DataFrame, *, gone: str) -> None:
+class Ends(NamedTuple):
+    """The first and the last registryid and xid of rows, and the newest snapshot_id of them, where they have one."""
+
+    registryid: tuple[str, str]
+    xid: tuple[str, str]
+    newest: int | None
+
+
+def ends_of(session: SparkSession, name: str, keys: DataFrame) -> Ends | None:
+    """Give the ends of the keys that are to be merged into a table, by which Delta leaves out files.
+
+    Args:
+        session: the session.
+        name: the table.
+        keys: columns registryid and xid, and snapshot_id where rows may be added meanwhile.
+
+    Returns:
+        None where the table is so small that a merge is sooner done than this is asked, or where there are no keys.
+    """
+    if is_interpreted(session) or table_bytes(session, name) <= _LARGE_TABLE:
+        return None
+    newest = F.max("snapshot_id") if "snapshot_id" in keys.columns else F.lit(None)
+    ends = [end(of) for of in ("registryid", "xid") for end in (F.min, F.max)]
+    first, last, first_xid, last_xid, snapshot_id = keys.agg(*ends, newest).collect()[0]
+    return None if first is None else Ends((first, last), (first_xid, last_xid), snapshot_id)
+
+
+def merge_rows(
+    session: SparkSession, name: str, columns: Iterable[str], rows: DataFrame, *, gone: str, ends: Ends | None = None
+) -> None:
     """Bring rows into a table of entities with one MERGE, which may be repeated; a row that the table has newer stays.
 
     That nothing comes back that was deleted meanwhile, the session's transaction takes care of (`positions.as_transaction`).
@@ -167,13 +201,20 @@ def merge_rows(session: SparkSession, name: str, columns: Iterable[str], rows: D
         columns: the table's columns, snapshot_id among them.
         rows: those columns, and what `gone` looks at; snapshot_id of what is gone: the one that knows of it.
         gone: SQL condition on `rows` for what is to be deleted.
+        ends: of the keys of all `rows`, as from `ends_of`: files of the table that lie outside are not looked at.
     """
+    same = (F.col("target.registryid") == F.col("source.registryid")) & (F.col("target.xid") == F.col("source.xid"))
+    if ends is not None:
+        same &= F.col("target.registryid").between(*map(F.lit, ends.registryid))
+        same &= F.col("target.xid").between(*map(F.lit, ends.xid))
     values: dict[str, str | Column] = {column: f"source.{column}" for column in columns}
     source = rows.withColumn("_gone", F.expr(gone)).alias("source")
+    # Rows of the driver cannot change between the passes of a merge, and are sent to where they are joined with.
+    session.conf.set(_MATERIALIZE, "none" if is_local(source) else "auto")
     (
         DeltaTable.forName(session, table_name(name))
         .alias("target")
-        .merge(source, "target.registryid = source.registryid AND target.xid = source.xid")
+        .merge(source, same)
         .whenMatchedDelete("source._gone AND target.snapshot_id < source.snapshot_id")
         .whenMatchedUpdate("target.snapshot_id < source.snapshot_id", set=values)
         .whenNotMatchedInsert("NOT source._gone", values=values)
@@ -213,9 +254,7 @@ def _has_schema(spark: SparkSession, settings: Settings) -> bool:
     """Tell whether the schema can be used without making anything."""
     if spark.conf.get("spark.sql.catalogImplementation") != "in-memory":
         return spark.catalog.databaseExists(SCHEMA)
-    jvm: Any = spark._jvm
-    folder = java_class(jvm, "org.apache.hadoop.fs.Path")(absolute_location(settings.warehouse))
-    return bool(folder.getFileSystem(spark._jsc.hadoopConfiguration()).exists(folder))
+    return exists(spark, absolute_location(settings.warehouse))
 
 
 def _stood_in(spark: SparkSession) -> list[str]:
@@ -238,10 +277,8 @@ def _attach(spark: SparkSession, name: str) -> bool:
     """Attach one table; False when there is none."""
     if spark.catalog.tableExists(table_name(name)):
         return True
-    location = f"{schema_location(spark)}/{name}"
-    jvm: Any = spark._jvm
-    log = java_class(jvm, "org.apache.hadoop.fs.Path")(f"{location}/_delta_log")
-    if not log.getFileSystem(spark._jsc.hadoopConfiguration()).exists(log):
+    location = table_location(spark, name)
+    if not exists(spark, f"{location}/_delta_log"):
         return False
     spark.catalog.createTable(table_name(name), path=location, source="delta")
     return True

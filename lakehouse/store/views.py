@@ -3,6 +3,8 @@
 A view's text has bare names, which Spark binds to the schema in which the view is created: the live one, or one that shows
 the catalog as of a snapshot. A session of its own, in which temporary views stand for tables, serves for what is not stored
 yet. In all of them `scope` tells which messages are looked at.
+
+`flat_messages` reads the stored result of flattening where there is one (`stored`), and else what computes it.
 """
 
 from __future__ import annotations
@@ -22,7 +24,11 @@ from lakehouse.store.sessions import open_sibling
 
 _READS = re.compile(r"^-- .*\bReads: ([\w, ]+)\.", re.MULTILINE)
 _CREATES = re.compile(r"^CREATE OR REPLACE VIEW\b", re.MULTILINE)
+_BODY = re.compile(r"^AS\n", re.MULTILINE)
+_COLUMN = re.compile(r"^  (\w+) COMMENT '", re.MULTILINE)
 _DEPTH = re.compile(r"\b128 AS max_depth\b")
+# What reads the stored result of flattening, and what computes it.
+_FLAT, _STORED, _COMPUTED = "flat_messages", "effective_messages", "computed_messages"
 
 
 class View(NamedTuple):
@@ -34,14 +40,21 @@ class View(NamedTuple):
 
 
 @cache
-def views() -> dict[str, View]:
-    """Read the views by name, each after those that it reads."""
+def views(stored: bool = True) -> dict[str, View]:
+    """Read the views by name, each after those that it reads.
+
+    Args:
+        stored: `flat_messages` reads `effective_messages`; otherwise `computed_messages`.
+    """
     found = {}
     for file in (file for file in (data_folder("ddl") / "views").iterdir() if file.name.endswith(".sql")):
         name, text = Path(file.name).stem, file.read_text(encoding="utf-8")
         reads = _READS.search(text)
         names = tuple(word.strip() for word in reads.group(1).split(",")) if reads and reads.group(1) != "nothing" else ()
         found[name] = View(name, names, text.rstrip().removesuffix(";"))
+    if not stored:
+        flat = found[_FLAT]
+        found[_FLAT] = View(_FLAT, (_COMPUTED,), re.sub(rf"\bFROM {_STORED}\Z", f"FROM {_COMPUTED}", flat.statement))
     order = TopologicalSorter({view.name: sorted(set(view.reads) & set(found)) for view in found.values()})
     return {name: found[name] for name in order.static_order()}
 
@@ -54,22 +67,21 @@ def views_named_in(query: str) -> list[str]:
     return with_read(name for name in views() if name in words)
 
 
-def with_read(names: Iterable[str]) -> list[str]:
-    """Give views and the views that they read, each after those that it reads."""
-    wanted = set(names)
-    for name in reversed(views()):
-        if name in wanted:
-            wanted.update(read for read in views()[name].reads if read in views())
-    return [name for name in views() if name in wanted]
+def with_read(names: Iterable[str], *, stored: bool = True) -> list[str]:
+    """Give views and the views that they read, each after those that it reads; `stored` as for `views`."""
+    return _with_read(names, views(stored), ())
 
 
-def tables_read_by(names: Iterable[str]) -> list[str]:
-    """Give the tables that views read."""
-    read = (table for name in names for table in views()[name].reads if table not in views())
+def tables_read_by(names: Iterable[str], *, stored: bool = True) -> list[str]:
+    """Give the tables that views read; `stored` as for `views`."""
+    known = views(stored)
+    read = (table for name in names for table in known[name].reads if table not in known)
     return list(dict.fromkeys(read))
 
 
-def create_views(spark: SparkSession, settings: Settings, schema: str, names: Iterable[str] | None = None) -> None:
+def create_views(
+    spark: SparkSession, settings: Settings, schema: str, names: Iterable[str] | None = None, *, stored: bool = True
+) -> None:
     """Create views in a schema that holds, as tables or views, what they read.
 
     Args:
@@ -77,10 +89,11 @@ def create_views(spark: SparkSession, settings: Settings, schema: str, names: It
         settings: how far chains are followed.
         schema: the schema; the views' names are bound to it.
         names: the views, with those that they read created too; None: all.
+        stored: as for `views`: the schema has `effective_messages`, which is what flattening gives.
     """
     session = open_sibling(spark, schema)
-    for name in with_read(views() if names is None else names):
-        session.sql(_statement(views()[name], settings))
+    for name in with_read(views() if names is None else names, stored=stored):
+        session.sql(_statement(views(stored)[name], settings))
 
 
 def session_with_views(
@@ -98,18 +111,36 @@ def session_with_views(
     session = open_sibling(spark, schema)
     for name, rows in stand_ins.items():
         hand_over(rows, session).createOrReplaceTempView(name)
-    for name in _still_read(names, stand_ins):
-        session.sql(_CREATES.sub("CREATE OR REPLACE TEMPORARY VIEW", _statement(views()[name], settings)))
+    known = views(stored=False)  # nothing of what stands in is stored
+    for name in _with_read(set(names) - set(stand_ins), known, stand_ins):
+        session.sql(_CREATES.sub("CREATE OR REPLACE TEMPORARY VIEW", _statement(known[name], settings)))
     return session
 
 
-def _still_read(names: Iterable[str], stand_ins: Mapping[str, DataFrame]) -> list[str]:
+def read_view(
+    spark: SparkSession, settings: Settings | None, schema: str, stand_ins: Mapping[str, DataFrame], name: str
+) -> DataFrame:
+    """Read a view that looks at rows that are not stored: as one query with the views that it reads, which Spark analyses once.
+
+    Args: as for `session_with_views`; name: the view.
+    """
+    session = session_with_views(spark, settings, schema, stand_ins, [])
+    session.conf.set("spark.sql.analyzer.maxIterations", "300")  # Spark resolves a step or less in one; its default is 100
+    known = views(stored=False)
+    steps = []
+    for one in _with_read([name], known, stand_ins):
+        head, body = _BODY.split(_statement(known[one], settings), 1)
+        steps.append(f"{one} ({', '.join(_COLUMN.findall(head))}) AS (\n{body}\n)")
+    return session.sql(f"WITH {', '.join(steps)}\nSELECT * FROM {name}")
+
+
+def _with_read(names: Iterable[str], known: dict[str, View], stand_ins: Iterable[str]) -> list[str]:
     """Give views and what they read, without looking behind what something stands in for."""
-    wanted = set(names) - set(stand_ins)
-    for name in reversed(views()):
+    wanted, behind = set(names), set(known) - set(stand_ins)
+    for name in reversed(known):
         if name in wanted:
-            wanted.update(read for read in views()[name].reads if read in views() and read not in stand_ins)
-    return [name for name in views() if name in wanted]
+            wanted.update(behind.intersection(known[name].reads))
+    return [name for name in known if name in wanted]
 
 
 def _statement(view: View, settings: Settings | None) -> str:

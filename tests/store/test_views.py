@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 
 from lakehouse.settings import data_folder
+from lakehouse.store.schema import EFFECTIVE_MESSAGES
 from lakehouse.store.tables import TABLES
 from lakehouse.store.views import tables_read_by, views, views_named_in, with_read
 
 HEAD = re.compile(
     r"-- (\w+): .+\.\n-- Grain: one row per .+\.  Reads: [\w, ]+\.  Read by: [\w, ]+\.\n(?:-- .+\n)*CREATE OR REPLACE VIEW \1 "
 )
+COLUMN = re.compile(r"^  (\w+) COMMENT '((?:[^'\\]|\\.)*)'", re.MULTILINE)
 
 
 def test_each_file_is_headed_by_its_name_its_grain_and_what_it_reads():
@@ -40,3 +42,11 @@ def test_a_query_creates_the_views_that_it_names_and_what_they_read():
     assert views_named_in("SELECT 1 FROM versions") == []
     assert views_named_in("SHOW TABLES") == list(views())
     assert set(tables_read_by(with_read(["current_violations"]))) == {"changes", "violations"}
+
+
+def test_flattening_is_described_alike_where_it_is_computed_stored_and_read():
+    described = {name: dict(COLUMN.findall(views()[name].statement)) for name in ("flat_messages", "computed_messages")}
+    stored = {
+        field.name: field.metadata["comment"].replace("'", "\\'") for field in EFFECTIVE_MESSAGES if field.name != "snapshot_id"
+    }
+    assert described == {"flat_messages": stored, "computed_messages": stored}
