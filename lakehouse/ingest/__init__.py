@@ -12,7 +12,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "landing": ["watch"],
         "parse.parse": ["parse_documents"],
-        "pipeline": ["Summary", "ingest"],
+        "pipeline": ["Located", "Summary", "ingest"],
         "sources": ["find_sources"],
     },
 )

@@ -304,14 +304,14 @@ def _format_of(body: Column) -> Column:
 
 
 def _refusal(rows: DataFrame, rule: str, message: str, hint: str) -> DataFrame:
-    pointer = F.lit("")
-    name = violation_id_column("registryid", "document_uri", F.lit(rule), "xid", pointer, F.lit(message))
+    pointer, action = F.lit(""), F.lit("quarantined")
+    name = violation_id_column("registryid", "document_uri", F.lit(rule), "xid", pointer, F.lit(message), action)
     finding = F.struct(
         name.alias("violation_id"),
         pointer.alias("pointer"),
         F.lit(rule).alias("rule_id"),
         F.lit("error").alias("severity"),
-        F.lit("quarantined").alias("action"),
+        action.alias("action"),
         F.lit(message).alias("message"),
         F.lit(hint).alias("hint"),
         F.coalesce("raw", "body").alias("raw"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -16,9 +17,11 @@ from lakehouse.expectations.run import warm_up
 from lakehouse.expectations.suites import Suite
 from lakehouse.faults import crash_point
 from lakehouse.ingest.numbering import with_numbers
-from lakehouse.ingest.parse.parse import parse_documents
-from lakehouse.ingest.sources import Sources, find_sources, registry_from_path, without_content_of_unchanged
+from lakehouse.ingest.parse.parse import limits_of, parse_documents
+from lakehouse.ingest.parse.shared import stage_large
+from lakehouse.ingest.sources import Sources, find_sources, large_files, registry_from_path
 from lakehouse.ingest.summary import Summary, of_unchanged, summarise
+from lakehouse.ingest.unchanged import Opened, without_content_of_unchanged
 from lakehouse.log.commits import Run, commit, log_rows, read_head
 from lakehouse.log.compare import compare
 from lakehouse.log.dryruns import stand_in_lagging, stand_in_missing, without_stand_ins_after
@@ -29,6 +32,7 @@ from lakehouse.log.ownership.owners import Policy
 from lakehouse.log.plan import Plan, plan_changes
 from lakehouse.log.projections import lagging, roll_forward
 from lakehouse.log.snapshots import check_label_is_free
+from lakehouse.log.turns import in_turn
 from lakehouse.progress import Clock, Watcher
 from lakehouse.rules.between.candidate import read_published
 from lakehouse.rules.declared import RULES
@@ -36,12 +40,13 @@ from lakehouse.rules.findings import no_findings
 from lakehouse.rules.gate import check_stage, without_refused
 from lakehouse.rules.violations import record_findings
 from lakehouse.settings import Settings
-from lakehouse.store.conflicts import is_lost, retries
 from lakehouse.store.files import remove_dead_stages, remove_folder, stages_location
 from lakehouse.store.frames import keep
 from lakehouse.store.schema import STAGE
 from lakehouse.store.sessions import interpreted, is_interpreted
 from lakehouse.store.tables import attach_log, create_tables, is_small, open_table
+
+_FEW_BYTES = 256 * 1024  # of documents whose rows need no files: as rows they take some times as much
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,20 @@ class Request:
     dialect: str | None = None
 
 
+@dataclass(frozen=True)
+class Located:
+    """Files that are copies of documents of elsewhere, which are known by their own URIs.
+
+    Attributes:
+        documents: URI of a document → path of the file.
+        scope: regular expression (Java) for the URIs of all documents of that place: with `prune`, a known one that is not among
+            `documents` has vanished.
+    """
+
+    documents: dict[str, str]
+    scope: str
+
+
 @without_stand_ins_after
 def ingest(
     spark: SparkSession,
@@ -73,6 +92,7 @@ def ingest(
     request: Request | None = None,
     watcher: Watcher | None = None,
     root: str | None = None,
+    located: Located | None = None,
 ) -> Summary:
     """Load documents into the catalog.
 
@@ -84,6 +104,7 @@ def ingest(
         request: what it may do, and what is asked for beside.
         watcher: is told of the stages.
         root: URI that the documents' paths are relative to; None: what each source says.
+        located: what the sources, which are files then, are copies of.
 
     Raises:
         SourceNotFound: a source names nothing.
@@ -98,16 +119,17 @@ def ingest(
     with clock("list", ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")):
         found = find_sources(spark, sources)
         found = found if root is None else replace(found, roots=[root], named=[])
+        found = found if located is None else _at_their_place(found, located)
         small = is_small(spark, settings)
         with interpreted(spark, small):
             before = _read_known(spark)
         registry = _registry(settings, found, registry_from)
-        documents, unchanged = without_content_of_unchanged(
+        opened = without_content_of_unchanged(
             spark, found, before.documents, registry, settings.stream_bytes, force=request.policy.force, dialect=request.dialect
         )
-    if unchanged is not None and not request.policy.prune and request.label is None:
+    if opened.unchanged is not None and not request.policy.prune and request.label is None:
         with clock("check", "nothing: all documents are unchanged"):
-            summary = of_unchanged(before.documents, documents, unchanged)
+            summary = of_unchanged(before.documents, opened.rows, opened.unchanged)
             if not request.dry_run:
                 _roll_forward(spark, settings)
         return replace(summary, seconds=clock.seconds(), hidden=found.hidden, changes=[] if request.dry_run else None)
@@ -115,11 +137,20 @@ def ingest(
     if not request.dry_run:
         with clock("attach", "tables of the catalog"):
             create_tables(spark, settings)
-    return _load(spark, settings, documents, _Given(found, request, gates, before, small), clock)
+    return _load(spark, settings, opened, _Given(found, request, gates, before, small), clock)
+
+
+def _at_their_place(found: Sources, located: Located) -> Sources:
+    files = {path: uri for uri, path in located.documents.items()}
+    return replace(
+        found,
+        located={files[re.sub(r"\Afile:/*", "/", file)]: file for file in [*found.files, *found.empty]},
+        scopes=[located.scope],
+    )
 
 
 class _Given(NamedTuple):
-    """What an ingest was given, and what was known when it began; small: the catalog is."""
+    """What an ingest was asked for, and what was known when it began; small: the catalog is."""
 
     sources: Sources
     request: Request
@@ -128,17 +159,18 @@ class _Given(NamedTuple):
     small: bool
 
 
-def _load(spark: SparkSession, settings: Settings, documents: DataFrame, given: _Given, clock: Clock) -> Summary:
+def _load(spark: SparkSession, settings: Settings, documents: Opened, given: _Given, clock: Clock) -> Summary:
     """Parse documents into a stage, and publish what it holds."""
     request, ingest_id = given.request, uuid.uuid4().hex
-    location = None if request.dry_run else f"{stages_location(settings)}/{ingest_id}"
-    with clock("parse", "documents that changed"):
-        stage = _staged(parse_documents(documents, settings, strict=request.strict, dialect=request.dialect), location)
+    few = given.small and documents.changed_bytes is not None and documents.changed_bytes <= _FEW_BYTES
+    location = None if request.dry_run or few else f"{stages_location(settings)}/{ingest_id}"
+    with clock("parse", "documents that changed"), interpreted(spark, few):
+        stage = _parsed(settings, documents, given, location)
         counted = _count_stage(stage)
     crash_point("after_stage")
     try:
         run = Run(ingest_id, "ingest", counted.documents, request.label)
-        work = _Work(given.sources, request, run, given.gates, counted.dialects, given.known)
+        work = _Work(given, run, counted.dialects)
         with interpreted(spark, given.small and counted.rows <= settings.interpreted_rows):
             summary = _publish(spark, settings, stage, work, clock)
         return replace(summary, seconds=clock.seconds())
@@ -174,14 +206,11 @@ def _read_known(spark: SparkSession) -> _Known:
 
 @dataclass(frozen=True)
 class _Work:
-    """What an ingest was asked for, and what was known when it began."""
+    """What an ingest was given, and what its documents turned out to be."""
 
-    sources: Sources
-    request: Request
+    given: _Given
     run: Run
-    gates: list[Suite]
     dialects: dict[str, int]
-    known: _Known
 
     def with_rejected(self, more: int) -> _Work:
         """Count the documents that were refused whole after they were parsed."""
@@ -189,8 +218,25 @@ class _Work:
         return replace(self, run=replace(self.run, documents=self.run.documents | {"rejected": rejected}))
 
 
+def _parsed(settings: Settings, documents: Opened, given: _Given, location: str | None) -> DataFrame:
+    """Parse documents into a stage: small ones as they come, each large one in many tasks."""
+    request, located = given.request, given.sources.located
+    limits = limits_of(settings, strict=request.strict, dialect=request.dialect, located=located)
+    rows, changed_bytes = documents.rows, documents.changed_bytes
+    all_small = changed_bytes is not None and changed_bytes <= settings.stream_bytes
+    files = [] if all_small else large_files(rows, settings.stream_bytes)
+    if not files:
+        return _staged(parse_documents(rows, limits), location)
+    known_as = {file: uri for uri, file in located.items()}
+
+    def kept(frame: DataFrame, name: str) -> DataFrame:
+        return _staged(frame, None if location is None else f"{location}/{name}")
+
+    return stage_large(rows, [known_as.get(file, file) for file in files], limits, kept)
+
+
 def _staged(parsed: DataFrame, location: str | None) -> DataFrame:
-    """Write what was parsed, once, and read it from there; without a location Spark holds it."""
+    """Write what was parsed, once, and read it from there; without a location Spark holds it, the driver where it is little."""
     if location is None:
         return keep(parsed)
     parsed.write.parquet(location)
@@ -240,11 +286,10 @@ def _count_stage(stage: DataFrame) -> _Counted:
 def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _Work, clock: Clock) -> Summary:
     """Check, commit and project; plan again when another writer was first."""
 
-    @retries(settings.commit_attempts, is_lost).wraps
     def attempt() -> Summary:
         with clock("check", "what differs from the catalog"):
             head = read_head(spark)
-            if work.request.dry_run:
+            if work.given.request.dry_run:
                 stand_in_lagging(spark, settings, head)
             else:
                 roll_forward(spark, head, settings=settings)
@@ -258,17 +303,17 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
         seen = work.with_rejected(settled.rejected)
         if not plan.is_empty:
             with clock("validate", "what would be published"):
-                docs = None if work.request.dry_run else settings
-                validate_candidate(spark, plan, settled.stage, findings, RULES.values(), work.gates, docs)
+                docs = None if work.given.request.dry_run else settings
+                validate_candidate(spark, plan, settled.stage, findings, RULES.values(), work.given.gates, docs)
         snapshot_id = None
-        if not work.request.dry_run:
+        if not work.given.request.dry_run:
             record_findings(spark, findings, work.run.ingest_id)
             if not plan.is_empty or work.run.label is not None:
                 snapshot_id = _commit(spark, settings, plan, settled.stage, seen, clock)
-        summary = summarise(numbered, plan, findings, seen.run.documents, dry_run=work.request.dry_run)
-        return replace(summary, snapshot_id=snapshot_id, hidden=work.sources.hidden, dialects=work.dialects)
+        summary = summarise(numbered, plan, findings, seen.run.documents, dry_run=work.given.request.dry_run)
+        return replace(summary, snapshot_id=snapshot_id, hidden=work.given.sources.hidden, dialects=work.dialects)
 
-    return attempt()
+    return in_turn(settings.warehouse, settings.commit_attempts, attempt)
 
 
 class _Settled(NamedTuple):
@@ -291,11 +336,11 @@ def _settle(
 
     What a rule refuses may leave another document's definition, or the published one, in its place: so that is looked at anew.
     """
-    policy, strict = work.request.policy, work.request.strict
-    known = work.known.documents if work.known.head == head else None
+    policy, strict = work.given.request.policy, work.given.request.strict
+    known = work.given.known.documents if work.given.known.head == head else None
     published = read_published(spark, tables_in_use(head)) if is_interpreted(spark) and head.tables else None
     state = None if published is None else published.state
-    ground = read_ground(spark, head, stage, policy, work.sources.scopes, known, state)
+    ground = read_ground(spark, head, stage, policy, work.given.sources.scopes, known, state)
     first = without_refused(stage, spark)
     stage, found, rejected = first.stage, first.findings, 0
     uncounted = no_findings(spark) if refused is None else refused
@@ -318,7 +363,7 @@ def _numbered(spark: SparkSession, head: Head, stage: DataFrame, work: _Work) ->
     if DRAFT not in work.dialects:
         return stage, None
     log = open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id)
-    return with_numbers(stage, log, prune=work.request.policy.prune)
+    return with_numbers(stage, log, prune=work.given.request.policy.prune)
 
 
 def _commit(spark: SparkSession, settings: Settings, plan: Plan, stage: DataFrame, work: _Work, clock: Clock) -> int:

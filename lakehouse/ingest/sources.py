@@ -1,14 +1,14 @@
-"""Sources: which documents an ingest reads, and what is known of them from the last one.
+"""Sources: which documents an ingest reads.
 
-A SOURCE is a file, a folder (searched recursively), a glob, or any URI that Spark's Hadoop filesystems read. Spark lists,
-reads and hashes them; only a document that changed, or of which something was refused, goes on to be parsed.
+A SOURCE is a file, a folder (searched recursively), a glob, or any URI that Spark's Hadoop filesystems read. Spark lists, reads
+and hashes them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -17,18 +17,14 @@ from pyspark.sql import functions as F
 
 from lakehouse.errors import SourceNotFound
 from lakehouse.ingest.folders import Hidden, is_document, is_hidden, is_readable, look_into
-from lakehouse.store.frames import can_skip
 from lakehouse.store.jvm import java_class
 from lakehouse.store.session import absolute_location
-from lakehouse.text.problems import OWNER_CHANGED, REGAINED
 
 NAME_PATTERN = "*.{json,cereg,yaml,yml,json.gz,cereg.gz,yaml.gz,yml.gz}"
-_FEW_DOCUMENTS = 1000  # that are named to Spark one by one
+_STATUS = re.compile(r"FileStatus\{path=(.*?); isDirectory=false; length=(\d+); ")
 _GLOB = re.compile(r"[*?\[{]")
 # What a search of a folder lists below it, as a regular expression of Java.
 _LISTED = r"(?:[^_./][^/]*/)*[^_./][^/]*\.(?:json|cereg|ya?ml)(?:\.gz)?"
-# Findings that ask for nothing: what they are about is published as the document says.
-TOLD_ONLY = (OWNER_CHANGED, REGAINED)
 _DOCUMENTS = "document_uri string, size long, sha256 string, content binary"
 _NOTHING = hashlib.sha256(b"").hexdigest()
 
@@ -48,6 +44,8 @@ class Sources:
         named: files that were named, and not only found in a folder or by a glob.
         empty: empty files as far as they are known: Spark does not list them.
         unreadable: files that may not be read, with their sizes: the parser finds that out, one by one.
+        located: documents that are known under another URI than that of their file, as what was fetched from a server is: that
+            URI → URI of the file. `files`, `empty` and `named` hold the URIs of the files.
     """
 
     folders: list[str]
@@ -58,6 +56,7 @@ class Sources:
     named: list[str] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
     unreadable: list[tuple[str, int]] = field(default_factory=list)
+    located: dict[str, str] = field(default_factory=dict)
 
     def is_named(self) -> Column:
         """Tell of each document (column document_uri) whether it was named."""
@@ -147,7 +146,11 @@ def read_documents(spark: SparkSession, sources: Sources, stream_bytes: int) -> 
     unread: list[tuple[str, int, str | None, bytearray | None]] = [(uri, 0, _NOTHING, bytearray()) for uri in sorted(empty)]
     unread += [(uri, size, None, None) for uri, size in sources.unreadable]
     made = [spark.createDataFrame(unread, _DOCUMENTS)] if unread or not parts else []
-    return reduce(DataFrame.unionByName, [*([_read(parts, stream_bytes)] if parts else []), *made])
+    read = reduce(DataFrame.unionByName, [*([_read(parts, stream_bytes)] if parts else []), *made])
+    if not sources.located:
+        return read
+    known_as = F.create_map(*(F.lit(part) for uri, file in sources.located.items() for part in (file, uri)))
+    return read.withColumn("document_uri", F.coalesce(known_as[F.col("document_uri")], F.col("document_uri")))
 
 
 def _read(parts: list[DataFrame], stream_bytes: int) -> DataFrame:
@@ -160,116 +163,32 @@ def _read(parts: list[DataFrame], stream_bytes: int) -> DataFrame:
 
 
 def empty_files(listed: DataFrame) -> list[str]:
-    """Give the URIs of the empty files among those that Spark listed for a DataFrame of files; it has no rows of them.
-
-    Spark's listing is asked as one text, since asking for each of thousands of files takes seconds.
-    """
+    """Give the URIs of the empty files among those that Spark listed for a DataFrame of files; it has no rows of them."""
     plan: Any = listed._jdf.queryExecution().analyzed()
-    statuses = plan.collectLeaves().head().relation().location().allFiles().mkString("\n")
-    return re.findall(r"FileStatus\{path=(.*?); isDirectory=false; length=0; ", statuses)
+    return [uri for uri, size in _listing(plan.collectLeaves().head().relation().location()) if not size]
 
 
-def with_unchanged(
-    documents: DataFrame,
-    known: DataFrame,
-    registry: Column | None,
-    is_named: Column | None = None,
-    *,
-    force: bool = False,
-    dialect: str | None = None,
-) -> DataFrame:
-    """Tell which documents need not be parsed: same URI and hash as at the last load, and nothing to be looked at again.
-
-    Args:
-        documents: as from `read_documents`.
-        known: one row per document and registry, as from `current_documents`.
-        registry: registry that the documents go into; None when each document says it itself.
-        is_named: tells documents that were named; such a one that was passed over in a folder is looked at again. None: none was.
-        force: parse all of them.
-        dialect: parse, too, what was read as of another dialect at its last load.
-
-    Returns:
-        `documents` with registry, unchanged, again (the same as at the last load, and parsed all the same), content (NULL for
-        an unchanged document), last_sha256, last_clean (hash at the last load, and whether a document with that hash need not
-        be parsed), for documents whose hash is not known yet, named, and last_registry (where a document that says its
-        registry itself was loaded last).
-    """
-    is_named = F.lit(False) if is_named is None else is_named
-    skipped = F.col("facts.status") == "skipped"
-    uri, own = F.col("xid").alias("_uri"), F.when(F.col("facts.own_registry"), F.lit(None)).otherwise(F.col("registryid"))
-    clean = needs_no_look("facts") & F.lit(not force)
-    is_same_dialect = F.lit(True) if dialect is None else F.coalesce(F.col("facts.dialect") == dialect, F.lit(False))
-    sha256 = F.when(is_same_dialect, F.col("facts.sha256"))
-    load = F.struct("snapshot_id", sha256.alias("sha256"), clean.alias("clean"), skipped.alias("skipped"), "registryid")
-    last = known.groupBy(uri, own.alias("_registry")).agg(F.max(load).alias("last"))
-    wanted = documents.withColumn("registry", F.lit(None).cast("string") if registry is None else registry)
-    same_place = (F.col("document_uri") == F.col("_uri")) & F.col("registry").eqNullSafe(F.col("_registry"))
-    same = F.coalesce(F.col("sha256") == F.col("last.sha256"), F.lit(False))
-    clean = F.coalesce(F.col("last.clean") & ~(is_named & F.col("last.skipped")), F.lit(False))
-    return wanted.join(last, on=same_place, how="left").select(
-        "document_uri",
-        "size",
-        "sha256",
-        "registry",
-        (same & clean).alias("unchanged"),
-        (same & ~clean).alias("again"),
-        F.when(~(same & clean), F.col("content")).alias("content"),
-        F.col("last.sha256").alias("last_sha256"),
-        clean.alias("last_clean"),
-        F.when(F.col("registry").isNull(), F.col("last.registryid")).alias("last_registry"),
-        is_named.alias("named"),
-    )
+def large_files(frame: DataFrame, stream_bytes: int) -> list[str]:
+    """Give the URIs of the files above a size among those that Spark listed for a frame; nothing is listed for that."""
+    plan: Any = frame
+    leaves = plan._jdf.queryExecution().analyzed().collectLeaves()
+    found: set[str] = set()
+    for index in range(leaves.size()):
+        leaf = leaves.apply(index)
+        if not leaf.getClass().getName().endswith("LogicalRelation"):
+            continue
+        relation = leaf.relation()
+        if not relation.getClass().getName().endswith("HadoopFsRelation"):
+            continue
+        location = relation.location()
+        if location.getClass().getName().endswith("InMemoryFileIndex") and location.sizeInBytes() > stream_bytes:
+            found |= {uri for uri, size in _listing(location) if size > stream_bytes}
+    return sorted(found)
 
 
-def needs_no_look(facts: str) -> Column:
-    """Tell of a document's facts that nothing was refused at its last load, and that all it says is published."""
-    nothing_refused = (F.col(f"{facts}.status") != "rejected") & (F.coalesce(F.size(f"{facts}.quarantined"), F.lit(0)) <= 0)
-    waits = F.exists(F.col(f"{facts}.disputes"), lambda one: ~F.coalesce(one["rule_id"], F.lit("")).isin(*TOLD_ONLY))
-    return nothing_refused & ~F.coalesce(waits, F.lit(False))
-
-
-def without_content_of_unchanged(
-    spark: SparkSession,
-    sources: Sources,
-    known: DataFrame,
-    registry: Column | None,
-    stream_bytes: int,
-    *,
-    force: bool = False,
-    dialect: str | None = None,
-) -> tuple[DataFrame, int | None]:
-    """Read the documents, and open no unchanged one again once it was hashed.
-
-    Args:
-        spark: the session.
-        sources: as from `find_sources`.
-        known: as from `current_documents`.
-        registry: as for `with_unchanged`.
-        stream_bytes: as for `read_documents`.
-        force: as for `with_unchanged`.
-        dialect: as for `with_unchanged`.
-
-    Returns:
-        Rows as from `with_unchanged`, and when all documents are unchanged how many they are, else None.
-    """
-    documents = read_documents(spark, sources, stream_bytes)
-    every = with_unchanged(documents, known, registry, sources.is_named(), force=force, dialect=dialect)
-    if force or can_skip(known):
-        return every, None
-    told = every.drop("content").localCheckpoint()
-    first = told.filter(~F.col("unchanged")).select("document_uri", "size").limit(_FEW_DOCUMENTS + 1).collect()
-    if len(first) > _FEW_DOCUMENTS:
-        return every, None
-    unchanged = told.filter("unchanged").withColumn("content", F.lit(None).cast("binary"))
-    if not first:
-        return unchanged, told.count()
-    changed = {row["document_uri"]: row["size"] for row in first}
-    unreadable = [one for one in sources.unreadable if one[0] in changed]
-    files = [uri for uri, size in changed.items() if size and (uri, size) not in unreadable]
-    empty = [uri for uri, size in changed.items() if not size]
-    few = replace(sources, folders=[], files=files, empty=empty, unreadable=unreadable)
-    again = with_unchanged(read_documents(spark, few, stream_bytes), known, registry, few.is_named(), dialect=dialect)
-    return unchanged.unionByName(again), None
+def _listing(location: Any) -> list[tuple[str, int]]:
+    """Give URI and size of the files that Spark listed: as one text, since asking for each of thousands takes seconds."""
+    return [(uri, int(size)) for uri, size in _STATUS.findall(location.allFiles().mkString("\n"))]
 
 
 def registry_from_path(mode: str, roots: list[str]) -> Column:

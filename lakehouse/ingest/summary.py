@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.ingest.folders import Hidden
 from lakehouse.log.plan import Plan
+from lakehouse.rules.declared import SEVERITIES
 from lakehouse.store.frames import can_skip, count_if
 from lakehouse.store.keys import KEY
 from lakehouse.store.schema import ENTITY_TABLES
@@ -62,7 +63,7 @@ def of_unchanged(known: DataFrame, documents: DataFrame, number: int) -> Summary
     same = documents.select(F.col("document_uri").alias("xid")).distinct()
     _add_counts(entities, known.join(same, on="xid", how="left_semi"), "unchanged", "facts.entities")
     counts = {"read": number, "unchanged": number, "skipped": 0, "rejected": 0}
-    return Summary(None, counts, entities, _no_violations(), {})
+    return Summary(None, counts, entities, dict.fromkeys(SEVERITIES, 0), {})
 
 
 def summarise(stage: DataFrame, plan: Plan, findings: DataFrame, documents: dict[str, int], *, dry_run: bool) -> Summary:
@@ -88,8 +89,7 @@ def summarise(stage: DataFrame, plan: Plan, findings: DataFrame, documents: dict
         is_unchanged = F.get_json_object("facts", "$.status") == "unchanged"
         same = stage.filter((F.col("row") == "document") & is_unchanged).select("xid").distinct()
         _add_counts(entities, plan.known.join(same, on="xid", how="left_semi"), "unchanged", "facts.entities")
-    violations = _no_violations()
-    violations |= count_if(findings, {name: F.col("finding.severity") == name for name in violations})
+    violations = count_if(findings, {name: F.col("finding.severity") == name for name in SEVERITIES})
     changes = None
     if dry_run:
         changed = plan.entities.select("op", *KEY).orderBy(*KEY).limit(MAX_CHANGES_TOLD)
@@ -109,7 +109,3 @@ def _add_counts(entities: dict[str, dict[str, int]], facts: DataFrame, outcome: 
 
 def _no_outcomes() -> dict[str, dict[str, int]]:
     return {table.name: dict.fromkeys(OUTCOMES, 0) for table in ENTITY_TABLES}
-
-
-def _no_violations() -> dict[str, int]:
-    return dict.fromkeys(("error", "warning", "info"), 0)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import getpass
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -21,29 +21,58 @@ from lakehouse.errors import CommitLost
 from lakehouse.faults import crash_point
 from lakehouse.log.head import LOGGED, Head
 from lakehouse.log.ownership.defaults import with_isdefault
-from lakehouse.log.plan import Plan
+from lakehouse.log.plan import Plan, changed_rows, rows_digest
 from lakehouse.store.conflicts import is_conflict
+from lakehouse.store.frames import can_skip, is_local
 from lakehouse.store.keys import KEY
 from lakehouse.store.positions import told_by_appends
-from lakehouse.store.schema import CHANGES
+from lakehouse.store.schema import CHANGES, SCHEMA
 from lakehouse.store.tables import open_table, table_name
 
 _FEW_ROWS = 50_000
+_FEW_SNAPSHOTS = 1000  # that are named in a query
 _TOLD_OF_HEAD = ("committed_at", "digest", "tables", "deletions")
 
 
 @dataclass(frozen=True)
 class Run:
-    """Who commits, and what: goes into the snapshot's row and into Delta's commit information."""
+    """Who commits, and what: goes into the snapshot's row and into Delta's commit information.
+
+    Attributes:
+        ingest_id: of this run alone.
+        command: what does it.
+        documents: how many were read, by what came of them.
+        label: for the snapshot.
+        users: who asked for it, where that is not the user of this process: for all of it one under "", of several each by the
+            registry and XID that is theirs, with a blank between.
+    """
 
     ingest_id: str
     command: str
     documents: dict[str, int]
     label: str | None = None
+    users: dict[str, str] = field(default_factory=dict)
+
+
+class Totals(NamedTuple):
+    """What a commit comes to: see `Plan`, of which it is a part."""
+
+    head: Head
+    committed_at: datetime
+    counts: dict[str, dict[str, int]]
+    document_rows: int
+    digest: str
+
+    @property
+    def changed(self) -> dict[str, int]:
+        """Give the changed rows by table."""
+        return changed_rows(self.counts)
 
 
 def read_head(spark: SparkSession) -> Head:
     """Read the newest snapshot of the log: its commit tells it; where that was another's, the table is asked."""
+    if not spark.catalog.databaseExists(SCHEMA):  # a dry run where there is no catalog yet
+        return Head()
     for told in told_by_appends(spark, "changes"):
         if "head" not in told:
             break
@@ -54,6 +83,12 @@ def read_head(spark: SparkSession) -> Head:
         return Head()
     body = _snapshot_bodies(spark, newest)[0]
     return _head(newest, body)
+
+
+def read_head_at(spark: SparkSession, snapshot_id: int) -> Head:
+    """Read what the log's head was when a snapshot was the newest one; the snapshot is there."""
+    told = _told_of(spark, snapshot_id)
+    return _head(snapshot_id, told["head"] if "head" in told else _snapshot_bodies(spark, snapshot_id)[0])
 
 
 @dataclass(frozen=True)
@@ -85,13 +120,47 @@ def commit(spark: SparkSession, plan: Plan, stage: DataFrame, run: Run, entities
     """
     snapshot_id = plan.head.snapshot_id + 1
     labels = [Label(run.label, snapshot_id)] if run.label is not None else []
-    snapshot = _snapshot_body(plan, run, snapshot_id, labels)
+    totals = Totals(plan.head, plan.committed_at, plan.counts, plan.document_rows, plan.digest)
+    snapshot = _snapshot_body(totals, run, snapshot_id, labels)
     entities = log_rows(spark, plan, stage) if entities is None else entities
     rows = entities.unionByName(plan.documents.select(*LOGGED, "body"), allowMissingColumns=True)
     rows = rows.unionByName(_own_rows(spark, snapshot, labels), allowMissingColumns=True)
     if sum(plan.changed.values()) + plan.document_rows < _FEW_ROWS:
         rows = rows.coalesce(1)
     return _append(spark, snapshot_id, rows, snapshot, run)
+
+
+def commit_rows(
+    spark: SparkSession, head: Head, committed_at: datetime, rows: DataFrame, counts: dict[str, dict[str, int]], run: Run
+) -> Head:
+    """Append rows that were made without Spark as the next snapshot.
+
+    Args:
+        spark: the session.
+        head: the snapshot that they were made for.
+        committed_at: time of the snapshot, later than the head's.
+        rows: of entities, columns of `changes` without snapshot_id.
+        counts: their number by table and op.
+        run: who commits.
+
+    Raises:
+        CommitLost: another writer has taken that snapshot; nothing was appended.
+    """
+    folded = rows.agg(rows_digest()).collect()[0]["digest"] or 0
+    totals = Totals(head, committed_at, counts, 0, f"{folded & (2**64 - 1):016x}")
+    snapshot_id = head.snapshot_id + 1
+    snapshot = _snapshot_body(totals, run, snapshot_id, [])
+    every = rows.unionByName(_own_rows(spark, snapshot, []), allowMissingColumns=True)
+    if sum(totals.changed.values()) < _FEW_ROWS:
+        every = every.coalesce(1)
+    return _append(spark, snapshot_id, every, snapshot, run)
+
+
+def own_bodies(totals: Totals, run: Run) -> tuple[dict[str, Any], list[tuple[str, str, str]]]:
+    """Give what a commit tells of itself: its user metadata, and kind, xid and body of the rows that are no entity's."""
+    snapshot_id = totals.head.snapshot_id + 1
+    snapshot = _snapshot_body(totals, run, snapshot_id, [])
+    return _user_metadata(snapshot_id, snapshot, run), _bodies(snapshot, [])
 
 
 def commit_label(spark: SparkSession, head: Head, label: Label, run: Run) -> Head:
@@ -136,8 +205,7 @@ def chained_digest(snapshot_id: int, body: dict[str, Any], labels: dict[str, Any
 
 
 def _append(spark: SparkSession, snapshot_id: int, rows: DataFrame, snapshot: dict[str, Any], run: Run) -> Head:
-    told = {"snapshot_id": snapshot_id, "ingest_id": run.ingest_id, "command": run.command}
-    told["head"] = {name: snapshot[name] for name in _TOLD_OF_HEAD}
+    told = _user_metadata(snapshot_id, snapshot, run)
     writer = (
         rows.withColumn("snapshot_id", F.lit(snapshot_id).cast("bigint"))
         .select(*CHANGES.names)
@@ -161,10 +229,19 @@ def _append(spark: SparkSession, snapshot_id: int, rows: DataFrame, snapshot: di
     return _head(snapshot_id, snapshot)
 
 
+def _user_metadata(snapshot_id: int, snapshot: dict[str, Any], run: Run) -> dict[str, Any]:
+    told: dict[str, Any] = {"snapshot_id": snapshot_id, "ingest_id": run.ingest_id, "command": run.command}
+    return told | {"head": {name: snapshot[name] for name in _TOLD_OF_HEAD}}
+
+
+def _bodies(snapshot: dict[str, Any], labels: list[Label]) -> list[tuple[str, str, str]]:
+    """Give kind, xid and body of the rows of the snapshot itself and of its labels."""
+    own = [("snapshot", "", json.dumps(snapshot, sort_keys=True))]
+    return own + [("label", label.name, json.dumps(label.body, sort_keys=True)) for label in labels]
+
+
 def _own_rows(spark: SparkSession, snapshot: dict[str, Any], labels: list[Label]) -> DataFrame:
-    """Give the rows of the snapshot itself and of its labels."""
-    own = [("", "snapshot", "", "insert", json.dumps(snapshot, sort_keys=True))]
-    own += [("", "label", label.name, "insert", json.dumps(label.body, sort_keys=True)) for label in labels]
+    own = [("", kind, xid, "insert", body) for kind, xid, body in _bodies(snapshot, labels)]
     return spark.createDataFrame(own, "registryid string, kind string, xid string, op string, body string")
 
 
@@ -188,11 +265,22 @@ def log_rows(spark: SparkSession, plan: Plan, stage: DataFrame) -> DataFrame:
     written = plan.entities.filter(F.col("document_uri").isNotNull())
     staged = texts.select(*KEY, "document_uri", "body", "raw", "attributes")
     owned = plan.entities.filter(F.col("document_uri").isNull())
-    log = open_table(spark, "changes").select(*KEY, F.col("snapshot_id").alias("stored_in"), "body", "raw", "attributes")
     text = [*_flipped_texts(), "attributes"]
     rows = staged.join(written, on=[*KEY, "document_uri"], how="inner")
     rows = rows.select(*LOGGED, *text)
+    if can_skip(owned):
+        return rows
+    log = _of_snapshots(open_table(spark, "changes"), owned)
+    log = log.select(*KEY, F.col("snapshot_id").alias("stored_in"), "body", "raw", "attributes")
     return rows.unionByName(log.join(owned, on=[*KEY, "stored_in"], how="inner").select(*LOGGED, *text))
+
+
+def _of_snapshots(log: DataFrame, owned: DataFrame) -> DataFrame:
+    """Keep the rows of the log of the snapshots that entities are stored in, where those are few: of others no file is read."""
+    if is_local(owned):  # the log is small, too
+        return log
+    named = [row["stored_in"] for row in owned.select("stored_in").distinct().limit(_FEW_SNAPSHOTS + 1).collect()]
+    return log.filter(F.col("snapshot_id").isin(named)) if len(named) <= _FEW_SNAPSHOTS else log
 
 
 def _flipped_texts() -> list[Column]:
@@ -207,11 +295,12 @@ def _head(snapshot_id: int, body: dict[str, Any]) -> Head:
 
 
 def _who_and_when(run: Run, committed_at: datetime) -> dict[str, Any]:
-    return {
+    several = {} if len(run.users) < 2 else {"changed_by": run.users}
+    return several | {
         "ingest_id": run.ingest_id,
         "committed_at": committed_at.isoformat(),
         "command": run.command,
-        "committed_by": getpass.getuser(),
+        "committed_by": ", ".join(sorted({*run.users.values()})) or getpass.getuser(),
         "product_version": lakehouse.__version__,
         "documents": run.documents,
     }
@@ -221,30 +310,36 @@ def _sealed(body: dict[str, Any], snapshot_id: int, labels: list[Label]) -> dict
     return body | {"digest": chained_digest(snapshot_id, body, {label.name: label.body for label in labels})}
 
 
-def _snapshot_body(plan: Plan, run: Run, snapshot_id: int, labels: list[Label]) -> dict[str, Any]:
-    body = _who_and_when(run, plan.committed_at) | {
+def _snapshot_body(totals: Totals, run: Run, snapshot_id: int, labels: list[Label]) -> dict[str, Any]:
+    body = _who_and_when(run, totals.committed_at) | {
         "counts": {
             table: {op: n for op, n in ops.items() if op not in ("unchanged", "refused")}
-            for table, ops in plan.counts.items()
-            if plan.changed[table]
+            for table, ops in totals.counts.items()
+            if totals.changed[table]
         },
-        "rows": sum(plan.changed.values()) + plan.document_rows,
-        "rows_digest": plan.digest,
-        "previous_digest": plan.head.digest,
-        "deletions": plan.head.deletions + sum(ops.get("delete", 0) for ops in plan.counts.values()),
-        "tables": plan.head.tables | {table: snapshot_id for table, n in plan.changed.items() if n},
+        "rows": sum(totals.changed.values()) + totals.document_rows,
+        "rows_digest": totals.digest,
+        "previous_digest": totals.head.digest,
+        "deletions": totals.head.deletions + sum(ops.get("delete", 0) for ops in totals.counts.values()),
+        "tables": totals.head.tables | {table: snapshot_id for table, n in totals.changed.items() if n},
     }
     return _sealed(body, snapshot_id, labels)
 
 
 def _committed_by(spark: SparkSession, snapshot_id: int) -> str:
     """Give the ingest that committed a snapshot."""
+    told = _told_of(spark, snapshot_id) or _snapshot_bodies(spark, snapshot_id)[0]
+    return str(told.get("ingest_id"))
+
+
+def _told_of(spark: SparkSession, snapshot_id: int) -> dict[str, Any]:
+    """Give what the commit of a snapshot says of it; empty: only its row tells."""
     for told in told_by_appends(spark, "changes"):
         if told["snapshot_id"] == snapshot_id:
-            return str(told.get("ingest_id"))
+            return told
         if told["snapshot_id"] < snapshot_id:
             break
-    return str(_snapshot_bodies(spark, snapshot_id)[0]["ingest_id"])
+    return {}
 
 
 def _snapshot_bodies(spark: SparkSession, snapshot_id: int) -> list[dict[str, Any]]:

@@ -8,16 +8,17 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.log.ground import Ground
-from lakehouse.log.ownership.defaults import with_defaults
+from lakehouse.log.ownership.defaults import may_move_default, with_defaults
 from lakehouse.log.ownership.disputes import (
     at_or_below,
     refused_in,
     standing,
+    with_standing,
 )
 from lakehouse.log.ownership.owners import claims_of, with_verdict
 from lakehouse.log.ownership.staleness import is_suspect, without_stale
 from lakehouse.store.frames import can_skip, count_if, keep
-from lakehouse.store.keys import KEY
+from lakehouse.store.keys import KEY, OVER_HTTP
 
 
 class Comparison(NamedTuple):
@@ -42,25 +43,26 @@ def compare(ground: Ground, stage: DataFrame, found: DataFrame) -> Comparison:
     policy, state = ground.policy, ground.state
     told = findings_told(stage, found)
     dropped = find_dropped(ground, stage, told)
+    stands = None if ground.said is None else standing(ground.said, stage, refused_in(told))
     protected = None
     if policy.prune:  # what lost its last owner in an ingest without --prune
         ownerless = state.filter(F.size("document_uris") == 0)
         dropped = dropped.unionByName(ownerless.select(*KEY, F.col("document_uris").alias("dropped")))
         dropped = dropped.groupBy(*KEY).agg(F.array_distinct(F.flatten(F.collect_list("dropped"))).alias("dropped"))
-        protected = state.select(*KEY).join(*at_or_below(refused_in(told)), how="left_semi")
-        if ground.said is not None:
-            protected = protected.unionByName(standing(ground.said, stage, refused_in(told)).select(*KEY))
+        protected = state.select(*KEY).join(refused_in(told).select(*KEY).distinct(), on=KEY, how="left_semi")
+        protected = protected.unionByName(_around_http(state))
+        if stands is not None:
+            protected = protected.unionByName(stands.select(*KEY))
     log, head = ground.log, ground.head
     deleted = log.filter((F.col("op") == "delete") & (F.col("kind") != "document")) if head.deletions else log.limit(0)
     now = F.lit(ground.committed_at)
-    compared = keep(
-        with_verdict(claims_of(stage), dropped, state, deleted, ground.said, policy=policy, protected=protected, now=now)
-    )
+    said = None if ground.said is None or stands is None else with_standing(ground.said, stands)
+    compared = keep(with_verdict(claims_of(stage), dropped, state, deleted, said, policy=policy, protected=protected, now=now))
     seen = _look_at(compared)
     if seen.suspects and not policy.force:
         compared = keep(without_stale(compared, log))
-    if seen.all_single_inserts:  # each document is of one mind about its own defaults
-        return Comparison(compared.withColumn("flipped", F.lit(False)), True)
+    if seen.all_single_inserts or not seen.may_move_defaults:  # each document is of one mind about its own defaults
+        return Comparison(compared.withColumn("flipped", F.lit(False)), seen.all_single_inserts)
     return Comparison(keep(with_defaults(compared, state, log)), False)
 
 
@@ -90,19 +92,33 @@ def find_dropped(ground: Ground, stage: DataFrame, told: DataFrame) -> DataFrame
     return dropped.groupBy(*KEY).agg(F.array_sort(F.collect_set("document_uri")).alias("dropped"))
 
 
+def _around_http(state: DataFrame) -> DataFrame:
+    """Find what holds an entity that came over HTTP: a group, or the message that a Version is of; columns KEY."""
+    owned = state.filter(F.array_contains("document_uris", OVER_HTTP))
+    parts = F.split("xid", "/")
+    holders = F.transform(F.array(F.lit(3), F.lit(5)), lambda n: F.array_join(F.slice(parts, 1, n), "/"))
+    held = owned.select("registryid", F.explode(holders).alias("xid"))
+    return state.select(*KEY).join(held.distinct(), on=["registryid", "xid"], how="left_semi").select(*KEY)
+
+
 class _Seen(NamedTuple):
-    """What a comparison shows at a glance: updates that may be stale; whether all is new, each entity in one document."""
+    """What a comparison shows at a glance.
+
+    suspects: updates that may be stale; all_single_inserts: all is new, each entity in one document; may_move_defaults: rows for
+    which `defaults.may_move_default` holds.
+    """
 
     suspects: int
     all_single_inserts: bool
+    may_move_defaults: int
 
 
 def _look_at(compared: DataFrame) -> _Seen:
-    seen = count_if(compared, {"suspects": is_suspect(), "others": ~is_single_insert()})
-    return _Seen(seen["suspects"], not seen["others"])
+    seen = count_if(compared, {"suspects": is_suspect(), "others": ~is_single_insert(), "moving": may_move_default()})
+    return _Seen(seen["suspects"], not seen["others"], seen["moving"])
 
 
 def is_single_insert() -> Column:
     """Tell of a row that it is new, and that one document alone says it."""
     is_insert = F.coalesce(F.col("op") == "insert", F.lit(False))
-    return is_insert & (F.size("agreed") == 1) & (F.size("opposed") == 0)
+    return is_insert & (F.size("agreed") == 1) & (F.size("opposed") == 0) & (F.size("joined") == 0)

@@ -1,6 +1,6 @@
 """The stored result of flattening, `effective_messages`: refreshed for exactly the messages whose chains a change touches.
 
-It is computed by the same SQL as the view `flat_messages`: `scope` is the affected messages, and `messages` and `versions` are
+The view `computed_messages` computes it: `scope` is the affected messages, and `messages` and `versions` are
 those rows of the tables that their chains pass through. Each row tells in `depends_on` where its definition was sought, found or
 not, so a message is affected when it changed itself, or when it depends on one that did.
 """
@@ -13,17 +13,21 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.settings import Settings
-from lakehouse.store.frames import can_skip, count, is_empty, keep
+from lakehouse.store.frames import can_skip, count, hand_over, is_empty, keep
 from lakehouse.store.positions import first_transaction
 from lakehouse.store.schema import EFFECTIVE_MESSAGES, SCHEMA
 from lakehouse.store.sessions import is_interpreted
-from lakehouse.store.tables import merge_rows, table_name
-from lakehouse.store.views import session_with_views
+from lakehouse.store.tables import ends_of, merge_rows, table_name
+from lakehouse.store.views import read_view
 
 NAME = "effective_messages"
 _ROWS_OF_A_PARTITION = 20_000  # some seconds; with 2,000 a refresh of 100,000 takes 1.6 times the CPU time
 _KEY = ["registryid", "xid"]
-_PATHS = "registryid string, version_xid string, path array<string>, is_open boolean, is_cycle boolean"
+_DEFINITION = "struct<depth: int, version_xid: string, basemessage: string, base_xid: string, attributes: map<string, string>>"
+_MERGED = (
+    "registryid string, version_xid string, chain_status string, chain_depth int, "
+    f"definitions array<{_DEFINITION}>, attributes map<string, string>, sought array<string>"
+)
 
 
 def append_all(
@@ -53,9 +57,8 @@ def compute_all(
     parts = {} if fresh is None else {name: rows.filter("op <> 'delete'").drop("op") for name, rows in fresh.items()}
     versions = parts.get("versions", session.table(table_name("versions")))
     has_bases = not is_empty(versions.filter(F.col("basemessage").isNotNull()))
-    looking = session_with_views(session, settings, SCHEMA, parts if has_bases else parts | _no_paths(session), ["flat_messages"])
-    _plan_once(looking)
-    return _stamped(looking.table("flat_messages"), snapshot_id)
+    _plan_once(session)
+    return _stamped(_flattened(session, settings, parts if has_bases else parts | _nothing_merged(session)), snapshot_id)
 
 
 def refresh(
@@ -88,15 +91,20 @@ def refresh(
         scope = _only(parts["messages"], affected, F.col("xid"))
     parts |= {"scope": scope}
     if is_empty(parts["versions"].filter(F.col("basemessage").isNotNull())):
-        parts |= _no_paths(session)
-    looking = session_with_views(session, settings, SCHEMA, parts, ["flat_messages"])
+        parts |= _nothing_merged(session)
     _plan_once(session)
     session.conf.set("spark.sql.shuffle.partitions", 1 + count(affected) // _ROWS_OF_A_PARTITION)
-    flat = looking.table("flat_messages").withColumn("is_there", F.lit(True))
+    flat = _flattened(session, settings, parts).withColumn("is_there", F.lit(True))
     rows = _stamped(affected.join(flat, on=_KEY, how="left"), snapshot_id, "is_there")
     if is_interpreted(session):  # a merge computes its source twice
         rows = keep(rows)
-    merge_rows(session, NAME, EFFECTIVE_MESSAGES.names, rows, gone="is_there IS NULL")
+    ends = ends_of(session, NAME, affected)
+    merge_rows(session, NAME, EFFECTIVE_MESSAGES.names, rows, gone="is_there IS NULL", ends=ends)
+
+
+def _flattened(session: SparkSession, settings: Settings | None, parts: Mapping[str, DataFrame]) -> DataFrame:
+    """Read `computed_messages`, for which rows stand in."""
+    return hand_over(read_view(session, settings, SCHEMA, parts, "computed_messages"), session)
 
 
 def _laid_over(session: SparkSession, fresh: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
@@ -128,9 +136,9 @@ def find_affected(session: SparkSession, changed: DataFrame, messages: DataFrame
     return changed.unionByName(dependants).distinct()
 
 
-def _no_paths(session: SparkSession) -> dict[str, DataFrame]:
-    """Give no rows to stand for the view of all paths, when no Version has a base: most small changes are told so much sooner."""
-    return {"base_paths": session.createDataFrame([], _PATHS).filter(F.lit(False))}
+def _nothing_merged(session: SparkSession) -> dict[str, DataFrame]:
+    """Give no rows to stand for what follows bases, when no Version has one: most small changes are told so much sooner."""
+    return {"merged_versions": session.createDataFrame([], _MERGED).filter(F.lit(False))}
 
 
 def _plan_once(session: SparkSession) -> None:

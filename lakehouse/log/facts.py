@@ -6,9 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.log.head import LOGGED
-from lakehouse.log.ownership.disputes import (
-    added_to,
-)
+from lakehouse.log.ownership.disputes import added_to
 from lakehouse.store.frames import keep
 from lakehouse.store.keys import KEY
 from lakehouse.store.schema import CHANGES, DOCUMENT_BODY, TABLE_OF_KIND
@@ -91,7 +89,7 @@ def with_document_op(facts: DataFrame, known: DataFrame, gone: DataFrame, disput
         unread = disputes.join(facts.select("registryid", "xid"), on=["registryid", "xid"], how="left_anti")
         unread = unread.join(gone, on=["registryid", "xid"], how="left_anti")
         added = unread.join(known.select("registryid", "xid", "facts"), on=["registryid", "xid"])
-        body = F.to_json(added_to(F.col("facts"), F.col("disputes")))
+        body = F.to_json(added_to(*(F.col(name) for name in ("registryid", "xid", "facts", "disputes", "settled"))))
         # Rows, and not what they are made of: Spark fails on what it infers for a union of such joins.
         every = every.unionByName(keep(added.select("registryid", "xid", F.lit("update").alias("op"), body.alias("body"))))
     empty = {name: F.lit(None).cast(CHANGES[name].dataType) for name in LOGGED if name not in (*KEY, "op")}

@@ -21,6 +21,11 @@ from lakehouse.store.keys import KEY, LIFE
 from lakehouse.store.schema import CHANGES, ENTITY_TABLES, Table
 from lakehouse.store.tables import open_table
 
+# What of an entity is compared, beside its key and its content_hash; and what only some kinds of entities have.
+STATE = (*LIFE, "document_uris", "snapshot_id")
+OPTIONAL = {"isdefault": BooleanType(), "defaultversionid": StringType()}
+_FEW_REGISTRIES = 100
+
 
 @dataclass(frozen=True)
 class Ground:
@@ -82,36 +87,51 @@ def read_ground(
         said = keep(known_disputes(known, gone))
         said = None if is_empty(said) else said
     held = stage.filter(F.col("row") == "entity").select(*KEY, "document_uri")
-    return Ground(head, committed_at, policy, log, known, gone, said, read_state(spark, head) if state is None else state, held)
+    if state is None:
+        # What is pruned, and how much that is of all, is told of all registries.
+        state = read_state(spark, head, None if policy.prune or not head.tables else concerned_registries(stage, gone))
+    return Ground(head, committed_at, policy, log, known, gone, said, state, held)
 
 
-def read_state(spark: SparkSession, head: Head) -> DataFrame:
-    """Read the current state of all entities from their tables.
+def concerned_registries(*rows: DataFrame) -> list[str] | None:
+    """Give the registries that rows are of; None where there are many."""
+    named = reduce(DataFrame.unionByName, [one.select("registryid") for one in rows]).filter(F.col("registryid").isNotNull())
+    found = sorted(row["registryid"] for row in named.distinct().limit(_FEW_REGISTRIES + 1).collect())
+    return found if len(found) <= _FEW_REGISTRIES else None
+
+
+def of_registries(rows: DataFrame, registries: list[str] | None) -> DataFrame:
+    """Keep rows of some registries; None: of all. Told by their names, Delta leaves out files."""
+    return rows if registries is None else rows.filter(F.col("registryid").isin(registries))
+
+
+def read_state(spark: SparkSession, head: Head, registries: list[str] | None = None) -> DataFrame:
+    """Read the current state of all entities from their tables; of some registries where they are named.
 
     Returns:
         One row per entity: KEY, content_hash, epoch, createdat, modifiedat, document_uris, snapshot_id; isdefault of a
         Version, defaultversionid of a message or schema.
     """
-    columns = ["content_hash", *LIFE, "document_uris", "snapshot_id"]
-    optional = {"isdefault": BooleanType(), "defaultversionid": StringType()}
+    columns = ["content_hash", *STATE]
     used = tables_in_use(head)
     if not used:
-        more = [StructField(name, kind) for name, kind in optional.items()]
+        more = [StructField(name, kind) for name, kind in OPTIONAL.items()]
         return spark.createDataFrame([], StructType([*(CHANGES[name] for name in (*KEY, *columns)), *more]))
     parts = [
-        open_table(spark, table.name).select(
-            "registryid",
-            F.lit(table.kind).alias("kind"),
-            "xid",
-            *columns,
-            *(
-                (F.col(name) if name in table.columns.names else F.lit(None).cast(kind)).alias(name)
-                for name, kind in optional.items()
-            ),
+        of_registries(open_table(spark, table.name), registries).select(
+            "registryid", F.lit(table.kind).alias("kind"), "xid", *columns, *optional_columns(table)
         )
         for table in used
     ]
     return reduce(DataFrame.unionByName, parts)
+
+
+def optional_columns(table: Table, prefix: str = "") -> list[Column]:
+    """Give the columns `OPTIONAL` of an entity table, NULL where it has none; a prefix goes before their names."""
+    return [
+        (F.col(name) if name in table.columns.names else F.lit(None).cast(kind)).alias(f"{prefix}{name}")
+        for name, kind in OPTIONAL.items()
+    ]
 
 
 def tables_in_use(head: Head) -> list[Table]:

@@ -69,14 +69,17 @@ class Plan:
     @property
     def changed(self) -> dict[str, int]:
         """Give the changed rows by table."""
-        return {
-            table: sum(n for op, n in ops.items() if op not in ("unchanged", "refused")) for table, ops in self.counts.items()
-        }
+        return changed_rows(self.counts)
 
     @property
     def is_empty(self) -> bool:
         """Tell that nothing would be committed."""
         return self.document_rows == 0 and not any(self.changed.values())
+
+
+def changed_rows(counts: dict[str, dict[str, int]]) -> dict[str, int]:
+    """Count the changed rows by table, out of the rows by table and outcome."""
+    return {table: sum(n for op, n in ops.items() if op not in ("unchanged", "refused")) for table, ops in counts.items()}
 
 
 def plan_changes(ground: Ground, stage: DataFrame, compared: DataFrame, found: DataFrame) -> Plan:
@@ -104,7 +107,7 @@ def plan_changes(ground: Ground, stage: DataFrame, compared: DataFrame, found: D
     documents = keep(with_document_op(facts, ground.known, ground.gone, more))
     if ground.policy.prune and not ground.policy.force:
         _guard_prune(count.by_table, ground.state, compared)
-    total = documents.agg(F.count("*").alias("n"), F.coalesce(_digest("body"), F.lit(0)).alias("digest")).collect()[0]
+    total = documents.agg(F.count("*").alias("n"), F.coalesce(rows_digest("body"), F.lit(0)).alias("digest")).collect()[0]
     digest = f"{(count.digest ^ total['digest']) & (2**64 - 1):016x}"
     whole_stage = count.all_single_inserts and not ground.head.deletions
     return Plan(
@@ -155,7 +158,7 @@ def _count(compared: DataFrame) -> _Count:
     is_told = F.col("refused").isNotNull() | F.col("taken_from").isNotNull() | F.col("regained") | has_dispute
     is_told = is_told | F.exists("agreed", lambda claim: claim["rule_id"].isNotNull())
     folded = compared.groupBy("kind", outcome.alias("outcome")).agg(
-        F.count("*").alias("n"), F.count_if(~is_single).alias("others"), F.count_if(is_told).alias("told"), _digest()
+        F.count("*").alias("n"), F.count_if(~is_single).alias("others"), F.count_if(is_told).alias("told"), rows_digest()
     )
     totals = folded.collect()
     by_table: dict[str, dict[str, int]] = {table.name: {} for table in ENTITY_TABLES}
@@ -181,6 +184,6 @@ def _guard_prune(counts: dict[str, dict[str, int]], state: DataFrame, compared: 
         raise PruneRefused(deleted, held)
 
 
-def _digest(*also: str) -> Column:
+def rows_digest(*also: str) -> Column:
     """Fold the rows of a group into one number, whatever their order: a lost or altered row changes it."""
     return F.bit_xor(F.xxhash64(*LOGGED, *also)).alias("digest")

@@ -26,6 +26,7 @@ from lakehouse.store.positions import (
     tell_commits,
     told_by_commits,
     told_position,
+    version_at,
     was_never_written,
 )
 from lakehouse.store.schema import (
@@ -40,7 +41,7 @@ from lakehouse.store.schema import (
     body_schema,
 )
 from lakehouse.store.sessions import open_sibling
-from lakehouse.store.tables import merge_rows, table_name
+from lakehouse.store.tables import ends_of, merge_rows, table_name
 
 _THREADS = 4
 _DEFINING = ("messages", "versions")  # what effective_messages follows
@@ -110,7 +111,18 @@ def lagging(
 def effective_is_behind(spark: SparkSession, head: Head) -> bool:
     """Tell whether `effective_messages` has not reached the last snapshot that changed a message or a Version."""
     needed = _defined(head)
-    return _position(spark, effective.NAME, needed)[1] < needed
+    return told_position(spark, effective.NAME) < needed and _position(spark, effective.NAME, needed)[1] < needed
+
+
+def effective_version(spark: SparkSession, past: Head) -> int | None:
+    """Find the version of `effective_messages` that holds what flattening gave at a snapshot, as long as Delta keeps its files.
+
+    Args:
+        spark: the session, the table attached.
+        past: as from `read_head_at`.
+    """
+    defined = _defined(past)
+    return version_at(spark, effective.NAME, defined, past.snapshot_id) if defined else None
 
 
 def rebuild_table(spark: SparkSession, table: Table, head: Head) -> None:
@@ -170,8 +182,8 @@ def _roll_forward(
     spark: SparkSession, table: Table, head: Head, verified: Head | None, entities: DataFrame | None = None
 ) -> str | None:
     def bring(session: SparkSession, is_new: bool, position: int) -> None:
-        at_hand = entities is not None and verified is not None and position == verified.snapshot_id
-        log = hand_over(entities, session) if at_hand and entities is not None else session.table(table_name("changes"))
+        at_hand = entities if verified is not None and position == verified.snapshot_id else None
+        log = session.table(table_name("changes")) if at_hand is None else hand_over(at_hand, session)
         unseen = log.filter((F.col("kind") == table.kind) & (F.col("snapshot_id") > position))
         if is_new:
             # Nothing is there yet: append, as a transaction of its own, so that two processes cannot both do it.
@@ -182,8 +194,11 @@ def _roll_forward(
             writer.saveAsTable(table_name(table.name))
         else:
             # Also what was committed meanwhile: what is deleted by now must not be inserted again by a process that is late.
-            rows = project(unseen if at_hand else last_rows(unseen), table, "op")
-            merge_rows(session, table.name, table.columns.names, rows, gone="op = 'delete'")
+            ends = ends_of(session, table.name, unseen)
+            if ends is not None:  # the ends are of these rows, whatever is committed meanwhile
+                unseen = unseen.filter(F.col("snapshot_id") <= F.lit(ends.newest))
+            rows = project(last_rows(unseen) if at_hand is None else unseen, table, "op")
+            merge_rows(session, table.name, table.columns.names, rows, gone="op = 'delete'", ends=ends)
 
     is_known_new = verified is not None and table.name not in verified.tables
     return _bring_forward(spark, table.name, head.tables[table.name], head, verified, is_known_new, bring)

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from pyspark.sql import SparkSession
 
 from lakehouse.log import effective
+from lakehouse.log.commits import read_head
+from lakehouse.log.projections import effective_is_behind
 from lakehouse.log.snapshots import open_snapshot, resolve_snapshot
 from lakehouse.settings import Settings
 from lakehouse.store.schema import SCHEMA
@@ -37,10 +39,18 @@ def open_relations(
     if at is not None:
         tables = list(tables)
         attach_tables(spark, settings, dict.fromkeys(["changes", *tables]))
-        if effective.NAME in tables:  # a view of a view there
+        if effective.NAME in tables:  # a view there
             views = [*views, *with_read(["flat_messages"])]
         return open_snapshot(spark, settings, resolve_snapshot(spark, at), views)
-    attach_tables(spark, settings, dict.fromkeys([*tables, *tables_read_by(views)]))
+    stored = "flat_messages" not in views or _flattening_is_stored(spark, settings)
+    views = with_read(views, stored=stored)
+    attach_tables(spark, settings, dict.fromkeys([*tables, *tables_read_by(views, stored=stored)]))
     if views:
-        create_views(spark, settings, SCHEMA, views)
+        create_views(spark, settings, SCHEMA, views, stored=stored)
     return SCHEMA
+
+
+def _flattening_is_stored(spark: SparkSession, settings: Settings) -> bool:
+    """Tell that `effective_messages` is what flattening gives now."""
+    attach_tables(spark, settings, ["changes", effective.NAME])
+    return settings.refresh_effective and not effective_is_behind(spark, read_head(spark))

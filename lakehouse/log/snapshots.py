@@ -1,7 +1,8 @@
 """A snapshot is a schema: `xregistry_at_<id>` shows the whole catalog as it was, read from the log alone.
 
 Its views hold the last row of each entity with `snapshot_id <= id`, and then the same `ddl/views` as the live schema. So it
-lasts as long as `changes` does, whatever Delta's retention, and reading it writes nothing into the warehouse.
+lasts as long as `changes` does, whatever Delta's retention, and reading it writes nothing into the warehouse. Effective
+definitions come out of Delta's history of `effective_messages` as far as that goes back, and are computed beyond.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from pyspark.sql.types import StructType
 
 from lakehouse.errors import LabelTaken, SnapshotNotFound
 from lakehouse.log import effective
-from lakehouse.log.commits import Label, Run, commit_label, read_head
-from lakehouse.log.projections import expressions, parsed_body
+from lakehouse.log.commits import Label, Run, commit_label, read_head, read_head_at
+from lakehouse.log.projections import effective_version, expressions, parsed_body
 from lakehouse.log.snapshotfacts import HEAD, NUMBER, Snapshot, check_label, moment_of
+from lakehouse.log.turns import in_turn
 from lakehouse.settings import Settings
-from lakehouse.store.conflicts import is_lost, retries
 from lakehouse.store.schema import CHANGES, DOCUMENT_BODY, EFFECTIVE_MESSAGES, ENTITY_TABLES, SCHEMA, VIOLATIONS
 from lakehouse.store.session import scratch_folder
 from lakehouse.store.tables import attach_tables, check_writers, open_table, table_name
-from lakehouse.store.views import create_views
+from lakehouse.store.views import create_views, with_read
 
 # The relations of a snapshot. All that is put in are names and expressions of this package, and the snapshot's number.
 _CHANGES = Template("""\
@@ -162,7 +163,6 @@ def label_snapshot(
     attach_tables(spark, settings, ["changes"])
     snapshot_id = resolve_snapshot(spark, text)
 
-    @retries(settings.commit_attempts, is_lost).wraps
     def attempt() -> int:
         present = read_labels(spark).get(name)
         if present is not None and present == (snapshot_id, why if why is not None else present[1]):
@@ -173,7 +173,7 @@ def label_snapshot(
         commit_label(spark, read_head(spark), label, Run(uuid.uuid4().hex, "label", {}))
         return snapshot_id
 
-    return attempt()
+    return in_turn(settings.warehouse, settings.commit_attempts, attempt)
 
 
 def open_snapshot(spark: SparkSession, settings: Settings, snapshot_id: int, views: Iterable[str] | None = None) -> str:
@@ -197,14 +197,25 @@ def open_snapshot(spark: SparkSession, settings: Settings, snapshot_id: int, vie
     create_view_schema(spark, schema)
     for statement in _statements(snapshot_id):
         spark.sql(statement)
-    wanted = views if views is None else list(views)
-    create_views(spark, settings, schema, wanted)
-    if wanted is None or "flat_messages" in wanted:
-        # What the stored result was, is what flattening gives.
-        stamped = (f"{snapshot_id}L AS snapshot_id" if name == "snapshot_id" else name for name in EFFECTIVE_MESSAGES.names)
-        query = f"SELECT\n  {_listed(stamped)}\nFROM {schema}.flat_messages"
-        spark.sql(_view(schema, effective.NAME, EFFECTIVE_MESSAGES, query))
+    wanted = None if views is None else with_read(views)
+    if wanted is not None and "flat_messages" not in wanted:
+        create_views(spark, settings, schema, wanted)
+        return schema
+    attach_tables(spark, settings, [effective.NAME])
+    version = effective_version(spark, read_head_at(spark, snapshot_id))
+    if version is not None:
+        spark.sql(_effective_view(snapshot_id, f"{table_name(effective.NAME)} VERSION AS OF {version}"))
+    create_views(spark, settings, schema, wanted, stored=version is not None)
+    if version is None:  # what the stored result was, is what flattening gives
+        spark.sql(_effective_view(snapshot_id, f"{schema}.flat_messages"))
     return schema
+
+
+def _effective_view(snapshot_id: int, source: str) -> str:
+    """Give the statement that creates a snapshot's `effective_messages`, all of whose rows tell of it."""
+    stamped = (f"{snapshot_id}L AS snapshot_id" if name == "snapshot_id" else name for name in EFFECTIVE_MESSAGES.names)
+    query = f"SELECT\n  {_listed(stamped)}\nFROM {source}"
+    return _view(schema_at(snapshot_id), effective.NAME, EFFECTIVE_MESSAGES, query)
 
 
 def create_view_schema(spark: SparkSession, schema: str) -> None:

@@ -16,7 +16,7 @@ from lakehouse.dialects.draft.attributes import draft_table
 from lakehouse.dialects.tables import table
 from lakehouse.errors import UnknownRule
 from lakehouse.rules.places import places_of
-from lakehouse.text.csvtables import read_table
+from lakehouse.text.csvtables import read_rows
 from lakehouse.text.problems import ICON
 
 SEVERITIES = ("error", "warning", "info")
@@ -74,8 +74,30 @@ class Example(NamedTuple):
     good: Any
 
 
-def _rows(name: str) -> list[dict[str, str]]:
-    return read_table("lakehouse.rules", name)
+class _Declared(NamedTuple):
+    """A row of `rules.csv`."""
+
+    id: str
+    how: str
+    by: str
+    severity: str
+    table: str
+    section: str
+    text: str
+    hint: str
+
+
+class _Fragments(NamedTuple):
+    """A row of `examples.csv`; bad and good are JSON."""
+
+    id: str
+    at: str
+    bad: str
+    good: str
+
+
+def _declared() -> list[_Declared]:
+    return read_rows("lakehouse.rules", "rules", _Declared)
 
 
 def _of_words() -> set[str]:
@@ -88,10 +110,10 @@ def _of_words() -> set[str]:
 def _rules(*hows: str) -> dict[str, Rule]:
     found = {}
     of_words = _of_words()
-    for row in _rows("rules"):
-        if row["how"] in hows:
-            action = "quarantined" if row["severity"] == "error" and row["id"] not in of_words else "kept"
-            found[row["id"]] = Rule(row["id"], row["severity"], action, row["table"], row["text"], row["hint"], row["section"])
+    for row in _declared():
+        if row.how in hows:
+            action = "quarantined" if row.severity == "error" and row.id not in of_words else "kept"
+            found[row.id] = Rule(row.id, row.severity, action, row.table, row.text, row.hint, row.section)
     return found
 
 
@@ -103,13 +125,14 @@ TOLD: dict[str, Rule] = _rules("rule", "dialect")
 @cache
 def held() -> dict[str, Held]:
     """Tell of each requirement how it is held."""
-    return {row["id"]: Held(row["how"], tuple(row["by"].split()), row["text"]) for row in _rows("rules")}
+    return {row.id: Held(row.how, tuple(row.by.split()), row.text) for row in _declared()}
 
 
 @cache
 def examples() -> dict[str, Example]:
     """Give the examples by rule."""
-    return {row["id"]: Example(row["at"], json.loads(row["bad"]), json.loads(row["good"])) for row in _rows("examples")}
+    rows = read_rows("lakehouse.rules", "examples", _Fragments)
+    return {row.id: Example(row.at, json.loads(row.bad), json.loads(row.good)) for row in rows}
 
 
 def explain(rule_id: str) -> dict[str, Any]:

@@ -66,8 +66,9 @@ def findings_of(rows: DataFrame, told: list[Column] | list[Telling]) -> DataFram
     named = rows.withColumn("_at", _as_written(entity)).withColumn("told", F.explode(F.filter(F.array(*columns), F.isnotnull)))
     pointer = F.concat("_at", "told.pointer")
     action = F.when(F.col("staged") & (F.col("told.severity") == "error"), "quarantined").otherwise("kept")
+    name = violation_id_column("registryid", "document_uri", "told.rule_id", "xid", pointer, "told.message", action)
     finding = F.struct(
-        violation_id_column("registryid", "document_uri", "told.rule_id", "xid", pointer, "told.message").alias("violation_id"),
+        name.alias("violation_id"),
         pointer.alias("pointer"),
         F.col("told.rule_id").alias("rule_id"),
         F.col("told.severity").alias("severity"),

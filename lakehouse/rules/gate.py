@@ -148,12 +148,13 @@ def _reject_documents(stage: DataFrame, found: DataFrame) -> Checked:
     rejected = keep(by_document.select("document_uri", "registryid", reason.alias("reason")))
     rule = RULES[STRICT]
     no_xid = pointer = F.lit("")
+    action = F.lit("quarantined")
     values = {
-        "violation_id": violation_id_column("registryid", "document_uri", F.lit(STRICT), no_xid, pointer, "reason"),
+        "violation_id": violation_id_column("registryid", "document_uri", F.lit(STRICT), no_xid, pointer, "reason", action),
         "pointer": pointer,
         "rule_id": F.lit(STRICT),
         "severity": F.lit("error"),
-        "action": F.lit("quarantined"),
+        "action": action,
         "message": F.col("reason"),
         "hint": F.lit(rule.hint),
         "raw": F.lit(None).cast("string"),

@@ -120,7 +120,7 @@ def _check_row(entity: str, names: list[str], row: dict[str, Any]) -> Iterator[d
     for path, rule_id, message, severity in check_entity(subject):
         rule = RULES[rule_id]
         pointer = at + pointer_of(*path)
-        identity = (row["registryid"], row["document_uri"], rule_id, row["xid"], pointer, message)
+        identity = (row["registryid"], row["document_uri"], rule_id, row["xid"], pointer, message, "kept")
         yield {
             "row": "finding",
             "document_uri": row["document_uri"],

@@ -41,7 +41,7 @@ def record_findings(spark: SparkSession, findings: DataFrame, ingest_id: str) ->
 
 
 def unrecorded(spark: SparkSession, findings: DataFrame) -> DataFrame:
-    """Leave out findings that `violations` holds about the same entity in the same words.
+    """Leave out findings that `violations` holds about the same entity in the same words, with the same action.
 
     An ingest tells where a finding stands in the document, a validation where it stands in the normal form.
 
@@ -49,9 +49,9 @@ def unrecorded(spark: SparkSession, findings: DataFrame) -> DataFrame:
         spark: the session.
         findings: as for `record_findings`.
     """
-    told = ["registryid", "document_uri", "xid", "rule_id", "message"]
+    told = ["registryid", "document_uri", "xid", "rule_id", "message", "action"]
     known = spark.table(table_name("violations")).select(*told).distinct()
-    flat = findings.withColumns({name: F.col(f"finding.{name}") for name in ("rule_id", "message")})
+    flat = findings.withColumns({name: F.col(f"finding.{name}") for name in ("rule_id", "message", "action")})
     return flat.join(known, on=told, how="left_anti").select(*findings.columns)
 
 

@@ -21,8 +21,8 @@ from lakehouse.dialects.tables import DIALECTS, NORMAL
 from lakehouse.errors import LossyExport
 from lakehouse.export.run import Exported, Request, export
 from lakehouse.export.writers import Style
-from lakehouse.store.schema import SCHEMA
-from lakehouse.store.views import create_views, with_read
+from lakehouse.log.relations import open_relations
+from lakehouse.store.views import with_read
 
 # What every dialect that names things as xRegistry does can say, and (marked) what 0.5-wip or the draft cannot.
 RICH: dict[str, Any] = {
@@ -103,7 +103,7 @@ def told(spark: Any, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFac
     catalog.write("rich.json", RICH)
     summary = catalog.ingest(registry_from="document")
     assert not summary.refused, catalog.rows("SELECT document_uri, rule_id, message FROM xregistry.violations")
-    create_views(spark, catalog.settings, SCHEMA, with_read(["flat_messages", "documents"]))
+    open_relations(spark, catalog.settings, with_read(["flat_messages", "documents"]), ["versions"])
     done.versions, done.flat = by_registry(catalog, "versions"), by_registry(catalog, "flat_messages")
     done.dialects = dict(catalog.rows("SELECT registryid, dialect FROM xregistry.documents"))
 

@@ -12,7 +12,7 @@ import pytest
 from builders import document, group, stage
 
 from lakehouse.ingest.parse import batches as stagebatches
-from lakehouse.ingest.parse import parse
+from lakehouse.ingest.parse import parse, parts
 from lakehouse.ingest.parse.batches import BATCH_BYTES, StageBatches
 from lakehouse.ingest.parse.limits import Limits
 from lakehouse.ingest.parse.parse import Source, _Parse, parser
@@ -68,24 +68,25 @@ def holds_bad(*given: Any) -> bool:
 
 
 STAGES = {
-    "open": (parse, "open_document", lambda uri, *_: "bad" in uri),
-    "read": (parse, "read_up_to", lambda stream, _: b"bad" in stream.getvalue()),
-    "decode": (parse, "read_text", holds_bad),
-    "detect": (parse, "not_a_registry", holds_bad),
-    "redact": (parse, "redact", holds_bad),
-    "dialect": (parse, "told_dialect", holds_bad),
-    "entities": (parse, "read_document", holds_bad),
-    "rows": (StageBatches, "add_entities", holds_bad),
-    "finding": (StageBatches, "add_facts", lambda _, uri, *given: "bad" in uri and given[1]["status"] == "loaded"),
-    "batch": (StageBatches, "_entity_batch", holds_bad),
+    "open": ((parse,), "open_document", lambda uri, *_: "bad" in uri),
+    "read": ((parse,), "read_up_to", lambda stream, _: b"bad" in stream.getvalue()),
+    "decode": ((parse, parts), "read_text", holds_bad),
+    "detect": ((parse,), "not_a_registry", holds_bad),
+    "redact": ((parse, parts), "redact", holds_bad),
+    "dialect": ((parse, parts), "told_dialect", holds_bad),
+    "entities": ((parse, parts), "read_document", holds_bad),
+    "rows": ((StageBatches,), "add_entities", holds_bad),
+    "finding": ((StageBatches,), "add_facts", lambda _, uri, *given: "bad" in uri and given[1]["status"] == "loaded"),
+    "batch": ((StageBatches,), "_entity_batch", holds_bad),
 }
 
 
 @pytest.mark.parametrize("stream", [1 << 20, 60], ids=["whole", "streamed"])
 @pytest.mark.parametrize("name", STAGES)
 def test_a_fault_at_any_stage_costs_the_document_only(monkeypatch, name, stream):
-    owner, function, is_bad = STAGES[name]
-    broken(monkeypatch, owner, function, is_bad=is_bad)
+    owners, function, is_bad = STAGES[name]
+    for owner in owners:
+        broken(monkeypatch, owner, function, is_bad=is_bad)
     rows = rows_of(("one", GOOD), ("bad", BAD), ("two", GOOD), stream=stream)
     assert told(rows, "bad") == ("rejected", [FAULT], 0)
     assert told(rows, "one") == told(rows, "two") == ("loaded", [], 7)
@@ -96,7 +97,7 @@ def test_a_fault_at_any_stage_costs_the_document_only(monkeypatch, name, stream)
 
 def test_a_large_document_that_fails_at_its_end_gives_no_rows(monkeypatch):
     monkeypatch.setattr(stagebatches, "BATCH_ROWS", 3)
-    broken(monkeypatch, parse, "read_document", is_bad=lambda part, *_: "bad-last" in repr(part))
+    broken(monkeypatch, parts, "read_document", is_bad=lambda part, *_: "bad-last" in repr(part))
     rows = rows_of(("one", GOOD), ("bad", BAD), ("two", GOOD), stream=60)
     assert told(rows, "bad") == ("rejected", [FAULT], 0)
     assert told(rows, "one") == told(rows, "two") == ("loaded", [], 7)

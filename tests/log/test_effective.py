@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from typing import Any
 
 import pytest
 from builders import document, group
+from chispa import assert_df_equality
 
 from lakehouse.faults import CrashRequested
-from lakehouse.ingest.pipeline import Request
+from lakehouse.ingest.pipeline import Request, ingest
+from lakehouse.log import effective
 from lakehouse.log.ownership.owners import Policy
+from lakehouse.log.relations import open_relations
 from lakehouse.query.sql import run_query
+from lakehouse.store.views import with_read
 
 pytestmark = pytest.mark.slow
 
@@ -52,7 +57,7 @@ def test_edits_deletions_and_cycles_leave_the_table_equal_to_the_view(catalog):
     bases[22], bases[23] = 21, 20
     write(catalog, bases, {})
     catalog.ingest()
-    assert rows_of(catalog, "effective_messages") == rows_of(catalog, "flat_messages")
+    assert rows_of(catalog, "effective_messages") == rows_of(catalog, "computed_messages")
     edits: list[tuple[dict[int, Any], list[int]]] = [
         ({0: None, 5: 2, 30: 1}, []),  # an edit, another base, what a dangling alias waits for
         ({1: 2, 2: 1, 6: 6}, [4, 30]),  # cycles come, others go
@@ -66,7 +71,7 @@ def test_edits_deletions_and_cycles_leave_the_table_equal_to_the_view(catalog):
             (catalog.documents / f"{i:03}.json").unlink()
         catalog.ingest(request=Request(Policy(prune=True)))
         after = rows_of(catalog, "effective_messages")
-        assert after == rows_of(catalog, "flat_messages")
+        assert after == rows_of(catalog, "computed_messages")
         stamped = {row["xid"]: row["snapshot_id"] for row in catalog.spark.table("effective_messages").collect()}
         rewritten = {xid for xid, snapshot in stamped.items() if snapshot != before.get(xid)}
         differing = {key[1] for key, row in after.items() if known.get(key) != row}
@@ -74,18 +79,65 @@ def test_edits_deletions_and_cycles_leave_the_table_equal_to_the_view(catalog):
         assert differing <= rewritten <= dependants | differing
 
 
+def crash(*given: object) -> None:
+    raise CrashRequested("refresh")
+
+
 def test_a_refresh_that_was_lost_is_made_up(catalog, monkeypatch):
     write(catalog, {0: None, 1: 0, 2: None}, {})
     catalog.ingest()
     write(catalog, {0: None}, {0: "other"})
-    monkeypatch.setenv("LAKEHOUSE_CRASH_AT", "after_project_versions")
-    with pytest.raises(CrashRequested):
-        catalog.ingest()
-    monkeypatch.delenv("LAKEHOUSE_CRASH_AT")
+    with monkeypatch.context() as patch:
+        patch.setattr(effective, "refresh", crash)
+        with pytest.raises(CrashRequested):
+            catalog.ingest()
     assert [row["name"] for row in rows_of(catalog, "effective_messages").values()].count("other") == 0
+    assert rows_of(catalog, "flat_messages") == rows_of(catalog, "computed_messages")  # is not behind
     catalog.ingest()
-    assert rows_of(catalog, "effective_messages") == rows_of(catalog, "flat_messages")
+    assert rows_of(catalog, "effective_messages") == rows_of(catalog, "computed_messages")
     assert {row["name"] for row in rows_of(catalog, "effective_messages").values()} == {"other", "n1", "n2"}
     history = catalog.spark.sql("DESCRIBE HISTORY effective_messages").count()
     assert catalog.ingest().snapshot_id is None
     assert catalog.spark.sql("DESCRIBE HISTORY effective_messages").count() == history
+
+
+def tables_read(catalog, relation: str) -> set[str]:
+    """Give the tables whose files a query of a relation reads."""
+    plan = catalog.spark.sql(f"EXPLAIN SELECT name FROM {relation}").collect()[0][0]
+    return set(re.findall(r"spark_catalog\.xregistry\.(\w+)", plan))
+
+
+def test_flat_messages_is_what_is_stored_at_the_head_and_at_each_snapshot_that_delta_still_holds(catalog):
+    write(catalog, {0: None, 1: 0}, {})
+    catalog.ingest()
+    write(catalog, {0: None}, {0: "other"})
+    catalog.ingest()
+    catalog.write("endpoint.json", {"endpoints": {"e": {"endpointid": "e", "usage": ["producer"]}}})
+    catalog.ingest()  # changes no definition: the table stays at snapshot 2
+    spark, settings = catalog.spark, catalog.settings
+    flat = with_read(["flat_messages"])
+    assert tables_read(catalog, f"{open_relations(spark, settings, flat)}.flat_messages") == {"effective_messages"}
+    open_relations(spark, settings, with_read(["computed_messages"]))
+    texts = [spark.sql(f"SELECT to_json(struct(*)) AS row FROM {name}_messages") for name in ("flat", "computed")]
+    assert_df_equality(*texts, ignore_row_order=True, ignore_nullable=True)
+    names = {}
+    for at in ("1", "2", "3"):
+        schema = open_relations(spark, settings, flat, at=at)
+        assert tables_read(catalog, f"{schema}.flat_messages") == {"effective_messages"}
+        names[at] = [row["name"] for row in spark.table(f"{schema}.flat_messages").orderBy("xid").collect()]
+        assert {row["snapshot_id"] for row in spark.table(f"{schema}.effective_messages").collect()} == {int(at)}
+    assert names == {"1": ["n0", "n1"], "2": ["other", "n1"], "3": ["other", "n1"]}
+    spark.sql("ALTER TABLE effective_messages SET TBLPROPERTIES ('delta.deletedFileRetentionDuration' = 'interval 0 hours')")
+    schema = open_relations(spark, settings, flat, at="1")  # its files may go at any time
+    assert tables_read(catalog, f"{schema}.flat_messages") == {"changes"}
+    assert [row["name"] for row in spark.table(f"{schema}.flat_messages").orderBy("xid").collect()] == names["1"]
+    assert {row["snapshot_id"] for row in spark.table(f"{schema}.effective_messages").collect()} == {1}
+
+
+def test_without_a_stored_result_flat_messages_is_computed(catalog):
+    write(catalog, {0: None, 1: 0}, {})
+    settings = catalog.settings.model_copy(update={"refresh_effective": False})
+    ingest(catalog.spark, settings, [str(catalog.documents)])
+    schema = open_relations(catalog.spark, settings, with_read(["flat_messages"]))
+    assert "effective_messages" not in tables_read(catalog, f"{schema}.flat_messages")
+    assert catalog.spark.table("flat_messages").count() == 2

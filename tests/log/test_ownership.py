@@ -77,6 +77,14 @@ def test_a_schema_that_goes_stops_nobody(history):
     assert found == [("MSG-183", "kept")]
     assert history.published() == {"m": (None, "a"), "n": ("N2", "c")}
     assert history.catalog.rows("SELECT count(*) FROM xregistry.schemas") == [1]
+    # And when the message is edited and names it still, that is refused, and kept, though the published one is told of in the
+    # same words
+    history.write(a=says(m={"dataschemaxid": "/schemagroups/s/schemas/t", "name": "M"}))
+    assert history.ingest().refused
+    assert history.published()["m"] == (None, "a")
+    found = history.catalog.rows("SELECT rule_id, action, raw FROM xregistry.violations WHERE severity = 'error' ORDER BY ALL")
+    assert [one[:2] for one in found] == [("MSG-115", "quarantined"), ("MSG-183", "kept"), ("MSG-183", "quarantined")]
+    assert json.loads(found[2][2])["name"] == "M"
 
 
 @pytest.mark.slow
@@ -236,6 +244,71 @@ def test_who_still_says_it_gets_it_back_when_the_owner_lets_go(history, taken_ov
     assert history.ingest(request=PRUNE).snapshot_id is None
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_who_waits_owns_what_others_publish_as_it_says_though_it_is_not_read(history, is_broken):
+    # Given a document that was overruled, and waits
+    history.write(c=says(m="1"))
+    history.ingest()
+    history.write(a=says(m="2"))
+    history.ingest()
+    # When another one says the same as it, while it is not read, or cannot be
+    history.write(a=says(x="X"), b=says(m="1"))
+    if is_broken:
+        history.catalog.write("c.json", b"{")
+        history.ingest()
+    else:
+        history.ingest("a", "b")
+    # Then both own it, and it waits no more
+    assert history.published() == {"m": ("1", "bc"), "x": ("X", "a")}
+    last = """SELECT max_by(body, snapshot_id) FROM xregistry.changes
+        WHERE kind = 'document' AND xid LIKE '%/c.json'"""
+    assert "disputes" not in json.loads(history.catalog.rows(last)[0])
+    history.write(c=says(m="1"))
+    history.ingest()
+    assert history.published()["m"] == ("1", "bc")
+    assert history.ingest().snapshot_id is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_takeover_is_told_of_who_says_something_new_and_not_of_who_waits(history, is_read):
+    history.write(a=says(m="1"))
+    history.ingest()
+    history.write(b=says(m="2"))
+    history.ingest()
+    history.write(c=says(m="1"))
+    history.ingest(*(() if is_read else ("c",)))
+    assert history.published() == {"m": ("1", "ac")}
+    assert [one for one in history.current() if one[1] == "DOC-002"] == [("c", "DOC-002", "m/versions/1")]
+
+
+def endpoint(**more):
+    options = {"endpoints": [{"uri": "mqtt://host"}], "options": {"willmessage": "/messagegroups/g/messages/m"}}
+    return {"usage": ["producer"], "protocol": "MQTT/5.0", "protocoloptions": options} | more
+
+
+@pytest.mark.slow
+def test_what_is_published_is_told_of_the_same_documents_whichever_were_read(history):
+    # Given two endpoints, one of them refused in a document beside, and their will message
+    event = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "m"}}}
+    others = dict.fromkeys("nopqrs", "N")
+    history.write(a={"endpoints": {"e": endpoint()}}, x={"endpoints": {"f": endpoint()}}, z=says(m=event, **others))
+    history.write(d={"endpoints": {"f": endpoint(epoch="first")}})
+    history.ingest()
+    # When the message goes, with the document of one endpoint, and another document says the same as that of the other
+    history.write(b={"endpoints": {"e": endpoint()}}, z=says(**others))
+    history.remove("x")
+    history.ingest(request=PRUNE)
+    # Then that they lead nowhere is told of their owners, and nothing more is told when the same is ingested again
+    query = """SELECT substring_index(document_uri, '/', -1), xid FROM xregistry.violations WHERE rule_id = 'END-173'
+        ORDER BY ALL"""
+    told = [("", "/endpoints/f"), ("a.json", "/endpoints/e"), ("b.json", "/endpoints/e")]
+    assert history.catalog.rows(query) == told
+    assert history.ingest(request=PRUNE).snapshot_id is None
+    assert history.catalog.rows(query) == told
+
+
 def defaults(history):
     query = "SELECT message_xid, collect_list(versionid) FROM xregistry.versions WHERE isdefault GROUP BY 1"
     named = "SELECT xid, array(defaultversionid) FROM xregistry.messages"
@@ -280,6 +353,20 @@ def test_a_document_rejected_under_strict_did_not_lose(history):
 
 
 @pytest.mark.slow
+def test_a_takeover_is_told_until_its_document_changes_though_the_change_is_rejected(history):
+    history.write(a=says(m="1"))
+    history.ingest()
+    history.write(b=says(m="2"))
+    history.ingest()
+    assert ("b", "DOC-002", "m/versions/1") in history.current()
+    history.write(b=says(m="2", bad=BAD))
+    assert history.ingest(request=Request(strict=True)).documents["rejected"] == 1
+    history.ingest()
+    assert history.published() == {"m": ("2", "b")}
+    assert not [one for one in history.current() if one[1] == "DOC-002"]
+
+
+@pytest.mark.slow
 def test_an_unrelated_error_neither_helps_nor_hinders_a_takeover(history):
     history.write(a=says(m="1", bad=BAD))
     history.ingest()
@@ -288,6 +375,36 @@ def test_an_unrelated_error_neither_helps_nor_hinders_a_takeover(history):
     assert history.published() == {"m": ("2", "b")}
     assert ("b", "DOC-002", "m/versions/1") in history.current()
     assert history.ingest().snapshot_id is None
+
+
+@pytest.mark.slow
+def test_what_is_refused_in_a_document_keeps_nothing_that_stands_below_it(history):
+    others = dict.fromkeys("nopq", "N")
+    history.write(a=says(m=versions("1", "2"), **others), b=says(m=versions("2"), **others))
+    history.ingest()
+    # When the message is refused in one document, which never had Version 1, and the one that had it is gone
+    history.remove("a")
+    history.write(b=says(m={"versions": {"2": BAD}}, **others))
+    history.ingest(request=PRUNE)
+    # Then what nobody says is pruned
+    assert set(history.published()) == {"m/2", *others}
+    assert history.ingest(request=PRUNE).snapshot_id is None
+
+
+@pytest.mark.slow
+def test_what_was_refused_in_a_document_and_is_gone_from_it_keeps_nothing(history):
+    def bad(**messages):
+        written = says(**messages)
+        written["messagegroups"]["g"]["epoch"] = "first"
+        return written
+
+    history.write(a=says(m="1"), b=bad(m="2"), c=says(**dict.fromkeys("nopq", "N")))
+    history.ingest()
+    history.write(b=bad())
+    history.ingest()
+    history.remove("a")
+    history.ingest(request=PRUNE)
+    assert set(history.published()) == set("nopq")
 
 
 @pytest.mark.slow

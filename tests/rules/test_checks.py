@@ -11,7 +11,7 @@ from exampled import RELATIONAL
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.ingest.parse.parse import parse_documents
+from lakehouse.ingest.parse.parse import limits_of, parse_documents
 from lakehouse.rules.between.candidate import candidate
 from lakehouse.rules.between.relations import check_changes, check_cycles, check_entities, check_variants, look_at
 from lakehouse.rules.declared import RULES, examples, registry_of
@@ -30,7 +30,7 @@ def staged(spark: SparkSession, documents: dict[str, Any]) -> DataFrame:
         rows.append(
             (f"file:///{registry}.json", len(text), "0", registry, False, False, bytearray(text), None, False, False, None)
         )
-    return parse_documents(spark.createDataFrame(rows, columns), read_settings()).localCheckpoint()
+    return parse_documents(spark.createDataFrame(rows, columns), limits_of(read_settings())).localCheckpoint()
 
 
 TOLD = ("rule_id", "severity", "action", "xid", "pointer", "message")

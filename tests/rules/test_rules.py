@@ -251,6 +251,13 @@ def test_it_is_told_where_a_rule_is_held():
     assert "held_in" not in json.loads(run("explain", "--json", "MSG-152"))  # nothing to check
 
 
+def test_a_rule_that_a_constant_stands_for_is_held_where_that_is_used():
+    places = json.loads(run("explain", "--json", "DOC-003"))["held_in"].split(", ")
+    assert any(place.startswith("lakehouse/log/ownership/staleness.py:") for place in places), places
+    for path, number in (place.rsplit(":", 1) for place in places):
+        assert "STALE" in (ROOT / path).read_text(encoding="utf-8").splitlines()[int(number) - 1]
+
+
 def test_every_rule_is_held_somewhere():
     nowhere = [rule_id for rule_id in TOLD if not places_of(rule_id)]
     assert nowhere == []

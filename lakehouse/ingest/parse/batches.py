@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import chain
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import orjson
@@ -81,7 +82,7 @@ class StageBatches:
 
     def add_finding(self, uri: str, registry: str, finding: Finding) -> str:
         """Add a finding, and give its id: the same in every run."""
-        name = violation_id(registry, uri, finding.rule_id, finding.xid, finding.pointer, finding.message)
+        name = violation_id(registry, uri, finding.rule_id, finding.xid, finding.pointer, finding.message, finding.action)
         self.findings.append((uri, registry, name, finding))
         self.bytes += _length(finding)
         return name
@@ -255,14 +256,16 @@ def _cut(rows: list[_One], size: Callable[[_One], int]) -> Iterator[list[_One]]:
 
 def _maps(rows: Iterable[list[tuple[str, str]] | None]) -> pa.Array:
     """Build a map column from lists of pairs: keys and values in one run each."""
+    lists = list(rows)
     offsets: list[int | None] = []
-    keys: list[str] = []
-    values: list[str] = []
-    for pairs in rows:
-        offsets.append(None if pairs is None else len(keys))
-        for key, value in pairs or ():
-            keys.append(key)
-            values.append(value)
-    return pa.MapArray.from_arrays(
-        pa.array([*offsets, len(keys)], pa.int32()), pa.array(keys, pa.string()), pa.array(values, pa.string())
-    )
+    count = 0
+    for pairs in lists:
+        offsets.append(None if pairs is None else count)
+        count += len(pairs or ())
+    offsets.append(count)
+    run = list(chain.from_iterable(filter(None, lists)))
+    keys, values = pa.array(list(map(_FIRST, run)), pa.string()), pa.array(list(map(_SECOND, run)), pa.string())
+    return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), keys, values)
+
+
+_FIRST, _SECOND = itemgetter(0), itemgetter(1)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakehouse.dialects.entities import Entity, read_entity
+from lakehouse.dialects.entities import read_entity
+from lakehouse.dialects.entity import Entity
 from lakehouse.dialects.tables import family_of
 from lakehouse.rules.one.table import Subject
 from lakehouse.store.keys import LIFE
@@ -19,10 +20,10 @@ def dependent(here: str, cause: str) -> Problem:
     return Problem(here, "MSG-115", "error", f"it cannot be loaded: {cause}", "Mend the cause, which has a finding of its own.")
 
 
-def subject_of(entity: str, read: Entity, name: str, group: Entity, family: str | None) -> Subject:
+def subject_of(entity: str, read: Entity, name: str, group: Entity, family: str | None, dialect: str) -> Subject:
     """Give what the rules about one entity look at, with what its group supplies."""
     own = family or family_of(group.known.get("protocol"))
-    return Subject(entity, read.known, name, own, group.known.get("envelope"), extensions=read.extensions)
+    return Subject(entity, read.known, name, own, group.known.get("envelope"), dialect, read.extensions)
 
 
 def meta_of(entity: str, written: dict[str, Any]) -> dict[str, Any]:
@@ -31,8 +32,10 @@ def meta_of(entity: str, written: dict[str, Any]) -> dict[str, Any]:
     return meta
 
 
-def split_meta(meta: dict[str, Any], entity: str) -> Entity:
+def split_meta(meta: dict[str, Any] | None, entity: str) -> Entity:
     """Divide `meta` into attributes that are known there and extensions."""
+    if not meta:
+        return Entity()
     known = {key: meta[key] for key in _META if key in meta}
     rest = {key: value for key, value in meta.items() if key not in _META and key != f"{entity}id"}
     return Entity(known=known, extensions=rest)

@@ -7,55 +7,60 @@ before it was read to its end, so whatever fails on the way costs that document 
 
 from __future__ import annotations
 
+import gc
 import hashlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
-from functools import partial
-from itertools import chain
+from contextlib import closing, contextmanager
 from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from lakehouse.dialects.detection import COLLECTIONS, DRAFT, dialect_of, is_draft, marks_of, not_a_registry, told_dialect
-from lakehouse.dialects.protocols import FindMessage, Messages
-from lakehouse.dialects.tables import NORMAL, table
+from lakehouse.dialects.detection import DRAFT, dialect_of, is_draft, not_a_registry, told_dialect
+from lakehouse.dialects.tables import table
 from lakehouse.ingest.parse.batches import NotWritable, StageBatches
 from lakehouse.ingest.parse.document import read_document, wrong_collection
 from lakehouse.ingest.parse.draft import read_draft
-from lakehouse.ingest.parse.limits import Limits, Rejected, fault_of, read_up_to
-from lakehouse.ingest.parse.readings import Reading, Whole
+from lakehouse.ingest.parse.limits import NONE, Files, Limits, Rejected, Tally, fault_of, read_up_to
+from lakehouse.ingest.parse.parts import Parts, check_parts
+from lakehouse.ingest.parse.readings import Reading
 from lakehouse.settings import Settings
 from lakehouse.store.schema import STAGE
 from lakehouse.text.blanking import blank_bytes, blank_text
-from lakehouse.text.jsontext import NotJson, pointer_of
-from lakehouse.text.problems import LIMIT, NO_DOCUMENT, NOT_JSON, STRICT, Finding, Problem
+from lakehouse.text.jsontext import NotJson
+from lakehouse.text.problems import LIMIT, NO_DOCUMENT, NOT_JSON, Finding, Problem
 from lakehouse.text.redact import redact
-from lakehouse.text.streams import NotReadable, TooLong, open_document, read_chunk, split_groups
+from lakehouse.text.streams import NotReadable, TooLong, open_document, read_chunk
 from lakehouse.text.xid import id_problem
 from lakehouse.text.yamltext import is_yaml, read_text
 
 DEFAULT_REGISTRY = "default"
 _RAW_OF_DOCUMENT = 4096
-_ERRORS_TOLD = 20
-_PART_BYTES = 4 << 20
-_SMALLEST_ENTITY = len('"a":{},')
 
 
-def parse_documents(documents: DataFrame, settings: Settings, *, strict: bool = False, dialect: str | None = None) -> DataFrame:
+def parse_documents(documents: DataFrame, limits: Limits) -> DataFrame:
     """Parse documents.
 
     Args:
-        documents: one row per document, as from `documents.with_unchanged`.
-        settings: its limits.
-        strict: a document with any error is rejected.
-        dialect: read all documents as of this dialect; None detects each one's.
+        documents: one row per document, as from `unchanged.with_unchanged`.
+        limits: as from `limits_of`.
 
     Returns:
         The stage, columns `model.STAGE`. An unchanged document gives a document row only, with the status `unchanged`.
     """
-    limits = Limits(
+    return documents.select(*Source._fields).mapInArrow(parser(limits), STAGE)
+
+
+def limits_of(settings: Settings, *, strict: bool = False, dialect: str | None = None, located: Files = NONE) -> Limits:
+    """Give the limits that the settings and an ingest set.
+
+    Args:
+        settings: that name most of them.
+        strict: a document with any error is rejected.
+        dialect: read all documents as of this dialect; None detects each one's.
+        located: as of `sources.Sources`.
+    """
+    return Limits(
         settings.max_document_bytes,
         settings.max_unpacked_bytes,
         settings.max_json_depth,
@@ -63,8 +68,8 @@ def parse_documents(documents: DataFrame, settings: Settings, *, strict: bool = 
         settings.stream_bytes,
         strict,
         dialect,
+        dict(located),
     )
-    return documents.select(*Source._fields).mapInArrow(parser(limits), STAGE)
 
 
 def parser(limits: Limits) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -77,7 +82,8 @@ def parser(limits: Limits) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.R
             for index in range(batch.num_rows):
                 source = Source(*(column[index].as_py() for column in batch.columns))
                 document = _Parse(source, limits)
-                document.run()
+                with without_collector():
+                    document.run()
                 read.append(document)
                 together.extend(document.stage)
                 if together.is_full or together.spools:
@@ -86,6 +92,23 @@ def parser(limits: Limits) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.R
         yield from _give_out(read, together)
 
     return parse
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Keep Python from looking for cycles: a document is many objects and none, and looking takes a tenth of the time.
+
+    What was made meanwhile goes to the old objects, unseen: else all of it would be looked through at the end.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.freeze()
+            gc.unfreeze()
+            gc.enable()
 
 
 def _give_out(read: list[_Parse], together: StageBatches) -> Iterator[pa.RecordBatch]:
@@ -98,7 +121,7 @@ def _give_out(read: list[_Parse], together: StageBatches) -> Iterator[pa.RecordB
 
 
 class Source(NamedTuple):
-    """A document as it reaches the executor; columns as from `documents.with_unchanged`."""
+    """A document as it reaches the executor; columns as from `unchanged.with_unchanged`."""
 
     document_uri: str
     size: int
@@ -121,6 +144,7 @@ class _Parse:
         self.source = source
         self.limits = limits
         self.uri = source.document_uri
+        self.location = limits.located.get(self.uri, self.uri)
         # Until the document says its registry it is where it was: what is wrong with it is told there.
         self.registry = source.registry or source.last_registry or DEFAULT_REGISTRY
         self.again = source.again
@@ -179,22 +203,19 @@ class _Parse:
             self._add_parts()
 
     def _open(self) -> BinaryIO:
-        return open_document(self.uri, self.source.content, self.limits.unpacked)
+        return open_document(self.location, self.source.content, self.limits.unpacked)
 
     def _is_unchanged(self) -> bool:
-        """Hash a document that Spark did not read, and compare it with its last load."""
-        digest = hashlib.sha256()
-        with closing(open_document(self.uri, None, self.limits.bytes, packed=True)) as stream:
-            while chunk := read_chunk(stream):
-                digest.update(chunk)
-        self.facts["sha256"] = digest.hexdigest()
-        is_same = self.facts["sha256"] == self.source.last_sha256
+        """Compare a document that Spark did not read with its last load."""
+        sha256 = self.source.sha256 or hash_of(self.location, self.limits)
+        self.facts["sha256"] = sha256
+        is_same = sha256 == self.source.last_sha256
         self.again = is_same and not self.source.last_clean
         return is_same and self.source.last_clean
 
     def _add_whole(self, text: bytes) -> None:
         document, problems = read_text(text, self.uri, self.limits.depth)
-        forced = self.limits.dialect in _READERS and isinstance(document, dict | list)
+        forced = self.limits.dialect in READERS and isinstance(document, dict | list)
         if not forced and (reason := not_a_registry(document)):
             self._pass_over(reason)
             return
@@ -203,82 +224,52 @@ class _Parse:
             _check_collections(document)
         dialect, reading = read_as(document, problems, self.uri, self.limits.dialect)
         self._name_registry(reading.registryid)
-        _refuse_whole([reading], self.limits)
+        tally = Tally(self.limits)
+        tally.add(reading)
+        tally.refuse()
         specversion = document.get("specversion") if isinstance(document, dict) else None
         self._add_reading(reading, draft=dialect == DRAFT)
         self._add_loaded(reading, dialect, specversion)
 
     def _add_parts(self) -> None:
-        """Read a large document part by part: once to see that all of it can be read, once to make its rows."""
-        root, problems, cut = self._check_parts()
-        # No groups in maps (an array of groups, say), or a dialect that has none.
-        if not cut or self.limits.dialect in _READERS:
+        """Read a large document part by part; whether it counts is told when all of it was read."""
+        parts = Parts.cut(self._open, self.limits)
+        if not parts.ranges or self.limits.dialect in READERS:
             with closing(self._open()) as stream:
                 self._add_whole(read_up_to(stream, self.limits.unpacked))
             return
-        if reason := not_a_registry(root):
-            self._pass_over(reason)
-            return
-        problems += redact(root)
-        _check_collections(root)
-        messages = Messages(lambda: chain([root], self._values()))
-        read = partial(self._readings, root, problems, messages.find)
-        # One dialect for all parts: what only one of them tells holds for the others too.
-        dialect = self.limits.dialect or told_dialect(root) or _dialect_of_parts(root, self._values(), read(NORMAL))
-        own = next(read(dialect))
-        self._name_registry(own.registryid)
-        if self.limits.strict or self.source.size // _SMALLEST_ENTITY > self.limits.entities:
-            _refuse_whole(read(dialect), self.limits)
+        before = self.registry
+        try:
+            self._add_groups(parts)
+        except NotJson:
+            self.registry = before  # a text that is no JSON says nothing
+            raise
+
+    def _add_groups(self, parts: Parts) -> None:
+        """Add the root and the groups of a document that was cut."""
+        try:
+            if reason := not_a_registry(parts.root):
+                check_parts(self._open, self.limits)
+                self._pass_over(reason)
+                return
+            parts.redact()
+            _check_collections(parts.root)
+            dialect = self.limits.dialect or parts.dialect()
+            own = parts.root_reading(dialect)
+            self._name_registry(own.registryid)
+        except Rejected:
+            check_parts(self._open, self.limits)  # that it is no JSON counts for more
+            raise
         total = Reading(registryid=own.registryid, root=own.root)
-        for reading in read(dialect):
-            self._add_reading(reading)
-            total.add_counts(reading)
-            self.stage.spill_when_full()
-        self._add_loaded(total, dialect, root.get("specversion"))
-
-    def _check_parts(self) -> tuple[Any, list[Problem], bool]:
-        """Read all parts strictly; give the root without the groups that were cut out, and whether there were any."""
-        cut = False
-        with closing(self._open()) as stream:
-            for part in split_groups(stream, min(_PART_BYTES, self.limits.stream), COLLECTIONS):
-                value, problems = read_text(part.text, "", self.limits.depth)
-                cut = cut or part.collection is not None
-        return value, problems, cut
-
-    def _readings(self, root: dict[str, Any], problems: list[Problem], find: FindMessage, dialect: str) -> Iterator[Reading]:
-        """Read the root, then the groups in the order of the document: those that were cut out, and those that stayed with it.
-
-        Args:
-            root: what was left when groups were cut out; redacted.
-            problems: what was found in its text.
-            find: finds a message of the document.
-            dialect: of the document.
-        """
-        whole = Whole(find)
-        left = [key for key in root if key in COLLECTIONS and isinstance(root[key], dict) and root[key]]
-        inside = {key: [one for one in problems if one.pointer.startswith(pointer_of(key) + "/")] for key in left}
-        others = [one for one in problems if not any(one in found for found in inside.values())]
-        yield read_document({key: {} if key in left else root[key] for key in root}, others, dialect, whole=whole)
-        order = list(root)
-        for collection, text in self._parts():
-            while left and order.index(left[0]) < order.index(collection):
-                key = left.pop(0)
-                yield _read_groups({key: root[key]}, inside[key], dialect, whole)
-            value, found = read_text(text, "", self.limits.depth)
-            yield _read_groups(value, found + redact(value, text), dialect, whole)
-        for key in left:
-            yield _read_groups({key: root[key]}, inside[key], dialect, whole)
-
-    def _values(self) -> Iterator[Any]:
-        """Give the parts that are cut out of the root as JSON values."""
-        return (read_text(text, "", self.limits.depth)[0] for _, text in self._parts())
-
-    def _parts(self) -> Iterator[tuple[str, bytes]]:
-        """Give the collections and texts of the parts that are cut out of the root."""
-        with closing(self._open()) as stream:
-            for collection, text in split_groups(stream, min(_PART_BYTES, self.limits.stream), COLLECTIONS):
-                if collection is not None:
-                    yield collection, text
+        tally = Tally(self.limits)
+        for reading in parts.readings(dialect):
+            tally.add(reading)
+            if not tally.is_over:
+                self._add_reading(reading)
+                total.add_counts(reading)
+                self.stage.spill_when_full()
+        tally.refuse()
+        self._add_loaded(total, dialect, parts.root.get("specversion"))
 
     def _name_registry(self, registryid: str | None) -> None:
         self.registry = self.source.registry or registryid or DEFAULT_REGISTRY
@@ -326,6 +317,15 @@ class _Parse:
         return blank_bytes(seen) if seen else None
 
 
+def hash_of(location: str, limits: Limits) -> str:
+    """Hash a document as it is stored."""
+    digest = hashlib.sha256()
+    with closing(open_document(location, None, limits.bytes, packed=True)) as stream:
+        while chunk := read_chunk(stream):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
 def _check_collections(document: Any) -> None:
     """Reject a document whose collection of groups or endpoints is not a map: which of its entities are meant is not told."""
     wrong = wrong_collection(document)
@@ -334,7 +334,7 @@ def _check_collections(document: Any) -> None:
 
 
 # Dialects that do not name things as xRegistry does have a reader of their own.
-_READERS = {DRAFT: read_draft}
+READERS = {DRAFT: read_draft}
 
 
 def read_as(document: Any, problems: list[Problem], uri: str, dialect: str | None, *, rules: bool = True) -> tuple[str, Reading]:
@@ -351,42 +351,11 @@ def read_as(document: Any, problems: list[Problem], uri: str, dialect: str | Non
         The dialect, and what came out.
     """
     told = dialect or told_dialect(document)
-    if told in _READERS:
-        return told, _READERS[told](document, problems, uri, rules=rules)
+    if told in READERS:
+        return told, READERS[told](document, problems, uri, rules=rules)
     reading = read_document(document, problems, told or "", rules=rules)
     if told is None:
         told = dialect_of(document, reading.spellings)
         if any(row["dialect"] == told for name in ("dialect_types", "dialect_rules") for row in table(name)):
             reading = read_document(document, problems, told, rules=rules)  # again, now that its own rules are known
     return told, reading
-
-
-def _read_groups(document: dict[str, Any], problems: list[Problem], dialect: str, whole: Whole) -> Reading:
-    """Read groups of a large document, whose root is read by itself."""
-    reading = read_document(document, problems, dialect, whole=whole)
-    reading.rows = [row for row in reading.rows if row.kind != "registry"]
-    del reading.entities["registries"]
-    reading.spellings = Counter({name: n for name, n in reading.spellings.items() if not name.startswith("registry: ")})
-    return reading
-
-
-def _dialect_of_parts(root: dict[str, Any], values: Iterable[Any], readings: Iterable[Reading]) -> str:
-    """Name the dialect of a large document whose root does not tell it: by the spellings and names in all of its parts."""
-    spellings = Counter[str]()
-    for reading in readings:
-        spellings.update(reading.spellings)
-    return dialect_of(root, spellings, {mark for value in values for mark in marks_of(value)})
-
-
-def _refuse_whole(readings: Iterable[Reading], limits: Limits) -> None:
-    """Refuse a document with too many entities, or under `strict` one with an error."""
-    count = 0
-    errors: list[Finding] = []
-    for reading in readings:
-        count += reading.entities.total() + reading.quarantined.total()
-        errors += [finding for finding in reading.findings if finding.severity == "error"]
-    if count > limits.entities:
-        raise Rejected(LIMIT, f"{count} entities, more than max_entities ({limits.entities})", "Split it, or raise the limit.")
-    if limits.strict and errors:
-        told = "; ".join(f"{finding.pointer}: {finding.rule_id}: {finding.message}" for finding in errors[:_ERRORS_TOLD])
-        raise Rejected(STRICT, f"{len(errors)} errors under --strict: {told}", "Mend them, or load the rest without --strict.")

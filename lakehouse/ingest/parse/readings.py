@@ -10,6 +10,16 @@ from lakehouse.dialects.protocols import FindMessage
 from lakehouse.ingest.parse.rows import Row
 from lakehouse.text.problems import Finding
 
+TABLE_NAMES = {  # by kind; without the tables themselves, which need Spark
+    "registry": "registries",
+    "group": "groups",
+    "endpoint": "endpoints",
+    "message": "messages",
+    "version": "versions",
+    "schema": "schemas",
+    "schemaversion": "schemaversions",
+}
+
 
 @dataclass
 class Reading:

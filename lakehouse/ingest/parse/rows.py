@@ -6,10 +6,10 @@ import hashlib
 from functools import cache
 from typing import Any, NamedTuple
 
-from lakehouse.dialects.entities import Entity
+from lakehouse.dialects.entity import Entity
 from lakehouse.dialects.tables import table
 from lakehouse.store.keys import VERSION_KIND
-from lakehouse.text.jsontext import as_written, canonical, escaped, read_canonical
+from lakehouse.text.jsontext import as_written, canonical, canonical_text, escaped, read_canonical
 from lakehouse.text.problems import Problem
 from lakehouse.text.timestamps import microseconds
 
@@ -17,6 +17,8 @@ from lakehouse.text.timestamps import microseconds
 _NOT_IN_BODY = frozenset(("registryid", "versionid", "messageid", "schemaid", "meta"))
 # Attributes of a Version that are no part of the definition, so that nothing inherits them (requirements.md 3).
 _NOT_INHERITED = frozenset(("isdefault", "ancestor", "basemessage", "deprecated", "version_uri", "extensions"))
+_VERSION_KINDS = frozenset(VERSION_KIND.values())
+_OPAQUE = ("dataschema", "schema")  # one leaf, whatever they hold
 
 
 class Row(NamedTuple):
@@ -47,6 +49,8 @@ def take_life(known: dict[str, Any], here: str) -> tuple[Life, list[Problem]]:
     """Take epoch and dates out of the known attributes; the problems tell dates that are none."""
     problems: list[Problem] = []
     moments: list[int | None] = []
+    if "createdat" not in known and "modifiedat" not in known:
+        return (known.pop("epoch", None), None, None), problems
     for name in ("createdat", "modifiedat"):
         text = known.pop(name, None)
         moment = None
@@ -84,13 +88,21 @@ def make_row(kind: str, xid: str, life: Life, read: Entity, written: dict[str, A
     body = canonical(known)
     text = body.decode()
     raw = as_written(written) if written is not None else None
-    is_version = kind in VERSION_KIND.values()
+    is_version = kind in _VERSION_KINDS
     attributes = _leaves(known, read.extensions) if is_version else None
     isdefault = known.get("isdefault") if is_version else None
-    twin = None if isdefault is None else hashlib.sha256(canonical(known | {"isdefault": not isdefault})).hexdigest()
+    twin = None if isdefault is None else _twin_hash(body, known)
     default = known.get("defaultversionid") if kind in VERSION_KIND else None
     content_hash = hashlib.sha256(body).hexdigest()
     return Row(kind, xid, content_hash, *life, text, None if raw == text else raw, attributes, isdefault, twin, default)
+
+
+def _twin_hash(body: bytes, known: dict[str, Any]) -> str:
+    """Hash a Version as if its `isdefault` were the other way round."""
+    own, other = (b"true", b"false") if known["isdefault"] else (b"false", b"true")
+    if body.count(b'"isdefault":' + own) == 1:  # so it is the Version's own, and not one inside of it
+        return hashlib.sha256(body.replace(b'"isdefault":' + own, b'"isdefault":' + other)).hexdigest()
+    return hashlib.sha256(canonical(known | {"isdefault": not known["isdefault"]})).hexdigest()
 
 
 def leaves_of_body(body: str) -> list[tuple[str, str]]:
@@ -111,38 +123,51 @@ def _leaves(known: dict[str, Any], extensions: dict[str, Any]) -> list[tuple[str
     """Give the leaves of a definition: scalars, arrays, empty objects, schemas, values of declarations (decision 12)."""
     found: list[tuple[str, str]] = []  # filled, and not yielded: a quarter of the time of parsing went into generators here
     for name, value in known.items():
+        if name in _NOT_INHERITED:
+            continue
         if name == "envelopemetadata":
             _add_declarations("/envelopemetadata", value, found)
         elif name == "protocoloptions" and isinstance(value, dict) and value:
-            for option, member in value.items():
-                if option in _sections():
-                    _add_declarations(f"/protocoloptions/{escaped(option)}", member, found)
-                else:
-                    _add_declarations("/protocoloptions", {option: member}, found)
-        elif name in ("dataschema", "schema"):
-            found.append(("/" + name, canonical(value).decode()))
-        elif name not in _NOT_INHERITED:
+            _add_options(value, found)
+        elif isinstance(value, dict) and name not in _OPAQUE:
             _add_leaves("/" + name, value, found)
+        else:
+            found.append(("/" + name, canonical_text(value)))
     for name, value in extensions.items():
         _add_leaves("/" + escaped(name), value, found)
     return found
 
 
-def _add_declarations(pointer: str, declarations: Any, found: list[tuple[str, str]]) -> None:
-    """Add the leaves of a map of declarations; the `value` of each is opaque."""
-    if not isinstance(declarations, dict) or not declarations:
-        found.append((pointer, canonical(declarations).decode()))
-        return
-    for name, declaration in declarations.items():
-        at = f"{pointer}/{escaped(name)}"
-        if isinstance(declaration, dict) and declaration:
-            for key, member in declaration.items():
-                if key == "value":
-                    found.append((f"{at}/value", canonical(member).decode()))
-                else:
-                    _add_leaves(f"{at}/{escaped(key)}", member, found)
+def _add_options(options: dict[str, Any], found: list[tuple[str, str]]) -> None:
+    """Add the leaves of protocol options: declarations, and maps of them."""
+    sections = _sections()
+    for option, member in options.items():
+        at = "/protocoloptions/" + escaped(option)
+        if option in sections:
+            _add_declarations(at, member, found)
         else:
-            found.append((at, canonical(declaration).decode()))
+            _add_declaration(at, member, found)
+
+
+def _add_declarations(pointer: str, declarations: Any, found: list[tuple[str, str]]) -> None:
+    """Add the leaves of a map of declarations."""
+    if isinstance(declarations, dict) and declarations:
+        for name, declaration in declarations.items():
+            _add_declaration(f"{pointer}/{escaped(name)}", declaration, found)
+    else:
+        found.append((pointer, canonical_text(declarations)))
+
+
+def _add_declaration(pointer: str, declaration: Any, found: list[tuple[str, str]]) -> None:
+    """Add the leaves of a declaration, whose `value` is opaque."""
+    if isinstance(declaration, dict) and declaration:
+        for key, member in declaration.items():
+            if key == "value" or not isinstance(member, dict):
+                found.append((f"{pointer}/{escaped(key)}", canonical_text(member)))
+            else:
+                _add_leaves(f"{pointer}/{escaped(key)}", member, found)
+    else:
+        found.append((pointer, canonical_text(declaration)))
 
 
 def _add_leaves(pointer: str, value: Any, found: list[tuple[str, str]]) -> None:
@@ -150,4 +175,4 @@ def _add_leaves(pointer: str, value: Any, found: list[tuple[str, str]]) -> None:
         for key, member in value.items():
             _add_leaves(f"{pointer}/{escaped(key)}", member, found)
     else:
-        found.append((pointer, canonical(value).decode()))
+        found.append((pointer, canonical_text(value)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from lakehouse.dialects.entities import Entity
+from lakehouse.dialects.entity import Entity
 from lakehouse.ingest.parse.rows import take_life
 from lakehouse.store.keys import LIFE
 from lakehouse.text.jsontext import canonical, same
@@ -73,4 +73,4 @@ def own_extensions(read: Entity, default: Version) -> dict[str, Any]:
 
 def has_error(problems: list[Problem]) -> bool:
     """Tell whether one of the problems is an error that takes its entity out."""
-    return any(problem.severity == "error" and not problem.kept for problem in problems)
+    return bool(problems) and any(problem.severity == "error" and not problem.kept for problem in problems)

@@ -67,6 +67,17 @@ def with_defaults(compared: DataFrame, state: DataFrame, log: DataFrame) -> Data
     return _with_hashes(settled, log).select(*compared.columns, "flipped")
 
 
+def may_move_default() -> Column:
+    """Tell of a row of a comparison that its message or schema may get another default Version, or its Versions another flag.
+
+    Where no row says so, what is published stays as `with_defaults` left it.
+    """
+    comes_or_goes = F.coalesce(F.col("op").isin("insert", "delete"), F.lit(False))
+    is_version, is_resource = F.col("kind").isin(*VERSION_KIND.values()), F.col("kind").isin(*VERSION_KIND)
+    flag_differs, name_differs = (~F.col(name).eqNullSafe(F.col(f"stored_{name}")) for name in ("isdefault", "defaultversionid"))
+    return (is_version & (comes_or_goes | flag_differs)) | (is_resource & (comes_or_goes | name_differs))
+
+
 def _as_compared(stored: DataFrame) -> DataFrame:
     """Give published Versions that no document said anything of as rows of a comparison that changes nothing."""
     same = {f"stored_{name}": F.col(name) for name in ("content_hash", *LIFE, "document_uris", "isdefault", "defaultversionid")}

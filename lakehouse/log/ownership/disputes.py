@@ -11,14 +11,16 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse.log.ownership.refusals import is_contested, taken
+from lakehouse.log.ownership.refusals import is_contested, taken, taking_id
 from lakehouse.store.keys import KEY
 from lakehouse.store.schema import DISPUTE, TABLE_OF_KIND
-from lakehouse.text.problems import CONFLICT, STALE
+from lakehouse.store.xids import no_uris
+from lakehouse.text.problems import CONFLICT, STALE, TOLD_ONLY
 
 _DOCUMENT = ["registryid", "document_uri"]
 _NAMES = [*_DOCUMENT, *DISPUTE.names]
 _CLAIM = ["document_uri", *KEY]
+_SETTLED = "settled"  # in place of a rule: the document does not wait any more
 
 
 def known_disputes(known: DataFrame, gone: DataFrame) -> DataFrame:
@@ -29,11 +31,13 @@ def known_disputes(known: DataFrame, gone: DataFrame) -> DataFrame:
         gone: registryid, xid of documents that are not there any more.
 
     Returns:
-        One row per document and entity: registryid, document_uri and the columns of `model.DISPUTE`.
+        One row per document and entity: registryid, document_uri, last_sha256 (of the document) and the columns of
+        `model.DISPUTE`.
     """
     there = known.join(gone, on=["registryid", "xid"], how="left_anti")
-    one = there.select("registryid", F.col("xid").alias("document_uri"), F.explode("facts.disputes").alias("dispute"))
-    return one.select(*_DOCUMENT, *(F.col(f"dispute.{name}").alias(name) for name in DISPUTE.names))
+    uri, last = F.col("xid").alias("document_uri"), F.col("facts.sha256").alias("last_sha256")
+    one = there.select("registryid", uri, last, F.explode("facts.disputes").alias("dispute"))
+    return one.select(*_DOCUMENT, "last_sha256", *(F.col(f"dispute.{name}").alias(name) for name in DISPUTE.names))
 
 
 def refused_in(told: DataFrame) -> DataFrame:
@@ -45,6 +49,8 @@ def refused_in(told: DataFrame) -> DataFrame:
 def standing(said: DataFrame, stage: DataFrame, refused: DataFrame) -> DataFrame:
     """Give the disputes that stand, since the document was not read, or could not be, or the entity was refused in it.
 
+    That it took an entity over, or got it back, is told until the document changes, be it that the change is refused.
+
     Args:
         said: as from `known_disputes`.
         stage: columns `model.STAGE`.
@@ -53,12 +59,30 @@ def standing(said: DataFrame, stage: DataFrame, refused: DataFrame) -> DataFrame
     Returns:
         Rows of `said`, with is_read (the document was).
     """
-    status = F.get_json_object("facts", "$.status").alias("status")
-    read = stage.filter(F.col("row") == "document").select(*_DOCUMENT, status).filter("status <> 'unchanged'").distinct()
-    both = said.join(read, on=_DOCUMENT, how="left")
+    facts = [F.get_json_object("facts", f"$.{name}").alias(name) for name in ("status", "sha256")]
+    read = stage.filter(F.col("row") == "document").select(*_DOCUMENT, *facts).filter("status <> 'unchanged'").distinct()
+    is_changed = F.col("status").isNotNull() & ~F.col("sha256").eqNullSafe(F.col("last_sha256"))
+    is_told = F.coalesce(F.col("rule_id").isin(*TOLD_ONLY), F.lit(False))
+    both = said.join(read, on=_DOCUMENT, how="left").filter(~(is_told & is_changed))
     unread = both.filter(F.col("status").isNull() | (F.col("status") == "rejected"))
-    broken = both.join(*at_or_below(refused, "document_uri"), how="left_semi").filter("status <> 'rejected'")
+    # What was refused before, and is refused no more, is not there any more; what is refused now is told anew.
+    broken = both.filter("status <> 'rejected' AND content_hash IS NOT NULL")
+    broken = broken.join(*at_or_below(refused, "document_uri"), how="left_semi")
     return unread.unionByName(broken).select(*_NAMES, F.col("status").isNotNull().alias("is_read"))
+
+
+def with_standing(said: DataFrame, stands: DataFrame) -> DataFrame:
+    """Tell of each dispute whether it stands.
+
+    Args:
+        said: as from `known_disputes`.
+        stands: as from `standing`.
+
+    Returns:
+        Rows of `said`, with stands.
+    """
+    now = stands.select(*_CLAIM, F.lit(True).alias("stands"))
+    return said.join(now, on=_CLAIM, how="left").withColumn("stands", F.coalesce("stands", F.lit(False)))
 
 
 def at_or_below(refused: DataFrame, *also: str) -> tuple[DataFrame, Column]:
@@ -99,37 +123,67 @@ def disputes_after(compared: DataFrame, stands: DataFrame | None, refused: DataF
         lambda one: _dispute(one["document_uri"], one["content_hash"], F.lit(STALE)),
     )
     told = F.transform(taken(), lambda one: _dispute(one["document_uri"], one["content_hash"], one["rule_id"], one["other"]))
+    settled = F.transform("joined", lambda uri: _dispute(uri, F.lit(None).cast("string"), F.lit(_SETTLED)))
     parts = [
         compared.select(*KEY, F.explode(one).alias("one")).select(*KEY, "one.*").select(*_NAMES)
-        for one in (lost, displaced, stale, told)
+        for one in (lost, displaced, stale, told, settled)
     ]
     if stands is not None:
         parts.append(stands.filter("is_read").select(*_NAMES))
     if refused is not None:
         broken = refused.withColumns({name: F.lit(None).cast("string") for name in DISPUTE.names if name not in KEY})
         parts.append(broken if stands is None else broken.join(stands, on=_CLAIM, how="left_anti"))
-    every = parts[0]
-    for part in parts[1:]:
-        every = every.unionByName(part.select(*_NAMES))
-    # What the plan says of an owner that was displaced although it could not be read goes before what was said earlier.
-    return every.groupBy(*_CLAIM).agg(*(F.first(name).alias(name) for name in DISPUTE.names if name not in KEY))
+    # What the plan says of a document that could not be read goes before what was said earlier.
+    numbered = [part.select(*_NAMES, F.lit(number).alias("_nth")) for number, part in enumerate(parts)]
+    every = reduce(DataFrame.unionByName, numbered)
+    names = [name for name in DISPUTE.names if name not in KEY]
+    first = F.min_by(F.struct(*names), "_nth").alias("_first")
+    return every.groupBy(*_CLAIM).agg(first).select(*_CLAIM, *(F.col(f"_first.{name}").alias(name) for name in names))
 
 
 def by_document(disputes: DataFrame) -> DataFrame:
-    """Give the disputes of each document: registryid, xid (its URI), disputes (array of `model.DISPUTE`, sorted)."""
+    """Give the disputes of each document.
+
+    Args:
+        disputes: as from `disputes_after`.
+
+    Returns:
+        One row per document: registryid, xid (its URI), disputes (array of `model.DISPUTE`, sorted; NULL: none), settled (array
+        of the same: what it waits with no more).
+    """
     one = F.struct(*(F.col(name) for name in DISPUTE.names))
+    is_settled = F.coalesce(F.col("rule_id") == _SETTLED, F.lit(False))
+    listed = {"disputes": F.collect_list(F.when(~is_settled, one)), "settled": F.collect_list(F.when(is_settled, one))}
     grouped = disputes.groupBy("registryid", F.col("document_uri").alias("xid"))
-    return grouped.agg(F.array_sort(F.collect_list(one)).alias("disputes"))
+    both = grouped.agg(*(rows.alias(name) for name, rows in listed.items()))
+    return both.withColumn("disputes", F.when(F.size("disputes") > 0, F.array_sort("disputes")))
 
 
-def added_to(facts: Column, more: Column) -> Column:
-    """Add disputes to the facts of a document that was not read; they take the place of earlier ones about the same entity."""
+def added_to(registryid: Column, uri: Column, facts: Column, more: Column, settled: Column) -> Column:
+    """Add disputes to the facts of a document that was not read, and take out what was told of takeovers that are none any more.
+
+    Args:
+        registryid: of the document.
+        uri: its URI.
+        facts: struct `model.DOCUMENT_BODY`.
+        more: they take the place of earlier ones about the same entity; as from `by_document`.
+        settled: those that are none any more; as from `by_document`.
+    """
+    none = F.array().cast(f"array<{DISPUTE.simpleString()}>")
+    told = F.coalesce(more, none)
 
     def is_kept(old: Column) -> Column:
-        return ~F.exists(more, lambda new: (new["kind"] == old["kind"]) & (new["xid"] == old["xid"]))
+        return ~F.exists(F.concat(told, settled), lambda new: (new["kind"] == old["kind"]) & (new["xid"] == old["xid"]))
 
-    before = F.coalesce(facts["disputes"], F.array().cast(f"array<{DISPUTE.simpleString()}>"))
-    return facts.withField("disputes", F.array_sort(F.concat(F.filter(before, is_kept), more)))
+    before = F.coalesce(facts["disputes"], none)
+    after = F.concat(F.filter(before, is_kept), told)
+    ended = F.filter(before, lambda old: ~is_kept(old) & F.coalesce(old["rule_id"].isin(*TOLD_ONLY), F.lit(False)))
+    findings = F.array_except(
+        F.coalesce(facts["findings"], no_uris()), F.transform(ended, lambda old: taking_id(registryid, uri, old))
+    )
+    return facts.withField("disputes", F.when(F.size(after) > 0, F.array_sort(after))).withField(
+        "findings", F.when(F.size(findings) > 0, findings)
+    )
 
 
 def _dispute(uri: Column, content_hash: Column, rule_id: Column | None = None, other: Column | None = None) -> Column:

@@ -34,7 +34,7 @@ class Policy:
 
 
 _OF_DISPUTE = [name for name in DISPUTE.names if name not in KEY]
-_SAID_BEFORE = f"array<struct<document_uri: string, {', '.join(f'{name}: string' for name in _OF_DISPUTE)}>>"
+_SAID_BEFORE = f"array<struct<document_uri: string, {', '.join(f'{name}: string' for name in _OF_DISPUTE)}, stands: boolean>>"
 SAID = ("document_uri", "content_hash", "twin_hash", *LIFE, "again", "isdefault", "defaultversionid")
 
 
@@ -84,7 +84,7 @@ def with_verdict(
         dropped: entities that documents say no more; columns KEY, dropped (the documents, sorted).
         state: as from `plans.read_state`.
         deleted: rows of the log with op delete.
-        said: disputes of documents as they were last read; columns KEY, document_uri and those of `model.DISPUTE`; None: none.
+        said: as from `disputes.with_standing`; None: no document has a dispute.
         policy: what the ingest may do.
         protected: with `prune`, entities that a known document still says; columns KEY. None: there are none.
         now: time of the snapshot to come.
@@ -93,16 +93,17 @@ def with_verdict(
         One row per entity: KEY; op (insert, update, own, delete; NULL: nothing); refused (NULL, or the rule by which all that
         was said of it was refused); document_uri (whose text is taken; NULL where none is); content_hash, LIFE, isdefault,
         defaultversionid and document_uris after the change; taken_from (owner before, where another document takes it over);
-        regained (it had lost its last owner); source_uri; agreed and opposed (staged claims that say what is published, and the
-        others: document_uri, content_hash, is_new, again, rule_id and other of an earlier dispute); displaced (owners that were
-        not read and are none any more); kept (owners before that still are, or could not be read); stored_in (snapshot of the
-        stored row) and what is stored. A declared epoch or date is stored as declared; where none is, an update counts the
-        epoch and sets modifiedat.
+        regained (it had lost its last owner); source_uri (the document of which that is told); agreed and opposed (staged claims
+        that say what is published, and the others: document_uri, content_hash, is_new, again, rule_id and other of an earlier
+        dispute); displaced (owners that were not read and are none any more); joined (documents that waited, were not read, and
+        say what is published now); kept (owners before that still are, or could not be read); stored_in (snapshot of the stored
+        row) and what is stored. A declared epoch or date is stored as declared; where none is, an update counts the epoch and
+        sets modifiedat.
     """
     stored = state.select(*KEY, *(F.col(name).alias(f"stored_{name}") for name in state.columns if name not in KEY))
     before = deleted.groupBy(*KEY).agg(F.max("epoch").alias("deleted_epoch"))
     both = claims.join(dropped, on=KEY, how="full").join(stored, on=KEY, how="left").join(before, on=KEY, how="left")
-    dispute = F.struct("document_uri", *(F.col(name) for name in _OF_DISPUTE))
+    dispute = F.struct("document_uri", *(F.col(name) for name in _OF_DISPUTE), "stands")
     if said is None:
         both = both.withColumn("said", F.array().cast(_SAID_BEFORE))
     else:
@@ -178,15 +179,21 @@ def _with_owners(won: DataFrame) -> DataFrame:
     def agrees(claim: Column) -> Column:
         return F.when(F.col("changes"), claim["identity"] == F.col("winner.identity")).otherwise(claim["is_stored"])
 
-    def uris(claims: str) -> Column:
+    def uris(claims: str | Column) -> Column:
         return F.transform(claims, lambda claim: claim["document_uri"])
 
+    # What a document waits with stands though it was not read, or could not be.
+    waits = F.filter("said", lambda one: one["stands"] & ~F.coalesce(one["rule_id"] == STALE, F.lit(False)))
+    same = F.filter(waits, lambda one: one["content_hash"].isin(F.col("winner.content_hash"), F.col("winner.twin_hash")))
+    joined = F.array_except(uris(same), F.array_union("kept", uris("claims")))
     stay = F.array_except(F.when(F.col("changes"), no_uris()).otherwise(F.col("kept")), uris("opposed"))
     all_documents = F.array_union("kept", uris("claims"))
-    owners = F.when(F.col("is_root"), all_documents).otherwise(F.array_union(stay, uris("agreed")))
+    same_now = F.array_union(F.array_union(stay, uris("agreed")), F.col("joined"))
+    owners = F.when(F.col("is_root"), all_documents).otherwise(same_now)
     read = F.array_union(uris("agreed"), uris("opposed"))
     return (
         won.withColumns({"agreed": F.filter("claims", agrees), "opposed": F.filter("claims", lambda claim: ~agrees(claim))})
+        .withColumn("joined", F.when(F.col("changes") & ~F.col("is_root"), joined).otherwise(no_uris()))
         .withColumn("owners_after", F.array_sort(owners))
         .withColumn("displaced", F.when(F.col("changes") & ~F.col("is_root"), F.array_except("kept", read)).otherwise(no_uris()))
     )
@@ -247,7 +254,7 @@ def _with_result(decided: DataFrame, now: Column) -> DataFrame:
         F.when(all_refused, CONFLICT).alias("refused"),
         "taken_from",
         "regained",
-        F.col("source.document_uri").alias("source_uri"),
+        F.coalesce("winner.document_uri", "source.document_uri").alias("source_uri"),
         F.when(writes, F.col("source.document_uri")).alias("document_uri"),
         F.when(writes, F.col("source.content_hash")).otherwise(F.col("stored_content_hash")).alias("content_hash"),
         *(F.when(writes, value).otherwise(F.col(f"stored_{name}")).alias(name) for name, value in after.items()),
@@ -259,6 +266,7 @@ def _with_result(decided: DataFrame, now: Column) -> DataFrame:
         told("agreed").alias("agreed"),
         told("opposed").alias("opposed"),
         "displaced",
+        "joined",
         "kept",
         F.col("source.epoch").alias("declared_epoch"),
         F.col("source.modifiedat").alias("declared_modifiedat"),

@@ -41,7 +41,8 @@ def find_refusals(compared: DataFrame, stage: DataFrame) -> DataFrame:
     texts = stage.filter(F.col("row") == "entity").select(*KEY, "document_uri", F.coalesce("raw", "body").alias("_raw"))
     with_text = rows.withColumn("document_uri", F.col("finding.document_uri")).join(texts, on=[*KEY, "document_uri"], how="left")
     pointer = F.lit("")
-    name = violation_id_column("registryid", "document_uri", "finding.rule_id", "xid", pointer, "finding.message")
+    rule_id, message, action = (F.col(f"finding.{name}") for name in ("rule_id", "message", "action"))
+    name = violation_id_column("registryid", "document_uri", rule_id, "xid", pointer, message, action)
     finding = F.struct(
         name.alias("violation_id"),
         pointer.alias("pointer"),
@@ -77,6 +78,18 @@ def taken() -> Column:
         lambda claim: claim["again"] & ~claim["is_new"] & claim["rule_id"].isin(OWNER_CHANGED, REGAINED),
     )
     return F.coalesce(fresh, F.transform(still, lambda claim: one(claim, claim["rule_id"], claim["other"])))
+
+
+def taking_id(registryid: Column, uri: Column, dispute: Column) -> Column:
+    """Give the violation_id under which it was told that a document took an entity over, or got it back.
+
+    Args:
+        registryid: of the document.
+        uri: its URI.
+        dispute: struct `model.DISPUTE` with the rule of it.
+    """
+    told = _taken(uri, dispute["rule_id"], dispute["other"])
+    return violation_id_column(registryid, uri, dispute["rule_id"], dispute["xid"], F.lit(""), told["message"], told["action"])
 
 
 def _conflict(uri: Column, first: Column, is_root: Column) -> Column:

@@ -43,7 +43,7 @@ def without_stale(compared: DataFrame, log: DataFrame) -> DataFrame:
     stored = ("content_hash", *LIFE, "isdefault", "defaultversionid")
     undone = {name: F.when(stale, F.col(f"stored_{name}")).otherwise(F.col(name)) for name in stored}
     undone["document_uris"] = F.when(stale, F.array_sort("kept")).otherwise(F.col("document_uris"))
-    undone["displaced"] = F.when(stale, no_uris()).otherwise(F.col("displaced"))
+    undone |= {name: F.when(stale, no_uris()).otherwise(F.col(name)) for name in ("displaced", "joined")}
     dropped = {name: F.when(~stale, F.col(name)) for name in ("taken_from", "document_uri")}
     dropped["op"] = F.when(~stale, F.col("op")).when(F.array_sort("kept") != F.col("stored_document_uris"), "own")
     dropped["regained"] = F.col("regained") & ~stale

@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, StringType, StructField, StructType
 
+from lakehouse.log.ground import OPTIONAL, STATE, concerned_registries, of_registries, optional_columns
 from lakehouse.store.frames import keep
 from lakehouse.store.keys import KEY
 from lakehouse.store.schema import ENDPOINTS, GROUPS, MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS, Table
@@ -64,9 +65,10 @@ COLUMNS = (
 class Candidate(NamedTuple):
     """What would be published: things, and what of the stage is new in it.
 
-    things: one row per entity and staged document that would own it, and one per other published entity that stays: KEY,
-    document_uri, staged (the entity would be written anew), and what the rules between entities look at. rows: staged rows that
-    would be written, one per entity, columns `model.STAGE`. leaving: entities that would be deleted: KEY; None: there are none.
+    things: one row per entity and staged document that would own it, and one for its first owner where that was not staged, so
+    that findings are told of the same documents whichever were read: KEY, document_uri (empty where nobody owns it), staged (the
+    entity would be written anew by that document), and what the rules between entities look at. rows: staged rows that would be
+    written, one per entity, columns `model.STAGE`. leaving: entities that would be deleted: KEY; None: there are none.
     """
 
     things: DataFrame
@@ -91,19 +93,11 @@ def read_published(spark: SparkSession, used: Iterable[Table]) -> Published:
         spark: the session, whose work is small.
         used: the entity tables that hold something, at least one.
     """
-    of_state = ("epoch", "createdat", "modifiedat", "document_uris", "snapshot_id")
-    optional = {"isdefault": "boolean", "defaultversionid": "string"}
-    parts = []
-    for table in used:
-        told = [
-            (F.col(name) if name in table.columns.names else F.lit(None).cast(kind)).alias(f"stored_{name}")
-            for name, kind in optional.items()
-        ]
-        parts.append(published_rows(open_table(spark, table.name), table, *of_state, *told))
+    parts = [published_rows(open_table(spark, table.name), table, *STATE, *optional_columns(table, "stored_")) for table in used]
     every = keep(reduce(DataFrame.unionByName, parts))
-    state = every.select(*KEY, "content_hash", *of_state, *(F.col(f"stored_{name}").alias(name) for name in optional))
+    state = every.select(*KEY, "content_hash", *STATE, *(F.col(f"stored_{name}").alias(name) for name in OPTIONAL))
     rows = every.filter(F.col("kind").isin([table.kind for table in TABLES]))
-    return Published(state, rows.drop(*of_state, *(f"stored_{name}" for name in optional)))
+    return Published(state, rows.drop(*STATE, *(f"stored_{name}" for name in OPTIONAL)))
 
 
 def candidate(
@@ -128,19 +122,11 @@ def candidate(
     documents = stage.filter(F.col("row") == "document")
     dialects = documents.select("registryid", "document_uri", F.get_json_object("facts", "$.dialect").alias("dialect")).distinct()
     entities = stage.filter((F.col("row") == "entity") & F.col("kind").isin([table.kind for table in TABLES]))
-    held = entities.withColumns({"staged": F.lit(True), "_isdefault": F.lit(None).cast("boolean")})
-    rows, leaving = entities, None
-    if compared is not None:
-        verdict = compared.select(
-            *KEY,
-            "document_uris",
-            F.col("document_uri").alias("_source"),
-            F.when(F.col("flipped"), F.col("isdefault")).alias("_isdefault"),
-        )
-        both = entities.join(verdict, on=KEY, how="inner")
-        rows = both.filter(F.col("document_uri") == F.col("_source")).select(*entities.columns)
-        held = both.filter(F.array_contains("document_uris", F.col("document_uri")))
-        held = held.withColumn("staged", F.col("_source").isNotNull()).drop("document_uris", "_source")
+    if compared is None:
+        held = entities.withColumns({"staged": F.lit(True), "_isdefault": F.lit(None).cast("boolean")})
+        rows, leaving = entities, None
+    else:
+        held, rows = _owned(entities, compared)
         leaving = compared.filter(F.col("op") == "delete").select(*KEY)
     # Of Versions of schemas, which are large, only the XIDs are looked at.
     body = F.from_json(F.when(F.col("kind") != SCHEMAVERSIONS.kind, F.col("body")), _LOOKED_AT)
@@ -160,33 +146,70 @@ def candidate(
     if not tables:
         return Candidate(staged, rows, leaving)
     if published is None:
-        published = reduce(DataFrame.unionByName, [published_rows(open_table(spark, table.name), table) for table in tables])
+        registries = concerned_registries(*([documents] if leaving is None else [documents, leaving]))
+        parts = [published_rows(of_registries(open_table(spark, table.name), registries), table) for table in tables]
+        published = reduce(DataFrame.unionByName, parts)
     earlier = _earlier(published, rows) if compare else None
-    others = _left_alone(published, documents.select("registryid"), held.select(*KEY), compared)
+    others = _left_alone(published, documents.select("registryid"), entities.select(*KEY), compared)
     others = others.join(F.broadcast(dialects), on=["registryid", "document_uri"], how="left")
     things = staged.unionByName(others.select(*COLUMNS))
     return Candidate(things if earlier is None else things.unionByName(earlier), rows, leaving)
 
 
-def _left_alone(published: DataFrame, concerned: DataFrame, held: DataFrame, compared: DataFrame | None) -> DataFrame:
+def _owned(entities: DataFrame, compared: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Give what the documents would own of what they hold.
+
+    Args:
+        entities: staged rows of entities.
+        compared: as for `candidate`.
+
+    Returns:
+        One row per entity and document that findings are told of, columns of `entities` with `staged` and `_isdefault`; and the
+        staged rows that would be written, one per entity.
+    """
+    verdict = compared.select(
+        *KEY,
+        "document_uris",
+        F.col("document_uri").alias("_source"),
+        F.when(F.col("flipped"), F.col("isdefault")).alias("_isdefault"),
+        F.get("agreed", F.lit(0))["document_uri"].alias("_first_staged"),
+    )
+    both = entities.join(verdict, on=KEY, how="inner")
+    rows = both.filter(F.col("document_uri") == F.col("_source")).select(*entities.columns)
+    owned = both.filter(F.array_contains("document_uris", F.col("document_uri")))
+    first = F.get("document_uris", F.lit(0))
+    told = F.when(F.col("document_uri") == F.col("_first_staged"), F.array_distinct(F.array("document_uri", first)))
+    held = owned.withColumn("_told", F.explode(F.coalesce(told, F.array("document_uri"))))
+    is_staged = F.col("_source").isNotNull() & (F.col("_told") == F.col("document_uri"))
+    return held.withColumns({"staged": is_staged, "document_uri": F.col("_told")}), rows
+
+
+def _left_alone(published: DataFrame, concerned: DataFrame, staged: DataFrame, compared: DataFrame | None) -> DataFrame:
     """Give what is published and would stay as it is, of the registries that the documents name; columns of `published_rows`.
 
     Args:
         published: columns of `published_rows`.
         concerned: the registries, in a column registryid.
-        held: keys of what the documents hold.
+        staged: keys of what the documents hold.
         compared: as for `candidate`.
     """
-    absent = held
-    if compared is not None:
-        leaving = compared.filter(F.col("op") == "delete").select(*KEY)
-        concerned = concerned.unionByName(leaving.select("registryid"))
-        absent = absent.unionByName(leaving)
-        flips = compared.filter(F.col("flipped")).select(*KEY, F.col("isdefault").alias("_isdefault"))
-        published = published.join(F.broadcast(flips), on=KEY, how="left")
-        published = published.withColumn("isdefault", F.coalesce("_isdefault", "isdefault"))
-    published = published.join(F.broadcast(concerned.distinct()), on="registryid", how="left_semi")
-    return published.join(absent.distinct(), on=KEY, how="left_anti").withColumn("staged", F.lit(False))
+    if compared is None:
+        alone = published.join(staged.distinct(), on=KEY, how="left_anti")
+    else:
+        is_deleted = F.coalesce(F.col("op") == "delete", F.lit(False))
+        is_held = F.arrays_overlap("document_uris", F.transform("agreed", lambda claim: claim["document_uri"]))
+        after = compared.select(
+            *KEY,
+            F.coalesce(is_deleted | is_held, F.lit(False)).alias("_is_elsewhere"),
+            F.coalesce(F.get("document_uris", F.lit(0)), F.lit("")).alias("_owner"),
+            F.when(F.col("flipped"), F.col("isdefault")).alias("_isdefault"),
+        )
+        concerned = concerned.unionByName(compared.filter(is_deleted).select("registryid"))
+        alone = published.join(after, on=KEY, how="left").filter(~F.coalesce("_is_elsewhere", F.lit(False)))
+        owner, isdefault = F.coalesce("_owner", "document_uri"), F.coalesce("_isdefault", "isdefault")
+        alone = alone.withColumns({"document_uri": owner, "isdefault": isdefault})
+    alone = alone.join(F.broadcast(concerned.distinct()), on="registryid", how="left_semi")
+    return alone.withColumn("staged", F.lit(False))
 
 
 def _with_single(read: DataFrame, entities: DataFrame, *, compare: bool) -> DataFrame:

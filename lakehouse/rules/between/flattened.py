@@ -12,7 +12,7 @@ from lakehouse.settings import Settings
 from lakehouse.store.frames import can_skip, is_empty, keep
 from lakehouse.store.schema import MESSAGES, VERSIONS, Table
 from lakehouse.store.tables import open_table
-from lakehouse.store.views import session_with_views
+from lakehouse.store.views import read_view
 
 
 def check_flattened(spark: SparkSession, settings: Settings, found: Candidate, used: set[str]) -> DataFrame:
@@ -31,7 +31,7 @@ def check_flattened(spark: SparkSession, settings: Settings, found: Candidate, u
         return no_findings(spark)
     stand_ins = {table.name: _candidate_rows(spark, found, table, used) for table in (MESSAGES, VERSIONS)}
     stand_ins["scope"] = _only_lacking(stand_ins["messages"], lacking)
-    return _judge(lacking, session_with_views(spark, settings, spark.catalog.currentDatabase(), stand_ins, ["flat_messages"]))
+    return _judge(lacking, _read_flattened(spark, settings, stand_ins))
 
 
 def check_published(spark: SparkSession, settings: Settings | None, things: DataFrame) -> DataFrame:
@@ -46,7 +46,7 @@ def check_published(spark: SparkSession, settings: Settings | None, things: Data
     if is_empty(lacking):
         return no_findings(spark)
     scope = {"scope": _only_lacking(spark.table("messages"), lacking)}
-    return _judge(lacking, session_with_views(spark, settings, spark.catalog.currentDatabase(), scope, ["flat_messages"]))
+    return _judge(lacking, _read_flattened(spark, settings, scope))
 
 
 def _find_lacking(things: DataFrame, concerned: Column) -> DataFrame:
@@ -65,9 +65,14 @@ def _only_lacking(messages: DataFrame, lacking: DataFrame) -> DataFrame:
     return messages.join(wanted, on=["registryid", "xid"], how="left_semi")
 
 
-def _judge(lacking: DataFrame, session: SparkSession) -> DataFrame:
+def _read_flattened(spark: SparkSession, settings: Settings | None, stand_ins: dict[str, DataFrame]) -> DataFrame:
+    return read_view(spark, settings, spark.catalog.currentDatabase(), stand_ins, "computed_messages")
+
+
+def _judge(lacking: DataFrame, flattened: DataFrame) -> DataFrame:
     """Tell what the effective definitions lack; a message whose base is not there yet is not judged."""
-    flat = session.table("flat_messages").select("registryid", F.col("xid").alias("message_xid"), "chain_status", "attributes")
+    message = F.col("xid").alias("message_xid")
+    flat = flattened.select("registryid", message, "chain_status", "attributes")
     both = lacking.join(flat, on=["registryid", "message_xid"], how="inner").filter(F.col("chain_status") == "resolved")
     envelope, protocol = _leaf("/envelope"), _leaf("/protocol")
     form, uri = _leaf("/dataschemaformat"), _leaf("/dataschemauri")

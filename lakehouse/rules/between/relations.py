@@ -13,6 +13,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from lakehouse.dialects.tables import FAMILIES, shorthands
 from lakehouse.rules.between.candidate import holders_of
 from lakehouse.rules.between.references import check_aliases, check_schema_uris
 from lakehouse.rules.findings import asked, broken, findings_of, no_findings
@@ -240,7 +241,9 @@ def check_endpoints(things: DataFrame, present: Present, duplicate_messageids: s
     carried = members(things, present).select("registryid", "container", "message_xid", "envelope", "protocol")
     # A group's messages are mostly of one kind: what they are is looked at once for each kind, and not for each message.
     kinds = carried.groupBy("registryid", "container", F.col("envelope").alias("_envelope"), F.col("protocol").alias("_protocol"))
-    contents = keep(kinds.agg(F.min("message_xid").alias("message_xid"), F.count("*").alias("messages")))
+    # A message that several documents define alike is one.
+    of_kind = [F.min("message_xid").alias("message_xid"), F.count_distinct("message_xid").alias("messages")]
+    contents = keep(kinds.agg(*of_kind))
     both = lists.join(contents, on=["registryid", "container"], how="inner")
     both = both.withColumns({"envelope": F.col("_envelope"), "protocol": F.col("_protocol")})
     is_referenced = F.col("container") != F.col("xid")
@@ -335,13 +338,10 @@ def _differ(name: str) -> Column:
 def _one_protocol(name: str) -> Column:
     """Write a protocol so that the same one is the same text: requirements.md 22."""
     family, version = F.upper(F.split_part(name, F.lit("/"), F.lit(1))), F.split_part(name, F.lit("/"), F.lit(2))
-    number = (
-        F.when(family.isin("AMQP", "MQTT") & (version != ""), version)
-        .when(family == "AMQP", "1.0")
-        .when(family == "MQTT", "5.0")
-        .when(family.isin("HTTP", "KAFKA", "NATS"), "")
-        .otherwise(version)
-    )
+    number = F.when(family.isin([one for one in FAMILIES if one not in shorthands()]), "").when(version != "", version)
+    for one, usual in shorthands().items():
+        number = number.when(family == one, usual)
+    number = number.otherwise(version)
     return F.when(F.col(name) != "", F.concat(family, F.lit("/"), number))
 
 
@@ -370,5 +370,5 @@ def _with_one_of(places: DataFrame, rows: DataFrame) -> DataFrame:
     if is_interpreted(rows.sparkSession):  # to look for them first takes as long as what it might save
         return rows.join(F.broadcast(places), on="place", how="left_semi")
     found = places.localCheckpoint(eager=False)
-    count = found.count()
-    return rows.join(_few(found, count), on="place", how="left_semi") if count else rows.filter(F.lit(False))
+    number = found.count()
+    return rows.join(_few(found, number), on="place", how="left_semi") if number else rows.filter(F.lit(False))

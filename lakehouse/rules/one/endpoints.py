@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from lakehouse.dialects.tables import FAMILIES, family_of, table
+from lakehouse.dialects.tables import FAMILIES, PROTOCOLS, family_of
 from lakehouse.rules.one.table import Broken, Subject, by_table
 from lakehouse.rules.one.tests import shown
 from lakehouse.text import values
@@ -16,8 +16,6 @@ NO_LABELS = "END-012"
 _BAD_ESCAPE = re.compile(r"://[^/]*/.*%(?![0-9A-Fa-f]{2})")
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.\-_]*)://([^/?#]*)([^?#]*)(.*)", re.DOTALL)
-
-_PROTOCOLS = {row["family"]: row for row in table("protocols")}
 
 _AUTHORITY = re.compile(r"(?:[^@]*@)?(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s@]+)(?::([0-9]{1,5}))?")
 
@@ -81,17 +79,17 @@ def _check_address(address: dict[str, Any], path: tuple[str, ...], family: str |
         yield Broken(here if "uri" in address else path, "END-103", f"`uri` is not an absolute URI: {shown(uri)}")
         return
     parts = _ADDRESS.fullmatch(uri)
-    if family not in _PROTOCOLS or "{" in uri.split("/", 3)[min(2, uri.count("/"))]:
+    if family not in PROTOCOLS or "{" in uri.split("/", 3)[min(2, uri.count("/"))]:
         return  # the host is a placeholder
-    protocol = _PROTOCOLS[family]
-    rule_id, schemes = protocol["rule"], protocol["schemes"].split()
+    protocol = PROTOCOLS[family]
+    rule_id, schemes = protocol.rule, protocol.schemes.split()
     authority = _AUTHORITY.fullmatch(parts[2]) if parts else None
     if parts is None or authority is None:
         yield Broken(here, rule_id, f"{shown(uri)} is not an address of the form scheme://host:port")
         return
     scheme, path_part = parts[1].lower(), parts[3]
     if scheme not in schemes:
-        severity = "warning" if protocol["other_schemes"] else None  # they are named as examples, and others are seen
+        severity = "warning" if protocol.other_schemes else None  # they are named as examples, and others are seen
         yield Broken(here, rule_id, f"{shown(uri)} has none of the schemes {', '.join(schemes)}", severity)
     elif family == "MQTT":
         if scheme in ("tcp", "ssl", "wss") and path_part not in ("", "/"):

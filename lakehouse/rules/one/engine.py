@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from lakehouse.dialects.tables import FAMILIES, asks, family_of, family_of_options, severity_in, table
+from lakehouse.dialects.tables import FAMILIES, asks, asks_more, family_of, family_of_options, severity_in, table
 from lakehouse.rules.one.endpoints import check_endpoint
+from lakehouse.rules.one.sound import Sound
 from lakehouse.rules.one.table import CLOUDEVENTS, Broken, Subject, by_table
 from lakehouse.rules.one.tests import shown
 from lakehouse.text import values
@@ -46,6 +47,8 @@ _OLD_MEMBERS = {
     ),
     "pub": ("CAT-151", "subject reply-to replyto"),
 }
+# What declarations broke no rule yet. Beside the declaration the rules look at the envelope's kind, or at the protocol.
+_SOUND = Sound()
 PRESENCE = frozenset(("MSG-161", "MSG-166", "MSG-175", "MSG-181", "END-058"))
 
 
@@ -53,13 +56,15 @@ def check_entity(subject: Subject) -> list[Broken]:
     """Find all rules that an entity breaks by itself."""
     found = by_table(subject.entity, "", subject.known)
     if subject.entity == "message":
-        found.extend(_check_message(subject))
+        found += _check_message(subject)
     elif subject.entity == "endpoint":
         found.extend(check_endpoint(subject))
     elif subject.entity in ("messagegroup", "schemagroup"):
         found.extend(_check_group(subject))
     elif subject.entity == "schema":
         found.extend(_check_schema_text(subject))
+    if not found:
+        return found
     return [one._replace(severity=severity_in(subject.dialect, one.rule_id) or one.severity) for one in found]
 
 
@@ -85,33 +90,62 @@ def _check_schema_text(subject: Subject) -> Iterator[Broken]:
 # Messages.
 
 
-def _check_message(subject: Subject) -> Iterator[Broken]:
+def _check_message(subject: Subject) -> list[Broken]:
     known = subject.known
     metadata, options = known.get("envelopemetadata"), known.get("protocoloptions")
+    found: list[Broken] = []
     if isinstance(metadata, dict) and metadata:
-        envelope = known.get("envelope") or subject.envelope
-        is_event = (
-            envelope.lower().startswith("cloudevents") if isinstance(envelope, str) else bool(_ENVELOPE_NAMES & set(metadata))
-        )
-        if is_event:
-            yield from by_table("message", CLOUDEVENTS, known)
-        for name, declaration in metadata.items():
-            yield from _check_declaration(declaration, ("envelopemetadata", name), name, is_event)
+        found += _check_metadata(subject, metadata)
     if isinstance(options, dict) and options:
-        family = family_of(known.get("protocol")) or subject.family or family_of_options(options)
-        if family in FAMILIES:
-            yield from by_table("message", family, known)
-        yield from _check_options(options, family if family in FAMILIES else None)
-        yield from _check_exclusive_options(options, family)
-    yield from _check_schema(known)
-    yield from _check_content_types(known, metadata, options)
+        found += _check_all_options(subject, options)
+    found.extend(_check_schema(known))
+    found.extend(_check_content_types(known, metadata, options))
     if "basemessage" not in known:
-        yield from (one for one in check_presence(known))
+        found.extend(check_presence(known))
     if isinstance(metadata, dict):
-        yield from _check_identity(subject, metadata)
-    yield from (one for one in _check_definition(subject) if asks(subject.dialect, one.rule_id))
+        found.extend(_check_identity(subject, metadata))
+    if asks_more(subject.dialect):
+        found.extend(one for one in _check_definition(subject) if asks(subject.dialect, one.rule_id))
     if asks(subject.dialect, "CAT-061") and not _is_segment(subject.ident):
-        yield Broken((), "CAT-061", f"the id {subject.ident!r} is not a segment of a URI without a colon")
+        found.append(Broken((), "CAT-061", f"the id {subject.ident!r} is not a segment of a URI without a colon"))
+    return found
+
+
+def _check_metadata(subject: Subject, metadata: dict[str, Any]) -> list[Broken]:
+    """Check the declarations of the envelope, but for those that were found sound before."""
+    known = subject.known
+    envelope = known.get("envelope") or subject.envelope
+    is_event = (
+        envelope.lower().startswith("cloudevents") if isinstance(envelope, str) else not _ENVELOPE_NAMES.isdisjoint(metadata)
+    )
+    others = _SOUND.others(is_event, metadata)
+    if not others:
+        return []
+    found = []
+    if is_event:
+        declared = {name: declaration for name, (declaration, _) in others.items()}
+        found += by_table("message", CLOUDEVENTS, known | {"envelopemetadata": declared})
+    for name, (declaration, _) in others.items():
+        found.extend(_check_declaration(declaration, ("envelopemetadata", name), name, is_event))
+    _SOUND.add(is_event, others, {one.path[1] for one in found})
+    return found
+
+
+def _check_all_options(subject: Subject, options: dict[str, Any]) -> list[Broken]:
+    """Check the options of the protocol, but for those that were found sound before."""
+    known = subject.known
+    family = family_of(known.get("protocol")) or subject.family or family_of_options(options)
+    context = (family, str(known.get("protocol", "")))
+    others = _SOUND.others(context, options)
+    found = []
+    if others:
+        rest = {option: member for option, (member, _) in others.items()}
+        if family in FAMILIES:
+            found += by_table("message", family, known | {"protocoloptions": rest})
+        found.extend(_check_options(rest, family if family in FAMILIES else None))
+        _SOUND.add(context, others, {one.path[1] for one in found})
+    found.extend(_check_exclusive_options(options, family))
+    return found
 
 
 def check_presence(known: dict[str, Any]) -> Iterator[Broken]:

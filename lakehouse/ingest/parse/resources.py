@@ -1,0 +1,198 @@
+"""Messages and schemas of a group, each with its Versions (decision 7)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from lakehouse.dialects.entities import read_entity
+from lakehouse.dialects.entity import Entity
+from lakehouse.dialects.protocols import TELLS_FAMILY, FindMessage, family_of_message, key_of_options
+from lakehouse.dialects.versionorder import created, natural_order
+from lakehouse.ingest.parse.emission import Emission
+from lakehouse.ingest.parse.identity import dependent, id_problems, id_syntax, split_meta, subject_of
+from lakehouse.ingest.parse.rows import take_life
+from lakehouse.ingest.parse.versions import Version, default_version, fill_default, has_error, own_extensions
+from lakehouse.rules.one.table import Subject
+from lakehouse.store.keys import LIFE, VERSION_KIND
+from lakehouse.text.jsontext import pointer_of
+from lakehouse.text.problems import Problem
+
+
+class Resource(NamedTuple):
+    """A message or schema as it is written: its entity, its key, its XID, its JSON Pointer, its text, its group."""
+
+    entity: str
+    name: str
+    xid: str
+    here: str
+    written: dict[str, Any]
+    group: Entity
+
+
+class Resources:
+    """Reads messages and schemas.
+
+    Args:
+        emission: takes what becomes of them.
+        find_message: gives the members of a message that tell its protocol, by XID.
+    """
+
+    def __init__(self, emission: Emission, find_message: FindMessage) -> None:
+        self.emission = emission
+        self.dialect = emission.dialect
+        self.find_message = find_message
+
+    def read(self, one: Resource, seen: dict[str, str]) -> None:
+        """Read a message or schema with its Versions.
+
+        Args:
+            one: the message or schema.
+            seen: ids of its neighbours so far, in lower case and as written.
+        """
+        entity, name, _, here, written, group = one
+        emission = self.emission
+        problems: list[Problem] = []
+        family = self._family(written, here, group, problems) if entity == "message" else None
+        read = read_entity(entity, written, here, family, self.dialect)
+        problems += id_problems(name, read, f"{entity}id", "MSG-037", here, seen)
+        meta = split_meta(read.known.pop("meta", None), entity)
+        if meta.known:
+            problems += emission.broken(Subject("meta", meta.known, dialect=self.dialect), read, (here, written))
+        key, members = read.children.get("versions", ("versions", None))
+        if members is not None and not isinstance(members, dict):
+            told = "`versions` is not a map"
+            problems.append(Problem(here + pointer_of(key), "MSG-069", "error", told, "Write a map keyed by versionid."))
+            members = None
+        if "xref" in meta.known:
+            self._read_alias(one, read, meta, problems)
+        elif members:
+            self._read_versioned(one, read, meta, (key, members), family, problems)
+        else:
+            declared = read.known.get("versionid", meta.known.get("defaultversionid", "1"))
+            found = [*id_syntax(declared, "MSG-038", here), *emission.text_errors(here)]
+            found += emission.broken(subject_of(entity, read, name, group, family, self.dialect), read, (here, written))
+            self._emit_single(one, meta, Version(declared, here, written, read, found), problems)
+
+    def _read_alias(self, one: Resource, read: Entity, meta: Entity, problems: list[Problem]) -> None:
+        """An entity with `xref` stands for another one and has no Versions (decision 20)."""
+        own = sorted(set(read.known) - {"versionid", *LIFE}) + sorted(read.extensions)
+        if own or read.children:
+            told = f"`xref` is set, so its own {', '.join(own or ['versions'])} is ignored"
+            problems.append(Problem(one.here, "MSG-096", "warning", told, "Leave out `xref`, or the attributes."))
+        meta.problems, meta.spellings = read.problems, read.spellings
+        self.emission.emit(one.entity, one.xid, one.here, one.written, meta, [*problems, *self.emission.text_errors(one.here)])
+
+    def _read_versioned(
+        self,
+        one: Resource,
+        read: Entity,
+        meta: Entity,
+        children: tuple[str, dict[str, Any]],
+        family: str | None,
+        problems: list[Problem],
+    ) -> None:
+        entity, name, _, here, written, group = one
+        key, members = children
+        problems += self.emission.text_errors(here, (key,))
+        outer = {name: written[name] for name in TELLS_FAMILY if name in written}
+        versions = self._read_versions(entity, here + pointer_of(key), members, group, outer)
+        rest = {member: value for member, value in written.items() if member != key}
+        default = default_version(entity, read, meta, versions, here, problems)
+        fill_default(entity, read, default, problems)
+        for version in versions:
+            if version.read is not None:
+                around = [(here, rest)] if version is default else []
+                subject = subject_of(entity, version.read, name, group, family, self.dialect)
+                version.problems.extend(self.emission.broken(subject, version.read, (version.pointer, version.written), *around))
+        self._emit_versioned(one._replace(written=rest), read, meta, versions, default, problems)
+
+    def _read_versions(
+        self, entity: str, here: str, members: dict[str, Any], group: Entity, outer: dict[str, Any]
+    ) -> list[Version]:
+        versions = []
+        seen: dict[str, str] = {}
+        for versionid, written in members.items():
+            at = here + pointer_of(versionid)
+            if isinstance(written, dict):
+                problems: list[Problem] = []
+                family = self._family(outer | written, at, group, problems) if entity == "message" else None
+                read = read_entity(entity, written, at, family, self.dialect)
+                self_meta = read.known.get("meta", {})
+                if "deprecated" in self_meta:
+                    read.known["deprecated"] = self_meta.pop("deprecated")
+                if self_meta:
+                    told = f"{', '.join(sorted(self_meta))} belongs to the {entity}, not to a Version, and is kept in raw only"
+                    problems.append(Problem(at, "MSG-066", "warning", told, f"Write it in `meta` of the {entity}."))
+                problems += id_problems(versionid, read, "versionid", "MSG-038", at, seen)
+                problems += self.emission.text_errors(at)
+                read.known.pop(f"{entity}id", None)
+                versions.append(Version(versionid, at, written, read, problems))
+            else:
+                versions.append(Version(versionid, at, written, None, []))
+        return sorted(
+            versions, key=lambda version: (created(version.read and version.read.known), natural_order(version.versionid))
+        )
+
+    def _emit_single(self, one: Resource, meta: Entity, version: Version, problems: list[Problem]) -> None:
+        """Emit a message without `versions`: what it says of itself belongs to its only Version, and `raw` stands there."""
+        entity, _, xid, here, written, _ = one
+        emit, read = self.emission.emit, version.read
+        assert read is not None
+        kind, version_xid = VERSION_KIND[entity], f"{xid}/versions/{version.versionid}"
+        meta.known["defaultversionid"] = version.versionid
+        if has_error(problems) or has_error(take_life(dict(meta.known), here)[1]):
+            emit(entity, xid, here, written, meta, problems, keep_raw=False)
+            if version.broken:
+                emit(kind, version_xid, here, written, read, version.problems)
+            else:
+                self.emission.refusals.refuse_dependent(kind, version_xid, here, written, f"{xid} was refused")
+            return
+        read.known["ancestor"] = read.known.get("ancestor", version.versionid)
+        read.known["isdefault"] = True
+        if not emit(kind, version_xid, here, written, read, version.problems):
+            problems = [*problems, dependent(here, f"its only Version {version.versionid} was refused")]
+        emit(entity, xid, here, written, meta, problems, keep_raw=False)
+
+    def _emit_versioned(
+        self,
+        one: Resource,
+        read: Entity,
+        meta: Entity,
+        versions: list[Version],
+        default: Version,
+        problems: list[Problem],
+    ) -> None:
+        """Emit a message with `versions`; it falls with its default Version, since it shows nothing without."""
+        entity, _, xid, here, written, _ = one
+        refusals = self.emission.refusals
+        if default.broken:
+            problems.append(dependent(here, f"its default Version {default.versionid} was refused"))
+        meta.known["defaultversionid"] = default.versionid
+        meta.extensions |= own_extensions(read, default)
+        meta.problems, meta.spellings = read.problems, read.spellings
+        accepted = self.emission.emit(entity, xid, here, written, meta, problems)
+        kind = VERSION_KIND[entity]
+        before: str | None = None
+        for version in versions:
+            version_xid = f"{xid}/versions/{version.versionid}"
+            if version.read is None:
+                refusals.refuse_shape(kind, version_xid, version.pointer, version.written, "MSG-069")
+            elif not accepted and not version.broken:
+                refusals.refuse_dependent(kind, version_xid, version.pointer, version.written, f"{xid} was refused")
+            else:
+                version.read.known |= {
+                    "ancestor": version.read.known.get("ancestor", before or version.versionid),
+                    "isdefault": version is default,
+                }
+                if self.emission.emit(kind, version_xid, version.pointer, version.written, version.read, version.problems):
+                    before = version.versionid
+
+    def _family(self, written: dict[str, Any], here: str, group: Entity, warned: list[Problem]) -> str | None:
+        """Find the protocol family of a message, and warn of options that nothing tells it for."""
+        family = family_of_message(written, group.known.get("protocol"), self.find_message)
+        if family is None:
+            key = key_of_options(written)
+            if written.get(key):
+                told = f"`{key}` stands without a protocol; its options are kept as written"
+                warned.append(Problem(here + pointer_of(key), "MSG-111", "warning", told, "Set `protocol`."))
+        return family

@@ -1,0 +1,131 @@
+"""Documents that are as they were at their last load: their hash tells, and they are not opened again.
+
+Only a document that changed, or of which something was refused, goes on to be parsed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakehouse.ingest.sources import Sources, read_documents
+from lakehouse.store.frames import can_skip
+from lakehouse.text.problems import TOLD_ONLY
+
+_FEW_DOCUMENTS = 1000  # that are named to Spark one by one
+
+
+def with_unchanged(
+    documents: DataFrame,
+    known: DataFrame,
+    registry: Column | None,
+    is_named: Column | None = None,
+    *,
+    force: bool = False,
+    dialect: str | None = None,
+) -> DataFrame:
+    """Tell which documents need not be parsed: same URI and hash as at the last load, and nothing to be looked at again.
+
+    Args:
+        documents: as from `read_documents`.
+        known: one row per document and registry, as from `current_documents`.
+        registry: registry that the documents go into; None when each document says it itself.
+        is_named: tells documents that were named; such a one that was passed over in a folder is looked at again. None: none was.
+        force: parse all of them.
+        dialect: parse, too, what was read as of another dialect at its last load.
+
+    Returns:
+        `documents` with registry, unchanged, again (the same as at the last load, and parsed all the same), content (NULL for
+        an unchanged document), last_sha256, last_clean (hash at the last load, and whether a document with that hash need not
+        be parsed), for documents whose hash is not known yet, named, and last_registry (where a document that says its
+        registry itself was loaded last).
+    """
+    is_named = F.lit(False) if is_named is None else is_named
+    skipped = F.col("facts.status") == "skipped"
+    uri, own = F.col("xid").alias("_uri"), F.when(F.col("facts.own_registry"), F.lit(None)).otherwise(F.col("registryid"))
+    clean = needs_no_look("facts") & F.lit(not force)
+    is_same_dialect = F.lit(True) if dialect is None else F.coalesce(F.col("facts.dialect") == dialect, F.lit(False))
+    sha256 = F.when(is_same_dialect, F.col("facts.sha256"))
+    load = F.struct("snapshot_id", sha256.alias("sha256"), clean.alias("clean"), skipped.alias("skipped"), "registryid")
+    last = known.groupBy(uri, own.alias("_registry")).agg(F.max(load).alias("last"))
+    wanted = documents.withColumn("registry", F.lit(None).cast("string") if registry is None else registry)
+    same_place = (F.col("document_uri") == F.col("_uri")) & F.col("registry").eqNullSafe(F.col("_registry"))
+    same = F.coalesce(F.col("sha256") == F.col("last.sha256"), F.lit(False))
+    clean = F.coalesce(F.col("last.clean") & ~(is_named & F.col("last.skipped")), F.lit(False))
+    return wanted.join(last, on=same_place, how="left").select(
+        "document_uri",
+        "size",
+        "sha256",
+        "registry",
+        (same & clean).alias("unchanged"),
+        (same & ~clean).alias("again"),
+        F.when(~(same & clean), F.col("content")).alias("content"),
+        F.col("last.sha256").alias("last_sha256"),
+        clean.alias("last_clean"),
+        F.when(F.col("registry").isNull(), F.col("last.registryid")).alias("last_registry"),
+        is_named.alias("named"),
+    )
+
+
+def needs_no_look(facts: str) -> Column:
+    """Tell of a document's facts that nothing was refused at its last load, and that all it says is published."""
+    nothing_refused = (F.col(f"{facts}.status") != "rejected") & (F.coalesce(F.size(f"{facts}.quarantined"), F.lit(0)) <= 0)
+    waits = F.exists(F.col(f"{facts}.disputes"), lambda one: ~F.coalesce(one["rule_id"], F.lit("")).isin(*TOLD_ONLY))
+    return nothing_refused & ~F.coalesce(waits, F.lit(False))
+
+
+class Opened(NamedTuple):
+    """Documents, of which no unchanged one was opened again once it was hashed.
+
+    rows: as from `with_unchanged`; unchanged: how many they are when all of them are, else None; changed_bytes: size of those
+    that changed, None where it was not asked for or where one is compressed.
+    """
+
+    rows: DataFrame
+    unchanged: int | None
+    changed_bytes: int | None
+
+
+def without_content_of_unchanged(
+    spark: SparkSession,
+    sources: Sources,
+    known: DataFrame,
+    registry: Column | None,
+    stream_bytes: int,
+    *,
+    force: bool = False,
+    dialect: str | None = None,
+) -> Opened:
+    """Read the documents, and open no unchanged one again once it was hashed.
+
+    Args:
+        spark: the session.
+        sources: as from `find_sources`.
+        known: as from `current_documents`.
+        registry: as for `with_unchanged`.
+        stream_bytes: as for `read_documents`.
+        force: as for `with_unchanged`.
+        dialect: as for `with_unchanged`.
+    """
+    documents = read_documents(spark, sources, stream_bytes)
+    every = with_unchanged(documents, known, registry, sources.is_named(), force=force, dialect=dialect)
+    if force or can_skip(known):
+        return Opened(every, None, None)
+    told = every.drop("content").localCheckpoint()
+    first = told.filter(~F.col("unchanged")).select("document_uri", "size").limit(_FEW_DOCUMENTS + 1).collect()
+    if len(first) > _FEW_DOCUMENTS:
+        return Opened(every, None, None)
+    unchanged = told.filter("unchanged").withColumn("content", F.lit(None).cast("binary"))
+    if not first:
+        return Opened(unchanged, told.count(), 0)
+    changed = {sources.located.get(row["document_uri"], row["document_uri"]): row["size"] for row in first}
+    unreadable = [one for one in sources.unreadable if one[0] in changed]
+    files = [uri for uri, size in changed.items() if size and (uri, size) not in unreadable]
+    empty = [uri for uri, size in changed.items() if not size]
+    few = replace(sources, folders=[], files=files, empty=empty, unreadable=unreadable)
+    again = with_unchanged(read_documents(spark, few, stream_bytes), known, registry, few.is_named(), dialect=dialect)
+    compressed = any(uri.endswith(".gz") for uri in changed)
+    return Opened(unchanged.unionByName(again), None, None if compressed else sum(changed.values()))

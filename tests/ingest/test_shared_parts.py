@@ -1,0 +1,179 @@
+"""A large document whose parts are shared over tasks gives what one task gives."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from builders import document, group
+from soak.sessions import forget_attached
+
+from lakehouse.ingest.parse import shared
+from lakehouse.ingest.parse.limits import Limits
+from lakehouse.ingest.parse.parse import Source, parser
+from lakehouse.ingest.parse.shared import closer, outliner, part_parser
+
+STREAM = 300
+
+
+def limits_of(**others: Any) -> Limits:
+    return Limits(bytes=1 << 20, unpacked=1 << 20, depth=64, entities=1000, stream=STREAM, strict=False)._replace(**others)
+
+
+def batch_of(rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(rows)
+
+
+def in_order(rows: list[dict[str, Any]]) -> list[str]:
+    return sorted(json.dumps(row, default=str) for row in rows)
+
+
+def by_one_task(source: Source, limits: Limits) -> list[dict[str, Any]]:
+    return [row for made in parser(limits)([batch_of([source._asdict()])]) for row in made.to_pylist()]
+
+
+def by_many_tasks(source: Source, limits: Limits) -> list[dict[str, Any]] | None:
+    """Read each part by a task of its own, the last one first; None: one task must read the document."""
+    ((outline,),) = [made.to_pylist() for made in outliner(limits)([batch_of([source._asdict()])])]
+    if outline["outline"] is None:
+        return None
+    names = ("document_uri", "outline", "root", "range")
+    parts = [dict(zip(names, part, strict=True)) for part in shared._parts_of(outline)]
+    assert len(parts) > 2
+    rows = [row for part in reversed(parts) for made in part_parser(limits)([batch_of([part])]) for row in made.to_pylist()]
+    told = [row for row in rows if row["row"] == "document"]
+    assert len(told) == len(parts)
+    schema = next(iter(parser(limits)([batch_of([source._replace(unchanged=True)._asdict()])]))).schema
+    closed = [row for made in closer(limits)([pa.RecordBatch.from_pylist(told, schema=schema)]) for row in made.to_pylist()]
+    if closed[0]["row"] != "document":
+        return None
+    return [row for row in rows if row["row"] != "document"] + closed
+
+
+def source_of(folder: Path, written: dict[str, Any] | str, name: str = "a.json", **others: Any) -> Source:
+    text = written if isinstance(written, str) else json.dumps(written)
+    path = folder / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    given = Source(f"file:{path}", path.stat().st_size, None, None, False, False, None, None, False, False)
+    return given._replace(**others)
+
+
+MESSAGES = {f"m{n}": {"name": "x" * 20 * n, "envelope": "CloudEvents/1.0"} for n in range(4)}
+SHAPES: dict[str, dict[str, Any]] = {
+    "plain": document({f"g{n}": group(MESSAGES) for n in range(5)}, registryid="mine", name="whole"),
+    "with what is wrong": document(
+        {
+            "g": group(MESSAGES | {"bad": {"envelope": 5}}, protocol="MQTT/5.0"),
+            "h": group(
+                {"dup": {"labels": {"a": 1}}, "m": {"protocoloptions": {"password": "Bearer abcdefgh12345678"}}} | MESSAGES
+            ),
+            "5bad id": group(MESSAGES),
+            "i": 7,
+        },
+        {"e": group({}, usage=["producer"], protocoloptions={"endpoints": [{"uri": "mqtt://u:pass@h"}]})},
+        name=["no text"],
+    ),
+    "bases in other parts": document(
+        {
+            "h": group({"n": {"basemessage": "/messagegroups/i/messages/o", "protocoloptions": {"topic": "t"}}} | MESSAGES),
+            "k": group(MESSAGES),
+            "i": group({"o": {"protocol": "MQTT/5.0", "protocoloptions": {"topic-name": "u"}}} | MESSAGES),
+        },
+        {"e": group({"b": {"basemessage": "/messagegroups/i/messages/o", "protocoloptions": {"qos": 1}}}, usage=["producer"])},
+    ),
+    "older names": {"specversion": "0.5-wip"}
+    | document(
+        schemagroups={
+            f"s{n}": group({"a": {"format": "JsonSchema/draft-07", "schema": {"q": ["z" * 90]}}}, holds="schemas")
+            for n in range(5)
+        }
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("registry", [None, "given"])
+def test_many_tasks_give_what_one_gives(tmp_path, name, registry):
+    source = source_of(tmp_path, SHAPES[name], registry=registry)
+    found = by_many_tasks(source, limits_of())
+    assert found is not None
+    assert in_order(found) == in_order(by_one_task(source, limits_of()))
+
+
+BEGUN = '{"specversion": "1.0-rc2", "messagegroups": {"a": {"x": "' + "x" * STREAM + '"}'
+ALONE: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "no JSON": (
+        BEGUN + ', "b": {"y": 01}}}',
+        {},
+        "a.json",
+    ),
+    "brackets": (BEGUN + "}} 5", {}, "a.json"),
+    "ids that clash": (document({"g": group(MESSAGES), "G": group(MESSAGES)}), {}, "a.json"),
+    "strict": (SHAPES["plain"], {"strict": True}, "a.json"),
+    "too many": (SHAPES["plain"], {"entities": 20}, "a.json"),
+    "a dialect that nothing tells": (
+        {key: value for key, value in SHAPES["plain"].items() if key != "specversion"},
+        {},
+        "a.json",
+    ),
+    "packed": (SHAPES["plain"], {}, "a.json.gz"),
+    "a registry of no name": (SHAPES["plain"] | {"registryid": "no name"}, {}, "a.json"),
+    "another model": ({"openapi": "3", "messagegroups": SHAPES["plain"]["messagegroups"]}, {}, "a.json"),
+    "a collection that is no map": (SHAPES["plain"] | {"endpoints": [1]}, {}, "a.json"),
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_what_parts_cannot_tell_is_left_to_one_task(tmp_path, name):
+    written, others, file = ALONE[name]
+    assert by_many_tasks(source_of(tmp_path, written, file), limits_of(**others)) is None
+
+
+def test_a_part_that_fails_fails_the_document(tmp_path, monkeypatch):
+    def fails(*given: Any) -> Any:
+        raise KeyError("nobody expects it")
+
+    source = source_of(tmp_path, SHAPES["plain"])
+    assert by_many_tasks(source, limits_of()) is not None
+    monkeypatch.setattr(shared, "read_part", fails)
+    assert by_many_tasks(source, limits_of()) is None
+
+
+def test_an_unchanged_document_is_hashed_and_no_more(tmp_path):
+    source = source_of(tmp_path, SHAPES["plain"])
+    ((outline,),) = [made.to_pylist() for made in outliner(limits_of())([batch_of([source._asdict()])])]
+    known = source._replace(last_sha256=outline["sha256"], last_clean=True)
+    ((outline,),) = [made.to_pylist() for made in outliner(limits_of())([batch_of([known._asdict()])])]
+    assert outline["outline"] is None
+    ((row,),) = [
+        made.to_pylist() for made in parser(limits_of())([batch_of([known._replace(sha256=outline["sha256"])._asdict()])])
+    ]
+    assert json.loads(row["facts"])["status"] == "unchanged"
+
+
+def test_spark_shares_the_parts_and_the_catalog_is_the_same(bare_catalog, tmp_path):
+    catalog = bare_catalog
+    catalog.write("plain.json", SHAPES["plain"] | {"registryid": "plain"})
+    catalog.write("wrong.json", SHAPES["with what is wrong"] | {"registryid": "wrong"})
+    catalog.write("clash.json", document({"g": group(MESSAGES), "G": group(MESSAGES)}, registryid="clash"))
+    catalog.write("broken.json", (BEGUN + ', "b": {"y": 01}}}').encode())
+    catalog.write("small.json", document({"g": group({"m": {"name": "small"}})}, registryid="small"))
+    found = []
+    for number, stream_bytes in enumerate((STREAM, 1 << 20)):
+        forget_attached(catalog.spark)
+        warehouse = str(tmp_path / f"warehouse-{number}")
+        catalog.settings = catalog.settings.model_copy(update={"warehouse": warehouse, "stream_bytes": stream_bytes})
+        summary = catalog.ingest().as_json()
+        facts = catalog.rows("SELECT xid, registryid, body FROM changes WHERE kind = 'document'")
+        xids = catalog.rows("SELECT kind, xid, content_hash, raw, attributes FROM changes WHERE kind <> 'document'")
+        told = catalog.rows("SELECT registryid, xid, rule_id, pointer, message, raw FROM violations")
+        # What is no JSON is told with its place in what was read at once, which is a part or the whole.
+        told = [one for one in told if one[2] != "JSON-001"]
+        facts = [one for one in facts if not one[0].endswith("broken.json")]
+        found.append((summary["documents"], *(sorted(map(str, rows)) for rows in (facts, xids, told))))
+    assert found[0] == found[1]
+    assert found[0][0]["rejected"] == 1

@@ -1,0 +1,49 @@
+"""What was found sound is not looked at again, and what was not is told each time."""
+
+from __future__ import annotations
+
+from lakehouse.rules.one import sound
+from lakehouse.rules.one.engine import check_entity
+from lakehouse.rules.one.sound import Sound
+from lakehouse.rules.one.table import Subject
+
+
+def rules_of(**known):
+    found = [one.rule_id for one in check_entity(Subject("message", known, "m"))]
+    return [rule_id for rule_id in found if rule_id != "MSG-110"]  # an envelope of one's own is worth telling, and no fault
+
+
+def test_a_fault_is_told_each_time_and_beside_sound_ones():
+    event = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"id": {"required": False}, "time": {"type": "timestamp"}}}
+    assert rules_of(**event) == rules_of(**event) == ["MSG-252"]
+    assert rules_of(envelope="CloudEvents/1.0", envelopemetadata={"time": {"type": "timestamp"}}) == []
+
+
+def test_one_declaration_is_another_one_in_another_envelope_and_under_another_protocol():
+    metadata = {"ID": {"type": "integer", "value": 2**40}}
+    assert rules_of(envelope="Own/1", envelopemetadata=metadata) == []
+    assert rules_of(envelope="CloudEvents/1.0", envelopemetadata=metadata) == ["MSG-236", "MSG-213"]
+    options = {"payload_format": {"type": "integer", "value": 1}}
+    assert rules_of(protocol="MQTT/5.0", protocoloptions=options) == []
+    assert rules_of(protocol="MQTT/3.1.1", protocoloptions=options) == ["MSG-347"]
+
+
+def test_true_is_not_one():
+    for value, expected in ((1, []), (True, ["MSG-213"]), (1, [])):
+        assert rules_of(envelope="Own/1", envelopemetadata={"n": {"type": "integer", "value": value}}) == expected
+
+
+def test_a_text_that_passed_passes_and_another_does_not():
+    for _ in range(2):
+        assert rules_of(datacontenttype="application/json") == []
+        assert rules_of(datacontenttype="no media type") == ["MSG-192"]
+
+
+def test_no_more_is_remembered_than_a_worker_can_hold(monkeypatch):
+    monkeypatch.setattr(sound, "_MOST", 10)
+    remembered = Sound()
+    for number in range(100):
+        members = remembered.others(number % 7, {f"n{number}": {"value": number}, "long": "x" * 1000})
+        remembered.add(number % 7, members, ())
+        assert sum(map(len, remembered._texts.values())) <= 12
+    assert list(remembered.others(99 % 7, {"n99": {"value": 99}, "long": "x" * 1000})) == ["long"]
