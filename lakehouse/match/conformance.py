@@ -7,6 +7,7 @@ append; the micro-batch of a stream is written once, whatever is replayed (`txnA
 from __future__ import annotations
 
 import re
+from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +17,7 @@ from pyspark.sql.window import Window
 from lakehouse.errors import SettingsError, WarehouseTooNew
 from lakehouse.log.relations import open_relations
 from lakehouse.settings import Settings, data_folder
-from lakehouse.store.jvm import java_class
+from lakehouse.store.files import exists, list_folder
 from lakehouse.store.session import absolute_location
 from lakehouse.store.sessions import open_sibling
 from lakehouse.store.views import with_read
@@ -63,7 +64,11 @@ def open_conformance(spark: SparkSession, settings: Settings, name: str) -> None
     session = open_sibling(spark, name)
     for table in TABLES:
         statement = _statement(f"{table}.sql")
-        session.sql(statement)
+        if exists(spark, f"{location}/{table}/_delta_log"):
+            if not spark.catalog.tableExists(f"{name}.{table}"):  # another session made it, and no metastore remembers
+                spark.catalog.createTable(f"{name}.{table}", path=f"{location}/{table}", source="delta")
+        else:
+            session.sql(statement)
         for missing in missing_columns(statement, session.table(table).columns, f"{name}.{table}"):
             session.sql(f"ALTER TABLE {table} ADD COLUMNS ({missing})")
     _forget(session, settings.match_retention_days)
@@ -107,8 +112,18 @@ def open_named_in(spark: SparkSession, settings: Settings, query: str) -> None:
     for name in {
         found.lower() for found in re.findall(r"\b([A-Za-z_]\w*)\s*\.\s*(?:" + "|".join(TABLES + VIEWS) + r")\b", query)
     }:
-        if _is_there(spark, f"{folder}/{name}/match_runs/_delta_log"):
+        if exists(spark, f"{folder}/{name}/match_runs/_delta_log"):
             open_conformance(spark, settings, name)
+
+
+def all_runs(spark: SparkSession, settings: Settings) -> DataFrame | None:
+    """Give the runs of all schemas of results of a warehouse: the columns of `match_runs`, and `schema`; None: there are none."""
+    found = []
+    for folder, _, _ in sorted(list_folder(spark, f"{absolute_location(settings.warehouse)}/{_FOLDER}")):
+        if exists(spark, f"{folder}/match_runs/_delta_log"):
+            rows = spark.read.format("delta").load(f"{folder}/match_runs")
+            found.append(rows.withColumn("schema", F.lit(folder.rpartition("/")[2])))
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), found) if found else None
 
 
 def write_run(spark: SparkSession, name: str, results: DataFrame, run: dict[str, Any], *, batch: Batch | None = None) -> None:
@@ -172,13 +187,6 @@ def write_counts(spark: SparkSession, name: str, run: dict[str, Any], *, batch: 
     """Append the row of a run to `match_runs`."""
     schema = spark.table(f"{name}.match_runs").schema
     _append(spark.createDataFrame([tuple(run.get(column) for column in schema.names)], schema), f"{name}.match_runs", batch)
-
-
-def _is_there(spark: SparkSession, place: str) -> bool:
-    jvm: Any = spark._jvm
-    path = java_class(jvm, "org.apache.hadoop.fs.Path")(place)
-    there: bool = path.getFileSystem(spark._jsc.hadoopConfiguration()).exists(path)
-    return there
 
 
 def _append(rows: DataFrame, table: str, batch: Batch | None) -> None:

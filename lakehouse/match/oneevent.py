@@ -8,6 +8,7 @@ from typing import Any
 from lakehouse.match.definition.catalog import Catalog, Scope, read_catalog
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.event.captured import landed_of_text, read_lines
+from lakehouse.match.event.encodings import unpacked
 from lakehouse.match.event.landed import Event, Landed, events_of
 from lakehouse.match.matching.choice import UNMATCHED
 from lakehouse.match.matching.evaluation import Outcome, values_of
@@ -18,6 +19,7 @@ from lakehouse.match.payload.payloads import Payloads
 from lakehouse.match.payload.schemas import Schemas
 from lakehouse.readmodel.view import View
 
+_GZIP = b"\x1f\x8b"
 _MOST_CANDIDATES = 10
 _FEW_EVENTS = 100  # above, all definitions are read
 
@@ -56,7 +58,11 @@ def match_text(
         SettingsError: the scope names what is not there.
         DefinitionsGone: the definitions of the snapshot are not kept any more.
     """
-    events = [event for landed in _landed(text, protocol) for event in events_of(landed)]
+    events = [
+        event
+        for landed in _landed(text, protocol, request.max_unpacked_bytes)
+        for event in events_of(landed, request.max_unpacked_bytes)
+    ]
     if len(events) > _FEW_EVENTS or scope.endpoint:
         return _match(events, read_catalog(view, scope), request, explain=explain)
     found = _match(events, read_catalog(view, scope, Preselection(events)), request, explain=False)
@@ -80,7 +86,12 @@ def _match(events: list[Event], catalog: Catalog, request: Request, *, explain: 
     return found
 
 
-def _landed(text: bytes, protocol: str | None) -> list[Landed]:
+def _landed(text: bytes, protocol: str | None, most: int) -> list[Landed]:
+    if text.startswith(_GZIP):
+        try:
+            text = unpacked(text, "gzip", most)
+        except ValueError as error:
+            return [Landed(None, problem=f"file: {error}")]
     whole = landed_of_text(text, protocol)
     if len(whole) == 1 and whole[0].problem.startswith("line: not JSON") and len(text.splitlines()) > 1:
         return list(read_lines(text.splitlines(), protocol))

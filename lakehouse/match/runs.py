@@ -25,7 +25,7 @@ from lakehouse.match.event.adapters import to_landed
 from lakehouse.match.event.sources import read_source
 from lakehouse.match.matching.engine import Opened, large_batches, open_index, with_matches
 from lakehouse.match.matching.matcher import Request
-from lakehouse.match.matching.results import TOLD
+from lakehouse.match.matching.results import COUNTED, RESULT_COLUMNS, TOLD
 from lakehouse.progress import Clock, Watcher
 from lakehouse.settings import Settings
 
@@ -67,6 +67,17 @@ class Asked:
     again: bool = False
     samples: int = 0
 
+    @property
+    def asks_results(self) -> bool:
+        """Tell that more than counts is asked for."""
+        return bool(self.into or self.results or self.samples)
+
+    def columns(self) -> tuple[str, ...]:
+        """Give the columns of results that are needed: where a row stands orders lines and samples only."""
+        if not self.asks_results:
+            return COUNTED
+        return tuple(name for name in RESULT_COLUMNS if name != "place" or self.results or self.samples)
+
 
 @dataclass
 class Summary:
@@ -105,19 +116,20 @@ def run_match(spark: SparkSession, settings: Settings, asked: Asked, watcher: Wa
         WarehouseError: the warehouse holds no catalog.
     """
     stage = Clock(watcher)
-    landed = reduce(DataFrame.unionByName, [read_landed(spark, asked, number) for number in range(len(asked.sources))])
+    sources = [read_landed(spark, asked, number) for number in range(len(asked.sources))]
+    landed = reduce(DataFrame.unionByName, sources)
     if asked.into:
         conformance.open_conformance(spark, settings, asked.into)
     with stage("index", "definitions of the catalog"):
         opened = open_index(spark, settings, asked.scope, asked.at)
     begun = datetime.now(timezone.utc)
     run: dict[str, Any] = {"run_id": str(uuid.uuid4()), "catalog_snapshot": opened.snapshot_id, "begun_at": begun}
-    results = with_matches(landed, opened, asked.request)
+    results = with_matches(landed, opened, asked.request, asked.columns())
     if asked.again and asked.into:
         results = conformance.only_changed(spark, asked.into, results)
     with (
-        large_batches(spark),
-        _kept(results, bool(asked.into or asked.results or asked.samples)),
+        large_batches(spark, *sources),
+        _kept(results, asked.asks_results),
         stage("match", f"{opened.definitions} definitions"),
     ):
         summary = summarize(results, opened, run["run_id"])
@@ -132,9 +144,13 @@ def run_match(spark: SparkSession, settings: Settings, asked: Asked, watcher: Wa
 
 def read_landed(spark: SparkSession, asked: Asked, number: int) -> DataFrame:
     """Open a source as landed rows; `ordinal` is its number."""
-    source = asked.sources[number]
-    landed = to_landed(read_source(spark, source, asked.form), asked.form, asked.mapping, asked.protocol)
-    landed = landed.withColumn("source", F.coalesce("source", F.lit(source))).withColumn("ordinal", F.lit(number))
+    return land(read_source(spark, asked.sources[number], asked.form), asked, number)
+
+
+def land(rows: DataFrame, asked: Asked, number: int = 0) -> DataFrame:
+    """Bring rows of a source, whole or a part of them, into the canonical table; `ordinal` is the source's number."""
+    landed = to_landed(rows, asked.form, asked.mapping, asked.protocol)
+    landed = landed.withColumn("source", F.coalesce("source", F.lit(asked.sources[number]))).withColumn("ordinal", F.lit(number))
     return landed if asked.since is None else landed.filter(F.col("landed_at") >= F.lit(asked.since).cast("TIMESTAMP"))
 
 

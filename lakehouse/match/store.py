@@ -1,24 +1,27 @@
 """An index as a folder of Arrow files, which every Python worker of a machine maps: one copy, in the page cache.
 
-`keys.arrow` and `definitions.arrow` are the index, `schemas.arrow` the Versions of schemas. The folder is named by the digest of
-what it holds, so workers know what they have opened already.
+`keys.arrow` and `definitions.arrow` are the index, `schemas.arrow` the Versions of schemas, `schemakeys.arrow` where they stand
+there. The folder is named by the digest of what it holds, so workers know what they have opened already.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.ipc
 
-from lakehouse.match.matching.index import Index, IndexTables
+from lakehouse.match.matching.index import Index, IndexTables, hash_of
 from lakehouse.match.matching.matcher import Matcher, Request
 from lakehouse.match.payload.payloads import Payloads
-from lakehouse.match.payload.schemas import Schemas, SchemaVersion
+from lakehouse.match.payload.schemas import Key, Schemas, SchemaVersion
 
-_FILES = ("keys", "definitions", "schemas")
+_FILES = ("keys", "definitions", "schemas", "schemakeys")
 SCHEMA_ROWS = pa.schema(
     [("registryid", pa.string()), ("xid", pa.string()), ("schema_xid", pa.string()), ("isdefault", pa.bool_()),
      ("format", pa.string()), ("schema", pa.string())]
@@ -35,7 +38,8 @@ def write_store(folder: Path, index: IndexTables, schemas: pa.Table) -> Path:
     made = folder / "index"
     made.mkdir(parents=True)
     digest = hashlib.sha256()
-    for name, table in zip(_FILES, (index.keys, index.definitions, schemas.select(SCHEMA_ROWS.names)), strict=True):
+    rows = schemas.select(SCHEMA_ROWS.names).cast(SCHEMA_ROWS)
+    for name, table in zip(_FILES, (index.keys, index.definitions, rows, _schema_keys(rows)), strict=True):
         path = made / f"{name}.arrow"
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
@@ -54,15 +58,60 @@ def open_store(folder: str, request: Request) -> Matcher:
     key = (folder, request.tolerance.placeholders)
     if key not in _opened:
         _opened.clear()  # of an earlier snapshot: its maps go
-        keys, definitions, schemas = (_mapped(f"{folder}/{name}.arrow") for name in _FILES)
-        _opened[key] = (Index(IndexTables(keys, definitions), request.tolerance.placeholders), schemas_of(schemas))
+        keys, definitions, schemas, schema_keys = (_mapped(f"{folder}/{name}.arrow") for name in _FILES)
+        index = Index(IndexTables(keys, definitions), request.tolerance.placeholders)
+        _opened[key] = (index, Schemas(MappedVersions(schemas, schema_keys)))
     index, known = _opened[key]
     return Matcher(index, Payloads(known, request.max_unpacked_bytes), request)
 
 
-def schemas_of(table: pa.Table) -> Schemas:
-    """Give the schemas of a table with columns of `SCHEMA_ROWS`."""
-    return Schemas(SchemaVersion(*(row[name] for name in SCHEMA_ROWS.names)) for row in table.to_pylist())
+class MappedVersions:
+    """Versions of schemas in mapped files, of which those that are asked for are read.
+
+    Args:
+        rows: columns of `SCHEMA_ROWS`.
+        keys: as `_schema_keys` gives them.
+    """
+
+    def __init__(self, rows: pa.Table, keys: pa.Table) -> None:
+        self._rows = rows
+        self._hashes, self._numbers = (keys.column(name).to_numpy() for name in ("key_hash", "row"))
+
+    def version(self, key: Key) -> SchemaVersion | None:
+        """Find a Version by its registry and XID."""
+        return next((one for one in self._found("version", key) if (one.registryid, one.xid) == key), None)
+
+    def default(self, key: Key) -> SchemaVersion | None:
+        """Find the default Version of a schema by its registry and the schema's XID."""
+        return next((one for one in self._found("default", key) if (one.registryid, one.schema_xid) == key), None)
+
+    def defaults(self, registryid: str) -> Iterator[SchemaVersion]:
+        """Give the default Versions of a registry."""
+        for batch in self._rows.filter((pc.field("registryid") == registryid) & pc.field("isdefault")).to_batches():
+            yield from (SchemaVersion(*row.values()) for row in batch.to_pylist())
+
+    def _found(self, kind: str, key: Key) -> Iterator[SchemaVersion]:
+        wanted = np.uint64(hash_of("\x1f".join((kind, *key))))
+        first, last = (np.searchsorted(self._hashes, wanted, side) for side in ("left", "right"))
+        for number in self._numbers[first:last].tolist():
+            yield SchemaVersion(*self._rows.slice(number, 1).to_pylist()[0].values())
+
+
+def _schema_keys(rows: pa.Table) -> pa.Table:
+    """Tell where each Version stands, and the default one of each schema: key_hash, row; sorted by hash."""
+    hashes, numbers = [], []
+    defaults: dict[Key, int] = {}
+    names = ("registryid", "xid", "schema_xid", "isdefault")
+    for number, told in enumerate(zip(*(rows.column(name).to_pylist() for name in names), strict=True)):
+        registryid, xid, schema_xid, isdefault = told
+        hashes.append(hash_of("\x1f".join(("version", registryid, xid))))
+        numbers.append(number)
+        if isdefault or (registryid, schema_xid) not in defaults:
+            defaults[registryid, schema_xid] = number
+    hashes += [hash_of("\x1f".join(("default", *key))) for key in defaults]
+    sorted_by = np.argsort(np.array(hashes, np.uint64), kind="stable")
+    columns = [np.array(hashes, np.uint64)[sorted_by], np.array([*numbers, *defaults.values()], np.int64)[sorted_by]]
+    return pa.table(columns, names=["key_hash", "row"])
 
 
 def schema_table(versions: list[SchemaVersion]) -> pa.Table:

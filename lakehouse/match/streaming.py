@@ -16,14 +16,12 @@ from typing import Any
 from pyspark import StorageLevel
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from lakehouse.log.snapshots import resolve_snapshot
 from lakehouse.match import conformance
-from lakehouse.match.event.adapters import to_landed
 from lakehouse.match.event.sources import read_stream
 from lakehouse.match.matching.engine import Opened, large_batches, open_index, with_matches
-from lakehouse.match.runs import Asked, Summary, summarize, write_tables
+from lakehouse.match.runs import Asked, Summary, add_samples, land, summarize, write_tables
 from lakehouse.progress import Clock, Watcher
 from lakehouse.settings import Settings
 from lakehouse.store.session import absolute_location
@@ -55,7 +53,7 @@ def watch(
         LakehouseError: what `run_match` raises.
     """
     rows = read_stream(spark, asked.sources[0], asked.form)
-    to_landed(rows, asked.form, asked.mapping, asked.protocol)  # tells at once what the columns lack
+    land(rows, asked)  # tells at once what the columns lack
     conformance.open_conformance(spark, settings, str(asked.into))
     batches = _Batches(spark, settings, asked, told, Clock(watcher))
     writer = rows.writeStream.foreachBatch(batches.match).option("checkpointLocation", checkpoint(settings, asked))
@@ -73,7 +71,7 @@ def watch(
 
 
 def checkpoint(settings: Settings, asked: Asked) -> str:
-    """Give the folder in which a stream remembers: one for each source and schema of results."""
+    """Give the folder in which a stream remembers: one for each source, scope and schema of results."""
     return f"{absolute_location(settings.warehouse)}/_watch/match-{_identity(asked)}"
 
 
@@ -98,16 +96,18 @@ class _Batches:
     def _match(self, batch: DataFrame, number: int) -> None:
         opened = self._index()
         identity = (f"lakehouse-match-{_identity(self.asked)}", number)
-        landed = to_landed(batch, self.asked.form, self.asked.mapping, self.asked.protocol)
-        landed = landed.withColumn("source", F.coalesce("source", F.lit(self.asked.sources[0])))
-        results = with_matches(landed, opened, self.asked.request).persist(StorageLevel.MEMORY_AND_DISK)
+        landed = land(batch, self.asked)
+        results = with_matches(landed, opened, self.asked.request, self.asked.columns()).persist(StorageLevel.MEMORY_AND_DISK)
         run: dict[str, Any] = {
             "run_id": f"{_identity(self.asked)}-{number}", "catalog_snapshot": opened.snapshot_id,
             "begun_at": datetime.now(timezone.utc),
         }  # fmt: skip
         try:
-            with large_batches(self.spark), self.stage("match", f"micro-batch {number}"):
+            # A stream has a session of its own, with settings of its own.
+            with large_batches(batch.sparkSession, landed), self.stage("match", f"micro-batch {number}"):
                 summary = summarize(results, opened, run["run_id"])
+                if self.asked.samples:
+                    add_samples(results, summary, self.asked.samples)
                 if summary.read:
                     write_tables(self.spark, self.asked, results, summary, run, batch=identity)
             self.told(summary)
@@ -123,5 +123,7 @@ class _Batches:
 
 
 def _identity(asked: Asked) -> str:
-    what = json.dumps([absolute_location(asked.sources[0]) if "/" in asked.sources[0] else asked.sources[0], asked.into])
+    source, scope = asked.sources[0], asked.scope
+    told = [absolute_location(source) if "/" in source else source, asked.into, scope.registry, scope.group, scope.endpoint]
+    what = json.dumps(told)
     return hashlib.sha256(what.encode()).hexdigest()[:16]

@@ -15,6 +15,7 @@ from urllib.parse import quote
 import jiter
 import orjson
 
+from lakehouse.dialects.tables import FAMILIES, PROTOCOLS, listed_options
 from lakehouse.match.definition.definitions import CONTENT_TYPE, ENVELOPE, tokens_of
 from lakehouse.match.definition.valuetypes import as_text, media_type
 from lakehouse.match.payload.validators import is_json
@@ -23,12 +24,7 @@ from lakehouse.render.filling import Filled, Given
 from lakehouse.render.ways import Way
 
 STRUCTURED_JSON = "application/cloudevents+json"
-_CONTENT_TYPES = {"HTTP": "headers/content-type", "KAFKA": "headers/content-type", "NATS": "headers/content-type",
-                  "AMQP": "properties/content-type", "MQTT": "content_type"}  # fmt: skip
-# Where the attributes of a binary event go, and how their names begin there.
-_PLACES = {"HTTP": ("headers", "ce-"), "NATS": ("headers", "ce-"), "KAFKA": ("headers", "ce_"),
-           "AMQP": ("application-properties", "cloudEvents:"), "MQTT": ("user_properties", "")}  # fmt: skip
-_PAIRS = {"HTTP": ("headers", "query"), "NATS": ("headers",), "KAFKA": ("headers",), "MQTT": ("user_properties",)}
+_PAIRS = {family: listed_options(family) for family in FAMILIES if listed_options(family)}
 # What stands unencoded in headers of HTTP and NATS: printable ASCII but space, double quote and percent (CloudEvents, HTTP
 # binding, 3.1.3.2).
 _UNENCODED = "!#$&'()*+,-./:;<=>?@[\\]^_`{|}~"
@@ -59,7 +55,7 @@ def bind(way: Way, filled: Filled, given: Given, mode: str | None) -> Bound:
     """
     data_type = content_type_of(way, filled.ce, filled.options, given)
     options = {} if way.protocol is None else _options(way, filled)
-    content_key = _CONTENT_TYPES.get(way.family, "")
+    content_key = _content_key(way)
     event = None
     body = given.payload
     if mode == "structured":
@@ -80,7 +76,7 @@ def content_type_of(way: Way, ce: Mapping[str, Any], options: Mapping[str, Any],
     """Give the content type of the payload: of the event, the protocol, the message, inferred, or that of what was given."""
     told = [
         ce.get("datacontenttype"),
-        options.get(_CONTENT_TYPES.get(way.family, "")),
+        options.get(_content_key(way)),
         way.definition.constant(CONTENT_TYPE),
         way.inferred.get(f"{ENVELOPE}datacontenttype/value"),
         way.inferred.get(CONTENT_TYPE),
@@ -91,11 +87,15 @@ def content_type_of(way: Way, ce: Mapping[str, Any], options: Mapping[str, Any],
     )
 
 
+def _content_key(way: Way) -> str:
+    return PROTOCOLS[way.family].content_type if way.family in PROTOCOLS else ""
+
+
 def declared_content_type(way: Way, values: Mapping[str, Any]) -> str | None:
     """Give the content type of the payload before the definition is filled."""
     named = [values.get("datacontenttype"), values.get(f"{ENVELOPE}datacontenttype")]
     given = next((one for one in named if isinstance(one, str)), None) or way.definition.constant(f"{ENVELOPE}datacontenttype")
-    key = _CONTENT_TYPES.get(way.family, "")
+    key = _content_key(way)
     options = {key: way.definition.constant(f"/protocoloptions/{key}")} if key else {}
     return content_type_of(way, {"datacontenttype": given}, options, Given())
 
@@ -183,14 +183,14 @@ def _is_utf8(payload: bytes) -> bool:
 
 def _bound(family: str, ce: Mapping[str, Any]) -> dict[str, Any]:
     """Give the attributes of a binary event as options of the protocol; `datacontenttype` is the content type there."""
-    section, prefix = _PLACES[family]
+    start = PROTOCOLS[family].ce_attributes.split()[0]
     encoded = family in ("HTTP", "NATS")
     found = {}
     for name, value in ce.items():
         if name != "datacontenttype":
             native = family == "AMQP" and isinstance(value, bool | int)
             text = value if native else as_text(value)
-            found[f"{section}/{prefix}{name}"] = quote(text, safe=_UNENCODED) if encoded else text
+            found[f"{start}{name}"] = quote(text, safe=_UNENCODED) if encoded else text
     return found
 
 

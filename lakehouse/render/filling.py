@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lakehouse.dialects.tables import PROTOCOLS
 from lakehouse.errors import SettingsError
 from lakehouse.match.definition.definitions import ENVELOPE, PROTOCOL, Attribute
 from lakehouse.match.definition.valuetypes import MARKER, as_text, is_of_type, is_value
@@ -22,7 +23,7 @@ CORE_TYPES = {
 }  # fmt: skip
 _TIMES = ("timestamp", "datetime")
 # Nobody can send a message without these.
-_ADDRESSES = {"KAFKA": "topic", "MQTT": "topic_name", "NATS": "subject"}
+_ADDRESSES = {family: protocol.address for family, protocol in PROTOCOLS.items() if protocol.needs_address}
 # What may be given although the definition does not declare it.
 _OPTIONS = {
     "KAFKA": ("topic", "key", "key_base64", "partition"),

@@ -12,14 +12,15 @@ from typing import Any
 
 import orjson
 
+from lakehouse.dialects.tables import PROTOCOLS, shorthands
 from lakehouse.match.definition.definitions import CONTENT_TYPE, Definition, definition_of
 from lakehouse.match.definition.templates import Rule
 from lakehouse.render.endpoints import Endpoint
 from lakehouse.render.faults import Refusal, RenderRefused
 
 CLOUDEVENTS, ALL = "CLOUDEVENTS", "ALL"
-FAMILIES = ("HTTP", "KAFKA", "AMQP", "MQTT", "NATS")
-_VERSIONED = {"AMQP": "AMQP/1.0", "MQTT": "MQTT/5.0"}  # END-090, END-092
+FAMILIES = tuple(family for family, protocol in PROTOCOLS.items() if protocol.ce_attributes)  # a binding of CloudEvents is there
+_VERSIONED = {family: f"{family}/{version}" for family, version in shorthands().items()}  # END-090, END-092
 _FIRST_NATS_WITH_HEADERS = (2, 2)
 
 

@@ -87,6 +87,11 @@ def row_of(registryid: str, xid: str, status: str, merged: dict[str, Any], chain
     }  # fmt: skip
 
 
+def pairs_of(named: dict[str, Any]) -> list[dict[str, Any]]:
+    """Give names and values as the adapters write them."""
+    return [{"key": name, "value": value} for name, value in named.items()]
+
+
 def leaves_of(value: Any, pointer: str) -> list[tuple[str, str]]:
     """Give the leaves of a definition: objects are walked through, but for schemas and values."""
     tail = pointer.rpartition("/")[2]

@@ -11,6 +11,7 @@ from builders import read
 from deltalake import CommitProperties, write_deltalake
 from warehouses import CHANGES, Written
 
+from lakehouse.match.definition.definitions import ADDRESSES
 from lakehouse.readmodel import ReadModel
 from lakehouse.readmodel.file.rows import definitions_as_table
 from lakehouse.readmodel.file.schema import EFFECTIVE_COLUMNS
@@ -18,7 +19,6 @@ from lakehouse.settings import read_settings
 from match.catalogs import load
 
 _KINDS = ("registry", "group", "endpoint", "message", "version", "schema", "schemaversion")
-_ADDRESSES = {"MQTT": "topic_name", "KAFKA": "topic", "AMQP": "properties/to", "NATS": "subject", "HTTP": "path"}
 
 
 def write_catalog(folder: Path, documents: dict[str, dict[str, Any] | bytes]) -> str:
@@ -60,7 +60,7 @@ def stored(row: dict[str, Any]) -> dict[str, Any]:
     return told | {
         "messageid": row["xid"].rpartition("/")[2], "ce_type": text("/envelopemetadata/type/value"),
         "protocol_family": family or None, "protocol_version": version or None,
-        "address": text(f"/protocoloptions/{_ADDRESSES.get(family.upper(), '-')}/value"),
+        "address": text(f"/protocoloptions/{ADDRESSES.get(family.upper(), '-')}/value"),
     }  # fmt: skip
 
 

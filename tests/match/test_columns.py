@@ -12,16 +12,17 @@ import pytest
 from builders import document, group
 
 from lakehouse.match import Index, Matcher, Payloads, Request, Schemas
-from lakehouse.match.event.captured import landed_of_columns
 from lakehouse.match.matching.columns import match_columns
-from lakehouse.match.matching.results import PLACE, RESULT_SCHEMA, why_of
-from match.catalogs import SAMPLES, load, samples
+from lakehouse.match.matching.engine import match_batch, match_row
+from lakehouse.match.matching.results import PLACE, RESULT_SCHEMA
+from match.catalogs import SAMPLES, load, pairs_of, samples
 
+PAIRS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
 LANDED = pa.schema(
     [
         ("ordinal", pa.int32()), ("place", PLACE), ("source", pa.string()), ("partition", pa.int64()), ("offset", pa.int64()),
         ("row", pa.int64()), ("landed_at", pa.timestamp("us", "UTC")), ("protocol", pa.string()),
-        ("ce", pa.map_(pa.string(), pa.string())), ("options", pa.map_(pa.string(), pa.string())),
+        ("ce", PAIRS), ("options", PAIRS),
         ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))), ("key", pa.binary()),
         ("captured", pa.list_(pa.string())), ("payload", pa.binary()), ("line", pa.binary()), ("problem", pa.string()),
     ]
@@ -41,20 +42,16 @@ def row(
     key: bytes | None = b"k",
     payload: bytes | None = b"{}",
 ) -> Any:
-    pairs = [{"key": name, "value": text.encode() if isinstance(text, str) else text} for name, text in headers.items()]
+    pairs = pairs_of({name: text.encode() if isinstance(text, str) else text for name, text in headers.items()})
     place = {"file": "f", "block": 0, "position": number}
     landed_at = datetime(2026, 1, 1, tzinfo=timezone.utc)
     return {"ordinal": 0, "place": place, "landed_at": landed_at, "source": topic, "partition": 0, "offset": number,
-            "protocol": "KAFKA", "options": [("topic", topic)], "headers": pairs, "key": key, "captured": KNOWN,
+            "protocol": "KAFKA", "options": pairs_of({"topic": topic}), "headers": pairs, "key": key, "captured": KNOWN,
             "payload": payload}  # fmt: skip
 
 
 def by_loop(matcher: Matcher, batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    told = []
-    for one in batch.to_pylist():
-        own = {name: one[name] for name in ("ordinal", "place", "landed_at")}
-        own["event_ref"] = {name: one[name] for name in ("source", "partition", "offset", "row")}
-        told += [found | own | {"why": why_of(found)} for found in matcher.rows(landed_of_columns(one))]
+    told = [found for one in batch.to_pylist() for found in match_row(matcher, one)]
     return pa.RecordBatch.from_pylist(told, schema=RESULT_SCHEMA).to_pylist()
 
 
@@ -126,8 +123,13 @@ def test_rows_of_all_kinds():
         for number in range(90)
     ]
     assert both(matcher, twice)[1:] == (by_loop(matcher, pa.RecordBatch.from_pylist(twice, schema=FROM_SPARK)),) * 2
-    not_text = [row(number, good | {"x": b"\xff"}) for number in range(90)]
-    assert both(matcher, not_text)[0] == 0
+    # a row that is not UTF-8, or has many names, or a name that is none, costs no other
+    hostile = [{"x": b"\xff"}, {f"h{number}": "x" for number in range(500)}, {None: "x"}]
+    mixed = [row(number, good | (hostile[number] if number < 3 else {})) for number in range(90)] + [row(90, good, key=b"\xff")]
+    count, by_columns, looped = both(matcher, mixed)
+    assert count == 89  # the row whose header is no text, and the one whose key is none, have something to tell
+    assert by_columns == looped
+    assert [one["status"] for one in looped[:3]] == ["unreadable", "matched", "matched"]
 
 
 READING = {
@@ -141,10 +143,13 @@ GOOD = {"specversion": "1.0", "id": "1", "type": "T", "source": "/s/eu", "subjec
 
 
 def options_of(number: int, protocol: str, options: dict[str, str | None], captured: list[str], **more: Any) -> Any:
-    """Give a row whose options stand in a map, as the adapters of MQTT bridges and of Event Hubs make it."""
-    held = [(name, text) for name, text in options.items() if text is not None]
+    """Give a row whose options stand in pairs, as the adapters of MQTT bridges and of Event Hubs make it."""
     known = [f"/protocoloptions/{name}" for name in captured]
-    return row(number, {}) | {"protocol": protocol, "options": held, "captured": known, "key": None, "headers": None} | more
+    return (
+        row(number, {})
+        | {"protocol": protocol, "options": pairs_of(options), "captured": known, "key": None, "headers": None}
+        | more
+    )
 
 
 def changed(changes: list[dict[str, Any]], make: Any, bodies: Any = (b'{"x": 1}', b"{}", None)) -> list[Any]:
@@ -224,3 +229,160 @@ def test_amqp_rows():
     count, by_columns, looped = both(matcher, changed(changes, make))
     assert count > 600
     assert by_columns == looped
+
+
+STRUCTURED: list[dict[str, Any]] = [
+    {}, {"data": {}}, {"data": "text"}, {"data": '{"x": 1}'}, {"data": None}, {"data": 1}, {"id": 7}, {"id": None}, {"id": ""},
+    {"type": 7}, {"type": "other"}, {"source": ["/s/eu"]}, {"source": "/s/a b"}, {"subject": 5}, {"subject": "x" * 200},
+    {"n": 7}, {"n": "7"}, {"n": "seven"}, {"n": 2**40}, {"further": {"a": 1}}, {"datacontenttype": "text/plain"},
+    {"datacontenttype": 5}, {"specversion": "0.3"}, {"specversion": 1.0}, {"data_base64": "eyJ4IjogMX0=", "data": None},
+    {"data_base64": "no base64!"}, {"data_base64": 7}, {"data_base64": None}, {"captured": {}}, {"log": {}},
+]  # fmt: skip
+
+
+def structured(change: dict[str, Any], *gone: str) -> bytes:
+    event = GOOD | {"datacontenttype": "application/json", "data": {"x": 1}} | change
+    return json.dumps({name: value for name, value in event.items() if name not in gone}).encode()
+
+
+def structured_matcher() -> Matcher:
+    reading = READING | {"envelopemetadata": READING["envelopemetadata"] | {"n": {"type": "integer"}}}
+    asked = {
+        "kafka": {"basemessage": BASE, "protocol": "KAFKA", "protocoloptions": {"topic": {"value": "t"}}},
+        "mqtt": {"basemessage": BASE, "protocol": "MQTT/5.0", "protocoloptions": {"topic_name": {"value": "t/{room}"}},
+                 "datacontenttype": "application/cloudevents+json"},
+        "amqp": {"basemessage": BASE, "protocol": "AMQP/1.0", "protocoloptions": {"properties": {"subject": {"value": "S"}}},
+                 "datacontenttype": "application/json"},
+    }  # fmt: skip
+    rows, schemas = load({"r": document({"g": group({"m": reading})} | {name: group({name: asked[name]}) for name in asked})})
+    return Matcher(Index.of(rows), Payloads(Schemas(schemas)), Request())
+
+
+@pytest.mark.parametrize("protocol", ["KAFKA", "MQTT/5.0", "AMQP/1.0"])
+def test_structured_rows(protocol):
+    kinds = ["application/cloudevents+json; charset=utf-8", "Application/CloudEvents", "application/cloudevents+avro",
+             "application/cloudevents-batch+json"]  # fmt: skip
+    bodies = [structured(change) for change in STRUCTURED]
+    bodies += [structured({}, "type"), structured({}, "data"), structured({}, "datacontenttype"), b"[]", b"{", b"", None]
+    made: list[Any] = []
+    for kind in kinds:
+        for body in bodies if kind == kinds[0] else bodies[:3]:
+            for _ in range(30):
+                number = len(made)
+                if protocol == "KAFKA":
+                    made.append(row(number, {"content-type": kind, "ce_type": "ignored"}, payload=body))
+                else:
+                    told = {"MQTT/5.0": {"topic_name": "t/eu", "content_type": kind},
+                            "AMQP/1.0": {"properties/subject": "S", "properties/content-type": kind}}[protocol]  # fmt: skip
+                    headers = [] if protocol == "MQTT/5.0" else None
+                    made.append(options_of(number, protocol, told, [*told, "user_properties"], headers=headers, payload=body))
+    count, by_columns, looped = both(structured_matcher(), made)
+    assert count >= 400  # the rest has something to tell
+    assert by_columns == looped
+    assert {one["mode"] for one in by_columns if one["status"] == "matched"} == {"structured"}
+    assert {"valid", "invalid"} <= {one["payload_status"] for one in by_columns}
+
+
+@pytest.mark.parametrize("protocol", [None, "KAFKA", "MQTT/3.1.1", "AMQP/1.0", "HTTP"])
+def test_lines(protocol):
+    texts = [structured(change) for change in STRUCTURED]
+    texts += [structured({}, "type"), structured({}, "specversion"), b"[" + structured({}) + b"]", b"{", b"7"]
+    empty = dict.fromkeys(FROM_SPARK.names)
+    made = [
+        empty | {"source": "f", "partition": 0, "row": number, "offset": number, "line": text, "protocol": protocol}
+        for number, text in enumerate(texts * 30)
+    ]
+    count, by_columns, looped = both(structured_matcher(), made)
+    assert count >= (0 if protocol == "MQTT/3.1.1" else 300)  # another version deviates
+    assert by_columns == looped
+    assert {one["protocol"] for one in by_columns if one["status"] == "matched"} == {protocol}
+
+
+def test_many_types_and_many_values():
+    """Small groups that ask alike, and large ones, are looked at by kernels: what is odd still comes out as in the loop."""
+    asked = {"subject": {"value": "{id}"}, "time": {"type": "timestamp", "required": True}, "who": {"type": "string"},
+             "at": {"value": "{place}/{id}", "type": "uritemplate"}}  # fmt: skip
+    messages = {
+        f"m{number}": READING
+        | {"envelopemetadata": asked | {"type": {"value": f"T{number}"}, "source": {"value": "/s/{room}/x"}}}
+        for number in range(5)
+    }
+    rows, schemas = load({"r": document({"g": group(messages)})})
+    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), Request())
+    odd = [{}] * 20 + [
+        {"ce_source": "/s//x"}, {"ce_source": "/s/a/y"}, {"ce_source": "/s/a%20/x"}, {"ce_source": "/s/a b/x"}, {"ce_id": ""},
+        {"ce_subject": ""}, {"ce_subject": "x" * 121}, {"ce_subject": "1"}, {"ce_time": "2024-02-30T00:00:00Z"},
+        {"ce_time": "2024-02-29T00:00:00Z"}, {"ce_who": "a\x00"}, {"ce_who": ""}, {"ce_who": None}, {"ce_at": "a b/1"},
+        {"ce_at": "1"},
+    ]  # fmt: skip
+    made = []
+    for number in range(4_000):
+        kind = number % 4 if number < 700 else 4
+        good = {"ce_specversion": "1.0", "ce_id": f"i{number}", "ce_type": f"T{kind}", "ce_source": f"/s/r{number}/x",
+                "ce_subject": str(number), "ce_time": f"2026-01-01T00:00:{number % 60:02}.{number}Z", "ce_who": f"w{number}",
+                "ce_at": f"p{number}/{number}"}  # fmt: skip
+        made.append(row(number, good | odd[number % len(odd)], payload=b'{"x": 1}'))
+    count, by_columns, looped = both(matcher, made)
+    assert count > 2_500
+    assert by_columns == looped
+    alike = [one for one in made if len(one["headers"]) == 8]  # the same headers in the same order
+    part = pa.RecordBatch.from_pylist(alike, schema=FROM_SPARK).slice(13, 2_000)
+    quick, left = match_columns(matcher, part)
+    told = [one for found in quick for one in found.to_pylist()] + by_loop(matcher, left)
+    offsets = {one["offset"] for one in alike[13:2_013]}
+    assert left.num_rows < 800
+    assert sorted(told, key=lambda one: one["event_ref"]["offset"]) == [
+        one for one in looped if one["event_ref"]["offset"] in offsets
+    ]
+
+
+def test_types_that_ask_alike_go_together():
+    """Rows of many types are matched at once; what they are of, and what their schemas say, is told of each type by itself."""
+    whole, part = ({"type": "object", "properties": {"x": {"type": name}}} for name in ("integer", "string"))
+
+    def reading(number: int, **more: Any) -> dict[str, Any]:
+        told = READING | {"envelopemetadata": READING["envelopemetadata"] | {"type": {"value": f"T{number}"}}}
+        return told | {"dataschema": part if number % 3 else whole} | more
+
+    def on_kafka(number: int) -> dict[str, Any]:
+        base = f"/messagegroups/g/messages/m{number}"
+        return {"basemessage": base, "protocol": "KAFKA", "protocoloptions": {"topic": {"value": "t" if number % 5 else "other"}}}
+
+    first = document({
+        "g": group({f"m{number}": reading(number) for number in range(30)}),
+        "a": group({f"k{number}": on_kafka(number) for number in range(0, 30, 2)}),
+        "z": group({f"twin{number}": reading(number) for number in (3, 4)}),  # the same again: ambiguous
+    })  # fmt: skip
+    second = document({"g": group({f"n{99 - number}": reading(number, deprecated={}) for number in range(0, 30, 4)})})
+    rows, schemas = load({"r": first, "b": second})
+    for one in rows:
+        one["deprecated"] = one["registryid"] == "b"
+    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), Request())
+    bodies = [b'{"x": 1}', b'{"x": "a"}', b"{", b"", None]
+    made = []
+    for number in range(1_500):
+        at = number % 32  # two types that nobody declares
+        good = {"ce_specversion": "1.0", "ce_id": str(number), "ce_type": f"T{at}", "ce_source": f"/s/r{number % 7}",
+                "ce_subject": f"k{number}", "content-type": "application/json"}  # fmt: skip
+        made.append(row(number, good | ({"ce_source": "/elsewhere"} if number % 11 == 0 else {}), payload=bodies[number % 5]))
+    count, by_columns, looped = both(matcher, made)
+    assert count > 900
+    assert by_columns == looped
+    assert {one["status"] for one in looped} == {"matched", "ambiguous", "unmatched"}
+    assert {one["payload_status"] for one in looped} == {"valid", "invalid", "undecodable", "none", "not_checked"}
+    few = Matcher(Index.of(rows), Payloads(Schemas(schemas)), Request(payload_share=0, with_values=False))
+    assert both(few, made)[1] == both(few, made)[2]
+
+
+def test_a_failure_is_told_in_its_own_row(monkeypatch):
+    matcher = structured_matcher()
+    made = [row(number, {"ce_type": "T" if number else "fails"}) for number in range(3)]
+    batch = pa.RecordBatch.from_pylist(made, schema=FROM_SPARK)
+    candidates = matcher.index.candidates
+    monkeypatch.setattr(matcher.index, "candidates", lambda event: candidates(event) if event.ce["type"] == "T" else 1 / 0)
+    told = [one for part in match_batch(matcher, batch) for one in part.to_pylist()]
+    assert [one["status"] for one in told] == ["unreadable", "unmatched", "unmatched"]
+    assert told[0]["why"] == "row: it cannot be matched (ZeroDivisionError)"
+    many = [row(number, {"ce_type": "fails" if number < 70 else "T"}) for number in range(140)]
+    told = [one for part in match_batch(matcher, pa.RecordBatch.from_pylist(many, schema=FROM_SPARK)) for one in part.to_pylist()]
+    assert [one["status"] for one in told] == ["unreadable"] * 70 + ["unmatched"] * 70

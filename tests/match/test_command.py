@@ -13,7 +13,11 @@ from builders import document, group
 from click.testing import CliRunner
 
 from lakehouse.cli.main import cli
+from lakehouse.cli.match import _added
 from lakehouse.match.definition.catalog import Scope, read_catalog
+from lakehouse.match.runs import Asked
+from lakehouse.match.streaming import checkpoint
+from lakehouse.settings import read_settings
 from match.stored import model_of, write_catalog
 
 MESSAGE = {
@@ -63,17 +67,40 @@ def test_one_event(warehouse, tmp_path):
     explained = run(warehouse, tmp_path, "--explain", h="us")
     assert "/protocoloptions/headers/h  {shop}" in " ".join(explained.stdout.split()).replace(" {shop}", "  {shop}")
     assert "fail: variable shop" in explained.stdout
+    empty = CliRunner().invoke(cli, ["match", "--one", "-", "--warehouse", warehouse], input="", standalone_mode=False)
+    assert "reason line: unreadable: actual not JSON" in empty.stdout
+    other = run(warehouse, tmp_path, ce_type="U").stdout
+    assert "reason /envelopemetadata/type: value: expected T, actual U" in other
+    assert "None" not in empty.stdout + other
 
 
 def test_exit_codes(warehouse, tmp_path):
-    assert code(run(warehouse, tmp_path, "--fail-on", "unmatched,invalid")) == 0
+    assert code(run(warehouse, tmp_path, "--fail-on", "unmatched,invalid", "--format", "json")) == 0
     assert code(run(warehouse, tmp_path, "--fail-on", "unmatched", ce_type="U")) == 3
     assert code(run(warehouse, tmp_path, ce_type="U")) == 0
-    for wrong in (["--fail-on", "rain"], ["--payload", "5"], ["--placeholders", "all"], ["--into", "x"]):
+    for wrong in (["--fail-on", "rain"], ["--payload", "5"], ["--placeholders", "all"], ["--into", "x"], ["--versions", "all"],
+                  ["--map", "m.toml"], ["--since", "2026-01-01"], ["--watch"], ["--format", "kafka"]):  # fmt: skip
         assert code(run(warehouse, tmp_path, *wrong)) == 2, wrong
     both = ["x", "--endpoint", "/endpoints/e", "--group", "/messagegroups/g"]
-    for wrong in ([], ["--explain", "x"], ["--watch", "x"], ["x", "--again"], both):
+    unseen = ["x", "--watch", "--into", "y", "--fail-on", "unseen"]
+    for wrong in ([], ["--explain", "x"], ["--watch", "x"], ["x", "--again"], both, unseen):
         assert code(CliRunner().invoke(cli, ["match", *wrong], standalone_mode=False)) == 2, wrong
+
+
+def test_counts_of_micro_batches_are_added():
+    one = {"read": 3, "matched": 2, "ambiguous": 0, "unmatched": 1, "unreadable": 0, "deviating": 1, "payloads": {"valid": 2}}
+    two = {"read": 1, "matched": 1, "ambiguous": 0, "unmatched": 0, "unreadable": 0, "deviating": 0, "payloads": {"invalid": 1}}
+    total = _added(_added({}, one | {"catalog_snapshot": 1}), two | {"catalog_snapshot": 2})
+    assert total == {"read": 4, "matched": 3, "ambiguous": 0, "unmatched": 1, "unreadable": 0, "deviating": 1,
+                     "payloads": {"invalid": 1, "valid": 2}, "catalog_snapshot": 2}  # fmt: skip
+
+
+def test_a_stream_remembers_for_each_source_schema_and_scope():
+    asked = [
+        Asked(("/landed",), into="a"), Asked(("/landed",), into="b"), Asked(("/other",), into="a"),
+        Asked(("/landed",), Scope(endpoint="/endpoints/e"), into="a"), Asked(("/landed",), Scope("r"), into="a"),
+    ]  # fmt: skip
+    assert len({checkpoint(read_settings(warehouse="/w"), one) for one in asked}) == len(asked)
 
 
 def test_scopes(warehouse, tmp_path):

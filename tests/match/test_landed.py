@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 
 import pytest
@@ -11,7 +12,7 @@ from lakehouse.match.definition.definitions import definition_of
 from lakehouse.match.event.captured import landed_of_columns, landed_of_http, landed_of_text
 from lakehouse.match.event.landed import Landed, captured_by, events_of
 from lakehouse.match.matching.evaluation import Tolerance, evaluate
-from match.catalogs import row_of
+from match.catalogs import pairs_of, row_of
 
 EVENT = {"specversion": "1.0", "id": "1", "type": "T", "source": "/s"}
 
@@ -74,13 +75,48 @@ def test_what_cannot_be_read_says_why(text, told):
 
 
 def test_kafka_without_headers_is_a_wrong_landing():
-    row = {"protocol": "KAFKA", "ce": None, "options": [("topic", "t")], "headers": None, "key": b"\xff", "payload": b"{}"}
+    row = {
+        "protocol": "KAFKA",
+        "ce": None,
+        "options": pairs_of({"topic": "t"}),
+        "headers": None,
+        "key": b"\xff",
+        "payload": b"{}",
+    }
     landed = landed_of_columns(row | {"captured": ["/protocoloptions/topic", "/protocoloptions/key"]})
     assert landed.options == {"topic": "t", "key_base64": "/w=="}
     [event] = events_of(landed)
     assert "includeHeaders" in event.problem
     bad = [{"key": "ce_type", "value": b"\xff"}]
     assert "not UTF-8" in landed_of_columns(row | {"headers": bad, "captured": ["/protocoloptions/headers"]}).problem
+
+
+def test_a_compressed_envelope_is_unpacked_up_to_the_limit():
+    packed = gzip.compress(json.dumps(EVENT | {"data": {"text": "x" * 10_000}}).encode())
+    headers = pairs(content__type="application/cloudevents+json", content__encoding="gzip")
+    told = {"protocol": "KAFKA", "captured": {"topic": "t", "headers": headers},
+            "payload_base64": base64.b64encode(packed).decode()}  # fmt: skip
+    [landed] = landed_of_text(json.dumps(told).encode())
+    assert [(event.mode, event.ce["type"]) for event in events_of(landed)] == [("structured", "T")]
+    assert [event.problem for event in events_of(landed, 1_000)] == [
+        "payload: unpacks to more than 1000 bytes (max_unpacked_bytes)"
+    ]
+    [event] = of_captured("KAFKA", {"topic": "t", "headers": headers}, b"no gzip")
+    assert event.problem.startswith("payload: content encoding gzip: ")
+
+
+def test_http_rows_tell_what_their_columns_tell():
+    options = pairs_of({"url": "/in?a=1", "method": "post"})
+    row = {"protocol": "HTTP", "options": options, "headers": None, "key": None, "ce": None, "payload": b"{}"}  # fmt: skip
+    known = [f"/protocoloptions/{name}" for name in ("path", "method", "status", "query")]
+    [bare] = events_of(landed_of_columns(row | {"captured": known}))
+    assert "land the headers too" in bare.problem
+    headers = [{"key": f"CE-{name}", "value": text.encode()} for name, text in EVENT.items()]
+    told = row | {"headers": headers, "captured": [*known, "/protocoloptions/headers"]}
+    [event] = events_of(landed_of_columns(told))
+    assert (event.ce, event.options["query/a"], event.address) == (EVENT, "1", "/in")
+    assert event.knows("/protocoloptions/headers/x")
+    assert not event.knows("/protocoloptions/body")
 
 
 def test_http_keeps_no_credentials_and_splits_the_query():

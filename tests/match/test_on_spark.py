@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import document, group
 
 from lakehouse.errors import SettingsError
+from lakehouse.expectations.validation import validate
+from lakehouse.match.conformance import all_runs, open_named_in
 from lakehouse.match.definition.catalog import Scope
-from lakehouse.match.matching.engine import match
+from lakehouse.match.matching.engine import large_batches, match
 from lakehouse.match.matching.matcher import Request
 from lakehouse.match.runs import Asked, read_landed, run_match
 from lakehouse.match.streaming import watch
@@ -133,6 +138,27 @@ def test_lines_and_kafka_rows_and_tables(shop, tmp_path):
     )
     assert ("/protocoloptions/key", '"{orderid}"') in predicates
 
+    # the suite over the runs of all schemas of results
+    others = {"match_runs": partial(all_runs, settings=settings)}
+    validation = validate(spark, settings, lambda _: spark.range(0), {}, suites=["match_runs"], others=others)
+    failed = [(one["name"], one["severity"], one["unexpected"], one["error"]) for one in validation.as_json()["failed"]]
+    wanted = ("most_events_match", "events_can_be_read", "most_payloads_are_valid")
+    assert failed == [(name, "info", 1, None) for name in wanted]
+    assert (validation.has_findings, validation.skipped) == (False, [])
+    assert validate(spark, settings, lambda _: spark.range(0), {}, suites=["match_runs"]).skipped == ["match_runs"]
+
+
+def test_what_an_earlier_process_left_is_opened_and_added_to(shop, tmp_path):
+    (tmp_path / "e.jsonl").write_text(json.dumps(captured(ROWS[0])) + "\n")
+    asked = Asked((str(tmp_path / "e.jsonl"),), into="first")
+    run_match(shop.spark, shop.settings, asked)
+    folder = Path(shop.settings.warehouse) / "_match"
+    shutil.copytree(folder / "first", folder / "second")  # tables that this session's catalog does not know
+    assert query(shop, "SELECT count(*) FROM second.event_matches") == [(1,)]
+    shutil.copytree(folder / "first", folder / "third")
+    run_match(shop.spark, shop.settings, replace(asked, into="third"))
+    assert query(shop, "SELECT status, count(*) FROM third.event_matches GROUP BY status") == [("matched", 2)]
+
 
 @pytest.mark.slow
 def test_again_adds_only_what_changed(shop, tmp_path):
@@ -171,7 +197,36 @@ def test_tables_get_new_columns_and_lose_what_is_too_old(shop, tmp_path):
     assert query(shop, told) == [("Identity of the run",)]
 
 
+@pytest.mark.slow
+def test_other_versions_are_tried_where_no_default_one_matches(catalog, tmp_path):
+    base = {"versions": {"1": {"envelope": "CloudEvents/1.0", "envelopemetadata": {"source": {"value": "/old"}}},
+                         "2": {"envelope": "CloudEvents/1.0", "envelopemetadata": {"source": {"value": "/new"}}}}}  # fmt: skip
+    order = {
+        f"{number}": {
+            "basemessage": "/messagegroups/g/messages/base",
+            "envelopemetadata": {"type": {"value": f"order.v{number}"}},
+        }
+        for number in (1, 2, 3)
+    }
+    catalog.write("d.json", document({"g": group({"base": base, "order": {"versions": order}})}))
+    catalog.ingest()
+    told = [("order.v3", "/new"), ("order.v1", "/new"), ("order.v1", "/old"), ("order.v0", "/new")]
+    events = [attributes(number, type=kind, source=source) for number, (kind, source) in enumerate(told)]
+    (tmp_path / "e.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    asked = Asked((str(tmp_path / "e.jsonl"),), results=str(tmp_path / "r.jsonl"))
+    assert run_match(catalog.spark, catalog.settings, asked).as_json()["definitions"] == 2
+    assert [row["best"] and row["best"][0]["xid"][-5:] for row in lines(tmp_path / "r.jsonl")] == [
+        "order", "/base", [], "/base",
+    ]  # fmt: skip
+    summary = run_match(catalog.spark, catalog.settings, replace(asked, scope=Scope(all_versions=True))).as_json()
+    assert (summary["matched"], summary["definitions"], summary["unseen"]) == (4, 2, 0)
+    found = lines(tmp_path / "r.jsonl")
+    assert [row["remarks"] for row in found] == [[], [], ["matches Version 1, which is not the default"], []]
+
+
 def query(shop, text: str) -> list[Any]:
+    """Ask as `lakehouse sql` does, which opens the schemas of results that a query names."""
+    open_named_in(shop.spark, shop.settings, text)
     result = run_query(shop.spark, shop.settings, text)
     return [tuple(json.loads(row).values()) for row in result.json_rows()]
 
@@ -188,6 +243,11 @@ def test_other_shapes(shop, tmp_path):
     typed.write.parquet(str(tmp_path / "typed"))
     other = typed.selectExpr("type AS kind", "id AS number", "source AS producer", "subject AS about", "data AS text")
     other.write.parquet(str(tmp_path / "other"))
+    envelopes = [{"detail-type": "shop.Order", "source": "/shops/eu", "id": "0", "about": "o0", "detail": {"total": 1}}] * 2
+    (tmp_path / "bridge.jsonl").write_text("".join(json.dumps(one) + "\n" for one in envelopes))
+    taken = {name: f"get_json_object(json, '$.{place}')" for name, place in
+             {"type": "detail-type", "id": "id", "source": "source", "subject": "about"}.items()}  # fmt: skip
+    bridge = {"ce": taken, "payload": "get_json_object(json, '$.detail')"}
     named = {"ce": {"type": "kind", "id": "number", "source": "producer", "subject": "about"}, "payload": "text"}
     http = spark.createDataFrame(
         [("post", "https://x.example/in?a=1", {f"CE-{name}": text for name, text in attributes(0).items()}, b'{"total": 1}')],
@@ -197,6 +257,7 @@ def test_other_shapes(shop, tmp_path):
     base = [{"registryid": "default", "xid": "/messagegroups/shop/messages/Order"}]
     for name, count, asked in (
         ("events.jsonl", 3, {}), ("typed", 1, {}), ("other", 1, {"mapping": named}), ("http", 1, {}),
+        ("bridge.jsonl", 2, {"mapping": bridge}),
     ):  # fmt: skip
         place = tmp_path / f"{name}.results"
         run_match(spark, shop.settings, Asked((str(tmp_path / name),), results=str(place), **asked))
@@ -204,6 +265,20 @@ def test_other_shapes(shop, tmp_path):
         assert [(row["status"], row["best"], row["payload_status"]) for row in told] == [("matched", base, "valid")] * count, name
     with pytest.raises(SettingsError, match="--map FILE"):
         read_landed(spark, Asked((str(tmp_path / "other"),)), 0)
+
+
+@pytest.mark.slow
+def test_batches_hold_as_many_rows_as_fit(shop):
+    """Spark's own limit of bytes is not set: with it time grows with the square of the rows of a batch."""
+    spark = shop.spark
+    rows, most = ("spark.sql.execution.arrow.maxRecordsPerBatch", "spark.sql.execution.arrow.maxBytesPerBatch")
+    before = [spark.conf.get(name, None) for name in (rows, most)]
+    made = spark.range(2_000).selectExpr("CAST(NULL AS BINARY) AS line", "CAST('k' AS BINARY) AS key", "id")
+    for text, expected in (("'{}'", 50_000), ("repeat('x', 10000)", 6_390), ("repeat('x', 5000000)", 100), ("NULL", 50_000)):
+        landed = made.selectExpr("*", f"CAST({text} AS BINARY) AS payload")
+        with large_batches(spark, landed, made.selectExpr("*", "CAST(NULL AS BINARY) AS payload").filter("id < 0")):
+            assert (int(spark.conf.get(rows)), spark.conf.get(most)) == (expected, "2147483647")
+    assert [spark.conf.get(name, None) for name in (rows, most)] == before
 
 
 @pytest.mark.slow

@@ -11,7 +11,8 @@ from builders import document, group
 from lakehouse.match.matching import engine
 from lakehouse.match.matching.index import definition_rows, index_of
 from lakehouse.match.matching.matcher import Request
-from lakehouse.match.matching.results import RESULT_SCHEMA
+from lakehouse.match.matching.results import RESULT_COLUMNS, RESULT_SCHEMA
+from lakehouse.match.runs import Asked
 from lakehouse.match.store import schema_table, write_store
 from match.catalogs import load
 from match.test_columns import FROM_SPARK, row
@@ -27,11 +28,12 @@ def matched(tmp_path, monkeypatch):
     rows, schemas = load({"r": document({"g": group({"m": MESSAGE})}, schemagroups=SCHEMAS)})
     path = write_store(tmp_path, index_of(definition_rows(rows)), schema_table(schemas))
     monkeypatch.setattr(engine.SparkFiles, "get", lambda name: str(tmp_path / name))
-    run = engine._pass(path.name, Request())
 
-    def match(rows):
+    def match(rows, wanted=tuple(RESULT_COLUMNS)):
         batches = [pa.RecordBatch.from_pylist(rows[at : at + 200], schema=FROM_SPARK) for at in range(0, len(rows), 200)]
-        return [one for made in run(batches) for one in made.cast(RESULT_SCHEMA).to_pylist()]
+        run = engine._pass(path.name, Request(), wanted)
+        schema = pa.schema([RESULT_SCHEMA.field(name) for name in wanted])
+        return [one for made in run(batches) for one in made.cast(schema).to_pylist()]
 
     return match
 
@@ -43,6 +45,16 @@ def test_rows_and_columns_come_out_once_each(matched):
     assert [one["status"] for one in told].count("unmatched") == 50
     assert {one["payload_status"] for one in told if one["status"] == "matched"} == {"valid"}
     assert {one["why"] for one in told if one["status"] == "unmatched"} == {"type U, declared T"}
+
+
+def test_what_is_not_wanted_is_not_sent(matched):
+    rows = [row(number, GOOD | ({"ce_type": "U"} if number % 10 == 0 else {}), payload=b'{"n": 1}') for number in range(200)]
+    names = Asked(("landed",)).columns()
+    assert not {"matches", "event_ref", "place", "variables"} & set(names)
+    told = matched(rows)
+    assert matched(rows, names) == [{name: one[name] for name in names} for one in told]
+    assert set(Asked(("landed",), results="r.jsonl").columns()) == set(RESULT_COLUMNS)
+    assert set(RESULT_COLUMNS) - set(Asked(("landed",), into="found").columns()) == {"place"}
 
 
 def test_lines_are_numbered_in_their_split_and_batches_opened(matched):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from typing import Any
 
@@ -91,6 +92,19 @@ def test_what_is_told_of_one_event_is_what_all_definitions_tell(model, written):
         assert by_few(view, line) == by_all(view, line)
         several = match_text(b"\n".join([line, json.dumps(EVENTS[1]).encode()]), view, Scope(), Request())
         assert several[0].row["best"] == by_all(view, line)[0]["best"]
+
+
+def test_a_file_may_be_packed_and_its_lines_of_any_system(model):
+    good, other = (json.dumps(one).encode() for one in EVENTS[:2])
+    text = b"\xef\xbb\xbf" + good + b"\r\n\r\n# a comment\r\n" + other + b"\r\n"
+    with model.at() as view:
+        plain = [one.row for one in match_text(text, view, Scope(), Request())]
+        assert [row["status"] == "unreadable" for row in plain] == [False, True, False]
+        assert plain[0]["best"] == by_all(view, good)[0]["best"]
+        assert [one.row for one in match_text(gzip.compress(text), view, Scope(), Request())] == plain
+        for broken, limit in ((gzip.compress(text)[:-9], 10_000), (gzip.compress(b" " * 100_000), 10_000)):
+            [one] = match_text(broken, view, Scope(), Request(max_unpacked_bytes=limit))
+            assert one.row["status"] == "unreadable"
 
 
 def test_few_definitions_are_read(model):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 from collections import Counter
 
 import orjson
 import pytest
 
 from lakehouse.match import Index, Matcher, Payloads, Request, Schemas, Tolerance
-from lakehouse.match.event.captured import landed_of_text
-from match.catalogs import SAMPLES, samples
+from lakehouse.match.event.captured import landed_of_columns, landed_of_text
+from match.catalogs import SAMPLES, pairs_of, samples
 
 EVENTS = SAMPLES / "events" / "captured.jsonl"
 pytestmark = pytest.mark.skipif(not EVENTS.is_file(), reason="the published samples are not beside this checkout")
@@ -54,6 +55,53 @@ def test_on_its_own_protocol_the_best_is_what_the_sender_names(catalog, lines):
     ]
     assert len(own) == 888
     assert [(sent_as, best) for sent_as, best in own if best != [sent_as]] == []
+
+
+def test_over_another_protocol_the_best_is_its_base(catalog, lines):
+    family = {(row["registryid"], row["xid"]): (row["protocol"] or "None").partition("/")[0].upper() for row in catalog[0]}
+    bases = {(row["registryid"], row["xid"]): set(row["depends_on"]) - {row["xid"]} for row in catalog[0]}
+    found = results(catalog, lines, Request(payload_share=0))
+    others = [
+        (bases[line["document"], line["sent_as"]], {(line["document"], one["xid"]) for one in row["best"]})
+        for line, row in zip(lines, found, strict=True)
+        if family[line["document"], line["sent_as"]] not in ("NONE", line["protocol"].partition("/")[0])
+    ]
+    assert len(others) == 220
+    assert all({xid for _, xid in best} == base for base, best in others if base)
+    without = [best for base, best in others if not base]  # definitions that extend none; one for any protocol is of their type
+    assert len(without) == 46
+    assert all(len(best) == 1 and {family[one] for one in best} == {"NONE"} for best in without)
+
+
+def test_kafka_as_landed_and_cloudevents_lines_give_the_same(catalog, lines):
+    rows, schemas = catalog
+    matcher = Matcher(Index.of(rows), Payloads(schemas), Request())
+    told = ("status", "best", "matches", "variables", "reasons", "deviations", "payload_status", "payload_errors")
+    on_kafka = structured = 0
+    for line in lines:
+        (captured,) = [row for landed in landed_of_text(orjson.dumps(line)) for row in matcher.rows(landed)]
+        body = base64.b64decode(line["payload_base64"])
+        if line["protocol"] == "KAFKA":
+            on_kafka += 1
+            (landed,) = matcher.rows(landed_of_columns(kafka_columns(line, body)))
+            assert {name: landed[name] for name in told} == {name: captured[name] for name in told}
+        if captured["mode"] == "structured":  # the value alone: nothing of the protocol but its name, so less fails
+            structured += 1
+            (alone,) = [row for landed in landed_of_text(body, line["protocol"]) for row in matcher.rows(landed)]
+            same = ("status", "best", "payload_status", "payload_errors")
+            assert {name: alone[name] for name in same} == {name: captured[name] for name in same}
+    assert (on_kafka, structured) == (668, 554)
+
+
+def kafka_columns(line, body):
+    """Give a captured message as the adapter of Kafka's columns makes it."""
+    told = line["captured"]
+    options = pairs_of({name: None if told.get(name) is None else str(told[name]) for name in ("topic", "partition")})
+    headers = [{"key": one["name"], "value": one["value"].encode()} for one in told["headers"]]
+    key = None if told.get("key") is None else told["key"].encode()
+    known = [f"/protocoloptions/{name}" for name in ("topic", "partition", "key", "key_base64", "headers")]
+    return {"protocol": "KAFKA", "ce": None, "options": options, "headers": headers, "key": key, "captured": known,
+            "payload": body}  # fmt: skip
 
 
 def test_payloads_of_real_senders_are_mostly_valid(catalog, lines):

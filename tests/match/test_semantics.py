@@ -144,6 +144,17 @@ def test_types_and_values_of_an_attribute(declared, good, bad):
             assert expected == "matched" or found[1] == ["/envelopemetadata/x"]
 
 
+def test_a_definition_of_a_similar_type_is_nearer_than_one_that_asks_no_type():
+    order = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "shop.Order"}, "source": {"value": "/s/{x}"}}}
+    anything = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"source": {"value": "/warehouse"}}}
+    rows, schemas = load({"r": document({"g": group({"order": order, "anything": anything})})})
+    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), Request())
+    event = {"specversion": "1.0", "id": "1", "type": "shop.order", "source": "/s/a/b"}
+    for kind, nearest in (("shop.order", "order"), ("shop.Order", "order"), ("elsewhere", "anything")):
+        (row,) = [row for one in landed_of_text(json.dumps(event | {"type": kind}).encode()) for row in matcher.rows(one)]
+        assert (row["status"], row["nearest_xid"].rpartition("/")[2]) == ("unmatched", nearest)
+
+
 def test_lenient_and_native():
     definition = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "T"}, "subject": {"value": "{x}"}}}
     definition |= options("KAFKA", topic={"value": "t"})

@@ -47,11 +47,13 @@ class Scope:
         registry: of this registry only.
         group: XID of a message group.
         endpoint: XID of an endpoint: its own messages, and those of the groups that it carries.
+        all_versions: Versions that are not the default are tried where no default one matches. Needs Spark.
     """
 
     registry: str | None = None
     group: str | None = None
     endpoint: str | None = None
+    all_versions: bool = False
 
     @property
     def is_narrow(self) -> bool:

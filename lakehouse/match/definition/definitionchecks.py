@@ -25,7 +25,7 @@ from lakehouse.rules.findings import FOUND
 from lakehouse.rules.published import check_catalog
 from lakehouse.settings import Settings
 from lakehouse.store.schema import STAGE
-from lakehouse.store.views import session_with_views
+from lakehouse.store.views import read_view
 from lakehouse.text.problems import violation_id
 
 TWINS, HOPELESS, UNUSED = "MATCH-001", "MATCH-002", "MATCH-003"
@@ -51,9 +51,9 @@ def check_definitions(spark: SparkSession, settings: Settings | None = None) -> 
     Returns:
         Findings: columns row, document_uri, registryid, kind, xid, finding, as in `model.STAGE`. All are kept.
     """
-    session = session_with_views(spark, settings, spark.catalog.currentDatabase(), {}, ["flat_messages"])
+    flat = read_view(spark, settings, spark.catalog.currentDatabase(), {}, "computed_messages")
     uri = F.coalesce(F.get("document_uris", F.lit(0)), F.lit("")).alias("document_uri")
-    told = session.table("flat_messages").select(*MESSAGE_COLUMNS, uri).mapInArrow(_tell, _TOLD)
+    told = flat.select(*MESSAGE_COLUMNS, uri).mapInArrow(_tell, _TOLD)
     alike = Window.partitionBy("registryid", "signature")
     with_twins = told.withColumn("alike", F.when(F.col("signature").isNotNull(), F.sort_array(F.collect_set("xid").over(alike))))
     found = with_twins.filter((F.size("alike") > 1) | (F.size("flaws") > 0))
@@ -146,7 +146,7 @@ def _of_row(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _finding(row: dict[str, Any], rule_id: str, pointer: str, told: str) -> dict[str, Any]:
     rule, at = RULES[rule_id], row["xid"].replace("~", "~0") + pointer
-    identity = (row["registryid"], row["document_uri"], rule_id, row["xid"], at, told)
+    identity = (row["registryid"], row["document_uri"], rule_id, row["xid"], at, told, "kept")
     finding = {"violation_id": violation_id(*identity), "pointer": at, "rule_id": rule_id, "severity": rule.severity,
                "action": "kept", "message": told, "hint": rule.hint}  # fmt: skip
     return {"row": "finding", "document_uri": row["document_uri"], "registryid": row["registryid"], "kind": "message",

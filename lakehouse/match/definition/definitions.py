@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from lakehouse.dialects.tables import PROTOCOLS
 from lakehouse.match.definition.templates import Rule, Template, compile_template, has_placeholder
 from lakehouse.match.definition.valuetypes import TEMPLATED, TEMPLATED_THEN_TYPED
 
@@ -23,7 +24,7 @@ CORE = ("type", "source", "id", "specversion")  # CloudEvents asks for them, dec
 _CHANGED_BY_HOPS = ("header/", "delivery-annotations/", "footer/")
 _CHANGED_BY_BROKERS = frozenset({"qos", "retain", "message_expiry_interval"})
 _LISTS = frozenset({"headers", "user_properties", "query"})
-ADDRESSES = {"MQTT": "topic_name", "KAFKA": "topic", "AMQP": "properties/to", "NATS": "subject", "HTTP": "path"}
+ADDRESSES = {family: protocol.address for family, protocol in PROTOCOLS.items() if protocol.address}
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +55,12 @@ class Attribute:
     decides: bool = True
     template: Template | None = None
 
+    @cached_property
+    def question(self) -> tuple[object, ...]:
+        """Give what an answer to a value depends on: two attributes of one protocol that ask the same have the same."""
+        template = None if self.template is None else (self.template.text, self.template.separator)
+        return (self.pointer, self.kind, self.inferred_kind, self.has_value, orjson.dumps(self.value), template)
+
     @property
     def shape(self) -> tuple[str, str] | None:
         """Give what tells it from others, names of placeholders removed; None when it has no value."""
@@ -75,6 +82,7 @@ class Definition:
         schema_xid, type_name, schema_format, inline_schema: the schema of its payload.
         incomplete: the status of a chain that is not whole: dangling, external, too_deep or cycle; else empty.
         deprecated: it says so.
+        older: 0: the default Version of its message; else which of the others, 1 the newest of them.
     """
 
     registryid: str
@@ -92,6 +100,7 @@ class Definition:
     inline_schema: str | None = field(default=None, repr=False)
     incomplete: str = ""
     deprecated: bool = False
+    older: int = 0
 
     @property
     def key(self) -> tuple[str, str]:
@@ -138,7 +147,7 @@ def definition_of(row: Mapping[str, Any], rule: Rule = "auto", endpoint: Mapping
     Args:
         row: columns of `flat_messages`: registryid, xid, version_xid, group_xid, chain_status, envelope, protocol,
             dataschemaformat,
-            schema_xid, dataschemauri, attributes, inferred, depends_on; and `deprecated`, where it is known.
+            schema_xid, dataschemauri, attributes, inferred, depends_on; and `deprecated` and `older`, where they are known.
         rule: how placeholders match.
         endpoint: for a scope, the endpoint's own options (pointer → JSON text), which apply where the message says nothing, and
             `/protocol`.
@@ -168,6 +177,7 @@ def definition_of(row: Mapping[str, Any], rule: Rule = "auto", endpoint: Mapping
         inline_schema=leaves.get("/dataschema"),
         incomplete="" if status in ("none", "resolved") else status,
         deprecated=bool(row.get("deprecated")),
+        older=row.get("older") or 0,
     )
 
 
@@ -178,12 +188,17 @@ def separator_of(family: str | None, key: str) -> str:
 
 def tokens_of(pointer: str) -> list[str]:
     """Split a JSON Pointer (RFC 6901)."""
-    return [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:]]
+    return [unescape(token) for token in pointer.split("/")[1:]]
 
 
 def escape(token: str) -> str:
     """Write a name as one token of a JSON Pointer (RFC 6901)."""
     return token.replace("~", "~0").replace("/", "~1") if "/" in token or "~" in token else token
+
+
+def unescape(token: str) -> str:
+    """Give the name that one token of a JSON Pointer writes (RFC 6901)."""
+    return token.replace("~1", "/").replace("~0", "~")
 
 
 def _attributes(

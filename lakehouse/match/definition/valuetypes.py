@@ -10,6 +10,7 @@ import base64
 import binascii
 import math
 import re
+from datetime import datetime, timezone
 from functools import lru_cache
 from typing import Any
 
@@ -67,6 +68,15 @@ def is_timestamp(text: str) -> bool:
         and minute < 60
         and second < 61
     )
+
+
+def timestamp_of(milliseconds: int) -> str:
+    """Write milliseconds since 1970 as RFC 3339; a number that no calendar has stays as it is."""
+    try:
+        moment = datetime.fromtimestamp(milliseconds // 1000, tz=timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        return as_text(milliseconds)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}Z"
 
 
 def is_uri_reference(text: str) -> bool:

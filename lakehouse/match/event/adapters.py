@@ -17,6 +17,8 @@ from lakehouse.errors import SettingsError
 from lakehouse.match.event.sources import LINE, PLACE
 
 FORMATS = ("json", "har", "kafka", "cloudevents", "eventhubs", "http", "mqtt", "amqp")
+_PAIRS = "ARRAY<STRUCT<key: STRING, value: STRING>>"  # a map, made without hashing each row; NULL values do not count
+_HEADERS = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
 LANDED: dict[str, str] = {
     "ordinal": "INT",
     "place": "STRUCT<file: STRING, block: BIGINT, position: BIGINT>",
@@ -26,9 +28,9 @@ LANDED: dict[str, str] = {
     "row": "BIGINT",
     "landed_at": "TIMESTAMP",
     "protocol": "STRING",
-    "ce": "MAP<STRING, STRING>",
-    "options": "MAP<STRING, STRING>",
-    "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+    "ce": _PAIRS,
+    "options": _PAIRS,
+    "headers": _HEADERS,
     "key": "BINARY",
     "captured": "ARRAY<STRING>",
     "payload": "BINARY",
@@ -37,6 +39,8 @@ LANDED: dict[str, str] = {
 }
 _ATTRIBUTES = ("specversion", "id", "source", "type", "subject", "time", "datacontenttype", "dataschema")
 _KQL = "___"  # before the attributes of a CloudEvent in KQL tables
+JSON = "json"  # what mappings call the text of a line
+_CAPTURE_TIME = "M/d/yyyy h:mm:ss a"  # as Event Hubs Capture writes it
 _TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
 
 
@@ -63,10 +67,16 @@ def to_landed(
     if adapter is not None:
         made |= _ADAPTERS[adapter](plain)
     if mapping:
+        if adapter == "json" and JSON not in plain.columns:
+            rows, plain = (one.withColumn(JSON, F.decode(made[LINE], "UTF-8")) for one in (rows, plain))
         made |= _mapped(plain, mapping, made)
     if protocol is not None:
         made["protocol"] = F.coalesce(made["protocol"], F.lit(protocol)) if "protocol" in made else F.lit(protocol)
-    return rows.select(*((made[name] if name in made else F.lit(None)).cast(kind).alias(name) for name, kind in LANDED.items()))
+    found = rows.select(*((made[name] if name in made else F.lit(None).cast(kind)).alias(name) for name, kind in LANDED.items()))
+    # A type that differs in what may be NULL only stays: casts build lists anew, row by row.
+    return found.select(
+        *(F.col(name) if _is_of(found.schema[name].dataType, kind) else F.col(name).cast(kind) for name, kind in LANDED.items())
+    )
 
 
 def detect(schema: StructType, *, strict: bool = True) -> str | None:
@@ -146,14 +156,16 @@ def _eventhubs(rows: DataFrame) -> dict[str, Column]:
         F.try_element_at(system, F.lit("content-type")), F.try_element_at(properties, F.lit("content-type"))
     )
     amqp = _merged(
-        F.transform_keys(properties, lambda name, _: F.concat(F.lit("application-properties/"), _escaped(name))),
-        F.transform_keys(
-            F.map_filter(system, lambda name, _: F.startswith(name, F.lit("x-opt-"))),
-            lambda name, _: F.concat(F.lit("message-annotations/"), _escaped(name)),
+        F.map_entries(F.transform_keys(properties, lambda name, _: F.concat(F.lit("application-properties/"), _escaped(name)))),
+        F.map_entries(
+            F.transform_keys(
+                F.map_filter(system, lambda name, _: F.startswith(name, F.lit("x-opt-"))),
+                lambda name, _: F.concat(F.lit("message-annotations/"), _escaped(name)),
+            )
         ),
         _options({"properties/content-type": content_type, "properties/subject": F.try_element_at(system, F.lit("subject"))}),
     )
-    kafka = F.transform_keys(properties, lambda name, _: F.concat(F.lit("headers/"), _escaped(name)))
+    kafka = F.map_entries(F.transform_keys(properties, lambda name, _: F.concat(F.lit("headers/"), _escaped(name))))
     names = {name.lower(): name for name in rows.columns}
     made = {
         "protocol": F.when(is_kafka, "KAFKA").otherwise("AMQP/1.0"),
@@ -165,7 +177,8 @@ def _eventhubs(rows: DataFrame) -> dict[str, Column]:
         "offset": F.col(names["sequencenumber"]),
     }
     if "enqueuedtimeutc" in names:
-        made["landed_at"] = F.to_timestamp(F.col(names["enqueuedtimeutc"]))
+        enqueued = F.col(names["enqueuedtimeutc"]).cast("STRING")
+        made["landed_at"] = F.coalesce(F.try_to_timestamp(enqueued), F.try_to_timestamp(enqueued, F.lit(_CAPTURE_TIME)))
     return made
 
 
@@ -181,8 +194,9 @@ def _http(rows: DataFrame) -> dict[str, Column]:
         made["headers"] = _pairs(rows, names["headers"])
     if body is not None:
         made["payload"] = _binary(rows, body)
-    known = ["path", "query", "method", "headers" if "headers" in names else "", "status" if "status" in names else ""]
-    return made | {"captured": _captured(*known)}
+    has_query = "url" in names or "query" in names
+    known = ["path", "method", "status", "query" if has_query else "", "headers" if "headers" in names else ""]
+    return made | {"captured": _captured(*known)}  # what has no status is a request
 
 
 def _mqtt(rows: DataFrame) -> dict[str, Column]:
@@ -253,6 +267,8 @@ def _mapped(rows: DataFrame, mapping: Mapping[str, Any], made: Mapping[str, Colu
         elif name == "headers":
             kind = rows.select(F.expr(expression).alias("headers")).schema[0].dataType
             found["headers"] = _as_pairs(F.expr(expression), kind)
+        elif name in ("ce", "options"):  # a map
+            found[name] = F.map_entries(F.expr(expression))
         elif name in LANDED:
             found[name] = F.expr(expression)
         else:
@@ -262,27 +278,33 @@ def _mapped(rows: DataFrame, mapping: Mapping[str, Any], made: Mapping[str, Colu
     known = _captured(
         *(name if "/" not in name else name.partition("/")[0] for name in options), "headers" if "headers" in found else ""
     )
-    if "line" not in made:
+    takes_over = JSON in rows.columns and found.keys() & {"ce", "payload", "options", "headers"}  # the line counts no more
+    if LINE not in made or takes_over:
         found["captured"] = F.concat(made["captured"], known) if "captured" in made else known
     return found
 
 
 def _options(columns: Mapping[str, Column]) -> Column:
-    """Make a map of text of columns; what is NULL is not in it."""
+    """Make pairs of name and text of columns; what is NULL does not count."""
     if not columns:
-        return F.create_map().cast("MAP<STRING, STRING>")
-    made = F.create_map(*(part for name, column in columns.items() for part in (F.lit(name), column.cast("STRING"))))
-    return F.map_filter(made, lambda _, value: value.isNotNull())
+        return F.array().cast(_PAIRS)
+    return F.array(*(F.struct(F.lit(name).alias("key"), one.cast("STRING").alias("value")) for name, one in columns.items()))
 
 
-def _merged(*maps: Column) -> Column:
-    return F.map_concat(*(F.coalesce(one, F.create_map().cast("MAP<STRING, STRING>")) for one in maps))
+def _merged(*pairs: Column) -> Column:
+    """Put pairs one behind the other: of a name the last one counts."""
+    return F.concat(*(F.coalesce(one, F.array().cast(_PAIRS)) for one in pairs))
 
 
 def _captured(*names: str) -> Column:
     """Give the pointers of what a landing shows; a Kafka key shows in both its forms."""
     wanted = [name for name in names if name] + (["key_base64"] if "key" in names else [])
     return F.array(*(F.lit(f"/protocoloptions/{name}") for name in wanted)).cast("ARRAY<STRING>")
+
+
+def _is_of(kind: DataType, written: str) -> bool:
+    """Tell that a type is the one that is written; what may be NULL does not count."""
+    return kind.simpleString() == written.lower().replace(" ", "")
 
 
 def _escaped(name: Column) -> Column:
@@ -309,6 +331,8 @@ def _pairs(rows: DataFrame, name: str) -> Column:
 
 def _as_pairs(column: Column, kind: DataType) -> Column:
     """Make headers an array of key and bytes: of an array of structs (key or name, value), or of a map."""
+    if _is_of(kind, _HEADERS):
+        return column  # as Spark lands Kafka
     if isinstance(kind, MapType):
         column, fields = F.map_entries(column), ("key", "value")
     elif isinstance(kind, ArrayType) and isinstance(kind.elementType, StructType) and len(kind.elementType.names) == 2:

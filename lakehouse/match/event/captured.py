@@ -8,22 +8,30 @@ from __future__ import annotations
 
 import base64
 import binascii
+import codecs
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, timezone
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import orjson
 
+from lakehouse.dialects.tables import FAMILIES, listed_options
 from lakehouse.match.definition.definitions import escape
-from lakehouse.match.definition.valuetypes import as_text
-from lakehouse.match.event.landed import Landed, captured_by, events_of, named_values
+from lakehouse.match.definition.valuetypes import timestamp_of
+from lakehouse.match.event.landed import SECTIONS, Landed, captured_by, events_of, named_values
 
 SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
-_PAIRS = {"KAFKA": ("headers",), "MQTT": ("user_properties",), "HTTP": ("headers", "query"), "NATS": ("headers",)}
+_PAIRS = {family: listed_options(family) for family in FAMILIES}
 _SECTIONS_OF_PAIRS = {"MQTT": "user_properties", "AMQP": "application-properties"}
+_PROPERTIES = ("message-id", "user-id", "to", "subject", "reply-to", "correlation-id", "content-type", "content-encoding",
+               "absolute-expiry-time", "creation-time", "group-id", "group-sequence", "reply-to-group-id")  # fmt: skip
 _AMQP_TIMES = ("properties/creation-time", "properties/absolute-expiry-time")
+
+
+def _named(*names: str) -> dict[str, str]:
+    return {_letters(name): name for name in names}
 
 
 def landed_of_text(text: bytes, protocol: str | None = None) -> list[Landed]:
@@ -37,7 +45,7 @@ def landed_of_text(text: bytes, protocol: str | None = None) -> list[Landed]:
         What stands in it; a text that is none of them is one row that cannot be read, with the reason.
     """
     try:
-        value = orjson.loads(text)
+        value = orjson.loads(text.removeprefix(codecs.BOM_UTF8))
     except orjson.JSONDecodeError as error:
         return [Landed(None, problem=f"line: not JSON ({error})")]
     if isinstance(value, list):
@@ -69,7 +77,7 @@ def landed_of_captured(value: Mapping[str, Any], protocol: str | None = None) ->
     if not isinstance(named, str):
         return Landed(None, problem="protocol: a captured message names the protocol that it came over")
     family = named.partition("/")[0].upper()
-    written: Mapping[str, Any] = value["captured"]
+    written = _spelled(value["captured"], _OPTIONS.get(family, {}))
     options: dict[str, Any] = {}
     repeated: dict[str, list[Any]] = {}
     for name, member in written.items():
@@ -78,20 +86,23 @@ def landed_of_captured(value: Mapping[str, Any], protocol: str | None = None) ->
             options |= pairs
             repeated |= more
         elif family == "AMQP" and isinstance(member, dict):
-            section = name.replace("_", "-")
-            options |= {f"{section}/{escape(_amqp_name(section, key))}": one for key, one in member.items() if one is not None}
+            members = _spelled(member, _AMQP_NAMES.get(name, {}))
+            options |= {f"{name}/{escape(key)}": one for key, one in members.items() if one is not None}
         elif member is not None:
             options[name] = member
     if family == "KAFKA" and isinstance(options.get("key"), str):
         options |= key_options(options["key"])
-    if family == "HTTP" and isinstance(options.get("path"), str) and "?" in options["path"]:
-        options["path"], _, query = options["path"].partition("?")
+    if family == "HTTP" and isinstance(options.get("path"), str) and _is_url(options["path"]):
+        try:
+            parts = urlsplit(options["path"])
+        except ValueError as error:
+            return Landed(named, problem=f"path: no URL ({error})")
+        options["path"], query = parts.path or "/", parts.query
         pairs, more = named_values(parse_qsl(query, keep_blank_values=True), "query")
         options, repeated = pairs | options, more | repeated
-    sections = {name.replace("_", "-") if family == "AMQP" else name for name in written}
     if family == "AMQP":
-        options |= {name: _from_milliseconds(options[name]) for name in _AMQP_TIMES if isinstance(options.get(name), int)}
-    captured = captured_by(family, sections)
+        options |= {name: timestamp_of(options[name]) for name in _AMQP_TIMES if isinstance(options.get(name), int)}
+    captured = captured_by(family, set(written))
     if family == "AMQP" and "properties/to" not in options:  # the link may have addressed the node
         captured = _without_to(captured, options)
     body, problem = _payload(value)
@@ -134,7 +145,10 @@ def _of_har(message: Mapping[str, Any], content: Any, method: str, url: str, sta
 
 def landed_of_http(method: str, url: str, headers: Any, status: Any, body: bytes | None) -> Landed:
     """Read an HTTP message: the path without its query, per segment; header names in lower case; credentials dropped."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        return Landed("HTTP", problem=f"url: no URL ({error})")
     options, repeated = named_values(headers or [], "headers", lower=True)
     query, more = named_values(parse_qsl(parts.query, keep_blank_values=True), "query")
     options |= query | {"path": parts.path or "/"}
@@ -150,27 +164,34 @@ def landed_of_columns(row: Mapping[str, Any]) -> Landed:
     """Read a row of the canonical table, as the Spark adapters make it.
 
     Args:
-        row: protocol, ce, options (maps as pairs or dicts), headers (key, value in bytes), key, captured, payload.
+        row: protocol, ce, options (pairs of key and value, of which NULL values do not count), headers (pairs, in bytes), key,
+            captured, payload.
     """
     protocol = row["protocol"]
     family = (protocol or "").partition("/")[0].upper()
-    options: dict[str, Any] = dict(row["options"] or ())
+    options = _of_pairs(row["options"])
     try:
-        pairs = [(one["key"], bytes(one["value"]).decode()) for one in row["headers"] or () if one["value"] is not None]
+        named_ones = (one for one in row["headers"] or () if one and one["key"] is not None and one["value"] is not None)
+        pairs = [(one["key"], bytes(one["value"]).decode()) for one in named_ones]
     except UnicodeDecodeError as error:
         return Landed(protocol, problem=f"headers: not UTF-8 ({error.reason})")
     if family == "HTTP":
         url = options.pop("url", options.pop("path", ""))
-        return landed_of_http(options.get("method", ""), url, pairs, options.get("status"), row["payload"])
+        told = landed_of_http(options.get("method", ""), url, pairs, options.get("status"), row["payload"])
+        return told if row["captured"] is None else replace(told, captured=_known(tuple(row["captured"])))
     section = _SECTIONS_OF_PAIRS.get(family, "headers")
     named = {f"{section}/{escape(name)}": text for name, text in pairs}
     repeated = {} if len(named) == len(pairs) else named_values(pairs, section)[1]
     options |= named
     if row["key"] is not None:
         options |= key_options(row["key"])
-    ce = None if row["ce"] is None else dict(row["ce"])
+    ce = None if row["ce"] is None else _of_pairs(row["ce"])
     captured = _known(tuple(row["captured"] or ()))
     return Landed(protocol, _without_secrets(options, family), repeated, captured, ce, row["payload"])
+
+
+def _of_pairs(pairs: Iterable[Mapping[str, Any]] | None) -> dict[str, Any]:
+    return {one["key"]: one["value"] for one in pairs or () if one["value"] is not None}
 
 
 def key_options(key: bytes | str) -> dict[str, Any]:
@@ -206,9 +227,8 @@ def _without_to(captured: frozenset[str], options: Mapping[str, Any]) -> frozens
     """Narrow `properties` to what is there or would be: all properties but `to`."""
     if "/protocoloptions/properties" not in captured:
         return captured
-    names = ("message-id", "user-id", "subject", "reply-to", "correlation-id", "content-type", "content-encoding",
-             "absolute-expiry-time", "creation-time", "group-id", "group-sequence", "reply-to-group-id")  # fmt: skip
-    return (captured - {"/protocoloptions/properties"}) | {f"/protocoloptions/properties/{name}" for name in names}
+    known = {f"/protocoloptions/properties/{name}" for name in _PROPERTIES if name != "to"}
+    return (captured - {"/protocoloptions/properties"}) | known
 
 
 def _without_secrets(options: dict[str, Any], family: str) -> dict[str, Any]:
@@ -223,13 +243,26 @@ def _known(pointers: tuple[str, ...]) -> frozenset[str]:
     return frozenset(pointers)
 
 
-def _amqp_name(section: str, name: str) -> str:
-    return name.replace("_", "-") if section in ("properties", "header") else name
+def _is_url(path: str) -> bool:
+    """Tell that a path is more than one: it has a query, or stands in a whole URL."""
+    return "?" in path or path.lower().startswith(("http://", "https://"))
 
 
-def _from_milliseconds(value: int) -> str:
-    try:
-        moment = datetime.fromtimestamp(value // 1000, tz=timezone.utc)
-    except (ValueError, OverflowError, OSError):
-        return as_text(value)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{value % 1000:03d}Z"
+def _spelled(members: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Give names as the specification spells them: where one is content-type, contentType and content_type are it, too."""
+    made = {names.get(_letters(name), name): member for name, member in members.items()}
+    return made | {name: members[name] for name in names.values() if name in members}  # what is spelled so counts
+
+
+def _letters(name: str) -> str:
+    return "".join(one for one in name.lower() if one.isalnum())
+
+
+# By their letters, the names of options and sections, and what clients call them.
+_OPTIONS = {family: _named(*names) for family, names in SECTIONS.items()}
+_OPTIONS["MQTT"] |= {"topic": "topic_name", "payloadformatindicator": "payload_format"}
+_OPTIONS["HTTP"] |= {"statuscode": "status", "url": "path", "uri": "path"}
+_AMQP_NAMES = {
+    "properties": _named(*_PROPERTIES),
+    "header": _named("durable", "priority", "ttl", "first-acquirer", "delivery-count"),
+}

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+import codecs
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,23 +17,16 @@ from urllib.parse import unquote
 
 import orjson
 
-from lakehouse.match.definition.definitions import escape
+from lakehouse.dialects.tables import FAMILIES, PROTOCOLS, message_options
+from lakehouse.match.definition.definitions import ADDRESSES, escape
 from lakehouse.match.definition.valuetypes import as_text, media_type
+from lakehouse.match.event.encodings import ELSEWHERE, MOST_UNPACKED, PLACES, unpacked
 
-# How the attributes of a binary CloudEvent are called, by protocol: the section that holds them, and the prefix.
-_BINDINGS = {
-    "HTTP": (("headers/", "ce-"),),
-    "NATS": (("headers/", "ce-"),),
-    "KAFKA": (("headers/", "ce_"),),
-    "AMQP": (("application-properties/", "cloudEvents:"), ("application-properties/", "cloudEvents_")),
-    "MQTT": (("user_properties/", ""),),
-}
-_CONTENT_TYPES = {"HTTP": "headers/content-type", "KAFKA": "headers/content-type", "NATS": "headers/content-type"}
-_CONTENT_TYPES |= {"AMQP": "properties/content-type", "MQTT": "content_type"}
+_QUOTED = re.compile(r'\A"(?:[^"\\]|\\.)*"\Z', re.DOTALL)  # fixed and linear
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 # An MQTT user property has no prefix, so only these names make an event a CloudEvent.
 _REQUIRED = ("specversion", "type", "source", "id")
 STRUCTURED, BATCH = "application/cloudevents", "application/cloudevents-batch"
-_ALL_ADDRESSES = {"MQTT": "topic_name", "KAFKA": "topic", "AMQP": "properties/to", "NATS": "subject", "HTTP": "path"}
 
 
 @dataclass
@@ -74,7 +69,7 @@ class Event:
     @property
     def address(self) -> str | None:
         """Give where it travelled: topic, topic_name, subject or path."""
-        found = self.options.get(_ALL_ADDRESSES.get(self.family or "", ""))
+        found = self.options.get(ADDRESSES.get(self.family or "", ""))
         return None if found is None else as_text(found)
 
     def knows(self, pointer: str) -> bool:
@@ -118,14 +113,7 @@ class Landed:
 
 # What each protocol has: its plain options and its sections; and those that every message of it has, so missing means not
 # captured.
-SECTIONS = {
-    "KAFKA": ("topic", "partition", "key", "key_base64", "headers"),
-    "MQTT": ("topic_name", "qos", "retain", "payload_format", "message_expiry_interval", "response_topic", "correlation_data",
-             "content_type", "user_properties"),
-    "AMQP": ("properties", "application-properties", "message-annotations", "delivery-annotations", "header", "footer"),
-    "HTTP": ("method", "path", "query", "headers", "status"),
-    "NATS": ("subject", "reply-to", "headers"),
-}  # fmt: skip
+SECTIONS = {family: message_options(family) for family in FAMILIES}
 _ALWAYS = {
     "KAFKA": ("topic", "partition", "headers"),
     "MQTT": ("topic_name", "qos", "retain"),
@@ -143,8 +131,13 @@ def captured_by(family: str, sections: frozenset[str] | set[str]) -> frozenset[s
     return frozenset(f"/protocoloptions/{name}" for name in known)
 
 
-def events_of(landed: Landed) -> Iterator[Event]:
-    """Give the events of a row: one, or those of a batch."""
+def events_of(landed: Landed, max_unpacked_bytes: int = MOST_UNPACKED) -> Iterator[Event]:
+    """Give the events of a row: one, or those of a batch.
+
+    Args:
+        landed: the row.
+        max_unpacked_bytes: most bytes that come out of a compressed envelope.
+    """
     if landed.problem:
         yield Event(problem=landed.problem)
         return
@@ -160,10 +153,12 @@ def events_of(landed: Landed) -> Iterator[Event]:
         event.ce, event.mode = dict(landed.ce), "binary"
         event.captured = captured | {"/envelopemetadata"}
         yield event
-    elif content.startswith(BATCH):
-        yield from _open_batch(event)
     elif content.startswith(STRUCTURED):
-        yield _open_structured(event, content)
+        _unpack(event, max_unpacked_bytes)
+        if event.problem:
+            yield event
+        else:
+            yield from _open_batch(event) if content.startswith(BATCH) else iter((_open_structured(event, content),))
     elif found := _binary_attributes(event):
         event.ce, event.mode = found, "binary"
         if event.content_type is not None:
@@ -176,8 +171,21 @@ def events_of(landed: Landed) -> Iterator[Event]:
         yield _no_cloudevent(event)
 
 
+def _unpack(event: Event, most: int) -> None:
+    """Unpack an envelope that came compressed."""
+    encoding = event.options.get(PLACES.get(event.family or "", ELSEWHERE))
+    if encoding is not None and event.body:
+        try:
+            event.body = unpacked(event.body, as_text(encoding), most)
+        except ValueError as error:
+            event.problem = f"payload: {error}"
+
+
 def _content_type(event: Event) -> str | None:
-    found = event.options.get(_CONTENT_TYPES.get(event.family or "", ""))
+    protocol = PROTOCOLS.get(event.family or "")
+    found = event.options.get(protocol.content_type) if protocol else None
+    if found is None and event.family == "NATS":  # whose clients write it in letters of their own
+        found = next((one for name, one in event.options.items() if name.lower() == "headers/content-type"), None)
     return None if found is None else as_text(found)
 
 
@@ -185,16 +193,24 @@ def _binary_attributes(event: Event) -> dict[str, Any]:
     """Undo the binding: the attributes of a binary event by their names; empty when it is none."""
     family = event.family or ""
     found: dict[str, Any] = {}
-    for section, prefix in _BINDINGS.get(family, ()):
-        start = section + prefix
+    for start in PROTOCOLS[family].ce_attributes.split() if family in PROTOCOLS else ():
         for name, value in event.options.items():
             if name.startswith(start) if family not in ("HTTP", "NATS") else name[: len(start)].lower() == start:
                 found[name[len(start) :].lower() if family in ("HTTP", "NATS") else name[len(start) :]] = value
+    if family == "HTTP":
+        found = {name: _unquoted(value) for name, value in found.items()}
     if family in ("HTTP", "NATS"):
         return {name: unquote(value, errors="strict") if _is_encoded(value) else value for name, value in found.items()}
     if family == "MQTT" and "specversion" not in found and not all(name in found for name in _REQUIRED[1:]):
         return {}
     return found
+
+
+def _unquoted(value: Any) -> Any:
+    """Undo a quoted string (RFC 9110, section 5.6.4), which comes before percent-decoding (HTTP binding, section 3.1.3.2)."""
+    if not isinstance(value, str) or _QUOTED.match(value) is None:
+        return value
+    return _ESCAPED.sub(r"\1", value[1:-1])
 
 
 def _is_encoded(value: Any) -> bool:
@@ -211,7 +227,7 @@ def _sniff(body: bytes | None, content: str) -> str:
     """Tell a structured event that has no content type of its own: some clients of MQTT send none."""
     if not body or (content and not content.endswith("json") and content != "text/plain") or b'"specversion"' not in body:
         return ""
-    start = body.lstrip()[:1]
+    start = body.removeprefix(codecs.BOM_UTF8).lstrip()[:1]
     value = _json(body) if start in (b"{", b"[") else None
     if isinstance(value, dict) and "specversion" in value and "type" in value:
         return "event"
@@ -285,7 +301,7 @@ def _fill(event: Event, members: dict[str, Any]) -> Event:
 
 def _json(text: bytes) -> Any:
     try:
-        return orjson.loads(text)
+        return orjson.loads(text.removeprefix(codecs.BOM_UTF8))
     except orjson.JSONDecodeError:
         return None
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from lakehouse.match.definition.definitions import Definition
+from lakehouse.match.definition.definitions import ADDRESSES, PROTOCOL, Definition
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.event.landed import Event
 from lakehouse.match.matching.evaluation import Outcome, Reason, Tolerance, evaluate
 
 MATCHED, AMBIGUOUS, UNMATCHED, UNREADABLE = "matched", "ambiguous", "unmatched", "unreadable"
 _ENOUGH_BARE = 100
-_WEIGHTS = {"/envelopemetadata/type": 100, "/protocol": 40, "/envelopemetadata/source": 20, "/envelopemetadata/subject": 20}
-_ADDRESSES = tuple(f"/protocoloptions/{name}" for name in ("topic_name", "topic", "properties/to", "subject", "path"))
+_TYPE = "/envelopemetadata/type"
+_WEIGHTS = {_TYPE: 100, "/protocol": 40, "/envelopemetadata/source": 20, "/envelopemetadata/subject": 20}
+_ADDRESSES = frozenset(PROTOCOL + name for name in ADDRESSES.values())
 
 
 @dataclass
@@ -73,6 +74,8 @@ def match_event(
         return Match(UNREADABLE, reasons=[Reason(pointer, "unreadable", None, told)])
     outcomes, matches, bare = [], [], []
     for definition in candidates:
+        if definition.older:
+            continue
         if definition.is_bare:
             bare.append(definition)
             continue
@@ -85,6 +88,8 @@ def match_event(
         matches += found
         if too_many:
             return Match(UNMATCHED, reasons=[too_many])
+    if not matches:
+        matches = _match_older(event, candidates, tolerance)
     if not matches:
         return _unmatched(event, outcomes, tolerance, near)
     matches.sort(key=lambda outcome: outcome.definition.key)
@@ -152,6 +157,16 @@ def _match_bare(
     return found, None
 
 
+def _match_older(event: Event, candidates: Sequence[Definition], tolerance: Tolerance) -> list[Outcome]:
+    """Match Versions that are not the default; of each message the newest that matches."""
+    found: dict[tuple[str, str], Outcome] = {}
+    for definition in sorted((one for one in candidates if one.older and not one.is_bare), key=lambda one: one.older):
+        outcome = evaluate(definition, event, tolerance)
+        if outcome.matches:
+            found.setdefault(definition.key, outcome)
+    return list(found.values())
+
+
 def _has_schema(definition: Definition) -> bool:
     return bool(definition.schema_xid or definition.inline_schema or definition.dataschemauri)
 
@@ -177,18 +192,30 @@ def narrow(match: Match, is_valid: Callable[[Definition], bool | None]) -> None:
 def _unmatched(
     event: Event, outcomes: list[Outcome], tolerance: Tolerance, near: Callable[[Event], Iterable[Definition]] | None
 ) -> Match:
+    """Find what came nearest: of the definitions of its type, else of those like it, else of all that were asked."""
     known = {outcome.definition.key for outcome in outcomes}
     further = [] if near is None else [one for one in near(event) if one.key not in known and not one.is_bare]
-    ranked = [one for one in outcomes + [evaluate(definition, event, tolerance) for definition in further] if one.reasons]
+    alike = [evaluate(definition, event, tolerance) for definition in further]
+    tiers = ([one for one in outcomes if _is_of_type(one.definition, event)], alike, outcomes)
+    ranked = next((found for tier in tiers if (found := [one for one in tier if one.reasons])), [])
     if not ranked:
         kind = event.ce.get("type")
-        told = [] if kind is None else [Reason("/envelopemetadata/type", "undeclared", None, as_text(kind))]
+        told = [] if kind is None else [Reason(_TYPE, "undeclared", None, as_text(kind))]
         return Match(UNMATCHED, reasons=told)
     nearest = min(ranked, key=lambda outcome: (_distance(outcome), outcome.definition.key))
     reasons = nearest.reasons
     if any(reason.pointer == "/protocol" for reason in reasons):
         reasons = [_other_protocol(reason) for reason in reasons]
     return Match(UNMATCHED, nearest=nearest, reasons=list(reasons))
+
+
+def _is_of_type(definition: Definition, event: Event) -> bool:
+    """Tell that a definition says of which type its events are, and the event is."""
+    declared, kind = definition.attribute(_TYPE), event.ce.get("type")
+    if declared is None or not declared.has_value or kind is None:
+        return False
+    text = as_text(kind)
+    return text == as_text(declared.value) if declared.template is None else declared.template.match(text) is not None
 
 
 def _other_protocol(reason: Reason) -> Reason:

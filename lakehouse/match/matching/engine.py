@@ -6,18 +6,22 @@ The index of a snapshot is written once and sent to the executors as files (`Spa
 from __future__ import annotations
 
 import atexit
+import logging
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pyarrow as pa
 from pyspark import SparkFiles
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.window import Window
 
 from lakehouse.log.relations import open_relations
 from lakehouse.log.snapshots import resolve_snapshot
@@ -27,14 +31,25 @@ from lakehouse.match.event.captured import landed_of_columns, landed_of_text
 from lakehouse.match.event.landed import Landed
 from lakehouse.match.matching.columns import match_columns
 from lakehouse.match.matching.index import DEFINITION_ROWS, definition_rows, index_of
-from lakehouse.match.matching.matcher import Request
+from lakehouse.match.matching.matcher import Matcher, Request
 from lakehouse.match.matching.results import RESULT_COLUMNS, RESULT_SCHEMA, why_of
 from lakehouse.match.store import open_store, write_store
 from lakehouse.settings import Settings
-from lakehouse.store.views import with_read
+from lakehouse.store.frames import hand_over
+from lakehouse.store.views import read_view, with_read
 
-# Rows of a batch, and bytes, whichever is reached first.
-_BATCHES = {"spark.sql.execution.arrow.maxRecordsPerBatch": "50000", "spark.sql.execution.arrow.maxBytesPerBatch": "67108864"}
+# What a batch may hold. Spark has a limit of bytes, too, but with one it counts all vectors anew after each row, and lists that
+# are NULL (`ce` of most landings) from their start, so that time grows with the square of the rows. How many fit follows from
+# their size.
+_BATCH_ROWS, _BATCH_BYTES = "spark.sql.execution.arrow.maxRecordsPerBatch", "spark.sql.execution.arrow.maxBytesPerBatch"
+_MOST_ROWS, _FEWEST_ROWS, _MOST_BYTES = 50_000, 100, 2**26
+_NO_LIMIT = str(2**31 - 1)  # Spark then counts no bytes
+_LOOKED_AT = 1_000  # rows of a source
+_ROW_BYTES = 500  # beside payload, line and key
+
+logger = logging.getLogger(__name__)
+
+_ROWS_OF_LOOP = 5_000  # whose results are Python's at a time
 
 
 @dataclass(frozen=True)
@@ -45,7 +60,7 @@ class Opened:
         name: of the folder that was sent to them.
         path: where it stands on the driver.
         snapshot_id: of the catalog.
-        definitions: how many there are.
+        definitions: how many there are; Versions that are not the default do not count.
     """
 
     name: str
@@ -62,14 +77,14 @@ def open_index(spark: SparkSession, settings: Settings, scope: Scope, at: str | 
         SnapshotNotFound: `at` names none.
         SettingsError: the scope names what is not there.
     """
-    schema = open_relations(
-        spark, settings, with_read(["flat_messages"]), ("changes", "schemaversions", "endpoints", "messages"), at
-    )
+    tables = ("changes", "schemaversions", "endpoints", "messages", "versions")
+    schema = open_relations(spark, settings, with_read(["flat_messages"]), tables, at)
     snapshot_id = resolve_snapshot(spark, at or "head")
     deprecated = spark.table(f"{schema}.messages").select("registryid", "xid", "deprecated")
-    messages = (
-        spark.table(f"{schema}.flat_messages").select(*MESSAGE_COLUMNS).join(deprecated, on=["registryid", "xid"], how="left")
-    )
+    messages = spark.table(f"{schema}.flat_messages").select(*MESSAGE_COLUMNS, F.lit(None).cast("INT").alias("older"))
+    if scope.all_versions:
+        messages = messages.unionByName(older_versions(spark, settings, schema))
+    messages = messages.join(deprecated, on=["registryid", "xid"], how="left")
     if scope.registry:
         messages = messages.filter(F.col("registryid") == scope.registry)
     if scope.is_narrow:
@@ -86,29 +101,71 @@ def open_index(spark: SparkSession, settings: Settings, scope: Scope, at: str | 
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = write_store(folder, index_of(definitions), schemas)
     spark.sparkContext.addFile(str(path), recursive=True)
-    return Opened(path.name, str(path), snapshot_id, definitions.num_rows)
+    older = _count_older(definitions) if scope.all_versions else 0
+    return Opened(path.name, str(path), snapshot_id, definitions.num_rows - older)
 
 
-def with_matches(landed: DataFrame, opened: Opened, request: Request) -> DataFrame:
+def older_versions(spark: SparkSession, settings: Settings, schema: str) -> DataFrame:
+    """Flatten the Versions of messages that are not the default, each over its bases as they are.
+
+    Args:
+        spark: the session.
+        settings: how far chains are followed.
+        schema: of the catalog, or of a snapshot.
+
+    Returns:
+        `MESSAGE_COLUMNS`, and `older`: 1 for the newest of a message, by createdat, else by versionid.
+    """
+    message = [F.col("registryid"), F.col("message_xid").alias("xid"), F.col("versionid").alias("defaultversionid")]
+    others = spark.table(f"{schema}.versions").filter("NOT isdefault")
+    newest = Window.partitionBy("registryid", "message_xid").orderBy(
+        F.col("createdat").desc_nulls_last(), F.length("versionid").desc(), F.col("versionid").desc()
+    )
+    ranked = others.select("registryid", F.col("xid").alias("version_xid"), F.row_number().over(newest).alias("older"))
+    owners = spark.table(f"{schema}.messages").drop("defaultversionid").filter("xref IS NULL")
+    scope = others.select(*message).join(owners, on=["registryid", "xid"])
+    shown = scope.select("registryid", "xid", "group_xid", "messageid", "defaultversionid", "xref", "document_uris")
+    flat = read_view(spark, settings, schema, {"scope": shown}, "computed_messages").select(*MESSAGE_COLUMNS)
+    flat = hand_over(flat, spark)
+    return flat.join(ranked, on=["registryid", "version_xid"])
+
+
+def _count_older(definitions: pa.Table) -> int:
+    return sum("older" in orjson.loads(body) for body in definitions.column("body").to_pylist())
+
+
+def with_matches(landed: DataFrame, opened: Opened, request: Request, wanted: Collection[str] = RESULT_COLUMNS) -> DataFrame:
     """Match landed rows.
 
     Args:
         landed: the columns of `LANDED`.
         opened: the index.
         request: how.
+        wanted: columns of the results; what is not asked for is not sent from Python to the JVM and made rows there.
 
     Returns:
-        One row an event: the columns of `RESULT_COLUMNS`.
+        One row an event: the columns of `RESULT_COLUMNS` that are wanted.
     """
-    return landed.select(*LANDED).mapInArrow(_pass(opened.name, request), RESULT_COLUMNS)
+    told = landed.select(*LANDED)
+    if "place" not in wanted:
+        told = told.withColumn("place", F.lit(None).cast(LANDED["place"]))
+    columns = ", ".join(f"{name} {RESULT_COLUMNS[name]}" for name in wanted)
+    return told.mapInArrow(_pass(opened.name, request, tuple(wanted)), columns)
 
 
 @contextmanager
-def large_batches(spark: SparkSession) -> Iterator[None]:
-    """Let Arrow's batches be large while events are matched: more rows of one type then go through columns together."""
-    before = {key: spark.conf.get(key, None) for key in _BATCHES}
+def large_batches(spark: SparkSession, *landed: DataFrame) -> Iterator[None]:
+    """Let Arrow's batches be large while events are matched: more rows of one type then go through columns together.
+
+    Args:
+        spark: the session.
+        landed: landed rows of each source; their first ones tell how many are of some 64 MiB.
+    """
+    rows = min(map(rows_of_batch, landed), default=_MOST_ROWS)
+    wanted = {_BATCH_ROWS: str(rows), _BATCH_BYTES: _NO_LIMIT}
+    before = {key: spark.conf.get(key, None) for key in wanted}
     try:
-        for key, value in _BATCHES.items():
+        for key, value in wanted.items():
             spark.conf.set(key, value)
         yield
     finally:
@@ -117,6 +174,14 @@ def large_batches(spark: SparkSession) -> Iterator[None]:
                 spark.conf.unset(key)
             else:
                 spark.conf.set(key, held)
+
+
+def rows_of_batch(landed: DataFrame) -> int:
+    """Tell how many landed rows go into a batch, by the size of the first ones."""
+    size = sum((F.coalesce(F.length(name), F.lit(0)) for name in ("payload", "line", "key")), F.lit(_ROW_BYTES))
+    told = landed.limit(_LOOKED_AT).agg(F.avg(size).alias("size")).first()
+    mean = told["size"] if told is not None and told["size"] is not None else _ROW_BYTES
+    return max(_FEWEST_ROWS, min(_MOST_ROWS, int(_MOST_BYTES / mean)))
 
 
 def match(
@@ -152,38 +217,76 @@ def landed_of_row(row: dict[str, Any]) -> Iterable[Landed]:
     """Give what a row of the canonical table holds: one event, or those of a text."""
     if row["problem"]:
         return [Landed(row["protocol"], problem=row["problem"])]
-    if row["line"] is not None:
+    if row["line"] is not None and row["captured"] is None:  # with a mapping, the columns tell what the line is
         return landed_of_text(row["line"], row["protocol"])
     return [landed_of_columns(row)]
 
 
-def _pass(name: str, request: Request) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def match_batch(matcher: Matcher, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Match landed rows: column by column what can be, the others row by row.
+
+    Args:
+        matcher: the definitions, and how.
+        batch: the columns of `LANDED`; lines are numbered.
+
+    Returns:
+        Columns of `RESULT_SCHEMA`, in any order.
+    """
+    try:
+        quick, left = match_columns(matcher, batch)
+    except Exception as error:  # the row loop finds the row that it was, and costs no other
+        logger.warning("a batch is matched row by row, as %s was raised", type(error).__name__)
+        quick, left = [], batch
+    yield from quick
+    for start in range(0, left.num_rows, _ROWS_OF_LOOP):
+        made = [one for row in left.slice(start, _ROWS_OF_LOOP).to_pylist() for one in match_row(matcher, row)]
+        yield pa.RecordBatch.from_pylist(made, schema=RESULT_SCHEMA)
+
+
+def match_row(matcher: Matcher, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Match the events of a row; what goes wrong with one is told of it, and costs no other."""
+    own = {name: row[name] for name in ("ordinal", "place", "landed_at")}
+    own["event_ref"] = {name: row[name] for name in ("source", "partition", "offset", "row")}
+    try:
+        found = [result for landed in landed_of_row(row) for result in matcher.rows(landed)]
+    except Exception as error:  # told in the row's own result, without the error's text, which may hold values
+        told = f"row: it cannot be matched ({type(error).__name__})"
+        found = list(matcher.rows(Landed(row["protocol"], problem=told)))
+    return (result | own | {"why": why_of(result)} for result in found)
+
+
+def _pass(
+    name: str, request: Request, wanted: tuple[str, ...] = tuple(RESULT_COLUMNS)
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         matcher = open_store(SparkFiles.get(name), request)
-        places: dict[tuple[str | None, int | None], int] = {}
+        places: Counter[tuple[str | None, int | None]] = Counter()
         for batch in batches:
-            made: list[dict[str, Any]] = []
-            quick, left = match_columns(matcher, batch)
-            yield from quick
-            for row in left.to_pylist():
-                ref = _event_ref(row, places)
-                own = {"ordinal": row["ordinal"], "place": row["place"], "event_ref": ref, "landed_at": row["landed_at"]}
-                for landed in landed_of_row(row):
-                    made += [result | own | {"why": why_of(result)} for result in matcher.rows(landed)]
-            if made:
-                yield pa.RecordBatch.from_pylist(made, schema=RESULT_SCHEMA)
+            for made in match_batch(matcher, number_lines(batch, places)):
+                yield made.select(wanted)
 
     return run
 
 
-def _event_ref(row: dict[str, Any], places: dict[tuple[str | None, int | None], int]) -> dict[str, Any]:
-    """Name an event: by what the landing says; a line of a file by the split that it stands in and its number there."""
-    ref: dict[str, Any] = {name: row[name] for name in ("source", "partition", "offset", "row")}
-    if row["line"] is not None and ref["row"] is None:
-        place = (row["source"], row["partition"])
-        places[place] = places.get(place, -1) + 1
-        ref["row"] = places[place]
-    return ref
+def number_lines(batch: pa.RecordBatch, places: Counter[tuple[str | None, int | None]]) -> pa.RecordBatch:
+    """Number the lines of files in the split that they stand in, where the landing does not.
+
+    Args:
+        batch: the columns of `LANDED`.
+        places: how many came before, by file and split; counted further.
+    """
+    if batch.column("line").null_count == batch.num_rows:
+        return batch
+    numbers = []
+    for row in batch.select(["source", "partition", "row"]).append_column("is_line", batch.column("line").is_valid()).to_pylist():
+        number = row["row"]
+        if row["is_line"] and number is None:
+            place = (row["source"], row["partition"])
+            number = places[place]
+            places[place] += 1
+        numbers.append(number)
+    at = batch.schema.get_field_index("row")
+    return batch.set_column(at, batch.schema.field(at), pa.array(numbers, pa.int64()))
 
 
 def _definition_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -21,9 +21,11 @@ from lakehouse.match.definition.valuetypes import (
     is_timestamp,
     is_uri_reference,
     is_value,
+    timestamp_of,
 )
 from lakehouse.match.event.landed import Event
 
+_TIMES = frozenset({"timestamp", "datetime"})
 _NOT_EMPTY = frozenset({"id", "source", "type"})
 _URI_KINDS = frozenset({"uritemplate"})
 _CONTENT_KEYS = frozenset({"content_type", "properties/content-type", "properties/content-encoding", "headers/content-type"})
@@ -114,14 +116,19 @@ def _check_protocol(definition: Definition, event: Event, tolerance: Tolerance, 
         outcome.unchecked.append("/protocol")
     elif event.family != definition.family:
         outcome.reasons.append(Reason("/protocol", "protocol", definition.family, event.family))
-    elif definition.family == "MQTT" and event.version and definition.version and event.version != definition.version:
+    elif definition.family == "MQTT" and not is_version(event.version, definition.version):
         outcome.deviations.append(Reason("/protocol", "version", f"MQTT/{definition.version}", f"MQTT/{event.version}"))
+
+
+def is_version(one: str | None, other: str | None) -> bool:
+    """Tell whether two versions of a protocol are the same: 5 is 5.0; one that is not told is any."""
+    return not one or not other or one.removesuffix(".0") == other.removesuffix(".0")
 
 
 def _check(
     attribute: Attribute, event: Event, tolerance: Tolerance, outcome: Outcome, captures: dict[str, list[tuple[str, str]]]
 ) -> None:
-    if attribute.section == "message" and _hides_envelope_type(attribute, event):
+    if attribute.section == "message" and hides_envelope_type(attribute, event):
         outcome.unchecked.append(attribute.pointer)
         return
     values = values_of(attribute, event)
@@ -185,7 +192,7 @@ def is_told(attribute: Attribute, event: Event) -> bool:
     return event.knows(attribute.pointer)
 
 
-def _hides_envelope_type(attribute: Attribute, event: Event) -> bool:
+def hides_envelope_type(attribute: Attribute, event: Event) -> bool:
     """Tell that the declared type is of the envelope (MSG-190), and the landing or MQTT 3.1.1 has no place for it."""
     if event.mode != "structured" or event.content_type is not None:
         return False
@@ -210,6 +217,8 @@ def compare(attribute: Attribute, value: Any, event: Event, captured: list[tuple
         Why it fails; None: it holds. What placeholders hold is added to `captured`: name, pointer, text.
     """
     pointer, kind = attribute.pointer, attribute.kind
+    if event.family == "AMQP" and type(value) is int and (kind or attribute.inferred_kind) in _TIMES:
+        value = timestamp_of(value)  # AMQP has a type for it, of milliseconds
     if attribute.section == "envelope" and attribute.key in _NOT_EMPTY and value == "":
         return Reason(pointer, "empty", _expected(attribute) or "text", "")
     if not attribute.has_value:

@@ -26,7 +26,7 @@ from lakehouse.match.event.landed import Event
 ALWAYS = "always"
 FEW_ALWAYS = 100
 _KEPT = ("registryid", "xid", "version_xid", "group_xid", "chain_status", "envelope", "protocol", "dataschemaformat",
-         "schema_xid", "dataschemauri", "depends_on", "deprecated", "endpoint")  # fmt: skip
+         "schema_xid", "dataschemauri", "depends_on", "deprecated", "endpoint", "older")  # fmt: skip
 _SILENT = ("/description", "/specurl", "/name", "/documentation")
 _COMPILED = 50_000
 CLOSE_TYPES = 20_000  # above so many distinct types, misspelt ones are not sought letter by letter
@@ -115,7 +115,7 @@ class Index:
         Similar are types but for letter case and blanks, or for their namespace, or for two letters.
         """
         for keys in self._near_keys(event):
-            found = [one for key in keys for one in self._by_key(key)]
+            found = [one for key in keys for one in self._by_key(key) if not one.older]
             if found:
                 return iter(found)
         return iter(())

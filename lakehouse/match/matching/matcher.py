@@ -9,10 +9,12 @@ from typing import Any
 
 from lakehouse.match.definition.definitions import Definition
 from lakehouse.match.definition.valuetypes import as_text
+from lakehouse.match.event.encodings import MOST_UNPACKED
 from lakehouse.match.event.landed import Event, Landed, events_of
 from lakehouse.match.matching.choice import Match, match_event, narrow
 from lakehouse.match.matching.evaluation import Outcome, Reason, Tolerance, evaluate
 from lakehouse.match.matching.index import Index
+from lakehouse.match.matching.likeness import Candidates, Likeness
 from lakehouse.match.payload.payloads import NOT_CHECKED, PayloadError, Payloads, PayloadVerdict
 from lakehouse.text.blanking import REDACTED, blank_value, looks_secret
 
@@ -37,7 +39,7 @@ class Request:
     payload_share: float = 1.0
     scoped: bool = False
     with_values: bool = True
-    max_unpacked_bytes: int = 2**30
+    max_unpacked_bytes: int = MOST_UNPACKED
 
 
 class Matcher:
@@ -51,6 +53,7 @@ class Matcher:
 
     def __init__(self, index: Index, payloads: Payloads, request: Request) -> None:
         self.index, self.payloads, self.request = index, payloads, request
+        self._likeness = Likeness()
 
     def match(self, event: Event) -> tuple[Match, PayloadVerdict]:
         """Match an event and validate its payload against the schema of the best definition."""
@@ -71,9 +74,13 @@ class Matcher:
             return match, _NOT_ASKED
         return match, self.payloads.check(match.shown.definition, event)
 
+    def candidates(self, event: Event) -> Candidates:
+        """Give the definitions that an event may be of, and others of its type and address, for matching column by column."""
+        return self._likeness.candidates(tuple(self.index.candidates(event)), event.family)
+
     def rows(self, landed: Landed) -> Iterator[dict[str, Any]]:
         """Give the results of a row: one, or one for each event of a batch."""
-        for event in events_of(landed):
+        for event in events_of(landed, self.request.max_unpacked_bytes):
             yield self.row(event)
 
     def row(self, event: Event) -> dict[str, Any]:
@@ -106,7 +113,7 @@ class Matcher:
 
     def explain(self, event: Event) -> list[Outcome]:
         """Evaluate all candidates and near ones of an event, the best first."""
-        found = {one.key: one for one in (*self.index.candidates(event), *self.index.near(event))}
+        found = {one.key: one for one in (*self.index.candidates(event), *self.index.near(event)) if not one.older}
         outcomes = [evaluate(one, event, self.request.tolerance) for one in found.values()]
         return sorted(outcomes, key=lambda one: (len(one.reasons), -len(one.definition.shapes), one.definition.key))
 
@@ -144,6 +151,8 @@ class Matcher:
 def remarks_of(definition: Definition) -> list[str]:
     """Tell what is to be known of a definition that matches."""
     told = [f"incomplete: the chain of bases is {definition.incomplete}"] if definition.incomplete else []
+    if definition.older:
+        told.append(f"matches Version {definition.version_xid.rpartition('/')[2]}, which is not the default")
     return told + (["deprecated"] if definition.deprecated else [])
 
 

@@ -29,17 +29,18 @@ RESULT_SCHEMA = pa.schema(
 
 _STRUCT = "STRUCT<pointer: STRING, reason: STRING, expected: STRING, actual: STRING>"
 _KEYS = "ARRAY<STRUCT<registryid: STRING, xid: STRING>>"
-RESULT_COLUMNS = ", ".join(
-    [
-        "ordinal INT", "place STRUCT<file: STRING, block: BIGINT, position: BIGINT>",
-        "event_ref STRUCT<source: STRING, partition: BIGINT, offset: BIGINT, row: BIGINT>", "item INT",
-        "landed_at TIMESTAMP", "protocol STRING", "mode STRING", "ce_id STRING", "ce_source STRING", "ce_type STRING",
-        "address STRING", "status STRING", "registryid STRING", "xid STRING", "version_xid STRING", f"best {_KEYS}",
-        f"matches {_KEYS}", "variables MAP<STRING, STRING>", f"reasons ARRAY<{_STRUCT}>", f"deviations ARRAY<{_STRUCT}>",
-        "unchecked ARRAY<STRING>", "nearest_xid STRING", "why STRING", "payload_status STRING",
-        "payload_errors ARRAY<STRUCT<pointer: STRING, keyword: STRING, message: STRING>>", "remarks ARRAY<STRING>",
-    ]
-)  # fmt: skip
+RESULT_COLUMNS: dict[str, str] = {
+    "ordinal": "INT", "place": "STRUCT<file: STRING, block: BIGINT, position: BIGINT>",
+    "event_ref": "STRUCT<source: STRING, partition: BIGINT, offset: BIGINT, row: BIGINT>", "item": "INT",
+    "landed_at": "TIMESTAMP", "protocol": "STRING", "mode": "STRING",
+    "ce_id": "STRING", "ce_source": "STRING", "ce_type": "STRING", "address": "STRING",
+    "status": "STRING", "registryid": "STRING", "xid": "STRING", "version_xid": "STRING", "best": _KEYS, "matches": _KEYS,
+    "variables": "MAP<STRING, STRING>", "reasons": f"ARRAY<{_STRUCT}>", "deviations": f"ARRAY<{_STRUCT}>",
+    "unchecked": "ARRAY<STRING>", "nearest_xid": "STRING", "why": "STRING", "payload_status": "STRING",
+    "payload_errors": "ARRAY<STRUCT<pointer: STRING, keyword: STRING, message: STRING>>", "remarks": "ARRAY<STRING>",
+}  # fmt: skip
+# What counting asks of a result.
+COUNTED = ("status", "payload_status", "deviations", "why", "nearest_xid", "ce_source", "best")
 # What a line of `--results` holds, behind its `row`.
 TOLD = ("status", "best", "matches", "variables", "reasons", "deviations", "unchecked", "payload_status", "payload_errors",
         "nearest_xid", "remarks", "protocol", "mode", "ce_id", "ce_source", "ce_type", "address")  # fmt: skip

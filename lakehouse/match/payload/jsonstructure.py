@@ -10,8 +10,9 @@ import re2
 from json_structure import InstanceValidator, instance_validator
 
 from lakehouse.match.definition.definitions import escape
+from lakehouse.match.payload.effort import effort_of
 from lakehouse.match.payload.schemas import Resolved
-from lakehouse.match.payload.validators import Decoded, Error, Unsupported, decode_json
+from lakehouse.match.payload.validators import Decoded, Error, Unsupported, decode_json, may_be_long
 
 instance_validator.re = re2  # each `pattern` of a schema goes through this name of the module; RE2 is linear
 _PLACE = re.compile(r"(?<= at )(?P<place>#[^\s:,]*)")
@@ -30,6 +31,11 @@ class StructureValidator:
         if resolved.fragment:
             document = {**document, "$root": f"#{resolved.fragment}"}
         self._document = document
+        self._effort = effort_of(document)
+
+    def may_hang(self, body: bytes | None, data: Any) -> bool:
+        """Tell whether a payload may make the schema costly."""
+        return may_be_long(self._effort, body, data)
 
     def decode(self, body: bytes | None, data: Any, content_type: str | None) -> Decoded:
         """Read JSON."""

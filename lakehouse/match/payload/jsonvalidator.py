@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import jsonschema_rs
 
+from lakehouse.match.payload.effort import effort_of
 from lakehouse.match.payload.schemas import Resolved
-from lakehouse.match.payload.validators import Decoded, Error, Unresolved, Unsupported, decode_json, pointer_of
+from lakehouse.match.payload.validators import Decoded, Error, Unresolved, Unsupported, decode_json, may_be_long, pointer_of
 
 _DRAFTS = {
     "draft-04": "http://json-schema.org/draft-04/schema#",
@@ -35,6 +37,7 @@ class JsonSchemaValidator:
                 self.remarks = (f"$schema is {named}, and the format says {resolved.format}",)
         if not isinstance(schema, dict | bool):
             raise Unsupported("a JSON Schema is an object or a boolean")
+        self._effort = effort_of(document, find)
         try:
             registry = jsonschema_rs.Registry([(_WHOLE, schema)], retriever=find)
             if resolved.fragment and isinstance(schema, dict):  # a place inside of the schema, whose references are of the whole
@@ -45,15 +48,19 @@ class JsonSchemaValidator:
             )
         except (jsonschema_rs.ReferencingError, ValueError) as error:
             told = str(error).splitlines()[0]
-            is_invalid = isinstance(error, jsonschema_rs.ValidationError)
+            is_invalid = isinstance(error, jsonschema_rs.ValidationError) or "Recursion limit" in told
             raise (
                 Unsupported(f"no valid schema: {told}") if is_invalid else Unresolved(f"refers to what is not there: {told}")
             ) from error
 
-    @property
-    def is_valid(self) -> Callable[[Any], bool]:
-        """Give what tells at once whether a value is valid."""
-        return self._validator.is_valid
+    @cached_property
+    def is_valid(self) -> Callable[[Any], bool] | None:
+        """Give what tells at once whether a value is valid, the same for all who ask; None where that may take long."""
+        return self._validator.is_valid if self._effort.is_plain else None
+
+    def may_hang(self, body: bytes | None, data: Any) -> bool:
+        """Tell whether a payload may make the schema costly."""
+        return may_be_long(self._effort, body, data)
 
     def decode(self, body: bytes | None, data: Any, content_type: str | None) -> Decoded:
         """Read JSON."""

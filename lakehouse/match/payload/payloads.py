@@ -6,7 +6,7 @@ What cannot be checked says why: no schema, not resolved, a format that is not s
 
 from __future__ import annotations
 
-import zlib
+from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
 from subprocess import TimeoutExpired
@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 
 from lakehouse.match.definition.definitions import Definition
 from lakehouse.match.definition.valuetypes import as_text
+from lakehouse.match.event.encodings import ELSEWHERE, MOST_UNPACKED, PLACES, unpacked
 from lakehouse.match.event.landed import Event
+from lakehouse.match.payload.apart import NoAnswer, apart
 from lakehouse.match.payload.schemas import Resolved, Schemas
 from lakehouse.match.payload.validators import Undecodable, Unresolved, Unsupported, Validator, make_validator
 
@@ -22,7 +24,8 @@ VALID, INVALID, UNDECODABLE, NONE = "valid", "invalid", "undecodable", "none"
 NO_SCHEMA, UNRESOLVED, UNSUPPORTED, NOT_CHECKED = "no_schema", "schema_unresolved", "unsupported_format", "not_checked"
 _MOST_ERRORS = 5
 _KEPT = 5_000
-_ENCODINGS = {"AMQP": "properties/content-encoding", "MQTT": "user_properties/content-encoding"}
+_SECONDS = 3.0  # for a payload that may make its schema costly
+_MOST_HUNG = 3  # payloads of a schema, after which no other is tried
 
 
 class PayloadError(NamedTuple):
@@ -49,10 +52,12 @@ class Payloads:
         max_unpacked_bytes: most bytes that come out of a compressed payload.
     """
 
-    def __init__(self, schemas: Schemas, max_unpacked_bytes: int = 2**30) -> None:
+    def __init__(self, schemas: Schemas, max_unpacked_bytes: int = MOST_UNPACKED) -> None:
         self._schemas = schemas
         self._limit = max_unpacked_bytes
-        self._validators = lru_cache(_KEPT)(self._make)
+        self._validators = lru_cache(_KEPT)(self._validator)
+        self._hung: Counter[Validator] = Counter()
+        self._made = lru_cache(_KEPT)(self._make)  # definitions of one schema share what validates
 
     def check(self, definition: Definition, event: Event) -> PayloadVerdict:
         """Validate the payload of an event against the schema of a definition."""
@@ -61,24 +66,26 @@ class Payloads:
         made = self._validators(definition)
         if isinstance(made, PayloadVerdict):
             return made
-        validator, remarks = made
         try:
             body = self._unpacked(event)
-            decoded = validator.decode(body, event.data if event.has_data else None, event.data_content_type())
-            errors = validator.errors(decoded.value)
         except Undecodable as error:
-            return PayloadVerdict(UNDECODABLE, (PayloadError("", "decode", str(error)[:300]),), remarks)
-        except Unsupported as error:
-            return PayloadVerdict(UNSUPPORTED, (), (*remarks, str(error)[:300]))
-        except RecursionError:
-            return PayloadVerdict(UNDECODABLE, (PayloadError("", "decode", "nested too deeply"),), remarks)
-        except Exception as error:  # a library met what it was not made for: told with this row, and no other row is lost
-            return PayloadVerdict(UNSUPPORTED, (), (*remarks, f"the library failed: {type(error).__name__}: {error}"[:300]))
-        remarks += decoded.remarks
-        if not errors:
-            return PayloadVerdict(VALID, (), remarks)
-        told = tuple(PayloadError(pointer, keyword, message[:300]) for pointer, keyword, message in errors[:_MOST_ERRORS])
-        return PayloadVerdict(INVALID, told, remarks)
+            return PayloadVerdict(UNDECODABLE, (PayloadError("", "decode", str(error)[:300]),), made[1])
+        return self._checked(made, body, event.data if event.has_data else None, event.data_content_type())
+
+    def _checked(
+        self, made: tuple[Validator, tuple[str, ...]], body: bytes | None, data: Any, content_type: str | None
+    ) -> PayloadVerdict:
+        """Validate: in a process of its own what may take long, or more than the library stands."""
+        validator, remarks = made
+        if not validator.may_hang(body, data):
+            return _verdict(validator, remarks, body, data, content_type)
+        if self._hung[validator] >= _MOST_HUNG:
+            return PayloadVerdict(UNSUPPORTED, (), (*remarks, "others of this schema took too long"))
+        try:
+            return apart(lambda: _verdict(validator, remarks, body, data, content_type), _SECONDS)
+        except NoAnswer as error:
+            self._hung[validator] += 1
+            return PayloadVerdict(UNSUPPORTED, (), (*remarks, str(error)))
 
     def quick(self, definition: Definition) -> Callable[[Any], bool] | None:
         """Give what tells at once that a JSON value is valid, where the schema is JSON Schema without remarks; else None."""
@@ -95,38 +102,51 @@ class Payloads:
         """Judge what has no payload: a tombstone, an empty retained message, or `data` that is null."""
         if event.has_data:  # null in a structured event: nullable data, or none
             made = self._validators(definition)
-            if not isinstance(made, PayloadVerdict) and not made[0].errors(None):
+            if not isinstance(made, PayloadVerdict) and self._checked(made, None, None, None).status == VALID:
                 return PayloadVerdict(VALID)
         return PayloadVerdict(NONE)
 
-    def _make(self, definition: Definition) -> tuple[Validator, tuple[str, ...]] | PayloadVerdict:
+    def _validator(self, definition: Definition) -> tuple[Validator, tuple[str, ...]] | PayloadVerdict:
         resolved = self._schemas.resolve(definition)
         if isinstance(resolved, str):
             told = (f"{definition.dataschemauri or definition.schema_xid}: not in the catalog",) if resolved == UNRESOLVED else ()
             return PayloadVerdict(resolved, (), told)
-        return _guarded(lambda: make_validator(resolved, self._schemas.finder(definition.registryid)), resolved)
+        return self._made(resolved)
+
+    def _make(self, resolved: Resolved) -> tuple[Validator, tuple[str, ...]] | PayloadVerdict:
+        return _guarded(lambda: make_validator(resolved, self._schemas.finder(resolved.registryid)), resolved)
 
     def _unpacked(self, event: Event) -> bytes | None:
-        """Undo gzip or deflate that the content encoding tells, up to the limit."""
-        name = _ENCODINGS.get(event.family or "", "headers/content-encoding")
-        encoding = event.options.get(name)
-        if encoding is None or event.body is None:
+        """Undo the content encoding, up to the limit; that of a structured event was its envelope's."""
+        encoding = event.options.get(PLACES.get(event.family or "", ELSEWHERE))
+        if encoding is None or event.body is None or event.mode == "structured":
             return event.body
-        written = as_text(encoding).strip().lower()
-        if written in ("identity", ""):
-            return event.body
-        if written not in ("gzip", "x-gzip", "deflate"):
-            raise Undecodable(f"content encoding {written}: only gzip and deflate are unpacked")
-        unpacker = zlib.decompressobj(wbits=47)
         try:
-            unpacked = unpacker.decompress(event.body, self._limit + 1)
-        except zlib.error as error:
-            raise Undecodable(f"content encoding {written}: {error}") from error
-        if len(unpacked) > self._limit:
-            raise Undecodable(f"unpacks to more than {self._limit} bytes (max_unpacked_bytes)")
-        if not unpacker.eof:
-            raise Undecodable(f"content encoding {written}: cut off")
-        return unpacked
+            return unpacked(event.body, as_text(encoding), self._limit)
+        except ValueError as error:
+            raise Undecodable(str(error)) from error
+
+
+def _verdict(
+    validator: Validator, remarks: tuple[str, ...], body: bytes | None, data: Any, content_type: str | None
+) -> PayloadVerdict:
+    """Decode and validate."""
+    try:
+        decoded = validator.decode(body, data, content_type)
+        errors = validator.errors(decoded.value)
+    except Undecodable as error:
+        return PayloadVerdict(UNDECODABLE, (PayloadError("", "decode", str(error)[:300]),), remarks)
+    except Unsupported as error:
+        return PayloadVerdict(UNSUPPORTED, (), (*remarks, str(error)[:300]))
+    except RecursionError:
+        return PayloadVerdict(UNDECODABLE, (PayloadError("", "decode", "nested too deeply"),), remarks)
+    except Exception as error:  # a library met what it was not made for: told with this row, and no other row is lost
+        return PayloadVerdict(UNSUPPORTED, (), (*remarks, f"the library failed: {type(error).__name__}: {error}"[:300]))
+    remarks += decoded.remarks
+    if not errors:
+        return PayloadVerdict(VALID, (), remarks)
+    told = tuple(PayloadError(pointer, keyword, message[:300]) for pointer, keyword, message in errors[:_MOST_ERRORS])
+    return PayloadVerdict(INVALID, told, remarks)
 
 
 def _guarded(make: Callable[[], Validator], resolved: Resolved) -> tuple[Validator, tuple[str, ...]] | PayloadVerdict:

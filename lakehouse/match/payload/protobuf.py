@@ -21,7 +21,7 @@ from grpc_tools import protoc
 
 from lakehouse.match.definition.valuetypes import media_type
 from lakehouse.match.payload.schemas import Resolved
-from lakehouse.match.payload.validators import Decoded, Error, Undecodable, Unsupported, is_json
+from lakehouse.match.payload.validators import CONFLUENT, FRAME, Decoded, Error, Undecodable, Unsupported, is_json
 
 _NAME = "schema.proto"
 _SECONDS = 30
@@ -42,7 +42,7 @@ class ProtobufValidator:
         own = next(file for file in files.file if file.name == _NAME)
         names = [f"{own.package}.{one.name}".lstrip(".") for one in own.message_type]
         schema_id = resolved.xid.partition("/schemas/")[2].partition("/")[0]
-        wanted = resolved.type_name or (resolved.fragment or "").lstrip(":/") or schema_id
+        wanted = resolved.named or schema_id
         found = [name for name in names if name == wanted or name.rpartition(".")[2] == wanted.rpartition(".")[2]] or names[:1]
         if not found or (len(names) > 1 and found == names[:1] and names[0].rpartition(".")[2] != wanted.rpartition(".")[2]):
             raise Unsupported(f"no message type {wanted} among {', '.join(names[:5]) or 'none'}")
@@ -53,6 +53,10 @@ class ProtobufValidator:
         """Give the class of the messages."""
         return self._class
 
+    def may_hang(self, body: bytes | None, data: Any) -> bool:
+        """Tell that none does: the library limits how deep a message is, and what it makes is as long as the payload."""
+        return False
+
     def decode(self, body: bytes | None, data: Any, content_type: str | None) -> Decoded:
         """Parse the binary form, or JSON by Protobuf's mapping."""
         kind = media_type(content_type)[0] if content_type else ""
@@ -62,10 +66,11 @@ class ProtobufValidator:
                 return Decoded(json_format.ParseDict(data, message, ignore_unknown_fields=False))
             if is_json(kind):
                 return Decoded(json_format.Parse(body, message, ignore_unknown_fields=False))
-            message.ParseFromString(body)
+            inner = _unframed(body)
+            message.ParseFromString(body if inner is None else inner)
         except (DecodeError, json_format.ParseError) as error:
             raise Undecodable(f"no {self._class.DESCRIPTOR.full_name}: {error}") from error
-        return Decoded(message)
+        return Decoded(message, () if inner is None else ("confluent_framing",))
 
     def errors(self, value: Any) -> list[Error]:
         """Give the fields that the schema does not know, and required ones (proto2) that are missing."""
@@ -73,6 +78,29 @@ class ProtobufValidator:
             return [("", "type", "null, expected a message")]
         found = [("/" + name.replace(".", "/"), "required", "missing") for name in value.FindInitializationErrors()]
         return found + _unknown(value, "")
+
+
+def _unframed(body: bytes) -> bytes | None:
+    """Take off what Confluent's serializer puts first: five bytes, and the place of the type in its schema; None: not there.
+
+    No message starts with a zero, as no field has that number. The place is numbers in variable length, how many of them comes
+    first; a single zero stands for the first type.
+    """
+    if not body.startswith(CONFLUENT) or len(body) <= FRAME:
+        return None
+    at, left = FRAME, 1
+    is_count = True
+    while left and at < len(body):
+        value = shift = 0
+        while at < len(body) and shift < 35:
+            value |= (body[at] & 0x7F) << shift
+            shift += 7
+            at += 1
+            if body[at - 1] < 0x80:
+                break
+        left = value >> 1 if is_count else left - 1
+        is_count = False
+    return body[at:]
 
 
 def _unknown(message: Any, pointer: str) -> list[Error]:

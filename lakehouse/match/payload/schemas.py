@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 
@@ -46,13 +46,69 @@ class SchemaVersion(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """The schema of a definition: where it stands, its format and document, and the type or place in it that is meant."""
+    """The schema of a definition: where it stands, its format and text, and the type or place in it that is meant."""
 
     xid: str
     format: str
-    document: Any
+    text: str
     type_name: str | None = None
     fragment: str | None = None
+    registryid: str = ""
+
+    @property
+    def document(self) -> Any:
+        """Give the schema as a JSON value; one that is text is a string."""
+        return orjson.loads(self.text)
+
+    @property
+    def named(self) -> str:
+        """Give the type that the reference names, however it is written; empty: it names none."""
+        return self.type_name or (self.fragment or "").lstrip(":/")
+
+
+Key = tuple[str, str]  # registryid, and the XID of a Version or of a schema
+
+
+class Versions(Protocol):
+    """Versions of schemas, wherever they are held."""
+
+    def version(self, key: Key) -> SchemaVersion | None:
+        """Find a Version by its registry and XID."""
+
+    def default(self, key: Key) -> SchemaVersion | None:
+        """Find the default Version of a schema by its registry and the schema's XID."""
+
+    def defaults(self, registryid: str) -> Iterable[SchemaVersion]:
+        """Give the default Versions of a registry."""
+
+
+class HeldVersions:
+    """Versions of schemas in memory.
+
+    Args:
+        versions: all there are.
+    """
+
+    def __init__(self, versions: Iterable[SchemaVersion]) -> None:
+        self._by_xid: dict[Key, SchemaVersion] = {}
+        self._default: dict[Key, SchemaVersion] = {}
+        for version in versions:
+            self._by_xid[version.registryid, version.xid] = version
+            held = self._default.get((version.registryid, version.schema_xid))
+            if held is None or version.isdefault:
+                self._default[version.registryid, version.schema_xid] = version
+
+    def version(self, key: Key) -> SchemaVersion | None:
+        """Find a Version by its registry and XID."""
+        return self._by_xid.get(key)
+
+    def default(self, key: Key) -> SchemaVersion | None:
+        """Find the default Version of a schema by its registry and the schema's XID."""
+        return self._default.get(key)
+
+    def defaults(self, registryid: str) -> Iterable[SchemaVersion]:
+        """Give the default Versions of a registry."""
+        return (one for one in self._default.values() if one.registryid == registryid)
 
 
 class Schemas:
@@ -62,15 +118,9 @@ class Schemas:
         versions: the Versions of all schemas.
     """
 
-    def __init__(self, versions: Iterable[SchemaVersion]) -> None:
-        self._by_xid: dict[tuple[str, str], SchemaVersion] = {}
-        self._default: dict[tuple[str, str], SchemaVersion] = {}
+    def __init__(self, versions: Iterable[SchemaVersion] | Versions) -> None:
+        self._versions: Versions = HeldVersions(versions) if isinstance(versions, Iterable) else versions
         self._named: dict[str, dict[str, Any]] = {}
-        for version in versions:
-            self._by_xid[version.registryid, version.xid] = version
-            held = self._default.get((version.registryid, version.schema_xid))
-            if held is None or version.isdefault:
-                self._default[version.registryid, version.schema_xid] = version
 
     def resolve(self, definition: Definition) -> Resolved | str:
         """Find the schema of a definition.
@@ -79,8 +129,8 @@ class Schemas:
             The schema; or why there is none to apply: `no_schema`, or `schema_unresolved`.
         """
         if definition.inline_schema is not None:
-            document = orjson.loads(definition.inline_schema)
-            return Resolved(definition.xid, definition.schema_format or "", document)
+            told = (definition.xid, definition.schema_format or "", definition.inline_schema)
+            return Resolved(*told, registryid=definition.registryid)
         uri = definition.dataschemauri or definition.schema_xid
         if not uri:
             return "no_schema"
@@ -92,7 +142,7 @@ class Schemas:
             return "schema_unresolved"
         fragment = (found["rest"] or "").lstrip("#") or None
         written = definition.schema_format or version.format or ""
-        return Resolved(version.xid, written, orjson.loads(version.text), type_name, fragment)
+        return Resolved(version.xid, written, version.text, type_name, fragment, definition.registryid)
 
     def finder(self, registryid: str) -> Callable[[str], Any]:
         """Give what finds another schema of a registry by its `$id`; it raises LookupError when there is none."""
@@ -110,8 +160,8 @@ class Schemas:
         """Give the schemas of a registry by `$id`, read when one is asked for first."""
         if registryid not in self._named:
             found: dict[str, Any] = {}
-            for version in self._default.values():
-                if version.registryid == registryid and version.text and '"$id"' in version.text:
+            for version in self._versions.defaults(registryid):
+                if version.text and '"$id"' in version.text:
                     document = orjson.loads(version.text)
                     if isinstance(document, dict) and isinstance(document.get("$id"), str):
                         found[document["$id"].partition("#")[0]] = document
@@ -121,9 +171,9 @@ class Schemas:
     def _version(self, registryid: str, schema: str, version: str | None) -> tuple[SchemaVersion | None, str | None]:
         """Find a Version by its id, else by what stands before a colon, behind which a type is named."""
         written = schema if version is None else f"{schema}/versions/{version}"
-        tables = self._default if version is None else self._by_xid
-        found = tables.get((registryid, written))
+        find = self._versions.default if version is None else self._versions.version
+        found = find((registryid, written))
         if found is not None or ":" not in written.rpartition("/")[2]:
             return found, None
         base, _, type_name = written.rpartition(":")
-        return tables.get((registryid, base)), type_name
+        return find((registryid, base)), type_name

@@ -5,6 +5,7 @@ Every library works without network and files, and with regular expressions that
 
 from __future__ import annotations
 
+import codecs
 import importlib
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
@@ -13,6 +14,7 @@ import jiter
 import orjson
 
 from lakehouse.match.definition.valuetypes import media_type
+from lakehouse.match.payload.effort import Effort
 from lakehouse.match.payload.schemas import Resolved
 
 # Imported when a schema of the family is met first: each needs a library of its own.
@@ -23,6 +25,12 @@ _VALIDATORS = {
     "jsonstructure": ("jsonstructure", "StructureValidator"),
     "xsd": ("xsd", "XsdValidator"),
 }
+
+
+CONFLUENT = (
+    b"\x00"  # what its serializers put first, then four bytes of a schema's id in that registry, which the catalog does not know
+)
+FRAME = 5
 
 
 class Undecodable(Exception):
@@ -64,6 +72,9 @@ class Validator(Protocol):
     def errors(self, value: Any) -> list[Error]:
         """Give where the value breaks the schema: JSON Pointer, keyword, message."""
 
+    def may_hang(self, body: bytes | None, data: Any) -> bool:
+        """Tell whether a payload may keep the library busy for long, or end its process: it is then read in one of its own."""
+
 
 def family_of_format(written: str, document: Any) -> str:
     """Tell the family of a schema format: `jsonschema`, `avro`, `protobuf`, `jsonstructure`, `xsd`, or the name as written."""
@@ -89,7 +100,8 @@ def make_validator(resolved: Resolved, find: Callable[[str], Any]) -> Validator:
         Unsupported: no library reads the format, or this schema.
         ModuleNotFoundError: the library is not installed.
     """
-    document, family = resolved.document, family_of_format(resolved.format, resolved.document)
+    document = resolved.document
+    family = family_of_format(resolved.format, document)
     if family not in _VALIDATORS:
         raise Unsupported(f"schemas of format {resolved.format or 'unknown'} are not validated")
     if family not in ("protobuf", "xsd") and isinstance(document, str):
@@ -114,10 +126,25 @@ def decode_json(body: bytes | None, data: Any, content_type: str | None) -> Deco
     kind = media_type(content_type)[0] if content_type else ""
     if kind and not is_json(kind) and kind not in ("text/plain", "application/octet-stream", "binary/octet-stream"):
         raise Undecodable(f"content type {kind}, and the schema is for JSON")
+    text, remarks = body, tuple[str, ...]()
+    if body.startswith(codecs.BOM_UTF8):  # it may be ignored (RFC 8259, section 8.1)
+        text, remarks = body.removeprefix(codecs.BOM_UTF8), ("byte_order_mark",)
+    elif body.startswith(CONFLUENT) and len(body) > FRAME:  # no JSON starts so
+        text, remarks = body[FRAME:], ("confluent_framing",)
     try:
-        return Decoded(orjson.loads(body))
+        return Decoded(orjson.loads(text), remarks)
     except orjson.JSONDecodeError as error:
-        return Decoded(_big(body, error))
+        return Decoded(_big(text, error), remarks)
+
+
+def may_be_long(effort: Effort, body: bytes | None, data: Any) -> bool:
+    """Tell whether a JSON payload may make a schema costly."""
+    if effort.is_plain:
+        return False
+    try:
+        return effort.is_high(data if body is None else orjson.loads(body))
+    except orjson.JSONDecodeError:
+        return False
 
 
 def is_json(kind: str) -> bool:

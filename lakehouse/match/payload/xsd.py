@@ -27,7 +27,6 @@ _MOST_PARTICLES = 20_000
 _MOST_OCCURRENCES = 100_000
 _END = r"$(?!\n\Z)"  # what the library writes for the end of a text
 
-
 _QUIET = re2.Options()
 _QUIET.log_errors = False
 
@@ -67,21 +66,22 @@ class XsdValidator:
         _check_others(root)
         _check_size(root)
         library = XMLSchema10 if resolved.format.endswith("1.0") else XMLSchema11
-        wanted = resolved.type_name or (resolved.fragment or "").lstrip(":/") or None
+        wanted = resolved.named or None
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # what was not loaded is only warned of
             try:
-                self._schema = library(_resource(document.encode()), allow="none", defuse="always", use_fallback=False)
+                self.schema: XMLSchema10 | XMLSchema11 = library(
+                    _resource(document.encode()), allow="none", defuse="always", use_fallback=False
+                )
             except (XMLSchemaException, ElementTree.ParseError, Warning) as error:
                 raise Unsupported(f"no valid XML Schema: {_first_line(error)}") from error
-        if wanted is not None and wanted not in self._schema.elements:
-            raise Unsupported(f"no element {wanted} among {', '.join(sorted(self._schema.elements)[:5]) or 'none'}")
+        if wanted is not None and wanted not in self.schema.elements:
+            raise Unsupported(f"no element {wanted} among {', '.join(sorted(self.schema.elements)[:5]) or 'none'}")
         self.wanted = wanted
 
-    @property
-    def schema(self) -> XMLSchema10 | XMLSchema11:
-        """Give the schema as the library holds it."""
-        return self._schema
+    def may_hang(self, body: bytes | None, data: Any) -> bool:
+        """Tell that none does: the size of a schema and the depth of XML are limited."""
+        return False
 
     def decode(self, body: bytes | None, data: Any, content_type: str | None) -> Decoded:
         """Read XML; in a structured event it is text."""
@@ -103,13 +103,13 @@ class XsdValidator:
         if value is None:
             return [("", "type", "null, expected XML")]
         found: list[Error] = []
-        name = value.root.tag
-        if self.wanted is not None and name.rpartition("}")[2] != self.wanted:
-            return [(f"/{name.rpartition('}')[2]}", "element", f"the element {self.wanted} is expected")]
-        for error in self._schema.iter_errors(value):
+        name = value.root.tag.rpartition("}")[2]
+        if self.wanted is not None and name != self.wanted:
+            return [(f"/{name}", "element", f"the element {self.wanted} is expected")]
+        for error in self.schema.iter_errors(value):
             element = getattr(error.validator, "elem", None)
             keyword = "element" if element is None else str(element.tag).rpartition("}")[2]
-            found.append((error.path or f"/{name.rpartition('}')[2]}", keyword, _first_line(error.reason or error)))
+            found.append((error.path or f"/{name}", keyword, _first_line(error.reason or error)))
             if len(found) == 5:
                 break
         return found
@@ -136,10 +136,10 @@ def _check_others(root: Any) -> None:
     condition = next((one for one in root.iter() if one.tag in _CONDITIONS), None)
     if condition is not None:
         raise Unsupported(f"conditions in XPath are not run: {condition.tag.rpartition('}')[2]}")
-    for child in root:
-        place = child.get("schemaLocation") if child.tag in _OTHERS else None
-        if child.tag in _OTHERS:
-            raise Unresolved(f"refers to what is not there: {place or child.get('namespace') or child.tag.rpartition('}')[2]}")
+    other = next((one for one in root if one.tag in _OTHERS), None)
+    if other is not None:
+        place = other.get("schemaLocation") or other.get("namespace") or other.tag.rpartition("}")[2]
+        raise Unresolved(f"refers to what is not there: {place}")
 
 
 def _check_size(root: Any) -> None:

@@ -1,0 +1,257 @@
+"""What the texts of columns answer to what definitions ask: each distinct text is compared once for all definitions that ask it.
+
+Texts are compared by the same functions as in the row loop. Where there are many distinct ones, Arrow's kernels first take those
+that hold at a glance; all others are compared one by one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse.match.definition.definitions import Attribute
+from lakehouse.match.definition.templates import Template
+from lakehouse.match.event.landed import Event
+from lakehouse.match.matching.columntexts import Held, Rows, Texts
+from lakehouse.match.matching.evaluation import compare, deviates_in_form
+from lakehouse.match.matching.landedcolumns import Columns
+from lakehouse.match.matching.matcher import LONGEST_VALUE
+
+_MANY = 256  # distinct texts, from which on kernels are quicker than a loop
+_OFTEN = 3  # groups that ask the same, from which on the whole column is looked at
+_MOST_KEPT = 64  # answers of whole columns
+# All fixed, and run by RE2. A timestamp that is one at a glance; what is not of this form is looked at by itself.
+_PLAIN_TIME = (
+    r"\A\d{4}-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)\z"
+)
+_PLAIN_URI = r"\A[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]+\z"
+_PLAIN_STRING = r"\A[^\x00-\x1f\x7f-\x{9f}\x{fffe}\x{ffff}]+\z"
+_WHOLE = (("", ""),)  # the segments of a template that is one placeholder
+_URI_KINDS = ("uritemplate", "urireference", "uri")
+
+
+class Glance(NamedTuple):
+    """What of some texts holds without a doubt and has nothing odd, and what the placeholders hold."""
+
+    holds: Rows
+    held: list[Held]
+
+    def of(self, numbers: Rows) -> Glance:
+        """Give what is told of some of the texts."""
+        return Glance(self.holds[numbers], [one.of(numbers) for one in self.held])
+
+
+class Answer(NamedTuple):
+    """What the texts of some rows answer.
+
+    Attributes:
+        holds: which rows hold what is asked; absent ones do not.
+        is_odd: which of them have something to tell beside, so that the row loop must look at them.
+        held: what each placeholder of the template holds, row by row.
+    """
+
+    holds: Rows
+    is_odd: Rows
+    held: tuple[Held, ...]
+
+
+class Glances:
+    """What of whole columns holds at a glance, for what several small groups of rows ask alike."""
+
+    def __init__(self) -> None:
+        self._asked: Counter[tuple[object, ...]] = Counter()
+        self._known: dict[tuple[object, ...], Glance | None] = {}
+
+    def of(self, attribute: Attribute, texts: Texts) -> Glance | None:
+        """Tell for each text whether it holds at a glance, and what the placeholders hold.
+
+        Returns:
+            None: it was asked once only, or kernels cannot tell.
+        """
+        key = (id(texts), attribute.question)
+        self._asked[key] += 1
+        if self._asked[key] == _OFTEN and len(texts.words) >= _MANY and len(self._known) < _MOST_KEPT:
+            self._known[key] = _at_a_glance(attribute, texts.words)
+        return self._known.get(key)
+
+
+class Group:
+    """Rows of a batch that have the same candidates.
+
+    Args:
+        columns: the batch.
+        rows: their numbers in it.
+        glances: of the batch.
+    """
+
+    def __init__(self, columns: Columns, rows: Rows, glances: Glances) -> None:
+        self.columns, self.rows, self._glances = columns, rows, glances
+        self._parts: dict[int, _Part] = {}
+        self._answers: dict[tuple[object, ...], Answer] = {}
+
+    def is_absent(self, texts: Texts) -> Rows:
+        """Tell which rows have no text."""
+        return self._part(texts).is_absent
+
+    def is_odd(self, texts: Texts) -> Rows | None:
+        """Tell which rows have a value that is no text; None: no row has."""
+        return None if texts.odd is None else texts.odd[self.rows]
+
+    def answer(self, attribute: Attribute, texts: Texts, probe: Event) -> Answer:
+        """Compare the texts of the rows with what an attribute asks."""
+        key = (id(texts), attribute.question)
+        if key not in self._answers:
+            part = self._part(texts)
+            holds, is_odd, held = part.ask(attribute, probe, self._glances)
+            inverse = part.inverse
+            self._answers[key] = Answer(holds[inverse], is_odd[inverse], tuple(one.of(inverse) for one in held))
+        return self._answers[key]
+
+    def _part(self, texts: Texts) -> _Part:
+        if id(texts) not in self._parts:
+            self._parts[id(texts)] = _Part(texts, texts.codes[self.rows])
+        return self._parts[id(texts)]
+
+
+class _Part:
+    """The texts of some rows: `unique`, numbers of those that there are; `inverse`, for each row which of them it has."""
+
+    def __init__(self, texts: Texts, codes: Rows) -> None:
+        self.texts = texts
+        known = len(texts.words) + 1
+        if known <= 4 * len(codes):
+            is_there = np.zeros(known, bool)
+            is_there[codes] = True
+            self.unique: Rows = np.nonzero(is_there)[0]
+            number = np.empty(known, np.int64)
+            number[self.unique] = np.arange(len(self.unique))
+            self.inverse: Rows = number[codes]
+        else:
+            self.unique, self.inverse = np.unique(codes, return_inverse=True)
+        self.is_none_absent = bool(len(self.unique)) and int(self.unique[-1]) < len(texts.words)
+
+    @cached_property
+    def is_absent(self) -> Rows:
+        """Tell which rows have no text."""
+        found: Rows = (self.unique == len(self.texts.words))[self.inverse]
+        return found
+
+    def ask(self, attribute: Attribute, probe: Event, glances: Glances) -> tuple[Rows, Rows, list[Held]]:
+        """Compare each text: which hold, which are odd, and what the placeholders hold."""
+        count = len(self.unique)
+        left = np.ones(count, bool) if self.is_none_absent else self.unique != len(self.texts.words)
+        is_odd = np.zeros(count, bool)
+        sure = self._sure(attribute, left, glances)
+        holds = np.zeros(count, bool) if sure is None else sure.holds & left
+        left &= ~holds
+        if not left.any():
+            return holds, is_odd, [] if sure is None else sure.held
+        found: list[list[str]] = [[] for _ in (attribute.template.names if attribute.template else ())]
+        at = np.full(count, -1)
+        for number in np.nonzero(left)[0].tolist():
+            text = self.texts.told[self.unique[number]]
+            captured: list[tuple[str, str, str]] = []
+            if compare(attribute, text, probe, captured) is None:
+                holds[number] = True
+                is_odd[number] = deviates_in_form(attribute, text) or any(len(one) > LONGEST_VALUE for *_, one in captured)
+                if found:
+                    at[number] = len(found[0])
+                for into, one in zip(found, captured, strict=False):
+                    into.append(one[2])
+        looped = [Held(pa.array(one, pa.string()), at) for one in found]
+        return holds, is_odd, looped if sure is None else [_joined(*pair) for pair in zip(sure.held, looped, strict=True)]
+
+    def _sure(self, attribute: Attribute, left: Rows, glances: Glances) -> Glance | None:
+        """Tell what holds at a glance: of these texts where they are many, else of the column where others ask that too."""
+        if left.sum() < _MANY:
+            known = glances.of(attribute, self.texts)
+            return None if known is None else known.of(np.where(left, self.unique, -1))
+        words = self.texts.words
+        at = self.unique[left]
+        sure = _at_a_glance(attribute, words if len(at) == len(words) else words.take(pa.array(at)))
+        if sure is None or left.all():
+            return sure
+        return sure.of(np.cumsum(left) - 1)  # of what has no text, which does not count, that of another
+
+
+def _joined(sure: Held, looped: Held) -> Held:
+    """Put texts that were found in two ways into one column."""
+    if not len(looped.values):
+        return sure
+    values = pa.concat_arrays([sure.values, looped.values])
+    return Held(values, np.where(looped.at < 0, sure.at, looped.at + len(sure.values)))
+
+
+def _at_a_glance(attribute: Attribute, texts: pa.Array) -> Glance | None:
+    """Tell the texts that hold without a doubt and have nothing odd, and what their placeholders hold.
+
+    Returns:
+        None: that cannot be told by kernels.
+    """
+    form = _form_of(attribute)
+    if form is None:
+        return None
+    sure = _bools(pc.not_equal(texts, ""))
+    if form:
+        sure &= _bools(pc.match_substring_regex(texts, form))
+    template = attribute.template
+    if template is None:
+        return Glance(sure, [])
+    sure &= _bools(pc.less_equal(pc.utf8_length(texts), LONGEST_VALUE))
+    if template.segments == _WHOLE and not template.separator:
+        return Glance(sure, [Held(texts, np.where(sure, np.arange(len(texts)), -1))])
+    found = _split(template, texts)
+    if found is None:
+        return None
+    sure &= found.holds
+    return Glance(sure, [Held(one.values, np.where(sure, one.at, -1)) for one in found.held])
+
+
+def _form_of(attribute: Attribute) -> str | None:
+    """Give the expression of texts that are of the type and form of an attribute; empty: all are; None: there is none."""
+    kind, template = attribute.kind, attribute.template
+    if attribute.has_value and template is None:
+        return None
+    if kind is None:
+        if attribute.section != "envelope":
+            return ""
+        inferred = attribute.inferred_kind
+        return _PLAIN_URI if inferred in _URI_KINDS else _PLAIN_TIME if inferred == "timestamp" else ""
+    if kind in ("timestamp", "datetime"):
+        return _PLAIN_TIME
+    if kind == "string":
+        return _PLAIN_STRING
+    is_checked = kind == "uri" and template is None and not (attribute.section == "envelope" and attribute.key == "source")
+    return _PLAIN_URI if kind in _URI_KINDS and not is_checked else None
+
+
+def _split(template: Template, texts: pa.Array) -> Glance | None:
+    """Match a template whose placeholders fill their segments: which texts fit, and what the holes of these hold."""
+    if template.flaw or not template.separator or any(not isinstance(one, str) and one != ("", "") for one in template.segments):
+        return None
+    parts = pc.split_pattern(texts, template.separator)
+    pieces, starts = parts.values, np.array(parts.offsets)[:-1]
+    width = len(template.segments)
+    fits = _bools(pc.equal(pc.list_value_length(parts), width))
+    rows = np.nonzero(fits)[0]
+    held, whole = [], np.ones(len(rows), bool)
+    for at, segment in enumerate(template.segments):
+        numbers = starts[rows] + at
+        piece = pieces.take(pa.array(numbers))
+        whole &= _bools(pc.equal(piece, segment) if isinstance(segment, str) else pc.not_equal(piece, ""))
+        if not isinstance(segment, str):
+            places = np.full(len(texts), -1)
+            places[rows] = numbers
+            held.append(Held(pieces, places))
+    fits[rows] = whole
+    return Glance(fits, held)
+
+
+def _bools(values: pa.Array) -> Rows:
+    found: Rows = np.array(values.to_numpy(zero_copy_only=False), bool)
+    return found

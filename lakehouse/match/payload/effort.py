@@ -1,0 +1,236 @@
+"""What a schema may cost: how often a validator may look at one place of a payload, before it is asked to.
+
+A schema may call its parts in several ways, and those theirs, so that a short one stands for millions; where it calls itself in
+several ways, each level of a payload doubles the work. Libraries have no limit for that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urljoin
+
+_HERE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "type", "$extends")  # of the same value
+_NAMED_HERE = ("dependentSchemas", "dependencies")
+_NAMED_BELOW = ("properties", "choices")
+_REST = ("additionalProperties", "unevaluatedProperties", "items", "additionalItems", "unevaluatedItems", "values")
+_LISTS = ("items", "prefixItems")  # where each is for one place
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef", "$root")
+_ANY = ""  # member: any of them
+_MOST_LOOKS = 1_000_000
+_MOST_PARTS = 200_000
+
+Edge = tuple[str | None, int]  # the member that a part is for (None: the same value), and which part it is
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What a schema may cost.
+
+    Attributes:
+        looks: how often the validator may look at one place of a payload, where the schema does not call itself.
+        branches: in how many ways it calls itself for one value; 1: each level is looked at once.
+    """
+
+    looks: int
+    branches: int
+
+    @property
+    def is_plain(self) -> bool:
+        """Tell that no payload makes it costly."""
+        return self.branches <= 1 and self.looks <= _MOST_LOOKS
+
+    def is_high(self, value: Any) -> bool:
+        """Tell whether a JSON value may make it costly."""
+        if self.looks > _MOST_LOOKS:
+            return True
+        levels, most = depth_of(value), _MOST_LOOKS // self.looks
+        return self.branches > 1 and (levels > 20 or self.branches**levels > most)
+
+
+def depth_of(value: Any) -> int:
+    """Tell how deep a JSON value is nested; a text or number is 0."""
+    levels, here = 0, [value]
+    while here := [one for one in here if isinstance(one, dict | list) and one]:
+        levels += 1
+        here = [part for one in here for part in (one.values() if isinstance(one, dict) else one)]
+    return levels
+
+
+def effort_of(schema: Any, find: Callable[[str], Any] | None = None) -> Effort:
+    """Estimate what a JSON Schema or a JSON Structure document may cost.
+
+    Args:
+        schema: the document.
+        find: gives others by their `$id`; raises LookupError when there is none. Without it, what it does not know counts double.
+    """
+    graph = _Graph(schema, find)
+    order, group = _groups(graph.edges)
+    looks = [1] * len(graph.edges)
+    branches = 2 if graph.leaves_document else 1
+    for part in order:  # what a part calls comes before it
+        outside = Counter[str | None]()
+        inside = Counter[str | None]()
+        for member, target in graph.edges[part]:
+            if group[target] == group[part]:
+                inside[member] += 1
+            else:
+                outside[member] += looks[target]
+        looks[part] = min(1 + _overlapping(outside), 10 * _MOST_LOOKS)
+        branches = max(branches, _overlapping(inside))
+    return Effort(max(looks, default=1), branches)
+
+
+def _overlapping(counts: Counter[str | None]) -> int:
+    """Add what is for the same value, and the most that is for one of its members."""
+    named = max((count for member, count in counts.items() if member not in (None, _ANY)), default=0)
+    return counts[None] + counts[_ANY] + named
+
+
+class _Graph:
+    """The parts of a schema, and which of them each calls."""
+
+    def __init__(self, schema: Any, find: Callable[[str], Any] | None) -> None:
+        self.edges: list[list[Edge]] = []
+        self.leaves_document = False
+        self._find = find
+        self._numbers: dict[int, int] = {}
+        self._anchors: dict[int, dict[str, Any]] = {}  # of each document
+        left = [(schema, schema)]
+        self._number(schema)
+        while left:
+            part, root = left.pop()
+            for member, called, where in self._called(part, root):
+                if id(called) not in self._numbers:
+                    left.append((called, where))
+                self.edges[self._numbers[id(part)]].append((member, self._number(called)))
+
+    def _number(self, part: Any) -> int:
+        if id(part) not in self._numbers:
+            if len(self.edges) >= _MOST_PARTS:
+                raise ValueError(f"the schema has more than {_MOST_PARTS} parts")
+            self._numbers[id(part)] = len(self.edges)
+            self.edges.append([])
+        return self._numbers[id(part)]
+
+    def _called(self, part: Any, root: Any) -> Iterator[tuple[str | None, dict[str, Any], Any]]:
+        """Give the parts that a part calls, for which member, and the document that they stand in."""
+        if not isinstance(part, dict):
+            return
+        for keyword, value in part.items():
+            if keyword in _REFERENCES and isinstance(value, str):
+                target, where = self._target(value, root)
+                if isinstance(target, dict):
+                    yield None, target, where
+            else:
+                yield from ((member, one, root) for member, one in _parts_of(keyword, value))
+
+    def _target(self, reference: str, root: Any) -> tuple[Any, Any]:
+        """Give what a reference is of, and the document that this stands in."""
+        anchors = self._anchors.get(id(root))
+        if anchors is None:
+            anchors = self._anchors[id(root)] = dict(_anchors(root))
+        if reference in anchors:
+            return anchors[reference], root
+        uri, _, place = reference.partition("#")
+        if uri:
+            root = self._other(urljoin(str(root.get("$id", "")) if isinstance(root, dict) else "", uri))
+        if not place or root is None:
+            return root, root
+        if not place.startswith("/"):
+            return dict(_anchors(root)).get(f"#{place}"), root
+        found = root
+        for token in unquote(place).split("/")[1:]:
+            name = token.replace("~1", "/").replace("~0", "~")
+            if isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+                found = found[int(name)]
+            elif isinstance(found, dict) and name in found:
+                found = found[name]
+            else:
+                return None, root
+        return found, root
+
+    def _other(self, uri: str) -> Any:
+        if self._find is None:
+            self.leaves_document = True
+            return None
+        try:
+            return self._find(uri)
+        except LookupError:  # the library will tell
+            return None
+
+
+def _parts_of(keyword: str, value: Any) -> Iterator[tuple[str | None, dict[str, Any]]]:
+    """Give the parts that stand under a keyword, and the member that each is for."""
+    if keyword in _HERE:
+        yield from ((None, one) for one in _dicts(value))
+    elif keyword in _NAMED_HERE and isinstance(value, dict):
+        yield from ((None, one) for one in value.values() if isinstance(one, dict))
+    elif keyword in _NAMED_BELOW and isinstance(value, dict):
+        yield from ((f"/{name}", one) for name, one in value.items() if isinstance(one, dict))
+    elif keyword == "patternProperties" and isinstance(value, dict):
+        yield from ((_ANY, one) for one in value.values() if isinstance(one, dict))
+    elif keyword in _LISTS and isinstance(value, list):
+        yield from ((f"\0{at}", one) for at, one in enumerate(value) if isinstance(one, dict))
+    elif keyword in _REST or keyword == "contains":
+        yield from ((_ANY if keyword == "contains" else "\0", one) for one in _dicts(value))
+
+
+def _dicts(value: Any) -> Iterator[dict[str, Any]]:
+    yield from (one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict))
+
+
+def _anchors(schema: Any) -> Iterator[tuple[str, Any]]:
+    """Give the parts that have names of their own."""
+    left = [schema]
+    while left:
+        part = left.pop()
+        if isinstance(part, dict):
+            for keyword in ("$anchor", "$dynamicAnchor"):
+                if isinstance(part.get(keyword), str):
+                    yield f"#{part[keyword]}", part
+            if isinstance(part.get("$id"), str):
+                yield part["$id"], part
+        left += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+
+
+def _groups(edges: list[list[Edge]]) -> tuple[list[int], list[int]]:
+    """Find what calls itself (Tarjan's strongly connected components).
+
+    Returns:
+        The parts, each behind what it calls and is not in its group; and the group of each.
+    """
+    order: list[int] = []
+    group = [-1] * len(edges)
+    seen, low = [-1] * len(edges), [0] * len(edges)
+    waiting: list[int] = []
+    count = 0
+    for start in range(len(edges)):
+        if seen[start] >= 0:
+            continue
+        path = [(start, iter(edges[start]))]
+        seen[start] = low[start] = count
+        count += 1
+        waiting.append(start)
+        while path:
+            part, calls = path[-1]
+            for _, called in calls:
+                if seen[called] < 0:
+                    seen[called] = low[called] = count
+                    count += 1
+                    waiting.append(called)
+                    path.append((called, iter(edges[called])))
+                    break
+                if group[called] < 0:
+                    low[part] = min(low[part], seen[called])
+            else:
+                path.pop()
+                if path:
+                    low[path[-1][0]] = min(low[path[-1][0]], low[part])
+                if low[part] == seen[part]:
+                    while group[part] < 0:
+                        order.append(waiting.pop())
+                        group[order[-1]] = part
+    return order, group
