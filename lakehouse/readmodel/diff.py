@@ -1,13 +1,14 @@
-"""Differences between two snapshots: what `ddl/diffs/snapshot_diff.sql` finds, for catalogs that fit in memory.
+"""Differences between two snapshots: what `ddl/diffs/snapshot_diff.sql` finds, as long as what changed fits in memory.
 
 What is compared is what `ddl/views/comparable_definitions.sql` shows, and the rules are read out of
-`ddl/views/compatibility_rules.sql`; a test holds both ways equal.
+`ddl/views/compatibility_rules.sql`; tests hold both ways equal, and what is narrowed to the changes equal to the whole.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -15,13 +16,15 @@ import orjson
 
 from lakehouse.ingest.parse.rows import leaves_of_body
 from lakehouse.readmodel.differences import CLASSES, Difference
+from lakehouse.readmodel.model import ReadModel
 from lakehouse.readmodel.view import Entity, View
 from lakehouse.settings import data_folder
 from lakehouse.text.jsontext import escaped
 
-MOST_ENTITIES = 20_000  # of a snapshot that is compared here
+MOST_CHANGED = 20_000  # entities that are compared here
+Key = tuple[str, str, str]  # registryid, kind, xid
 Leaves = dict[str, str]
-Definitions = dict[tuple[str, str, str], Leaves]
+Definitions = dict[Key, Leaves]
 _TEXTS = ("name", "description", "documentation")
 _KINDS = ("message", "group", "endpoint", "schema", "schemaversion")
 _RULE = re.compile(r"^  \((\d+), (.*)\),?$", re.MULTILINE)
@@ -54,30 +57,75 @@ def compatibility_rules() -> list[Rule]:
     return [rule for _, rule in sorted(found)]
 
 
-def count_entities(view: View) -> int:
-    """Count the entities of a snapshot."""
-    return view.count()
+class TooManyChanges(Exception):
+    """More than `MOST_CHANGED` entities changed: Spark compares them."""
 
 
-def definitions_of(view: View) -> Definitions:
+def diff_snapshots(model: ReadModel, before: str | int, after: str | int) -> list[Difference]:
+    """Compare two snapshots; only what changed between them is read.
+
+    Args:
+        model: the read model, up to date.
+        before: number, label, date or time of a snapshot.
+        after: likewise; it may be the earlier one.
+
+    Raises:
+        DefinitionsGone: effective definitions are not stored for one of them any more.
+        SnapshotNotFound: one of them is not there.
+        TooManyChanges: they are too far apart.
+    """
+    first, last = sorted(model.answer(lambda view: view.snapshot_id, side) for side in (before, after))
+    changed = model.answer(lambda view: changed_since(view, first), last)
+    if len(changed) > MOST_CHANGED:
+        raise TooManyChanges
+    return differences(*(model.answer(lambda view: definitions_of(view, changed), side) for side in (before, after)))
+
+
+def changed_since(view: View, first: int) -> set[Key]:
+    """Give the entities whose definition may differ between a snapshot and the view's, among others that do not.
+
+    Args:
+        view: the later snapshot.
+        first: number of the earlier one.
+
+    Raises:
+        DefinitionsGone: effective definitions are not stored for the view's snapshot any more.
+    """
+    marks = ", ".join("?" * len(_KINDS))
+    rows = view.db.execute(
+        f"SELECT DISTINCT registryid, kind, xid FROM log WHERE snapshot_id > ? AND snapshot_id <= ? AND kind IN ({marks})",
+        (first, view.snapshot_id, *_KINDS),
+    )
+    return {*rows, *((registryid, "message", xid) for registryid, xid in view.defined_since(first))}
+
+
+def definitions_of(view: View, only: Iterable[Key] | None = None) -> Definitions:
     """Give the rows of the view `comparable_definitions` at a snapshot: registryid, kind, xid to leaves.
+
+    Args:
+        view: the snapshot.
+        only: these entities; None: all.
 
     Raises:
         DefinitionsGone: effective definitions are not stored for this snapshot any more.
     """
+    if only is None:
+        entities = (one for registryid in view.registries() for one in view.below(registryid, "/"))
+    else:
+        looked_up = (view.entity(registryid, xid) for registryid, _, xid in only)
+        entities = (one for one in looked_up if one is not None)
     found: Definitions = {}
-    deprecated: dict[tuple[str, str], Any] = {}
-    for registryid in view.registries():
-        for entity in view.below(registryid, "/"):
-            if entity.kind == "message":
-                deprecated[registryid, entity.xid] = entity.attributes.get("deprecated")
-            elif entity.kind in _KINDS:
-                found[registryid, entity.kind, entity.xid] = leaves_of_entity(entity)
-    for one in view.definitions():
-        key = (one["registryid"], one["xid"])
-        if key in deprecated:
-            leaves: dict[str, str | None] = _text_leaf("/deprecated", deprecated[key]) | one["inferred"] | one["attributes"]
-            found[key[0], "message", key[1]] = _without_nothing(leaves)
+    deprecated: dict[str, dict[str, Any]] = defaultdict(dict)
+    for entity in entities:
+        if entity.kind == "message":
+            deprecated[entity.registryid][entity.xid] = entity.attributes.get("deprecated")
+        elif entity.kind in _KINDS:
+            found[entity.registryid, entity.kind, entity.xid] = leaves_of_entity(entity)
+    for registryid, messages in deprecated.items():
+        for one in view.definitions(registryid, xids=None if only is None else messages):
+            if one["xid"] in messages:
+                own = _text_leaf("/deprecated", messages[one["xid"]])
+                found[registryid, "message", one["xid"]] = _without_nothing(own | one["inferred"] | one["attributes"])
     return found
 
 

@@ -6,24 +6,17 @@ Computed for the few messages that are asked for, as `ddl/views/message_chains.s
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import orjson
 
-from lakehouse.dialects.tables import protocol_version
+from lakehouse.dialects.tables import FAMILIES, protocol_version, shorthands, table
 from lakehouse.ingest.parse.rows import leaves_of_body
 from lakehouse.readmodel.view import Entity, View
+from lakehouse.rules.one.constraints import constraints
 
 Record = dict[str, Any]
-_DEFAULTS = {
-    "HTTP": {"method": "POST"},
-    "AMQP": {"durable": "false", "distributionmode": "move"},
-    "MQTT": {"qos": "0", "retain": "false", "cleansession": "true"},
-    "KAFKA": {"acks": "1"},
-}
-# Options that an endpoint without the role has no use for.
-_OF_PRODUCERS = {("AMQP", "durable"), ("MQTT", "retain"), ("KAFKA", "acks"), ("KAFKA", "key"), ("KAFKA", "partition")}
-_OF_CONSUMERS = {("AMQP", "distributionmode"), ("KAFKA", "consumergroup")}
 _TYPES = {'"': "string", "{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null"}
 
 
@@ -199,7 +192,7 @@ def _matches(protocol: str | None, of_endpoint: str | None) -> bool:
         return False
     if family != "MQTT":
         return True
-    version = (protocol or "").partition("/")[2].split("/", 1)[0] or "5.0"
+    version = (protocol or "").partition("/")[2].split("/", 1)[0] or shorthands()[family]
     known = protocol_version(of_endpoint or "")
     return known is None or version == known
 
@@ -214,21 +207,34 @@ def _options(known: Record, own_family: str | None, family: str | None, leaves: 
     """Give the protocol's options as text: after defaults, without those for other roles; qos and retain of the message win."""
     given = known.get("protocoloptions")
     usage = known.get("usage")
-    merged = {name: text for name, text in _DEFAULTS.get(own_family or "", {}).items() if given is None or name not in given}
-    if given is not None:
-        if "deployed" not in given:
-            merged["deployed"] = "true"
-        merged |= {name: _as_text(value) for name, value in given.items()}
+    defaults = (_defaults().get(own_family, {}) if own_family else {}) | ({} if given is None else _defaults()[""])
+    merged = {name: text for name, text in defaults.items() if given is None or name not in given}
+    merged |= {name: _as_text(value) for name, value in (given or {}).items()}
     useless = {"endpoints", "authorization"}
-    if usage is not None and "producer" not in usage:
-        useless |= {name for one, name in _OF_PRODUCERS if one == own_family}
-    if usage is not None and "consumer" not in usage:
-        useless |= {name for one, name in _OF_CONSUMERS if one == own_family}
+    for role in ("producer", "consumer"):
+        if usage is not None and role not in usage:
+            useless |= _options_of(role).get(own_family or "", frozenset())
     options = {name: text for name, text in merged.items() if name not in useless}
     if family == "MQTT":
         said = {name: leaves.get(f"/protocoloptions/{name}/value") for name in ("qos", "retain")}
         options |= {name: text for name, text in said.items() if text is not None}
     return options
+
+
+@cache
+def _defaults() -> dict[str, dict[str, str]]:
+    """Give the defaults of an endpoint's options as text, by protocol family; those of every protocol have none."""
+    found: dict[str, dict[str, str]] = {}
+    for row in table("option_defaults"):
+        found.setdefault(row["protocol_family"], {})[row["option"]] = _as_text(orjson.loads(row["default"]))
+    return found
+
+
+@cache
+def _options_of(role: str) -> dict[str, frozenset[str]]:
+    """Give the options that an endpoint without a role has no use for, by protocol family."""
+    rows = [row for row in constraints() if (row.test, row.argument) == ("role", role)]
+    return {family: frozenset(row.name for row in rows if row.family == family) for family in FAMILIES}
 
 
 def _as_text(value: Any) -> Any:

@@ -98,10 +98,14 @@ def changed_in(view: View, snapshot_id: int, limit: int, offset: int = 0) -> lis
     rows = view.db.execute(
         """
         SELECT n.registryid, n.kind, n.xid, n.op, n.body, CASE WHEN p.op = 'delete' THEN NULL ELSE p.body END
-        FROM log AS n
+        FROM (
+          SELECT id FROM log INDEXED BY log_by_snapshot
+          WHERE snapshot_id = ? AND kind NOT IN ('document', 'label', 'snapshot')
+          ORDER BY registryid, xid, kind LIMIT ? OFFSET ?
+        ) AS page
+        INNER JOIN log AS n ON n.id = page.id
         LEFT JOIN log AS p ON p.registryid = n.registryid AND p.xid = n.xid AND p.kind = n.kind AND p.until = n.snapshot_id
-        WHERE n.snapshot_id = ? AND n.kind NOT IN ('document', 'label', 'snapshot')
-        ORDER BY n.registryid, n.xid LIMIT ? OFFSET ?
+        ORDER BY n.registryid, n.xid, n.kind
         """,
         (snapshot_id, limit, offset),
     )
@@ -111,7 +115,8 @@ def changed_in(view: View, snapshot_id: int, limit: int, offset: int = 0) -> lis
 def count_changed(view: View, snapshot_id: int) -> dict[str, int]:
     """Count what a snapshot changed, by op."""
     rows: Any = view.db.execute(
-        "SELECT op, count(*) FROM log WHERE snapshot_id = ? AND kind NOT IN ('document', 'label', 'snapshot') GROUP BY op",
+        "SELECT op, count(*) FROM log INDEXED BY log_by_snapshot"
+        " WHERE snapshot_id = ? AND kind NOT IN ('document', 'label', 'snapshot') GROUP BY op",
         (snapshot_id,),
     )
     return dict(rows)

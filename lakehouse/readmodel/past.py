@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.errors import WarehouseError
 from lakehouse.readmodel.file import rows
-from lakehouse.readmodel.file.delta import dataset, positions
+from lakehouse.readmodel.file.delta import batches, positions
 from lakehouse.readmodel.file.schema import EFFECTIVE_COLUMNS, decoded
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from lakehouse.readmodel.view import View
 
 
@@ -30,10 +32,41 @@ def past_definitions(
     Raises:
         DefinitionsGone: there is no such version any more, or its files are gone.
     """
-    import pyarrow.dataset as ds
+    import pyarrow as pa
 
-    if defined == 0:
+    given = (("registryid", registryid), ("group_xid", group_xid))
+    where: dict[str, list[str]] = {name: [value] for name, value in given if value is not None}
+    if xids is not None:
+        where["xid"] = xids
+    if defined == 0 or xids == []:
         return
+    found = _read(view, defined, EFFECTIVE_COLUMNS, where=where)
+    if not found:
+        return
+    for batch in pa.Table.from_batches(found).sort_by([("registryid", "ascending"), ("xid", "ascending")]).to_batches():
+        for row in rows.effective_rows(batch):
+            yield decoded(row)
+
+
+def past_computed(view: View, defined: int, above: int) -> list[tuple[str, str]]:
+    """List the messages, by registryid and XID, whose definition at the view's snapshot was computed after another snapshot.
+
+    Args:
+        view: the snapshot.
+        defined: as for `past_definitions`.
+        above: the other snapshot.
+
+    Raises:
+        DefinitionsGone: as for `past_definitions`.
+    """
+    if defined == 0:
+        return []
+    found = _read(view, defined, ("registryid", "xid", "snapshot_id"), above=above)
+    return [(row["registryid"], row["xid"]) for batch in found for row in batch.to_pylist()]
+
+
+def _read(view: View, defined: int, columns: tuple[str, ...], **which: Any) -> list[pa.RecordBatch]:
+    """Read rows, as `batches` takes what is wanted, of the version of the table that holds it."""
     warehouse = view.model.warehouse
     fitting = [
         version
@@ -42,19 +75,7 @@ def past_definitions(
     ]
     if not fitting:
         raise view.gone()
-    condition: Any = None
-    for name, value in (("registryid", registryid), ("group_xid", group_xid)):
-        if value is not None:
-            one = ds.field(name) == value
-            condition = one if condition is None else condition & one
-    if xids is not None:
-        one = ds.field("xid").isin(xids)
-        condition = one if condition is None else condition & one
     try:
-        table = warehouse.open("effective_messages", fitting[0])
-        found = dataset(table).to_table(columns=list(EFFECTIVE_COLUMNS), filter=condition)
+        return list(batches(warehouse.open("effective_messages", fitting[0]), columns, **which))
     except (WarehouseError, OSError) as error:  # a file that VACUUM deleted, a log that was cleaned up
         raise view.gone() from error
-    for batch in found.sort_by([("registryid", "ascending"), ("xid", "ascending")]).to_batches():
-        for row in rows.effective_rows(batch):
-            yield decoded(row)

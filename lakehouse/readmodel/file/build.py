@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.faults import crash_point
 from lakehouse.readmodel.file import rows, words
-from lakehouse.readmodel.file.delta import READ, Known, Warehouse, batches, dataset, row_count, told_position
+from lakehouse.readmodel.file.delta import READ, Known, Warehouse, batches, row_count, statistics, told_position
 from lakehouse.readmodel.file.edges import edges_of, version_uri_of
 from lakehouse.readmodel.file.schema import (
     EFFECTIVE_COLUMNS,
@@ -29,11 +29,14 @@ from lakehouse.readmodel.file.schema import (
 )
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from deltalake import DeltaTable
 
 Progress = Callable[[int, int | None], None]
+_COMMIT = ("snapshot_id", "kind", "body")
 _INSERT_LOG = f"INSERT INTO log ({', '.join(LOG_COLUMNS)}, until) VALUES ({', '.join('?' * len(LOG_COLUMNS))}, {NEVER})"
 _INSERT_EFFECTIVE = f"INSERT OR REPLACE INTO effective VALUES ({', '.join('?' * len(EFFECTIVE_COLUMNS))})"
+_DELETE_EFFECTIVE = "DELETE FROM effective WHERE registryid = ? AND xid = ?"
 _INSERT_VIOLATION = f"INSERT OR IGNORE INTO violations VALUES ({', '.join('?' * len(VIOLATION_COLUMNS))})"
 
 
@@ -72,7 +75,7 @@ def build(warehouse: Warehouse, file: Path, progress: Progress | None = None) ->
     """
     # Effective definitions follow the log, and findings precede it: read in this order, neither is ahead nor missing.
     opened = {name: warehouse.open(name) for name in ("effective_messages", "changes", "violations")}
-    counts = {name: row_count(table) for name, table in opened.items()}
+    counts = {name: row_count(statistics(table)) for name, table in opened.items()}
     told = _Told(progress, None if None in counts.values() else sum(count or 0 for count in counts.values()))
     db = create(file)
     try:
@@ -85,8 +88,9 @@ def build(warehouse: Warehouse, file: Path, progress: Progress | None = None) ->
         db.execute("DELETE FROM violations WHERE rowid NOT IN (SELECT min(rowid) FROM violations GROUP BY violation_id)")
         _replace(db, 0)
         words.index_all(db)
-        _tell_facts(db, warehouse, opened)
-        _check_counts(db, counts)
+        facts = _tell_facts(db, warehouse, opened, counts["violations"])
+        facts["effective"] = int(db.execute("SELECT count(*) FROM effective").fetchone()[0])
+        _check_counts(db, facts, counts)
         crash_point("readmodel_build")
         db.execute("COMMIT")
         db.execute("ANALYZE")
@@ -110,20 +114,24 @@ def follow(db: sqlite3.Connection, warehouse: Warehouse) -> None:
     known = facts.known()
     if facts["format"] != FORMAT or set(known) != set(READ):
         raise CannotFollow
-    opened = {name: warehouse.open(name) for name in ("effective_messages", "changes", "violations")}
+    opened = {name: warehouse.newest(name) for name in ("effective_messages", "changes", "violations")}
     for name, table in opened.items():
         if str(table.metadata().id) != known[name].id or table.version() < known[name].version:
             raise CannotFollow
-    counts = {name: row_count(table) for name, table in opened.items()}
+    files = statistics(opened["changes"])
+    counts = {"changes": row_count(files)}
+    for name, fact in (("effective_messages", "effective"), ("violations", "violations")):
+        is_same = opened[name].version() == known[name].version
+        counts[name] = facts[fact] if is_same else row_count(statistics(opened[name]))
     db.execute("BEGIN IMMEDIATE")
     try:
-        touched = _follow_log(db, facts, opened["changes"])
+        touched = _follow_log(db, facts, opened["changes"], files)
         touched |= _follow_effective(db, facts, opened["effective_messages"], known["effective_messages"].version)
-        if counts["violations"] is None or counts["violations"] != _count(db, "violations"):
+        if counts["violations"] is None or counts["violations"] != facts["violations"]:
             _take(db, opened["violations"], VIOLATION_COLUMNS, rows.violation_rows, _INSERT_VIOLATION, _Told(None, None))
         words.index_again(db, touched)
-        _tell_facts(db, warehouse, opened)
-        _check_counts(db, counts)
+        _tell_facts(db, warehouse, opened, counts["violations"])
+        _check_counts(db, facts, counts)
         crash_point("readmodel_follow")
         db.execute("COMMIT")
         crash_point("readmodel_followed")
@@ -158,11 +166,11 @@ def _take(
         told.more(batch.num_rows)
 
 
-def _take_log(db: sqlite3.Connection, table: DeltaTable, above: int | None, told: _Told) -> None:
+def _take_log(db: sqlite3.Connection, table: DeltaTable, above: int | None, told: _Told, files: pa.Table | None = None) -> None:
     """Take rows of the log, with their references."""
     last = db.execute("SELECT coalesce(max(id), 0) FROM log").fetchone()[0]
     kind, op, body = (LOG_COLUMNS.index(name) for name in ("kind", "op", "body"))
-    for batch in batches(table, LOG_COLUMNS, above):
+    for batch in batches(table, LOG_COLUMNS, above, files=files):
         found = list(rows.log_rows(batch))
         db.executemany(_INSERT_LOG, found)
         edges, uris = [], []
@@ -196,12 +204,12 @@ def _replace(db: sqlite3.Connection, last: int) -> None:
     )
 
 
-def _follow_log(db: sqlite3.Connection, facts: Facts, table: DeltaTable) -> set[tuple[str, str, str]]:
+def _follow_log(db: sqlite3.Connection, facts: Facts, table: DeltaTable, files: pa.Table) -> set[tuple[str, str, str]]:
     """Take the rows of new snapshots; give what has to be indexed again."""
     head = facts["head"]
-    _check_head(facts, table)
+    _check_head(facts, table, files)
     last = db.execute("SELECT coalesce(max(id), 0) FROM log").fetchone()[0]
-    _take_log(db, table, head, _Told(None, None))
+    _take_log(db, table, head, _Told(None, None), files)
     digest = facts["head_digest"]
     for snapshot_id, body in db.execute(
         "SELECT snapshot_id, body FROM log WHERE id > ? AND kind = 'snapshot' ORDER BY 1", (last,)
@@ -217,14 +225,13 @@ def _follow_log(db: sqlite3.Connection, facts: Facts, table: DeltaTable) -> set[
     return {(registryid, *holder) for registryid, holder in held if holder is not None}
 
 
-def _check_head(facts: Facts, table: DeltaTable) -> None:
+def _check_head(facts: Facts, table: DeltaTable, files: pa.Table) -> None:
     """Make sure that the table still has the newest snapshot that is known: a table may be set back, and go on otherwise."""
     if facts["head"] == 0:
         return
-    import pyarrow.dataset as ds
-
-    condition = (ds.field("snapshot_id") == facts["head"]) & (ds.field("kind") == "snapshot")
-    found = dataset(table).to_table(columns=["body"], filter=condition).column("body").to_pylist()
+    head = facts["head"]
+    rows_of = (batch.to_pylist() for batch in batches(table, _COMMIT, head - 1, {"kind": ["snapshot"]}, files))
+    found = [row["body"] for some in rows_of for row in some if row["snapshot_id"] == head]
     if [json.loads(body)["digest"] for body in found] != [facts["head_digest"]]:
         raise CannotFollow
 
@@ -237,10 +244,12 @@ def _follow_effective(db: sqlite3.Connection, facts: Facts, table: DeltaTable, v
     known = facts["definitions"]
     if not is_plain or known is None or position is None:
         raise CannotFollow
-    keys = set()
+    keys, count = set(), facts["effective"]
     for batch in batches(table, EFFECTIVE_COLUMNS, known):
         found = list(rows.effective_rows(batch))
+        replaced = db.executemany(_DELETE_EFFECTIVE, [row[:2] for row in found]).rowcount
         db.executemany(_INSERT_EFFECTIVE, found)
+        count += len(found) - replaced
         keys |= {(row[0], "message", row[1]) for row in found}
     gone = db.execute(
         """
@@ -250,12 +259,15 @@ def _follow_effective(db: sqlite3.Connection, facts: Facts, table: DeltaTable, v
         """,
         (known, position),
     ).fetchall()
-    db.executemany("DELETE FROM effective WHERE registryid = ? AND xid = ?", gone)
+    facts["effective"] = count - db.executemany(_DELETE_EFFECTIVE, gone).rowcount
     return keys | {(registryid, "message", xid) for registryid, xid in gone}
 
 
-def _tell_facts(db: sqlite3.Connection, warehouse: Warehouse, opened: dict[str, DeltaTable]) -> None:
+def _tell_facts(db: sqlite3.Connection, warehouse: Warehouse, opened: dict[str, DeltaTable], violations: int | None) -> Facts:
     facts = Facts(db)
+    is_same = "effective_messages" in (known := facts.known()) and (
+        opened["effective_messages"].version() == known["effective_messages"].version
+    )
     facts["format"] = FORMAT
     facts["location"] = warehouse.location
     facts["tables"] = {name: warehouse.known(name, opened[name]) for name in READ}
@@ -263,21 +275,21 @@ def _tell_facts(db: sqlite3.Connection, warehouse: Warehouse, opened: dict[str, 
     told = db.execute("SELECT body FROM log WHERE snapshot_id = ? AND kind = 'snapshot'", (newest,)).fetchone()
     facts["head"] = newest
     facts["head_digest"] = json.loads(told[0])["digest"] if told else ""
-    position, _ = told_position(opened["effective_messages"])
+    position = facts["definitions"] if is_same else told_position(opened["effective_messages"])[0]
     if position is None:  # nothing was ever projected, or what did it is too long ago: the rows tell
         position = db.execute("SELECT coalesce(max(snapshot_id), 0) FROM effective").fetchone()[0]
     facts["definitions"] = position
+    facts["violations"] = violations
+    return facts
 
 
-def _check_counts(db: sqlite3.Connection, counts: dict[str, int | None]) -> None:
-    """Compare with what the files of the Delta tables say of themselves."""
-    for name, table in (("changes", "log"), ("effective_messages", "effective")):
-        if counts[name] is not None and _count(db, table) != counts[name]:
-            raise CannotFollow(f"{name} has {counts[name]} rows, and {_count(db, table)} were taken")
-
-
-def _count(db: sqlite3.Connection, table: str) -> int:
-    return int(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+def _check_counts(db: sqlite3.Connection, facts: Facts, counts: dict[str, int | None]) -> None:
+    """Compare with what the files of the Delta tables say of themselves; no rows are counted, which would take longer."""
+    log = db.execute("SELECT coalesce(max(id), 0) FROM log").fetchone()[0]
+    taken = {"changes": log, "effective_messages": facts["effective"]}
+    for name, count in taken.items():
+        if counts[name] is not None and count != counts[name]:
+            raise CannotFollow(f"{name} has {counts[name]} rows, and {count} were taken")
 
 
 def _make_durable(file: Path) -> None:

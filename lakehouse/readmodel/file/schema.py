@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-FORMAT = 2  # a file of another format is made anew
+FORMAT = 3  # a file of another format is made anew
 NEVER = 2**62  # `until` of a row that nothing has replaced
 
 # Kinds that are listed whole; a query says these words, so that SQLite takes the index.
@@ -80,13 +80,14 @@ CREATE VIRTUAL TABLE words USING fts5(
 # Made after the first rows, which is quicker.
 INDEXES = f"""
 CREATE INDEX log_by_xid ON log (registryid, xid, snapshot_id);
-CREATE INDEX log_by_snapshot ON log (snapshot_id);
+CREATE INDEX log_by_snapshot ON log (snapshot_id, registryid, xid, kind, op);
 CREATE INDEX log_of_few ON log (kind, registryid, xid) WHERE {FEW};
 CREATE INDEX edges_by_source ON edges (log_id);
 CREATE INDEX edges_by_target ON edges (whole);
 CREATE INDEX edges_by_other_target ON edges (without_suffix) WHERE without_suffix IS NOT NULL;
 CREATE INDEX version_uris_by_uri ON version_uris (version_uri);
 CREATE UNIQUE INDEX effective_by_xid ON effective (registryid, xid);
+CREATE INDEX effective_by_snapshot ON effective (snapshot_id);
 CREATE INDEX effective_by_group ON effective (registryid, group_xid, xid, {", ".join(TELLING_COLUMNS)});
 CREATE UNIQUE INDEX violations_by_id ON violations (violation_id);
 CREATE INDEX violations_by_document ON violations (registryid, document_uri);
