@@ -1,7 +1,9 @@
-"""The catalog over HTTP, read-only and without Spark: the xRegistry API in two dialects, the past, definitions, events.
+"""The catalog over HTTP, without Spark: the xRegistry API in two dialects, the past, definitions, events, and writes.
 
-A request is read (`requests`, `flags`), answered out of one snapshot of the read model (`answer`), and kept as bytes
-for the next one who asks (`app`). `run_server` is what `lakehouse serve` calls; `Options` is what it was told.
+A request is read (`requests`, `meaning`), answered out of one snapshot of the read model (`answer`), and kept as bytes for the
+next one who asks (`app`). One that writes goes from `writes` over a socket to one process (`writer`), which makes rows of the log
+out of it (`write.apply`, `write.settle`) and commits them (`writer.append`); then it is answered like a GET (`written`).
+`run_server` is what `lakehouse serve` calls; `Options` is what it was told.
 """
 
 from typing import TYPE_CHECKING

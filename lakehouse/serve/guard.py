@@ -36,14 +36,17 @@ class Guard:
         self._stamp: tuple[int, int] | None = None
         self._one_at_a_time = anyio.Semaphore(2)
 
-    async def check(self, headers: dict[bytes, bytes]) -> None:
+    async def check(self, headers: dict[bytes, bytes]) -> str | None:
         """Let a request in.
+
+        Returns:
+            The user that it names; None: everybody may.
 
         Raises:
             ProblemFound: it names no user, or not with the right password.
         """
         if self.users is None:
-            return
+            return None
         given = headers.get(b"authorization", b"")
         if len(given) > 2000 or given[:6].lower() != b"basic ":
             raise self._denied()
@@ -51,7 +54,7 @@ class Guard:
         mark = hmac.digest(self._key, given, "sha256")
         until = self._known.get(mark)
         if until is not None and until > time.monotonic():
-            return
+            return _named(given[6:])
         async with self._one_at_a_time:
             is_right = await anyio.to_thread.run_sync(self._is_right, given[6:])
         if not is_right:
@@ -59,6 +62,7 @@ class Guard:
         self._known[mark] = time.monotonic() + _SECONDS_REMEMBERED
         while len(self._known) > _MOST_REMEMBERED:
             self._known.popitem(last=False)
+        return _named(given[6:])
 
     def _denied(self) -> ProblemFound:
         return ProblemFound("", status=401, detail="Name a user and a password.", headers=dict(_DENIED))
@@ -91,3 +95,8 @@ class Guard:
             return [] if self.users is None else self.users.read_text(encoding="utf-8").splitlines()
         except OSError:  # a file that is gone lets nobody in
             return []
+
+
+def _named(coded: bytes) -> str:
+    """Give the user that a pair names, which was found right."""
+    return base64.b64decode(coded.strip()).decode().partition(":")[0]

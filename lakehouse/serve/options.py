@@ -27,6 +27,8 @@ class Options:
         tls_cert, tls_key: PEM files.
         behind_proxy: a proxy in front speaks TLS and tells in `X-Forwarded-...` what it was asked.
         base_url: URL under which clients know `/`; None: what each request says in `Host`.
+        subscriptions: folder in which subscriptions are kept; None: nobody can subscribe.
+        allow_private_sinks: send their events to addresses of this machine and of private networks too.
         max_response_bytes: of one answer, in bytes.
         max_url_bytes: of a request's target.
         max_header_bytes: of a request's line and headers.
@@ -35,6 +37,9 @@ class Options:
         client_seconds: a client has to send its headers, and to take what it is sent.
         cache_bytes: of ready answers kept in memory.
         drain_seconds: requests have to end after SIGTERM.
+        writable: requests may write.
+        allow_origin: origins whose pages may write; they and no others are told in CORS, where requests may write.
+        max_request_bytes: of the body of a request that writes.
     """
 
     host: str = LOOPBACK
@@ -48,6 +53,8 @@ class Options:
     tls_key: str | None = None
     behind_proxy: bool = False
     base_url: str | None = None
+    subscriptions: str | None = None
+    allow_private_sinks: bool = False
     max_response_bytes: int = 64 << 20
     max_url_bytes: int = 16 << 10
     max_header_bytes: int = 64 << 10
@@ -56,6 +63,9 @@ class Options:
     client_seconds: float = 30.0
     cache_bytes: int = 64 << 20
     drain_seconds: int = 10
+    writable: bool = False
+    allow_origin: tuple[str, ...] = ()
+    max_request_bytes: int = 64 << 20
 
     def check(self) -> None:
         """Check that nobody gets in who should not.
@@ -72,8 +82,21 @@ class Options:
                 raise SettingsError(f"{name}: there is no file {path}.")
         if self.users and self.allow_anonymous:
             raise SettingsError("--users and --allow-anonymous exclude each other.")
+        if self.allow_origin and not self.writable:
+            raise SettingsError("--allow-origin goes with --writable: without, every page may read.")
+        if self.allow_private_sinks and self.subscriptions is None:
+            raise SettingsError("--allow-private-sinks goes with --subscriptions FOLDER.")
         if is_loopback(self.host):
             return
+        if self.writable and not self.users:
+            raise SettingsError(
+                f"--writable on --host {self.host} needs --users FILE (`lakehouse sql-user` writes it): who may write is named."
+            )
+        if self.subscriptions is not None and not self.users:
+            raise SettingsError(
+                f"--subscriptions on --host {self.host} needs --users FILE (`lakehouse sql-user` writes it): who may let the "
+                "server send something is named."
+            )
         if not (self.users or self.allow_anonymous):
             raise SettingsError(
                 f"--host {self.host} is not the loopback address: others could reach it. Name who may read with --users FILE "

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from http import HTTPStatus
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -30,10 +30,19 @@ KINDS = {
     "action_not_supported": Kind(
         405, "The specified action (<action>) is not supported for: <subject>.", "method_not_allowed"
     ),
+    "ancestor_circular_reference": Kind(
+        400, 'For "<subject>", the request would create a circular list of ancestors: <list>.', "invalid_data"
+    ),
     "api_not_found": Kind(404, "The specified API is not supported: <subject>.", "api_not_found", of_http=True),
+    "bad_defaultversionid": Kind(
+        400,
+        'For "<subject>", an error was found in the "defaultversionid" value specified (<value>): <error_detail>.',
+        "invalid_data",
+    ),
     "bad_details": Kind(400, 'Use of "$details" in this context is not allowed: <subject>.', "bad_details"),
     "bad_filter": Kind(400, 'An error was found in "filter" value (<value>): <error_detail>.', "invalid_data"),
     "bad_flag": Kind(400, "The specified flag (<flag>) is not allowed in this context: <subject>.", "bad_flag"),
+    "bad_ignore": Kind(400, 'An error was found in "ignore" value (<value>): <error_detail>.', "bad_flag"),
     "bad_inline": Kind(400, 'An error was found in "inline" value (<value>): <error_detail>.', "invalid_data"),
     "bad_request": Kind(400, "<error_detail>.", "bad_request"),
     "bad_sort": Kind(400, 'An error was found in "sort" value (<value>): <error_detail>.', "invalid_data"),
@@ -45,17 +54,86 @@ KINDS = {
     "data_retrieval_error": Kind(
         500, "The server was unable to retrieve all of the requested data.", "data_retrieval_error"
     ),
+    "defaultversionid_request": Kind(
+        400,
+        'Processing "<subject>", the "defaultversionid" attribute is not allowed to be "request" since a Version was not '
+        "processed.",
+        "bad_flag",
+    ),
+    "details_required": Kind(
+        405, "$details suffix is needed when using PATCH for the entity: <subject>.", "details_required", of_http=True
+    ),
+    "extra_xref_attribute": Kind(
+        400,
+        'Attribute "<name>" is not allowed to be present since the "<singular>" (<subject>) uses "xref".',
+        "extra_xref_attributes",
+    ),
+    "extra_xregistry_header": Kind(
+        400,
+        'xRegistry HTTP header "<name>" is not allowed on this request: <error_detail>.',
+        "extra_xregistry_headers",
+        of_http=True,
+    ),
+    "groups_only": Kind(
+        400,
+        'Attribute "<name>" is invalid. Only Group types are allowed to be specified on this request: <subject>.',
+        "groups_only",
+    ),
+    "header_error": Kind(400, 'There was an error in the HTTP header "<name>": <error_detail>.', "header_error", of_http=True),
     "inline_noninlineable": Kind(
         400, "Attempting to inline a non-inlineable attribute (<name>) on: <subject>.", "invalid_data"
     ),
+    "invalid_attribute": Kind(400, 'The attribute "<name>" for "<subject>" is not valid: <error_detail>.', "invalid_data"),
     "malformed_id": Kind(400, "The specified ID value (<id>) is malformed: <error_detail>.", "malformed_id"),
+    "malformed_xref": Kind(
+        400, 'For "<subject>", the specified xref value (<xref>) is malformed: <error_detail>.', "invalid_data"
+    ),
+    "mismatched_epoch": Kind(
+        400,
+        'The specified epoch value (<bad_epoch>) for "<subject>" does not match its current value (<epoch>).',
+        "mismatched_epoch",
+    ),
+    "mismatched_id": Kind(
+        400, 'The specified "<singular>id" value (<invalid_id>) for "<subject>" needs to be "<expected_id>".', "mismatched_id"
+    ),
+    "misplaced_epoch": Kind(
+        400, 'The specified "epoch" value for "<subject>" needs to be within a "meta" entity.', "misplaced_epoch"
+    ),
+    "missing_body": Kind(400, "The request is missing an HTTP body: <subject>.", "missing_body", of_http=True),
+    "missing_versions": Kind(
+        400, 'At least one Version needs to be included in the request to process "<subject>".', "missing_versions", of_http=True
+    ),
     "not_found": Kind(404, "The targeted entity (<subject>) cannot be found.", "not_found"),
+    "one_resource": Kind(400, 'Only one attribute from "<list>" can be present at a time for: <subject>.', "one_resource"),
+    "parsing_data": Kind(400, 'There was an error parsing "<subject>": <error_detail>.', "parsing_data"),
+    "readonly": Kind(400, "Updating a read-only entity (<subject>) is not allowed.", "readonly"),
+    "required_attribute_missing": Kind(
+        400, 'One or more mandatory attributes for "<subject>" are missing: <list>.', "required_attribute_missing"
+    ),
+    "resources_only": Kind(
+        400,
+        'Attribute "<name>" is invalid. Only Resource types are allowed to be specified on this request: <subject>.',
+        "resources_only",
+    ),
+    "server_busy": Kind(
+        503, 'Due to excessive requests, the server could not complete "<subject>", please try again later.', "server_error"
+    ),
     "server_error": Kind(500, "An unexpected error occurred, please try again later.", "server_error"),
     "sort_noncollection": Kind(
         400, "Can't sort on a non-collection result set. Query path: <subject>.", "invalid_data"
     ),
     "too_large": Kind(
         406, "The size of the response is too large to return in a single response.", "too_large"
+    ),
+    "too_many_versions": Kind(
+        400,
+        'For "<subject>", when the "setdefaultversionid" flag is set to "request", only one Version is allowed to be specified '
+        "in the request message.",
+        "too_many_versions",
+    ),
+    "unknown_attribute": Kind(400, 'An unknown attribute (<name>) was specified for "<subject>".', "unknown_attribute"),
+    "unknown_id": Kind(
+        400, 'While processing "<subject>", the "<singular>" with a "<singular>id" value of "<id>" cannot be found.', "unknown_id"
     ),
     "unsupported_specversion": Kind(
         400,
@@ -80,6 +158,7 @@ class ProblemFound(Exception):
     def __init__(
         self,
         name: str,
+        /,
         subject: str = "",
         detail: str | None = None,
         *,
@@ -94,6 +173,16 @@ class ProblemFound(Exception):
         self.detail = detail
         self.status = status or KINDS[name].status
         self.headers = headers or {}
+
+    def as_record(self) -> dict[str, Any]:
+        """Give it as JSON, for another process; `ProblemFound.of_record` makes it again."""
+        named = {"name": self.name, "subject": self.subject, "detail": self.detail, "status": self.status}
+        return named | {"headers": self.headers, "args": self.args_of_title}
+
+    @classmethod
+    def of_record(cls, told: dict[str, Any]) -> ProblemFound:
+        """Make it of what `as_record` gave."""
+        return cls(told["name"], told["subject"], told["detail"], status=told["status"], headers=told["headers"], **told["args"])
 
     @property
     def title(self) -> str:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
 from lakehouse.serve.problems import ProblemFound
+from lakehouse.text.names import RegistryId
 
 MEMBERS = {"endpoints": "messages", "messagegroups": "messages", "schemagroups": "schemas"}
 SINGULAR = {
@@ -37,7 +38,7 @@ class Target(NamedTuple):
     """
 
     at: str | None
-    registry: str | None
+    registry: RegistryId | None
     parts: tuple[str, ...]
     prefix: str
     details: bool
@@ -58,12 +59,13 @@ def read_target(raw_path: bytes) -> Target:
     while segments and not segments[-1]:
         segments.pop()
     raw, parts = [segment.decode("ascii", "replace") for segment in segments], [_decoded(segment) for segment in segments]
-    at = registry = None
+    at: str | None = None
+    registry: RegistryId | None = None
     used = 0
     if parts[:1] == ["at"] and len(parts) > 1:
         at, used = parts[1], 2
     if len(parts) > used and parts[used].startswith("reg-"):
-        registry = parts[used].removeprefix("reg-")
+        registry = RegistryId(parts[used].removeprefix("reg-"))
         used += 1
     prefix = "".join(f"/{segment}" for segment in raw[:used])
     rest = parts[used:]

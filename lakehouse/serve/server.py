@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from prometheus_client.multiprocess import mark_process_dead
@@ -25,11 +26,15 @@ from lakehouse.errors import LakehouseError, SettingsError
 from lakehouse.serve.options import Options
 from lakehouse.settings import Settings
 
+if TYPE_CHECKING:
+    from lakehouse.serve.writer.wire import Address
+
 logger = logging.getLogger(__name__)
 
 _BACKLOG = 2048
 _SECONDS_BETWEEN_LOOKS = 0.1
 _SECONDS_KEPT_ALIVE = 65
+_SECONDS_OF_A_THREAD = 0.001  # before another one has its turn: those that make answers let those go on that send them
 _TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
     b'connection: close\r\ncontent-length: 63\r\n\r\n{"type":"about:blank","title":"The request line is too long."}\n'
@@ -104,22 +109,49 @@ def run_server(settings: Settings, options: Options, tell: Callable[[str, int], 
     """
     options.check()
     listening = _bound(options)
+    if not options.writable:
+        _serve(settings, options, listening, tell, None)
+        return
+    from lakehouse.serve.writer.keeper import Keeper
+
+    keeper = Keeper(settings)
+    keeper.start()
+    try:
+        _serve(settings, options, listening, tell, keeper.address)
+    finally:
+        keeper.stop()
+
+
+def _serve(
+    settings: Settings,
+    options: Options,
+    listening: socket.socket,
+    tell: Callable[[str, int], None],
+    writer: Address | None,
+) -> None:
     port = listening.getsockname()[1]
     host = f"[{options.host}]" if ":" in options.host else options.host
     url = f"{'https' if options.tls_cert else 'http'}://{host}:{port}/"
     say = partial(tell, url, options.workers)
     if options.workers == 1:
-        server = _server(settings, options, say)
+        server = _server(settings, options, say, writer)
         _ignore_what_ended_it()
         server.run(sockets=[listening])
         if not server.started:
             raise LakehouseError("the server did not start.")
         return
     with tempfile.TemporaryDirectory(prefix="lakehouse-serve-") as folder:
-        _run_workers(settings, options, listening, Path(folder), say)
+        _run_workers(settings, options, listening, Path(folder), say, writer)
 
 
-def _run_workers(settings: Settings, options: Options, listening: socket.socket, folder: Path, say: Callable[[], None]) -> None:
+def _run_workers(
+    settings: Settings,
+    options: Options,
+    listening: socket.socket,
+    folder: Path,
+    say: Callable[[], None],
+    writer: Address | None,
+) -> None:
     """Run processes that share the address; one that dies is replaced, and all end with this one."""
     figures, ready = folder / "metrics", folder / "ready"
     figures.mkdir()
@@ -128,7 +160,7 @@ def _run_workers(settings: Settings, options: Options, listening: socket.socket,
     spawning = multiprocessing.get_context("spawn")
 
     def start() -> BaseProcess:
-        process = spawning.Process(target=_work, args=(settings, options, str(ready), listening), name="lakehouse-serve")
+        process = spawning.Process(target=_work, args=(settings, options, str(ready), listening, writer), name="lakehouse-serve")
         process.start()
         return process
 
@@ -160,9 +192,9 @@ def _end(processes: list[BaseProcess]) -> None:
         process.join()
 
 
-def _work(settings: Settings, options: Options, ready: str, listening: socket.socket) -> None:
+def _work(settings: Settings, options: Options, ready: str, listening: socket.socket, writer: Address | None) -> None:
     """Serve in a process of its own, as long as the one that started it is there."""
-    server = _server(settings, options, lambda: Path(ready, str(os.getpid())).touch())
+    server = _server(settings, options, lambda: Path(ready, str(os.getpid())).touch(), writer)
     threading.Thread(target=_watch_parent, args=(os.getppid(),), daemon=True).start()
     _ignore_what_ended_it()
     server.run(sockets=[listening])
@@ -180,16 +212,17 @@ def _watch_parent(parent: int) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _server(settings: Settings, options: Options, on_ready: Callable[[], None]) -> Server:
+def _server(settings: Settings, options: Options, on_ready: Callable[[], None], writer: Address | None) -> Server:
     from lakehouse.serve.app import make_app
 
     class Protocol(LimitedProtocol):
         max_header_bytes = options.max_header_bytes
         client_seconds = options.client_seconds
 
+    sys.setswitchinterval(_SECONDS_OF_A_THREAD)
     closing = threading.Event()
     config = uvicorn.Config(
-        make_app(settings, options, on_ready, closing),
+        make_app(settings, options, on_ready, closing, writer),
         http=Protocol,
         loop="uvloop",
         ws="none",

@@ -89,6 +89,24 @@ def made(versionid: str) -> dict[str, Any]:
 
 def shop(version: str) -> dict[str, Any]:
     """Tell a registry with entities of every kind."""
+    return {
+        "specversion": "1.0-rc2",
+        "name": f"Shop {version}",
+        "messagegroups": message_groups(version),
+        "endpoints": {
+            "e": {
+                "usage": ["producer"],
+                "protocol": "HTTP",
+                "messagegroups": ["/messagegroups/orders"],
+                "messages": {"own": message("own")},
+            }
+        },
+        "schemagroups": schema_groups(version),
+    }
+
+
+def message_groups(version: str) -> dict[str, Any]:
+    """Tell groups of messages: with labels, odd ids, many Versions, aliases, of the CNCF draft, and none at all."""
     many = {
         "1": {"ancestor": "1", "isdefault": False, "name": "first", "protocol": "KAFKA"},
         "2": {
@@ -107,108 +125,100 @@ def shop(version: str) -> dict[str, Any]:
         },
     }
     return {
-        "specversion": "1.0-rc2",
-        "name": f"Shop {version}",
-        "messagegroups": {
-            "orders": {
-                "envelope": "CloudEvents/1.0",
-                "labels": {"stage": "prod", "Käse": "ja, gerne"},
-                "messages": {
-                    "placed": message(
-                        "Placed", labels={"team": "sales", "prio": "2"}, envelopemetadata={"type": {"value": "shop.placed"}}
-                    ),
-                    "shipped": message(
-                        "shipped", labels={"team": "logistics"}, extensions={"weight": 12, "big": 123456789012345678901234567890}
-                    ),
-                    "Cancelled": message("100%* off, \\o/"),
-                    "x:y@z~1": message("odd id"),
-                    "many": {"defaultversionid": "10", "versions": many},
-                    "alias": {"xref": "/messagegroups/orders/messages/many"},
-                    "nowhere": {"xref": "/messagegroups/orders/messages/none"},
+        "orders": {
+            "envelope": "CloudEvents/1.0",
+            "labels": {"stage": "prod", "Käse": "ja, gerne"},
+            "messages": {
+                "placed": message(
+                    "Placed", labels={"team": "sales", "prio": "2"}, envelopemetadata={"type": {"value": "shop.placed"}}
+                ),
+                "shipped": message(
+                    "shipped", labels={"team": "logistics"}, extensions={"weight": 12, "big": 123456789012345678901234567890}
+                ),
+                "Cancelled": message("100%* off, \\o/"),
+                "x:y@z~1": message("odd id"),
+                "many": {"defaultversionid": "10", "versions": many},
+                "alias": {"xref": "/messagegroups/orders/messages/many"},
+                "nowhere": {"xref": "/messagegroups/orders/messages/none"},
+            },
+        },
+        "orders-2": {"messages": {"placed": message("In another group")}},
+        "empty": {},
+        "draft": {
+            "envelope": "CloudEvents/1.0",
+            "messages": {
+                "com.shop.made": {
+                    "defaultversionid": "2",
+                    "versions": {"1": made("1"), "2": made("2"), "beta": made("beta")},
                 },
+                "unlike-its-type": message("x", envelopemetadata={"type": {"value": "another"}}),
             },
-            "orders-2": {"messages": {"placed": message("In another group")}},
-            "empty": {},
-            "draft": {
-                "envelope": "CloudEvents/1.0",
-                "messages": {
-                    "com.shop.made": {
-                        "defaultversionid": "2",
-                        "versions": {"1": made("1"), "2": made("2"), "beta": made("beta")},
+        },
+        "mqtt": {
+            "protocol": "MQTT/5.0",
+            "messages": {"q": message("q", protocol="MQTT/5.0", protocoloptions={"topic_name": {"value": "a/b"}})},
+        },
+    }
+
+
+def schema_groups(version: str) -> dict[str, Any]:
+    """Tell a group of schemas: a document as JSON, as text and as bytes, one that is elsewhere, and none."""
+    return {
+        "s": {
+            "schemas": {
+                "json": {
+                    "defaultversionid": "2",
+                    "versions": {
+                        "1": {
+                            "ancestor": "1",
+                            "isdefault": False,
+                            "format": "JSONSchema/draft-07",
+                            "schema": {"title": "one"},
+                        },
+                        "2": {
+                            "ancestor": "1",
+                            "isdefault": True,
+                            "format": "JSONSchema/draft-07",
+                            "schema": {"title": version},
+                            "labels": {"a b": "ü", "c": "1 2"},
+                        },
                     },
-                    "unlike-its-type": message("x", envelopemetadata={"type": {"value": "another"}}),
                 },
-            },
-            "mqtt": {
-                "protocol": "MQTT/5.0",
-                "messages": {"q": message("q", protocol="MQTT/5.0", protocoloptions={"topic_name": {"value": "a/b"}})},
-            },
-        },
-        "endpoints": {
-            "e": {
-                "usage": ["producer"],
-                "protocol": "HTTP",
-                "messagegroups": ["/messagegroups/orders"],
-                "messages": {"own": message("own")},
+                "proto": {
+                    "defaultversionid": "1",
+                    "versions": {
+                        "1": {"ancestor": "1", "isdefault": True, "format": "Protobuf/3", "schema": 'syntax = "proto3"; // ä'}
+                    },
+                },
+                "bytes": {
+                    "defaultversionid": "1",
+                    "versions": {
+                        "1": {
+                            "ancestor": "1",
+                            "isdefault": True,
+                            "format": "x",
+                            "contenttype": "image/png",
+                            "extensions": {"schemabase64": "iVBORw=="},
+                        }
+                    },
+                },
+                "far": {
+                    "defaultversionid": "1",
+                    "versions": {
+                        "1": {
+                            "ancestor": "1",
+                            "isdefault": True,
+                            "format": "Avro/1.9",
+                            "schemauri": "https://example.com/ä b",
+                        }
+                    },
+                },
+                "nothing": {
+                    "defaultversionid": "1",
+                    "versions": {"1": {"ancestor": "1", "isdefault": True, "format": "Avro/1.9"}},
+                },
             }
-        },
-        "schemagroups": {
-            "s": {
-                "schemas": {
-                    "json": {
-                        "defaultversionid": "2",
-                        "versions": {
-                            "1": {
-                                "ancestor": "1",
-                                "isdefault": False,
-                                "format": "JSONSchema/draft-07",
-                                "schema": {"title": "one"},
-                            },
-                            "2": {
-                                "ancestor": "1",
-                                "isdefault": True,
-                                "format": "JSONSchema/draft-07",
-                                "schema": {"title": version},
-                                "labels": {"a b": "ü", "c": "1 2"},
-                            },
-                        },
-                    },
-                    "proto": {
-                        "defaultversionid": "1",
-                        "versions": {
-                            "1": {"ancestor": "1", "isdefault": True, "format": "Protobuf/3", "schema": 'syntax = "proto3"; // ä'}
-                        },
-                    },
-                    "bytes": {
-                        "defaultversionid": "1",
-                        "versions": {
-                            "1": {
-                                "ancestor": "1",
-                                "isdefault": True,
-                                "format": "x",
-                                "contenttype": "image/png",
-                                "extensions": {"schemabase64": "iVBORw=="},
-                            }
-                        },
-                    },
-                    "far": {
-                        "defaultversionid": "1",
-                        "versions": {
-                            "1": {
-                                "ancestor": "1",
-                                "isdefault": True,
-                                "format": "Avro/1.9",
-                                "schemauri": "https://example.com/ä b",
-                            }
-                        },
-                    },
-                    "nothing": {
-                        "defaultversionid": "1",
-                        "versions": {"1": {"ancestor": "1", "isdefault": True, "format": "Avro/1.9"}},
-                    },
-                }
-            }
-        },
+        }
     }
 
 

@@ -13,20 +13,9 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from serve.served import Shops, message, serving, write_catalog
+from serve.served import Shops, message, serving
 
 HEAD = b"GET %b HTTP/1.1\r\nHost: x\r\n%b\r\n"
-
-
-@pytest.fixture(scope="module")
-def catalog(tmp_path_factory):
-    return write_catalog(tmp_path_factory.mktemp("warehouse") / "w")
-
-
-@pytest.fixture(scope="module")
-def served(catalog, tmp_path_factory):
-    with serving(catalog.folder, tmp_path_factory.mktemp("model")) as found:
-        yield found
 
 
 def connected(served, seconds: float = 30.0) -> socket.socket:

@@ -10,15 +10,10 @@ from urllib.parse import quote
 
 import pytest
 
-from serve.served import entities, serving, shop, write_catalog
+from serve.served import entities, serving, shop
 
 ERRORS = "https://github.com/xregistry/spec/blob/main/core/spec.md#"
 HTTP_ERRORS = "https://github.com/xregistry/spec/blob/main/core/http.md#"
-
-
-@pytest.fixture(scope="module")
-def catalog(tmp_path_factory):
-    return write_catalog(tmp_path_factory.mktemp("warehouse") / "w")
 
 
 @pytest.fixture(scope="module")

@@ -1,1 +1,1 @@
-"""What a request is answered with: entities nested and filtered, documents, definitions, events, capabilities and the model."""
+"""What a request is answered with: entities nested and filtered, documents, definitions, events."""

@@ -14,8 +14,8 @@ from lakehouse.readmodel import View
 from lakehouse.serve.answer.catalog import Catalog
 from lakehouse.serve.answer.filters import as_text, read_steps
 from lakehouse.serve.answer.flags import Flags
+from lakehouse.serve.answer.found import Found, sorted_by
 from lakehouse.serve.answer.live import Head
-from lakehouse.serve.answer.nested import Found, sorted_by
 from lakehouse.serve.options import Options
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.requests import Target

@@ -20,6 +20,7 @@ from lakehouse.readmodel import View
 from lakehouse.serve.answer.entities import Group, Resource, make_group, make_registry, make_resource
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.requests import MEMBERS
+from lakehouse.text.names import RegistryId
 
 T = TypeVar("T")
 _AT_ONCE = 500  # rows of the log that are fetched with one statement
@@ -96,7 +97,7 @@ class Deadline:
 class Catalog:
     """A registry at a snapshot, in a dialect."""
 
-    def __init__(self, view: View, key: str, registryid: str, dialect: str, kept: Kept, deadline: Deadline) -> None:
+    def __init__(self, view: View, key: str, registryid: RegistryId, dialect: str, kept: Kept, deadline: Deadline) -> None:
         """Look at a registry.
 
         Args:
@@ -278,6 +279,31 @@ class Catalog:
             f"SELECT {_COLUMNS} FROM log WHERE id IN (SELECT value FROM json_each(?))", (orjson.dumps(numbers).decode(),)
         )
         return {row[0]: Stored(*row[1:]) for row in rows}
+
+
+class EmptyCatalog(Catalog):
+    """A registry without anything in it: the warehouse holds no catalog yet."""
+
+    def __init__(self, registryid: RegistryId, dialect: str, kept: Kept, deadline: Deadline) -> None:
+        self.registryid, self.dialect, self.kept, self.deadline = registryid, dialect, kept, deadline
+
+    def registry(self) -> dict[str, Any]:
+        """Give attributes that every registry has."""
+        return make_registry(self.registryid, None, (0, 0), self.dialect)
+
+    def group(self, xid: str) -> None:
+        """Find nothing."""
+
+    def resource(self, xid: str) -> None:
+        """Find nothing."""
+
+    def groups(self, collection: str) -> list[Group]:
+        """Find nothing."""
+        return []
+
+    def ids_of_groups(self, collection: str) -> list[str]:
+        """Find nothing."""
+        return []
 
 
 def _protocol(row: Stored | None) -> str | None:

@@ -88,7 +88,7 @@ class EventStreams:
             raise ProblemFound("", status=503, detail="The catalog is being loaded.", headers={"Retry-After": "2"})
         if self.count >= _MOST_STREAMS:
             raise ProblemFound("", status=503, detail="Too many streams are open.", headers={"Retry-After": "10"})
-        registryid = self.app.pages.registry_of(asked, live.head)
+        registryid = self.app.pages.meanings.registry_of(asked, live.head)
         parameters = read_parameters(asked.query)
         resumed = _EVENT_ID.fullmatch(headers.get(b"last-event-id", b"").decode("latin-1"))
         if resumed:

@@ -1,4 +1,4 @@
-"""The document of a schema, as it is downloaded: its bytes, or where they are, and its metadata in `xRegistry-` headers."""
+"""The document of a schema: as it is downloaded, with its metadata in `xRegistry-` headers, and as a member of its metadata."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from urllib.parse import quote
 from lakehouse.serve.answer.asking import PRINTABLE, Answer, Request, header_value
 from lakehouse.serve.answer.entities import ABSOLUTE, Resource
 from lakehouse.serve.answer.filters import as_text
+from lakehouse.serve.answer.flags import Flags
 from lakehouse.serve.problems import RC4
 from lakehouse.serve.requests import DETAILS, quoted
 
@@ -33,6 +34,18 @@ def document_answer(request: Request, resource: Resource, versionid: str | None)
     if isinstance(elsewhere, str) and elsewhere:
         answer.status, answer.headers["Location"] = 303, quote(elsewhere, safe=PRINTABLE + "%")
     return answer
+
+
+def document_member(resource: Resource, versionid: str | None, flags: Flags, dialect: str) -> dict[str, Any]:
+    """Give the document of a Version of a schema as a member of its metadata, where it is inlined; else nothing."""
+    document = resource.documents.get(versionid or "")
+    if document is not None:
+        name, value = document.member(binary=flags.binary)
+        return {name: value}
+    is_elsewhere = versionid is None or resource.versions[versionid].get("schemaurl") is not None
+    if is_elsewhere or flags.doc or dialect != RC4 or "schemaid" not in resource.ids:
+        return {}
+    return {"schemabase64": ""}
 
 
 def _headers(attributes: dict[str, Any], request: Request) -> dict[str, str]:

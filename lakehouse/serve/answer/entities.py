@@ -21,6 +21,7 @@ from lakehouse.export.view import Stored, Urls, group_view, registry_view, resou
 from lakehouse.serve.problems import RC4
 from lakehouse.serve.requests import DETAILS, MEMBERS, SINGULAR, quoted
 from lakehouse.text.jsontext import in_order
+from lakehouse.text.names import RegistryId
 
 # No text of a catalog holds these: they are drawn anew in each process.
 ABSOLUTE = f"http://{uuid.uuid4().hex}.invalid"
@@ -162,7 +163,7 @@ class Resource:
         return shown
 
 
-def make_registry(registryid: str, row: Stored | None, lived: tuple[int, int], dialect: str) -> dict[str, Any]:
+def make_registry(registryid: RegistryId, row: Stored | None, lived: tuple[int, int], dialect: str) -> dict[str, Any]:
     """Give a registry's own attributes, without collections and configuration."""
     view, _ = to_dialect(registry_view(registryid, row, lived, Urls(ABSOLUTE)), dialect)
     shown = {name: value for name, value in view.items() if name not in _CONFIGURATION}

@@ -11,6 +11,7 @@ from lakehouse.errors import LakehouseError, WarehouseError, WarehouseTooNew
 from lakehouse.readmodel import ReadModel
 from lakehouse.serve.options import Options
 from lakehouse.settings import Settings
+from lakehouse.text.names import RegistryId
 
 logger = logging.getLogger(__name__)
 
@@ -45,11 +46,13 @@ class Live:
     def __init__(self, settings: Settings, options: Options) -> None:
         self.model = ReadModel(settings)
         self.head: Head | None = None
-        self.root: str | None = options.registry
+        self.root = None if options.registry is None else RegistryId(options.registry)
         self.is_empty = False
         self.failure: str | None = None
         self.on_new: Callable[[Head], None] = lambda head: None  # is called, in the thread that follows, with each new snapshot
         self._stopped = threading.Event()
+        self._wanted = threading.Event()
+        self._news = threading.Condition()
         self._thread: threading.Thread | None = None
 
     def load(self) -> Head:
@@ -61,8 +64,11 @@ class Live:
         head = self._look()
         if self.head is None and self.root is None:
             known = head.registries or (DEFAULT,)
-            self.root = known[0] if len(known) == 1 else DEFAULT if DEFAULT in known else None
-        self.head = head
+            root = known[0] if len(known) == 1 else DEFAULT if DEFAULT in known else None
+            self.root = None if root is None else RegistryId(root)
+        with self._news:
+            self.head = head
+            self._news.notify_all()
         return head
 
     def follow(self) -> None:
@@ -70,9 +76,18 @@ class Live:
         self._thread = threading.Thread(target=self._follow, name="lakehouse-follow", daemon=True)
         self._thread.start()
 
+    def await_snapshot(self, number: int, seconds: float) -> Head | None:
+        """Wait until the newest snapshot is this one or a later one; None: it took too long."""
+        with self._news:
+            if self.head is None or self.head.number < number:
+                self._wanted.set()
+            self._news.wait_for(lambda: self.head is not None and self.head.number >= number, seconds)
+            return self.head if self.head is not None and self.head.number >= number else None
+
     def stop(self) -> None:
         """End the thread, and let go of the file."""
         self._stopped.set()
+        self._wanted.set()
         if self._thread is not None:
             self._thread.join(5)
         self.model.close()
@@ -80,7 +95,11 @@ class Live:
     def _follow(self) -> None:
         pause = _SECONDS_BETWEEN_LOOKS_FAR_AWAY if self.model.warehouse.is_remote else _SECONDS_BETWEEN_LOOKS
         wait, told = 0.0, None
-        while not self._stopped.wait(wait):
+        while True:
+            self._wanted.wait(wait)
+            self._wanted.clear()
+            if self._stopped.is_set():
+                return
             try:
                 head = self.load()
                 if head is not told:
@@ -94,7 +113,7 @@ class Live:
 
     def _look(self) -> Head:
         try:
-            is_new = self.model.refresh()
+            self.model.refresh()
         except WarehouseTooNew:
             raise
         except WarehouseError as error:
@@ -102,7 +121,9 @@ class Live:
                 raise
             self.is_empty = True
             return Head(0, "", ())
-        if not is_new and self.head is not None and self.head.number and not self.is_empty:
+        # Another process may have brought the file forward: what it holds tells, and not who did it.
+        told = self.model.answer(lambda view: (view.head, str(view.facts["head_digest"])))
+        if self.head is not None and self.head.number and not self.is_empty and told == self.head[:2]:
             return self.head
         head = self.model.answer(
             lambda view: Head(view.head, str(view.commit_of(view.head)["digest"]) if view.head else "", tuple(view.registries()))

@@ -6,30 +6,22 @@ made once for all who ask.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
-from urllib.parse import quote
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import orjson
 
 from lakehouse.serve.answer.catalog import Catalog
+from lakehouse.serve.answer.documents import document_member
 from lakehouse.serve.answer.entities import ABSOLUTE, Group, Resource, keyed, relative
-from lakehouse.serve.answer.filters import Filter, admitted, as_query, below, values_at
+from lakehouse.serve.answer.filters import below
 from lakehouse.serve.answer.flags import Flags, Inline
-from lakehouse.serve.problems import RC4, ProblemFound
+from lakehouse.serve.answer.found import Filters, Found, Selection, id_of
+from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.requests import MEMBERS, quoted
 from lakehouse.text.jsontext import in_order
 
-Filters = list[Filter] | None  # None: everything is admitted
 _ALL: Inline = {"*": {}}
-
-
-class Found(NamedTuple):
-    """An entity that filters admit, what they ask of what it holds, and which of that is admitted (None: not asked yet)."""
-
-    entity: Any
-    filters: Filters
-    members: list[Found] | None = None
 
 
 class Answers:
@@ -49,14 +41,14 @@ class Answers:
         self.configuration = configuration
         self.most_bytes = most_bytes
         self.bytes = 0
-        self.is_rc4 = catalog.dialect == RC4
+        self.selection = Selection(catalog, flags)
 
     # What is asked for
 
     def registry(self) -> bytes:
         """Answer with the registry."""
         attributes = self.catalog.registry()
-        filters = self._own(attributes, "/")
+        filters = self.selection.own(attributes, "/")
         if self.flags.doc:
             attributes = attributes | {"self": relative("/")[:-1]}
         parts = [] if self.flags.collections else [in_order(attributes)[1:-1]]
@@ -70,126 +62,58 @@ class Answers:
 
     def groups(self, collection: str, choose: Callable[[list[Found]], list[Found]]) -> bytes:
         """Answer with a collection of Groups; `choose` sorts and cuts out the page."""
-        found = choose(self._found_groups(collection, self._asked()))
+        found = choose(self.selection.groups(collection, self.selection.filters))
         return self._map((one.entity.id, self._group(one, self.flags.inline)) for one in found)
 
     def group(self, group: Group) -> bytes:
         """Answer with a Group."""
-        filters = self._own(group.attributes, group.xid)
+        filters = self.selection.own(group.attributes, group.xid)
         return self._group(Found(group, filters), self.flags.inline, is_top=True)
 
     def resources(self, group: Group, choose: Callable[[list[Any]], list[Any]]) -> bytes:
         """Answer with the members of a Group; `choose` sorts and cuts out the page."""
-        asked = self._asked()
+        asked = self.selection.filters
         if asked is None and self.flags.sort is None:
             chosen = self.catalog.resources(group, choose(self.catalog.entries(group.xid)))
             found = [Found(one, None) for one in chosen]
         else:
-            found = choose(self._found_resources(group, asked))
-        return self._map((_id(one.entity), self.resource_text(one, self.flags.inline)) for one in found)
+            found = choose(self.selection.resources(group, asked))
+        return self._map((id_of(one.entity), self.resource_text(one, self.flags.inline)) for one in found)
 
     def resource(self, resource: Resource) -> bytes:
         """Answer with a Resource as metadata."""
-        filters = self._own(resource.shown, resource.xid)
-        members = None if filters is None else self._found_versions(resource, below(filters, "versions"))
+        filters = self.selection.own(resource.shown, resource.xid)
+        members = None if filters is None else self.selection.versions(resource, below(filters, "versions"))
         return self.resource_text(Found(resource, filters, members), self.flags.inline)
 
     def meta(self, resource: Resource) -> bytes:
         """Answer with the meta entity of a Resource."""
-        self._own(resource.meta, resource.xid + "/meta")
+        self.selection.own(resource.meta, resource.xid + "/meta")
         return in_order(self._meta(resource, has_versions=False))
 
     def versions(self, resource: Resource, choose: Callable[[list[Found]], list[Found]]) -> bytes:
         """Answer with the Versions of a Resource; `choose` sorts and cuts out the page."""
-        found = choose(self._found_versions(resource, self._asked()))
+        found = choose(self.selection.versions(resource, self.selection.filters))
         inlined = _sub(self.flags.inline, "schema") is not None
         return self._map((one.entity["versionid"], self._version(resource, one.entity, inlined)) for one in found)
 
     def version(self, resource: Resource, versionid: str) -> bytes:
         """Answer with a Version as metadata."""
         version = resource.versions[versionid]
-        self._own(version, version["xid"])
+        self.selection.own(version, version["xid"])
         return self._version(resource, version, _sub(self.flags.inline, "schema") is not None)
-
-    # Filters
-
-    def _asked(self) -> Filters:
-        if self.flags.excludes_all:
-            return []
-        return self.flags.filters or None
-
-    def _own(self, attributes: dict[str, Any], xid: str) -> Filters:
-        """Ask the entity of the request itself.
-
-        Raises:
-            ProblemFound: the filters do not admit it.
-        """
-        is_admitted, left = _ask(attributes, self._asked())
-        if not is_admitted:
-            raise ProblemFound("not_found", xid)
-        return left
-
-    def _found_groups(self, collection: str, filters: Filters) -> list[Found]:
-        if filters == []:
-            return []
-        found = []
-        for group in self.catalog.groups(collection):
-            self.catalog.deadline.tick()
-            is_admitted, left = _ask(group.attributes, filters)
-            members = None
-            if is_admitted and left is not None:
-                members = self._found_resources(group, below(left, group.members))
-                is_admitted = bool(members)
-            if is_admitted:
-                found.append(Found(group, left, members))
-        return found
-
-    def _found_resources(self, group: Group, filters: Filters) -> list[Found]:
-        if filters == []:
-            return []
-        found = []
-        for resource in self.catalog.resources(group):
-            self.catalog.deadline.tick()
-            is_admitted, left = _ask(resource.shown, filters)
-            versions = None
-            if is_admitted and left is not None:
-                versions = self._found_versions(resource, below(left, "versions"))
-                is_admitted = bool(versions)
-            if is_admitted:
-                found.append(Found(resource, left, versions))
-        return found
-
-    def _found_versions(self, resource: Resource, filters: Filters) -> list[Found]:
-        if filters == []:
-            return []
-        return [Found(version, None) for version in resource.versions.values() if _ask(version, filters)[0]]
-
-    def _with_filter(self, url: str, filters: Filters, key: str, *, is_empty: bool) -> str:
-        """Give the URL of a collection with what filters ask of it."""
-        if filters is None and not is_empty:
-            return url
-        if is_empty:
-            if filters is None and not self.flags.filters:
-                return url
-            asked = ["excludeall" if self.is_rc4 else f"{key}=null"]
-        else:
-            asked = as_query(filters or [])
-        return url + "?" + "&".join("filter=" + quote(one, safe="=,.*:/") for one in asked)
 
     # Text
 
     def _collection_of_groups(self, collection: str, filters: Filters, inline: Inline | None) -> list[bytes]:
         is_asked = filters is not None
-        found = self._found_groups(collection, filters) if is_asked or inline is not None else None
+        found = self.selection.groups(collection, filters) if is_asked or inline is not None else None
         count = len(self.catalog.ids_of_groups(collection)) if found is None else len(found)
         url = self._url(f"/{collection}", inline is not None)
         if is_asked or self.flags.filters:
-            url = self._with_filter(url, filters, f"{collection[:-1]}id", is_empty=not count)
-        parts = [] if self.flags.collections else [keyed(f"{collection}url") + orjson.dumps(url), _counted(collection, count)]
-        if inline is not None:
-            texts = self._map((one.entity.id, self._group(one, inline)) for one in found or [])
-            parts.append(keyed(collection) + texts)
-        return parts
+            url = self.selection.url_of(url, filters, f"{collection[:-1]}id", is_empty=not count)
+        texts = None if inline is None else ((one.entity.id, self._group(one, inline)) for one in found or [])
+        return self._collection(collection, url, count, texts, is_bare=self.flags.collections)
 
     def _group(self, found: Found, inline: Inline, *, is_top: bool = False) -> bytes:
         group: Group = found.entity
@@ -202,17 +126,13 @@ class Answers:
         asked = None if found.filters is None else below(found.filters, group.members)
         members = found.members
         if members is None and (inner is not None or asked is not None):
-            members = self._found_resources(group, asked)
+            members = self.selection.resources(group, asked)
         count = len(self.catalog.entries(group.xid)) if members is None else len(members)
         url = self._url(f"{group.xid}/{group.members}", inner is not None)
         if asked is not None:
-            url = self._with_filter(url, asked, f"{group.members[:-1]}id", is_empty=not count)
-        if not is_bare:
-            parts += [keyed(f"{group.members}url") + orjson.dumps(url), _counted(group.members, count)]
-        if inner is not None:
-            texts = self._map((_id(one.entity), self.resource_text(one, inner)) for one in members or [])
-            parts.append(keyed(group.members) + texts)
-        return _object(parts)
+            url = self.selection.url_of(url, asked, f"{group.members[:-1]}id", is_empty=not count)
+        texts = None if inner is None else ((id_of(one.entity), self.resource_text(one, inner)) for one in members or [])
+        return _object(parts + self._collection(group.members, url, count, texts, is_bare=is_bare))
 
     def resource_text(self, found: Found, inline: Inline) -> bytes:
         """Write a Resource; what no filter cuts down is written once for all requests."""
@@ -232,27 +152,23 @@ class Answers:
         resource: Resource = found.entity
         members = found.members
         if members is None:
-            members = self._found_versions(resource, None)
+            members = self.selection.versions(resource, None)
         is_doc = self.flags.doc
         if is_doc:
             attributes = resource.ids | {"self": relative(resource.xid), "metaurl": self._url(resource.xid + "/meta", meta)}
         else:
             attributes = {name: value for name, value in resource.attributes.items() if not name.startswith("versions")}
             if schema:
-                attributes |= self._document(resource, resource.default)
+                attributes |= document_member(resource, resource.default, self.flags, self.catalog.dialect)
         parts = [in_order(attributes)[1:-1]]
         if meta:
             parts.append(keyed("meta") + in_order(self._meta(resource, has_versions=versions)))
         if "versionsurl" in resource.attributes and not (is_doc and resource.xref):
             url = self._url(resource.xid + "/versions", versions)
             if found.filters is not None:
-                url = self._with_filter(url, below(found.filters, "versions"), "versionid", is_empty=not members)
-            parts += [keyed("versionsurl") + orjson.dumps(url), _counted("versions", len(members))]
-            if versions:
-                texts = self._map(
-                    (one.entity["versionid"], self._version(resource, one.entity, versions_schema)) for one in members
-                )
-                parts.append(keyed("versions") + texts)
+                url = self.selection.url_of(url, below(found.filters, "versions"), "versionid", is_empty=not members)
+            written = ((one.entity["versionid"], self._version(resource, one.entity, versions_schema)) for one in members)
+            parts += self._collection("versions", url, len(members), written if versions else None)
         return _object(parts)
 
     def _meta(self, resource: Resource, *, has_versions: bool) -> dict[str, Any]:
@@ -269,23 +185,21 @@ class Answers:
         if self.flags.doc:
             shown = shown | {"self": relative(version["xid"])}
         if has_schema:
-            shown = shown | self._document(resource, version["versionid"])
+            shown = shown | document_member(resource, version["versionid"], self.flags, self.catalog.dialect)
         return in_order(shown)
-
-    def _document(self, resource: Resource, versionid: str | None) -> dict[str, Any]:
-        """Give the document of a schema as a member of its metadata."""
-        document = resource.documents.get(versionid or "")
-        if document is not None:
-            name, value = document.member(binary=self.flags.binary)
-            return {name: value}
-        is_elsewhere = versionid is None or resource.versions[versionid].get("schemaurl") is not None
-        if is_elsewhere or self.flags.doc or not self.is_rc4 or "schemaid" not in resource.ids:
-            return {}
-        return {"schemabase64": ""}
 
     def _url(self, xid: str, is_included: bool) -> str:
         """Give the URL of a collection or entity; in the document view a reference, when it is in the answer."""
         return relative(xid) if self.flags.doc and is_included else ABSOLUTE + quoted(xid)
+
+    def _collection(
+        self, name: str, url: str, count: int, texts: Iterable[tuple[str, bytes]] | None, *, is_bare: bool = False
+    ) -> list[bytes]:
+        """Write a collection as what holds it has it: URL and count, unless it is bare, and the members that are inlined."""
+        parts = [] if is_bare else [keyed(f"{name}url") + orjson.dumps(url), _counted(name, count)]
+        if texts is not None:
+            parts.append(keyed(name) + self._map(texts))
+        return parts
 
     def _map(self, members: Iterable[tuple[str, bytes]]) -> bytes:
         parts = []
@@ -298,49 +212,6 @@ class Answers:
             parts.append(part)
         self.bytes -= sum(map(len, parts))  # they are part of what holds them, and counted there
         return _object(parts)
-
-
-def sorted_by(found: Sequence[Found], sort: tuple[str, bool], steps: tuple[Any, ...]) -> list[Found]:
-    """Sort entities by an attribute, those without it first, then by id; all the other way round where `sort` says so."""
-
-    def key(one: Found) -> tuple[Any, ...]:
-        attributes = _attributes(one.entity)
-        values = [value for value in values_at(attributes, steps) if not isinstance(value, (dict, list))]
-        return (_rank(values[0]) if values else (0, 0), _id(one.entity))
-
-    return sorted(found, key=key, reverse=sort[1])
-
-
-def _rank(value: Any) -> tuple[int, Any]:
-    if isinstance(value, bool):
-        return 1, value
-    if isinstance(value, str):
-        return 3, value.casefold()
-    return 2, float(value)
-
-
-def _ask(entity: dict[str, Any], filters: Filters) -> tuple[bool, Filters]:
-    """Ask an entity: is it admitted, and what is asked of what it holds (None: nothing more)."""
-    if filters is None:
-        return True, None
-    left = admitted(entity, filters)
-    if any(not one for one in left):
-        return True, None
-    return bool(left), left
-
-
-def _attributes(entity: Any) -> dict[str, Any]:
-    if isinstance(entity, Resource):
-        return entity.shown
-    attributes: dict[str, Any] = entity.attributes if isinstance(entity, Group) else entity
-    return attributes
-
-
-def _id(entity: Any) -> str:
-    if isinstance(entity, dict):
-        return str(entity["versionid"])
-    xid: str = entity.xid
-    return xid.rsplit("/", 1)[1]
 
 
 def _sub(inline: Inline, name: str) -> Inline | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
@@ -10,7 +12,7 @@ from lakehouse.readmodel.shown import show_messages
 from lakehouse.serve.answer.asking import Answer, Part, Request
 from lakehouse.serve.answer.changes import batch_answer
 from lakehouse.serve.answer.draft import catalog_answer, lookup_answer
-from lakehouse.serve.answer.openapi import as_page, openapi
+from lakehouse.serve.describe.openapi import Document, as_page, openapi
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.requests import MEMBERS
 from lakehouse.text.jsontext import in_order
@@ -37,9 +39,18 @@ PARTS: dict[str, Part] = {
 }
 
 
-def routes(dialect: str) -> list[Route]:
-    """Give the paths that stand at the root of the server only: the API as OpenAPI, and as a page."""
-    text, page = in_order(openapi(dialect)), as_page(openapi(dialect))
+def routes(
+    dialect: str, methods_of_path: Callable[[str], tuple[str, ...]] | None = None, more: Document | None = None
+) -> list[Route]:
+    """Give the paths that stand at the root of the server only: the API as OpenAPI, and as a page.
+
+    Args:
+        dialect: of the server.
+        methods_of_path: as for `openapi`.
+        more: as for `openapi`.
+    """
+    described = openapi(dialect, methods_of_path, more)
+    text, page = in_order(described), as_page(described)
 
     async def document(_: HttpRequest) -> Response:
         return Response(text, media_type="application/json", headers={"Access-Control-Allow-Origin": "*"})

@@ -5,22 +5,22 @@ Runs in a worker thread, for one snapshot. What a client is sent besides (ETag, 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from typing import Any
-from urllib.parse import quote
 
 import orjson
 
 from lakehouse.errors import SnapshotNotFound
 from lakehouse.readmodel import View
-from lakehouse.serve.answer.asking import PRINTABLE, Answer, Asked, Part, Request, header_value, page_of, read_page
-from lakehouse.serve.answer.catalog import Catalog, Deadline, Kept
-from lakehouse.serve.answer.configuration import capabilities, capabilities_offered, model, modelsource
+from lakehouse.serve.answer.asking import Answer, Asked, Part, Request, header_value, page_of
+from lakehouse.serve.answer.catalog import Catalog, Deadline, EmptyCatalog, Kept
 from lakehouse.serve.answer.documents import document_answer, version_url
-from lakehouse.serve.answer.entities import Group, Resource, make_registry, unmarked
-from lakehouse.serve.answer.flags import read_flags, read_parameters
+from lakehouse.serve.answer.entities import Resource, unmarked
+from lakehouse.serve.answer.flags import read_flags
 from lakehouse.serve.answer.live import Head, Live
 from lakehouse.serve.answer.nested import Answers
+from lakehouse.serve.describe.configuration import capabilities, capabilities_offered, model, modelsource
+from lakehouse.serve.meaning import Meaning, Meanings
 from lakehouse.serve.options import Options
 from lakehouse.serve.problems import RC2, RC4, ProblemFound
 from lakehouse.serve.requests import MEMBERS, Target, mount_of
@@ -28,30 +28,7 @@ from lakehouse.serve.ui import UI, ui_answer
 from lakehouse.settings import Settings
 from lakehouse.site import Site
 
-
-class EmptyCatalog(Catalog):
-    """A registry without anything in it: the warehouse holds no catalog yet."""
-
-    def __init__(self, registryid: str, dialect: str, kept: Kept, deadline: Deadline) -> None:
-        self.registryid, self.dialect, self.kept, self.deadline = registryid, dialect, kept, deadline
-
-    def registry(self) -> dict[str, Any]:
-        """Give attributes that every registry has."""
-        return make_registry(self.registryid, None, (0, 0), self.dialect)
-
-    def group(self, xid: str) -> None:
-        """Find nothing."""
-
-    def resource(self, xid: str) -> None:
-        """Find nothing."""
-
-    def groups(self, collection: str) -> list[Group]:
-        """Find nothing."""
-        return []
-
-    def ids_of_groups(self, collection: str) -> list[str]:
-        """Find nothing."""
-        return []
+_REST = 20  # of loading ahead, between two times
 
 
 class Pages:
@@ -68,8 +45,9 @@ class Pages:
         self.options = options
         self.others = others
         self.kept = Kept()
+        self._not_warmed_before = 0.0
         self.site = Site(live.model, settings.max_chain_depth)
-        self.specifications = (RC4, RC2) if options.specification == RC4 else (RC2,)
+        self.meanings = Meanings(live, options)
 
     def answer(self, asked: Asked) -> Answer:
         """Answer a request.
@@ -82,21 +60,37 @@ class Pages:
             raise ProblemFound("", status=503, detail="The catalog is being loaded.", headers={"Retry-After": "2"})
         if asked.target.parts[:1] == (UI,):
             return ui_answer(self.site, asked, head)
-        deadline = Deadline(self.options.request_seconds)
-        parameters = read_parameters(asked.query)
-        dialect = self.dialect_of(parameters)
-        registryid = self.registry_of(asked, head)
-        number, key = self._snapshot(asked, parameters, head)
+        meant = self.meanings.of(asked, head)
+        number, key = self.meanings.snapshot_of(asked, meant.parameters, head)
         if not isinstance(number, int):
             return number
-        path = asked.target.path
-        flags = read_flags(parameters, self._parts(asked.target), path)
+        return self._answer_at(asked, head, meant, number, key, self.answered)
+
+    def answer_at(self, asked: Asked, head: Head, number: int, key: str, answered: Part) -> Answer:
+        """Answer out of a snapshot.
+
+        Args:
+            asked: the request.
+            head: the newest snapshot.
+            number: of the snapshot.
+            key: what tells it from all others that ever had its number.
+            answered: makes the answer.
+
+        Raises:
+            ProblemFound: with an error.
+        """
+        return self._answer_at(asked, head, self.meanings.of(asked, head), number, key, answered)
+
+    def _answer_at(self, asked: Asked, head: Head, meant: Meaning, number: int, key: str, answered: Part) -> Answer:
+        deadline = Deadline(self.options.request_seconds)
+        parameters, dialect, registryid = meant
+        flags = read_flags(parameters, self._parts(asked.target), asked.target.path)
 
         def part(catalog: Catalog, view: View | None) -> Answer:
             made = Request(
                 asked, asked.target.parts, flags, dialect, catalog, view, self.options, head, self.source, self.max_chain_depth
             )
-            return self._answered(made)
+            return answered(made)
 
         if not number:
             return part(EmptyCatalog(registryid, dialect, self.kept, deadline), None)
@@ -115,7 +109,20 @@ class Pages:
         return found
 
     def warm(self, head: Head) -> None:
-        """Load what the first page, filter or export would wait for: of the registry that `/` is, unless that is large."""
+        """Load what the first page, filter or export would wait for: of the registry that `/` is, unless that is large.
+
+        Where snapshots follow one another quickly, it is left to those who ask: loading takes a twentieth of the time at most.
+        """
+        begun = time.monotonic()
+        if begun < self._not_warmed_before:
+            return
+        try:
+            self._warm(head)
+        finally:
+            ended = time.monotonic()
+            self._not_warmed_before = ended + (ended - begun) * _REST
+
+    def _warm(self, head: Head) -> None:
         if head.number:
             self.site.warm()
         registryid = self.live.root
@@ -135,69 +142,6 @@ class Pages:
         except (SnapshotNotFound, ProblemFound):  # it is loaded when it is asked for
             return
 
-    def dialect_of(self, parameters: list[tuple[str, str]]) -> str:
-        """Give the dialect that a request asks for.
-
-        Raises:
-            ProblemFound: it is not served here.
-        """
-        wanted = next((value for name, value in parameters if name == "specversion"), None)
-        if wanted is None:
-            return self.options.specification
-        found = next((one for one in self.specifications if one == wanted.lower()), None)
-        if found is None:
-            raise ProblemFound("unsupported_specversion", "/", specversion=wanted[:80], list=", ".join(self.specifications))
-        return found
-
-    def registry_of(self, asked: Asked, head: Head) -> str:
-        """Find the registry that is meant.
-
-        Raises:
-            ProblemFound: there is none; it names those that are there.
-        """
-        named = asked.target.registry
-        if named is not None:
-            if asked.target.at is None and named not in head.registries and named != self.live.root:
-                raise ProblemFound("not_found", mount_of(named))
-            return named
-        if self.live.root is None:
-            mounts = ", ".join(f"{asked.origin}{mount_of(one)}/" for one in head.registries[:100])
-            raise ProblemFound(
-                "not_found", asked.target.path, f"The catalog holds several registries, and none is the default: {mounts}"
-            )
-        return self.live.root
-
-    def _snapshot(self, asked: Asked, parameters: list[tuple[str, str]], head: Head) -> tuple[int | Answer, str]:
-        """Find the snapshot that is meant: its number and what tells it from others; or a redirection to the number."""
-        at = asked.target.at
-        if at is not None:
-            if self.live.is_empty or not head.number:
-                raise ProblemFound("not_found", f"/at/{at}", "The catalog has no snapshot yet.")
-            try:
-                number, digest = self.live.model.answer(lambda view: _resolved(view, at))
-            except SnapshotNotFound as error:
-                raise ProblemFound("not_found", f"/at/{at}", str(error)) from error
-            if at != str(number):
-                return self._redirection(asked, number), digest
-            return number, digest
-        page = next((value for name, value in parameters if name == "page"), None)
-        if page is not None and head.number:
-            number, started, _ = read_page(page, asked.target.path)
-            try:
-                found, digest = self.live.model.answer(lambda view: _resolved(view, str(number)))
-            except SnapshotNotFound as error:
-                raise ProblemFound("bad_request", asked.target.path, error_detail="The page is of a lost snapshot") from error
-            if not digest.startswith(started):
-                raise ProblemFound("bad_request", asked.target.path, error_detail="The page is of a lost snapshot")
-            return found, digest
-        return head.number, head.digest
-
-    def _redirection(self, asked: Asked, number: int) -> Answer:
-        rest = asked.raw_path.split("/", 3)[3:]
-        query = f"?{asked.query.decode('ascii', 'replace')}" if asked.query else ""
-        location = f"{asked.origin}/at/{number}{''.join('/' + one for one in rest)}{query}"
-        return Answer(307, {"Location": quote(location, safe=PRINTABLE + "%"), "Cache-Control": "no-cache"})
-
     def _parts(self, target: Target) -> tuple[str, ...]:
         """Give the path for flags: `/export` and its like are of the root."""
         known = target.parts and target.parts[0] in MEMBERS
@@ -210,7 +154,12 @@ class Pages:
             return False
         return len(parts) <= 4 or (parts[4] == "versions" and len(parts) <= 6) or (parts[4] == "meta" and len(parts) == 5)
 
-    def _answered(self, request: Request) -> Answer:
+    def answered(self, request: Request) -> Answer:
+        """Answer a request for what a registry has.
+
+        Raises:
+            ProblemFound: with an error.
+        """
         parts, path = request.parts, request.asked.target.path
         first = parts[0] if parts else ""
         if first in MEMBERS and self._is_known(parts):
@@ -223,7 +172,7 @@ class Pages:
             return self.others[first](request)
         if len(parts) > 1 or first not in _ROOT:
             raise ProblemFound("api_not_found", path)
-        return _ROOT[first](request, self.specifications)
+        return _ROOT[first](request, self.meanings.specifications)
 
 
 def entity_answer(request: Request) -> Answer:
@@ -231,7 +180,7 @@ def entity_answer(request: Request) -> Answer:
     parts, path = request.parts, request.asked.target.path
     if request.asked.target.details and len(parts) not in (4, 6):
         raise ProblemFound("bad_details", path)
-    answers, answer = _answers(request, ()), Answer()
+    answers, answer = entity_answers(request), Answer()
     if len(parts) == 1:
         return _json(request, answers.groups(parts[0], lambda found: page_of(request, answer, found)), answer)
     group_xid = f"/{parts[0]}/{parts[1]}"
@@ -271,10 +220,11 @@ def _resource_answer(request: Request, resource: Resource, answers: Answers) -> 
     return _json(request, answers.resource(resource), answer)
 
 
-def _answers(request: Request, specifications: tuple[str, ...]) -> Answers:
+def entity_answers(request: Request, specifications: tuple[str, ...] = ()) -> Answers:
+    """Give what writes the entities of a request."""
     dialect = request.dialect
     configuration = {
-        "capabilities": lambda: _compact(capabilities(dialect, specifications)),
+        "capabilities": lambda: _compact(capabilities(dialect, specifications, request.options.writable)),
         "model": lambda: _compact(model(dialect)),
         "modelsource": lambda: _compact(modelsource(dialect)),
     }
@@ -282,7 +232,7 @@ def _answers(request: Request, specifications: tuple[str, ...]) -> Answers:
 
 
 def _registry_answer(request: Request, specifications: tuple[str, ...]) -> Answer:
-    return _json(request, _answers(request, specifications).registry(), Answer())
+    return _json(request, entity_answers(request, specifications).registry(), Answer())
 
 
 def _export(request: Request, specifications: tuple[str, ...]) -> Answer:
@@ -290,20 +240,22 @@ def _export(request: Request, specifications: tuple[str, ...]) -> Answer:
     added = ("capabilities", "modelsource") if request.dialect == RC4 else ("model", "capabilities")
     request.flags.doc = True
     request.flags.inline = {"*": {}} | {name: {} for name in added}
-    return _json(request, _answers(request, specifications).registry(), Answer(), "/")
+    return _json(request, entity_answers(request, specifications).registry(), Answer(), "/")
 
 
 def _capabilities(request: Request, specifications: tuple[str, ...]) -> Answer:
     is_offered = request.dialect == RC2 and any(name == "offered" for name, _ in request.flags.given)
     told = capabilities_offered if is_offered else capabilities
-    return Answer(body=told(request.dialect, specifications))
+    return Answer(body=told(request.dialect, specifications, request.options.writable))
 
 
 _ROOT: dict[str, Callable[[Request, tuple[str, ...]], Answer]] = {
     "": _registry_answer,
     "export": _export,
     "capabilities": _capabilities,
-    "capabilitiesoffered": lambda request, known: Answer(body=capabilities_offered(request.dialect, known)),
+    "capabilitiesoffered": lambda request, known: Answer(
+        body=capabilities_offered(request.dialect, known, request.options.writable)
+    ),
     "model": lambda request, _: Answer(body=model(request.dialect)),
     "modelsource": lambda request, _: Answer(body=modelsource(request.dialect)),
 }
@@ -318,8 +270,3 @@ def _json(request: Request, text: bytes, answer: Answer, path: str | None = None
 
 def _compact(text: bytes) -> bytes:
     return orjson.dumps(orjson.loads(text))
-
-
-def _resolved(view: View, text: str) -> tuple[int, str]:
-    number = view.resolve(text)
-    return number, str(view.commit_of(number)["digest"])

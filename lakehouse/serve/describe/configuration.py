@@ -17,6 +17,11 @@ from lakehouse.serve.requests import MEMBERS, SINGULAR
 
 FLAGS = ("binary", "collections", "doc", "filter", "inline", "sort", "specversion")
 AVAILABLE = ("capabilities", "capabilitiesoffered", "entities", "export", "model", "modelsource")
+_WRITING_FLAGS = {
+    RC2: ("epoch", "nodefaultversionid", "nodefaultversionsticky", "noepoch", "noreadonly", "setdefaultversionid"),
+    RC4: ("epoch", "ignore", "setdefaultversionid"),
+}
+IGNORABLE = ("capabilities", "defaultversionid", "defaultversionsticky", "epoch", "id", "modelsource", "readonly")
 _APIS = tuple(f"/{name}" for name in AVAILABLE if name != "entities")
 _VERSIONMODES = ("manual",)
 
@@ -40,13 +45,15 @@ _NOT_OWN = ("entities", "computed")
 
 
 @cache
-def capabilities(dialect: str, specifications: tuple[str, ...]) -> bytes:
-    """Write what the server can do; it is read-only.
+def capabilities(dialect: str, specifications: tuple[str, ...], writable: bool = False) -> bytes:
+    """Write what the server can do.
 
     Args:
         dialect: of the answer.
         specifications: dialects that `?specversion` may ask for.
+        writable: entities may be written.
     """
+    flags = [*FLAGS, *(_WRITING_FLAGS[dialect] if writable else ())]
     common: dict[str, Any] = {
         "pagination": True,
         "shortself": False,
@@ -55,29 +62,36 @@ def capabilities(dialect: str, specifications: tuple[str, ...]) -> bytes:
     }
     if dialect == RC2:
         return _text(
-            {"apis": list(_APIS), "flags": sorted([*FLAGS, "offered"]), "mutable": [], "schemas": [f"xRegistry-json/{RC2}"]}
+            {
+                "apis": list(_APIS),
+                "flags": sorted([*flags, "offered"]),
+                "mutable": ["entities"] if writable else [],
+                "schemas": [f"xRegistry-json/{RC2}"],
+            }
             | common
             | {"sticky": True}
         )
     return _text(
         {
-            "available": {name: {"mutable": False} for name in AVAILABLE},
+            "available": {name: {"mutable": writable and name == "entities"} for name in AVAILABLE},
             "compatibilities": {},
-            "flags": list(FLAGS),
+            "flags": sorted(flags),
             "formats": [],
-            "ignores": [],
+            "ignores": list(IGNORABLE) if writable else [],
         }
         | common
     )
 
 
 @cache
-def capabilities_offered(dialect: str, specifications: tuple[str, ...]) -> bytes:
+def capabilities_offered(dialect: str, specifications: tuple[str, ...], writable: bool = False) -> bytes:
     """Write which values each capability may have: those that it has."""
-    told: dict[str, Any] = orjson.loads(capabilities(dialect, specifications))
+    told: dict[str, Any] = orjson.loads(capabilities(dialect, specifications, writable))
     offered = {name: _offered(value) for name, value in told.items()}
     if dialect == RC4:
-        parts = {name: {"type": "object", "attributes": {"mutable": _offered(False)}} for name in AVAILABLE}
+        parts = {
+            name: {"type": "object", "attributes": {"mutable": _offered(writable and name == "entities")}} for name in AVAILABLE
+        }
         offered["available"] = {"type": "object", "attributes": parts}
         offered["compatibilities"] = {"type": "object"}  # of no format
     return _text(offered)

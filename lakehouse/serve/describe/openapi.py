@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html import escape
 from typing import Any
 
@@ -22,15 +23,25 @@ _FLAGS = {
     "binary": "Documents as base64.",
     "specversion": "The dialect of the answer.",
 }
+_WRITES = {
+    "PUT": "Make it, or replace it",
+    "PATCH": "Change what is named",
+    "POST": "Make or replace what it holds",
+    "DELETE": "Delete it, with what it holds",
+}
 _COLLECTION = ("inline", "filter", "sort", "limit", "doc", "binary", "specversion")
 _ENTITY = ("inline", "filter", "doc", "binary", "specversion")
 
 
-def openapi(dialect: str) -> Document:
+def openapi(
+    dialect: str, methods_of_path: Callable[[str], tuple[str, ...]] | None = None, more: Document | None = None
+) -> Document:
     """Describe what a server answers.
 
     Args:
         dialect: its default.
+        methods_of_path: tells which methods write at a path; None: the server only reads.
+        more: `paths` and `components` that stand at the root alone.
     """
     paths: Document = {
         "/": _get("The registry", (*_ENTITY, "collections"), _or_collections(_object("registryid", "specversion"), *MEMBERS)),
@@ -43,15 +54,7 @@ def openapi(dialect: str) -> Document:
             "A message with what it inherits, and from where", (), _plain("xid", "attributes", "chain")
         ),
         "/events": _events(),
-        "/messagecatalog": _get("Message groups, as the CNCF catalog draft lists them", (), _list("string")),
-        "/messagecatalog/{groupid}": _get("A message group of the draft", (), _plain("id", "format")),
-        "/messagecatalog/{groupid}/messagedefinitions": _get("Ids of definitions", (), _list("string")),
-        "/messagecatalog/{groupid}/messagedefinitions/{resourceid}": _get("The latest version", (), _plain("id", "version")),
-        "/messagecatalog/{groupid}/messagedefinitions/{resourceid}/versions": _get("Numbers of versions", (), _list("integer")),
-        "/messagecatalog/{groupid}/messagedefinitions/{resourceid}/versions/{versionid}": _get(
-            "A version", (), _plain("id", "version")
-        ),
-        "/messagedefinition": _lookup(),
+        **_of_draft(),
     }
     for collection, members in MEMBERS.items():
         paths |= _of_groups(collection, members)
@@ -61,22 +64,28 @@ def openapi(dialect: str) -> Document:
     )
     specifications = [dialect, RC2] if dialect != RC2 else [RC2]
     for operation in paths.values():
-        operation["get"]["responses"] |= _errors(dialect)
+        operation["get"]["responses"] |= errors(dialect)
         for parameter in operation["get"]["parameters"]:
             if parameter["name"] == "specversion":
                 parameter["schema"] = {"type": "string", "enum": specifications}
     for path, item in paths.items():
+        for method in methods_of_path(path) if methods_of_path is not None else ():
+            item.update(_write(method, path, dialect, specifications))
+    for path, item in paths.items():
         item["parameters"] = [
             _in_path(name) for name in ("snapshot", "groupid", "resourceid", "versionid") if f"{{{name}}}" in path
         ]
+    more = more or {"paths": {}}
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "xRegistry Lakehouse",
             "version": lakehouse.__version__,
-            "description": "Each path stands below `/reg-ID` too, and below `/at/SNAPSHOT` for the past.",
+            "description": "Each path stands below `/reg-ID` too, and below `/at/SNAPSHOT` for the past"
+            + (f"; {', '.join(more['paths'])} do not." if more["paths"] else "."),
         },
-        "paths": paths,
+        **more,
+        "paths": paths | more["paths"],
     }
 
 
@@ -84,9 +93,11 @@ def as_page(document: Document) -> str:
     """Show the API as HTML."""
     rows = []
     for path, item in sorted(document["paths"].items()):
-        operation = item["get"]
-        flags = ", ".join(f"?{one['name']}" for one in operation["parameters"])
-        rows.append(f"<tr><td><code>GET {escape(path)}</code><td>{escape(operation['summary'])}<td><code>{escape(flags)}</code>")
+        for method in ("get", "put", "patch", "post", "delete"):
+            if (operation := item.get(method)) is not None:
+                flags = ", ".join(f"?{one['name']}" for one in operation["parameters"])
+                told = f"<code>{method.upper()} {escape(path)}</code><td>{escape(operation['summary'])}"
+                rows.append(f"<tr><td>{told}<td><code>{escape(flags)}</code>")
     return (
         "<!doctype html><html lang=en><meta charset=utf-8><title>xRegistry Lakehouse: HTTP API</title>"
         "<style>body{font:15px sans-serif;margin:2em}td{padding:.2em 1em .2em 0;vertical-align:top}</style>"
@@ -94,6 +105,20 @@ def as_page(document: Document) -> str:
         f"<p>{escape(document['info']['description'])} The same for machines: <a href=/openapi.json>/openapi.json</a>.</p>"
         f"<table>{''.join(rows)}</table></html>"
     )
+
+
+def _of_draft() -> Document:
+    """Describe the API of the CNCF catalog draft."""
+    definitions = "/messagecatalog/{groupid}/messagedefinitions"
+    return {
+        "/messagecatalog": _get("Message groups, as the CNCF catalog draft lists them", (), _list("string")),
+        "/messagecatalog/{groupid}": _get("A message group of the draft", (), _plain("id", "format")),
+        definitions: _get("Ids of definitions", (), _list("string")),
+        f"{definitions}/{{resourceid}}": _get("The latest version", (), _plain("id", "version")),
+        f"{definitions}/{{resourceid}}/versions": _get("Numbers of versions", (), _list("integer")),
+        f"{definitions}/{{resourceid}}/versions/{{versionid}}": _get("A version", (), _plain("id", "version")),
+        "/messagedefinition": _lookup(),
+    }
 
 
 def _of_groups(collection: str, members: str) -> Document:
@@ -125,6 +150,28 @@ def _get(summary: str, flags: tuple[str, ...], schema: Document | None, media_ty
     parameters = [{"name": name, "in": "query", "description": _FLAGS[name], "schema": _flag(name)} for name in flags]
     answers = {"200": found, "307": {"description": "A name of a snapshot leads to its number."}}
     return {"get": {"summary": summary, "parameters": parameters, "responses": answers}}
+
+
+def _write(method: str, path: str, dialect: str, specifications: list[str]) -> Document:
+    """Describe a request that writes."""
+    is_draft, is_document = path.startswith("/messagecatalog"), "schemas/" in path and not path.endswith(("$details", "/meta"))
+    is_document = is_document and not path.endswith("/versions")
+    done: Document = {"description": "What was written, as GET shows it."}
+    flags = () if is_draft else ("specversion",) if method == "DELETE" or is_document else ("inline", "specversion")
+    parameters = [{"name": name, "in": "query", "description": _FLAGS[name], "schema": _flag(name)} for name in flags]
+    for parameter in parameters:
+        if parameter["name"] == "specversion":
+            parameter["schema"] = {"type": "string", "enum": specifications}
+    answers: Document = {"200": done, "201": done} if method != "DELETE" else {"204": {"description": "It is no more."}}
+    if is_document and method != "DELETE":
+        answers["303"] = {"description": "The document is elsewhere: `Location`."}
+    answers |= errors(dialect) | _errors_of_writes(dialect)
+    operation: Document = {"summary": _WRITES[method], "parameters": parameters, "responses": answers}
+    if method != "DELETE":
+        media_type = "application/octet-stream" if is_document else "application/json"
+        schema: Document = {} if is_document else {"type": "object"}
+        operation["requestBody"] = {"required": not is_document, "content": {media_type: {"schema": schema}}}
+    return {method.lower(): operation}
 
 
 def _flag(name: str) -> Document:
@@ -181,7 +228,15 @@ def _lookup() -> Document:
     return found
 
 
-def _errors(dialect: str) -> Document:
+def _errors_of_writes(dialect: str) -> Document:
+    told = {"403": "Pages of this origin may not write.", "405": "Not here.", "408": "The body did not come in time."}
+    told |= {"409": "It contradicts what is there.", "413": "The body is too large.", "421": "Ask under another name."}
+    content = next(iter(errors(dialect).values()))["content"]
+    return {status: {"description": what, "content": content} for status, what in told.items()}
+
+
+def errors(dialect: str) -> Document:
+    """Describe the errors of requests that read, by status."""
     required = ["type", "instance", "title"] if dialect == RC2 else ["type", "title"]
     content = {"application/json": {"schema": _plain(*required)}}
     told = {"400": "The request is wrong.", "401": "A user is asked for.", "404": "There is no such thing.", "406": "Too large."}

@@ -1,0 +1,229 @@
+"""Events are sent to the sinks of subscriptions: in the order of the log, at least once, and only where a sink wants them.
+
+A sink is asked for permission first (CloudEvents webhooks: OPTIONS with `WebHook-Request-Origin`). How far it was told is written
+after each answer, so a process that dies sends one event twice and loses none. While a sink does not answer, its events wait in
+the log, with longer and longer pauses; after a day the subscription is parked until it is written again. An event that a sink
+refuses for good is parked by itself, and those after it go on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, Any
+from urllib.parse import quote
+
+import orjson
+
+from lakehouse.errors import LakehouseError
+from lakehouse.readmodel import View
+from lakehouse.serve.answer.changes import events_of
+from lakehouse.serve.answer.live import Live
+from lakehouse.serve.subscriptions.sinks import NotReachable, send
+from lakehouse.serve.subscriptions.store import ACTIVE, PARKED, VALIDATING, WHOLE, Kept, Store
+
+logger = logging.getLogger(__name__)
+
+_AT_ONCE = 8
+_SECONDS_BETWEEN_LOOKS = 0.2
+_SECONDS_BETWEEN_TRIES_TO_LEAD = 2.0
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 600.0
+_MOST_ATTEMPTS = 150  # in a row: a day
+_MOST_REFUSALS = 5  # of permission
+_IN_A_GO = 500  # events of one subscription before others have their turn
+_TRY_AGAIN = frozenset({401, 403, 404, 405, 407, 408, 409, 423, 425, 429})
+_GONE = 410
+_BINARY = "application/json"
+_STRUCTURED = "application/cloudevents+json; charset=utf-8"
+_KEPT_IN_HEADERS = "!#$&'()*+,/:;<=>?@[]^_`{|}~-."
+
+
+class Deliverer:
+    """Sends the events of a server's subscriptions, in threads of its own; of several processes one does.
+
+    Args:
+        store: the subscriptions.
+        live: the catalog.
+        source: setting `events_source`.
+        allow_private: send to addresses of this machine and of private networks too.
+    """
+
+    def __init__(self, store: Store, live: Live, source: str, *, allow_private: bool) -> None:
+        self.store = store
+        self.live = live
+        self.source = source
+        self.allow_private = allow_private
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="lakehouse-deliver", daemon=True)
+        self._threads = ThreadPoolExecutor(_AT_ONCE, "lakehouse-deliver")
+        self._busy: set[str] = set()
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; what is being sent is not waited for long: it is sent again by the next one."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join(5)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self) -> None:
+        with (self.store.folder / "lead").open("a") as lock:
+            if not self._lead(lock):
+                return
+            while not self._stopped.wait(_SECONDS_BETWEEN_LOOKS):
+                try:
+                    head = self.live.head
+                    if head is None:
+                        continue
+                    for kept in self.store.due(time.time()):
+                        has_news = kept.snapshot < head.number or kept.position != WHOLE
+                        if kept.id not in self._busy and (kept.status == VALIDATING or has_news):
+                            self._busy.add(kept.id)
+                            self._threads.submit(self._serve, kept)
+                except Exception:
+                    logger.exception("subscriptions cannot be served now")
+                    self._stopped.wait(5)
+
+    def _lead(self, lock: IO[str]) -> bool:
+        """Wait until no other process sends; False: it is time to end."""
+        while not self._stopped.is_set():
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            except BlockingIOError:
+                self._stopped.wait(_SECONDS_BETWEEN_TRIES_TO_LEAD)
+        return False
+
+    def _serve(self, kept: Kept) -> None:
+        """Do what is due for one subscription."""
+        try:
+            if kept.status == VALIDATING:
+                self._validate(kept)
+            else:
+                self._deliver(kept)
+        except NotReachable as error:
+            self._failed(kept, str(error), is_final=error.is_final)
+        except LakehouseError as error:
+            logger.warning("the events of subscription %s cannot be read: %s", kept.id, error)
+        except Exception:
+            logger.exception("subscription %s cannot be served", kept.id)
+            self._failed(kept, "a fault of this server; its log tells more")
+        finally:
+            self._busy.discard(kept.id)
+
+    def _validate(self, kept: Kept) -> None:
+        """Ask a sink for permission (CloudEvents webhooks, section 4)."""
+        told = self._authorization(kept) | {"WebHook-Request-Origin": kept.origin}
+        answered = send("OPTIONS", kept.asked.sink, told, None, allow_private=self.allow_private)
+        allowed = [one.strip().lower() for one in answered.headers.get("webhook-allowed-origin", "").split(",")]
+        if answered.status >= 300 or not {"*", kept.origin.lower()} & set(allowed):
+            told_why = f"the sink answers OPTIONS with {answered.status}, and without WebHook-Allowed-Origin for {kept.origin}"
+            self._failed(kept, told_why, is_final=kept.attempts + 1 >= _MOST_REFUSALS)
+            return
+        rate = answered.headers.get("webhook-allowed-rate", "*").strip()
+        pause = 60 / int(rate) if rate.isascii() and rate.isdigit() and int(rate) else 0.0
+        self.store.update(kept, status=ACTIVE, reason=None, attempts=0, next_at=0.0, pause=pause)
+
+    def _deliver(self, kept: Kept) -> None:
+        """Send what a sink was not told yet, up to a number of events."""
+        sent = 0
+        while sent < _IN_A_GO and not self._stopped.is_set():
+            number, texts, digest = self._next(kept)
+            if number is None:
+                return
+            start = kept.position if number == kept.snapshot else 0
+            for position, text in enumerate(texts[start:], start + 1):
+                event = orjson.loads(text)
+                wanted = kept.asked.wants(event)
+                outcome = self._send(kept, number, position, text, event) if wanted else {}
+                kept = kept._replace(snapshot=number, position=position, digest=digest, **outcome)
+                sent += wanted
+                if wanted and not self._write(kept):
+                    return
+                if wanted and kept.pause:
+                    self._stopped.wait(kept.pause)
+                if self._stopped.is_set():
+                    return
+            kept = kept._replace(snapshot=number, position=WHOLE, digest=digest)
+            if not self._write(kept):
+                return
+
+    def _next(self, kept: Kept) -> tuple[int | None, list[bytes], str]:
+        """Give the snapshot that comes next, or the one that was begun; None: there is none yet."""
+        head = self.live.head
+        if head is None or not head.number:
+            return None, [], ""
+
+        def ask(view: View) -> tuple[int | None, list[bytes], str]:
+            if kept.snapshot and not _is_of(view, kept):  # a restore took it back
+                self.store.update(kept, snapshot=view.head, position=WHOLE, digest="", gaps=kept.gaps + 1)
+                return None, [], ""
+            number = kept.snapshot + (kept.position == WHOLE)
+            if number > view.head:
+                return None, [], ""
+            texts = events_of(view, number, kept.asked.registryid, self.source)
+            return number, texts, str(view.commit_of(number)["digest"])
+
+        return self.live.model.answer(ask)
+
+    def _send(self, kept: Kept, number: int, position: int, text: bytes, event: dict[str, Any]) -> dict[str, Any]:
+        """Send an event; give what of the subscription that changes.
+
+        Raises:
+            NotReachable: it has to be sent again.
+        """
+        headers, body = as_request(event, text, kept.asked.mode)
+        headers |= self._authorization(kept) | {"WebHook-Request-Origin": kept.origin}
+        answered = send("POST", kept.asked.sink, headers, body, allow_private=self.allow_private)
+        if answered.status < 300:
+            return {"delivered": kept.delivered + 1, "attempts": 0, "reason": None, "next_at": 0.0}
+        if answered.status == _GONE:
+            raise NotReachable("the sink answers 410: it is gone", is_final=True)
+        if 300 <= answered.status < 400 or answered.status in _TRY_AGAIN or answered.status >= 500:
+            raise NotReachable(f"the sink answers {answered.status}")
+        self.store.park_event(kept, number, position, text, f"the sink answers {answered.status}")
+        return {"parked": kept.parked + 1, "attempts": 0}
+
+    def _write(self, kept: Kept) -> bool:
+        names = ("snapshot", "position", "digest", "delivered", "parked", "attempts", "reason", "next_at")
+        return self.store.update(kept, **{name: getattr(kept, name) for name in names})
+
+    def _failed(self, kept: Kept, reason: str, *, is_final: bool = False) -> None:
+        """Try again later, longer after each failure; or never."""
+        attempts = (self.store.get(kept.id) or kept).attempts + 1
+        if is_final or attempts >= _MOST_ATTEMPTS:
+            self.store.update(kept, status=PARKED, reason=reason, attempts=attempts)
+            logger.warning("subscription %s is parked: %s", kept.id, reason)
+            return
+        pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(attempts - 1, 20))
+        self.store.update(kept, reason=reason, attempts=attempts, next_at=time.time() + pause)
+
+    def _authorization(self, kept: Kept) -> dict[str, str]:
+        return {} if kept.asked.token is None else {"Authorization": f"Bearer {kept.asked.token}"}
+
+
+def as_request(event: dict[str, Any], text: bytes, mode: str) -> tuple[dict[str, str], bytes]:
+    """Write an event as CloudEvents over HTTP: headers and body."""
+    if mode == "structured":
+        return {"Content-Type": _STRUCTURED}, text
+    headers = {
+        f"ce-{name}": quote(str(value), safe=_KEPT_IN_HEADERS)
+        for name, value in event.items()
+        if name not in ("data", "data_base64", "datacontenttype")
+    }
+    if "data" not in event:
+        return headers, b""
+    return headers | {"Content-Type": str(event.get("datacontenttype", _BINARY))}, orjson.dumps(event["data"])
+
+
+def _is_of(view: View, kept: Kept) -> bool:
+    if view.head < kept.snapshot:
+        return False
+    return not kept.digest or str(view.commit_of(kept.snapshot)["digest"]) == kept.digest

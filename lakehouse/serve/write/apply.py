@@ -1,0 +1,188 @@
+"""A request is applied to the catalog as it is: which entities it writes and deletes, by the rules of the xRegistry API.
+
+All or nothing: where anything is wrong, ProblemFound is raised, and nothing of the request remains.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from lakehouse.dialects.detection import DRAFT
+from lakehouse.serve.problems import ProblemFound
+from lakehouse.serve.requests import MEMBERS
+from lakehouse.serve.write.asked import Writing, is_known
+from lakehouse.serve.write.context import Context
+from lakehouse.serve.write.deletions import delete
+from lakehouse.serve.write.documents import body_of_document
+from lakehouse.serve.write.draft import CATALOG, post_definition, put_draft_group, xregistry_parts
+from lakehouse.serve.write.groups import only, put_group, put_members, put_registry, put_types
+from lakehouse.serve.write.resources import post_version, put_meta, put_resource, put_version, put_versions
+from lakehouse.serve.write.settle import settle
+from lakehouse.serve.write.working import Working
+
+_ALLOWED = {  # by what a path names
+    "registry": ("PUT", "PATCH", "POST"),
+    "entity": ("PUT", "PATCH", "POST", "DELETE"),
+    "collection": ("POST", "PATCH", "DELETE"),
+    "meta": ("PUT", "PATCH"),
+    "version": ("PUT", "PATCH", "DELETE"),
+}
+
+
+class Outcome(NamedTuple):
+    """What a request did, for its answer.
+
+    Attributes:
+        shows: `entity`, `collection` (of what was processed), `types` (a map of collections) or `nothing`.
+        xids: what was processed: one entity, or the members of the collections.
+        created: the entity is new.
+        version: XID of the Version that the request made, where it is directed at one Resource or Version.
+    """
+
+    shows: str
+    xids: list[str]
+    created: bool = False
+    version: str | None = None
+
+
+def methods_of(parts: tuple[str, ...]) -> tuple[str, ...]:
+    """Tell which methods write at a path; none: the API has no such path."""
+    if not is_known(parts):
+        return ()
+    if not parts:
+        return _ALLOWED["registry"]
+    if len(parts) == 5 and parts[4] == "meta":
+        return _ALLOWED["meta"]
+    if len(parts) == 6:
+        return _ALLOWED["version"]
+    return _ALLOWED["entity" if len(parts) % 2 == 0 else "collection"]
+
+
+def apply(working: Working, writing: Writing, max_depth: int) -> Outcome:
+    """Apply a request.
+
+    Args:
+        working: the catalog; written to, unless anything is wrong.
+        writing: the request, to a path and with a method of `methods_of`.
+        max_depth: levels of nesting of its body.
+
+    Raises:
+        ProblemFound: it cannot be done; nothing was changed.
+    """
+    mark = working.mark()
+    try:
+        if writing.parts[:1] == (CATALOG,):
+            writing = writing._replace(dialect=DRAFT)
+        context = Context(working, writing, max_depth)
+        _check_ids(writing)
+        outcome = _outcome(context)
+        _set_default(context, outcome)
+        settle(working, context.writing, context.effects)
+    except ProblemFound:
+        working.undo(mark)
+        raise
+    return outcome
+
+
+def _outcome(context: Context) -> Outcome:
+    writing, parts = context.writing, context.writing.parts
+    if parts[:1] == (CATALOG,):
+        return _of_draft(context)
+    if writing.method == "DELETE":
+        delete(context)
+        return Outcome("nothing", [])
+    if not parts:
+        given = context.body()
+        if writing.method != "POST":
+            return Outcome("entity", ["/"], put_registry(context, given))
+        only(given, tuple(MEMBERS), "groups_only", writing.path)
+        return Outcome("types", put_types(context, given, ""))
+    if len(parts) == 1:
+        return Outcome("collection", put_members(context, context.body(), writing.path))
+    if len(parts) == 2:
+        given = context.body()
+        if writing.method != "POST":
+            return Outcome("entity", [writing.path], put_group(context, writing.path, given))
+        only(given, (MEMBERS[parts[0]],), "resources_only", writing.path)
+        context.make_parents()
+        return Outcome("types", put_types(context, given, writing.path))
+    context.make_parents()
+    if len(parts) == 3:
+        return Outcome("collection", put_members(context, context.body(), writing.path))
+    return _of_resource(context)
+
+
+def _of_draft(context: Context) -> Outcome:
+    """Do a request of the CNCF draft."""
+    writing = context.writing
+    if writing.method == "PUT":
+        return Outcome("entity", [writing.path], put_draft_group(context))
+    if writing.method == "POST":
+        path, is_new = post_definition(context)
+        return Outcome("entity", [path], is_new)
+    context.writing = writing._replace(parts=xregistry_parts(writing.parts))
+    if context.row(context.writing.path) is None and len(writing.parts) % 2 == 0:
+        raise ProblemFound("not_found", writing.path)
+    delete(context)
+    return Outcome("nothing", [])
+
+
+def _of_resource(context: Context) -> Outcome:
+    """Write a Resource, or a part of one."""
+    writing, parts = context.writing, context.writing.parts
+    is_document = parts[2] == "schemas" and not writing.details and len(parts) in (4, 6)
+    if is_document and context.patch:
+        raise ProblemFound("details_required", writing.path)
+    if not is_document:
+        _check_headers(writing)
+    given = body_of_document(writing) if is_document else context.body()
+    tree = context.tree("/" + "/".join(parts[:4]))
+    is_new, before = tree.is_new, set(tree.versions)
+    if len(parts) == 4 and writing.method == "POST":
+        xid, is_made = post_version(context, tree, given)
+        return Outcome("entity", [xid], is_made, xid)
+    if len(parts) == 4:
+        put_resource(context, tree, given, is_patch=context.patch or is_document)
+        made = sorted(set(tree.versions) - before)
+        return Outcome("entity", [tree.xid], is_new, f"{tree.xid}/versions/{made[-1]}" if made else None)
+    if parts[4] == "meta":
+        put_meta(context, tree, given)
+        return Outcome("entity", [writing.path])
+    if len(parts) == 5:
+        return Outcome("collection", put_versions(context, tree, given))
+    put_version(context, tree, parts[5], given, is_patch=context.patch or is_document)
+    is_made = parts[5] not in before
+    return Outcome("entity", [writing.path], is_made, writing.path if is_made else None)
+
+
+def _check_ids(writing: Writing) -> None:
+    for part in writing.parts[1::2]:
+        if "/" in part or not part:
+            raise ProblemFound("malformed_id", writing.path, id=part[:128], error_detail="an id is not empty, and has no `/`")
+
+
+def _check_headers(writing: Writing) -> None:
+    name = next((name for name in writing.headers if name.startswith("xregistry-")), None)
+    if name is not None:
+        told = "the attributes stand in the body"
+        raise ProblemFound("extra_xregistry_header", writing.path, name=name[:128], error_detail=told)
+
+
+def _set_default(context: Context, outcome: Outcome) -> None:
+    """Follow `?setdefaultversionid`."""
+    writing = context.writing
+    wanted = writing.flag("setdefaultversionid")
+    if wanted is None or "defaultversionid" in context.ignored:
+        return
+    if len(writing.parts) < 4 or len(context.effects.trees) != 1 or (wanted == "request" and writing.method != "POST"):
+        raise ProblemFound("bad_flag", writing.path, flag="setdefaultversionid")
+    tree = next(iter(context.effects.trees.values()))
+    if wanted == "request":
+        if len(outcome.xids) > 1:
+            raise ProblemFound("too_many_versions", writing.path)
+        if not outcome.xids:
+            raise ProblemFound("defaultversionid_request", tree.xid)
+        wanted = outcome.xids[0].rsplit("/", 1)[1]
+    if wanted == "":
+        raise ProblemFound("bad_defaultversionid", writing.path, value="", error_detail="it is empty")
+    tree.set_default(None if wanted == "null" else wanted)

@@ -1,0 +1,74 @@
+"""Which Version of a Resource is the default one: the newest, unless a client chose one that stays (`defaultversionsticky`)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from lakehouse.serve.problems import ProblemFound
+from lakehouse.serve.write.asked import Json
+
+
+@dataclass
+class Default:
+    """The default Version of a Resource.
+
+    Attributes:
+        versionid: its id; None: there is none, or the newest will be it.
+        sticky: it was chosen, and stays when newer ones come.
+    """
+
+    versionid: str | None = None
+    sticky: bool = False
+
+    def choose(self, given: Json, here: str, newest: str | None, *, patch: bool) -> None:
+        """Take what a body says of it.
+
+        Args:
+            given: attributes of the meta entity.
+            here: its XID.
+            newest: id of the newest Version, if there is one.
+            patch: what is not given stays.
+
+        Raises:
+            ProblemFound: a value is of the wrong type, or a Version that is not the newest is named without being sticky.
+        """
+        has_id, has_sticky = "defaultversionid" in given, "defaultversionsticky" in given
+        if patch and not has_id and not has_sticky:
+            return
+        wanted, sticky = given.get("defaultversionid"), given.get("defaultversionsticky")
+        if sticky is not None and not isinstance(sticky, bool):
+            raise _wrong_type("defaultversionsticky", here, "it is not true or false")
+        if wanted is not None and not isinstance(wanted, str):
+            raise _wrong_type("defaultversionid", here, "it is not a string")
+        if patch and has_id and not has_sticky:
+            sticky = wanted is not None
+        if patch and has_sticky and not has_id:
+            wanted = self.versionid if sticky else None
+        self.versionid, self.sticky = wanted, bool(sticky)
+        if wanted is not None and not self.sticky and newest is not None and wanted != newest:
+            told = "it is not the newest Version, and `defaultversionsticky` is not true"
+            raise ProblemFound("bad_defaultversionid", here, value=wanted, error_detail=told)
+
+    def settle(self, xid: str, versions: Collection[str], removed: Collection[str], newest: str | None) -> None:
+        """Find it once all Versions are written.
+
+        Args:
+            xid: of the Resource.
+            versions: ids of its Versions.
+            removed: ids of those that the request deleted.
+            newest: id of the newest.
+
+        Raises:
+            ProblemFound: the one that was chosen is not there.
+        """
+        if self.sticky and self.versionid is not None and self.versionid not in versions:
+            if self.versionid not in removed:
+                raise ProblemFound("unknown_id", xid, singular="version", id=self.versionid)
+            self.sticky = False
+        if not self.sticky or self.versionid is None:
+            self.versionid = newest
+
+
+def _wrong_type(name: str, xid: str, told: str) -> ProblemFound:
+    return ProblemFound("invalid_attribute", xid, name=name, error_detail=told)

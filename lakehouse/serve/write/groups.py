@@ -1,0 +1,116 @@
+"""Groups and the registry itself are written, with what they hold in a body."""
+
+from __future__ import annotations
+
+from lakehouse.serve.problems import ProblemFound
+from lakehouse.serve.requests import MEMBERS, SINGULAR
+from lakehouse.serve.write.asked import Json, object_of
+from lakehouse.serve.write.context import Context
+from lakehouse.serve.write.resources import put_resource
+from lakehouse.serve.write.rows import group_attributes, registry_attributes
+from lakehouse.serve.write.trees import check_given_epoch, check_id, life_of
+from lakehouse.serve.write.working import check_owner
+
+_CONFIGURATION = ("capabilities", "model", "modelsource")
+_OF_SERVER = frozenset(("self", "shortself", "xid", "epoch", "createdat", "modifiedat", "specversion", "registryid"))
+
+
+def put_registry(context: Context, given: Json) -> bool:
+    """Write the registry's attributes, and groups in a body; True when it has had none before.
+
+    Raises:
+        ProblemFound: it cannot be done.
+    """
+    row = context.row("/")
+    check_id(given, "registryid", "registry", "/", context.registryid)
+    if context.checks_epoch and row is not None:
+        check_given_epoch(given, "/", row.epoch)
+    for name in ("capabilities", "modelsource"):
+        if name in given and name not in context.ignored:
+            raise ProblemFound("bad_request", "/", error_detail=f"`{name}` cannot be changed here; leave it out")
+    check_owner("/", row)
+    own = {name: value for name, value in given.items() if name not in (*MEMBERS, *_CONFIGURATION)}
+    context.effects.registry = _merged(context, own, "/")
+    context.effects.life["/"] = life_of(given, "/", row)
+    put_types(context, {name: value for name, value in given.items() if name in MEMBERS}, "")
+    return row is None
+
+
+def put_group(context: Context, xid: str, given: Json) -> bool:
+    """Write a group and what it holds in a body; True when it is new.
+
+    Raises:
+        ProblemFound: it cannot be done.
+    """
+    collection, groupid = xid[1:].split("/")
+    row = context.row(xid)
+    check_id(given, f"{SINGULAR[collection]}id", SINGULAR[collection], xid, groupid)
+    if context.checks_epoch and row is not None:
+        check_given_epoch(given, xid, row.epoch)
+    check_owner(xid, row)
+    members = given.get(MEMBERS[collection])
+    own = {name: value for name, value in given.items() if name != MEMBERS[collection]}
+    context.effects.groups[xid] = _merged(context, own, xid)
+    context.effects.life[xid] = life_of(given, xid, row)
+    if members is not None:
+        put_types(context, {MEMBERS[collection]: members}, xid)
+    return row is None
+
+
+def put_types(context: Context, collections: Json, above: str) -> list[str]:
+    """Write members of several collections below an entity; their XIDs.
+
+    Raises:
+        ProblemFound: it cannot be done.
+    """
+    xids: list[str] = []
+    for name, members in collections.items():
+        xids += put_members(context, object_of(members, f"{above}/{name}"), f"{above}/{name}")
+    return xids
+
+
+def put_members(context: Context, given: Json, path: str) -> list[str]:
+    """Write members of a collection of groups or Resources; their XIDs.
+
+    Raises:
+        ProblemFound: it cannot be done.
+    """
+    xids = []
+    for name, member in given.items():
+        xid = f"{path}/{name}"
+        body = object_of(member, xid)
+        if "/" in name or not name:
+            raise ProblemFound("malformed_id", xid, id=name[:128], error_detail="an id is not empty, and has no `/`")
+        if path.count("/") == 1:
+            put_group(context, xid, body)
+        else:
+            put_resource(context, context.tree(xid), body)
+        xids.append(xid)
+    return xids
+
+
+def only(given: Json, names: tuple[str, ...], problem: str, path: str) -> None:
+    """Make sure that a body names collections only.
+
+    Raises:
+        ProblemFound: it names something else.
+    """
+    other = next((name for name in given if name not in names), None)
+    if other is not None:
+        raise ProblemFound(problem, path, name=other[:128])
+
+
+def _merged(context: Context, given: Json, xid: str) -> Json:
+    """Give the attributes of a group or the registry: as given, or laid over what is there."""
+    names = set(_OF_SERVER)
+    if xid == "/":
+        names |= {f"{name}{end}" for name in MEMBERS for end in ("url", "count")}
+    else:
+        collection = xid[1:].split("/", 1)[0]
+        names |= {f"{SINGULAR[collection]}id", f"{MEMBERS[collection]}url", f"{MEMBERS[collection]}count"}
+    before = {}
+    if context.patch:
+        of = registry_attributes if xid == "/" else group_attributes
+        before = of(context.working, context.registryid, xid, context.writing.dialect)
+    merged = before | {name: value for name, value in given.items() if name not in names}
+    return {name: value for name, value in merged.items() if value is not None}

@@ -1,0 +1,316 @@
+"""The rules between entities, asked of what one request writes: those of `rules/between`, of which an error refuses.
+
+There they are joins over what an ingest would publish, here look-ups around some rows; a test holds both equal. Warnings refuse
+nothing, and are told by `lakehouse validate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from lakehouse.dialects.tables import FAMILIES, family_of, protocol_version, shorthands
+from lakehouse.ingest.parse.rows import leaves_of_body
+from lakehouse.rules.declared import RULES
+from lakehouse.serve.problems import ProblemFound
+from lakehouse.serve.write.working import Change, Row, Working, holder_of
+from lakehouse.text.jsontext import read_canonical
+from lakehouse.text.names import RegistryId
+
+Body = dict[str, Any]
+_VARIANTS = {
+    "group": "MSG-020", "endpoint": "END-033", "message": "MSG-037", "version": "MSG-038", "schema": "MSG-037"
+}  # fmt: skip
+_MOST_BASES = 128
+# Families of which one version is as good as another.
+_WITHOUT_VERSION = frozenset(FAMILIES) - frozenset(shorthands())
+_SCHEMA = ("/dataschema", "/dataschemauri", "/dataschemaxid")  # one slot: what sets one of them inherits none
+
+
+class Broken(NamedTuple):
+    """A rule that an entity breaks: the attribute that breaks it ("": all of the entity), and what is wrong."""
+
+    xid: str
+    rule_id: str
+    attribute: str
+    message: str
+
+
+def check_between(working: Working, registryid: RegistryId, changes: Iterable[Change]) -> None:
+    """Ask the rules between entities of what was written.
+
+    Raises:
+        ProblemFound: one is broken.
+    """
+    for broken in find_broken(working, registryid, changes):
+        rule = RULES[broken.rule_id]
+        raise ProblemFound(
+            "invalid_attribute",
+            broken.xid,
+            f"{broken.rule_id}: {rule.hint}",
+            name=broken.attribute or broken.xid.rsplit("/", 1)[-1],
+            error_detail=broken.message,
+        )
+
+
+def find_broken(working: Working, registryid: RegistryId, changes: Iterable[Change]) -> Iterator[Broken]:
+    """Find what rows that were written break."""
+    around = _Around(working, registryid)
+    for change in changes:
+        row, before = change.after, change.before
+        if row is None or (before is not None and before.content_hash == row.content_hash):
+            continue
+        if before is None and row.kind in _VARIANTS:
+            other = working.child_like(registryid, row.xid)
+            if other is not None:
+                yield Broken(row.xid, _VARIANTS[row.kind], "", f"its id differs from that of {other} in letter case only")
+        if row.kind in _RULES:
+            yield from _RULES[row.kind](around, row)
+
+
+class _Around:
+    """What stands around an entity."""
+
+    def __init__(self, working: Working, registryid: RegistryId) -> None:
+        self.working = working
+        self.registryid = registryid
+
+    def body(self, xid: str) -> Body | None:
+        row = self.working.row(self.registryid, xid)
+        return None if row is None else read_canonical(row.body)
+
+    def is_there(self, xid: str) -> bool:
+        return self.working.row(self.registryid, xid) is not None
+
+    def version(self, reference: str) -> str | None:
+        """Find the Version that a reference to a base leads to: the one that it names, else the default one."""
+        base = _without_version(reference)
+        message = self.body(base)
+        if message is not None and isinstance(message.get("xref"), str):
+            base = message["xref"]
+            message = self.body(base)
+        if message is None:
+            return None
+        named = reference.rsplit("/", 1)[1] if _without_version(reference) != reference else message.get("defaultversionid")
+        found = f"{base}/versions/{named}"
+        return found if self.is_there(found) else None
+
+    def default_version(self, xid: str) -> tuple[str, Body] | None:
+        """Find the default Version of a message: its XID and body."""
+        message = self.body(xid)
+        if message is None or message.get("xref") is not None:
+            return None
+        found = f"{xid}/versions/{message.get('defaultversionid')}"
+        body = self.body(found)
+        return None if body is None else (found, body)
+
+
+def _check_version(around: _Around, row: Row) -> Iterator[Broken]:
+    """MSG-134, 156, 157, END-074, 096 of what holds it; MSG-049, 146, 183 of what it names; MSG-156 to 181 of its chain."""
+    body = read_canonical(row.body)
+    message_xid = holder_of(row.xid)
+    isdefault = body.get("isdefault") is True
+    if isdefault:
+        yield from _check_holder(around, row.xid, message_xid, body, is_borrowed=False)
+    ancestor = body.get("ancestor")
+    if ancestor is not None and not around.is_there(f"{message_xid}/versions/{ancestor}"):
+        yield Broken(
+            row.xid, "MSG-049", "ancestor", f"`ancestor`: it leads to {message_xid}/versions/{ancestor}, which is not there"
+        )
+    schema = body.get("dataschemaxid")
+    if isinstance(schema, str) and schema.startswith("/"):
+        target = _without_version(schema)
+        group = "/".join(target.split("/")[:3])
+        if not around.is_there(target) and around.is_there(group):
+            yield Broken(row.xid, "MSG-183", "dataschemaxid", f"`dataschemaxid`: it leads to {target}, which is not there")
+    if isdefault and isinstance(body.get("basemessage"), str):
+        yield from _check_chain(around, row.xid, message_xid, body)
+
+
+def _check_message(around: _Around, row: Row) -> Iterator[Broken]:
+    """An alias has the envelope and the protocol of its group (MSG-134, 157; END-074, 096)."""
+    xref = read_canonical(row.body).get("xref")
+    target = around.default_version(xref) if isinstance(xref, str) else None
+    if target is not None:
+        yield from _check_holder(around, row.xid, row.xid, target[1], is_borrowed=True)
+
+
+def _check_holder(around: _Around, xid: str, message_xid: str, body: Body, *, is_borrowed: bool) -> Iterator[Broken]:
+    holder = around.body(holder_of(message_xid))
+    if holder is None:
+        return
+    envelope, protocol = body.get("envelope"), body.get("protocol")
+    asked, wanted = holder.get("envelope"), holder.get("protocol")
+    in_group = message_xid.startswith("/messagegroups/")
+    is_other = None not in (_one_protocol(protocol), _one_protocol(wanted)) and _one_protocol(protocol) != _one_protocol(wanted)
+    told = "`{0}` is {1}, and that of what holds it is {2}"
+    if in_group:
+        if envelope is not None and asked is not None and envelope.lower() != asked.lower():
+            yield Broken(xid, "MSG-157", "envelope", told.format("envelope", envelope, asked))
+        if envelope is None and asked is not None and (is_borrowed or body.get("basemessage") is None):
+            yield Broken(xid, "MSG-156", "envelope", f"`envelope` is missing, and that of the group is {asked}")
+        if is_other:
+            yield Broken(xid, "MSG-134", "protocol", told.format("protocol", protocol, wanted))
+    else:
+        if not _is_as_precise(envelope, asked):
+            yield Broken(xid, "END-074", "envelope", told.format("envelope", envelope, asked))
+        if is_other:
+            yield Broken(xid, "END-096", "protocol", told.format("protocol", protocol, wanted))
+
+
+def _check_chain(around: _Around, xid: str, message_xid: str, body: Body) -> Iterator[Broken]:
+    """A chain of bases does not come back to itself (MSG-146)."""
+    at, seen = body.get("basemessage"), {message_xid}
+    while isinstance(at, str) and at.startswith("/"):
+        base = _without_version(at)
+        if base == message_xid:
+            told = f"`basemessage` leads over {_without_version(body['basemessage'])} back to this message"
+            yield Broken(xid, "MSG-146", "basemessage", told)
+            return
+        found = around.default_version(base)
+        if base in seen or found is None:
+            break
+        seen.add(base)
+        at = found[1].get("basemessage")
+    leaves = _flattened(around, xid)
+    if leaves is not None:
+        yield from _check_flattened(around, xid, message_xid, body, leaves)
+
+
+def _flattened(around: _Around, xid: str) -> dict[str, str] | None:
+    """Merge a definition with its bases, as far as the rules below need it; None: the chain leads nowhere, or never ends."""
+    chain: list[dict[str, str]] = []
+    seen: set[str] = set()
+    at: str | None = xid
+    while at is not None:
+        row = around.working.row(around.registryid, at)
+        if row is None or at in seen or len(chain) > _MOST_BASES:
+            return None  # a base may come later: nothing is judged
+        seen.add(at)
+        chain.append(dict(leaves_of_body(row.body)))
+        base = read_canonical(row.body).get("basemessage")
+        if base is None:
+            break
+        at = around.version(base) if isinstance(base, str) and base.startswith("/") else None
+        if at is None:
+            return None
+    merged: dict[str, str] = {}
+    for own in reversed(chain):
+        merged = _laid_over(merged, own)
+    return merged
+
+
+def _laid_over(base: dict[str, str], own: dict[str, str]) -> dict[str, str]:
+    """Lay leaves over those of a base: another envelope or protocol inherits nothing of its section (docs/decisions.md)."""
+    dropped: tuple[str, ...] = ()
+    if _is_other_envelope(_value(base, "/envelope"), _value(own, "/envelope")):
+        dropped += ("/envelopemetadata", "/envelopeoptions")
+    protocols = _family(_value(base, "/protocol")), _family(_value(own, "/protocol"))
+    if None not in protocols and protocols[0] != protocols[1]:
+        dropped += ("/protocoloptions",)
+    if any(name in own for name in _SCHEMA):
+        dropped += _SCHEMA
+    kept = {key: text for key, text in base.items() if not any(key == name or key.startswith(name + "/") for name in dropped)}
+    return kept | own
+
+
+def _check_flattened(around: _Around, xid: str, message_xid: str, body: Body, leaves: dict[str, str]) -> Iterator[Broken]:
+    """A definition has, with its bases, what it needs (MSG-156, 161, 166, 175, 181)."""
+    leaf = leaves.get
+
+    def has_below(pointer: str) -> bool:
+        return any(key.startswith(pointer + "/") for key in leaves)
+
+    holder = around.body(holder_of(message_xid)) if message_xid.startswith("/messagegroups/") else None
+    asked = None if holder is None else holder.get("envelope")
+    has_schema = body.get("dataschemauri") is not None or body.get("dataschema") is not None
+    lacks = body.get("envelope") is not None and body.get("envelopemetadata") is None
+    lacks |= body.get("protocol") is not None and body.get("protocoloptions") is None
+    lacks |= has_schema and body.get("dataschemaformat") is None
+    if not lacks and not (body.get("envelope") is None and asked is not None):
+        return
+    envelope, protocol = leaf("/envelope"), leaf("/protocol")
+    if envelope is None and asked is not None:
+        yield Broken(xid, "MSG-156", "envelope", f"`envelope` is missing, and that of the group is {asked}")
+    for rule_id, name, section, value in (
+        ("MSG-161", "envelope", "envelopemetadata", envelope),
+        ("MSG-166", "protocol", "protocoloptions", protocol),
+    ):
+        if value is not None and not has_below("/" + section):
+            told = f"`{name}` is {value}, and neither here nor in its bases there is `{section}`"
+            yield Broken(xid, rule_id, section, told)
+    if leaf("/dataschemaformat") is None:
+        without = "stands without `dataschemaformat`, here and in its bases"
+        uri = leaf("/dataschemauri")
+        if leaf("/dataschema") is not None:
+            yield Broken(xid, "MSG-175", "dataschemaformat", f"`dataschema` {without}")
+        if uri is not None and not uri.startswith(('"/schemagroups/', '"#/')):
+            yield Broken(xid, "MSG-181", "dataschemaformat", f"`dataschemauri` {uri} {without}")
+
+
+def _check_endpoint(around: _Around, row: Row) -> Iterator[Broken]:
+    """A will message is there, and is a CloudEvent or one of MQTT (END-173, 174)."""
+    options = read_canonical(row.body).get("protocoloptions")
+    will = options.get("willmessage") if isinstance(options, dict) else None
+    if not isinstance(will, str) or not will.startswith("/"):
+        return
+    target = _without_version(will)
+    if not around.is_there(target):
+        yield Broken(
+            row.xid, "END-173", "protocoloptions.willmessage", f"`willmessage`: it leads to {target}, which is not there"
+        )
+        return
+    found = around.default_version(target)
+    if found is not None:
+        envelope, protocol = found[1].get("envelope") or "", found[1].get("protocol") or ""
+        if not envelope.lower().startswith("cloudevents") and not protocol.upper().startswith("MQTT"):
+            told = f"`willmessage` leads to {target}, which is neither a CloudEvents nor an MQTT message"
+            yield Broken(row.xid, "END-174", "protocoloptions.willmessage", told)
+
+
+_RULES: dict[str, Callable[[_Around, Row], Iterator[Broken]]] = {
+    "version": _check_version,
+    "message": _check_message,
+    "endpoint": _check_endpoint,
+}
+
+
+def _without_version(xid: str) -> str:
+    """Give the message or schema that an XID lies in."""
+    parts = xid.split("/")
+    return "/".join(parts[:5]) if len(parts) == 7 and parts[5] == "versions" else xid
+
+
+def _one_protocol(name: str | None) -> str | None:
+    """Write a protocol so that the same one is the same text: requirements.md 22."""
+    family = family_of(name)
+    if family is None:
+        return None
+    return f"{family}/" if family in _WITHOUT_VERSION else f"{family}/{protocol_version(name or '') or ''}"
+
+
+def _family(name: str | None) -> str | None:
+    """Write a protocol so that one whose options can be inherited is the same text: of MQTT the version counts."""
+    family = family_of(name)
+    return f"MQTT/{(protocol_version(name or '') or '').removesuffix('.0')}" if family == "MQTT" else family
+
+
+def _is_other_envelope(one: str | None, other: str | None) -> bool:
+    """Tell that two envelopes are not the same, of which one may be more precise."""
+    if not one or not other:
+        return False
+    (name, _, version), (other_name, _, other_version) = one.partition("/"), other.partition("/")
+    return name.upper() != other_name.upper() or bool(version and other_version and version != other_version)
+
+
+def _value(leaves: dict[str, str], pointer: str) -> str | None:
+    found = read_canonical(leaves[pointer]) if pointer in leaves else None
+    return found if isinstance(found, str) else None
+
+
+def _is_as_precise(envelope: str | None, asked: str | None) -> bool:
+    """Tell that a message's envelope is the endpoint's, or a closer version of it (END-074, 075; requirements.md 23)."""
+    if envelope is None or asked is None:
+        return True
+    given, wanted = envelope.lower(), asked.lower()
+    return given == wanted or given.startswith((f"{wanted}/", f"{wanted}.", f"{wanted}-"))

@@ -1,0 +1,181 @@
+"""What a batch changes is appended to the log: by delta-rs where the table admits it, else by a warm Spark session.
+
+Both are compare-and-set against the snapshot that the batch was planned for, and write the same rows, digests and commit
+information; a test compares them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+import xxhash
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from lakehouse.errors import CommitLost
+from lakehouse.faults import crash_point
+from lakehouse.ingest.parse.readings import TABLE_NAMES
+from lakehouse.ingest.parse.rows import leaves_of_body
+from lakehouse.log.commits import Run, Totals, commit_rows, own_bodies
+from lakehouse.log.head import LOGGED, Head
+from lakehouse.readmodel.file.delta import Warehouse
+from lakehouse.serve.write.working import Change
+from lakehouse.settings import Settings
+from lakehouse.store.keys import VERSION_KIND
+from lakehouse.store.schema import CHANGES
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyspark.sql import SparkSession
+
+# The columns of `changes` without snapshot_id, as the table declares them.
+_ROWS = to_arrow_schema(StructType([field for field in CHANGES if field.name != "snapshot_id"]), timezone="UTC")
+_SEED = 42  # of Spark's xxhash64
+_MASK = 2**64 - 1
+
+
+class Appender(Protocol):
+    """Appends a batch as the next snapshot."""
+
+    def append(self, head: Head, version: int, committed_at: datetime, changes: list[Change], run: Run) -> None:
+        """Append.
+
+        Args:
+            head: the snapshot that the batch was planned for.
+            version: of the Delta table `changes`, in which that snapshot was the newest.
+            committed_at: time of the snapshot, later than the head's.
+            changes: what the batch changes.
+            run: who commits.
+
+        Raises:
+            CommitLost: another writer has taken that snapshot; nothing was appended.
+        """
+        ...
+
+
+class SparkAppender:
+    """Appends with Spark, to any table."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+
+    def append(self, head: Head, version: int, committed_at: datetime, changes: list[Change], run: Run) -> None:
+        """Append; see `Appender`."""
+        rows = self.spark.createDataFrame(arrow_rows(changes))
+        commit_rows(self.spark, head, committed_at, rows, counts_of(changes), run)
+
+
+class DeltaAppender:
+    """Appends with delta-rs, in milliseconds, to a table without features that it refuses."""
+
+    def __init__(self, location: str, settings: Settings) -> None:
+        self.warehouse = Warehouse(location, settings)  # of its own: what follows the tables works on other ones
+
+    def append(self, head: Head, version: int, committed_at: datetime, changes: list[Change], run: Run) -> None:
+        """Append; see `Appender`."""
+        from deltalake import CommitProperties, Transaction, write_deltalake
+        from deltalake.exceptions import CommitFailedError
+
+        rows = arrow_rows(changes)
+        totals = Totals(head, committed_at, counts_of(changes), 0, rows_digest(rows))
+        told, bodies = own_bodies(totals, run)
+        snapshot_id = head.snapshot_id + 1
+        own = [{"registryid": "", "kind": kind, "xid": xid, "op": "insert", "body": body} for kind, xid, body in bodies]
+        every = pa.concat_tables([rows, pa.Table.from_pylist(own, _ROWS)])
+        numbers = pa.array([snapshot_id] * every.num_rows, pa.int64())
+        every = every.add_column(0, pa.field("snapshot_id", pa.int64(), nullable=False), numbers)
+        properties = CommitProperties(
+            custom_metadata={"userMetadata": json.dumps(told)},
+            max_commit_retries=0,
+            app_transactions=[Transaction("lakehouse.changes", snapshot_id)],
+        )
+        table = self.warehouse.newest("changes")
+        if table.version() != version:
+            raise CommitLost(snapshot_id)
+        crash_point("before_commit")
+        try:
+            write_deltalake(table, _as_declared(every, table), mode="append", commit_properties=properties)
+        except CommitFailedError as error:
+            raise CommitLost(snapshot_id) from error
+        crash_point("after_commit")
+
+
+def admits_delta_rs(table: DeltaTable) -> bool:
+    """Tell whether delta-rs may write a table: clustering is a feature that it refuses."""
+    features = set(table.protocol().writer_features or ())
+    return not features & {"clustering", "domainMetadata"}
+
+
+def counts_of(changes: list[Change]) -> dict[str, dict[str, int]]:
+    """Count rows by table and op."""
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for change in changes:
+        row = change.after or change.before
+        assert row is not None
+        counts[TABLE_NAMES[row.kind]][_op(change)] += 1
+    return {table: dict(counts[table]) for table in TABLE_NAMES.values()}
+
+
+def arrow_rows(changes: list[Change]) -> pa.Table:
+    """Give changes as rows of the log: columns of `changes` without snapshot_id. A deleted entity keeps its last text."""
+    columns: dict[str, list[Any]] = {name: [] for name in _ROWS.names}
+    for change in changes:
+        row = change.after or change.before
+        assert row is not None
+        attributes = row.attributes
+        if attributes is None and row.kind in VERSION_KIND.values():
+            attributes = leaves_of_body(row.body)
+        uris = [] if change.after is None else list(row.document_uris)
+        values = (
+            change.registryid, row.kind, row.xid, _op(change), row.content_hash, row.epoch, row.createdat, row.modifiedat, uris,
+            row.body, row.raw, attributes,
+        )  # fmt: skip
+        for column, value in zip(columns.values(), values, strict=True):
+            column.append(value)
+    return pa.Table.from_pydict(columns, schema=_ROWS)
+
+
+def rows_digest(rows: pa.Table) -> str:
+    """Fold rows into the digest of a snapshot, as `lakehouse.log.plan.rows_digest` does in Spark."""
+    folded = 0
+    columns = [_hashable(rows.column(name)) for name in LOGGED]
+    for values in zip(*columns, strict=True):
+        seed = _SEED
+        for value in values:
+            for part in value if isinstance(value, list) else (value,):
+                seed = seed if part is None else xxhash.xxh64_intdigest(_bytes(part), seed)
+        folded ^= seed
+    return f"{folded & _MASK:016x}"
+
+
+def committed_after(head: Head) -> datetime:
+    """Give the time of a snapshot that follows another one now."""
+    now = datetime.now(timezone.utc)
+    return now if now > head.committed_at else head.committed_at + (datetime.resolution)
+
+
+def _op(change: Change) -> str:
+    if change.before is None:
+        return "insert"
+    return "delete" if change.after is None else "update"
+
+
+def _hashable(column: pa.ChunkedArray) -> list[Any]:
+    values: list[Any] = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+    return values
+
+
+def _bytes(value: Any) -> bytes:
+    if isinstance(value, int):
+        return value.to_bytes(8, "little", signed=True)
+    return str(value).encode()
+
+
+def _as_declared(rows: pa.Table, table: DeltaTable) -> pa.Table:
+    """Give the columns the nullability that the table declares."""
+    declared = {field.name: field.nullable for field in table.schema().fields}
+    return rows.cast(pa.schema([field.with_nullable(declared[field.name]) for field in rows.schema]))

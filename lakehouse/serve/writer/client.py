@@ -1,0 +1,114 @@
+"""A process of the server hands requests to the one that writes, and finds out what came of those that it did not answer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import time
+from multiprocessing.connection import Client, Connection
+
+from lakehouse.readmodel import ReadModel, View
+from lakehouse.serve.problems import ProblemFound
+from lakehouse.serve.write.asked import Writing
+from lakehouse.serve.writer.keeper import end_group
+from lakehouse.serve.writer.wire import Address, Announced, Done, receive_answer, send_writing
+
+_SECONDS_BETWEEN_TRIES = 0.1
+_SECONDS_TO_END = 10.0
+
+
+class Writers:
+    """Hands requests over; shared by threads, each request has a connection of its own."""
+
+    def __init__(self, address: Address, model: ReadModel, seconds: float) -> None:
+        """Know where the writer is.
+
+        Args:
+            address: where it listens.
+            model: the catalog, to find out what was committed.
+            seconds: that a request may wait for the writer to begin.
+        """
+        self.address = address
+        self.model = model
+        self.seconds = seconds
+        self._free: queue.SimpleQueue[Connection] = queue.SimpleQueue()
+
+    def write(self, writing: Writing) -> Done:
+        """Have a request done.
+
+        Raises:
+            ProblemFound: it was refused, or could not be done; nothing of it was written.
+        """
+        link = self._sent(writing)
+        announced: Announced | None = None
+        try:
+            while True:
+                answer = receive_answer(link)
+                if isinstance(answer, Announced):
+                    announced = answer
+                    continue
+                self._free.put(link)
+                if isinstance(answer, ProblemFound):
+                    raise answer
+                return answer
+        except (EOFError, OSError):
+            link.close()
+            return self._found_out(writing, announced)
+
+    def _sent(self, writing: Writing) -> Connection:
+        """Send a request to a writer that is there; one that is starting is waited for."""
+        until = time.monotonic() + self.seconds
+        while True:
+            try:
+                link = self._free.get_nowait()
+            except queue.Empty:
+                link = self._opened(until, writing)
+            try:
+                send_writing(link, writing)
+            except OSError:  # of a writer that died; it did not read the request whole
+                link.close()
+                continue
+            return link
+
+    def _opened(self, until: float, writing: Writing) -> Connection:
+        while True:
+            try:
+                return Client(self.address.path, "AF_UNIX", authkey=self.address.key)
+            except (OSError, EOFError) as error:
+                if time.monotonic() > until:
+                    told = "The process that writes is starting; nothing was written. Ask again."
+                    raise ProblemFound("server_busy", writing.path, told, headers={"Retry-After": "5"}) from error
+                time.sleep(_SECONDS_BETWEEN_TRIES)
+
+    def _found_out(self, writing: Writing, announced: Announced | None) -> Done:
+        """Look whether a writer that died had committed a request."""
+        if announced is not None:
+            _await_end(announced.pid)
+            self.model.refresh()
+            snapshot_id = self.model.answer(lambda view: _committed_by(view, announced.ingest_id))
+            if snapshot_id is not None:
+                return Done(snapshot_id, announced.outcome)
+        told = "The process that writes died; nothing was written. Ask again."
+        raise ProblemFound("server_busy", writing.path, told, headers={"Retry-After": "5"})
+
+
+def _await_end(pid: int) -> None:
+    """Make sure that a writer, and the Spark that it started, cannot commit any more."""
+    until = time.monotonic() + _SECONDS_TO_END
+    while time.monotonic() < until:
+        end_group(pid)
+        with contextlib.suppress(PermissionError):
+            try:
+                os.killpg(pid, 0)
+            except ProcessLookupError:
+                return
+        time.sleep(0.02)
+
+
+def _committed_by(view: View, ingest_id: str) -> int | None:
+    """Find the snapshot of a commit, among the newest ones."""
+    for snapshot_id in range(view.head, max(0, view.head - 1000), -1):
+        if view.commit_of(snapshot_id).get("ingest_id") == ingest_id:
+            return snapshot_id
+    return None

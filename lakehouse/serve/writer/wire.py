@@ -1,0 +1,80 @@
+"""What a process of the server and the one that writes say to each other over a local socket.
+
+A message is JSON, and for a request its body behind it. The writer answers a request once or twice: before a commit with its id
+and what the request comes to (`announced`), and at the end with the snapshot, or with the error.
+"""
+
+from __future__ import annotations
+
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+import orjson
+
+from lakehouse.serve.problems import ProblemFound
+from lakehouse.serve.write.apply import Outcome
+from lakehouse.serve.write.asked import Writing
+
+
+class Address(NamedTuple):
+    """Where the writer listens, and what opens it."""
+
+    path: str
+    key: bytes
+
+
+class Announced(NamedTuple):
+    """A request is about to be committed: by which process, in which commit, and what it comes to."""
+
+    pid: int
+    ingest_id: str
+    outcome: Outcome
+
+
+class Done(NamedTuple):
+    """A request was committed, or needed no commit: the snapshot that has it."""
+
+    snapshot_id: int
+    outcome: Outcome
+
+
+def send_writing(link: Connection, writing: Writing) -> None:
+    """Send a request."""
+    told = writing._asdict() | {"body": None}
+    link.send_bytes(orjson.dumps(told))
+    link.send_bytes(writing.body)
+
+
+def receive_writing(link: Connection) -> Writing:
+    """Receive a request.
+
+    Raises:
+        EOFError: the other side is gone.
+    """
+    told = orjson.loads(link.recv_bytes())
+    body = link.recv_bytes()
+    told |= {"parts": tuple(told["parts"]), "parameters": [tuple(one) for one in told["parameters"]], "body": body}
+    return Writing(**told)
+
+
+def send_answer(link: Connection, answer: Announced | Done | ProblemFound) -> None:
+    """Send what came of a request."""
+    if isinstance(answer, ProblemFound):
+        link.send_bytes(orjson.dumps({"problem": answer.as_record()}))
+    else:
+        name = "announced" if isinstance(answer, Announced) else "done"
+        link.send_bytes(orjson.dumps({name: answer._asdict() | {"outcome": answer.outcome._asdict()}}))
+
+
+def receive_answer(link: Connection) -> Announced | Done | ProblemFound:
+    """Receive what came of a request.
+
+    Raises:
+        EOFError: the other side is gone.
+    """
+    told: dict[str, Any] = orjson.loads(link.recv_bytes())
+    if "problem" in told:
+        return ProblemFound.of_record(told["problem"])
+    kind = Announced if "announced" in told else Done
+    fields = told["announced" if "announced" in told else "done"]
+    return kind(**fields | {"outcome": Outcome(**fields["outcome"])})

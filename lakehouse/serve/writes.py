@@ -1,0 +1,177 @@
+"""The requests that write, as they come over HTTP: their bodies, who may send them, and their answers."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from lakehouse.serve.answer.asking import Answer, Asked
+from lakehouse.serve.answer.flags import read_flags, read_parameters
+from lakehouse.serve.answer.live import Head, Live
+from lakehouse.serve.answer.pages import Pages
+from lakehouse.serve.options import Options, is_loopback
+from lakehouse.serve.problems import ProblemFound
+from lakehouse.serve.requests import Target
+from lakehouse.serve.write.apply import methods_of
+from lakehouse.serve.write.asked import Writing
+from lakehouse.serve.write.draft import draft_methods_of
+from lakehouse.serve.writer.client import Writers
+from lakehouse.serve.writer.wire import Address, Done
+from lakehouse.serve.written import written_answer
+from lakehouse.text.names import RegistryId
+
+_READ = ("GET", "HEAD", "OPTIONS")
+_PARALLEL = 128  # requests that wait for the writer at once
+_SECONDS_TO_FOLLOW = 30.0
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+
+class Writes:
+    """Has requests done by the writer."""
+
+    def __init__(self, live: Live, options: Options, pages: Pages, address: Address) -> None:
+        self.live = live
+        self.options = options
+        self.pages = pages
+        self.writers = Writers(address, live.model, options.request_seconds)
+        self.threads = ThreadPoolExecutor(_PARALLEL, "lakehouse-write")
+        self.waiting = 0
+        self._turn = threading.Lock()
+
+    async def answer(
+        self, method: str, asked: Asked, headers: dict[bytes, bytes], receive: Receive, user: str | None
+    ) -> tuple[Answer, Asked]:
+        """Have a request done, and answer it.
+
+        Args:
+            method: PUT, PATCH, POST or DELETE.
+            asked: the request.
+            headers: as they came.
+            receive: gives the body.
+            user: who asks.
+
+        Raises:
+            ProblemFound: nothing was written.
+        """
+        self._check_origin(headers)
+        allowed = methods_at(asked.target.parts)  # a PATCH of a document is told what it lacks
+        if method not in allowed or asked.target.at is not None:
+            allow = ", ".join((*_READ, *(allowed if asked.target.at is None else ())))
+            raise ProblemFound("action_not_supported", asked.target.path, action=method, headers={"Allow": allow})
+        if self.waiting >= _PARALLEL:
+            raise ProblemFound("server_busy", asked.target.path, headers={"Retry-After": "1"})
+        self.waiting += 1
+        try:
+            body = await self._body(receive)
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self.threads, self._done, method, asked, headers, body, user)
+        finally:
+            self.waiting -= 1
+
+    def check_host(self, host: str) -> None:
+        """Make sure that a server on the loopback address is asked under a name of it: another name may lead here by a trick.
+
+        Raises:
+            ProblemFound: it is not.
+        """
+        options = self.options
+        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+        if is_loopback(options.host) and not options.behind_proxy and not options.base_url and not is_loopback(name.strip("[]")):
+            raise ProblemFound("", status=421, detail="This server is asked as 127.0.0.1 or localhost only.")
+
+    @staticmethod
+    def methods(target: Target) -> tuple[str, ...]:
+        """Tell which methods write at what is asked for; the past is not written."""
+        return () if target.at is not None else methods_at(target.parts, details=target.details)
+
+    def close(self) -> None:
+        """Wait for nobody any more."""
+        self.threads.shutdown(wait=False, cancel_futures=True)
+
+    def _done(
+        self, method: str, asked: Asked, headers: dict[bytes, bytes], body: bytes, user: str | None
+    ) -> tuple[Answer, Asked]:
+        """Have a request done, in a thread of its own."""
+        head = self.live.head
+        if head is None:
+            raise ProblemFound("", status=503, detail="The catalog is being loaded.", headers={"Retry-After": "2"})
+        parameters = read_parameters(asked.query)
+        dialect = self.pages.meanings.dialect_of(parameters)
+        read_flags(parameters, asked.target.parts, asked.target.path)  # nothing is written for an answer that cannot be given
+        named = {
+            name.decode("latin-1").lower(): value.decode("latin-1")
+            for name, value in headers.items()
+            if name.startswith(b"xregistry-") or name == b"content-type"
+        }
+        writing = Writing(
+            method, asked.target.parts, asked.target.details, self._registry_of(asked, head), dialect, parameters, named, body,
+            asked.base, user,
+        )  # fmt: skip
+        done = self.writers.write(writing)
+        followed = self._followed(done)
+        with self._turn:  # a whole batch is answered at once: readers shall not wait for all of its threads
+            return written_answer(self.pages, asked, done, followed), asked
+
+    def _registry_of(self, asked: Asked, head: Head) -> RegistryId:
+        """Find the registry that is meant; one that a mount names may be new."""
+        if asked.target.registry is not None:
+            return asked.target.registry
+        return self.pages.meanings.registry_of(asked, head)
+
+    def _followed(self, done: Done) -> Head:
+        """Wait until the read model has a snapshot."""
+        head = self.live.await_snapshot(done.snapshot_id, _SECONDS_TO_FOLLOW)
+        if head is None:
+            told = f"It was written, in snapshot {done.snapshot_id}, but this server does not see it yet."
+            raise ProblemFound("data_retrieval_error", detail=told, status=503, headers={"Retry-After": "5"})
+        return head
+
+    async def _body(self, receive: Receive) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            try:
+                message = await asyncio.wait_for(receive(), self.options.client_seconds)
+            except asyncio.TimeoutError as error:
+                raise ProblemFound("", status=408, detail="The body did not come in time.") from error
+            if message["type"] == "http.disconnect":
+                raise ProblemFound("bad_request", error_detail="The body ended before its end")
+            part: bytes = message.get("body", b"")
+            size += len(part)
+            if size > self.options.max_request_bytes:
+                raise ProblemFound("", status=413, detail=f"The body is larger than {self.options.max_request_bytes} bytes.")
+            parts.append(part)
+            if not message.get("more_body"):
+                return b"".join(parts)
+
+    def _check_origin(self, headers: dict[bytes, bytes]) -> None:
+        """Refuse what another site's page asks a browser for: it sends `Origin`, and may not choose it."""
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        if not origin or origin in self.options.allow_origin:
+            return
+        host = headers.get(b"host", b"").decode("latin-1")
+        if origin.partition("://")[2] != host:
+            raise ProblemFound("", status=403, detail="Pages of this origin may not write; name it with --allow-origin.")
+
+
+def methods_of_path(path: str) -> tuple[str, ...]:
+    """Tell which methods write at a path of OpenAPI."""
+    parts = tuple(path.removesuffix("$details").strip("/").split("/")) if path != "/" else ()
+    return methods_at(parts, details=path.endswith("$details"))
+
+
+def methods_at(parts: tuple[str, ...], *, details: bool = True) -> tuple[str, ...]:
+    """Tell which methods write at a path.
+
+    Args:
+        parts: of the path.
+        details: `$details` stands at its end; without, the document of a schema cannot be patched.
+    """
+    found = draft_methods_of(parts) or methods_of(parts)
+    if not details and len(parts) in (4, 6) and parts[2] == "schemas":
+        return tuple(method for method in found if method != "PATCH")
+    return found

@@ -1,0 +1,48 @@
+"""Ready answers are kept up to a number of bytes, as long as a snapshot is the newest."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from lakehouse.serve.sending import Ready, ReadyAnswers
+
+HEAD: Any = SimpleNamespace()
+
+
+def answer(size: int) -> Ready:
+    return Ready(200, [], b"x" * size, b'"e"', None)
+
+
+def test_what_was_asked_for_last_stays_when_the_room_is_full():
+    kept = ReadyAnswers(10_000)
+    for key in "abcd":
+        assert kept.find((key,), HEAD) is None
+        kept.keep((key,), answer(1_400))
+    assert kept.find(("a",), HEAD) is not None
+    kept.keep(("e",), answer(1_400))
+    assert [key for key in "abcde" if kept.find((key,), HEAD)] == ["a", "c", "d", "e"]
+
+
+def test_what_takes_more_than_a_quarter_is_not_kept():
+    kept = ReadyAnswers(10_000)
+    assert kept.find(("a",), HEAD) is None
+    kept.keep(("a",), answer(1_501))
+    assert kept.find(("a",), HEAD) is None
+
+
+def test_an_answer_that_was_made_twice_takes_its_room_once():
+    kept = ReadyAnswers(10_000)
+    assert kept.find(("a",), HEAD) is None
+    for _ in range(20):
+        kept.keep(("a",), answer(1_400))
+    kept.keep(("b",), answer(1_400))
+    assert kept.find(("a",), HEAD) is not None
+
+
+def test_all_is_forgotten_with_the_next_snapshot():
+    kept = ReadyAnswers(10_000)
+    kept.find(("a",), HEAD)
+    kept.keep(("a",), answer(10))
+    assert kept.find(("a",), SimpleNamespace()) is None
+    assert kept.find(("a",), HEAD) is None

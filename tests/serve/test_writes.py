@@ -1,0 +1,459 @@
+"""Writes of the xRegistry API over a real socket, in both dialects, into one catalog."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from serve.writing import EVENT, empty_warehouse, writing
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory):
+    return empty_warehouse(tmp_path_factory.mktemp("warehouse") / "w").folder
+
+
+@pytest.fixture(scope="module")
+def rc4(warehouse, tmp_path_factory):
+    with writing(warehouse, tmp_path_factory.mktemp("rc4")) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def rc2(warehouse, tmp_path_factory):
+    with writing(warehouse, tmp_path_factory.mktemp("rc2"), "--specification", "1.0-rc2") as served:
+        yield served
+
+
+@pytest.fixture(params=["rc4", "rc2"])
+def served(request):
+    """Two servers that write to one warehouse."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def group(request, served):
+    """The path of a group of the test's own."""
+    path = f"/messagegroups/{request.node.name.replace('[', '.').replace(']', '').replace('_', '-')[:100]}"
+    served.done("PUT", path, {"name": "before"})
+    return path
+
+
+def put(served, path, **more):
+    return served.done("PUT", path, EVENT | more)
+
+
+def test_a_message_is_made_with_its_group(served, request):
+    # Given a group that is not there
+    path = f"/messagegroups/new-{served.address.rsplit(':', 1)[1]}/messages/m"
+    # When
+    answer = served.send("PUT", path, EVENT | {"name": "first"})
+    # Then
+    assert answer.status == 201
+    assert answer.headers["location"] == answer.json["self"] == served.url + path
+    assert answer.headers["content-location"] == served.url + path + "/versions/1"
+    assert answer.json == served.get(path)
+    assert (answer.json["name"], answer.json["versionid"], answer.json["epoch"]) == ("first", "1", 1)
+    assert served.get(path.rsplit("/", 2)[0])["messagescount"] == 1
+
+
+def test_put_replaces_and_patch_does_not(served, group):
+    path = group + "/messages/m"
+    put(served, path, name="first", description="text", labels={"a": "1", "b": "2"})
+    patched = served.done("PATCH", path, {"name": "second", "description": None, "labels": {"c": "3"}})
+    assert (patched["name"], patched.get("description"), patched["labels"]) == ("second", None, {"c": "3"})
+    assert patched["envelope"] == "CloudEvents/1.0"
+    replaced = put(served, path)
+    assert ("name" in replaced, "labels" in replaced) == (False, False)
+    assert [patched["epoch"], replaced["epoch"]] == [2, 3]
+
+
+def test_an_empty_patch_touches(served, group):
+    path = group + "/messages/m"
+    first = put(served, path, name="m")
+    touched = served.done("PATCH", path, {})
+    assert (touched["epoch"], touched["name"], touched["createdat"]) == (2, "m", first["createdat"])
+    assert touched["modifiedat"] > first["modifiedat"]
+
+
+def test_a_wrong_id_or_epoch_is_refused(served, group):
+    path = group + "/messages/m"
+    put(served, path)
+    assert served.refused("PUT", path, EVENT | {"messageid": "other"}) == (400, "mismatched_id")
+    assert served.refused("PATCH", path, {"versionid": "7"}) == (400, "mismatched_id")
+    assert served.refused("PATCH", path, {"epoch": 7}) == (400, "mismatched_epoch")
+    ignoring = "?noepoch" if served.get("/")["specversion"] == "1.0-rc2" else "?ignore=epoch"
+    assert served.done("PATCH", path + ignoring, {"epoch": 7, "name": "x"})["name"] == "x"
+    assert served.done("PATCH", path, {"epoch": None, "name": "y"})["epoch"] == 3
+    assert served.done("PATCH", path, {"epoch": 3, "name": "z"})["epoch"] == 4
+
+
+def test_given_dates_hold(served, group):
+    path = group + "/messages/m"
+    told = {"createdat": "2020-01-02T03:04:05Z", "modifiedat": "2021-01-02T03:04:05Z"}
+    made = put(served, path, **told)
+    assert {name: made[name] for name in told} == told
+    again = served.done("PATCH", path, {"modifiedat": told["modifiedat"], "name": "x"})  # the stored one is none that is given
+    assert again["createdat"] == told["createdat"]
+    assert again["modifiedat"] > "2026"
+    assert served.refused("PATCH", path, {"createdat": "yesterday"})[0] == 400
+
+
+def test_versions_are_posted(served, group):
+    path = group + "/messages/m"
+    put(served, path, name="one")
+    answer = served.send("POST", path, EVENT | {"name": "two"})
+    assert (answer.status, answer.json["versionid"], answer.headers["location"]) == (201, "2", served.url + path + "/versions/2")
+    assert served.send("POST", path, EVENT | {"versionid": "v3", "name": "three"}).json["versionid"] == "v3"
+    assert served.get(path)["name"] == "three"  # the newest is the default one
+    ancestor = "ancestor" if served.get("/")["specversion"] == "1.0-rc2" else "ancestorid"
+    assert {one["versionid"]: one[ancestor] for one in served.get(path + "/versions").values()} == {"1": "1", "2": "1", "v3": "2"}
+
+
+def test_a_number_that_a_version_had_is_none_again(served, group):
+    path = group + "/messages/m"
+    put(served, path)
+    assert [served.done("POST", path, EVENT)["versionid"] for _ in range(2)] == ["2", "3"]
+    served.done("DELETE", path + "/versions/3")
+    assert served.done("POST", path, EVENT)["versionid"] == "4"
+
+
+def test_several_versions_at_once_answer_with_those(served, group):
+    path = group + "/messages/m"
+    put(served, path)
+    found = served.done("POST", path + "/versions", {"2": EVENT | {"name": "b"}, "3": EVENT | {"name": "c"}})
+    assert sorted(found) == ["2", "3"]
+    patched = served.done("PATCH", path + "/versions", {"2": {"labels": {"x": "y"}}})
+    assert (list(patched), patched["2"]["name"], patched["2"]["labels"]) == (["2"], "b", {"x": "y"})
+    assert served.refused("POST", group + "/messages/other/versions", {}) == (400, "missing_versions")
+
+
+def test_the_default_version_is_chosen(served, group):
+    path = group + "/messages/m"
+    put(served, path, name="one")
+    served.done("POST", path, EVENT | {"name": "two"})
+
+    def default():
+        meta = served.get(path + "/meta")
+        return meta["defaultversionid"], meta["defaultversionsticky"]
+
+    assert default() == ("2", False)
+    served.done("PATCH", path + "/meta", {"defaultversionid": "1"})
+    assert (default(), served.get(path)["name"]) == (("1", True), "one")
+    served.done("POST", path, EVENT | {"name": "three"})
+    assert default() == ("1", True)
+    served.done("POST", path + "?setdefaultversionid=request", EVENT | {"name": "four"})
+    assert default() == ("4", True)
+    served.done("DELETE", path + "/versions/4?setdefaultversionid=2")
+    assert default() == ("2", True)
+    served.done("DELETE", path + "/versions/2")  # who was chosen is gone
+    assert default() == ("3", False)
+    served.done("PATCH", path + "/meta?setdefaultversionid=null", {})
+    assert default() == ("3", False)
+    assert served.refused("PATCH", path + "/meta", {"defaultversionid": "9"}) == (400, "unknown_id")
+    assert served.refused("PATCH", path + "?setdefaultversionid=9", {}) == (400, "unknown_id")
+    assert served.refused("PUT", path + "/meta", {"defaultversionid": "1"})[0] == 400  # not the newest, and not sticky
+    assert served.refused("PATCH", group + "?setdefaultversionid=1", {}) == (400, "bad_flag")
+
+
+def test_one_version_shows_itself_as_the_default(served, group):
+    path = group + "/messages/m"
+    put(served, path)
+    served.done("POST", path, EVENT)
+    served.done("PATCH", path + "/meta", {"defaultversionid": "1"})
+    shown = {one["versionid"]: (one["isdefault"], one["epoch"]) for one in served.get(path + "/versions").values()}
+    assert shown == {"1": (True, 1), "2": (False, 1)}
+
+
+def test_an_alias_shows_what_it_stands_for(served, group):
+    target, path = group + "/messages/target", group + "/messages/alias"
+    put(served, target, name="shown")
+    put(served, path, name="own")
+    assert served.refused("PUT", path, {"name": "x", "meta": {"xref": target}})[0] == 400
+    assert served.refused("PUT", path, {"meta": {"xref": "/nowhere"}})[0] == 400
+    served.done("PUT", path, {"meta": {"xref": target}})
+    assert (served.get(path)["name"], served.get(path + "/meta")["xref"]) == ("shown", target)
+    # Back: it begins anew, with an epoch that none of both had
+    served.done("PATCH", path, {"meta": {"xref": None}, "name": "again"} | EVENT)
+    assert (served.get(path)["name"], served.get(path)["versionscount"]) == ("again", 1)
+
+
+def test_the_epoch_of_a_holder_grows_with_what_comes_and_goes(served, group):
+    assert served.get(group)["epoch"] == 1
+    put(served, group + "/messages/m")
+    assert served.get(group)["epoch"] == 2
+    put(served, group + "/messages/m")
+    assert served.get(group)["epoch"] == 2
+    meta = served.get(group + "/messages/m/meta")["epoch"]
+    served.done("POST", group + "/messages/m", EVENT)
+    assert served.get(group + "/messages/m/meta")["epoch"] == meta + 1
+    served.done("DELETE", group + "/messages/m")
+    assert served.get(group)["epoch"] == 3
+
+
+def test_groups_are_written_with_what_they_hold(served, group):
+    found = served.done("POST", group, {"messages": {"a": EVENT, "b": EVENT | {"name": "b"}}})
+    assert sorted(found["messages"]) == ["a", "b"]
+    assert served.get(group)["name"] == "before"  # its own attributes are untouched
+    assert served.refused("POST", group, {"name": "x"}) == (400, "resources_only")
+    told = served.done("PATCH", group, {"description": "more", "messages": {"a": {"name": "a"}}})
+    assert (told["name"], told["description"]) == ("before", "more")
+    assert served.get(group + "/messages/a")["name"] == "a"
+    assert served.get(group + "/messages")["b"]["name"] == "b"  # a collection is added to
+
+
+def test_a_registry_is_written_by_types(served, group):
+    name = group.rsplit("/", 1)[1]
+    told = {"messagegroups": {name + "x": {"messages": {"m": EVENT}}}, "schemagroups": {name: {"name": "s"}}}
+    found = served.done("POST", "/", told)
+    assert {key: sorted(value) for key, value in found.items()} == {"messagegroups": [name + "x"], "schemagroups": [name]}
+    assert served.refused("POST", "/", {"name": "x"}) == (400, "groups_only")
+    patched = served.done("PATCH", "/", {"description": name})
+    assert (patched["description"], patched["registryid"]) == (name, "default")
+    assert served.refused("PATCH", "/", {"registryid": "other"}) == (400, "mismatched_id")
+
+
+def test_nothing_of_a_request_remains_when_a_part_is_refused(served, group):
+    before = served.get("/")["epoch"], served.get(group)
+    told = {"good": EVENT, "bad": {"envelope": 7}}
+    status, _name = served.refused("POST", group + "/messages", told)
+    assert status == 400
+    assert (served.get("/")["epoch"], served.get(group)) == before
+    assert served.send("GET", group + "/messages/good").status == 404
+
+
+def test_the_rules_between_entities_hold(served, group):
+    served.done("PATCH", group, {"envelope": "CloudEvents/1.0"})
+    answer = served.send("PUT", group + "/messages/m", {"envelope": "Other/1.0", "envelopemetadata": {"a": {}}})
+    assert answer.status == 400
+    assert "MSG-157" in answer.json["detail"]
+    put(served, group + "/messages/a")
+    put(served, group + "/messages/b", basemessage=group + "/messages/a")
+    answer = served.send("PATCH", group + "/messages/a", {"basemessage": group + "/messages/b"})
+    assert answer.status == 400
+    assert "MSG-146" in answer.json["detail"]
+    answer = served.send("PUT", group + "/messages/A", EVENT)
+    assert answer.status == 400
+    assert "MSG-037" in answer.json["detail"]
+
+
+def test_an_attribute_that_a_message_needs_is_asked_for(served, group):
+    answer = served.send("PUT", group + "/messages/m", {"envelope": "CloudEvents/1.0"})
+    assert answer.status == 400
+    assert "MSG-161" in answer.json["detail"]
+
+
+def test_credentials_are_refused(served, group):
+    path = group.replace("messagegroups", "endpoints")
+    told = {
+        "usage": ["producer"],
+        "protocol": "HTTP",
+        "protocoloptions": {"endpoints": [{"uri": "https://u:pw12345@h.example/"}]},
+    }
+    answer = served.send("PUT", path, told)
+    assert answer.status == 400
+    assert "END-111" in answer.json["detail"]
+    assert b"pw12345" not in answer.body
+
+
+def test_a_schema_is_uploaded_and_comes_back(served, group):
+    path = group.replace("messagegroups", "schemagroups") + "/schemas/s"
+    answer = served.send("PUT", path, raw=b'{"type":"object"}', Content_Type="application/json", xRegistry_name="Caf%C3%A9")
+    assert (answer.status, answer.body) == (201, b'{"type":"object"}')
+    assert (answer.headers["content-type"], answer.headers["xregistry-name"]) == ("application/json", "Caf%C3%A9")
+    text = b'syntax = "proto3";\nmessage M {}\n'
+    answer = served.send("POST", path, raw=text, Content_Type="text/plain", xRegistry_versionid="two")
+    assert (answer.status, answer.body, answer.headers["xregistry-versionid"]) == (201, text, "two")
+    assert served.send("PUT", path + "/versions/3", raw=b"\xff\x00").body == b"\xff\x00"
+    assert served.get(path + "$details?inline=schema")["schemabase64"] == base64.b64encode(b"\xff\x00").decode()
+    # What no header names is left as it is, but the content type
+    again = served.send("PUT", path + "/versions/two", raw=b"other")
+    assert (again.body, "xregistry-name" in again.headers, again.headers["xregistry-versionid"]) == (b"other", False, "two")
+    assert served.refused("PATCH", path, {}) == (405, "details_required")
+    assert served.done("PATCH", path + "/versions/two$details", {"name": "n"})["name"] == "n"
+    assert served.refused("PUT", path + "$details", {"schema": 1, "schemaurl": "https://e.example/s"}) == (400, "one_resource")
+    assert served.refused("PUT", path, raw=b"x", xRegistry_schema="y")[0] == 400
+    elsewhere = served.send("PUT", path, xRegistry_schemaurl="https://e.example/s")
+    assert (elsewhere.status, elsewhere.headers["location"]) == (303, "https://e.example/s")
+
+
+def test_headers_of_documents_do_not_go_with_messages(served, group):
+    assert served.refused("PUT", group + "/messages/m", EVENT, xRegistry_name="x")[0] == 400
+
+
+def test_entities_are_deleted(served, group):
+    for name in "abc":
+        put(served, f"{group}/messages/{name}")
+    assert served.refused("DELETE", group + "/messages/none") == (404, "not_found")
+    assert served.refused("DELETE", group + "/messages/a?epoch=9") == (400, "mismatched_epoch")
+    answer = served.send("DELETE", group + "/messages/a?epoch=1")
+    assert (answer.status, answer.body) == (204, b"")
+    assert served.refused("DELETE", group + "/messages", {"b": {"epoch": 1}}) == (400, "misplaced_epoch")
+    served.done("DELETE", group + "/messages", {"b": {"meta": {"epoch": 1}}, "unknown": {}})
+    assert list(served.get(group + "/messages")) == ["c"]
+    served.done("DELETE", group + "/messages")
+    assert served.get(group + "/messages") == {}
+    put(served, group + "/messages/m")
+    served.done("DELETE", group + "/messages/m/versions/1")  # the last one takes the message along
+    assert served.send("GET", group + "/messages/m").status == 404
+    assert served.refused("DELETE", group + "/messages/m/meta") == (405, _unsupported(served))
+    served.done("DELETE", group)
+    assert served.send("GET", group).status == 404
+
+
+def _unsupported(served):
+    return "method_not_allowed" if served.get("/")["specversion"] == "1.0-rc2" else "action_not_supported"
+
+
+def test_what_was_deleted_goes_on_counting(served, group):
+    path = group + "/messages/m"
+    put(served, path)
+    put(served, path)
+    served.done("DELETE", path)
+    assert put(served, path)["epoch"] == 3
+
+
+def test_bad_bodies_are_told(served, group):
+    path = group + "/messages/m"
+    assert served.refused("PUT", path)[1] in ("missing_body",)
+    for raw in (b"{", b"[1]", b"7", b'{"a":1,"a":2}', b"\xff", b"{" * 3000, b'{"name": "\\ud800"}', b"[" * 100_000):
+        status, _name = served.refused("PUT", path, raw=raw)
+        assert status == 400, raw[:20]
+    assert served.refused("PUT", path, {"versions": []})[0] == 400
+    assert served.refused("PUT", path, {"versions": {"1": None}})[0] == 400
+    assert served.refused("PUT", path, {"meta": 7})[0] == 400
+    assert served.refused("PUT", group + "/messages/%2e%2f", EVENT) == (400, "malformed_id")
+    assert served.refused("PUT", group + "/messages/a%20b", EVENT) == (400, "malformed_id")
+    assert served.refused("POST", group + "/messages", {"": EVENT}) == (400, "malformed_id")
+    assert served.send("GET", path).status == 404
+
+
+def test_paths_tell_their_methods(served):
+    def allowed(path):
+        return served.ask(path, "OPTIONS").headers["allow"]
+
+    assert allowed("/messagegroups/g/messages/m") == "GET, HEAD, OPTIONS, PUT, PATCH, POST, DELETE"
+    assert allowed("/messagegroups") == "GET, HEAD, OPTIONS, POST, PATCH, DELETE"
+    assert allowed("/messagegroups/g/messages/m/meta") == "GET, HEAD, OPTIONS, PUT, PATCH"
+    assert allowed("/model") == allowed("/at/1/messagegroups") == "GET, HEAD, OPTIONS"
+    assert "PATCH" not in allowed("/schemagroups/g/schemas/s")
+    assert "PATCH" in allowed("/schemagroups/g/schemas/s$details")
+    answer = served.send("PUT", "/model", {})
+    assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD, OPTIONS")
+    assert served.refused("PUT", "/messagegroups", {})[0] == 405
+    assert served.refused("PUT", "/at/1/messagegroups/g", {})[0] == 405
+
+
+def test_capabilities_tell_that_entities_may_be_written(rc4, rc2):
+    told = rc4.get("/capabilities")
+    assert told["available"]["entities"]["mutable"] is True
+    assert told["available"]["model"]["mutable"] is False
+    assert {"epoch", "ignore", "setdefaultversionid"} <= set(told["flags"])
+    assert "epoch" in told["ignores"]
+    assert rc2.get("/capabilities")["mutable"] == ["entities"]
+    assert "noepoch" in rc2.get("/capabilities")["flags"]
+
+
+def test_a_flag_that_cannot_be_followed_writes_nothing(served, group):
+    path = group + "/messages/m"
+    assert served.refused("PUT", path + "?inline=nothing", EVENT)[0] == 400
+    assert served.refused("PUT", path + "?specversion=9", EVENT)[0] == 400
+    assert served.send("GET", path).status == 404
+    assert put(served, path + "?inline=meta,versions")["versions"].keys() == {"1"}
+
+
+def test_a_registry_of_its_own_is_begun_by_a_write(served, group):
+    mount = "/reg-" + group.rsplit("/", 1)[1]
+    made = served.done("PUT", mount + "/messagegroups/g/messages/m", EVENT)
+    assert made["self"] == served.url + mount + "/messagegroups/g/messages/m"
+    assert served.get(mount + "/")["messagegroupscount"] == 1
+
+
+def test_both_servers_see_what_one_of_them_wrote(rc4, rc2):
+    put(rc4, "/messagegroups/both/messages/m", name="from one")
+    rc2.done("PATCH", "/messagegroups/both/messages/m", {"description": "from the other"})
+    assert rc2.get("/messagegroups/both/messages/m")["name"] == "from one"
+    patched = rc4.done("PATCH", "/messagegroups/both/messages/m", {})
+    assert (patched["description"], patched["epoch"]) == ("from the other", 3)
+
+
+def test_the_catalog_draft_is_written(served, group):
+    """CAT-025, CAT-037, CAT-038, CAT-159, CAT-160, CAT-162, CAT-163, CAT-165, CAT-169, CAT-175."""
+    name = "draft" + served.address.rsplit(":", 1)[1]
+    path = f"/messagecatalog/{name}"
+    definition = {"id": "a.b", "format": "CloudEvents", "definition": {"attributes": {"type": {"value": "a.b"}}}}
+    answer = served.send("PUT", path, {"format": "CloudEvents", "description": "d"})
+    assert (answer.status, answer.json["format"]) == (201, "CloudEvents")
+    answer = served.send("POST", path + "/messagedefinitions/", definition)
+    assert (answer.status, answer.headers["location"]) == (201, f"{served.url}{path}/messagedefinitions/a.b/versions/1")
+    assert answer.json["version"] == 1
+    assert served.send("POST", path + "/messagedefinitions", definition).status == 200  # the same again is the same version
+    newer = served.send("POST", path + "/messagedefinitions", definition | {"description": "newer"})
+    assert (newer.status, newer.json["version"]) == (201, 2)
+    assert served.get(path + "/messagedefinitions/a.b/versions") == [1, 2]
+    assert served.send("PUT", path, {"format": "AMQP"}).status == 409
+    again = served.send("PUT", path, {"format": "CloudEvents", "description": "e"})
+    assert (again.status, again.json["description"]) == (200, "e")
+    assert served.send("PUT", path + "/messagedefinitions/a.b/versions/1", {}).status == 405
+    assert served.send("POST", path + "/messagedefinitions", {"format": "CloudEvents"}).status == 400
+    assert served.send("POST", "/messagecatalog/none/messagedefinitions", definition).status == 404
+    served.done("DELETE", path + "/messagedefinitions/a.b/versions/2")
+    assert served.get(path + "/messagedefinitions/a.b")["version"] == 1
+    served.done("DELETE", path + "/messagedefinitions/a.b/versions/1")  # the last one takes the definition along (CAT-035)
+    assert served.send("GET", path + "/messagedefinitions/a.b").status == 404
+    for known in ("a.b", "a.c"):
+        of_its_own = {"id": known, "definition": {"attributes": {"type": {"value": known}}}}
+        assert served.send("POST", path + "/messagedefinitions", of_its_own).status == 201
+    assert served.get(path + "/messagedefinitions/a.b")["version"] == 3  # a number is not given twice
+    served.done("DELETE", path + "/messagedefinitions/a.b")
+    assert served.get(path + "/messagedefinitions") == ["a.c"]
+    served.done("DELETE", path + "/messagedefinitions")
+    assert served.get(path + "/messagedefinitions") == []
+    assert served.send("PUT", path, {"format": "AMQP"}).status == 200  # it has no definition any more
+    served.done("DELETE", path)
+    assert served.send("GET", path).status == 404
+    assert served.send("DELETE", path).status == 404
+    events = served.get("/events?since=0&feed=messagecatalog")
+    assert any(one["type"].endswith("deleted.v1") and one["subject"] == path for one in events)
+
+
+def test_a_definition_of_the_draft_keeps_its_authority_and_its_format(served):
+    """CAT-027, CAT-040, CAT-064 to CAT-066, CAT-069: what contradicts what is there is 409; what is invalid is 400."""
+    path = "/messagecatalog/kept" + served.address.rsplit(":", 1)[1]
+    served.done("PUT", path, {"format": "CloudEvents"})
+    definition = {"id": "a.b", "definition": {"attributes": {"type": {"value": "a.b"}}}}
+    theirs = definition | {"authority": "https://x.example"}
+    post = path + "/messagedefinitions"
+    assert served.done("POST", post, theirs)["authority"] == "https://x.example"
+    assert served.get(post.replace("messagecatalog", "messagegroups").replace("definitions", "s") + "/a.b/meta")["authority"]
+    assert served.send("POST", post, definition | {"authority": "https://y.example", "description": "2"}).status == 409
+    assert served.get(post + "/a.b/versions") == [1]
+    for number, told in enumerate([{}, {"authority": ""}, {"authority": "https://x.example"}], 2):
+        answer = served.done("POST", post, definition | {"description": str(number)} | told)
+        assert (answer["version"], answer["authority"]) == (number, "https://x.example")
+    uri = f"https://x.example{post}/a.b/versions/3".replace("/messagecatalog", "")
+    assert served.get(f"/messagedefinition?uri={uri}")["version"] == 3
+    ours = {"id": "a.c", "definition": {"attributes": {"type": {"value": "a.c"}}}}
+    assert "authority" not in served.done("POST", post, ours)
+    assert served.done("POST", post, ours | {"authority": served.url, "description": "2"})["version"] == 2
+    assert served.send("POST", post, ours | {"authority": "https://x.example", "description": "3"}).status == 409
+    for wrong in ({"authority": "not a uri"}, {"format": "AMQP"}, {"format": "NATS", "definition": {}}, {"format": ""}):
+        assert served.send("POST", post, ours | {"id": "a.d"} | wrong).status == 400
+    assert served.get(post) == ["a.b", "a.c"]
+
+
+def test_an_import_of_many_messages_is_one_snapshot(rc4):
+    told = {f"m{number}": EVENT | {"name": str(number)} for number in range(300)}
+    before = int(rc4.send("PUT", "/messagegroups/many", {}).headers["lakehouse-snapshot"])
+    answer = rc4.send("POST", "/messagegroups/many/messages", told)
+    assert (answer.status, int(answer.headers["lakehouse-snapshot"])) == (200, before + 1)
+    assert {name: one["name"] for name, one in answer.json.items()} == {name: one["name"] for name, one in told.items()}
+    assert rc4.get("/messagegroups/many")["messagescount"] == 300
+
+
+def test_what_was_written_is_an_event_and_a_change(rc4):
+    put(rc4, "/messagegroups/heard/messages/m")
+    events = json.loads(rc4.ask("/events?since=0").body)
+    assert any(one["subject"].endswith("/messagegroups/heard/messages/m") for one in events)
