@@ -1,0 +1,48 @@
+"""Hourly: copy what another catalog holds into this one; what vanished there is deleted here.
+
+Where it is is told by `source` of the variable `lakehouse`, or of the run: a URL without user and password. What lets us in
+stands in the environment of the worker: `LAKEHOUSE_SOURCE_USER` and `LAKEHOUSE_SOURCE_PASSWORD`, or `LAKEHOUSE_SOURCE_TOKEN`. A
+round that was cut short goes on where it was.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+from airflow.sdk import DAG, Param
+from xregistry_jobs import ASSETS, SHARED, submit
+
+PARAMS = {
+    "source": Param(
+        None,
+        type=["null", "string"],
+        pattern="^https?://[^@]+$",
+        description="URL of the catalog; empty: `source` of the variable.",
+    ),
+    "into": Param(None, type=["null", "string"], description="Registry to load into; empty: the id that the source tells."),
+    "group": Param(
+        [], type="array", items={"type": "string", "minLength": 1}, description="Only these message groups, or XIDs of anything."
+    ),
+    "protocol": Param(
+        None,
+        type=["null", "string"],
+        enum=[None, "xregistry", "messagecatalog"],
+        description="API of the source; empty: what answers.",
+    ),
+    "authority": Param(None, type=["null", "string"], description="Authority that messages without one get."),
+    "force": Param(False, type="boolean", description="Fetch everything again, and delete more than half if need be."),
+    "strict": Param(False, type="boolean", description="Refuse a document whole when it has an error."),
+    "fail_when_refused": Param(False, type="boolean", description="Fail when something was refused."),
+}
+
+with DAG(
+    "xregistry_replicate",
+    schedule="@hourly",
+    start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
+    doc_md=__doc__,
+    params=PARAMS,
+    is_paused_upon_creation=True,
+    default_args={"retries": 2, "retry_delay": timedelta(minutes=1), "execution_timeout": timedelta(hours=2)},
+    **SHARED,
+) as dag:
+    submit("replicate", outlets=list(ASSETS.values()))

@@ -1,0 +1,1 @@
+"""Commands that copy from other catalogs into this one, and from this one into others."""

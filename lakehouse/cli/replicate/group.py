@@ -1,0 +1,22 @@
+"""The command `lakehouse replicate`, with what it holds."""
+
+import click
+
+from lakehouse.cli.console import with_globals
+from lakehouse.cli.replicate.pull import pull
+from lakehouse.cli.replicate.push import push
+from lakehouse.errors import SettingsError
+
+
+@click.group()
+@with_globals
+def replicate() -> None:
+    """Copy from and to other catalogs: xRegistry servers, and catalogs of the CNCF draft. Needs the extra `replicate`."""
+    try:
+        import urllib3  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise SettingsError(f"`lakehouse replicate` needs {error.name}: pip install 'xregistry-lakehouse[replicate]'.") from error
+
+
+replicate.add_command(pull)
+replicate.add_command(push)

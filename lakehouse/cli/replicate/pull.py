@@ -1,0 +1,177 @@
+"""The command that copies another catalog into this one."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lakehouse.cli.console import REFUSED, Context, bring_read_model, exit_zero_option, session, with_globals
+from lakehouse.cli.printing import one_line, show_summary, tell
+from lakehouse.errors import ReplicationError, SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakehouse.replicate.pull import Fetched, Puller
+
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+class Seconds(click.ParamType[int]):
+    """A span of time: `60s`, `5m`, `1h`, or seconds."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Give the seconds."""
+        if isinstance(value, int):
+            return value
+        number, unit = (value[:-1], value[-1]) if value[-1:] in _UNITS else (value, "s")
+        if not (number.isascii() and number.isdigit() and int(number)):
+            self.fail(f"{value!r} is no time such as 60s, 5m or 1h.", param, ctx)
+        return int(number) * _UNITS[unit]
+
+
+@click.command()
+@click.argument("url", metavar="URL")
+@click.option("--into", metavar="REGISTRY", help="Registry to load into (default: the id that the source tells).")
+@click.option(
+    "--group", "groups", multiple=True, metavar="ID", help="Only this message group, or the XID of anything; repeatable."
+)
+@click.option(
+    "--protocol",
+    type=click.Choice(["auto", "xregistry", "messagecatalog"]),
+    default="auto",
+    help="API of the source: xRegistry, or that of the CNCF draft (default: what answers).",
+)
+@click.option("--authority", metavar="URI", help="Authority that messages without one get.")
+@click.option("--follow", is_flag=True, help="Go on until stopped.")
+@click.option("--every", type=Seconds(), default="60s", help="Longest time between two rounds of --follow (default 60s).")
+@click.option(
+    "--on-events", is_flag=True, help="As --follow, and at once when the source tells of a change: it is subscribed to."
+)
+@click.option(
+    "--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="Where events are taken (default 127.0.0.1, a free port)."
+)
+@click.option("--sink", metavar="URL", help="URL under which the source reaches that, where it is another one.")
+@click.option("--force", is_flag=True, help="Fetch everything again, and delete more than half if need be.")
+@click.option("--strict", is_flag=True, help="Refuse a document whole when it has an error.")
+@exit_zero_option
+@with_globals
+@click.pass_obj
+def pull(context: Context, /, url: str, into: str | None, groups: tuple[str, ...], **flags: Any) -> int:
+    """Copy what the catalog at URL holds into this one; what vanished there is deleted here.
+
+    User and password may stand in URL, or in LAKEHOUSE_SOURCE_USER and LAKEHOUSE_SOURCE_PASSWORD, or a token in
+    LAKEHOUSE_SOURCE_TOKEN.
+    """
+    from lakehouse.replicate.address import read_address
+    from lakehouse.replicate.pull import Pull, Puller, read_scope
+    from lakehouse.replicate.state import open_state
+
+    if into is not None:
+        context.options["registry"] = into
+    settings = context.settings
+    source = read_address(url, "SOURCE")
+    if source.is_plain:
+        tell("warning: user, password or token go over http for everybody on the way to read; use https.")
+    told = {name: flags[name] for name in ("protocol", "authority", "force", "strict")}
+    asked = Pull(source, read_scope(groups), **told)
+
+    def told_how_far(path: str, done: int, of: int) -> None:
+        if not context.quiet and not context.as_json and of > 1:
+            tell(one_line(f"fetch    {done + 1}/{of}  {path}"))
+
+    with open_state(settings, source.url, asked.scope, asked.protocol) as state, ExitStack() as stack:
+        puller = stack.enter_context(closing(Puller(settings, asked, state, told_how_far)))
+        rounds = _Rounds(context, puller, stack)
+        if flags["on_events"]:
+            refused = _on_events(rounds, flags)
+        elif flags["follow"]:
+            refused = until_stopped(rounds.run, lambda stopped: stopped.wait(flags["every"]))
+        else:
+            refused = rounds.run()
+    return REFUSED if refused and not flags["exit_zero"] else 0
+
+
+def until_stopped(run: Callable[[], bool], wait: Callable[[threading.Event], Any]) -> bool:
+    """Run rounds until SIGINT or SIGTERM; True when something was refused. One that fails is told, and the next one comes."""
+    stopped = threading.Event()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, lambda *_: stopped.set())
+    refused = False
+    while not stopped.is_set():
+        try:
+            refused = run() or refused
+        except ReplicationError as error:
+            tell(f"error: {error}")
+        wait(stopped)
+    return refused
+
+
+def _on_events(rounds: _Rounds, flags: dict[str, Any]) -> bool:
+    """Run a round whenever the source tells that something changed, and now and then without."""
+    try:
+        from lakehouse.replicate.events import Listener, Subscriber
+    except ModuleNotFoundError as error:
+        raise SettingsError(f"--on-events needs {error.name}: pip install 'xregistry-lakehouse[replicate,serve]'.") from error
+    puller = rounds.puller
+    host, _, port = flags["listen"].rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise click.UsageError("--listen is HOST:PORT, such as 127.0.0.1:0.")
+    listener = rounds.stack.enter_context(closing(Listener(host.strip("[]"), int(port), puller.asked.scope)))
+    subscriber = Subscriber(puller.client, puller.state, flags["sink"] or listener.url, listener.token, puller.asked.scope)
+    rounds.stack.callback(subscriber.end)
+    tell(f"listening for events at {listener.url}")
+
+    def run() -> bool:
+        subscriber.keep()
+        return rounds.run()
+
+    return until_stopped(run, lambda stopped: listener.wait(flags["every"], stopped))
+
+
+class _Rounds:
+    """Rounds of pulling; Spark is started when the first one has something to load."""
+
+    def __init__(self, context: Context, puller: Puller, stack: ExitStack) -> None:
+        self.context = context
+        self.puller = puller
+        self.stack = stack
+        self.opened: tuple[Any, Any, Any] | None = None
+
+    def run(self) -> bool:
+        """Run a round; True when something was refused."""
+        fetched = self.puller.fetch()
+        if not fetched.is_changed:
+            self._show(fetched, None)
+            return False
+        if self.opened is None:
+            self.opened = self.stack.enter_context(session(self.context))
+        spark, settings, watcher = self.opened
+        summary = self.puller.load(spark, fetched, watcher)
+        if summary.snapshot_id is not None:
+            bring_read_model(self.context, settings, watcher)
+        self.puller.asked = replace(self.puller.asked, force=False)  # of rounds that follow
+        self._show(fetched, summary.as_json())
+        return bool(summary.refused)
+
+    def _show(self, fetched: Fetched, summary: dict[str, Any] | None) -> None:
+        told = {"source": self.puller.asked.source.url, **fetched.as_json(), "ingest": summary}
+        if self.context.run is not None:
+            self.context.run.result = summary or {}
+        if self.context.as_json:
+            click.echo(json.dumps(told))
+            return
+        if summary is None:
+            click.echo(one_line(f"{told['source']}: nothing changed."))
+            return
+        what = f"{len(fetched.units)} documents, {len(fetched.changed)} changed, {len(fetched.vanished)} vanished"
+        click.echo(one_line(f"{told['source']}: {what}; {fetched.requests} requests, {fetched.received} bytes."))
+        show_summary(summary)

@@ -1,0 +1,307 @@
+"""Requests to another catalog: with limits on size and time, tried again when it stumbles, never led elsewhere.
+
+An answer that is not whole is none: a body that breaks off, or is longer or of another kind than it may be, is an error, and what
+was there before stays. Nothing that lets us in stands in an error or a log.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+from urllib.parse import urljoin, urlsplit
+
+import urllib3
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+from urllib3.exceptions import HTTPError
+
+from lakehouse.errors import ReplicationError
+from lakehouse.replicate.address import Address
+from lakehouse.text.blanking import blank_text
+from lakehouse.text.jsontext import NotJson, read_json
+
+logger = logging.getLogger(__name__)
+
+_CHUNK = 1 << 18
+_MOST_REDIRECTS = 5
+_LONGEST_WAIT = 60.0  # seconds that a server may ask us to wait
+_MOST_TOLD = 300  # characters of an error's body
+_TRY_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
+_NEXT = re.compile(r'<([^<>]*)>\s*((?:;\s*[A-Za-z*]+\s*=\s*(?:"[^"]*"|[^\s;,"]*)\s*)*)')
+_REL = re.compile(r';\s*rel\s*=\s*"?([^";]*)"?', re.IGNORECASE)
+_JSON = re.compile(r"application/(?:[A-Za-z0-9.+\-]+\+)?json\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What another catalog may ask of us.
+
+    Attributes:
+        bytes: of an answer that is kept as a file, unpacked (setting max_document_bytes).
+        page_bytes: of an answer that is held in memory.
+        depth: levels of nesting of JSON (setting max_json_depth).
+        connect_seconds: to connect.
+        read_seconds: until the next bytes come.
+        answer_seconds: until an answer is whole.
+        attempts: of a request.
+        pause: seconds that the first pause between two attempts has at most; each later one twice as many.
+    """
+
+    bytes: int = 256 << 20
+    page_bytes: int = 64 << 20
+    depth: int = 64
+    connect_seconds: float = 10.0
+    read_seconds: float = 60.0
+    answer_seconds: float = 1800.0
+    attempts: int = 5
+    pause: float = 0.5
+
+
+class Answer(NamedTuple):
+    """What was answered: status 200 with the body (empty when it went into a file), or 304; header names in lower case."""
+
+    status: int
+    url: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def etag(self) -> str | None:
+        """Give the mark for a conditional request."""
+        return self.headers.get("etag")
+
+    @property
+    def snapshot(self) -> str | None:
+        """Give the snapshot that a server of this product answered from."""
+        return self.headers.get("lakehouse-snapshot")
+
+    @property
+    def next(self) -> str | None:
+        """Give the URL of the next page, as `Link` tells it."""
+        for url, parameters in _NEXT.findall(self.headers.get("link", "")):
+            rel = _REL.search(parameters)
+            if rel and "next" in rel[1].lower().split():
+                return str(urljoin(self.url, url))
+        return None
+
+
+class Refused(ReplicationError):
+    """A request was answered with an error that stays: another way may lead there.
+
+    Attributes:
+        status: of HTTP.
+    """
+
+    def __init__(self, url: str, status: int, reason: str) -> None:
+        super().__init__(url, reason)
+        self.status = status
+
+
+class _Stumbled(ReplicationError):
+    """A request that may succeed later: no connection, a server that is overloaded, an answer that broke off."""
+
+    def __init__(self, url: str, reason: str, wait: float = 0.0) -> None:
+        super().__init__(url, reason)
+        self.wait = wait
+
+
+class Client:
+    """Asks one catalog.
+
+    Attributes:
+        requests: how many requests were sent.
+        received: bytes of bodies, unpacked.
+    """
+
+    def __init__(self, address: Address, limits: Limits | None = None) -> None:
+        self.address = address
+        self.limits = limits or Limits()
+        self.requests = 0
+        self.received = 0
+        timeout = urllib3.Timeout(connect=self.limits.connect_seconds, read=self.limits.read_seconds)
+        self._pool = urllib3.PoolManager(num_pools=2, maxsize=8, timeout=timeout, retries=False)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._pool.clear()
+
+    def get(self, url: str, etag: str | None = None, *, is_json: bool = True) -> Answer:
+        """Ask for JSON that is held in memory.
+
+        Args:
+            url: below the origin of the address.
+            etag: mark of what we have; the answer may be 304 then.
+            is_json: anything else is an error; else any kind is taken.
+
+        Raises:
+            Refused: the answer is an error that stays.
+            ReplicationError: there is no whole answer, or it is not JSON.
+        """
+        headers = ({"If-None-Match": etag} if etag else {}) | ({} if is_json else {"Accept": "*/*"})
+        return self._tried(lambda: self._ask("GET", url, headers, None, None))
+
+    def json(self, url: str) -> Any:
+        """Give the value of an answer.
+
+        Raises:
+            ReplicationError: as from `get`.
+        """
+        return self.value(self.get(url))
+
+    def value(self, answer: Answer) -> Any:
+        """Read the body of an answer.
+
+        Raises:
+            ReplicationError: it is not JSON.
+        """
+        try:
+            return read_json(answer.body, self.limits.depth)[0]
+        except NotJson as error:
+            raise ReplicationError(answer.url, f"its answer cannot be read: {blank_text(str(error))}") from error
+
+    def download(self, url: str, file: Path, etag: str | None = None) -> Answer:
+        """Ask for JSON that is kept as a file, which is there only when the answer was whole.
+
+        Raises:
+            Refused: the answer is an error that stays.
+            ReplicationError: there is no whole answer.
+        """
+        part = file.with_suffix(".part")
+
+        def ask() -> Answer:
+            with part.open("wb") as stream:
+                return self._ask("GET", url, {"If-None-Match": etag} if etag else {}, None, stream)
+
+        try:
+            answer = self._tried(ask)
+            if answer.status == 200:
+                part.replace(file)
+            return answer
+        finally:
+            part.unlink(missing_ok=True)
+
+    def send(self, method: str, url: str, body: bytes | None, headers: dict[str, str] | None = None) -> Answer:
+        """Write: PUT, PATCH, POST or DELETE.
+
+        Raises:
+            Refused: the answer is an error that stays.
+            ReplicationError: there is no answer.
+        """
+        told = ({"Content-Type": "application/json"} if body is not None else {}) | (headers or {})
+        return self._tried(lambda: self._ask(method, url, told, body, None))
+
+    def _tried(self, ask: Callable[[], Answer]) -> Answer:
+        exponential = wait_random_exponential(multiplier=self.limits.pause, max=30)
+
+        def wait(state: RetryCallState) -> float:
+            error = state.outcome.exception() if state.outcome else None
+            asked = error.wait if isinstance(error, _Stumbled) else 0.0
+            pause = max(asked, exponential(state))
+            logger.info("%s; again in %.1f s", error, pause)
+            return pause
+
+        return Retrying(
+            retry=retry_if_exception_type(_Stumbled), stop=stop_after_attempt(self.limits.attempts), wait=wait, reraise=True
+        )(ask)
+
+    def _ask(self, method: str, url: str, headers: dict[str, str], body: bytes | None, into: BinaryIO | None) -> Answer:
+        told = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": "xregistry-lakehouse"} | headers
+        if self.address.authorization is not None:
+            told["Authorization"] = self.address.authorization
+        until = time.monotonic() + self.limits.answer_seconds
+        for _ in range(_MOST_REDIRECTS + 1):
+            self._check_origin(url)
+            self.requests += 1
+            try:
+                found = self._pool.request(
+                    method, url, headers=told, body=body, redirect=False, preload_content=False, retries=False
+                )
+            except HTTPError as error:
+                raise _Stumbled(url, f"no answer: {_reason(error)}") from error
+            try:
+                location = found.headers.get("location") if found.status in (301, 302, 303, 307, 308) else None
+                if location is None:
+                    return self._read(method, url, told, found, into, until)
+                url = urljoin(url, location)
+            except (HTTPError, OSError) as error:
+                raise _Stumbled(url, f"its answer broke off: {_reason(error)}") from error
+            finally:
+                found.close()
+        raise ReplicationError(url, f"it leads on more than {_MOST_REDIRECTS} times")
+
+    def _check_origin(self, url: str) -> None:
+        parts, own = urlsplit(url), urlsplit(self.address.url)
+        if (parts.scheme, parts.netloc) != (own.scheme, own.netloc):
+            elsewhere = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+            raise ReplicationError(
+                self.address.url, f"it leads to {elsewhere}, which is another server. If that is meant, name it in the command."
+            )
+
+    def _read(
+        self, method: str, url: str, told: dict[str, str], found: urllib3.BaseHTTPResponse, into: BinaryIO | None, until: float
+    ) -> Answer:
+        headers = {name.lower(): value for name, value in found.headers.items()}
+        if found.status == 304:
+            found.drain_conn()
+            return Answer(304, url, headers, b"")
+        is_error = found.status >= 300
+        most = 1 << 16 if is_error else self.limits.bytes if into is not None else self.limits.page_bytes
+        length = headers.get("content-length", "")
+        if not is_error and length.isdigit() and int(length) > most:
+            raise self._too_large(url, most)
+        held: list[bytes] = []
+        size = 0
+        while chunk := found.read1(_CHUNK, decode_content=True):  # as it comes, so that drop by drop is seen to be too slow
+            size += len(chunk)
+            self.received += len(chunk)
+            if size > most and not is_error:
+                raise self._too_large(url, most)
+            if time.monotonic() > until:
+                raise _Stumbled(url, f"its answer was not whole after {self.limits.answer_seconds:.0f} s")
+            if into is not None and not is_error:
+                into.write(chunk)
+            else:
+                held.append(chunk)
+            if size > most:
+                break
+        body = b"".join(held)
+        if is_error:
+            raise self._refused(url, found.status, headers, body)
+        kind = headers.get("content-type", "")
+        if method == "GET" and told["Accept"] != "*/*" and not is_json(kind):
+            raise ReplicationError(url, f"it answers with {kind[:80] or 'no Content-Type'}, not JSON. Is this a registry's URL?")
+        return Answer(found.status, url, headers, body)
+
+    def _too_large(self, url: str, most: int) -> ReplicationError:
+        return TooLarge(url, f"its answer has more than {most} bytes (setting max_document_bytes)")
+
+    def _refused(self, url: str, status: int, headers: dict[str, str], body: bytes) -> ReplicationError:
+        told = blank_text(body.decode("utf-8", errors="replace")).strip()[:_MOST_TOLD] if body else ""
+        reason = f"it answers {status}" + (f": {' '.join(told.split())}" if told else "")
+        if status in _TRY_AGAIN:
+            after = headers.get("retry-after", "")
+            return _Stumbled(url, reason, min(float(after), _LONGEST_WAIT) if after.isdigit() else 0.0)
+        if status in (401, 403):
+            named = f"LAKEHOUSE_{self.address.role}"
+            reason += f". Give user and password in {named}_USER and {named}_PASSWORD, or {named}_TOKEN"
+        return Refused(url, status, reason)
+
+
+class TooLarge(ReplicationError):
+    """An answer is larger than may be: it may come in parts."""
+
+
+def is_json(media_type: str) -> bool:
+    """Tell that a Content-Type is one of JSON."""
+    return _JSON.match(media_type) is not None
+
+
+def _reason(error: Exception) -> str:
+    """Tell what failed without what a library tells of its objects."""
+    text = re.sub(r"<[^<>]*object at 0x[0-9a-f]+>:? ?", "", str(error))
+    text = re.sub(r"\A\w+\(host='[^']*', port=\d+\): ", "", text)
+    return blank_text(text)[:_MOST_TOLD] or type(error).__name__

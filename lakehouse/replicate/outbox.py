@@ -1,0 +1,117 @@
+"""What is to be sent to a target: a SQLite file in the folder of its state, so that a push that died goes on where it was.
+
+Grain: a row of `outbox` for each group, endpoint, message and schema that changed; of `sent` for each that the target has from
+us, with the Versions that it has; of `refused` for each that the target did not take, with its reason. Texts are not kept: what
+is sent is what the catalog holds when it is sent.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS outbox (place INTEGER PRIMARY KEY, xid TEXT NOT NULL UNIQUE) STRICT;
+CREATE TABLE IF NOT EXISTS sent (xid TEXT PRIMARY KEY, versions TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS refused (xid TEXT PRIMARY KEY, reason TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS reached (one INTEGER PRIMARY KEY CHECK (one = 1), snapshot INTEGER, digest TEXT, until INTEGER,
+  until_digest TEXT) STRICT;
+"""
+
+
+class Reached(NamedTuple):
+    """How far a target is: the snapshot that it was sent whole, and the one that the outbox leads to."""
+
+    snapshot: int = 0
+    digest: str = ""
+    until: int = 0
+    until_digest: str = ""
+
+
+class Outbox:
+    """The outbox of one target."""
+
+    def __init__(self, folder: Path) -> None:
+        self.db = sqlite3.connect(folder / "outbox.sqlite", isolation_level=None)
+        self.db.execute("PRAGMA journal_mode = WAL")
+        self.db.executescript(_TABLES)
+
+    def close(self) -> None:
+        """Close the file."""
+        self.db.close()
+
+    def reached(self) -> Reached:
+        """Tell how far the target is."""
+        row = self.db.execute("SELECT snapshot, digest, until, until_digest FROM reached").fetchone()
+        return Reached(*row) if row else Reached()
+
+    def fill(self, xids: Iterable[str], reached: Reached) -> None:
+        """Put what changed into the outbox, in order, and what was refused before, all or nothing."""
+        self.db.execute("BEGIN IMMEDIATE")
+        with self.db:
+            again = [row[0] for row in self.db.execute("SELECT xid FROM refused ORDER BY xid")]
+            self.db.executemany(
+                "INSERT OR IGNORE INTO outbox (xid) VALUES (?)", ((xid,) for xid in dict.fromkeys([*xids, *again]))
+            )
+            self.db.execute("INSERT OR REPLACE INTO reached VALUES (1, ?, ?, ?, ?)", reached)
+
+    def next(self) -> str | None:
+        """Give the XID that comes next; None: nothing is left."""
+        row = self.db.execute("SELECT xid FROM outbox ORDER BY place LIMIT 1").fetchone()
+        return row[0] if row else None
+
+    def waiting(self) -> int:
+        """Count what is left."""
+        return int(self.db.execute("SELECT count(*) FROM outbox").fetchone()[0])
+
+    def sent(self, xid: str) -> list[str] | None:
+        """Give the ids of the Versions that the target has of us; None: it has nothing of this from us."""
+        row = self.db.execute("SELECT versions FROM sent WHERE xid = ?", (xid,)).fetchone()
+        return None if row is None else list(json.loads(row[0]))
+
+    def all_sent(self) -> list[str]:
+        """Give the XIDs of all that the target has from us."""
+        return [row[0] for row in self.db.execute("SELECT xid FROM sent ORDER BY xid")]
+
+    def begin(self, xid: str, versions: list[str]) -> None:
+        """Note that the target is being sent this, with these Versions: what it then has is from us, should we die now."""
+        known = self.sent(xid)
+        if known != []:  # an alias stays one until it is deleted
+            every = sorted({*(known or ()), *versions})
+            self.db.execute("INSERT OR REPLACE INTO sent VALUES (?, ?)", (xid, json.dumps(every)))
+
+    def leave(self, xid: str) -> None:
+        """Note that there is nothing to send of this."""
+        self.db.execute("BEGIN IMMEDIATE")
+        with self.db:
+            self.db.execute("DELETE FROM outbox WHERE xid = ?", (xid,))
+            self.db.execute("DELETE FROM refused WHERE xid = ?", (xid,))
+
+    def done(self, xid: str, versions: list[str] | None) -> None:
+        """Note that the target has this now, with these Versions; None: not any more."""
+        self.db.execute("BEGIN IMMEDIATE")
+        with self.db:
+            self.db.execute("DELETE FROM outbox WHERE xid = ?", (xid,))
+            self.db.execute("DELETE FROM refused WHERE xid = ?", (xid,))
+            if versions is None:  # and what it held
+                self.db.execute("DELETE FROM sent WHERE xid = ? OR substr(xid, 1, ?) = ?", (xid, len(xid) + 1, xid + "/"))
+            else:
+                self.db.execute("INSERT OR REPLACE INTO sent VALUES (?, ?)", (xid, json.dumps(versions)))
+
+    def refuse(self, xid: str, reason: str) -> None:
+        """Note that the target did not take this; it is sent again with the next changes."""
+        self.db.execute("BEGIN IMMEDIATE")
+        with self.db:
+            self.db.execute("DELETE FROM outbox WHERE xid = ?", (xid,))
+            self.db.execute("INSERT OR REPLACE INTO refused VALUES (?, ?)", (xid, reason))
+
+    def refused(self) -> list[tuple[str, str]]:
+        """Give what the target did not take, with the reasons."""
+        return list(self.db.execute("SELECT xid, reason FROM refused ORDER BY xid"))
+
+    def finish(self) -> None:
+        """Note that the target is where the outbox led to."""
+        self.db.execute("UPDATE reached SET snapshot = until, digest = until_digest")

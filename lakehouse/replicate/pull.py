@@ -1,0 +1,222 @@
+"""One round of pulling: what the source holds is fetched whole, and loaded by one ingest, or nothing is done (CAT-177, CAT-188).
+
+The documents are known by the URLs that they have at the source, so the catalog tells of each entity from where it was copied
+(CAT-176). What vanished at the source is deleted here, and only when everything else of it was fetched.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from lakehouse.errors import SettingsError
+from lakehouse.readmodel.file.place import is_remote, location_of
+from lakehouse.replicate.address import Address
+from lakehouse.replicate.client import Client, Limits
+from lakehouse.replicate.drafts import DraftWalk, is_draft_catalog
+from lakehouse.replicate.screen import Screen
+from lakehouse.replicate.state import State, is_held, open_state
+from lakehouse.replicate.walk import Unit, Walk
+from lakehouse.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakehouse.ingest.summary import Summary
+    from lakehouse.progress import Watcher
+
+logger = logging.getLogger(__name__)
+
+Told = Callable[[str, int, int], None]
+_XID = re.compile(r"/(messagegroups|endpoints|schemagroups)/[^/\s]+(/(messages|schemas)/[^/\s]+)?")
+_ID = re.compile(r"[^/\s]+")
+
+
+@dataclass(frozen=True)
+class Pull:
+    """What is pulled, and how.
+
+    Attributes:
+        source: address of the other catalog.
+        scope: XIDs of groups, endpoints, messages and schemas; none: all (CAT-189).
+        protocol: `xregistry` or `messagecatalog` (the CNCF draft); `auto`: what answers.
+        authority: that messages without one get; None: of the draft's definitions the source's base URL (CAT-068), else none.
+        force: fetch everything again, and delete also more than half.
+        strict: refuse a document whole when it has an error.
+        limits: what the source may ask of us.
+    """
+
+    source: Address
+    scope: tuple[str, ...] = ()
+    protocol: Literal["auto", "xregistry", "messagecatalog"] = "auto"
+    authority: str | None = None
+    force: bool = False
+    strict: bool = False
+    limits: Limits = field(default_factory=Limits)
+
+
+class Fetched(NamedTuple):
+    """What a round fetched.
+
+    Attributes:
+        units: the documents of the source.
+        changed: those that the catalog has not taken as they are.
+        vanished: URIs of those that the source does not have any more.
+        scope: regular expression (Java) for the URIs of all documents that this round is about.
+        snapshot: of the source, where it tells that.
+        requests, received: what it took; bytes are unpacked ones.
+    """
+
+    units: list[Unit]
+    changed: list[Unit]
+    vanished: list[str]
+    scope: str
+    snapshot: str | None
+    requests: int
+    received: int
+
+    @property
+    def is_changed(self) -> bool:
+        """Tell that there is something to load or to delete."""
+        return bool(self.changed or self.vanished)
+
+    def as_json(self) -> dict[str, Any]:
+        """Give what was fetched as a JSON value."""
+        told = {"documents": len(self.units), "changed": len(self.changed), "vanished": len(self.vanished)}
+        return told | {"requests": self.requests, "bytes": self.received, "snapshot": self.snapshot}
+
+
+def read_scope(groups: tuple[str, ...]) -> tuple[str, ...]:
+    """Read what `--group` says: ids of message groups, or XIDs.
+
+    Raises:
+        SettingsError: one is neither.
+    """
+    scope = []
+    for one in groups:
+        xid = one if one.startswith("/") else f"/messagegroups/{one}" if _ID.fullmatch(one) else ""
+        if not _XID.fullmatch(xid):
+            raise SettingsError(
+                f"--group {one}: name the id of a message group, or an XID like /endpoints/ID or /messagegroups/ID/messages/ID."
+            )
+        scope.append(xid)
+    return tuple(dict.fromkeys(scope))
+
+
+class Puller:
+    """Pulls from one source, round after round.
+
+    Args:
+        settings: the warehouse, the registry that is loaded into, limits.
+        asked: what is pulled.
+        state: as from `open_state`.
+        told: is told how far a round is: a path, and how many groups were read of how many.
+    """
+
+    def __init__(self, settings: Settings, asked: Pull, state: State, told: Told = lambda path, done, of: None) -> None:
+        self.settings = settings
+        self.asked = asked
+        self.state = state
+        self.told = told
+        limits = replace(asked.limits, bytes=settings.max_document_bytes, depth=settings.max_json_depth)
+        self.client = Client(asked.source, limits)
+        self._is_draft: bool | None = {"xregistry": False, "messagecatalog": True}.get(asked.protocol)
+
+    def fetch(self) -> Fetched:
+        """Fetch what the source holds now; the catalog is not touched. Without Spark.
+
+        Raises:
+            ReplicationError: it cannot be had whole.
+        """
+        if self.asked.force or (self.state.commit is not None and not is_held(self.settings, self.state.commit)):
+            self.state.forget()
+        self.client.requests = self.client.received = 0
+        if self._is_draft is None:
+            self._is_draft = is_draft_catalog(self.client)
+        snapshot = None
+        if self._is_draft:
+            filled = self.asked.authority or self.asked.source.url.rstrip("/")
+            draft = DraftWalk(self.client, self.state, Screen(self.settings.authority, filled), self.told)
+            units = draft.fetch(self.asked.scope)
+            pattern = rf"{_quoted(draft.scope)}[^/?]+"
+        else:
+            walk = Walk(self.client, self.state, Screen(self.settings.authority, self.asked.authority), self.told)
+            units = walk.fetch(self.asked.scope)
+            snapshot, pattern = walk.reader.snapshot, _quoted(self.asked.source.url)
+        loaded = self.state.loaded if self.state.commit else {}
+        changed = [unit for unit in units if loaded.get(unit.uri) != unit.digest]
+        vanished = sorted(set(self.state.loaded) - {unit.uri for unit in units})
+        if len(changed) < len(units) or self.asked.scope:  # the others are not there to be seen by the ingest
+            pattern = "|".join(_quoted(uri) for uri in [*(unit.uri for unit in changed), *vanished])
+        scope = rf"\A(?:{pattern})\z"
+        return Fetched(units, changed, vanished, scope, snapshot, self.client.requests, self.client.received)
+
+    def load(self, spark: SparkSession, fetched: Fetched, watcher: Watcher | None = None) -> Summary:
+        """Load what was fetched: one snapshot, in which everything is as at the source.
+
+        Raises:
+            PruneRefused: more than half would be deleted.
+            LakehouseError: what an ingest raises.
+        """
+        from lakehouse.ingest.pipeline import Located, Request, ingest  # noqa: PLC0415  Spark is wanted from here on
+        from lakehouse.log.commits import read_head  # noqa: PLC0415
+        from lakehouse.log.ownership.owners import Policy  # noqa: PLC0415
+
+        files = {unit.uri: self._at_hand(unit.file) for unit in fetched.changed if unit.file is not None}
+        # A fetch that is forced may delete more than half; what is stale stays stale.
+        policy = Policy(self.asked.force, prune=True, on_conflict=self.settings.on_conflict)
+        request = Request(policy, strict=self.asked.strict)
+        located = Located(files, fetched.scope)
+        summary = ingest(spark, self.settings, list(files.values()), request=request, watcher=watcher, located=located)
+        head = read_head(spark)
+        self.state.loaded = {unit.uri: unit.digest for unit in fetched.units}
+        self.state.commit = (head.snapshot_id, head.digest)
+        self.state.save()
+        for unit in fetched.units:
+            if unit.file is not None:
+                unit.file.unlink(missing_ok=True)
+        return summary
+
+    def _at_hand(self, file: Path) -> str:
+        """Give a file where the executors can read it: below the warehouse."""
+        location = location_of(self.settings.warehouse)
+        if not is_remote(location):
+            return str(file)
+        from pyarrow import fs  # noqa: PLC0415
+
+        store, path = fs.FileSystem.from_uri(re.sub(r"\As3[an]:", "s3:", location))
+        target = f"{path}/_replicas/{file.parent.name}-{file.name}"
+        fs.copy_files(str(file), target, source_filesystem=fs.LocalFileSystem(), destination_filesystem=store)
+        return f"{location}/_replicas/{file.parent.name}-{file.name}"
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.client.close()
+
+
+def pull_once(spark: SparkSession, settings: Settings, asked: Pull, watcher: Watcher | None = None) -> Summary | None:
+    """Run one round.
+
+    Returns:
+        What was loaded; None: the source is as it was when the catalog took it.
+
+    Raises:
+        ReplicationError: the source cannot be had whole; nothing was changed.
+        LakehouseError: what an ingest raises.
+    """
+    with open_state(settings, asked.source.url, asked.scope, asked.protocol) as state:
+        puller = Puller(settings, asked, state)
+        try:
+            fetched = puller.fetch()
+            return puller.load(spark, fetched, watcher) if fetched.is_changed else None
+        finally:
+            puller.close()
+
+
+def _quoted(text: str) -> str:
+    """Quote a text for a regular expression of Java."""
+    return re.sub(r"([^A-Za-z0-9])", r"\\\1", text)

@@ -1,0 +1,287 @@
+"""What changed here is sent to a server that can be written, entity by entity (CAT-185).
+
+The target gets what the catalog holds: groups first, then messages and schemas with all of their Versions, then what is deleted,
+and only what it has from us. Epochs are the target's own, by the rules of the API. A message whose authority is the target itself
+is not sent back there (CAT-182); one that it has under another authority than ours is left alone (CAT-183). Without Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from lakehouse.errors import ReplicationError, SettingsError
+from lakehouse.readmodel import ReadModel, View, open_model
+from lakehouse.replicate.address import Address
+from lakehouse.replicate.bodies import body_of, is_held_group, is_held_resource, meta_of
+from lakehouse.replicate.client import Client, Limits, Refused
+from lakehouse.replicate.documents import COLLECTIONS, MEMBERS
+from lakehouse.replicate.outbox import Outbox, Reached
+from lakehouse.replicate.screen import Json
+from lakehouse.replicate.state import State
+from lakehouse.settings import Settings
+from lakehouse.text.jsontext import as_written
+
+_DIALECTS = ("1.0-rc2", "1.0-rc4")
+_MOST_REFUSED_TOLD = 20
+_TOO_LARGE = 406
+_STOPS = (401, 403, 405)  # what tells that nothing can be written
+
+
+@dataclass(frozen=True)
+class Push:
+    """What is pushed, and how.
+
+    Attributes:
+        target: address of the other catalog.
+        scope: XIDs of groups, endpoints, messages and schemas; none: all (CAT-186).
+        authority: of the target; None: its URL.
+        limits: what the target may ask of us.
+    """
+
+    target: Address
+    scope: tuple[str, ...] = ()
+    authority: str | None = None
+    limits: Limits = field(default_factory=Limits)
+
+
+class Pushed(NamedTuple):
+    """What a round sent: XIDs that were written, deleted, left (the target's own, or there already), and refused."""
+
+    snapshot: int
+    written: int
+    deleted: int
+    left: int
+    refused: list[tuple[str, str]]
+
+    def as_json(self) -> Json:
+        """Give what was sent as a JSON value."""
+        refused = [{"xid": xid, "reason": reason} for xid, reason in self.refused[:_MOST_REFUSED_TOLD]]
+        counts = {"written": self.written, "deleted": self.deleted, "left": self.left, "refused": len(self.refused)}
+        return {"snapshot": self.snapshot} | counts | ({"examples": refused} if refused else {})
+
+
+class Pusher:
+    """Pushes to one target, round after round.
+
+    Args:
+        settings: the warehouse, the registry that is sent, the authority of what has none.
+        asked: what is pushed.
+        state: as from `open_state`.
+        told: is told how far a round is: an XID, and how many are left.
+    """
+
+    def __init__(
+        self, settings: Settings, asked: Push, state: State, told: Callable[[str, int], None] = lambda xid, left: None
+    ) -> None:
+        self.settings = settings
+        self.asked = asked
+        self.told = told
+        self.client = Client(asked.target, asked.limits)
+        self.outbox = Outbox(state.folder)
+        self._dialect: str | None = None
+        self._own = (asked.authority or asked.target.url).rstrip("/")
+
+    def close(self) -> None:
+        """Close connections and files."""
+        self.client.close()
+        self.outbox.close()
+
+    def run(self) -> Pushed:
+        """Send what changed since the last round, or what that one left.
+
+        Raises:
+            ReplicationError: the target does not answer, or cannot be written; what was not sent waits.
+            SettingsError: the catalog holds several registries, and none is named.
+        """
+        with open_model(self.settings) as model:
+            with model.at() as view:
+                registryid = self._registry(view)
+                if not self.outbox.waiting():
+                    self._fill(view, registryid)
+                if not self.outbox.waiting():
+                    return Pushed(view.head, 0, 0, 0, [])
+            self._look_round()
+            return self._send_all(model, registryid)
+
+    def _registry(self, view: View) -> str:
+        known = view.registries()
+        if self.settings.registry:
+            return self.settings.registry
+        if len(known) > 1:
+            raise SettingsError(f"the catalog holds several registries ({', '.join(known[:10])}): name one with --registry.")
+        return known[0] if known else "default"
+
+    def _look_round(self) -> None:
+        """Find out how the target spells things, and whether it lets itself be written (CAT-184)."""
+        if self._dialect is not None:
+            return
+        root = self.client.json(self.asked.target.url)
+        version = root.get("specversion") if isinstance(root, dict) else None
+        if not isinstance(version, str):
+            raise ReplicationError(self.asked.target.url, "it is not an xRegistry server: there is no `specversion`.")
+        self._dialect = next((one for one in _DIALECTS if one == version.lower()), _DIALECTS[0])
+
+    def _fill(self, view: View, registryid: str) -> None:
+        """Look up what changed since the target was sent everything; where that is not known any more, send all again."""
+        reached = self.outbox.reached()
+        is_known = reached.snapshot and reached.snapshot <= view.head
+        is_known = is_known and str(view.commit_of(reached.snapshot)["digest"]) == reached.digest
+        since = reached.snapshot if is_known else 0
+        if since == view.head and not self.outbox.refused():
+            return
+        rows = view.db.execute(
+            "SELECT DISTINCT xid FROM log WHERE registryid = ? AND snapshot_id > ? AND snapshot_id <= ? AND op <> 'own'"
+            " AND kind IN ('group', 'endpoint', 'message', 'version', 'schema', 'schemaversion')",
+            (registryid, since, view.head),
+        )
+        found = {_holder(row[0]) for row in rows} | (set() if is_known else set(self.outbox.all_sent()))
+        wanted = [xid for xid in found if self._is_wanted(xid)]
+        there = {xid for xid in wanted if _is_there(view, registryid, xid)}
+        gone = sorted((xid for xid in set(wanted) - there if self.outbox.sent(xid) is not None), key=_order, reverse=True)
+        digest = str(view.commit_of(view.head)["digest"]) if view.head else ""
+        self.outbox.fill(
+            [*sorted(there, key=_order), *gone], Reached(since, reached.digest if is_known else "", view.head, digest)
+        )
+        if not self.outbox.waiting():
+            self.outbox.finish()
+
+    def _is_wanted(self, xid: str) -> bool:
+        """Tell whether something lies in the scope, or holds what does."""
+        scope = self.asked.scope
+        return not scope or any(one == xid or xid.startswith(one + "/") or one.startswith(xid + "/") for one in scope)
+
+    def _send_all(self, model: ReadModel, registryid: str) -> Pushed:
+        written = deleted = left = 0
+        with model.at() as view:
+            while (xid := self.outbox.next()) is not None:
+                self.told(xid, self.outbox.waiting())
+                try:
+                    if not _is_there(view, registryid, xid):
+                        deleted += self._delete(xid)
+                    elif self._write(view, registryid, xid):
+                        written += 1
+                    else:
+                        left += 1
+                except Refused as refused:
+                    if refused.status in _STOPS:
+                        told = (
+                            f"it does not let itself be written ({refused.status}): it may take nothing in (CAT-184). {refused}"
+                        )
+                        raise ReplicationError(self.asked.target.url, told) from refused
+                    self.outbox.refuse(xid, str(refused))
+            self.outbox.finish()
+            return Pushed(view.head, written, deleted, left, self.outbox.refused())
+
+    def _delete(self, xid: str) -> bool:
+        """Delete what the target has from us; False: it has nothing of it."""
+        there = self.outbox.sent(xid) is not None
+        if there and xid.count("/") == 2 and self._holds_more(xid):
+            there = False
+        if there:
+            self._request("DELETE", xid, None, missing=True)
+        self.outbox.done(xid, None)
+        return there
+
+    def _holds_more(self, xid: str) -> bool:
+        """Tell that a group of the target still has members, which are not from us: ours went before."""
+        found = self._found(xid)
+        return bool(found and found.get(f"{MEMBERS[xid.split('/')[1]]}count"))
+
+    def _write(self, view: View, registryid: str, xid: str) -> bool:
+        """Write an entity; False: the target has it as it is, or it is the target's own."""
+        body = body_of(view, registryid, xid, self._dialect or _DIALECTS[0])
+        sent = self.outbox.sent(xid)
+        if xid.count("/") == 2:
+            found = self._found(xid)
+            if found is not None and is_held_group(found, body):
+                self.outbox.leave(xid)
+                return False
+            self.outbox.begin(xid, [])
+            self._request("PUT", xid, body)
+            self.outbox.done(xid, [])
+            return True
+        meta: Json = body.setdefault("meta", {})
+        authority = meta.get("authority")
+        if xid.split("/")[3] == "messages":
+            if isinstance(authority, str) and authority.rstrip("/") == self._own:
+                self.outbox.leave(xid)
+                return False
+            if not authority and self.settings.authority and "xref" not in meta:
+                authority = meta["authority"] = self.settings.authority
+        found = self._found(xid, "?doc&inline=*")
+        if found is not None and sent is None:
+            _check_authority(self.asked.target.of(xid), found, authority)
+        if found is not None and is_held_resource(found, body):
+            self.outbox.leave(xid) if sent is None else self.outbox.done(xid, list(body.get("versions", {})))
+            return False
+        self._write_resource(xid, body, sent)
+        return True
+
+    def _write_resource(self, xid: str, body: Json, sent: list[str] | None) -> None:
+        """Write a message or schema with its Versions, of which the target has some from us."""
+        meta, versions = body["meta"], body.get("versions", {})
+        if "xref" in meta:
+            self.outbox.begin(xid, [])
+            self._request("PUT", xid, {"meta": {"xref": meta["xref"]}}, details=True)
+            self.outbox.done(xid, [])
+            return
+        self.outbox.begin(xid, list(versions))
+        if sent == []:  # the target has an alias, which takes no Versions
+            self._request("DELETE", xid, None, missing=True)
+        self._request("POST", f"{xid}/versions", versions)
+        for versionid in sorted(set(sent or ()) - set(versions)):
+            self._request("DELETE", f"{xid}/versions/{versionid}", None, missing=True)
+        self._request("PUT", f"{xid}/meta", meta_of(meta))
+        self.outbox.done(xid, list(versions))
+
+    def _found(self, xid: str, flags: str = "") -> Json | None:
+        """Ask the target for what it has; None: nothing."""
+        details = "$details" if "/schemas/" in xid else ""
+        try:
+            found = self.client.json(self.asked.target.of(xid) + details + flags)
+        except Refused as refused:
+            if refused.status == _TOO_LARGE:
+                meta = self._found(f"{xid}/meta")
+                return None if meta is None else {"meta": meta}
+            if refused.status != 404:
+                raise
+            return None
+        return found if isinstance(found, dict) else None
+
+    def _request(self, method: str, path: str, body: Any, *, missing: bool = False, details: bool = False) -> None:
+        """Send a request; with `missing` what is not there is as good as deleted."""
+        url = self.asked.target.of(path) + ("$details" if details and "/schemas/" in path else "")
+        try:
+            self.client.send(method, url, None if body is None else as_written(body).encode())
+        except Refused as refused:
+            if not (missing and refused.status == 404):
+                raise
+
+
+def _check_authority(url: str, found: Json, authority: Any) -> None:
+    """Leave alone what the target has from somebody else.
+
+    Raises:
+        Refused: it has this, and not from us.
+    """
+    meta = found.get("meta")
+    theirs = meta.get("authority") if isinstance(meta, dict) else None
+    if theirs and theirs != authority:
+        raise Refused(url, 409, f"the target has it under the authority {theirs}, and here it is {authority}")
+
+
+def _holder(xid: str) -> str:
+    """Give the group, message or schema that a Version belongs to, or the entity itself."""
+    return "/".join(xid.split("/")[:5])
+
+
+def _order(xid: str) -> tuple[int, int, str]:
+    """Order what is written: groups before their members, schemas before messages."""
+    collection = xid.split("/")[1]
+    return (xid.count("/"), -COLLECTIONS.index(collection) if collection in COLLECTIONS else 1, xid)
+
+
+def _is_there(view: View, registryid: str, xid: str) -> bool:
+    return view.entity(registryid, xid) is not None

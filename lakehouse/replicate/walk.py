@@ -1,0 +1,240 @@
+"""An xRegistry server is read: as one document, or where that is too large, group by group and page by page.
+
+Each request names what is known already (`If-None-Match`). Parts stay in the folder of the state with their marks, so a walk that
+was cut short goes on where it was; one during which the source changed begins again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lakehouse.errors import ReplicationError
+from lakehouse.replicate.client import Client, Refused, TooLarge
+from lakehouse.replicate.documents import COLLECTIONS, MEMBERS, Writer, digest_of, settle, write_members
+from lakehouse.replicate.reader import MISSING, WHOLE, Changed, Reader
+from lakehouse.replicate.screen import Json, Screen, bare_group, bare_resource
+from lakehouse.replicate.state import State
+from lakehouse.text.jsontext import as_written
+
+logger = logging.getLogger(__name__)
+
+_IN_PAGES = 2000  # members of a group above which it is asked for page by page
+_WALKS = 4  # of a source that keeps changing; the last one looks at a snapshot of its past, where there is one
+
+
+class Unit(NamedTuple):
+    """A document that was fetched.
+
+    Attributes:
+        uri: by which it is known.
+        digest: its sha256.
+        file: where it stands; None: it is as it was when the catalog took it.
+    """
+
+    uri: str
+    digest: str
+    file: Path | None
+
+
+class Walk:
+    """Reads one xRegistry server.
+
+    Args:
+        client: asks it.
+        state: what is known of it.
+        screen: what is taken.
+        told: is told how far it is: a path, and how many groups were read of how many.
+    """
+
+    def __init__(self, client: Client, state: State, screen: Screen, told: Callable[[str, int, int], None]) -> None:
+        self.reader = Reader(client)
+        self.state = state
+        self.screen = screen
+        self.told = told
+
+    def fetch(self, scope: tuple[str, ...]) -> list[Unit]:
+        """Fetch what the source holds.
+
+        Args:
+            scope: XIDs of groups, endpoints and messages; none: all.
+
+        Raises:
+            ReplicationError: it cannot be had whole.
+        """
+        self.reader.look_round()
+        for attempt in range(_WALKS):
+            self.reader.begin()
+            try:
+                return self._scoped(scope) if scope else [self._all()]
+            except Changed:
+                logger.info("%s changed while it was read; again", self.reader.base)
+                if attempt == _WALKS - 2 and self.reader.snapshot is not None:
+                    self.reader.at = f"at/{self.reader.snapshot}/"
+        raise ReplicationError(
+            self.reader.base, f"it changed each of the {_WALKS} times that it was read; try again when it is quieter."
+        )
+
+    def _all(self) -> Unit:
+        if self.reader.has_export or self.reader.nests:
+            try:
+                return self._whole()
+            except (Refused, TooLarge) as error:
+                if isinstance(error, Refused) and error.status not in MISSING:
+                    raise
+                logger.info("%s does not come in one piece (%s); group by group", self.reader.base, error)
+        return self._by_groups()
+
+    def _whole(self) -> Unit:
+        """Ask for everything at once."""
+        url = self.reader.url("export" if self.reader.has_export else "?" + WHOLE)
+        name, settled = "/export", self.state.part("/export")
+        known = self.state.marks.get(name, {})
+        fetched = settled.with_suffix(".answer")
+        try:
+            answer = self.reader.noted(self.reader.client.download(url, fetched, self._mark(known, settled, url)))
+            if answer.status == 304:
+                return Unit(self.reader.base, known["digest"], settled if settled.is_file() else None)
+            settle(fetched, settled, self.screen, self.reader.base, self.reader.client.limits.depth)
+        finally:
+            fetched.unlink(missing_ok=True)
+        digest = digest_of(settled)
+        self.state.marks[name] = {"etag": answer.etag, "url": url, "digest": digest}
+        self.state.keep_only({name})
+        self.state.save()
+        return Unit(self.reader.base, digest, settled)
+
+    def _by_groups(self) -> Unit:
+        """Ask for the registry, then for each group; what did not change stays as it was fetched before."""
+        root = self.reader.root()
+        names: set[str] = set()
+        groups: dict[str, list[str]] = {}
+        for collection in COLLECTIONS:
+            listed = list(self.reader.listed(collection)) if f"{collection}url" in root else []
+            if root.get(f"{collection}count") not in (None, len(listed)):
+                raise Changed
+            groups[collection] = [groupid for groupid, _ in listed]
+            for groupid, group in listed:
+                self.told(f"/{collection}/{groupid}", len(names), sum(map(len, groups.values())))
+                self._group(f"/{collection}/{groupid}", group)
+                names.add(f"/{collection}/{groupid}")
+        self.reader.check_same(root)
+        self.state.keep_only(names)
+        self.state.save()
+        target = self.state.folder / "document.json"
+        with target.open("wb") as stream:
+            writer = Writer(stream)
+            for collection, ids in groups.items():
+                for groupid in ids:
+                    name = f"/{collection}/{groupid}"
+                    if not self.state.marks[name].get("own"):
+                        writer.file(collection, groupid, self.state.part(name))
+            writer.finish(root)
+        return Unit(self.reader.base, digest_of(target), target)
+
+    def _scoped(self, scope: tuple[str, ...]) -> list[Unit]:
+        """Ask for some groups, endpoints or messages: a document for each. One that the source does not have has vanished."""
+        root = self.reader.root()
+        units = []
+        for number, xid in enumerate(scope):
+            self.told(xid, number, len(scope))
+            _, collection, groupid, *member = xid.split("/")
+            group_xid = f"/{collection}/{groupid}"
+            try:
+                group = self.reader.value(self.reader.get(self.reader.url(group_xid)))
+                if member:
+                    found = bare_resource(self.reader.resource(xid))
+                    text = bare_group(group) | {member[0]: {member[1]: found}}
+                    screened = self.screen.group(text)
+                    content = None if screened is None else as_written(screened).encode()
+                else:
+                    self._group(group_xid, group)
+                    is_own = self.state.marks[group_xid].get("own")
+                    content = None if is_own else self.state.part(group_xid).read_bytes()
+            except Refused as refused:
+                if refused.status != 404:
+                    raise
+                continue
+            if content is None:
+                continue
+            target = self.state.folder / f"{self.state.part(xid).stem}.document.json"
+            with target.open("wb") as stream:
+                writer = Writer(stream)
+                writer.group(collection, groupid, content)
+                writer.finish(root)
+            units.append(Unit(self.reader.client.address.of(xid), digest_of(target), target))
+        self.reader.check_same(root)
+        self.state.keep_only({"/".join(xid.split("/")[:3]) for xid in scope})
+        self.state.save()
+        return units
+
+    def _group(self, xid: str, listed: Json) -> None:
+        """Fetch a group with its members into its part, unless it is there as it is at the source."""
+        collection = xid.split("/")[1]
+        count = listed.get(f"{MEMBERS[collection]}count")
+        known = self.state.marks.get(xid, {})
+        part = self.state.part(xid)
+        in_one = self.reader.nests and not (self.reader.has_pages and isinstance(count, int) and count > _IN_PAGES)
+        if in_one:
+            url = self.reader.url(xid, WHOLE)
+            try:
+                answer = self.reader.get(url, self._mark(known, part, url))
+            except (Refused, TooLarge) as error:
+                if isinstance(error, Refused) and error.status not in (400, 406):
+                    raise
+                in_one = False
+            else:
+                if answer.status == 304:
+                    return
+                group = self.reader.value(answer)
+                self._keep(xid, group, [group.get(MEMBERS[collection]) or {}], {"etag": answer.etag, "url": url})
+                return
+        life = [listed.get(name) for name in ("epoch", "modifiedat", "createdat")]
+        mark = {"snapshot": self.reader.snapshot, "life": life}
+        if (
+            self.reader.snapshot is not None
+            and known.get("snapshot") == self.reader.snapshot
+            and known.get("life") == life
+            and part.is_file()
+        ):
+            return  # fetched by a walk of the same snapshot that was cut short
+        self._keep(xid, listed, self._paged(xid), mark, count if isinstance(count, int) else None)
+
+    def _keep(self, xid: str, group: Json, pages: Any, mark: Json, count: int | None = None) -> None:
+        """Write a group's part, and its mark once it is whole."""
+        name = MEMBERS[xid.split("/")[1]]
+        got, part = 0, self.state.part(xid)
+
+        def screened() -> Iterator[Json]:
+            nonlocal got
+            for page in pages:
+                got += len(page)
+                members = {key: bare_resource(one) if isinstance(one, dict) else one for key, one in page.items()}
+                yield self.screen.messages(members) if name == "messages" and not self.screen.is_open else members
+
+        own = {key: value for key, value in bare_group(group).items() if key != name}
+        aside = part.with_suffix(".writing")
+        with aside.open("wb") as stream:
+            taken = write_members(stream, own, name, screened())
+        if count is not None and got != count:
+            raise Changed
+        aside.replace(part)
+        self.state.marks[xid] = mark | {"own": bool(got) and not taken}
+        self.state.save()
+
+    def _paged(self, xid: str) -> Iterator[Json]:
+        """Give the members of a group page by page."""
+        name = MEMBERS[xid.split("/")[1]]
+        if self.reader.nests:
+            yield from self.reader.collection(f"{xid}/{name}", WHOLE)
+            return
+        for page in self.reader.collection(f"{xid}/{name}"):
+            yield {key: self.reader.resource(f"{xid}/{name}/{key}") for key in page}
+
+    def _mark(self, known: Json, file: Path, url: str) -> str | None:
+        """Give the mark for a conditional request where what it stands for is here, or in the catalog."""
+        is_here = file.is_file() or known.get("digest") in self.state.loaded.values()
+        etag = known.get("etag")
+        return etag if is_here and known.get("url") == url and isinstance(etag, str) else None
