@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -162,10 +162,24 @@ class Book:
         """Give the leaves of a message as it was in effect at a snapshot, with what is inferred; None: not kept, or not there."""
         if self.style.is_served:
             return self._past(snapshot_id, registryid, [xid]).get((registryid, xid))
-        found = self.remember(("past", snapshot_id), lambda: self._past(snapshot_id, None, None), _MOST_KEPT)
-        return found.get((registryid, xid))
+        now = self.definition(registryid, xid) if self.given is None else None
+        if now is not None and now["snapshot_id"] <= snapshot_id:  # nothing has touched it since
+            leaves: dict[str, str] = now["inferred"] | now["attributes"]
+            return leaves
+        return self.remember(("past", snapshot_id), lambda: self._changed_since(snapshot_id)).get((registryid, xid))
 
-    def _past(self, snapshot_id: int, registryid: str | None, xids: list[str] | None) -> dict[tuple[str, str], dict[str, str]]:
+    def _changed_since(self, snapshot_id: int) -> dict[tuple[str, str], dict[str, str]]:
+        """Read the messages as they were in effect at a snapshot that are not so any more: files compare no others."""
+        xids: dict[str, list[str]] = defaultdict(list)
+        try:
+            for registryid, xid in self.view.defined_since(snapshot_id):
+                xids[registryid].append(xid)
+        except DefinitionsGone:
+            return {}
+        parts = (self._past(snapshot_id, registryid, some) for registryid, some in xids.items())
+        return {key: leaves for part in parts for key, leaves in part.items()}
+
+    def _past(self, snapshot_id: int, registryid: str, xids: list[str]) -> dict[tuple[str, str], dict[str, str]]:
         at_hand = snapshot_id == self.view.snapshot_id
         try:
             with nullcontext(self.view) if at_hand else self.view.model.at(snapshot_id) as view:

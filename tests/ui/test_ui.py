@@ -152,7 +152,7 @@ def test_the_past_is_served(server, look):
     expect(page.locator(".lead")).to_have_text("A customer has bought something")
 
 
-@pytest.mark.parametrize("mode", ["desktop"] if SHORT else MODES)
+@pytest.mark.parametrize("mode", ["desktop", "phone"] if SHORT else MODES)
 @pytest.mark.parametrize("name", [*PAGES, *OTHERS])
 def test_axe_finds_nothing_grave_and_nothing_is_wider_than_the_screen(name, mode, files, look):
     looked = look(mode)

@@ -74,7 +74,7 @@
       const first = element("p", {}, element("span", { class: "tag kind" }, told.kinds[row[0]]), " ", link);
       if (family) first.append(" ", element("span", { class: "tag p-" + (KNOWN.includes(family) ? family.toLowerCase() : "other") }, family));
       const place = element("bdi", {}, [told.registries[row[1]], told.groups[row[7]]].filter(Boolean).join(" / "));
-      const second = element("p", { class: "quiet" }, element("span", { dir: "auto" }, row[5] || row[4]), element("br"), place);
+      const second = element("p", { class: "quiet" }, ...(row[5] || row[4] ? [element("span", { dir: "auto" }, row[5] || row[4]), element("br")] : []), place);
       list.append(element("li", {}, first, second));
     }
     const count = element("p", { class: "quiet" }, found.length === 0 ? "Nothing has all these words." : found.length > most ? `The best ${most} of ${found.length}.` : `${found.length} found.`);

@@ -205,9 +205,11 @@ def _selected(book: Book, definition: dict[str, Any]) -> Selected:
     """Gather what rendering needs, as `selected_at`; endpoints and schemas that many messages share are read once."""
     registryid, group_xid, schema_xid = definition["registryid"], definition["group_xid"], definition["schema_xid"]
 
+    def every() -> list[Endpoint]:
+        return [endpoint_of(endpoint_row(one)) for one in book.overview.groups_of(registryid, "endpoints")]
+
     def carriers() -> list[Endpoint]:
-        every = (endpoint_of(endpoint_row(one)) for one in book.overview.groups_of(registryid, "endpoints"))
-        return [one for one in every if one.carries(registryid, group_xid)]
+        return [one for one in book.remember(("endpoints", registryid), every) if one.carries(registryid, group_xid)]
 
     def schemas() -> list[SchemaVersion]:
         return [schema_version(one) for one in book.view.versions(registryid, schema_xid)] if schema_xid else []

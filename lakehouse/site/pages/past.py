@@ -61,7 +61,8 @@ class State(NamedTuple):
 
 def history_of(book: Book, registryid: str, xid: str, bases: Iterable[str] = ()) -> list[Told]:
     """Tell the changes of an entity, of its Versions, and of those that it inherits from; the newest first."""
-    found = _told(book, registryid, xid, None)
+    # Asked for by the page, and by the list of its comparisons.
+    found = book.remember(("own history", registryid, xid), partial(_told, book, registryid, xid, None))
     first = found[0].snapshot_id if found else 0
     for base in bases:  # many messages share one: what is told of it is told once
         if base != xid:

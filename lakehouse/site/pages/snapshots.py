@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from lakehouse.errors import DefinitionsGone, SnapshotNotFound
-from lakehouse.readmodel.diff import MOST_ENTITIES, definitions_of, differences
+from lakehouse.readmodel.diff import MOST_CHANGED, TooManyChanges, diff_snapshots
 from lakehouse.readmodel.differences import CLASSES, Difference
 from lakehouse.readmodel.listed import Changed, changed_in
 from lakehouse.site.addresses import COMPARE, SNAPSHOTS, path_of_comparison, path_of_snapshot
@@ -90,12 +90,12 @@ def compare_page(book: Book, before: str, after: str, number: int = 1) -> Page |
     if before and after:
         try:
             pair = (book.view.resolve(before), book.view.resolve(after))
-            found = book.remember(("diff", *pair), lambda: _differences(book, *pair), 2)
+            found = book.remember(("diff", *pair), lambda: diff_snapshots(book.view.model, *pair), 2)
         except (SnapshotNotFound, DefinitionsGone) as error:
             problem = str(error)
-        except _TooLarge:
+        except TooManyChanges:
             problem = (
-                f"The catalog has more than {MOST_ENTITIES:,} entities, which a page does not compare: "
+                f"More than {MOST_CHANGED:,} entities changed, which a page does not compare: "
                 f"lakehouse diff {before} {after} does, with Spark."
             )
     path = path_of_comparison(COMPARE, str(pair[0]), str(pair[1])) if pair else COMPARE
@@ -111,20 +111,6 @@ def compare_page(book: Book, before: str, after: str, number: int = 1) -> Page |
 def count_differences(book: Book, before: int, after: int) -> int:
     """Count the differences that a comparison of two snapshots shows."""
     try:
-        return len(book.remember(("diff", before, after), lambda: _differences(book, before, after), 2))
-    except (SnapshotNotFound, DefinitionsGone, _TooLarge):
+        return len(book.remember(("diff", before, after), lambda: diff_snapshots(book.view.model, before, after), 2))
+    except (SnapshotNotFound, DefinitionsGone, TooManyChanges):
         return 0
-
-
-class _TooLarge(Exception):
-    """There are too many entities to compare them for a page."""
-
-
-def _differences(book: Book, before: int, after: int) -> list[Difference]:
-    sides = []
-    for number in (before, after):
-        with book.view.model.at(number) as view:
-            if view.count() > MOST_ENTITIES:
-                raise _TooLarge
-            sides.append(definitions_of(view))
-    return differences(*sides)
