@@ -27,13 +27,16 @@ from tests.bench import ingest
 from tests.bench.catalog import CatalogBench
 from tests.bench.chart import draw_chart
 from tests.bench.generator import Shape
-from tests.bench.match import MatchBench
+from tests.bench.match import MatchBench, told_rate
+from tests.bench.matchindex import measure_index, told_index
 from tests.bench.memory import Memory
 from tests.bench.pairs import Case, progress, spread
-from tests.bench.starts import measure_starts
+from tests.bench.small import SmallBench
+from tests.bench.starts import measure_first_ingests, measure_starts
 
 LARGE = 1_000_000  # from here on each case is measured once
 ENOUGH = 3  # pairs: the median leaves out the first, which pays for what a session does only once; with fewer all is run before
+DEFINITIONS_A_MESSAGE = 10  # of the index of matching, which `python -m tests.bench.matchindex` makes with 1,000,000
 SMALL_SHARE = "1% changed, beside a new ingest"
 
 console = Console(width=150)
@@ -72,21 +75,30 @@ def measure(work: Path, shape: Shape, repeats: int) -> dict[str, Any]:
                 ingest.leave_catalog(spark)
             loads, reads = measure_all(spark, settings, work, shape, repeats)
             reads.check()
+            small = SmallBench(spark, reads.settings, work, loads.data.written.files[0])
+            for _ in range(repeats):
+                small.repeat()
             matching = MatchBench(spark, work / "match", max(shape.messages * 10, 1000))
             matching.check()
             for _ in range(repeats):
                 matching.repeat()
+            rate = matching.events_a_core()
         finally:
             spark.stop()
     started = measure_starts(reads.settings, shape.messages, repeats)
-    cases = [*loads.cases.values(), small_share_of_new(loads.cases), *reads.cases.values(), started]
-    cases += [matching.metadata, matching.payloads]
+    first = measure_first_ingests(reads.settings, loads.data.written.files, work, shape.messages, repeats)
+    cases = [*loads.cases.values(), small_share_of_new(loads.cases), *reads.cases.values(), started, first]
+    cases += [small.case, *matching.cases]
+    progress.log("index of matching")
     return {
         **ingest.as_json(loads),
         "machine": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         "repeats": repeats,
         "seconds": round(time.perf_counter() - begun, 1),
         "peak_mib": memory.as_json(),
+        "events_a_core": round(rate),
+        "small_change": small.told(),
+        "match_index": measure_index(shape.messages * DEFINITIONS_A_MESSAGE),
         "ms_per_message": round(1000 * median(loads.cases[ingest.NEW].seconds) / shape.messages, 3),
         "cases": cases,
     }
@@ -104,6 +116,9 @@ def show(measured: dict[str, Any]) -> None:
         table.add_row(case.what, case.floor, spread(case.seconds), spread(case.floor_seconds), f"{case.ratio:.2f}", goal)
     console.print(table)
     peak = ", ".join(f"{name.replace('_', ' ')} {mib:,.0f} MiB" for name, mib in measured["peak_mib"].items())
+    console.print(measured["small_change"])
+    console.print(told_rate(measured["events_a_core"]))
+    console.print(told_index(measured["match_index"]))
     console.print(
         f"Peak memory: {peak}. A new ingest: {measured['ms_per_message']} ms a message. {measured['seconds']:.0f} s in all."
     )

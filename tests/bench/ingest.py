@@ -8,6 +8,8 @@ session, in alternating order. Every repetition starts with an empty catalog in 
     new, beside another       the same; the catalog holds the same documents under another registry id already
     unchanged                 list and hash the files
     1% of messages changed    list and hash the files, then as for `new`, but of the changed files only
+    the same, in 1% of        the ingest of a new catalog just before
+      the documents
     parse alone               read.json; both into the noop sink
 
 What the catalog says after each ingest is checked: a benchmark of a wrong result is worth nothing.
@@ -19,7 +21,9 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,10 +35,11 @@ from pyspark.sql.types import MapType, StringType, StructField, StructType
 from rich.console import Console
 from rich.table import Table
 
-from lakehouse.ingest.parse.parse import parse_documents
+from lakehouse.ingest.parse.parse import limits_of, parse_documents
 from lakehouse.ingest.pipeline import ingest
-from lakehouse.ingest.sources import find_sources, read_documents, with_unchanged
+from lakehouse.ingest.sources import find_sources, read_documents
 from lakehouse.ingest.summary import Summary
+from lakehouse.ingest.unchanged import with_unchanged
 from lakehouse.log.facts import current_documents
 from lakehouse.settings import Settings, read_settings
 from lakehouse.store.session import open_session
@@ -42,6 +47,7 @@ from tests.bench.generator import Shape, write_documents
 from tests.bench.pairs import Case, spread, to_nowhere
 
 NEW, BESIDE, UNCHANGED, CHANGED, PARSE = "new, empty catalog", "new, beside another", "unchanged", "1% changed", "parse alone"
+NEAR = "1% changed, in 1% of the documents"
 SHARE_CHANGED = 0.01
 _APPEND = "read.json, one row a message, one Delta append"
 FLOORS: dict[str, tuple[str, float | None]] = {
@@ -49,6 +55,7 @@ FLOORS: dict[str, tuple[str, float | None]] = {
     BESIDE: (_APPEND, 3.0),
     UNCHANGED: ("list and hash the files", 1.5),
     CHANGED: ("list and hash, then the append for changed files only", None),
+    NEAR: ("ingest of a new catalog", 0.15),
     PARSE: ("read.json of the same files", 1.2),
 }
 
@@ -90,6 +97,24 @@ class Data:
         self.changed = [self.folder / path.name for path in differ]
         self._texts = [[path.read_bytes() for path in paths] for paths in (self.changed, differ)]
         shutil.rmtree(work / "after")
+        self.near = self.written.files[: max(1, round(shape.documents * SHARE_CHANGED))]
+
+    @contextmanager
+    def near_edited(self) -> Iterator[int]:
+        """Let each message of the first 1% of the documents have another description for a while; give their number."""
+        before = [path.read_bytes() for path in self.near]
+        count = 0
+        for path, text in zip(self.near, before, strict=True):
+            document = json.loads(text)
+            for message in (one for group in document["messagegroups"].values() for one in group["messages"].values()):
+                message["description"] += ", edited"
+                count += 1
+            path.write_text(json.dumps(document, separators=(",", ":")), encoding="utf-8")
+        try:
+            yield count
+        finally:
+            for path, text in zip(self.near, before, strict=True):
+                path.write_bytes(text)
 
     def put(self, *, changed: bool) -> None:
         """Let the folder hold the documents after the change, or before."""
@@ -132,7 +157,25 @@ class Bench:
             "documents.unchanged": data.shape.documents - len(data.changed),
         }
         self._measure(CHANGED, lambda: self._ingest(CHANGED, self.registry, few), self._hash_and_write_changed)
+        with data.near_edited() as edited:
+            self._ingest_beside_new(NEAR, edited)
+        self._load_near_again()
         self._measure(PARSE, self._parse, self._read)
+
+    def _ingest_beside_new(self, what: str, edited: int) -> None:
+        """Measure an ingest in which so many messages differ; its floor is the new catalog of the same repetition."""
+        case, shape = self.cases[what], self.data.shape
+        case.catalog_rows.append(self._catalog_rows())
+        few = {"versions.updated": edited, "documents.unchanged": shape.documents - len(self.data.near)}
+        begun = time.perf_counter()
+        self._ingest(what, self.registry, few)
+        case.seconds.append(round(time.perf_counter() - begun, 3))
+        case.floor_seconds.append(self.cases[NEW].seconds[-1])
+
+    def _load_near_again(self) -> None:
+        """Let the catalog say what the documents say."""
+        settings = self.settings.model_copy(update={"registry": self.registry})
+        ingest(self.spark, settings, [str(path) for path in self.data.near])
 
     def _measure(self, what: str, product: Callable[[], None], floor: Callable[[], None]) -> None:
         case = self.cases[what]
@@ -175,7 +218,7 @@ class Bench:
     def _parse(self) -> None:
         documents = read_documents(self.spark, find_sources(self.spark, [str(self.data.folder)]), self.settings.stream_bytes)
         known = current_documents(self.spark.table("xregistry.changes")).filter(F.lit(False))
-        to_nowhere(parse_documents(with_unchanged(documents, known, F.lit("one")), self.settings))
+        to_nowhere(parse_documents(with_unchanged(documents, known, F.lit("one")), limits_of(self.settings)))
 
 
 def read_json(spark: SparkSession, paths: Iterable[Path]) -> DataFrame:

@@ -1,16 +1,18 @@
-"""Matching beside its floors: binary CloudEvents as Kafka lands them, results to `noop`.
+"""Matching beside its floors: CloudEvents as Kafka lands them, results to `noop`.
 
-`python -m tests.bench.match --events 1000000 [--types 12] [--definitions 1000]` measures it alone; `make bench` beside the
-rest. The floor of metadata is the same columns through a `mapInArrow` that does nothing; that of payloads is the bare loop of
-the libraries, which reads each payload and validates it.
+`python -m tests.bench.match --events 1000000 [--types 12] [--definitions 1000]` measures it alone, with the memory of a Python
+worker; `make bench` beside the rest. The floor of metadata is the same columns through a `mapInArrow` that does nothing; that of
+payloads is the bare loop of the libraries, which reads each payload and validates it.
 """
 
 from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import click
@@ -26,6 +28,8 @@ from lakehouse.match.payload.schemas import SchemaVersion
 from lakehouse.match.store import schema_table, write_store
 from lakehouse.settings import read_settings
 from lakehouse.store.session import open_session
+from tests.bench.matchindex import SCHEMA_XID, definitions_of
+from tests.bench.memory import Memory
 from tests.bench.pairs import Case, progress, to_nowhere
 
 SCHEMA: dict[str, Any] = {
@@ -33,7 +37,6 @@ SCHEMA: dict[str, Any] = {
     "properties": {"id": {"type": "string"}, "value": {"type": "number"}, "unit": {"enum": ["C", "F"]}, "ok": {"type": "boolean"},
                    "count": {"type": "integer"}, "name": {"type": "string"}, "x": {"type": "number"}, "y": {"type": "number"}},
 }  # fmt: skip
-_XID = "/schemagroups/bench/schemas/S"
 
 
 class MatchBench:
@@ -42,69 +45,85 @@ class MatchBench:
     def __init__(self, spark: SparkSession, work: Path, events: int, types: int = 12, definitions: int = 1000) -> None:
         self.spark, self.events = spark, events
         self.metadata = Case(f"match {events:,} events, metadata", "the same columns, mapInArrow that does nothing", 3)
-        self.payloads = Case(f"match {events:,} events, JSON payloads", "orjson and jsonschema-rs in a bare loop", 1.5)
-        schemas = schema_table(
-            [SchemaVersion("bench", f"{_XID}/versions/1", _XID, True, "JSONSchema/draft-07", json.dumps(SCHEMA))]
-        )
-        rows = [row for number in range(definitions) for row in _definitions(number)]
-        path = write_store(work, index_of(definition_rows(rows)), schemas)
-        spark.sparkContext.addFile(str(path), recursive=True)
-        self.opened = Opened(path.name, str(path), 1, len(rows))
-        landed = str(work / "landed")
-        _events(spark, events, types).write.mode("overwrite").parquet(landed)
-        self.landed = spark.read.parquet(landed)
+        loop = "orjson and jsonschema-rs in a bare loop"
+        self.payloads = Case(f"match {events:,} events, JSON payloads", loop, 1.5)
+        self.structured = Case(f"match {events:,} structured events, JSON payloads", loop)
+        self.opened = open_bench(spark, work, definitions)
+        self.landed, self.enveloped = (self._land(work / mode, types, mode) for mode in ("binary", "structured"))
 
     def repeat(self) -> None:
         """Measure each case once more."""
-        with large_batches(self.spark):
-            self.metadata.measure(
-                lambda: self._match(0.0), lambda: to_nowhere(self.landed.mapInArrow(_identity, self.landed.schema))
-            )
-            self.payloads.measure(lambda: self._match(1.0), lambda: to_nowhere(self.landed.mapInArrow(_bare, "valid BIGINT")))
+        with large_batches(self.spark, to_landed(self.landed)):
+            self.metadata.measure(self._match(self.landed, 0.0), self._floor(self.landed, _identity, self.landed.schema))
+            self.payloads.measure(self._match(self.landed, 1.0), self._floor(self.landed, _bare, "valid BIGINT"))
+            self.structured.measure(self._match(self.enveloped, 1.0), self._floor(self.enveloped, _bare_data, "valid BIGINT"))
+
+    @property
+    def cases(self) -> list[Case]:
+        """Give all that was measured."""
+        return [self.metadata, self.payloads, self.structured]
+
+    def events_a_core(self) -> float:
+        """Give how many events a core matches in a second by their metadata only."""
+        return self.events / median(self.metadata.seconds) / self.spark.sparkContext.defaultParallelism
 
     def check(self) -> None:
         """Check that all events match, by the definition for Kafka, and that all payloads are valid."""
         with large_batches(self.spark):
-            found = (
-                with_matches(to_landed(self.landed), self.opened, Request()).groupBy("status", "payload_status").count().collect()
-            )
-        assert [(row["status"], row["payload_status"], row["count"]) for row in found] == [("matched", "valid", self.events)]
+            for rows in (self.landed, self.enveloped):
+                matched = with_matches(to_landed(rows), self.opened, Request())
+                found = matched.groupBy("status", "payload_status", F.split("xid", "/")[2].alias("group")).count().collect()
+                assert [tuple(row) for row in found] == [("matched", "valid", "kafka", self.events)], found
 
-    def _match(self, share: float) -> None:
-        to_nowhere(with_matches(to_landed(self.landed), self.opened, Request(payload_share=share)))
+    def _land(self, place: Path, types: int, mode: str) -> DataFrame:
+        _events(self.spark, self.events, types, mode).write.mode("overwrite").parquet(str(place))
+        return self.spark.read.parquet(str(place))
 
+    def _match(self, rows: DataFrame, share: float) -> Callable[[], None]:
+        return lambda: to_nowhere(with_matches(to_landed(rows), self.opened, Request(payload_share=share)))
 
-def _definitions(number: int) -> Iterator[dict[str, Any]]:
-    """Make a CloudEvent and its variant for Kafka."""
-    base = {
-        "/envelope": '"CloudEvents/1.0"', "/envelopemetadata/type/value": f'"bench.T{number}"',
-        "/envelopemetadata/source/value": '"/devices/{device}"', "/envelopemetadata/subject/value": '"{id}"',
-        "/envelopemetadata/time/required": "true", "/envelopemetadata/time/type": '"timestamp"',
-    }  # fmt: skip
-    variant = base | {"/protocol": '"KAFKA"', "/protocoloptions/topic/value": '"bench"', "/protocoloptions/key/value": '"{id}"'}
-    for name, attributes in (("base", base), ("kafka", variant)):
-        xid = f"/messagegroups/{name}/messages/T{number}"
-        yield {"registryid": "bench", "xid": xid, "version_xid": f"{xid}/versions/1", "group_xid": f"/messagegroups/{name}",
-               "chain_status": "none", "envelope": "CloudEvents/1.0", "protocol": "KAFKA" if name == "kafka" else None,
-               "dataschemaformat": "JSONSchema/draft-07", "schema_xid": _XID, "dataschemauri": _XID, "attributes": attributes,
-               "inferred": {}, "depends_on": [xid]}  # fmt: skip
+    def _floor(self, rows: DataFrame, loop: Any, schema: Any) -> Callable[[], None]:
+        return lambda: to_nowhere(rows.mapInArrow(loop, schema))
 
 
-def _events(spark: SparkSession, count: int, types: int) -> DataFrame:
+def open_bench(spark: SparkSession, work: Path, definitions: int) -> Opened:
+    """Make an index of definitions, each for any protocol and for Kafka, and send it to the executors."""
+    schema = SchemaVersion("bench", f"{SCHEMA_XID}/versions/1", SCHEMA_XID, True, "JSONSchema/draft-07", json.dumps(SCHEMA))
+    rows = [row for number in range(definitions) for row in definitions_of(number)]
+    path = write_store(work, index_of(definition_rows(rows)), schema_table([schema]))
+    spark.sparkContext.addFile(str(path), recursive=True)
+    return Opened(path.name, str(path), 1, len(rows))
+
+
+def match_once(spark: SparkSession, work: Path, events: int, types: int, definitions: int) -> float:
+    """Match events with their payloads as they are made, all columns of the results dropped; seconds."""
+    landed = to_landed(_events(spark, events, types, "binary"))
+    opened = open_bench(spark, work, definitions)
+    with large_batches(spark, landed):
+        begun = time.perf_counter()
+        to_nowhere(with_matches(landed, opened, Request()))
+        return time.perf_counter() - begun
+
+
+def _events(spark: SparkSession, count: int, types: int, mode: str) -> DataFrame:
     ident = F.concat(F.lit("d"), F.col("id") % 10_000)
-    header = {
-        "ce_specversion": F.lit("1.0"), "ce_id": F.col("id").cast("string"),
-        "ce_type": F.concat(F.lit("bench.T"), F.col("id") % types),
-        "ce_source": F.concat(F.lit("/devices/"), F.col("id") % 100), "ce_subject": ident,
-        "ce_time": F.concat(F.lit("2026-01-0"), F.col("id") % 9 + 1, F.lit("T00:00:00.5Z")),
-        "content-type": F.lit("application/json"),
+    attributes = {
+        "specversion": F.lit("1.0"), "id": F.col("id").cast("string"), "type": F.concat(F.lit("bench.T"), F.col("id") % types),
+        "source": F.concat(F.lit("/devices/"), F.col("id") % 100), "subject": ident,
+        "time": F.concat(F.lit("2026-01-0"), F.col("id") % 9 + 1, F.lit("T00:00:00.5Z")),
     }  # fmt: skip
-    pairs = (F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value")) for name, text in header.items())
-    headers = F.array(*pairs)
-    body = F.to_json(F.struct(
+    data = F.struct(
         ident.alias("id"), (F.col("id") / 7).alias("value"), F.lit("C").alias("unit"), F.lit(True).alias("ok"),
         F.col("id").alias("count"), F.lit("a sensor").alias("name"), F.rand(1).alias("x"), F.rand(2).alias("y"),
-    ))  # fmt: skip
+    )  # fmt: skip
+    if mode == "binary":
+        header = {f"ce_{name}": text for name, text in attributes.items()} | {"content-type": F.lit("application/json")}
+        body = F.to_json(data)
+    else:
+        header = {"content-type": F.lit("application/cloudevents+json")}
+        body = F.to_json(F.struct(*(text.alias(name) for name, text in attributes.items()), data.alias("data")))
+    pairs = (F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value")) for name, text in header.items())
+    headers = F.array(*pairs)
     return spark.range(count).select(
         ident.cast("binary").alias("key"), body.cast("binary").alias("value"), F.lit("bench").alias("topic"),
         F.lit(0).alias("partition"), F.col("id").alias("offset"), F.current_timestamp().alias("timestamp"),
@@ -116,14 +135,27 @@ def _identity(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
 
 
-def _bare(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _bare(batches: Iterable[pa.RecordBatch], member: str | None = None) -> Iterator[pa.RecordBatch]:
     import jsonschema_rs
     import orjson
 
-    validator = jsonschema_rs.validator_for(SCHEMA, validate_formats=True)
+    is_valid = jsonschema_rs.validator_for(SCHEMA, validate_formats=True).is_valid
     for batch in batches:
-        valid = sum(validator.is_valid(orjson.loads(body)) for body in batch.column("value").to_pylist())
+        bodies = batch.column("value").to_pylist()
+        if member is None:
+            valid = sum(is_valid(orjson.loads(body)) for body in bodies)
+        else:
+            valid = sum(is_valid(orjson.loads(body)[member]) for body in bodies)
         yield pa.RecordBatch.from_arrays([pa.array([valid], pa.int64())], names=["valid"])
+
+
+def _bare_data(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from _bare(batches, "data")
+
+
+def told_rate(rate: float) -> str:
+    """Tell how many events a core matches."""
+    return f"Matching by metadata only: {rate:,.0f} events a second and core, goal 150,000."
 
 
 @click.command()
@@ -133,17 +165,35 @@ def _bare(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     "--definitions", type=click.IntRange(1), default=1000, show_default=True, help="Each stands twice: any protocol, Kafka."
 )
 @click.option("--repeat", "repeats", type=click.IntRange(1), default=3, show_default=True)
-def main(events: int, types: int, definitions: int, repeats: int) -> None:
+@click.option(
+    "--once", is_flag=True, help="One run with payloads, of events made as they are matched: no floors, nothing stored."
+)
+def main(events: int, types: int, definitions: int, repeats: int, once: bool) -> None:
     """Measure matching alone."""
-    with tempfile.TemporaryDirectory(prefix="lakehouse-bench-") as folder:
+    if once:
+        with Memory() as memory, tempfile.TemporaryDirectory(prefix="lakehouse-bench-") as folder:
+            spark = open_session(read_settings(warehouse=f"{folder}/warehouse"), "lakehouse-bench")
+            seconds = match_once(spark, Path(folder), events, types, max(types, definitions))
+            spark.stop()
+        progress.print(f"{events:,} events made and matched, with payloads: {seconds:.0f} s")
+        progress.print(_told_memory(memory))
+        return
+    with Memory() as memory, tempfile.TemporaryDirectory(prefix="lakehouse-bench-") as folder:
         spark = open_session(read_settings(warehouse=f"{folder}/warehouse"), "lakehouse-bench")
         bench = MatchBench(spark, Path(folder), events, types, max(types, definitions))
         bench.check()
         for _ in range(repeats):
             bench.repeat()
+        rate = bench.events_a_core()
         spark.stop()
-    for case in (bench.metadata, bench.payloads):
+    for case in bench.cases:
         progress.print(f"{case.what}: {case.seconds} s, floor {case.floor_seconds} s, ratio {case.ratio:.2f}, goal {case.goal}")
+    progress.print(told_rate(rate))
+    progress.print(_told_memory(memory))
+
+
+def _told_memory(memory: Memory) -> str:
+    return f"Peak memory of a Python worker: {memory.peaks['python_worker']:,.0f} MiB, goal 1,024 MiB"
 
 
 if __name__ == "__main__":

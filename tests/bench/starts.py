@@ -1,11 +1,11 @@
-"""The start of a command, beside a bare PySpark script with Delta Lake that counts the same table."""
+"""Commands in a process of their own, start included, beside a bare PySpark script with Delta Lake."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -15,6 +15,7 @@ from lakehouse.store.session import resolve_delta_jars
 from tests.bench.pairs import Case
 
 START = "start: lakehouse sql 'SELECT count(*) ...'"
+FIRST = "first ingest, as a command"
 
 
 def measure_starts(settings: Settings, messages: int, repeats: int) -> Case:
@@ -23,19 +24,41 @@ def measure_starts(settings: Settings, messages: int, repeats: int) -> Case:
     The bare script has the same Spark settings, from the same file.
     """
     case = Case(START, "bare PySpark that counts the same path", 1.3)
-    conf = data_folder("conf") / "spark-defaults.conf"
-    jars = os.pathsep.join(resolve_delta_jars(settings))
-    options = f"--properties-file {conf} --driver-class-path {jars} pyspark-shell"
-    bare = os.environ | {"PYSPARK_SUBMIT_ARGS": options, "SPARK_LOCAL_IP": "127.0.0.1"}
     query = ["sql", "SELECT count(*) AS n FROM messages"]
-    command = ["-m", "lakehouse", "--quiet", "--json", "--warehouse", settings.warehouse, *query]
-    script = [str(Path(__file__).with_name("bare_count.py")), f"{settings.warehouse}/messages"]
     for _ in range(repeats):
-        case.measure(lambda: _count(command, os.environ, messages), lambda: _count(script, bare, messages))
+        case.measure(
+            lambda: _command(settings.warehouse, query, str(messages)),
+            lambda: _bare(settings, f"SELECT count(*) FROM delta.`{settings.warehouse}/messages`", str(messages)),
+        )
     return case
 
 
-def _count(arguments: list[str], environment: Mapping[str, str], expected: int) -> None:
-    ran = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False, env=environment)
-    if ran.returncode or str(expected) not in ran.stdout:
-        raise click.ClickException(f"{arguments} did not count {expected}: {ran.stdout[-500:]} {ran.stderr[-2000:]}")
+def measure_first_ingests(settings: Settings, files: Sequence[Path], work: Path, messages: int, repeats: int) -> Case:
+    """Load documents into a warehouse that is not there yet, as a command, beside a bare script that runs `SELECT 1`."""
+    case = Case(FIRST, "bare PySpark with Delta Lake that runs SELECT 1", 3.0)
+    (folder,) = {file.parent for file in files}
+    for number in range(repeats):
+        warehouse = str(work / f"first-{number}")
+        case.measure(
+            lambda warehouse=warehouse: _command(warehouse, ["ingest", str(folder)], f'"inserted": {messages}'),
+            lambda: _bare(settings, "SELECT 1", "1"),
+        )
+    return case
+
+
+def _command(warehouse: str, arguments: list[str], expected: str) -> None:
+    _run(["-m", "lakehouse", arguments[0], "--quiet", "--json", "--warehouse", warehouse, *arguments[1:]], {}, expected)
+
+
+def _bare(settings: Settings, query: str, expected: str) -> None:
+    conf = data_folder("conf") / "spark-defaults.conf"
+    jars = os.pathsep.join(resolve_delta_jars(settings))
+    options = f"--properties-file {conf} --driver-class-path {jars} pyspark-shell"
+    script = str(Path(__file__).with_name("bare_query.py"))
+    _run([script, query], {"PYSPARK_SUBMIT_ARGS": options, "SPARK_LOCAL_IP": "127.0.0.1"}, expected)
+
+
+def _run(arguments: list[str], environment: dict[str, str], expected: str) -> None:
+    ran = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False, env=os.environ | environment)
+    if ran.returncode or expected not in ran.stdout:
+        raise click.ClickException(f"{arguments} did not tell {expected}: {ran.stdout[-500:]} {ran.stderr[-2000:]}")

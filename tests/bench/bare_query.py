@@ -1,0 +1,9 @@
+"""Run a query with PySpark and Delta Lake alone, as a process of its own, and print its first value: the floor of a command."""
+
+import sys
+
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.getOrCreate()
+sys.stdout.write(f"{spark.sql(sys.argv[1]).collect()[0][0]}\n")
+spark.stop()
