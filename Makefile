@@ -5,12 +5,13 @@
 # make bi-test       the SQL server's clients and Apache Superset, in an environment of their own (.venv-bi)
 # make http-test     `lakehouse serve` with xrcg and Schemathesis, in an environment of their own (.venv-clients); http-test-all with
 #            the published documents beside this checkout, and in more languages
-# make ui-test       the pages in headless Chromium (Debian's package), with axe-core of npm (.venv-ui); SHORT=1 on a desktop only
+# make ui-test       the pages in headless Chromium (Debian's package), with axe-core of npm (.venv-ui); SHORT=1 leaves out the dark
 # make cluster-test  the jobs on a Spark cluster of this machine
 # make s3-test       documents, warehouse and exports on an S3 server of this machine (.venv-s3); Maven gives 700 MB of jars
 # make soak   a random history against a model (STEPS=200, SEED=1), writers and kill -9, for hours
 # make bench  benchmark (N messages, default 10000; REPEAT pairs, default 3): a table, bench-N.json and bench-N.png
-# make http-bench  requests a second of `lakehouse serve` with N messages, beside a floor; needs no Java
+# make quick-bench  the read model and the commands that answer out of it, with N messages; needs no Java
+# make http-bench  requests and writes a second of `lakehouse serve` with N messages, beside a floor; needs no Java
 # Each target makes .venv and installs what it needs; only Python 3.10 or newer and Java 17 or 21 must be there.
 
 PYTHON ?= python3
@@ -19,7 +20,7 @@ BIN := $(VENV)/bin
 N ?= 10000
 WORKERS ?= 2
 
-.PHONY: demo test test-all airflow-test bi-test http-test http-test-all ui-test screenshots cluster-test s3-test lint bench http-bench soak docs clean java
+.PHONY: demo test test-all airflow-test bi-test http-test http-test-all ui-test screenshots cluster-test s3-test lint bench quick-bench http-bench soak docs clean java
 
 demo: java $(VENV)/installed
 	$(BIN)/lakehouse demo
@@ -69,6 +70,10 @@ bench: java $(VENV)/installed
 
 http-bench: $(VENV)/installed
 	$(BIN)/python -m tests.bench.http --messages $(N)
+	$(BIN)/python -m tests.bench.httpwrite --messages $(N)
+
+quick-bench: $(VENV)/installed
+	$(BIN)/python -m tests.bench.quick --messages $(N)
 
 soak: java $(VENV)/installed
 	$(BIN)/python -m tests.soak.machine --steps $(or $(STEPS),200) --seed $(or $(SEED),1)

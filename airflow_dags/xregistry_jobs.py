@@ -5,8 +5,9 @@ Where things are is told by Airflow, and read when a task runs:
 
 - connection `spark_lakehouse`, of type `spark`: the master (`local[2]`, `spark://host:7077`, `yarn`);
 - variable `lakehouse`, JSON: `warehouse`, `documents` and `exports` (folders or URIs), `jobs` (the folder of the jobs), `events`
-  (what `match` watches: a Delta table or a folder), and where wanted `python` (that has the package; default `python3`),
-  `properties_file` (Spark settings, such as a file of conf/) and `conf` (a settings file of the product).
+  (what `match` watches: a Delta table or a folder), `source` (URL of the catalog that `replicate` copies), and where wanted
+  `python` (that has the package; default `python3`), `properties_file` (Spark settings, such as a file of conf/) and `conf` (a
+  settings file of the product).
 
 A job exits with 3 when something was refused: by default that is no failure of a task, since the rest is published and the
 reasons are in the table `violations`.
@@ -34,6 +35,7 @@ _FLAGS = {
     "export": ("flat", "source"),
     "maintain": ("dry_run", "full"),
     "match": (),
+    "replicate": ("force", "strict"),
 }
 _VALUES = {
     "ingest": ("registry", "registry_from", "dialect"),
@@ -41,6 +43,7 @@ _VALUES = {
     "export": ("registry", "split", "at", "base_url"),
     "maintain": (),
     "match": ("registry", "endpoint", "into"),
+    "replicate": ("into", "protocol", "authority"),
 }
 
 
@@ -48,18 +51,20 @@ def arguments(job: str, params: Any, places: dict[str, str]) -> list[str]:
     """Give the arguments of a job, as its command has them.
 
     Args:
-        job: ingest, validate, export, maintain or match.
+        job: ingest, validate, export, maintain, match or replicate.
         params: those of the run.
         places: the variable `lakehouse`.
     """
     given = ["--json", "--warehouse", places["warehouse"]]
     if places.get("conf"):
         given += ["--conf", places["conf"]]
+    if job == "replicate":
+        given.append("pull")
     for name in _VALUES[job]:
         if params.get(name):
             given += [f"--{name.replace('_', '-')}", str(params[name])]
     given += [f"--{name.replace('_', '-')}" for name in _FLAGS[job] if params.get(name)]
-    if job in ("ingest", "validate") and not params.get("fail_when_refused"):
+    if job in ("ingest", "validate", "replicate") and not params.get("fail_when_refused"):
         given.append("--exit-zero")
     if job == "export":
         for xid in params.get("select") or []:
@@ -67,6 +72,10 @@ def arguments(job: str, params: Any, places: dict[str, str]) -> list[str]:
         given += ["--out", params["out"]] if params.get("out") else _usual_target(params, places["exports"])
     if job == "match":
         given += ["--available-now", "--", params.get("events") or places["events"]]
+    if job == "replicate":
+        for group in params.get("group") or []:
+            given += ["--group", group]
+        given += ["--", params.get("source") or places["source"]]
     if job == "ingest":
         given += ["--", *(params.get("sources") or [places["documents"]])]
     return given

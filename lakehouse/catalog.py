@@ -21,7 +21,9 @@ from lakehouse.ingest.summary import Summary
 from lakehouse.log.ownership.owners import Policy
 from lakehouse.log.snapshotfacts import Snapshot, check_label
 from lakehouse.log.snapshots import label_snapshot, read_snapshots, resolve_snapshot
+from lakehouse.match.conformance import all_runs
 from lakehouse.match.definition.catalog import Scope
+from lakehouse.match.definition.definitionchecks import check_all
 from lakehouse.match.matching.engine import match
 from lakehouse.match.matching.matcher import Request as MatchRequest
 from lakehouse.progress import Watcher
@@ -38,89 +40,24 @@ from lakehouse.render.engine import render_table
 from lakehouse.render.rendering import Style as RenderStyle
 from lakehouse.render.runs import families_of
 from lakehouse.rules.declared import RULES
-from lakehouse.rules.published import check_catalog
 from lakehouse.settings import Settings, read_settings
 from lakehouse.store.session import open_beside, open_session
 from lakehouse.store.tables import attach_tables
 
 
-class Catalog:
-    """A catalog in a warehouse.
-
-    Args:
-        warehouse: folder or URI of the warehouse; None: what the settings say (`./warehouse` where they say nothing).
-        spark: a session that is there, such as a notebook's, with Delta Lake; the catalog works in one of its own beside it,
-            so none of its settings is changed. None: a session is made, as the command makes it.
-        conf: settings file, as with `--conf`.
-        **settings: single settings, as in `conf/lakehouse.toml`.
+class CatalogState:
+    """A state of a catalog, and what can be asked of it.
 
     Attributes:
         spark: the session.
         settings: the settings in force.
         snapshot: the snapshot that reads are as of; None: the newest.
-
-    Raises:
-        SettingsError: a setting is unknown or has a wrong value.
-        JavaNotFound: a session is to be made, and Spark finds no Java 17 or 21.
-        LakehouseError: the session that is there has no Delta Lake.
     """
 
-    def __init__(
-        self, warehouse: str | None = None, spark: SparkSession | None = None, *, conf: str | None = None, **settings: Any
-    ) -> None:
-        self.settings: Settings = read_settings(conf, **({"warehouse": warehouse} if warehouse else {}), **settings)
-        self._is_ours = spark is None
-        self.spark = open_session(self.settings) if spark is None else open_beside(spark, self.settings)
-        self.snapshot: str | None = None
-
-    def at(self, snapshot: int | str) -> Catalog:
-        """Give the same catalog as of a snapshot: `sql`, `show`, `export`, `validate` and `violations` read that state.
-
-        Args:
-            snapshot: its number, label, date, time, or `head`.
-        """
-        past = object.__new__(Catalog)
-        past.__dict__ |= self.__dict__ | {"snapshot": str(snapshot)}
-        return past
-
-    def ingest(
-        self,
-        *sources: str,
-        registry_from: str | None = None,
-        prune: bool = False,
-        force: bool = False,
-        strict: bool = False,
-        dry_run: bool = False,
-        label: str | None = None,
-        dialect: str | None = None,
-        watcher: Watcher | None = None,
-    ) -> Summary:
-        """Load documents, as `lakehouse ingest`.
-
-        Args:
-            *sources: files, folders, globs, URIs.
-            registry_from: 'document' or 'folder': name each document's registry after its path.
-            prune: delete what its last document dropped.
-            force: read unchanged documents again, take stale entities, prune more than half.
-            strict: refuse a document whole when it has an error.
-            dry_run: tell what would change, and change nothing.
-            label: name of the snapshot.
-            dialect: read all documents as of this dialect.
-            watcher: is told of the stages.
-
-        Returns:
-            What was loaded and refused; `refused` tells whether anything was (exit code 3 of the command).
-
-        Raises:
-            SourceNotFound: a source names nothing.
-            LabelTaken: the label names a snapshot already.
-            CommitLost: other writers won the race more often than `commit_attempts`.
-        """
-        self._refuse_the_past("ingest")
-        if label is not None:
-            check_label(label)
-        request = Request(Policy(force, prune, self.settings.on_conflict), strict, dry_run, label, dialect)
-        return run_ingest(self.spark, self.settings, list(sources), registry_from=registry_from, request=request, watcher=watcher)
+    def __init__(self, spark: SparkSession, settings: Settings, snapshot: str | None = None) -> None:
+        self.spark = spark
+        self.settings = settings
+        self.snapshot = snapshot
 
     def sql(self, query: str, *, diff: tuple[str, str] | None = None) -> DataFrame:
         """Run a query on the tables and views, as `lakehouse sql`.
@@ -178,34 +115,6 @@ class Catalog:
         request = ExportRequest(*place, at=self.snapshot, select=tuple(select), flat=flat, lossy=lossy, replace=replace)
         return run_export(self.spark, self.settings, request)
 
-    def snapshots(self) -> list[Snapshot]:
-        """Give all snapshots, oldest first, as `lakehouse snapshots`."""
-        attach_tables(self.spark, self.settings, ["changes"])
-        return read_snapshots(self.spark)
-
-    def label(self, snapshot: int | str, name: str, *, why: str | None = None, move: bool = False) -> int:
-        """Name a snapshot, as `lakehouse label`.
-
-        Returns:
-            The snapshot's number.
-
-        Raises:
-            LabelTaken: it names another snapshot, and `move` is not set.
-            SnapshotNotFound: there is no such snapshot.
-        """
-        check_label(name)
-        return label_snapshot(self.spark, self.settings, str(snapshot), name, why=why, move=move)
-
-    def diff(self, before: int | str, after: int | str) -> list[Difference]:
-        """Tell what changed between two snapshots, and whom it breaks, as `lakehouse diff`.
-
-        Raises:
-            SnapshotNotFound: there is no such snapshot.
-        """
-        attach_tables(self.spark, self.settings, ["changes"])
-        sides = [resolve_snapshot(self.spark, str(side)) for side in (before, after)]
-        return read_differences(diff_snapshots(self.spark, self.settings, *sides))
-
     def validate(self, *, suites: Iterable[str] = (), watcher: Watcher | None = None) -> Validation:
         """Run all rules and suites of expectations over the catalog, as `lakehouse validate`; writes Data Docs.
 
@@ -214,8 +123,8 @@ class Catalog:
             watcher: is told of the stages.
         """
         warm_up()
-        check = partial(check_catalog, settings=self.settings)
-        return validate(self.spark, self.settings, check, RULES, suites=suites, at=self.snapshot, watcher=watcher)
+        check, others = partial(check_all, settings=self.settings), {"match_runs": partial(all_runs, settings=self.settings)}
+        return validate(self.spark, self.settings, check, RULES, suites=suites, at=self.snapshot, others=others, watcher=watcher)
 
     def violations(self, *, ingest: str | None = None, document: str | None = None, examples: int = 5) -> list[Broken]:
         """List what was refused, warned of or noted, by rule, as `lakehouse violations`.
@@ -268,6 +177,143 @@ class Catalog:
         with open_model(self.settings) as model:
             selected = model.answer(lambda view: read_selected(view, xids, registry, group), self.snapshot)
         return render_table(values, selected, style, asked)
+
+
+class Catalog(CatalogState):
+    """A catalog in a warehouse: its newest state, its history, and what changes it.
+
+    Args:
+        warehouse: folder or URI of the warehouse; None: what the settings say (`./warehouse` where they say nothing).
+        spark: a session that is there, such as a notebook's, with Delta Lake; the catalog works in one of its own beside it,
+            so none of its settings is changed. None: a session is made, as the command makes it.
+        conf: settings file, as with `--conf`.
+        **settings: single settings, as in `conf/lakehouse.toml`.
+
+    Raises:
+        SettingsError: a setting is unknown or has a wrong value.
+        JavaNotFound: a session is to be made, and Spark finds no Java 17 or 21.
+        LakehouseError: the session that is there has no Delta Lake.
+    """
+
+    def __init__(
+        self, warehouse: str | None = None, spark: SparkSession | None = None, *, conf: str | None = None, **settings: Any
+    ) -> None:
+        found = read_settings(conf, **({"warehouse": warehouse} if warehouse else {}), **settings)
+        self._is_ours = spark is None
+        super().__init__(open_session(found) if spark is None else open_beside(spark, found), found)
+
+    def at(self, snapshot: int | str) -> Catalog:
+        """Give the same catalog as of a snapshot: `sql`, `show`, `export`, `validate` and `violations` read that state.
+
+        Args:
+            snapshot: its number, label, date, time, or `head`.
+        """
+        past = object.__new__(Catalog)
+        past.__dict__ |= self.__dict__ | {"snapshot": str(snapshot)}
+        return past
+
+    def ingest(
+        self,
+        *sources: str,
+        registry_from: str | None = None,
+        prune: bool = False,
+        force: bool = False,
+        strict: bool = False,
+        dry_run: bool = False,
+        label: str | None = None,
+        dialect: str | None = None,
+        watcher: Watcher | None = None,
+    ) -> Summary:
+        """Load documents, as `lakehouse ingest`.
+
+        Args:
+            *sources: files, folders, globs, URIs.
+            registry_from: 'document' or 'folder': name each document's registry after its path.
+            prune: delete what its last document dropped.
+            force: read unchanged documents again, take stale entities, prune more than half.
+            strict: refuse a document whole when it has an error.
+            dry_run: tell what would change, and change nothing.
+            label: name of the snapshot.
+            dialect: read all documents as of this dialect.
+            watcher: is told of the stages.
+
+        Returns:
+            What was loaded and refused; `refused` tells whether anything was (exit code 3 of the command).
+
+        Raises:
+            SourceNotFound: a source names nothing.
+            LabelTaken: the label names a snapshot already.
+            CommitLost: other writers won the race more often than `commit_attempts`.
+        """
+        self._refuse_the_past("ingest")
+        if label is not None:
+            check_label(label)
+        request = Request(Policy(force, prune, self.settings.on_conflict), strict, dry_run, label, dialect)
+        return run_ingest(self.spark, self.settings, list(sources), registry_from=registry_from, request=request, watcher=watcher)
+
+    def pull(
+        self,
+        url: str,
+        *groups: str,
+        into: str | None = None,
+        authority: str | None = None,
+        force: bool = False,
+        strict: bool = False,
+        watcher: Watcher | None = None,
+    ) -> Summary | None:
+        """Copy what another catalog holds, as `lakehouse replicate pull`. Needs the extra `replicate`.
+
+        Args:
+            url: of an xRegistry server, or of `/messagecatalog` of a catalog of the CNCF draft.
+            *groups: only these message groups, or XIDs of anything.
+            into: registry to load into.
+            authority: that messages without one get.
+            force: fetch everything again, delete more than half.
+            strict: refuse a document whole when it has an error.
+            watcher: is told of the stages.
+
+        Returns:
+            What was loaded and refused; None: nothing changed at the source.
+
+        Raises:
+            ReplicationError: the source cannot be had whole; nothing was changed.
+            PruneRefused: more than half would be deleted.
+        """
+        from lakehouse.replicate.address import read_address  # noqa: PLC0415
+        from lakehouse.replicate.pull import Pull, pull_once, read_scope  # noqa: PLC0415
+
+        self._refuse_the_past("pull")
+        settings = self.settings if into is None else self.settings.model_copy(update={"registry": into})
+        asked = Pull(read_address(url, "SOURCE"), read_scope(groups), authority=authority, force=force, strict=strict)
+        return pull_once(self.spark, settings, asked, watcher)
+
+    def snapshots(self) -> list[Snapshot]:
+        """Give all snapshots, oldest first, as `lakehouse snapshots`."""
+        attach_tables(self.spark, self.settings, ["changes"])
+        return read_snapshots(self.spark)
+
+    def label(self, snapshot: int | str, name: str, *, why: str | None = None, move: bool = False) -> int:
+        """Name a snapshot, as `lakehouse label`.
+
+        Returns:
+            The snapshot's number.
+
+        Raises:
+            LabelTaken: it names another snapshot, and `move` is not set.
+            SnapshotNotFound: there is no such snapshot.
+        """
+        check_label(name)
+        return label_snapshot(self.spark, self.settings, str(snapshot), name, why=why, move=move)
+
+    def diff(self, before: int | str, after: int | str) -> list[Difference]:
+        """Tell what changed between two snapshots, and whom it breaks, as `lakehouse diff`.
+
+        Raises:
+            SnapshotNotFound: there is no such snapshot.
+        """
+        attach_tables(self.spark, self.settings, ["changes"])
+        sides = [resolve_snapshot(self.spark, str(side)) for side in (before, after)]
+        return read_differences(diff_snapshots(self.spark, self.settings, *sides))
 
     def close(self) -> None:
         """End the session if the catalog made it; a session that was given goes on."""

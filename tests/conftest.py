@@ -17,6 +17,7 @@ from soak.sessions import forget, forget_attached, open_quick
 from lakehouse.ingest.pipeline import ingest
 from lakehouse.ingest.summary import Summary
 from lakehouse.settings import Settings, read_settings
+from lakehouse.store.session import resolve_delta_jars
 from lakehouse.store.tables import create_tables
 
 if not hasattr(sys.modules["__main__"], "__file__"):
@@ -32,6 +33,12 @@ def readmodels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("LAKEHOUSE_READMODEL_DIR", str(folder))
         yield folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def delta_jars() -> None:
+    """Delta's jars are there before a test runs a command, which would say on standard error that it fetches them."""
+    resolve_delta_jars(read_settings())
 
 
 @pytest.fixture(scope="session")

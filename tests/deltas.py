@@ -12,6 +12,8 @@ from golden import FOLDER
 from lakehouse.readmodel import ReadModel
 
 GOLDEN = FOLDER / "warehouse-1.tar.gz"
+# Python 3.10 and 3.11 know the filter from their later releases on.
+DATA_ONLY: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 TABLES = ("changes", "effective_messages", "violations")
 # Versions of the Delta tables in `TABLES` after each of the golden warehouse's snapshots.
 VERSIONS = {1: (1, 1, 1), 2: (2, 2, 1), 3: (3, 3, 2)}
@@ -20,7 +22,7 @@ VERSIONS = {1: (1, 1, 1), 2: (2, 2, 1), 3: (3, 3, 2)}
 def unpack(folder: Path) -> Path:
     """Unpack the golden warehouse into a folder."""
     with tarfile.open(GOLDEN) as packed:
-        packed.extractall(folder, filter="data")
+        packed.extractall(folder, **DATA_ONLY)
     return folder / "warehouse"
 
 

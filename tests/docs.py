@@ -256,7 +256,10 @@ What an export in the dialect leaves out. *computed*: a registry makes it again,
 it is what reading the document again gives. *of Versions*: a message or schema itself has none, its Versions have. *lost*: it is
 told, and without `--lossy` nothing is written. What the CNCF catalog draft cannot say follows from its table above.""",
     "dialect_writes": "How an export in the dialect writes values of a type, where not as the normal form does.",
-    "protocols": "A shorthand is the version that a protocol without one stands for. Other schemes are kept with a warning.",
+    "protocols": """\
+A shorthand is the version that a protocol without one stands for. Other schemes are kept with a warning. *address* and
+*content_type*: the options of a message that tell where it travels and the type of its payload. *ce_attributes*: how options
+that are CloudEvents attributes begin, as written first.""",
 }
 
 

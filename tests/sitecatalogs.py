@@ -100,7 +100,7 @@ class Catalog(Shops):
         for registryid, catalog in catalogs.items():
             for xid in sorted(catalog):
                 row = row_of(registryid, xid, *flatten(catalog, xid), chain_of(catalog, xid))
-                rows.append(_effective(row, catalog[xid].get("default"), held[registryid, xid][2], self.head))
+                rows.append(effective_row(row, catalog[xid].get("default"), held[registryid, xid][2], self.head))
         commit = {"snapshot_id": self.head, "job": "rebuild"}
         from deltalake import CommitProperties
 
@@ -119,7 +119,7 @@ def _remember(catalog: dict[str, Any], row: Any) -> None:
         catalog.setdefault(message, {}).setdefault("versions", {})[versionid] = {**body.pop("extensions", {}), **body}
 
 
-def _effective(row: dict[str, Any], default: str | None, uri: str, head: int) -> dict[str, Any]:
+def effective_row(row: dict[str, Any], default: str | None, uri: str, head: int) -> dict[str, Any]:
     """Complete a row of `effective_messages`."""
 
     def value(pointer: str) -> Any:
@@ -147,7 +147,7 @@ def _effective(row: dict[str, Any], default: str | None, uri: str, head: int) ->
 
 def _finding(one: Any, registryid: str, uri: str, head: int) -> dict[str, Any]:
     told = {name: getattr(one, name) for name in ("xid", "pointer", "rule_id", "severity", "action", "message", "hint", "raw")}
-    named = violation_id(registryid, uri, one.rule_id, one.xid, one.pointer, one.message)
+    named = violation_id(registryid, uri, one.rule_id, one.xid, one.pointer, one.message, one.action)
     row = dict.fromkeys(VIOLATION_COLUMNS) | told | {"violation_id": named, "ingest_id": f"i{head}", "document_uri": uri}
     return row | {"registryid": registryid, "found_at": START + timedelta(minutes=head), "xid": one.xid or None}
 

@@ -6,6 +6,7 @@ import json
 import tarfile
 
 import pytest
+from deltas import DATA_ONLY
 from golden import FOLDER
 
 from lakehouse.log.snapshots import open_snapshot
@@ -24,7 +25,7 @@ def test_this_release_has_a_golden_warehouse():
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda archive: archive.name)
 def test_a_warehouse_of_an_earlier_release_works(bare_catalog, archive):
     with tarfile.open(archive) as packed:
-        packed.extractall(bare_catalog.documents.parent, filter="data")
+        packed.extractall(bare_catalog.documents.parent, **DATA_ONLY)
     create_tables(bare_catalog.spark, bare_catalog.settings)
     assert [one.told for one in diagnose(bare_catalog.spark, bare_catalog.settings, deep=True) if one.state != "ok"] == []
     rows = json.loads(archive.with_name(archive.name.replace(".tar.gz", ".json")).read_text())

@@ -125,6 +125,23 @@ def test_who_was_overruled_gets_it_back_too(history):
     assert (history.text(), history.owners()) == ("X1", ("a",))
 
 
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_takeover_is_told_of_who_says_something_new_and_not_of_who_waits(history, is_read):
+    history.ingest(files={"a": of(m=X1)})
+    history.ingest(files={"b": of(m=X2)})
+    history.ingest(*(() if is_read else ("c",)), files={"c": of(m=X1)})
+    assert (history.text(), history.owners()) == ("X1", ("a", "c"))
+    assert (history.catalog.taken["a"], history.catalog.taken["c"]) == (frozenset(), {M})
+
+
+def test_a_takeover_is_told_no_more_when_another_document_takes_over(history):
+    history.ingest(files={"a": of(m=X1)})
+    history.ingest(files={"b": of(m=X2)})
+    assert history.catalog.taken["b"] == {M}
+    history.ingest(files={"c": of(m=X3)})
+    assert (history.catalog.taken["b"], history.catalog.taken["c"]) == (frozenset(), {M})
+
+
 def test_one_version_is_the_default_when_two_documents_name_another(history):
     def versions(default):
         return Resource({"1": Text("X1"), "2": Text("X2")}, default)
@@ -136,6 +153,13 @@ def test_one_version_is_the_default_when_two_documents_name_another(history):
     assert [history.catalog.published[key].epoch for key in keys] == [1, 1]
     history.ingest(files={"b": of()})
     assert [history.catalog.isdefault(key) for key in keys] == [False, True]
+
+
+@pytest.mark.parametrize("text", [X1, X2])
+def test_what_moves_to_another_document_is_taken_from_nobody(history, text):
+    history.ingest(files={"a": of(m=X1, n=X1)})
+    history.ingest(files={"a": of(n=X1), "b": of(m=text)})
+    assert (history.owners(M), history.catalog.taken["b"]) == (("b",), frozenset())
 
 
 def test_a_rejection_under_strict_is_no_lost_conflict(history):

@@ -52,7 +52,7 @@ class Written:
             ("effective_messages", definitions_as_table([]).schema),
             ("violations", _VIOLATIONS),
         ):
-            DeltaTable.create(str(folder / name), schema)
+            DeltaTable.create(str(folder / name), schema, mode="ignore")
 
     def table(self, name: str) -> DeltaTable:
         return DeltaTable(str(self.folder / name))
@@ -161,6 +161,7 @@ class Written:
             "documents": {},
             "counts": {},
             "tables": {name: number for name, number in self.last.items() if number},
+            "deletions": 0,
             "digest": self.digest,
             "previous_digest": previous,
         }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakehouse.cli.completion import KINDS, complete_xid
+from lakehouse.cli.completion import KINDS, complete_snapshot, complete_xid
 from lakehouse.cli.console import Context, at_option, open_spark, read_model, session, with_globals
 from lakehouse.cli.printing import lag_of, printable, show_examples, show_exported, show_one_entity, show_table, tell_lag
 from lakehouse.dialects.tables import NORMAL, WRITABLE
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("query")
-@click.option("--at", metavar="SNAPSHOT", help="Snapshot to ask: its number, label, date, time, or head.")
+@click.option(
+    "--at", metavar="SNAPSHOT", shell_complete=complete_snapshot, help="Snapshot to ask: its number, label, date, time, or head."
+)
 @click.option("--diff", nargs=2, metavar="A B", help="Two snapshots, which the view snapshot_diff compares.")
 @with_globals
 @click.pass_obj
@@ -114,9 +116,18 @@ def search(context: Context, text: tuple[str, ...], kinds: tuple[str, ...], limi
 @click.option("--replace", is_flag=True, help="DIR may hold an earlier export: it gives way to this one, whole.")
 @click.option("--split", type=click.Choice(["group"]), help="Write a folder with one document for each group and endpoint.")
 @click.option(
-    "--select", multiple=True, metavar="XID", help="Only this group, endpoint, message or schema, and what it needs. Repeatable."
+    "--select",
+    multiple=True,
+    metavar="XID",
+    shell_complete=complete_xid,
+    help="Only this group, endpoint, message or schema, and what it needs. Repeatable.",
 )
-@click.option("--at", metavar="SNAPSHOT", help="The catalog as of a snapshot: its number, label, date, time, or head.")
+@click.option(
+    "--at",
+    metavar="SNAPSHOT",
+    shell_complete=complete_snapshot,
+    help="The catalog as of a snapshot: its number, label, date, time, or head.",
+)
 @click.option("--flat", is_flag=True, help="Effective definitions of messages, without basemessage.")
 @click.option("--source", is_flag=True, help="Entities as they were written, instead of the normal form.")
 @click.option("--base-url", metavar="URL", help="Absolute URLs below this one, instead of references into the document.")
@@ -171,7 +182,12 @@ def export(context: Context, /, out: str, split: str | None, **flags: Any) -> in
 @click.command("serve-sql")
 @click.option("--port", type=click.IntRange(1, 65535), default=10000, help="Port (default 10000).")
 @click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Address; another than the loopback needs users and TLS.")
-@click.option("--at", metavar="SNAPSHOT", help="The catalog as of a snapshot: its number, label, date, time, or head.")
+@click.option(
+    "--at",
+    metavar="SNAPSHOT",
+    shell_complete=complete_snapshot,
+    help="The catalog as of a snapshot: its number, label, date, time, or head.",
+)
 @click.option("--users", metavar="FILE", help="File of users and hashed passwords, see `lakehouse sql-user`.")
 @click.option("--ldap", metavar="URL", help="LDAP server that knows the users.")
 @click.option("--ldap-base", metavar="DN", help="Distinguished name below which the users are.")

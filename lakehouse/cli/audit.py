@@ -68,7 +68,7 @@ def _label(context: Context, snapshot: str, name: str, why: str | None, *, move:
 
 @click.command()
 @click.argument("xid", shell_complete=complete_xid)
-@click.option("--at", metavar="SNAPSHOT", help="Leave out what came after this snapshot.")
+@click.option("--at", metavar="SNAPSHOT", shell_complete=complete_snapshot, help="Leave out what came after this snapshot.")
 @click.option("--below", is_flag=True, help="With everything that stands below the entity, not only its Versions.")
 @with_globals
 @click.pass_obj
@@ -88,7 +88,7 @@ def log(context: Context, xid: str, at: str | None, below: bool) -> int:
 
 @click.command()
 @click.argument("xid", shell_complete=complete_xid)
-@click.option("--at", metavar="SNAPSHOT", help="The entity as of this snapshot.")
+@click.option("--at", metavar="SNAPSHOT", shell_complete=complete_snapshot, help="The entity as of this snapshot.")
 @with_globals
 @click.pass_obj
 def blame(context: Context, xid: str, at: str | None) -> int:
@@ -158,16 +158,14 @@ def diff(context: Context, before: str, after: str, breaking: bool, markdown: bo
 
 
 def _quick_diff(context: Context, before: str, after: str) -> list[Any] | None:
-    """Compare two snapshots without Spark; None: they are large, or their definitions are not stored any more."""
+    """Compare two snapshots without Spark; None: too much changed, or their definitions are not stored any more."""
     from lakehouse.errors import DefinitionsGone
-    from lakehouse.readmodel.diff import MOST_ENTITIES, count_entities, definitions_of, differences
+    from lakehouse.readmodel.diff import TooManyChanges, diff_snapshots
 
     with read_model(context) as (model, _):
-        if any(model.answer(count_entities, side) > MOST_ENTITIES for side in (before, after)):
-            return None
         try:
-            return differences(*(model.answer(definitions_of, side) for side in (before, after)))
-        except DefinitionsGone:
+            return diff_snapshots(model, before, after)
+        except (DefinitionsGone, TooManyChanges):
             return None
 
 
@@ -184,8 +182,16 @@ def _diff(context: Context, before: str, after: str, *, are_documents: bool) -> 
 
 
 @click.command()
-@click.option("--since", default="0", metavar="SNAPSHOT", help="Last snapshot that the reader knows (default 0: none).")
-@click.option("--until", metavar="SNAPSHOT", help="Last snapshot to tell of (default: the head).")
+@click.option(
+    "--since",
+    default="0",
+    metavar="SNAPSHOT",
+    shell_complete=complete_snapshot,
+    help="Last snapshot that the reader knows (default 0: none).",
+)
+@click.option(
+    "--until", metavar="SNAPSHOT", shell_complete=complete_snapshot, help="Last snapshot to tell of (default: the head)."
+)
 @click.option("--format", "form", type=click.Choice(["cloudevents"]), default="cloudevents", help="CloudEvents as JSON lines.")
 @click.option(
     "--feed", "feeds", multiple=True, type=click.Choice(["core", "messagecatalog"]), help="Only this feed (repeatable)."

@@ -93,9 +93,9 @@ def _watch(context: Context, sources: tuple[str, ...], registry_from: str | None
         else:
             show_summary(summary.as_json())
 
-    for name in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(name, lambda number, _: stopped.append(number))
     with session(context) as (spark, settings, watcher):
+        for name in (signal.SIGINT, signal.SIGTERM):  # now, as a Spark session takes Ctrl-C for itself when it opens
+            signal.signal(name, lambda number, _: stopped.append(number))
         asked = {"registry_from": registry_from, "request": request, "watcher": watcher}
         watch(spark, settings, landing, told, lambda: bool(stopped), **asked)
     return REFUSED if any(refused) and not flags["exit_zero"] else 0
@@ -111,13 +111,14 @@ def validate(context: Context, suites: tuple[str, ...], at: str | None, exit_zer
     """Run all rules and suites of expectations over the catalog, and write Data Docs."""
     from lakehouse.expectations.run import warm_up
     from lakehouse.expectations.validation import validate as run_validate
+    from lakehouse.match.conformance import all_runs
     from lakehouse.match.definition.definitionchecks import check_all
     from lakehouse.rules.declared import RULES
 
     warm_up()
     with session(context) as (spark, settings, watcher):
-        check = partial(check_all, settings=settings)
-        validation = run_validate(spark, settings, check, RULES, suites=suites, at=at, watcher=watcher)
+        check, others = partial(check_all, settings=settings), {"match_runs": partial(all_runs, settings=settings)}
+        validation = run_validate(spark, settings, check, RULES, suites=suites, at=at, others=others, watcher=watcher)
     context.run.result = validation.as_json()
     if context.as_json:
         click.echo(json.dumps(validation.as_json()))

@@ -2,7 +2,7 @@
 
 Spark is imported by the commands that need it, so that `--help` and wrong usage answer at once.
 Exit codes: 0 done; 3 something was refused or does not hold; 4 `diff --breaking` found something; 2 wrong usage or settings;
-1 failure.
+1 failure. A command returns its code: `ingest` asks `Summary.refused`, `validate` `Validation.has_findings`; an error has one.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from lakehouse.cli.load import demo, explain, ingest, rules, validate, violation
 from lakehouse.cli.match import match
 from lakehouse.cli.printing import tell
 from lakehouse.cli.render import render
+from lakehouse.cli.replicate.group import replicate
 from lakehouse.cli.serve import serve
 from lakehouse.cli.site import site
 from lakehouse.errors import LakehouseError, reason_of
@@ -35,7 +36,7 @@ def cli() -> None:
 
 _COMMANDS = (
     ingest, validate, violations, rules, explain, demo,
-    match, render,
+    match, render, replicate,
     sql, show, search, export, serve, site, serve_sql, sql_user,
     snapshots, label, log, blame, diff, changes,
     doctor, rebuild, migrate, maintain, backup, restore,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from lakehouse.cli.completion import complete_snapshot, complete_xid
 from lakehouse.cli.console import REFUSED, Context, read_model, session, with_globals
 from lakehouse.cli.matchprinting import show_explained, show_matches
 from lakehouse.cli.printing import one_line
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
     from lakehouse.match.runs import Asked
 
 _FORMATS = ("json", "har", "kafka", "cloudevents", "eventhubs", "http", "mqtt", "amqp", "delta", "parquet", "avro")
+_NOT_WITH_ONE = {
+    "into": "--into", "results": "--results", "again": "--again", "watch": "--watch", "available_now": "--available-now",
+    "mapping": "--map", "since": "--since", "samples": "--samples", "max_unmatched": "--max-unmatched",
+}  # fmt: skip
 _FAILURES = ("unmatched", "unreadable", "ambiguous", "invalid", "unseen", "deviations")
 
 
@@ -29,9 +35,25 @@ _FAILURES = ("unmatched", "unreadable", "ambiguous", "invalid", "unseen", "devia
 @click.option("--format", "form", type=click.Choice(_FORMATS), help="How the sources landed; by default their columns tell.")
 @click.option("--map", "mapping", metavar="FILE", help="TOML or JSON: SQL expressions for what the columns do not tell.")
 @click.option("--protocol", metavar="NAME", help="Protocol that they landed from, where they do not tell: KAFKA, MQTT/5.0, …")
-@click.option("--endpoint", metavar="XID", help="Only messages that this endpoint carries; its topic and key count.")
-@click.option("--group", metavar="XID", help="Only messages of this group.")
-@click.option("--at", metavar="SNAPSHOT", help="The catalog as of a snapshot: its number, label, date, time, or head.")
+@click.option(
+    "--endpoint",
+    metavar="XID",
+    shell_complete=complete_xid,
+    help="Only messages that this endpoint carries; its topic and key count.",
+)
+@click.option("--group", metavar="XID", shell_complete=complete_xid, help="Only messages of this group.")
+@click.option(
+    "--versions",
+    type=click.Choice(["default", "all"]),
+    default="default",
+    help="all: try the Versions that are not the default, too, where no default one matches.",
+)
+@click.option(
+    "--at",
+    metavar="SNAPSHOT",
+    shell_complete=complete_snapshot,
+    help="The catalog as of a snapshot: its number, label, date, time, or head.",
+)
 @click.option("--since", metavar="TIME", help="Only what landed at or after this time.")
 @click.option("--payload", default="all", metavar="all|none|N%", help="Payloads that are validated (default all).")
 @click.option("--placeholders", type=click.Choice(["auto", "segment", "any"]), default="auto", help="What a placeholder takes.")
@@ -77,6 +99,7 @@ def _match_all(context: Context, sources: tuple[str, ...], flags: dict[str, Any]
 
     asked = _asked(context, sources, flags)
     with session(context) as (spark, settings, watcher):
+        context.run.endpoint = asked.scope.endpoint or ""
         summary = run_match(spark, settings, asked, watcher).as_json()
     return _told(context, summary)
 
@@ -90,21 +113,34 @@ def _watch(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) ->
         raise click.UsageError("--watch takes one SOURCE.")
     if not flags["into"] or flags["results"] or flags["again"] or flags["at"]:
         raise click.UsageError("--watch needs --into, and goes without --results, --again and --at.")
+    if "unseen" in _fail_on(flags["fail_on"]):
+        raise click.UsageError("--fail-on unseen needs all events in one run: ask the view unseen_messages after --watch.")
     asked = _asked(context, sources, flags)
     stopped: list[int] = []
-    for name in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(name, lambda number, _: stopped.append(number))
-    last: dict[str, Any] = dict.fromkeys(("read", "matched", *_FAILURES), 0)
+    total: dict[str, Any] = {}
 
     def told(summary: Any) -> None:
-        found = _told(context, summary.as_json())
-        for name in last:
-            last[name] += _counted(found)[name]
+        one = summary.as_json()
+        _told(context, one)
+        total.update(_added(total, one))
+        context.run.result = total
 
     every = None if flags["available_now"] else flags["every"]
     with session(context) as (spark, settings, watcher):
+        for name in (signal.SIGINT, signal.SIGTERM):  # now, as a Spark session takes Ctrl-C for itself when it opens
+            signal.signal(name, lambda number, _: stopped.append(number))
+        context.run.endpoint = asked.scope.endpoint or ""
         watch(spark, settings, asked, told, lambda: bool(stopped), every=every, watcher=watcher)
-    return last
+    return _counted(total) if total else dict.fromkeys(("read", *_FAILURES), 0)
+
+
+def _added(total: dict[str, Any], one: dict[str, Any]) -> dict[str, Any]:
+    """Add the counts of a micro-batch to those before it; what is no count is that of the last one."""
+    if not total:
+        return one
+    counts = ("read", "matched", "ambiguous", "unmatched", "unreadable", "deviating")
+    payloads = Counter(total["payloads"]) + Counter(one["payloads"])
+    return one | {name: total[name] + one[name] for name in counts} | {"payloads": dict(sorted(payloads.items()))}
 
 
 def _match_one(context: Context, one: str, flags: dict[str, Any], fails: tuple[str, ...]) -> int:
@@ -112,8 +148,12 @@ def _match_one(context: Context, one: str, flags: dict[str, Any], fails: tuple[s
     from lakehouse.match.definition.catalog import Scope
     from lakehouse.match.oneevent import match_text
 
-    if flags["into"] or flags["results"]:
-        raise click.UsageError("--one prints what it finds: it goes without --into and --results.")
+    if flags["versions"] == "all":
+        raise click.UsageError("--one asks default Versions, which are flattened already: --versions all goes with SOURCE.")
+    refused = [option for name, option in _NOT_WITH_ONE.items() if flags[name]]
+    refused += ["--format " + flags["form"]] if flags["form"] not in (None, "json", "har") else []
+    if refused:
+        raise click.UsageError(f"--one prints what it finds in a file of JSON: it goes without {', '.join(refused)}.")
     try:
         text = sys.stdin.buffer.read() if one == "-" else Path(one).read_bytes()
     except OSError as error:
@@ -150,7 +190,7 @@ def _asked(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) ->
     settings = context.settings
     return Asked(
         sources,
-        Scope(settings.registry or None, flags["group"], flags["endpoint"]),
+        Scope(settings.registry or None, flags["group"], flags["endpoint"], flags["versions"] == "all"),
         _request(flags, settings),
         mapping=read_map(flags["mapping"]) if flags["mapping"] else None,
         **{name: flags[name] for name in ("at", "form", "protocol", "since", "into", "results", "again", "samples")},

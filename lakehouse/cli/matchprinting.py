@@ -45,8 +45,8 @@ def show_explained(event: Explained) -> None:
         click.echo(printable(f"  nearest {row['nearest_xid']}"))
     for name, told in (("reason", row["reasons"]), ("deviation", row["deviations"])):
         for one in told:
-            values = f": expected {one['expected']}, actual {one['actual']}" if one["expected"] or one["actual"] else ""
-            click.echo(printable(f"  {name} {one['pointer']}: {one['reason']}{values}"))
+            values = [f"{what} {one[what]}" for what in ("expected", "actual") if one[what] is not None]
+            click.echo(printable(f"  {name} {one['pointer']}: {one['reason']}{': ' if values else ''}{', '.join(values)}"))
     click.echo(f"  payload {row['payload_status']}")
     for error in row["payload_errors"]:
         click.echo(printable(f"    {error['pointer'] or '/'}: {error['message']}"))

@@ -43,8 +43,9 @@ def show_summary(summary: dict[str, Any]) -> None:
 
 
 def _where(summary: dict[str, Any]) -> str:
-    recorded = any(summary["violations"].values()) and not summary.get("dry_run")
-    return ". See table `violations`." if recorded else "."
+    if not any(summary["violations"].values()) or summary.get("dry_run"):
+        return "."
+    return ". See `lakehouse violations`; for documents that were not read, `lakehouse violations --ingest last`."
 
 
 def show_validation(validation: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from lakehouse.cli.completion import complete_xid
 from lakehouse.cli.console import REFUSED, Context, read_model, session, with_globals
 from lakehouse.cli.printing import printable, tell
 
@@ -25,10 +26,12 @@ _MOST_TOLD = 20
 
 
 @click.command()
-@click.argument("xids", nargs=-1, metavar="XID...")
-@click.option("--group", metavar="XID", help="All messages of this group.")
+@click.argument("xids", nargs=-1, metavar="XID...", shell_complete=complete_xid)
+@click.option("--group", metavar="XID", shell_complete=complete_xid, help="All messages of this group.")
 @click.option("--all", "everything", is_flag=True, help="All messages of the catalog, or with --registry of that registry.")
-@click.option("--endpoint", metavar="XID", help="As this endpoint sends them; without XID all that it carries.")
+@click.option(
+    "--endpoint", metavar="XID", shell_complete=complete_xid, help="As this endpoint sends them; without XID all that it carries."
+)
 @click.option(
     "--set", "pairs", multiple=True, metavar="NAME=VALUE", help="A placeholder or attribute has this value. Repeatable."
 )

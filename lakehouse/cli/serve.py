@@ -28,20 +28,30 @@ from lakehouse.errors import SettingsError
 @click.option("--workers", type=click.IntRange(1, 64), default=1, help="Processes (default 1).")
 @click.option("--users", metavar="FILE", help="Only the users of FILE may read, see `lakehouse sql-user`.")
 @click.option("--allow-anonymous", is_flag=True, help="Everybody may read, also on an address that others reach.")
+@click.option(
+    "--subscriptions",
+    metavar="FOLDER",
+    help="Serve /subscriptions, kept in FOLDER: sinks are told of changes. Needs `replicate`.",
+)
+@click.option("--allow-private-sinks", is_flag=True, help="Tell sinks on this machine and in private networks too.")
 @click.option("--tls-cert", metavar="FILE", help="Certificate (PEM) for TLS.")
 @click.option("--tls-key", metavar="FILE", help="Its key (PEM).")
 @click.option("--behind-proxy", is_flag=True, help="A proxy in front speaks TLS, and tells by X-Forwarded-... what it was asked.")
 @click.option("--base-url", metavar="URL", help="URL under which clients know the server, when Host does not tell it.")
+@click.option("--writable", is_flag=True, help="Requests may write: PUT, PATCH, POST, DELETE. Needs Java.")
+@click.option(
+    "--allow-origin", multiple=True, metavar="ORIGIN", help="Pages of this origin may write, such as https://catalog.example."
+)
 @with_globals
 @click.pass_obj
-def serve(context: Context, /, **told: Any) -> int:
+def serve(context: Context, /, allow_origin: tuple[str, ...], **told: Any) -> int:
     """Serve the catalog over HTTP, as the xRegistry API, until stopped (Ctrl-C, SIGTERM). Needs the extra `serve`."""
     try:
         from lakehouse.serve import Options, run_server
     except ModuleNotFoundError as error:
         raise SettingsError(f"`lakehouse serve` needs {error.name}: pip install 'xregistry-lakehouse[serve]'.") from error
     settings = context.settings
-    options = Options(registry=settings.registry or None, **told)
+    options = Options(registry=settings.registry or None, allow_origin=tuple(allow_origin), **told)
 
     def tell(url: str, workers: int) -> None:
         ready = {"url": url, "specification": options.specification, "workers": workers}

@@ -41,6 +41,7 @@ class Run:
         log: whether stages are told as JSON, on standard error.
         metrics: file for the figures; None: none is written.
         inputs: what is read, as given.
+        endpoint: XID of the endpoint whose messages events are matched with; empty: of all.
         result: what came out, as with `--json`.
         seconds: time by stage.
     """
@@ -50,6 +51,7 @@ class Run:
     log: bool = False
     metrics: str | None = None
     inputs: tuple[str, ...] = ()
+    endpoint: str = ""
     result: dict[str, Any] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     run_id: str = field(default_factory=lambda: str(uuid.uuid4()))
@@ -111,7 +113,8 @@ def figures(run: Run, exit_code: int, seconds: float) -> str:
     if result.get("snapshot_id"):
         gauge("snapshot_id", "Snapshot that was committed or looked at.", [({}, result["snapshot_id"])])
     if run.command == "match" and result:
-        events = [({"status": name}, result[name]) for name in ("matched", "ambiguous", "unmatched", "unreadable")]
+        statuses = ("matched", "ambiguous", "unmatched", "unreadable")
+        events = [({"status": name, "endpoint": run.endpoint}, result[name]) for name in statuses]
         gauge("events", "Events by what came of them.", events)
         gauge("payloads", "Payloads of events by status.", [({"status": name}, n) for name, n in result["payloads"].items()])
         gauge("messages_unseen", "Definitions that no event was of.", [({}, result["unseen"])])

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from pyspark.sql import SparkSession
@@ -21,8 +20,7 @@ import lakehouse
 from lakehouse.expectations.run import Outcome, Result
 from lakehouse.rules.declared import SEVERITIES
 from lakehouse.settings import Settings
-from lakehouse.store.files import is_local, remove_folder, write_text
-from lakehouse.store.jvm import java_class
+from lakehouse.store.files import is_local, open_path, remove_folder, write_text
 from lakehouse.store.session import absolute_location
 
 FOLDER = "_data_docs"
@@ -92,9 +90,7 @@ def _worst_first(result: Result) -> list[Outcome]:
 
 def _write(spark: SparkSession, location: str, text: str) -> None:
     """Write a text; local files by Python, since Hadoop would put a checksum file beside each."""
-    jvm: Any = spark._jvm
-    path = java_class(jvm, "org.apache.hadoop.fs.Path")(location)
-    filesystem = path.getFileSystem(spark._jsc.hadoopConfiguration())
+    path, filesystem = open_path(spark, location)
     if is_local(filesystem):
         local = Path(path.toUri().getPath())
         local.parent.mkdir(parents=True, exist_ok=True)

@@ -44,12 +44,18 @@ class Expectation(NamedTuple):
 
 
 class Suite(NamedTuple):
-    """The expectations of one table, view or query; `query` is None when the rows of the table are meant."""
+    """The expectations of one table, view or query.
+
+    Attributes:
+        query: gives the rows that are meant; None: those of the table.
+        optional: the table need not be there; then the suite does not run.
+    """
 
     name: str
     table: str
     query: str | None
     expectations: tuple[Expectation, ...]
+    optional: bool = False
 
     @property
     def words(self) -> set[str]:
@@ -87,6 +93,7 @@ class _SuiteMeta(BaseModel):
     table: str = Field(default="", pattern=r"\A\w*\z")
     query: str | None = None
     replaces: bool = False
+    optional: bool = False
 
 
 class _SuiteText(BaseModel):
@@ -153,7 +160,7 @@ def _read_suite(file: Traversable | Path) -> tuple[Suite, bool]:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise SettingsError(f"{file}: two expectations are called {twice[0]!r}. Give each a `name` of its own in its `meta`.")
-    suite = Suite(text.name, text.meta.table or text.name, text.meta.query, tuple(expectations))
+    suite = Suite(text.name, text.meta.table or text.name, text.meta.query, tuple(expectations), text.meta.optional)
     return suite, text.meta.replaces
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -30,6 +32,7 @@ from lakehouse.store.views import views, with_read
 
 EXAMPLES = 3  # told of each rule
 _Check = Callable[[SparkSession], DataFrame]
+_Table = Callable[[SparkSession], DataFrame | None]
 
 
 class Broken(NamedTuple):
@@ -105,6 +108,7 @@ def validate(
     *,
     suites: Iterable[str] = (),
     at: str | None = None,
+    others: Mapping[str, _Table] = MappingProxyType({}),
     watcher: Watcher | None = None,
 ) -> Validation:
     """Run suites over a published state of the catalog.
@@ -116,6 +120,8 @@ def validate(
         rules: the rules by id.
         suites: names of the suites to run; none means all.
         at: a snapshot, as in `resolve_snapshot`, whose findings are told and not recorded; None: the catalog as it is.
+        others: tables that stand beside the catalog, by name: what gives their rows, or None where there is no such table. Only
+            for the catalog as it is.
         watcher: is told of the stages.
 
     Raises:
@@ -133,26 +139,23 @@ def validate(
     results: list[Result] = []
     broken: list[Broken] = []
     recorded = 0
-    spark.catalog.setCurrentDatabase(schema)
-    try:
-        with interpreted(spark, is_small(spark, settings)):
-            if not names or SPECIFICATION in names:
-                with clock("check", f"{len(rules)} rules"):
-                    findings = check(spark).localCheckpoint()
-                    counts = count_findings(findings)
-                    results.append(validate_counts(specification(rules.values(), counts), counts))
-                    broken = find_broken(findings, counts)
-                    if at is None:
-                        recorded = record_findings(spark, unrecorded(spark, findings), uuid.uuid4().hex)
+    with _names_in(spark, schema), interpreted(spark, is_small(spark, settings)):
+        if not names or SPECIFICATION in names:
+            with clock("check", f"{len(rules)} rules"):
+                findings = check(spark).localCheckpoint()
+                counts = count_findings(findings)
+                results.append(validate_counts(specification(rules.values(), counts), counts))
+                broken = find_broken(findings, counts)
+                if at is None:
+                    recorded = record_findings(spark, unrecorded(spark, findings), uuid.uuid4().hex)
+        with _beside(spark, {} if at is not None else others):
             there = [suite for suite in chosen.values() if _is_there(spark, suite, schema)]
             for suite in there:
                 with clock("suites", f"suite {suite.name}: {len(suite.expectations)} expectations"):
                     results.append(validate_rows(suite, read_rows(spark, suite)))
-    finally:
-        spark.catalog.setCurrentDatabase(SCHEMA)
     with clock("docs", "Data Docs"):
         pages = write_pages(spark, settings, f"Snapshot {snapshot_id}", results)
-    skipped = sorted(set(chosen) - {suite.name for suite in there})
+    skipped = sorted(suite.name for suite in chosen.values() if suite not in there and (names or not suite.optional))
     return Validation(schema, snapshot_id, results, broken, recorded, skipped, pages, clock.seconds())
 
 
@@ -182,6 +185,30 @@ def find_broken(findings: DataFrame, counts: list[Count]) -> list[Broken]:
     return [Broken(count, examples.get((count.rule_id, count.severity), [])) for count in worst_first]
 
 
+@contextmanager
+def _names_in(spark: SparkSession, schema: str) -> Iterator[None]:
+    """Let bare names mean tables and views of a schema."""
+    spark.catalog.setCurrentDatabase(schema)
+    try:
+        yield
+    finally:
+        spark.catalog.setCurrentDatabase(SCHEMA)
+
+
 def _is_there(spark: SparkSession, suite: Suite, schema: str) -> bool:
-    """Tell whether a suite's table is in the schema; in the live one reading it will tell."""
+    """Tell whether a suite's table is there; of one that must be in the live schema reading it will tell."""
+    if suite.optional:
+        return spark.catalog.tableExists(suite.table)
     return schema == SCHEMA or spark.catalog.tableExists(f"{schema}.{suite.table}")
+
+
+@contextmanager
+def _beside(spark: SparkSession, others: Mapping[str, _Table]) -> Iterator[None]:
+    """Let suites read tables that stand beside the catalog."""
+    with ExitStack() as views:
+        for name, read in others.items():
+            rows = read(spark)
+            if rows is not None:
+                rows.createOrReplaceTempView(name)
+                views.callback(spark.catalog.dropTempView, name)
+        yield

@@ -28,11 +28,12 @@ from lakehouse.export.selection import Selection, current_rows, select_units
 from lakehouse.export.target import Target, TargetFile
 from lakehouse.export.view import COLLECTIONS, MEMBERS, Stored, Urls, as_bytes, registry_view, source_of_group
 from lakehouse.export.writers import Style
-from lakehouse.log.snapshots import open_snapshot, resolve_snapshot
+from lakehouse.log.relations import open_relations
+from lakehouse.log.snapshots import resolve_snapshot
 from lakehouse.settings import Settings
-from lakehouse.store.schema import SCHEMA, TABLE_OF_KIND
+from lakehouse.store.schema import TABLE_OF_KIND
 from lakehouse.store.tables import attach_tables, table_name
-from lakehouse.store.views import create_views, tables_read_by, with_read
+from lakehouse.store.views import with_read
 
 logger = logging.getLogger(__name__)
 
@@ -187,11 +188,8 @@ def with_flat_versions(log: DataFrame, flat: DataFrame) -> DataFrame:
 
 
 def _flat_messages(spark: SparkSession, settings: Settings, snapshot_id: int | None) -> DataFrame:
-    if snapshot_id is not None:
-        return spark.table(f"{open_snapshot(spark, settings, snapshot_id, ['flat_messages'])}.flat_messages")
-    attach_tables(spark, settings, tables_read_by(with_read(["flat_messages"])))
-    create_views(spark, settings, SCHEMA, ["flat_messages"])
-    return spark.table(table_name("flat_messages"))
+    at = None if snapshot_id is None else str(snapshot_id)
+    return spark.table(f"{open_relations(spark, settings, with_read(['flat_messages']), at=at)}.flat_messages")
 
 
 def _find_registry(log: DataFrame, request: Request) -> tuple[str | None, int]:

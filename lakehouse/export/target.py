@@ -36,7 +36,7 @@ class Target:
         self.replace = replace
         jvm: Any = spark._jvm
         self._jvm = jvm
-        self._streams: dict[tuple[int, str], Any] = {}  # by thread: several files may be written at once
+        self._streams: dict[int, tuple[str, Any]] = {}  # by thread, since several files may be written at once: a part, opened
         self._path = java_class(jvm, "org.apache.hadoop.fs.Path")(absolute_location(location).rstrip("/"))
         with self._told():
             filesystem = self._path.getFileSystem(spark._jsc.hadoopConfiguration())
@@ -83,7 +83,7 @@ class Target:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Remove what is temporary; without an error all of the target is there by then."""
-        for stream in self._streams.values():
+        for _, stream in self._streams.values():
             stream.close()
         for path in (self._parts, self._growing):
             self._fs.delete(path, True)
@@ -130,11 +130,14 @@ class Target:
                 self._fs.delete(self._earlier, True)
 
     def copy(self, part: str, offset: int, length: int, into: Any) -> None:
-        """Copy bytes of a part within the JVM."""
-        key = (threading.get_ident(), part)
-        if key not in self._streams:
-            self._streams[key] = self._fs.open(self._at(self._parts, part))
-        source = self._streams[key]
+        """Copy bytes of a part within the JVM; each thread holds one part open, since it goes from part to part."""
+        thread = threading.get_ident()
+        opened, source = self._streams.get(thread, ("", None))
+        if opened != part:
+            if source is not None:
+                source.close()
+            source = self._fs.open(self._at(self._parts, part))
+            self._streams[thread] = (part, source)
         source.seek(offset)
         with self._told():
             java_class(self._jvm, "org.apache.commons.io.IOUtils").copyLarge(source, into, 0, length)

@@ -102,26 +102,27 @@ def resource_view(
     metaurl = {"metaurl": here + "/meta"}
     if own.get("xref") is not None and not versions:
         return ids | {"self": here, "xid": xid} | metaurl | {"meta": meta}
-    written = {version.xid.rsplit("/", 1)[1]: _version(version, row) for version in versions}
+    written = {_last(version.xid): _version(version, row) for version in versions}
     if singular == "message" and bare:
         _collapse(written.values(), group_protocol)
     default = own.get("defaultversionid")
-    shown: dict[str, Any] = {"versionid": default, "self": here, "xid": xid}
+    view: dict[str, Any] = ids | ({} if default is None else {"versionid": default}) | {"self": here, "xid": xid}
     if default in written:
-        shown |= {name: value for name, value in written[default].items() if name not in _NOT_SHOWN}
-        meta["defaultversionurl"] = urls.below(f"{xid}/versions/{default}")
-    addressed = {
-        versionid: ids
-        | {"versionid": versionid, "self": urls.below(f"{xid}/versions/{versionid}"), "xid": f"{xid}/versions/{versionid}"}
-        | attributes
-        for versionid, attributes in written.items()
-    }
-    return (
-        ids
-        | {name: value for name, value in shown.items() if value is not None}
-        | metaurl
-        | {"meta": meta, "versionsurl": here + "/versions", "versions": addressed, "versionscount": len(versions)}
-    )
+        shown = written[default]
+        view |= shown
+        for name in _NOT_SHOWN:
+            if name in shown:
+                del view[name]
+        if None in shown.values():
+            view = {name: value for name, value in view.items() if value is not None}
+        meta["defaultversionurl"] = f"{here}/versions/{default}"
+    addressed = {}
+    for versionid, attributes in written.items():
+        at = f"/versions/{versionid}"
+        addressed[versionid] = ids | {"versionid": versionid, "self": here + at, "xid": xid + at} | attributes
+    view["metaurl"] = here + "/meta"
+    view |= {"meta": meta, "versionsurl": here + "/versions", "versions": addressed, "versionscount": len(versions)}
+    return view
 
 
 def source_of_group(row: Stored | None) -> bytes:

@@ -27,6 +27,7 @@ from lakehouse.store.tables import TABLES, attach_tables, check_writers, table_n
 
 logger = logging.getLogger(__name__)
 
+_LARGE = 128 << 20  # bytes of a file that is not compacted any more
 _THREADS = 4
 
 
@@ -140,8 +141,9 @@ def _look_at(spark: SparkSession, name: str) -> Upkeep:
     begun = time.monotonic()
     session = spark.newSession()
     before, retention = _space(session, name)
+    is_sorted = F.col("clusteringProvider").isNotNull() if _is_clustered(session, name) else F.col("size") >= _LARGE
     files = _live_files(session, name).agg(
-        F.count_if(F.col("clusteringProvider").isNull()).alias("unsorted"),
+        F.count_if(~is_sorted).alias("unsorted"),
         F.count_if(F.col("stats").isNull()).alias("unmeasured"),
     )
     told = files.collect()[0]
@@ -151,9 +153,15 @@ def _look_at(spark: SparkSession, name: str) -> Upkeep:
 
 @retries(8).wraps
 def _optimize(session: SparkSession, name: str, *, full: bool) -> int:
-    """Write small files anew as large ones, clustered by the table's keys; the number of files that went into them."""
-    done = session.sql(f"OPTIMIZE {table_name(name)}{' FULL' if full else ''}").collect()
+    """Write small files anew as large ones, clustered by the keys if there are any; the number of files that went into them."""
+    whole = " FULL" if full and _is_clustered(session, name) else ""
+    done = session.sql(f"OPTIMIZE {table_name(name)}{whole}").collect()
     return sum(int(row["metrics"]["numFilesRemoved"]) for row in done)
+
+
+def _is_clustered(session: SparkSession, name: str) -> bool:
+    detail = DeltaTable.forName(session, table_name(name)).detail().select("clusteringColumns").collect()[0]
+    return bool(detail["clusteringColumns"])
 
 
 @retries(8).wraps

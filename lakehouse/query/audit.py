@@ -148,7 +148,7 @@ def history(rows: Iterable[Row | dict[str, Any]], commits: dict[int, dict[str, A
             Change(
                 row["snapshot_id"],
                 commit["committed_at"],
-                commit["committed_by"],
+                changed_by(commit, *key),
                 commit["command"],
                 row["registryid"],
                 row["kind"],
@@ -162,6 +162,18 @@ def history(rows: Iterable[Row | dict[str, Any]], commits: dict[int, dict[str, A
         )
         states[key], holders[key] = after, [] if after is None else uris
     return changes
+
+
+def changed_by(commit: dict[str, Any], registryid: str, xid: str) -> str:
+    """Tell who changed an entity in a snapshot: of several users whose requests it has, the one whose request that was.
+
+    Args:
+        commit: facts of the snapshot.
+        registryid: the registry.
+        xid: the entity.
+    """
+    users: dict[str, str] = commit.get("changed_by", {})
+    return users.get(f"{registryid} {xid}") or str(commit["committed_by"])
 
 
 def blame(changes: Iterable[Change]) -> list[Blame]:

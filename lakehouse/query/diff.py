@@ -13,7 +13,7 @@ from string import Template
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.ingest.parse.parse import parse_documents
+from lakehouse.ingest.parse.parse import limits_of, parse_documents
 from lakehouse.ingest.sources import find_sources, read_documents
 from lakehouse.log.ownership.owners import first_claims
 from lakehouse.log.projections import project
@@ -106,7 +106,7 @@ def documents_as_tables(spark: SparkSession, settings: Settings, sources: list[s
             "named": F.lit(False),
         }
     )
-    stage = parse_documents(named, settings).filter(F.col("row") == "entity").persist()
+    stage = parse_documents(named, limits_of(settings)).filter(F.col("row") == "entity").persist()
     chosen = first_claims(stage)
     texts = stage.select(*KEY, "document_uri", "content_hash", "epoch", "createdat", "modifiedat", "body", "raw", "attributes")
     rows = chosen.join(texts, on=[*KEY, "document_uri"], how="inner").withColumns(

@@ -104,7 +104,7 @@ def open_catalog(spark: SparkSession, settings: Settings, at: str | None) -> str
     """
     attach_tables(spark, settings)
     if at is None:
-        create_views(spark, settings, SCHEMA)
+        create_views(spark, settings, SCHEMA, stored=settings.refresh_effective)
         schema = SCHEMA
     else:
         schema = open_snapshot(spark, settings, resolve_snapshot(spark, at))

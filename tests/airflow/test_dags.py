@@ -68,7 +68,13 @@ def staged(places):
 
 def test_all_dags_are_read_without_spark_and_without_the_product(bag):
     assert bag.import_errors == {}
-    assert set(bag.dags) == {"xregistry_ingest", "xregistry_export", "xregistry_maintain", "xregistry_match"}
+    assert set(bag.dags) == {
+        "xregistry_ingest",
+        "xregistry_export",
+        "xregistry_maintain",
+        "xregistry_match",
+        "xregistry_replicate",
+    }
     assert not [name for name in ("pyspark", "lakehouse", "delta") if name in sys.modules]
     for dag in bag.dags.values():
         assert dag.max_active_runs == 1
@@ -102,6 +108,10 @@ def test_arguments_are_those_of_the_command():
     assert arguments("export", {}, places)[-3:] == ["--replace", "--out", "/x/registries/"]
     assert arguments("export", {"registry": "r"}, places)[-4:] == ["--registry", "r", "--out", "/x/catalog.json"]
     assert arguments("export", {"split": "group", "out": "/mine/"}, places)[-2:] == ["--out", "/mine/"]
+    copied = {"group": ["a"], "into": "r", "force": True}
+    assert arguments("replicate", copied, places | {"source": "https://c.example/"})[5:] == [
+        "pull", "--into", "r", "--force", "--exit-zero", "--group", "a", "--", "https://c.example/"
+    ]  # fmt: skip
     command = submit_command("ingest", {}, places, "local[2]")
     assert command.startswith("exec spark-submit --master 'local[2]' /jobs/ingest.py --json")
     assert command.endswith("-- '/d o c'")
@@ -125,6 +135,25 @@ def test_ingest_validate_export(bag, loaded, monkeypatch):
     written = {message["xid"] for group in groups.values() for message in group["messages"].values()}
     assert written == {xid for xid in messages if xid.startswith("/messagegroups/")}
     assert assets_told() >= {"xregistry.changes", "xregistry.messages", "xregistry.effective_messages"}
+
+
+def test_replicate(bag, loaded, places, monkeypatch):
+    """A catalog that is served is copied; a second run finds nothing new, and commits nothing."""
+    bin_folder = Path(os.environ["PATH"].split(os.pathsep)[0])
+    command = [bin_folder / "python", "-m", "lakehouse", "--warehouse", loaded["warehouse"], "serve", "--port", "0", "--json"]
+    server = subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, text=True)
+    try:
+        url = json.loads(server.stdout.readline())["url"]
+        for _ in range(2):
+            run = bag.dags["xregistry_replicate"].test(run_conf={"source": url})
+            assert {state for state, _ in states(run).values()} == {"success"}
+    finally:
+        server.terminate()
+        server.wait(60)
+        server.stdout.close()
+    assert len(snapshots(places)) == 1
+    copied = {(row["xid"], row["content_hash"]) for row in rows(places, "messages")}
+    assert copied == {(row["xid"], row["content_hash"]) for row in rows(loaded, "messages")}
 
 
 def test_maintain_and_export(bag, loaded, monkeypatch):

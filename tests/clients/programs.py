@@ -40,10 +40,10 @@ def lakehouse(*arguments: object) -> str:
 
 
 @contextmanager
-def serving(warehouse: Path, cache: Path, *options: str) -> Iterator[str]:
+def serving(warehouse: Path, cache: Path, *options: str, **environment: str) -> Iterator[str]:
     """Run `lakehouse serve`, and give its URL without the last slash."""
     command = [BIN / "python", "-m", "lakehouse", "serve", "--warehouse", warehouse, "--port", "0", "--json", *options]
-    environment = ENVIRONMENT | {"LAKEHOUSE_READMODEL_DIR": str(cache)}
+    environment = ENVIRONMENT | {"LAKEHOUSE_READMODEL_DIR": str(cache)} | environment
     process = subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, text=True, env=environment)
     try:
         line = process.stdout.readline()

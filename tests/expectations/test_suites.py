@@ -32,7 +32,8 @@ SHIPPED = read_suites(read_settings())
 
 
 def test_each_entity_table_and_the_log_have_a_suite():
-    assert set(SHIPPED) == {table.name for table in ENTITY_TABLES} | {"changes"}
+    assert set(SHIPPED) == {table.name for table in ENTITY_TABLES} | {"changes", "match_runs"}
+    assert [suite.name for suite in SHIPPED.values() if suite.optional] == ["match_runs"]
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
 import pytest
 
 from lakehouse.errors import TargetError, WarehouseError
@@ -42,8 +45,8 @@ def scheme_less(spark):
 
 def test_a_folder_that_was_not_moved_is_told(spark, tmp_path, monkeypatch):
     (tmp_path / "table").mkdir()
-    genuine = stages._open
-    monkeypatch.setattr(stages, "_open", lambda *args: (genuine(*args)[0], Unwilling(genuine(*args)[1], "table")))
+    genuine = stages.open_path
+    monkeypatch.setattr(stages, "open_path", lambda *args: (genuine(*args)[0], Unwilling(genuine(*args)[1], "table")))
     with pytest.raises(WarehouseError, match="could not be moved"):
         move_folder(spark, str(tmp_path / "table"), str(tmp_path / "_broken" / "table"))
     assert (tmp_path / "table").is_dir()
@@ -87,3 +90,41 @@ def test_a_filesystem_need_not_tell_its_scheme(spark, tmp_path, scheme_less):
     write_pages(spark, read_settings(warehouse=str(tmp_path / "warehouse")), "Snapshot 1", [])
     assert (tmp_path / "warehouse" / "_data_docs" / "index.html").is_file()
     assert list(tmp_path.rglob("*.crc")) == []
+
+
+class Opened:
+    """A part that is read, in a filesystem that counts how many are open."""
+
+    def __init__(self, counts):
+        self.counts = counts
+        counts["open"] += 1
+        counts["most"] = max(counts["most"], counts["open"])
+
+    def seek(self, offset):
+        pass
+
+    def close(self):
+        self.counts["open"] -= 1
+
+
+def test_of_thousands_of_parts_each_thread_holds_one_open():
+    counts = {"open": 0, "most": 0}
+    target = object.__new__(Target)
+    target._streams, target._parts = {}, SimpleNamespace(toString=lambda: "parts")
+    target._fs = SimpleNamespace(open=lambda path: Opened(counts), delete=lambda *_: True)
+    copier = SimpleNamespace(copyLarge=lambda source, into, *_: into.append(source))
+    target._jvm = SimpleNamespace(**{"org.apache.commons.io.IOUtils": copier, "org.apache.hadoop.fs.Path": str})
+    target._growing = "growing"
+
+    def write(first):
+        into = []
+        for number in range(first, 2000, 4):
+            target.copy(f"part-{number:05}", 0, 10, into)
+            target.copy(f"part-{number:05}", 10, 10, into)
+        return len(into)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(write, range(4))) == 4000
+    assert counts["most"] <= 4
+    target.__exit__(None, None, None)
+    assert counts["open"] == 0

@@ -62,7 +62,7 @@ def with_refused(ingest: Ingest, warehouse: Warehouse) -> Ingest:
         told = [known[one] for one in load.facts.get("findings") or [] if one in known]
         quarantined = [one for one in told if one["rule_id"] in RELATIONS and one["action"] == "quarantined"]
         if quarantined and load.facts["status"] == "loaded":
-            refused[path] = frozenset(Key(one["registryid"], kind_of(one["xid"]), one["xid"]) for one in quarantined)
+            refused[path] = frozenset(_key(one) for one in quarantined)
         if load.facts["status"] == "rejected" and ingest.strict and not reading.rejected and not reading.has_errors:
             rejected.add(path)
     return ingest._replace(refused=refused, rejected=frozenset(rejected))
@@ -137,9 +137,15 @@ def check_documents(step: Step, warehouse: Warehouse) -> None:
         check("documents", facts["status"] == expected, f"{path} is {facts['status']} and not {expected}: {facts.get('reason')}")
         if expected == "loaded":
             check("documents", loads[path].registry == reading.registry, f"{path} is known in {loads[path].registry}")
-            told = [known[one] for one in facts.get("findings") or [] if known[one]["xid"] != "/"]
+            every = [known[one] for one in facts.get("findings") or []]
+            out = {_key(one) for one in every if one["action"] == "quarantined" and one["xid"] is not None}
+            check(
+                "findings", out == step.refused(path), f"{path}: told as refused: {sorted(out ^ step.refused(path))}, or not so"
+            )
+            told = [one for one in every if one["xid"] != "/"]
+            accepted = reading.accepted.keys() - with_dependents(reading, step.ingest.refused.get(path, frozenset()))
             for rule, keys in (("DOC-001", step.after.lost[path]), ("DOC-002", step.after.taken[path])):
-                _check_told(path, rule, told, {key for key in keys if key.registry == reading.registry})
+                _check_told(path, rule, told, keys & accepted)  # of what is refused for another reason, that reason is told
     registries: dict[str, set[str]] = {}
     for load in warehouse.loads():
         registries.setdefault(load.path, set()).add(load.registry)
@@ -148,8 +154,12 @@ def check_documents(step: Step, warehouse: Warehouse) -> None:
 
 
 def _check_told(path: str, rule: str, told: list[dict[str, Any]], expected: set[Key]) -> None:
-    has = {Key(one["registryid"], kind_of(one["xid"]), one["xid"]) for one in told if one["rule_id"] == rule}
+    has = {_key(one) for one in told if one["rule_id"] == rule}
     check("disputes", has == expected, f"{path}: {rule} is told of {sorted(has)} and not of {sorted(expected)}")
+
+
+def _key(finding: dict[str, Any]) -> Key:
+    return Key(finding["registryid"], kind_of(finding["xid"]), finding["xid"])
 
 
 def check_counts(step: Step, summary: Summary, warehouse: Warehouse, head: int | None) -> None:

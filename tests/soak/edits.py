@@ -61,7 +61,7 @@ def add_document(random: Random, documents: Documents) -> bool:
         return True
     made = Document(random.choice(REGISTRIES), random.choice((None, None, "R1", "R2")), dialect=random.choice(DIALECTS))
     groups = {key: _group(random, key, made.dialect) for key in MESSAGES if random.random() < 0.7}
-    schemagroups = {"s": Group("S", {"t": _plain(random)})} if random.random() < 0.4 else {}
+    schemagroups = {"s": Group("S", {"t": _schema(random)})} if random.random() < 0.4 else {}
     endpoints = {"e": Endpoint("E1", random.choice((None, *BASES)))} if random.random() < 0.3 else {}
     documents[path] = replace(made, groups=groups, schemagroups=schemagroups, endpoints=endpoints)
     return True
@@ -218,8 +218,8 @@ def change_schemas(random: Random, documents: Documents) -> bool:
     def changed(document: Document) -> Document:
         how = random.random()
         if not document.schemagroups or how < 0.4:
-            return replace(document, schemagroups={"s": Group("S", {"t": _plain(random)})})
-        return replace(document, schemagroups={"s": Group("S", {"u": _plain(random)})} if how < 0.8 else {})
+            return replace(document, schemagroups={"s": Group("S", {"t": _schema(random)})})
+        return replace(document, schemagroups={"s": Group("S", {"u": _schema(random)})} if how < 0.8 else {})
 
     return _change(random, documents, changed)
 
@@ -296,6 +296,10 @@ def _group(random: Random, key: str, dialect: str) -> Group:
 
 def _plain(random: Random) -> Resource:
     return Resource({PLAIN: _text(random)}, plain=True)
+
+
+def _schema(random: Random) -> Resource:
+    return Resource({PLAIN: Text(_text(random).name)}, plain=True)  # it has neither base nor schema
 
 
 def _text(random: Random) -> Text:

@@ -264,13 +264,17 @@ class _Step:
     def _sayers(self, key: Key, said: Definition) -> tuple[str, ...]:
         return tuple(sorted(path for path, every in self.said.items() if every.get(key) == said))
 
+    def _still_said(self, key: Key, owners: tuple[str, ...]) -> bool:
+        """Tell whether an owner so far has not let go of an entity (3, 6)."""
+        return any(key in self.said.get(path, {}) for path in owners)
+
     def _entity(self, key: Key) -> Published | None:
         old, news = self.before.published.get(key), self._news(key)
         if news:  # 3, 4
             said = self.accepted[news[0]][key]
             owners = self._sayers(key, said)
-            if old is not None and old.owners and not set(old.owners) & set(owners):
-                self.taken[owners[0]].add(key)
+            if old is not None and said != old.said and self._still_said(key, old.owners) and not set(old.owners) & set(owners):
+                self.taken[news[0]].add(key)
         else:
             said, owners = (old.said, self._sayers(key, old.said)) if old is not None else (None, ())
         if not owners:  # 7
@@ -290,7 +294,7 @@ class _Step:
             if path in lost or (waits and key in self.before.lost.get(path, ())):
                 self.lost[path].add(key)
             is_same = path not in self.ingest.documents or self.before.texts.get(path) == self.ingest.documents[path]
-            if is_same and key in self.before.taken.get(path, ()):
+            if is_same and every.get(key) == said and key in self.before.taken.get(path, ()):
                 self.taken[path].add(key)
 
     def _counted(self, key: Key, said: Definition, owners: tuple[str, ...]) -> Published:
