@@ -28,10 +28,6 @@ WITH ways AS (
   FROM endpoints
 ),
 
-containers AS (
-  SELECT registryid, xid, envelope, protocol FROM groups
-),
-
 carried_messages AS (
   SELECT
     e.registryid,
@@ -61,7 +57,7 @@ carried_messages AS (
   INNER JOIN endpoints AS e ON e.registryid = c.registryid AND e.xid = c.endpoint_xid
   INNER JOIN endpoint_options AS o ON o.registryid = c.registryid AND o.xid = c.endpoint_xid
   INNER JOIN flat_messages AS m ON m.registryid = c.registryid AND m.group_xid = c.via_xid
-  LEFT JOIN containers AS g ON g.registryid = c.registryid AND g.xid = c.via_xid
+  LEFT JOIN groups AS g ON g.registryid = c.registryid AND g.xid = c.via_xid
 ),
 
 comparisons AS (

@@ -24,7 +24,7 @@ from lakehouse.render.filling import Filled, Given
 from lakehouse.render.ways import Way
 
 STRUCTURED_JSON = "application/cloudevents+json"
-_PAIRS = {family: listed_options(family) for family in FAMILIES if listed_options(family)}
+_PAIRS = {family: listed for family in FAMILIES if (listed := listed_options(family))}
 # What stands unencoded in headers of HTTP and NATS: printable ASCII but space, double quote and percent (CloudEvents, HTTP
 # binding, 3.1.3.2).
 _UNENCODED = "!#$&'()*+,-./:;<=>?@[\\]^_`{|}~"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -52,41 +52,39 @@ class Selection:
 
     def groups(self, collection: str, filters: Filters) -> list[Found]:
         """Give the Groups of a type that filters admit, or of which members are admitted."""
-        if filters == []:
-            return []
-        found = []
-        for group in self.catalog.groups(collection):
-            self.catalog.deadline.tick()
-            is_admitted, left = _ask(group.attributes, filters)
-            members = None
-            if is_admitted and left is not None:
-                members = self.resources(group, below(left, group.members))
-                is_admitted = bool(members)
-            if is_admitted:
-                found.append(Found(group, left, members))
-        return found
+        return self._found(
+            () if filters == [] else self.catalog.groups(collection),
+            filters,
+            lambda group, left: self.resources(group, below(left, group.members)),
+        )
 
     def resources(self, group: Group, filters: Filters) -> list[Found]:
         """Give the members of a Group that filters admit, or of which Versions are admitted."""
-        if filters == []:
-            return []
-        found = []
-        for resource in self.catalog.resources(group):
-            self.catalog.deadline.tick()
-            is_admitted, left = _ask(resource.shown, filters)
-            versions = None
-            if is_admitted and left is not None:
-                versions = self.versions(resource, below(left, "versions"))
-                is_admitted = bool(versions)
-            if is_admitted:
-                found.append(Found(resource, left, versions))
-        return found
+        return self._found(
+            () if filters == [] else self.catalog.resources(group),
+            filters,
+            lambda resource, left: self.versions(resource, below(left, "versions")),
+        )
 
     def versions(self, resource: Resource, filters: Filters) -> list[Found]:
         """Give the Versions of a Resource that filters admit."""
         if filters == []:
             return []
         return [Found(version, None) for version in resource.versions.values() if _ask(version, filters)[0]]
+
+    def _found(self, entities: Iterable[Any], filters: Filters, held: Callable[[Any, list[Filter]], list[Found]]) -> list[Found]:
+        """Give the entities that filters admit, or of which something that they hold (`held`) is admitted."""
+        found = []
+        for entity in entities:
+            self.catalog.deadline.tick()
+            is_admitted, left = _ask(_attributes(entity), filters)
+            members = None
+            if is_admitted and left is not None:
+                members = held(entity, left)
+                is_admitted = bool(members)
+            if is_admitted:
+                found.append(Found(entity, left, members))
+        return found
 
     def url_of(self, url: str, filters: Filters, key: str, *, is_empty: bool) -> str:
         """Give the URL of a collection with what filters ask of it."""
