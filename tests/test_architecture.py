@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -153,3 +155,51 @@ def test_what_is_run_by_hand_can_be_imported(tmp_path):
     here = os.environ | {"PYTHONPATH": str(root)}
     ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, env=here)
     assert ran.returncode == 0, ran.stderr
+
+
+NAMED = re.compile(r"`([A-Za-z_]+(?:\.[A-Za-z_]+)+)`")
+NOT_OURS = {"jiter.LosslessFloat", "SparkContext.addFile"}
+NOT_CODE = {"labels.stage", "meta.readonly", "filter.prefix.subject", "config.contentmode", "SNAPSHOT.POSITION"}
+
+
+def names_in(tree: ast.AST) -> set[str]:
+    """Give every name that code gives something, attributes of objects among them."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        elif isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
+            found.add(node.id if isinstance(node, ast.Name) else node.attr)
+    return found
+
+
+def held_names() -> dict[str, set[str]]:
+    """Give what modules, packages and classes of the product hold, by the name of the holder."""
+    held: dict[str, set[str]] = defaultdict(set)
+    bases: set[tuple[str, str]] = set()
+    for path in MODULES:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        folder = path.parent.name
+        held[folder] |= {path.stem} | ({sub.parent.name for sub in path.parent.glob("*/__init__.py")})
+        if path.stem == "__init__":
+            held[folder] |= {word for node in ast.walk(tree) if isinstance(node, ast.Constant) for word in [str(node.value)]}
+        held[path.stem] |= names_in(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                held[node.name] |= names_in(node)
+                bases |= {(node.name, base.id) for base in node.bases if isinstance(base, ast.Name)}
+    for name, base in bases:
+        held[name] |= held[base]
+    return held
+
+
+def test_names_that_docstrings_and_comments_give_are_there():
+    held = held_names()
+    missing = []
+    for path in MODULES:
+        for name in NAMED.findall(path.read_text(encoding="utf-8")):
+            *_, holder, last = name.split(".")
+            is_file = last in ("csv", "sql", "json", "html", "arrow", "toml")
+            if name not in NOT_OURS | NOT_CODE and not is_file and last not in held.get(holder, ()):
+                missing.append((str(path.relative_to(PACKAGE)), name))
+    assert missing == []

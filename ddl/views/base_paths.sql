@@ -3,6 +3,7 @@
 -- Pointer doubling instead of recursion: with each round every Version sees twice as far, so seven rounds see 128 bases,
 -- whatever the number of messages. In a round each Version that sees as far as it can so far asks the last base that it sees
 -- for what that base sees. A path that comes to a Version twice leads into a cycle.
+-- The setting max_chain_depth takes the place of 128 (store/views.py).
 CREATE OR REPLACE VIEW base_paths (
   registryid COMMENT 'Registry that the Version belongs to',
   version_xid COMMENT 'XID of the Version',

@@ -55,7 +55,7 @@ def validate_candidate(
     Args:
         spark: the session.
         plan: what would be committed.
-        stage: columns `model.STAGE`.
+        stage: columns `schema.STAGE`.
         findings: all findings of the ingest; columns row, document_uri, registryid, kind, xid, finding.
         rules: the rules; those of severity error have an expectation.
         gates: as from `read_gates`.

@@ -51,7 +51,7 @@ class Request:
     Attributes:
         out: file or folder, a path or a URI.
         registry: the registry; None: all of them, which is one file only when there is one registry.
-        to_folder: `out` is a folder with a file for each registry, or with `style.by_group` for each group.
+        to_folder: `out` is a folder with a file for each registry, or with `Style.by_group` for each group.
         style: how entities are written.
         at: the catalog as of this snapshot: number, label, date, time or head; None: as it is.
         select: groups, endpoints, messages or schemas, which are exported with what they hold and refer to; none: all.

@@ -38,7 +38,7 @@ class Style:
         base_url: URLs are absolute ones below it; None: references into the document.
         source: write entities as they came in, without what a registry computes.
         by_group: each group becomes a document of its own.
-        dialect: one of `outward.WRITABLE`.
+        dialect: one of `tables.WRITABLE`.
         examples: how many examples are told of what the dialect cannot say, for each rule.
     """
 

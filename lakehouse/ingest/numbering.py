@@ -30,7 +30,7 @@ _AUTHORITY_CHANGED = "the authority of the definition has changed, and an author
 
 
 class Numbered(NamedTuple):
-    """A stage with numbers, columns `model.STAGE`, and the findings in it that the facts of documents do not count."""
+    """A stage with numbers, columns `schema.STAGE`, and the findings in it that the facts of documents do not count."""
 
     stage: DataFrame
     refused: DataFrame
@@ -40,7 +40,7 @@ def with_numbers(stage: DataFrame, log: DataFrame, *, prune: bool = False) -> Nu
     """Number the Versions of definitions of the draft.
 
     Args:
-        stage: columns `model.STAGE`.
+        stage: columns `schema.STAGE`.
         log: rows of `changes` up to the head.
         prune: what its last document dropped will be deleted, and is not the latest any more.
 

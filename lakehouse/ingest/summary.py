@@ -70,7 +70,7 @@ def summarise(stage: DataFrame, plan: Plan, findings: DataFrame, documents: dict
     """Count what an ingest did with each entity.
 
     Args:
-        stage: what was staged; columns `model.STAGE`.
+        stage: what was staged; columns `schema.STAGE`.
         plan: what was committed, or would be.
         findings: all of the ingest.
         documents: how many there were, by status.

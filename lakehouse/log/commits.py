@@ -111,7 +111,7 @@ def commit(spark: SparkSession, plan: Plan, stage: DataFrame, run: Run, entities
     Args:
         spark: the session.
         plan: what is committed.
-        stage: columns `model.STAGE`, without what was refused.
+        stage: columns `schema.STAGE`, without what was refused.
         run: who commits.
         entities: as from `log_rows`, where they are at hand.
 

@@ -24,7 +24,7 @@ from lakehouse.store.keys import KEY, OVER_HTTP
 class Comparison(NamedTuple):
     """What happens to each entity that documents say or no longer say.
 
-    rows: as from `ownership.with_verdict`, `without_stale` and `defaults.with_defaults`; is_all_new: every entity is new, stands
+    rows: as from `owners.with_verdict`, `without_stale` and `defaults.with_defaults`; is_all_new: every entity is new, stands
     in one document, and is published as it says.
     """
 
@@ -37,7 +37,7 @@ def compare(ground: Ground, stage: DataFrame, found: DataFrame) -> Comparison:
 
     Args:
         ground: what the stage is compared with.
-        stage: columns `model.STAGE`, without what was refused.
+        stage: columns `schema.STAGE`, without what was refused.
         found: findings beside those of the stage; columns row, document_uri, registryid, kind, xid, finding.
     """
     policy, state = ground.policy, ground.state

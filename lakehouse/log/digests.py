@@ -29,7 +29,7 @@ def check_chain(rows: DataFrame, before: Link, *, deep: bool = False) -> tuple[L
     """Compute the digests of consecutive snapshots anew.
 
     Args:
-        rows: columns `model.CHANGES`: all rows of the snapshots after `before`.
+        rows: columns `schema.CHANGES`: all rows of the snapshots after `before`.
         before: the snapshot before the first.
         deep: hash each body too, which reads all texts.
 

@@ -35,7 +35,7 @@ def document_facts(stage: DataFrame, findings: DataFrame) -> DataFrame:
     """Complete the facts of parsed documents with what was found after parsing.
 
     Args:
-        stage: columns `model.STAGE`.
+        stage: columns `schema.STAGE`.
         findings: as from `find_refusals`, and of the rules between entities.
 
     Returns:

@@ -68,7 +68,7 @@ def read_ground(
     Args:
         spark: the session.
         head: snapshot that the entity tables stand at.
-        stage: columns `model.STAGE`, as the documents were read.
+        stage: columns `schema.STAGE`, as the documents were read.
         policy: what the ingest may do.
         scopes: as of `sources.Sources`: with `prune`, a known document in them that is no longer there dropped everything.
         known: as from `current_documents` at the head; None: they are read.

@@ -1,6 +1,6 @@
 """What a stage changes against the current state of the catalog, told without reading a text twice.
 
-Everything here is narrow: keys, hashes, dates, owners. The texts stay in the stage until `changes.commit` appends them.
+Everything here is narrow: keys, hashes, dates, owners. The texts stay in the stage until `commits.commit` appends them.
 Decisions 3 to 9 of docs/decisions.md.
 """
 
@@ -87,7 +87,7 @@ def plan_changes(ground: Ground, stage: DataFrame, compared: DataFrame, found: D
 
     Args:
         ground: what the stage was compared with.
-        stage: columns `model.STAGE`, without what was refused.
+        stage: columns `schema.STAGE`, without what was refused.
         compared: the rows from `compare`.
         found: findings beside those of the stage; columns row, document_uri, registryid, kind, xid, finding.
 

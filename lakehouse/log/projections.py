@@ -65,7 +65,7 @@ def roll_forward(
         settings: how far chains of bases are followed; None: as far as can be.
         all_tables: look at tables, too, that the newest change left alone. Whoever committed that change had brought all
             tables forward before, so only a warehouse that was put together otherwise needs it.
-        entities: the rows of the log between `verified` and the head (columns `model.CHANGES`), where the driver holds them:
+        entities: the rows of the log between `verified` and the head (columns `schema.CHANGES`), where the driver holds them:
             all tables then take them at once, and none waits for another.
 
     Returns:
@@ -153,7 +153,7 @@ def project(changes: DataFrame, table: Table, *also: str) -> DataFrame:
     """Turn rows of the log into rows of an entity table.
 
     Args:
-        changes: rows of one kind, one per entity; columns `model.CHANGES`.
+        changes: rows of one kind, one per entity; columns `schema.CHANGES`.
         table: the table of that kind.
         also: columns of `changes` to keep beside.
 

@@ -76,7 +76,7 @@ def with_before(log: DataFrame, since: int) -> DataFrame:
     """Give the changes after a snapshot, each with the body that the entity had before.
 
     Args:
-        log: columns `model.CHANGES`.
+        log: columns `schema.CHANGES`.
         since: the snapshot.
 
     Returns:

@@ -1,6 +1,6 @@
-"""Change events as CloudEvents, snapshot by snapshot: what `lakehouse.events` tells with Spark, told out of the read model.
+"""Change events as CloudEvents, snapshot by snapshot: what `lakehouse.query.events` tells with Spark, told out of the read model.
 
-The feeds, the rules and the ids are those of `lakehouse.events`; a test holds both equal, text by text.
+The feeds, the rules and the ids are those of `lakehouse.query.events`; a test holds both equal, text by text.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from lakehouse.readmodel.view import Entity, View
 
 
 def stored(entity: Entity) -> Stored:
-    """Give an entity as `lakehouse.documentview` takes it."""
+    """Give an entity as `lakehouse.export.view` takes it."""
     return Stored(*entity[:8])
 
 

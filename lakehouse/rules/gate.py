@@ -58,15 +58,15 @@ def check_stage(
     Args:
         spark: the session.
         settings: how far chains of bases are followed.
-        stage: columns `model.STAGE`.
+        stage: columns `schema.STAGE`.
         used: names of the entity tables that hold something.
-        compared: as from `plans.compare`; None: all that is staged would be published as it is.
+        compared: as from `compare.compare`; None: all that is staged would be published as it is.
         dialects: those of the documents; few have rules about change.
         strict: a document with an error is refused whole.
         published: as for `candidate`.
 
     Returns:
-        `findings` has the columns row, document_uri, registryid, kind, xid, finding, as in `model.STAGE`: all of them when
+        `findings` has the columns row, document_uri, registryid, kind, xid, finding, as in `schema.STAGE`: all of them when
         nothing was refused, else those about what was refused. The rest may look otherwise once that is out.
     """
     if compared is None and is_empty(stage.filter(F.col("row") == "entity")):

@@ -48,7 +48,7 @@ def check_catalog(spark: SparkSession, settings: Settings | None = None) -> Data
         settings: how far chains of bases are followed, severity of END-130 (END-132); None: as far as the views can, the rule's.
 
     Returns:
-        Findings: columns row, document_uri, registryid, kind, xid, finding, as in `model.STAGE`. All are kept.
+        Findings: columns row, document_uri, registryid, kind, xid, finding, as in `schema.STAGE`. All are kept.
     """
     documents = current_dialects(spark)
     things = reduce(DataFrame.unionByName, [published_rows(spark.table(table.name), table) for table in TABLES])

@@ -20,7 +20,7 @@ def record_findings(spark: SparkSession, findings: DataFrame, ingest_id: str) ->
 
     Args:
         spark: the session.
-        findings: columns row, document_uri, registryid, kind, xid, finding, as in `model.STAGE`.
+        findings: columns row, document_uri, registryid, kind, xid, finding, as in `schema.STAGE`.
         ingest_id: the run that found them.
 
     Returns:

@@ -15,7 +15,7 @@ from lakehouse.text.problems import Finding, Problem
 
 
 def read_draft(value: Any, problems: list[Problem], uri: str, *, rules: bool = True) -> Reading:
-    """Read a document of the draft into rows, as `normalform.read_document` does with one of a registry.
+    """Read a document of the draft into rows, as `document.read_document` does with one of a registry.
 
     Args:
         value: the document, as `is_draft` tells it.

@@ -46,7 +46,7 @@ def parse_documents(documents: DataFrame, limits: Limits) -> DataFrame:
         limits: as from `limits_of`.
 
     Returns:
-        The stage, columns `model.STAGE`. An unchanged document gives a document row only, with the status `unchanged`.
+        The stage, columns `schema.STAGE`. An unchanged document gives a document row only, with the status `unchanged`.
     """
     return documents.select(*Source._fields).mapInArrow(parser(limits), STAGE)
 

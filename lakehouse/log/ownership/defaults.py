@@ -20,8 +20,8 @@ def with_defaults(compared: DataFrame, state: DataFrame, log: DataFrame) -> Data
     """Make `isdefault` of Versions what the published message or schema says.
 
     Args:
-        compared: as from `ownership.with_verdict`.
-        state: as from `plans.read_state`.
+        compared: as from `owners.with_verdict`.
+        state: as from `ground.read_state`.
         log: rows of `changes` up to the head.
 
     Returns:

@@ -27,12 +27,12 @@ def known_disputes(known: DataFrame, gone: DataFrame) -> DataFrame:
     """Give the disputes of the known documents that are still there.
 
     Args:
-        known: as from `documents.current_documents`.
+        known: as from `facts.current_documents`.
         gone: registryid, xid of documents that are not there any more.
 
     Returns:
         One row per document and entity: registryid, document_uri, last_sha256 (of the document) and the columns of
-        `model.DISPUTE`.
+        `schema.DISPUTE`.
     """
     there = known.join(gone, on=["registryid", "xid"], how="left_anti")
     uri, last = F.col("xid").alias("document_uri"), F.col("facts.sha256").alias("last_sha256")
@@ -53,7 +53,7 @@ def standing(said: DataFrame, stage: DataFrame, refused: DataFrame) -> DataFrame
 
     Args:
         said: as from `known_disputes`.
-        stage: columns `model.STAGE`.
+        stage: columns `schema.STAGE`.
         refused: as from `refused_in`.
 
     Returns:
@@ -103,12 +103,12 @@ def disputes_after(compared: DataFrame, stands: DataFrame | None, refused: DataF
     """Give the disputes of documents after a plan; of those that were not read only what the plan adds.
 
     Args:
-        compared: as from `plans.compare`.
+        compared: as from `compare.compare`.
         stands: as from `standing`; None: no document had any.
         refused: entities that were refused in documents that do not own them: document_uri, KEY; None: none were.
 
     Returns:
-        One row per document and entity: registryid, document_uri and the columns of `model.DISPUTE`.
+        One row per document and entity: registryid, document_uri and the columns of `schema.DISPUTE`.
     """
     lost = F.transform(
         F.when(F.col("kind") != "registry", F.col("opposed")),
@@ -148,7 +148,7 @@ def by_document(disputes: DataFrame) -> DataFrame:
         disputes: as from `disputes_after`.
 
     Returns:
-        One row per document: registryid, xid (its URI), disputes (array of `model.DISPUTE`, sorted; NULL: none), settled (array
+        One row per document: registryid, xid (its URI), disputes (array of `schema.DISPUTE`, sorted; NULL: none), settled (array
         of the same: what it waits with no more).
     """
     one = F.struct(*(F.col(name) for name in DISPUTE.names))
@@ -165,7 +165,7 @@ def added_to(registryid: Column, uri: Column, facts: Column, more: Column, settl
     Args:
         registryid: of the document.
         uri: its URI.
-        facts: struct `model.DOCUMENT_BODY`.
+        facts: struct `schema.DOCUMENT_BODY`.
         more: they take the place of earlier ones about the same entity; as from `by_document`.
         settled: those that are none any more; as from `by_document`.
     """

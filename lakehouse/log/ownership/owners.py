@@ -42,7 +42,7 @@ def claims_of(stage: DataFrame) -> DataFrame:
     """Give what the staged documents say of each entity.
 
     Args:
-        stage: columns `model.STAGE`.
+        stage: columns `schema.STAGE`.
 
     Returns:
         One row per entity: KEY, claims (array of structs `SAID`, sorted by document_uri).
@@ -55,7 +55,7 @@ def first_claims(stage: DataFrame) -> DataFrame:
     """Choose what would be published in an empty catalog: the first document by URI defines an entity.
 
     Args:
-        stage: columns `model.STAGE`.
+        stage: columns `schema.STAGE`.
 
     Returns:
         One row per entity: KEY, document_uri, document_uris (of all that say the same, sorted).
@@ -82,7 +82,7 @@ def with_verdict(
     Args:
         claims: as from `claims_of`.
         dropped: entities that documents say no more; columns KEY, dropped (the documents, sorted).
-        state: as from `plans.read_state`.
+        state: as from `ground.read_state`.
         deleted: rows of the log with op delete.
         said: as from `disputes.with_standing`; None: no document has a dispute.
         policy: what the ingest may do.

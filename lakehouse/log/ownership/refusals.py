@@ -22,11 +22,11 @@ def find_refusals(compared: DataFrame, stage: DataFrame) -> DataFrame:
     """Tell what was refused or changed hands since documents or the catalog disagree, each finding naming both documents.
 
     Args:
-        compared: as from `plans.compare`.
-        stage: columns `model.STAGE`.
+        compared: as from `compare.compare`.
+        stage: columns `schema.STAGE`.
 
     Returns:
-        Findings: columns row, document_uri, registryid, kind, xid, finding, as in `model.STAGE`.
+        Findings: columns row, document_uri, registryid, kind, xid, finding, as in `schema.STAGE`.
     """
     is_root = F.col("kind") == "registry"
     first = F.coalesce(F.array_min("document_uris"), "source_uri")
@@ -58,7 +58,7 @@ def is_contested(claim: Column) -> Column:
 
 
 def taken() -> Column:
-    """Give what documents took from others or got back, and what is still told of that, of a row of `plans.compare`.
+    """Give what documents took from others or got back, and what is still told of that, of a row of `compare.compare`.
 
     Returns:
         Array of structs: document_uri, content_hash, rule_id, other (the owner before).
@@ -86,7 +86,7 @@ def taking_id(registryid: Column, uri: Column, dispute: Column) -> Column:
     Args:
         registryid: of the document.
         uri: its URI.
-        dispute: struct `model.DISPUTE` with the rule of it.
+        dispute: struct `schema.DISPUTE` with the rule of it.
     """
     told = _taken(uri, dispute["rule_id"], dispute["other"])
     return violation_id_column(registryid, uri, dispute["rule_id"], dispute["xid"], F.lit(""), told["message"], told["action"])

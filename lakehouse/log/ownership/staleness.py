@@ -27,7 +27,7 @@ def without_stale(compared: DataFrame, log: DataFrame) -> DataFrame:
     """Refuse updates that are older than what is stored.
 
     Args:
-        compared: as from `ownership.with_verdict`.
+        compared: as from `owners.with_verdict`.
         log: rows of `changes` up to the head.
 
     Returns:

@@ -49,7 +49,7 @@ def check_definitions(spark: SparkSession, settings: Settings | None = None) -> 
     """Check the effective definitions of the current schema as filters.
 
     Returns:
-        Findings: columns row, document_uri, registryid, kind, xid, finding, as in `model.STAGE`. All are kept.
+        Findings: columns row, document_uri, registryid, kind, xid, finding, as in `schema.STAGE`. All are kept.
     """
     flat = read_view(spark, settings, spark.catalog.currentDatabase(), {}, "computed_messages")
     uri = F.coalesce(F.get("document_uris", F.lit(0)), F.lit("")).alias("document_uri")

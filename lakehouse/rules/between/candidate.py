@@ -68,7 +68,7 @@ class Candidate(NamedTuple):
     things: one row per entity and staged document that would own it, and one for its first owner where that was not staged, so
     that findings are told of the same documents whichever were read: KEY, document_uri (empty where nobody owns it), staged (the
     entity would be written anew by that document), and what the rules between entities look at. rows: staged rows that would be
-    written, one per entity, columns `model.STAGE`. leaving: entities that would be deleted: KEY; None: there are none.
+    written, one per entity, columns `schema.STAGE`. leaving: entities that would be deleted: KEY; None: there are none.
     """
 
     things: DataFrame
@@ -113,9 +113,9 @@ def candidate(
 
     Args:
         spark: the session.
-        stage: columns `model.STAGE`.
+        stage: columns `schema.STAGE`.
         used: names of the entity tables that hold something.
-        compared: as from `plans.compare`; None: all that is staged is new and would be published as it is.
+        compared: as from `compare.compare`; None: all that is staged is new and would be published as it is.
         compare: give the published state of what would be written, too, as kinds of its own.
         published: as of `read_published`, where that was read; None: the tables are read.
     """

@@ -57,7 +57,7 @@ def check_entities(things: DataFrame, duplicate_messageids: str | None = None) -
         duplicate_messageids: severity of END-130 where it is not the rule's (END-132).
 
     Returns:
-        Findings: columns row, document_uri, registryid, kind, xid, finding, as in `model.STAGE`.
+        Findings: columns row, document_uri, registryid, kind, xid, finding, as in `schema.STAGE`.
     """
     present = look_at(things)
     checks: dict[_Check, int] = {

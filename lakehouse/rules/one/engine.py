@@ -1,7 +1,7 @@
 """Rules about one entity, applied to its normal form: the table `constraints.csv` by one engine, and the few that it cannot tell.
 
 Runs on the executors while a document is parsed, where each entity is at hand once, and again over what is published
-(`catalogchecks.check_catalog`). A row of the table is one test of one attribute, option or declared property: of which entity,
+(`published.check_catalog`). A row of the table is one test of one attribute, option or declared property: of which entity,
 for which protocol family or envelope, in which place of it, its name (`*`: each member, empty: the place itself), the rule, the
 test and its argument. What a rule says to a person stands in `rules.csv`.
 """
