@@ -12,6 +12,9 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+from uritemplate import URITemplate
+from uritemplate.variable import Operator
+
 PLACEHOLDER = re.compile(r"\{[A-Za-z0-9_]+\}")
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # Older names of types, met in published documents.
@@ -60,12 +63,24 @@ def template_problem(text: str) -> tuple[str, str] | None:
     rest = PLACEHOLDER.sub("", text)
     if not _BRACES.search(rest):
         return None
-    odd = re.search(r"\{([^{}]*)\}", rest)
+    odd = re.search(r"\{[^{}]*\}", rest)
     if odd is None:
         return "MSG-226", f"{text!r} has a brace without its partner"
-    if odd[1][:1] and odd[1][0] in "+#./;?&=,!@|":
-        return "MSG-220", f"{text!r} is not a level 1 template: {odd[0]!r} has an operator"
+    if _is_above_level_1(odd[0]):
+        return "MSG-220", f"{text!r} is not a level 1 template of RFC 6570: {odd[0]!r} is more than a name in braces"
     return "MSG-227", f"{text!r} has the placeholder {odd[0]!r}, whose name is not made of letters, digits and _"
+
+
+def _is_above_level_1(expression: str) -> bool:
+    """Tell an expression of RFC 6570 that has an operator, several variables, or a modifier of one."""
+    try:
+        found = URITemplate(expression).variables
+    except ValueError:  # a prefix that is not a number
+        return False
+    return any(
+        one.operator is not Operator.default or len(one.variables) > 1 or any(any(how.values()) for _, how in one.variables)
+        for one in found
+    )
 
 
 def fits(kind: str, value: Any) -> bool:
