@@ -40,6 +40,10 @@ class Protocol(NamedTuple):
         address: the option of a message that tells where it travels; `needs_address`: `required` when none travels without.
         content_type: the option of a message that tells the type of its payload.
         ce_attributes: how options that are CloudEvents attributes begin, each behind a space; the first is written.
+        ce_encoding: `percent` when their values are percent-encoded.
+        landed: options and sections that every message has, so that one that lands without them was not captured whole.
+        undeclared: options that may be given for a message although its definition does not declare them.
+        endpoint_options: options of endpoints that messages have too; behind a colon the name there, if it is another.
         rule: what asks for the schemes.
     """
 
@@ -54,6 +58,10 @@ class Protocol(NamedTuple):
     needs_address: str
     content_type: str
     ce_attributes: str
+    ce_encoding: str
+    landed: str
+    undeclared: str
+    endpoint_options: str
     rule: str
 
 

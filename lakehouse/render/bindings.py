@@ -184,7 +184,7 @@ def _is_utf8(payload: bytes) -> bool:
 def _bound(family: str, ce: Mapping[str, Any]) -> dict[str, Any]:
     """Give the attributes of a binary event as options of the protocol; `datacontenttype` is the content type there."""
     start = PROTOCOLS[family].ce_attributes.split()[0]
-    encoded = family in ("HTTP", "NATS")
+    encoded = PROTOCOLS[family].ce_encoding == "percent"
     found = {}
     for name, value in ce.items():
         if name != "datacontenttype":

@@ -12,18 +12,11 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from lakehouse.dialects.tables import PROTOCOLS
 from lakehouse.match.definition.definitions import escape
 from lakehouse.match.event.captured import SECRET_HEADERS
 
 _PRODUCER_ONLY = frozenset({"key", "partition", "retain", "durable"})  # END-147, END-165, 002 on Kafka's options
-# What an option of an endpoint is called in a message.
-_OPTIONS: dict[str, dict[str, str]] = {
-    "KAFKA": {"topic": "topic", "key": "key", "partition": "partition"},
-    "MQTT": {"topic": "topic_name", "qos": "qos", "retain": "retain"},
-    "NATS": {"subject": "subject"},
-    "HTTP": {"method": "method"},
-    "AMQP": {"durable": "header/durable"},
-}
 
 
 @dataclass(frozen=True)
@@ -69,11 +62,12 @@ class Endpoint:
         """Give its options as leaves of a message, JSON Pointer → JSON text; credentials are of the connection, and none."""
         found: dict[str, Any] = {}
         is_producer = not self.usage or "producer" in self.usage
-        for name, own in _OPTIONS.get(self.family, {}).items():
+        protocol = PROTOCOLS.get(self.family)
+        for name, _, other in (one.partition(":") for one in protocol.endpoint_options.split()) if protocol else ():
             value = self.options.get(name)
             is_filter = name == "topic" and isinstance(value, str) and ("+" in value or "#" in value)
             if value is not None and value != "" and not is_filter and (is_producer or name not in _PRODUCER_ONLY):
-                found[own] = value
+                found[other or name] = value
         if self.family == "HTTP":
             pairs = [(kind, name, text) for kind in ("headers", "query") for name, text in self._pairs(kind)]
             found |= {f"{kind}/{escape(name)}": text for kind, name, text in pairs if name.lower() not in SECRET_HEADERS}

@@ -25,13 +25,7 @@ _TIMES = ("timestamp", "datetime")
 # Nobody can send a message without these.
 _ADDRESSES = {family: protocol.address for family, protocol in PROTOCOLS.items() if protocol.needs_address}
 # What may be given although the definition does not declare it.
-_OPTIONS = {
-    "KAFKA": ("topic", "key", "key_base64", "partition"),
-    "MQTT": ("topic_name", "qos", "retain"),
-    "NATS": ("subject", "reply-to"),
-    "HTTP": ("path", "method"),
-    "AMQP": ("properties/to", "properties/subject", "properties/message-id"),
-}
+_OPTIONS = {family: tuple(protocol.undeclared.split()) for family, protocol in PROTOCOLS.items()}
 OPTION_TYPES = {"qos": "integer", "partition": "integer", "retain": "boolean", "message_expiry_interval": "integer",
                 "payload_format": "integer", "header/durable": "boolean", "header/priority": "integer", "header/ttl": "integer",
                 "header/first-acquirer": "boolean", "header/delivery-count": "integer",

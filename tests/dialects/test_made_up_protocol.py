@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 # What CONTRIBUTING.md names under "Add a protocol", of one that lacks a usual version, defaults and options for one role only.
 ROWS = {
-    "dialects/data/protocols.csv": ["PIGEON,1 2,,pigeon,,,,topic,required,,,PIG-003"],
+    "dialects/data/protocols.csv": ["PIGEON,1 2,,pigeon,,,,topic,required,,,,topic,topic loft,ring:loft,PIG-003"],
     "dialects/data/dialects.csv": [
         "message,protocoloptions,PIGEON,loft,declaration,PIG-001,,,,,home_loft",
         "message,protocoloptions,PIGEON,topic,declaration,PIG-001,,,,,",
@@ -78,10 +78,15 @@ with Catalog("warehouse") as catalog:
 MATCHING = """
 import json
 from lakehouse.match.definition.definitions import ADDRESSES
-from lakehouse.match.event.landed import SECTIONS
-from lakehouse.render.filling import _ADDRESSES
+from lakehouse.match.event.landed import SECTIONS, captured_by
+from lakehouse.render.endpoints import Endpoint
+from lakehouse.render.filling import _ADDRESSES, _OPTIONS
 
-print(json.dumps({"sections": SECTIONS["PIGEON"], "address": ADDRESSES["PIGEON"], "needed": _ADDRESSES["PIGEON"]}))
+roof = Endpoint("r", "/endpoints/roof", protocol="PIGEON/2", options={"ring": "blue"})
+print(json.dumps({
+    "sections": SECTIONS["PIGEON"], "address": ADDRESSES["PIGEON"], "needed": _ADDRESSES["PIGEON"], "may": _OPTIONS["PIGEON"],
+    "told": sorted(captured_by("PIGEON", set())), "endpoint": roof.leaves(),
+}))
 """
 
 
@@ -112,8 +117,15 @@ def test_its_rules_are_listed_and_told_where_they_are_held(house):
     assert "constraints.csv" in run(house, "-m", "lakehouse", "explain", "PIG-002")
 
 
-def test_matching_knows_its_options_and_where_it_travels(house):
-    assert json.loads(run(house, "-c", MATCHING)) == {"sections": ["loft", "topic"], "address": "topic", "needed": "topic"}
+def test_matching_and_rendering_know_its_options_and_where_it_travels(house):
+    assert json.loads(run(house, "-c", MATCHING)) == {
+        "sections": ["loft", "topic"],
+        "address": "topic",
+        "needed": "topic",
+        "may": ["topic", "loft"],
+        "told": ["/protocoloptions/loft"],  # one without a topic was not captured whole
+        "endpoint": {"/protocoloptions/loft/value": '"blue"'},
+    }
 
 
 @pytest.mark.slow

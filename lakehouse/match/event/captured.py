@@ -232,7 +232,7 @@ def _without_to(captured: frozenset[str], options: Mapping[str, Any]) -> frozens
 
 
 def _without_secrets(options: dict[str, Any], family: str) -> dict[str, Any]:
-    if family not in ("HTTP", "KAFKA", "NATS"):
+    if "headers" not in SECTIONS.get(family, ()):
         return options
     secret = [name for name in options if name.rpartition("/")[2].lower() in SECRET_HEADERS]
     return {name: value for name, value in options.items() if name not in secret} if secret else options

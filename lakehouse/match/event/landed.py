@@ -111,16 +111,9 @@ class Landed:
     problem: str = ""
 
 
-# What each protocol has: its plain options and its sections; and those that every message of it has, so missing means not
-# captured.
+# What each protocol has: its plain options and its sections; and those that every message of it has.
 SECTIONS = {family: message_options(family) for family in FAMILIES}
-_ALWAYS = {
-    "KAFKA": ("topic", "partition", "headers"),
-    "MQTT": ("topic_name", "qos", "retain"),
-    "AMQP": SECTIONS["AMQP"],
-    "HTTP": ("path", "query", "headers"),
-    "NATS": ("subject", "headers"),
-}
+_ALWAYS = {family: protocol.landed.split() for family, protocol in PROTOCOLS.items()}
 
 
 def captured_by(family: str, sections: frozenset[str] | set[str]) -> frozenset[str]:
