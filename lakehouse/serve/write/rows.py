@@ -19,7 +19,7 @@ from lakehouse.serve.write.asked import Json
 from lakehouse.serve.write.trees import Tree
 from lakehouse.serve.write.working import Row, Working, holder_of
 from lakehouse.text.jsontext import read_canonical
-from lakehouse.text.names import RegistryId
+from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.problems import Finding
 
 _SYNTAX_OF_IDS = frozenset(("MSG-002", "MSG-020", "MSG-037", "MSG-038", "END-033"))
@@ -116,7 +116,7 @@ def _finder(working: Working, registryid: RegistryId, document: Json) -> FindMes
     """Find the messages of the catalog that tell a protocol, those of the request before the stored ones."""
     own = tell_protocols(document)
 
-    def find(xid: str) -> dict[str, Any] | None:
+    def find(xid: Xid) -> dict[str, Any] | None:
         if xid in own:
             return own[xid]
         row = working.row(registryid, xid)

@@ -11,7 +11,7 @@ from lakehouse.export.view import Stored
 from lakehouse.readmodel import Entity, View
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.store.keys import OVER_HTTP
-from lakehouse.text.names import RegistryId
+from lakehouse.text.names import JsonText, RegistryId
 
 Key = tuple[RegistryId, str]  # registryid, xid
 
@@ -31,7 +31,7 @@ class Row(NamedTuple):
     document_uris: tuple[str, ...]
     body: str
     raw: str | None
-    attributes: list[tuple[str, str]] | None = None
+    attributes: list[tuple[str, JsonText]] | None = None
 
     def as_stored(self, registryid: RegistryId) -> Stored:
         """Give it as it is shown."""
