@@ -15,6 +15,7 @@ import jsonpatch
 
 from lakehouse.errors import EntityNotFound
 from lakehouse.text.jsontext import pointer_of
+from lakehouse.text.names import RegistryId, Xid
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -39,9 +40,9 @@ class Change:
     committed_at: str
     committed_by: str
     command: str
-    registryid: str
+    registryid: RegistryId
     kind: str
-    xid: str
+    xid: Xid
     op: str
     document_uris: list[str]
     documents_before: list[str]
@@ -77,8 +78,8 @@ class Blame:
         document_uris: documents that held the entity after that commit.
     """
 
-    registryid: str
-    xid: str
+    registryid: RegistryId
+    xid: Xid
     pointer: str
     value: Any
     snapshot_id: int
@@ -92,7 +93,7 @@ class Blame:
 
 
 def read_history(
-    spark: SparkSession, xid: str, *, registryid: str | None = None, upto: int | None = None, below: bool = False
+    spark: SparkSession, xid: Xid, *, registryid: RegistryId | None = None, upto: int | None = None, below: bool = False
 ) -> list[Change]:
     """Read all changes of an entity and of its Versions, oldest first; the table `changes` must be attached.
 
@@ -164,7 +165,7 @@ def history(rows: Iterable[Row | dict[str, Any]], commits: dict[int, dict[str, A
     return changes
 
 
-def changed_by(commit: dict[str, Any], registryid: str, xid: str) -> str:
+def changed_by(commit: dict[str, Any], registryid: RegistryId, xid: Xid) -> str:
     """Tell who changed an entity in a snapshot: of several users whose requests it has, the one whose request that was.
 
     Args:
@@ -182,7 +183,7 @@ def blame(changes: Iterable[Change]) -> list[Blame]:
     Args:
         changes: as from `history`.
     """
-    set_by: dict[tuple[str, str], dict[str, tuple[Any, Change]]] = {}
+    set_by: dict[tuple[RegistryId, Xid], dict[str, tuple[Any, Change]]] = {}
     for change in changes:
         key = (change.registryid, change.xid)
         before = set_by.get(key, {})
