@@ -20,9 +20,10 @@ from lakehouse.readmodel.model import ReadModel
 from lakehouse.readmodel.view import Entity, View
 from lakehouse.settings import data_folder
 from lakehouse.text.jsontext import escaped
+from lakehouse.text.names import REGISTRY, RegistryId, Xid
 
 MOST_CHANGED = 20_000  # entities that are compared here
-Key = tuple[str, str, str]  # registryid, kind, xid
+Key = tuple[RegistryId, str, Xid]  # registryid, kind, xid
 Leaves = dict[str, str]
 Definitions = dict[Key, Leaves]
 _TEXTS = ("name", "description", "documentation")
@@ -110,12 +111,12 @@ def definitions_of(view: View, only: Iterable[Key] | None = None) -> Definitions
         DefinitionsGone: effective definitions are not stored for this snapshot any more.
     """
     if only is None:
-        entities = (one for registryid in view.registries() for one in view.below(registryid, "/"))
+        entities = (one for registryid in view.registries() for one in view.below(registryid, REGISTRY))
     else:
         looked_up = (view.entity(registryid, xid) for registryid, _, xid in only)
         entities = (one for one in looked_up if one is not None)
     found: Definitions = {}
-    deprecated: dict[str, dict[str, Any]] = defaultdict(dict)
+    deprecated: dict[RegistryId, dict[Xid, Any]] = defaultdict(dict)
     for entity in entities:
         if entity.kind == "message":
             deprecated[entity.registryid][entity.xid] = entity.attributes.get("deprecated")
@@ -139,7 +140,7 @@ def differences(before: Definitions, after: Definitions) -> list[Difference]:
     return sorted(found, key=lambda row: (CLASSES.index(row.class_), row.registryid, row.xid, row.pointer))
 
 
-def _differences(key: tuple[str, str, str], before: Leaves | None, after: Leaves | None) -> Iterator[Difference]:
+def _differences(key: Key, before: Leaves | None, after: Leaves | None) -> Iterator[Difference]:
     registryid, kind, xid = key
     if before is None or after is None:
         change = "added" if before is None else "removed"
@@ -163,7 +164,7 @@ def _place(pointer: str, before: Leaves, after: Leaves) -> str:
 
 
 def _ruled(
-    registryid: str, kind: str, xid: str, change: str, place: str, pointer: str, was: str | None, now: str | None
+    registryid: RegistryId, kind: str, xid: Xid, change: str, place: str, pointer: str, was: str | None, now: str | None
 ) -> Difference:
     value = now if now is not None else was or ""
     rule = next(

@@ -22,6 +22,7 @@ from lakehouse.match.payload.validators import is_json
 from lakehouse.render.faults import Refusal, RenderRefused
 from lakehouse.render.filling import Filled, Given
 from lakehouse.render.ways import Way
+from lakehouse.text.names import Xid
 
 STRUCTURED_JSON = "application/cloudevents+json"
 _PAIRS = {family: listed for family in FAMILIES if (listed := listed_options(family))}
@@ -106,7 +107,7 @@ def is_text(content_type: str) -> bool:
     return kind.startswith("text/") or kind.endswith(("/xml", "+xml", "/yaml", "+yaml"))
 
 
-def json_of(way_xid: str, payload: bytes) -> Any:
+def json_of(way_xid: Xid, payload: bytes) -> Any:
     """Read a payload that its content type says is JSON.
 
     Raises:

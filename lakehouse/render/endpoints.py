@@ -14,6 +14,7 @@ import orjson
 
 from lakehouse.match.definition.definitions import escape
 from lakehouse.match.event.captured import SECRET_HEADERS
+from lakehouse.text.names import RegistryId, Xid
 
 _PRODUCER_ONLY = frozenset({"key", "partition", "retain", "durable"})  # END-147, END-165, 002 on Kafka's options
 # What an option of an endpoint is called in a message.
@@ -40,8 +41,8 @@ class Endpoint:
         messagegroups: XIDs of the groups that it carries, beside its own messages.
     """
 
-    registryid: str
-    xid: str
+    registryid: RegistryId
+    xid: Xid
     usage: tuple[str, ...] = ()
     protocol: str | None = None
     mode: str | None = None
@@ -61,7 +62,7 @@ class Endpoint:
         uris = [one.get("uri") for one in found if isinstance(one, dict)] if isinstance(found, list) else []
         return next((uri for uri in uris if isinstance(uri, str) and uri), None)
 
-    def carries(self, registryid: str, group_xid: str) -> bool:
+    def carries(self, registryid: RegistryId, group_xid: Xid) -> bool:
         """Tell whether it carries the messages of a group, or holds them itself."""
         return registryid == self.registryid and (group_xid == self.xid or group_xid in self.messagegroups)
 

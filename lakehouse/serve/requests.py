@@ -75,7 +75,7 @@ def read_target(raw_path: bytes) -> Target:
     return Target(at, registry, tuple(rest), prefix, details)
 
 
-def mount_of(registryid: str) -> str:
+def mount_of(registryid: RegistryId) -> str:
     """Give the path of a registry's mount."""
     return "/reg-" + quote(registryid, safe="")
 

@@ -111,7 +111,7 @@ def as_written(value: Any) -> JsonText:
         return decoded(orjson.dumps(_with_big_integers(value), default=_spelling))
 
 
-def read_canonical(text: str) -> Any:
+def read_canonical(text: JsonText) -> Any:
     """Read what `canonical` wrote; written canonically again it is the same text."""
     # A run of 19 digits has two at every 9th place: most texts are passed over quickly.
     if _TWO_DIGITS.search(text[::9]) and _LONG_NUMBER.search(text):  # orjson makes a double of an integer of more than 64 bits

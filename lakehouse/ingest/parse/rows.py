@@ -106,7 +106,7 @@ def _twin_hash(body: bytes, known: dict[str, Any]) -> str:
     return hashlib.sha256(canonical(known | {"isdefault": not known["isdefault"]})).hexdigest()
 
 
-def leaves_of_body(body: str) -> list[tuple[str, JsonText]]:
+def leaves_of_body(body: JsonText) -> list[tuple[str, JsonText]]:
     """Give the leaves of a Version out of its body: the column `attributes` of the log."""
     known: dict[str, Any] = read_canonical(body)
     return _leaves(known, known.get("extensions", {}))

@@ -16,6 +16,7 @@ import orjson
 from lakehouse.dialects.tables import PROTOCOLS
 from lakehouse.match.definition.templates import Rule, Template, compile_template, has_placeholder
 from lakehouse.match.definition.valuetypes import TEMPLATED, TEMPLATED_THEN_TYPED
+from lakehouse.text.names import NO_XID, RegistryId, Xid
 
 ENVELOPE, PROTOCOL = "/envelopemetadata/", "/protocoloptions/"
 CONTENT_TYPE = "/datacontenttype"
@@ -85,17 +86,17 @@ class Definition:
         older: 0: the default Version of its message; else which of the others, 1 the newest of them.
     """
 
-    registryid: str
-    xid: str
-    version_xid: str = ""
-    group_xid: str = ""
-    chain: frozenset[str] = frozenset()
+    registryid: RegistryId
+    xid: Xid
+    version_xid: Xid = NO_XID
+    group_xid: Xid = NO_XID
+    chain: frozenset[Xid] = frozenset()
     family: str | None = None
     version: str | None = None
     is_cloudevent: bool = False
     attributes: tuple[Attribute, ...] = ()
     dataschemauri: str | None = None
-    schema_xid: str | None = None
+    schema_xid: Xid | None = None
     schema_format: str | None = None
     inline_schema: str | None = field(default=None, repr=False)
     incomplete: str = ""
@@ -103,7 +104,7 @@ class Definition:
     older: int = 0
 
     @property
-    def key(self) -> tuple[str, str]:
+    def key(self) -> tuple[RegistryId, Xid]:
         """Give its registry and XID."""
         return (self.registryid, self.xid)
 
@@ -164,8 +165,8 @@ def definition_of(row: Mapping[str, Any], rule: Rule = "auto", endpoint: Mapping
     return Definition(
         registryid=row["registryid"],
         xid=row["xid"],
-        version_xid=row.get("version_xid") or "",
-        group_xid=row.get("group_xid") or "",
+        version_xid=row.get("version_xid") or NO_XID,
+        group_xid=row.get("group_xid") or NO_XID,
         chain=frozenset(row.get("depends_on") or ()) - {row["xid"]},
         family=known,
         version=version or None,

@@ -11,6 +11,7 @@ from lakehouse.serve.answer.entities import Group, Resource
 from lakehouse.serve.answer.filters import Filter, admitted, as_query, below, values_at
 from lakehouse.serve.answer.flags import Flags
 from lakehouse.serve.problems import RC4, ProblemFound
+from lakehouse.text.names import Xid
 
 Filters = list[Filter] | None  # None: everything is admitted
 
@@ -139,5 +140,5 @@ def id_of(entity: Any) -> str:
     """Give the id of a Group, a Resource or the attributes of a Version."""
     if isinstance(entity, dict):
         return str(entity["versionid"])
-    xid: str = entity.xid
+    xid: Xid = entity.xid
     return xid.rsplit("/", 1)[1]

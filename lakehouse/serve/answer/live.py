@@ -32,7 +32,7 @@ class Head(NamedTuple):
 
     number: int
     digest: str
-    registries: tuple[str, ...]
+    registries: tuple[RegistryId, ...]
 
 
 class Live:

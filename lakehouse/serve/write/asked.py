@@ -8,9 +8,10 @@ from lakehouse.serve.describe.configuration import IGNORABLE
 from lakehouse.serve.problems import RC2, ProblemFound
 from lakehouse.serve.requests import MEMBERS
 from lakehouse.text.jsontext import NotJson, read_json
-from lakehouse.text.names import RegistryId
+from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.problems import Problem
 from lakehouse.text.redact import redact
+from lakehouse.text.xid import xid_of
 
 # The flags of 1.0-rc2 that say one of them each.
 _IN_RC2 = {
@@ -51,9 +52,9 @@ class Writing(NamedTuple):
     user: str | None
 
     @property
-    def path(self) -> str:
+    def path(self) -> Xid:
         """Give the path: the XID of what is asked for."""
-        return "/" + "/".join(self.parts)
+        return xid_of(*self.parts)
 
     def flag(self, name: str) -> str | None:
         """Give the value of a flag; None: it is not there."""

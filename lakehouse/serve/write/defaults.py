@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.write.asked import Json
+from lakehouse.text.names import Xid
 
 
 @dataclass
@@ -50,7 +51,7 @@ class Default:
             told = "it is not the newest Version, and `defaultversionsticky` is not true"
             raise ProblemFound("bad_defaultversionid", here, value=wanted, error_detail=told)
 
-    def settle(self, xid: str, versions: Collection[str], removed: Collection[str], newest: str | None) -> None:
+    def settle(self, xid: Xid, versions: Collection[str], removed: Collection[str], newest: str | None) -> None:
         """Find it once all Versions are written.
 
         Args:
