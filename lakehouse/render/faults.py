@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from lakehouse.errors import LakehouseError
-from lakehouse.text.names import Xid
+from lakehouse.text.names import Pointer, Xid
 
 
 class Need(NamedTuple):
@@ -20,13 +20,13 @@ class Need(NamedTuple):
     """
 
     name: str
-    pointer: str
+    pointer: Pointer
     kind: str | None = None
     template: str | None = None
 
 
 class Refusal(NamedTuple):
-    """Why a message would not be what its definition says: JSON Pointer of the declaration, and what is wrong."""
+    """Why a message would not be what its definition says: JSON Pointer of the declaration, `payload` or `endpoint`; and why."""
 
     pointer: str
     reason: str

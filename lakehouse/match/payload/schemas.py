@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import orjson
 
 from lakehouse.match.definition.definitions import Definition
-from lakehouse.text.names import RegistryId, Xid
+from lakehouse.text.names import JsonText, RegistryId, Xid
 from lakehouse.text.xid import xid_of_version
 
 _REFERENCE = re.compile(
@@ -31,7 +31,7 @@ def schema_xids(uri: str) -> list[Xid]:
     return [Xid(found["schema"]), *([Xid(base)] if colon and "/schemas/" in base else [])]
 
 
-def names_others(text: str | None) -> bool:
+def names_others(text: JsonText | None) -> bool:
     """Tell whether a schema, as JSON text, refers to what does not stand in it."""
     return text is not None and _OTHER.search(text) is not None
 
@@ -44,7 +44,7 @@ class SchemaVersion(NamedTuple):
     schema_xid: Xid
     isdefault: bool
     format: str | None
-    text: str | None
+    text: JsonText | None
 
 
 class Resolved(NamedTuple):
@@ -52,7 +52,7 @@ class Resolved(NamedTuple):
 
     xid: Xid
     format: str
-    text: str
+    text: JsonText
     type_name: str | None = None
     fragment: str | None = None
     registryid: RegistryId = RegistryId("")
