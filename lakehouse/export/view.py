@@ -15,7 +15,7 @@ import orjson
 
 from lakehouse.dialects.tables import FAMILIES, NORMAL, family_of, table
 from lakehouse.text.jsontext import in_order, read_canonical
-from lakehouse.text.names import REGISTRY, JsonText, RegistryId, Xid
+from lakehouse.text.names import REGISTRY, JsonText, Pointer, RegistryId, Xid
 from lakehouse.text.timestamps import microseconds, rfc3339
 from lakehouse.text.xid import xid_of
 
@@ -36,7 +36,7 @@ class Stored(NamedTuple):
     modifiedat: int | None
     body: JsonText
     raw: JsonText | None
-    leaves: list[tuple[str, JsonText]] | None = None  # of a flattened definition, which stands for `body`
+    leaves: list[tuple[Pointer, JsonText]] | None = None  # of a flattened definition, which stands for `body`
 
 
 class Urls(NamedTuple):
@@ -153,7 +153,7 @@ def as_bytes(view: dict[str, Any]) -> bytes:
     return in_order(view)
 
 
-def nested(leaves: Iterable[tuple[str, JsonText]]) -> dict[str, Any]:
+def nested(leaves: Iterable[tuple[Pointer, JsonText]]) -> dict[str, Any]:
     """Turn leaves (JSON Pointer, JSON text) back into the object that they came from."""
     root: dict[str, Any] = {}
     for pointer, text in sorted(leaves):

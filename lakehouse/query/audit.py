@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import jsonpatch
 
 from lakehouse.errors import EntityNotFound
-from lakehouse.text.jsontext import pointer_of
-from lakehouse.text.names import RegistryId, Xid
+from lakehouse.text.jsontext import below
+from lakehouse.text.names import WHOLE, Pointer, RegistryId, Xid
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -80,7 +80,7 @@ class Blame:
 
     registryid: RegistryId
     xid: Xid
-    pointer: str
+    pointer: Pointer
     value: Any
     snapshot_id: int
     committed_at: str
@@ -183,11 +183,11 @@ def blame(changes: Iterable[Change]) -> list[Blame]:
     Args:
         changes: as from `history`.
     """
-    set_by: dict[tuple[RegistryId, Xid], dict[str, tuple[Any, Change]]] = {}
+    set_by: dict[tuple[RegistryId, Xid], dict[Pointer, tuple[Any, Change]]] = {}
     for change in changes:
         key = (change.registryid, change.xid)
         before = set_by.get(key, {})
-        after: dict[str, tuple[Any, Change]] = {}
+        after: dict[Pointer, tuple[Any, Change]] = {}
         for pointer, value in leaves(change.state) if change.state is not None else ():
             is_same = pointer in before and _same(before[pointer][0], value)
             after[pointer] = before[pointer] if is_same else (value, change)
@@ -199,10 +199,10 @@ def blame(changes: Iterable[Change]) -> list[Blame]:
     ]
 
 
-def leaves(value: dict[str, Any], pointer: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(value: dict[str, Any], pointer: Pointer = WHOLE) -> Iterator[tuple[Pointer, Any]]:
     """Give the leaves of an object with their JSON Pointers: scalars, arrays, empty objects."""
     for key, member in value.items():
-        place = pointer + pointer_of(key)
+        place = below(pointer, key)
         if isinstance(member, dict) and member:
             yield from leaves(member, place)
         else:

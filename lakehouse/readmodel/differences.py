@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 
-from lakehouse.text.names import RegistryId, Xid
+from lakehouse.text.names import Pointer, RegistryId, Xid
 
 CLASSES = ("breaking", "compatible", "cosmetic")
 _MAX_VALUE = 60
@@ -19,7 +19,7 @@ class Difference:
     kind: str
     xid: Xid
     change: str
-    pointer: str
+    pointer: Pointer
     before: str | None
     after: str | None
     class_: str

@@ -15,7 +15,7 @@ from lakehouse.dialects.tables import FAMILIES, protocol_version, shorthands, ta
 from lakehouse.ingest.parse.rows import leaves_of_body
 from lakehouse.readmodel.view import Entity, View
 from lakehouse.rules.one.constraints import constraints
-from lakehouse.text.names import JsonText, RegistryId, Xid
+from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
 from lakehouse.text.xid import xid_of_resource, xid_of_version
 
 Record = dict[str, Any]
@@ -156,7 +156,7 @@ def carried(endpoint: Entity, definition: Record, group: Entity | None) -> Recor
     }
 
 
-def _leaf(pointer: str, value: JsonText, origin: str, declared_by: str | None, depth: int | None) -> Record:
+def _leaf(pointer: Pointer, value: JsonText, origin: str, declared_by: str | None, depth: int | None) -> Record:
     value_type = _TYPES.get(value[:1], "number")
     told = {"pointer": pointer, "value": value, "value_type": value_type}
     return told | {"origin": origin, "declared_by": declared_by, "depth": depth}

@@ -37,13 +37,15 @@ class Row(NamedTuple):
     modifiedat: int | None
     body: JsonText
     raw: JsonText | None
-    attributes: list[tuple[str, JsonText]] | None
+    attributes: list[Leaf] | None
     isdefault: bool | None = None
     twin_hash: str | None = None
     defaultversionid: str | None = None
 
 
 Life = tuple[int | None, int | None, int | None]
+Leaf = tuple[Pointer, JsonText]
+_Found = list[Any]  # of leaves: there are so many that the call of a NewType would be felt
 
 
 def take_life(known: dict[str, Any], here: Pointer) -> tuple[Life, list[Problem]]:
@@ -106,7 +108,7 @@ def _twin_hash(body: bytes, known: dict[str, Any]) -> str:
     return hashlib.sha256(canonical(known | {"isdefault": not known["isdefault"]})).hexdigest()
 
 
-def leaves_of_body(body: JsonText) -> list[tuple[str, JsonText]]:
+def leaves_of_body(body: JsonText) -> list[Leaf]:
     """Give the leaves of a Version out of its body: the column `attributes` of the log."""
     known: dict[str, Any] = read_canonical(body)
     return _leaves(known, known.get("extensions", {}))
@@ -120,9 +122,9 @@ def _sections() -> frozenset[str]:
     )
 
 
-def _leaves(known: dict[str, Any], extensions: dict[str, Any]) -> list[tuple[str, JsonText]]:
+def _leaves(known: dict[str, Any], extensions: dict[str, Any]) -> list[Leaf]:
     """Give the leaves of a definition: scalars, arrays, empty objects, schemas, values of declarations (decision 12)."""
-    found: list[tuple[str, JsonText]] = []  # filled, and not yielded: a quarter of the time of parsing went into generators here
+    found: _Found = []  # filled, and not yielded: a quarter of the time of parsing went into generators here
     for name, value in known.items():
         if name in _NOT_INHERITED:
             continue
@@ -139,7 +141,7 @@ def _leaves(known: dict[str, Any], extensions: dict[str, Any]) -> list[tuple[str
     return found
 
 
-def _add_options(options: dict[str, Any], found: list[tuple[str, JsonText]]) -> None:
+def _add_options(options: dict[str, Any], found: _Found) -> None:
     """Add the leaves of protocol options: declarations, and maps of them."""
     sections = _sections()
     for option, member in options.items():
@@ -150,7 +152,7 @@ def _add_options(options: dict[str, Any], found: list[tuple[str, JsonText]]) -> 
             _add_declaration(at, member, found)
 
 
-def _add_declarations(pointer: str, declarations: Any, found: list[tuple[str, JsonText]]) -> None:
+def _add_declarations(pointer: str, declarations: Any, found: _Found) -> None:
     """Add the leaves of a map of declarations."""
     if isinstance(declarations, dict) and declarations:
         for name, declaration in declarations.items():
@@ -159,7 +161,7 @@ def _add_declarations(pointer: str, declarations: Any, found: list[tuple[str, Js
         found.append((pointer, canonical_text(declarations)))
 
 
-def _add_declaration(pointer: str, declaration: Any, found: list[tuple[str, JsonText]]) -> None:
+def _add_declaration(pointer: str, declaration: Any, found: _Found) -> None:
     """Add the leaves of a declaration, whose `value` is opaque."""
     if isinstance(declaration, dict) and declaration:
         for key, member in declaration.items():
@@ -171,7 +173,7 @@ def _add_declaration(pointer: str, declaration: Any, found: list[tuple[str, Json
         found.append((pointer, canonical_text(declaration)))
 
 
-def _add_leaves(pointer: str, value: Any, found: list[tuple[str, JsonText]]) -> None:
+def _add_leaves(pointer: str, value: Any, found: _Found) -> None:
     if isinstance(value, dict) and value:
         for key, member in value.items():
             _add_leaves(f"{pointer}/{escaped(key)}", member, found)

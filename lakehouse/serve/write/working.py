@@ -11,7 +11,7 @@ from lakehouse.export.view import Stored
 from lakehouse.readmodel import Entity, View
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.store.keys import OVER_HTTP
-from lakehouse.text.names import JsonText, RegistryId, Xid
+from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
 from lakehouse.text.xid import xid_of
 
 Key = tuple[RegistryId, Xid]  # registryid, xid
@@ -32,7 +32,7 @@ class Row(NamedTuple):
     document_uris: tuple[str, ...]
     body: JsonText
     raw: JsonText | None
-    attributes: list[tuple[str, JsonText]] | None = None
+    attributes: list[tuple[Pointer, JsonText]] | None = None
 
     def as_stored(self, registryid: RegistryId) -> Stored:
         """Give it as it is shown."""

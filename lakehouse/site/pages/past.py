@@ -18,7 +18,7 @@ from lakehouse.readmodel.view import Entity, View
 from lakehouse.site.addresses import TO, path_of, path_of_comparison, read, written
 from lakehouse.site.book import Book, Page
 from lakehouse.site.templating import cut
-from lakehouse.text.names import JsonText, RegistryId, Xid
+from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
 from lakehouse.text.xid import xid_of_version
 
 _MOST_LINES, _MOST_LINE = 6, 240
@@ -116,7 +116,7 @@ def _leaves(registryid: RegistryId, kind: str, xid: Xid, body: JsonText) -> Leav
         return {pointer: value for pointer, value in leaves_of_body(body) if value not in ("null", "{}")}
     if kind == "message":
         known = orjson.loads(body)
-        return {f"/{name}": orjson.dumps(value).decode() for name, value in known.items() if value is not None}
+        return {Pointer(f"/{name}"): orjson.dumps(value).decode() for name, value in known.items() if value is not None}
     return leaves_of_entity(Entity(registryid, kind, xid, None, None, None, body, None, [], None, 0, 0))
 
 
@@ -215,7 +215,7 @@ def _effective_at(book: Book, entity: Entity, snapshot_id: int) -> Leaves | None
     with book.view.model.at(snapshot_id) as view:
         there = view.entity(entity.registryid, entity.xid)
     deprecated = None if there is None else there.attributes.get("deprecated")
-    told = {} if deprecated is None else {"/deprecated": orjson.dumps(deprecated).decode()}
+    told = {} if deprecated is None else {Pointer("/deprecated"): orjson.dumps(deprecated).decode()}
     return told | {pointer: value for pointer, value in leaves.items() if value is not None and value != "{}"}
 
 
