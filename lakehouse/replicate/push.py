@@ -238,14 +238,14 @@ class Pusher:
         self._request("PUT", f"{xid}/meta", meta_of(meta))
         self.outbox.done(xid, list(versions))
 
-    def _found(self, xid: str, flags: str = "") -> Json | None:
+    def _found(self, path: str, flags: str = "") -> Json | None:
         """Ask the target for what it has; None: nothing."""
-        details = "$details" if "/schemas/" in xid else ""
+        details = "$details" if "/schemas/" in path else ""
         try:
-            found = self.client.json(self.asked.target.of(xid) + details + flags)
+            found = self.client.json(self.asked.target.of(path) + details + flags)
         except Refused as refused:
             if refused.status == _TOO_LARGE:
-                meta = self._found(f"{xid}/meta")
+                meta = self._found(f"{path}/meta")
                 return None if meta is None else {"meta": meta}
             if refused.status != 404:
                 raise

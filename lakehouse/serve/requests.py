@@ -80,9 +80,9 @@ def mount_of(registryid: RegistryId) -> str:
     return "/reg-" + quote(registryid, safe="")
 
 
-def quoted(xid: str) -> str:
-    """Give the path of an XID in a URL."""
-    return quote(xid, safe="/:@~$!&'()*+,;=-._")
+def quoted(path: str) -> str:
+    """Give an XID or another path as it stands in a URL."""
+    return quote(path, safe="/:@~$!&'()*+,;=-._")
 
 
 def _decoded(segment: bytes) -> str:

@@ -212,12 +212,12 @@ class Catalog:
         prefix = f"{group_xid}/{MEMBERS[group_xid[1:].split('/', 1)[0]]}/"
         return sorted(self._entries_below(prefix[:-1], prefix))
 
-    def _entries_below(self, xid: str, prefix: str) -> list[Entry]:
-        """List members whose rows have an XID, or stand below it."""
+    def _entries_below(self, place: str, prefix: str) -> list[Entry]:
+        """List members whose rows have a path as XID, or stand below it."""
         rows = self.view.db.execute(
             "SELECT id, xid FROM log WHERE registryid = ?1 AND (xid = ?2 OR (xid > ?3 AND xid < ?4))"
             f" AND kind IN ('message', 'version', 'schema', 'schemaversion') AND {self._holds}",
-            (self.registryid, xid, xid + "/", xid + "0"),
+            (self.registryid, place, place + "/", place + "0"),
         )
         own: dict[str, int | None] = {}
         versions: dict[str, list[int]] = {}

@@ -212,9 +212,9 @@ def with_life(shown: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def relative(xid: str) -> str:
-    """Give the marked URL of what has an XID, as a reference into the response."""
-    return RELATIVE + (xid.replace("~", "~0") if "~" in xid else xid)
+def relative(path: str) -> str:
+    """Give the marked URL of an XID or another path, as a reference into the response."""
+    return RELATIVE + (path.replace("~", "~0") if "~" in path else path)
 
 
 def unmarked(text: bytes, base: str, path: str) -> bytes:

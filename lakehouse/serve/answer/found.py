@@ -40,7 +40,7 @@ class Selection:
         self.flags = flags
         self.filters: Filters = [] if flags.excludes_all else flags.filters or None
 
-    def own(self, attributes: dict[str, Any], xid: str) -> Filters:
+    def own(self, attributes: dict[str, Any], subject: str) -> Filters:
         """Ask the entity of the request itself; give what is asked of what it holds.
 
         Raises:
@@ -48,7 +48,7 @@ class Selection:
         """
         is_admitted, left = _ask(attributes, self.filters)
         if not is_admitted:
-            raise ProblemFound("not_found", xid)
+            raise ProblemFound("not_found", subject)
         return left
 
     def groups(self, collection: str, filters: Filters) -> list[Found]:

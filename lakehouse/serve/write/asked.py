@@ -113,14 +113,14 @@ def check_text(value: Any, problems: list[Problem], path: str) -> None:
             raise ProblemFound("parsing_data", path, f"{one.rule_id}: {one.hint}", error_detail=told)
 
 
-def object_of(value: Any, xid: str) -> Json:
+def object_of(value: Any, subject: str) -> Json:
     """Give a member that must be an object.
 
     Raises:
         ProblemFound: it is none.
     """
     if not isinstance(value, dict):
-        raise ProblemFound("bad_request", xid, error_detail=f"{xid} is not a JSON object")
+        raise ProblemFound("bad_request", subject, error_detail=f"{subject} is not a JSON object")
     return value
 
 

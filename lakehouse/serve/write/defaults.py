@@ -71,5 +71,5 @@ class Default:
             self.versionid = newest
 
 
-def _wrong_type(name: str, xid: str, told: str) -> ProblemFound:
-    return ProblemFound("invalid_attribute", xid, name=name, error_detail=told)
+def _wrong_type(name: str, subject: str, told: str) -> ProblemFound:
+    return ProblemFound("invalid_attribute", subject, name=name, error_detail=told)

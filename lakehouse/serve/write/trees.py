@@ -260,7 +260,7 @@ def _tree_of(shown: Resource, row: Row | None, rows: dict[str, Row], dialect: st
     return Tree(shown.xid, dialect, False, meta, versions, rows, row, default, shown.xref)
 
 
-def check_id(given: Json, name: str, singular: str, xid: str, expected: str) -> None:
+def check_id(given: Json, name: str, singular: str, subject: str, expected: str) -> None:
     """Make sure that an id in a body is that of the path.
 
     Raises:
@@ -268,10 +268,10 @@ def check_id(given: Json, name: str, singular: str, xid: str, expected: str) -> 
     """
     value = given.get(name)
     if value is not None and value != expected:
-        raise ProblemFound("mismatched_id", xid, singular=singular, invalid_id=str(value)[:128], expected_id=expected)
+        raise ProblemFound("mismatched_id", subject, singular=singular, invalid_id=str(value)[:128], expected_id=expected)
 
 
-def check_given_epoch(given: Json, xid: str, epoch: int) -> None:
+def check_given_epoch(given: Json, subject: str, epoch: int) -> None:
     """Make sure that an epoch in a body is the stored one.
 
     Raises:
@@ -281,12 +281,12 @@ def check_given_epoch(given: Json, xid: str, epoch: int) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int):
-        raise _invalid("epoch", xid, "it is not a number")
+        raise _invalid("epoch", subject, "it is not a number")
     if value != epoch:
-        raise ProblemFound("mismatched_epoch", xid, bad_epoch=str(value), epoch=str(epoch))
+        raise ProblemFound("mismatched_epoch", subject, bad_epoch=str(value), epoch=str(epoch))
 
 
-def life_of(given: Json, xid: str, row: Row | None) -> Life:
+def life_of(given: Json, subject: str, row: Row | None) -> Life:
     """Read the dates of a body: one that is given holds, `modifiedat` unless it is the stored one.
 
     Raises:
@@ -300,7 +300,7 @@ def life_of(given: Json, xid: str, row: Row | None) -> Life:
         try:
             moment = microseconds(value if isinstance(value, str) else "")[0]
         except ValueError as error:
-            raise _invalid(name, xid, "it is not a timestamp such as 2024-12-31T23:59:59Z") from error
+            raise _invalid(name, subject, "it is not a timestamp such as 2024-12-31T23:59:59Z") from error
         if name == "createdat" or row is None or moment != row.modifiedat:
             setattr(found, name, moment)
     return found
@@ -321,5 +321,5 @@ def _xref(value: Any, xid: Xid) -> Xid | None:
     return Xid(value)
 
 
-def _invalid(name: str, xid: str, told: str) -> ProblemFound:
-    return ProblemFound("invalid_attribute", xid, name=name, error_detail=told)
+def _invalid(name: str, subject: str, told: str) -> ProblemFound:
+    return ProblemFound("invalid_attribute", subject, name=name, error_detail=told)
