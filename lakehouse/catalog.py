@@ -43,6 +43,7 @@ from lakehouse.rules.declared import RULES
 from lakehouse.settings import Settings, read_settings
 from lakehouse.store.session import open_beside, open_session
 from lakehouse.store.tables import attach_tables
+from lakehouse.text.names import RegistryId, Xid
 
 
 class CatalogState:
@@ -111,8 +112,8 @@ class CatalogState:
                 would be lost and `lossy` is not set.
         """
         style = Style(base_url, source, split, dialect or NORMAL)
-        place = (out, self.settings.registry or None, split or out.endswith("/"), style)
-        request = ExportRequest(*place, at=self.snapshot, select=tuple(select), flat=flat, lossy=lossy, replace=replace)
+        place = (out, RegistryId(self.settings.registry) or None, split or out.endswith("/"), style)
+        request = ExportRequest(*place, at=self.snapshot, select=tuple(map(Xid, select)), flat=flat, lossy=lossy, replace=replace)
         return run_export(self.spark, self.settings, request)
 
     def validate(self, *, suites: Iterable[str] = (), watcher: Watcher | None = None) -> Validation:
@@ -173,9 +174,11 @@ class CatalogState:
             MessageNotFound: there is no such message.
         """
         asked = families_of(over, "captured")
-        registry = self.settings.registry or None
+        registry = RegistryId(self.settings.registry) or None
         with open_model(self.settings) as model:
-            selected = model.answer(lambda view: read_selected(view, xids, registry, group), self.snapshot)
+            selected = model.answer(
+                lambda view: read_selected(view, xids, registry, None if group is None else Xid(group)), self.snapshot
+            )
         return render_table(values, selected, style, asked)
 
 

@@ -17,6 +17,7 @@ from lakehouse.cli.completion import KINDS, complete_snapshot, complete_xid
 from lakehouse.cli.console import Context, at_option, open_spark, read_model, session, with_globals
 from lakehouse.cli.printing import lag_of, printable, show_examples, show_exported, show_one_entity, show_table, tell_lag
 from lakehouse.dialects.tables import NORMAL, WRITABLE
+from lakehouse.text.names import RegistryId
 
 if TYPE_CHECKING:
     from lakehouse.readmodel.view import View
@@ -59,7 +60,7 @@ def show(context: Context, xid: str, at: str | None) -> int:
     from lakehouse.render.example.messages import examples_in
 
     with read_model(context) as (model, settings):
-        registryid, depth = settings.registry or None, settings.max_chain_depth
+        registryid, depth = RegistryId(settings.registry) or None, settings.max_chain_depth
 
         def ask(view: View) -> tuple[list[tuple[Any, list[dict[str, Any]] | None]], dict[str, Any]]:
             told: list[tuple[Any, list[dict[str, Any]] | None]] = []
@@ -93,7 +94,7 @@ def search(context: Context, text: tuple[str, ...], kinds: tuple[str, ...], limi
     from lakehouse.readmodel.search import search as search_for
 
     with read_model(context) as (model, settings):
-        registryid = settings.registry or None
+        registryid = RegistryId(settings.registry) or None
         found = model.answer(
             lambda view: search_for(view, " ".join(text), kinds or KINDS, registryid=registryid, limit=limit + 1)
         )
@@ -165,7 +166,7 @@ def export(context: Context, /, out: str, split: str | None, **flags: Any) -> in
         target = f"{place}/document.json" if to_stdout else place
         to_folder = bool(split) or (not to_stdout and (out.endswith("/") or os.path.isdir(out)))
         ways = {name: flags[name] for name in ("at", "flat", "lossy", "replace")}
-        request = Request(target, settings.registry or None, to_folder, style, select=select, **ways)
+        request = Request(target, RegistryId(settings.registry) or None, to_folder, style, select=select, **ways)
         with session(context) as (spark, settings, watcher), watcher.stage("export", "rows to documents"):
             exported = run_export(spark, settings, request)
         if to_stdout:

@@ -6,13 +6,17 @@ import json
 import os
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lakehouse.cli.completion import complete_snapshot, complete_xid
 from lakehouse.cli.console import BREAKING, Context, bring_read_model, open_spark, read_model, session, with_globals
 from lakehouse.cli.printing import printable, show_table, tell
+from lakehouse.text.names import Xid
+
+if TYPE_CHECKING:
+    from lakehouse.readmodel.view import View
 
 
 @click.command()
@@ -118,8 +122,8 @@ def _read_history(context: Context, xid: str, at: str | None, *, below: bool = F
     registryid = context.options.get("registry")
     with read_model(context) as (model, _):
 
-        def ask(view: Any) -> list[Any]:
-            wanted = full_xid(view, xid, registryid)
+        def ask(view: View) -> list[Any]:
+            wanted = Xid(full_xid(view, xid, registryid))
             rows = view.history_rows(wanted, registryid, below=below)
             if not rows:
                 raise EntityNotFound(xid, registryid)

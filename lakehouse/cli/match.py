@@ -15,6 +15,7 @@ from lakehouse.cli.completion import complete_snapshot, complete_xid
 from lakehouse.cli.console import REFUSED, Context, read_model, session, with_globals
 from lakehouse.cli.matchprinting import show_explained, show_matches
 from lakehouse.cli.printing import one_line
+from lakehouse.text.names import RegistryId
 
 if TYPE_CHECKING:
     from lakehouse.match.matching.matcher import Request
@@ -159,7 +160,8 @@ def _match_one(context: Context, one: str, flags: dict[str, Any], fails: tuple[s
     except OSError as error:
         raise SourceNotFound(one, f"cannot be read ({error.strerror}).") from error
     with read_model(context) as (model, settings):
-        scope, request = Scope(settings.registry or None, flags["group"], flags["endpoint"]), _request(flags, settings)
+        scope = Scope(RegistryId(settings.registry) or None, flags["group"], flags["endpoint"])
+        request = _request(flags, settings)
         found = model.answer(
             lambda view: match_text(text, view, scope, request, protocol=flags["protocol"], explain=flags["explain"]), flags["at"]
         )
@@ -190,7 +192,7 @@ def _asked(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) ->
     settings = context.settings
     return Asked(
         sources,
-        Scope(settings.registry or None, flags["group"], flags["endpoint"], flags["versions"] == "all"),
+        Scope(RegistryId(settings.registry) or None, flags["group"], flags["endpoint"], flags["versions"] == "all"),
         _request(flags, settings),
         mapping=read_map(flags["mapping"]) if flags["mapping"] else None,
         **{name: flags[name] for name in ("at", "form", "protocol", "since", "into", "results", "again", "samples")},

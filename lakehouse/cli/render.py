@@ -16,6 +16,7 @@ import click
 from lakehouse.cli.completion import complete_xid
 from lakehouse.cli.console import REFUSED, Context, read_model, session, with_globals
 from lakehouse.cli.printing import printable, tell
+from lakehouse.text.names import RegistryId
 
 if TYPE_CHECKING:
     from lakehouse.render.filling import Given
@@ -89,7 +90,7 @@ def _run_of(context: Context, xids: tuple[str, ...], flags: dict[str, Any]) -> t
     payload, payload_type = read_payload(flags["data"]) if flags["data"] else (None, None)
     with read_model(context) as (model, settings):
         selected = model.answer(
-            lambda view: read_selected(view, xids, settings.registry or None, flags["group"], flags["endpoint"])
+            lambda view: read_selected(view, xids, RegistryId(settings.registry) or None, flags["group"], flags["endpoint"])
         )
     return Run(selected, style, asked, flags["form"]), Given(pairs, payload, payload_type)
 

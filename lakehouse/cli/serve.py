@@ -9,6 +9,7 @@ import click
 
 from lakehouse.cli.console import Context, with_globals
 from lakehouse.errors import SettingsError
+from lakehouse.text.names import RegistryId
 
 
 @click.command()
@@ -51,7 +52,7 @@ def serve(context: Context, /, allow_origin: tuple[str, ...], **told: Any) -> in
     except ModuleNotFoundError as error:
         raise SettingsError(f"`lakehouse serve` needs {error.name}: pip install 'xregistry-lakehouse[serve]'.") from error
     settings = context.settings
-    options = Options(registry=settings.registry or None, allow_origin=tuple(allow_origin), **told)
+    options = Options(registry=RegistryId(settings.registry) or None, allow_origin=tuple(allow_origin), **told)
 
     def tell(url: str, workers: int) -> None:
         ready = {"url": url, "specification": options.specification, "workers": workers}

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from lakehouse.cli.completion import complete_snapshot
 from lakehouse.cli.console import Context, read_model, session, with_globals
 from lakehouse.cli.printing import tell
+from lakehouse.text.names import RegistryId, Xid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +58,7 @@ def site(context: Context, out: str, at: str | None, base_url: str) -> int:
     return 0
 
 
-def _definitions(context: Context, model: ReadModel, at: str) -> dict[tuple[str, str], dict[str, Any]] | None:
+def _definitions(context: Context, model: ReadModel, at: str) -> dict[tuple[RegistryId, Xid], dict[str, Any]] | None:
     """Compute the effective definitions of a snapshot with Spark, where the read model cannot have them any more."""
     from lakehouse.errors import DefinitionsGone
     from lakehouse.readmodel.file.schema import EFFECTIVE_COLUMNS

@@ -11,6 +11,7 @@ from lakehouse.dialects.entity import Entity, Noting
 from lakehouse.dialects.places import read_place
 from lakehouse.dialects.tables import FAMILIES, Attribute, dialect_rules, family_of, moves_of, places_of
 from lakehouse.text.jsontext import pointer_of, same
+from lakehouse.text.names import Pointer
 from lakehouse.text.problems import ICON
 from lakehouse.text.xid import as_xid
 
@@ -20,7 +21,7 @@ _NOT_PLAIN = ("computed", "entities")
 _EXTENSIONS = {"icon": Attribute("icon", "url", ICON)}
 
 
-def read_entity(entity: str, written: dict[str, Any], pointer: str, family: str | None, dialect: str = "") -> Entity:
+def read_entity(entity: str, written: dict[str, Any], pointer: Pointer, family: str | None, dialect: str = "") -> Entity:
     """Bring one object of a document into normal form.
 
     Args:

@@ -7,6 +7,7 @@ from typing import Any
 
 from lakehouse.dialects.coercions import COERCIONS, kind_of
 from lakehouse.dialects.tables import Attribute
+from lakehouse.text.names import Pointer
 from lakehouse.text.problems import Problem
 
 
@@ -36,7 +37,7 @@ class Entity:
 class Noting:
     """Notes what is found in an entity that is read: the `Teller` of the coercions."""
 
-    def __init__(self, entity: str, pointer: str) -> None:
+    def __init__(self, entity: str, pointer: Pointer) -> None:
         self.entity = entity
         self.pointer = pointer
         self.found = Entity()
@@ -66,7 +67,7 @@ class Noting:
 
     def told(self, where: str, rule: str, severity: str, message: str, hint: str, *, kept: bool = False) -> None:
         """Note what is wrong at a JSON Pointer below the entity."""
-        self.found.problems.append(Problem(self.pointer + where, rule, severity, message, hint, kept=kept))
+        self.found.problems.append(Problem(Pointer(self.pointer + where), rule, severity, message, hint, kept=kept))
 
     def respelled(self, spelled: str, normal: str) -> None:
         """Count a name or a value that was written otherwise."""

@@ -9,6 +9,7 @@ from lakehouse.dialects.detection import DRAFT
 from lakehouse.dialects.draft.write import write_draft, write_drafts
 from lakehouse.dialects.respell import Loss, respell
 from lakehouse.dialects.tables import WRITABLE
+from lakehouse.text.names import WHOLE
 
 
 class Layout(NamedTuple):
@@ -50,7 +51,7 @@ def _write_draft(value: dict[str, Any], entity: str) -> tuple[Any, list[Loss]]:
 
 def unsaid(dialect: str, what: str) -> Loss:
     """Give the loss of an entity that stands in a collection that the dialect does not know."""
-    return Loss("", layout_of(dialect).rule, f"{dialect} has no {what}")
+    return Loss(WHOLE, layout_of(dialect).rule, f"{dialect} has no {what}")
 
 
 # Dialects that do not name things as xRegistry does have a writer of their own.

@@ -11,11 +11,12 @@ from typing import Any
 
 from lakehouse.dialects.tables import table
 from lakehouse.text.jsontext import pointer_of
+from lakehouse.text.names import Pointer
 
 _FORMS = ("entity", "place", "protocol", "name", "type", "rule")
 
 
-def locate(entity: str, path: tuple[str, ...], *written: tuple[str, dict[str, Any]]) -> str:
+def locate(entity: str, path: tuple[str, ...], *written: tuple[Pointer, dict[str, Any]]) -> Pointer:
     """Find a place of the normal form in an object as written.
 
     Args:
@@ -30,7 +31,7 @@ def locate(entity: str, path: tuple[str, ...], *written: tuple[str, dict[str, An
     for pointer, holder in written:
         found, steps = _walk(entity, path, holder)
         if steps > depth:
-            best, depth = pointer + found, steps
+            best, depth = Pointer(pointer + found), steps
     return best
 
 

@@ -7,13 +7,14 @@ from typing import Any
 
 from lakehouse.dialects.detection import COLLECTIONS
 from lakehouse.dialects.tables import FAMILIES, family_of, family_of_options
-from lakehouse.text.xid import as_xid, xid_of
+from lakehouse.text.names import Xid
+from lakehouse.text.xid import as_xid, xid_of, xid_of_resource
 
 OLD_NAMES = {"messagegroups": ("definitionGroups",), "messages": ("definitions",)}
 TELLS_FAMILY = ("protocol", "format", "basemessage", "basemessageuri", "basemessageurl")
 _LEADS = ("xref", "basemessage", "basemessageuri", "basemessageurl")
 _MAX_BASES = 20
-FindMessage = Callable[[str], dict[str, Any] | None]
+FindMessage = Callable[[Xid], dict[str, Any] | None]
 
 
 def own_family(written: dict[str, Any]) -> str | None:
@@ -41,9 +42,9 @@ def family_of_message(written: dict[str, Any], group_protocol: Any, find_message
     return family_of(group_protocol) or _base_family(written, find_message, 0) or family_of_options(options)
 
 
-def tell_protocols(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def tell_protocols(document: dict[str, Any]) -> dict[Xid, dict[str, Any]]:
     """Give for each message of a document, by XID, the members that tell its protocol; of one that stands twice the first."""
-    told: dict[str, dict[str, Any]] = {}
+    told: dict[Xid, dict[str, Any]] = {}
     for key, collection in COLLECTIONS.items():
         for groupid, group in _members(document, (key,)):
             for messageid, message in _members(group, ("messages", *OLD_NAMES["messages"])):
@@ -61,9 +62,9 @@ class Messages:
 
     def __init__(self, parts: Callable[[], Iterable[Any]]) -> None:
         self._parts = parts
-        self._known: dict[str, dict[str, Any]] | None = None
+        self._known: dict[Xid, dict[str, Any]] | None = None
 
-    def find(self, xid: str) -> dict[str, Any] | None:
+    def find(self, xid: Xid) -> dict[str, Any] | None:
         """Give the members of a message that tell its protocol; None when there is no such message."""
         if self._known is None:
             self._known = {}
@@ -98,7 +99,7 @@ def _base_family(written: dict[str, Any], find: FindMessage, depth: int) -> str 
     xid = as_xid(reference) if reference else None
     if xid is None or depth == _MAX_BASES:
         return None
-    base = find("/".join(xid.split("/")[:5]))
+    base = find(xid_of_resource(xid))
     if base is None:
         return None
     told = [base, *base.get("versions", ())] if "xref" not in base else []  # decision 20

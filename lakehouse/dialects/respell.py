@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from lakehouse.dialects.tables import Attribute, family_of, table
 from lakehouse.dialects.versionorder import created, natural_order
-from lakehouse.text.jsontext import pointer_of, same
+from lakehouse.text.jsontext import below, same
+from lakehouse.text.names import WHOLE, Pointer
 
 COLLECTIONS = {
     "messagegroups": "messagegroup",
@@ -29,7 +30,7 @@ _PLACES = ("meta", "envelopemetadata", "protocoloptions")
 class Loss(NamedTuple):
     """Something that a dialect cannot say: its pointer in the normal form, the rule, and what it is."""
 
-    pointer: str
+    pointer: Pointer
     rule_id: str
     message: str
 
@@ -49,7 +50,7 @@ def respell(
         The entity in the dialect, and what could not be said.
     """
     losses: list[Loss] = []
-    found = _Respelling(dialect, losses).write(entity, written, "", family)
+    found = _Respelling(dialect, losses).write(entity, written, WHOLE, family)
     if entity == "registry" and "specversion" in found:
         found["specversion"] = dialect
     return found, losses
@@ -98,13 +99,13 @@ class _Respelling:
         self.losses = losses
 
     def write(
-        self, entity: str, written: dict[str, Any], pointer: str, family: str | None, implied: dict[str, Any] | None = None
+        self, entity: str, written: dict[str, Any], pointer: Pointer, family: str | None, implied: dict[str, Any] | None = None
     ) -> dict[str, Any]:
         family = family_of(written.get("protocol")) or family
         named = _named(entity, family, self.dialect)
         found: dict[str, Any] = {}
         for name, value in written.items():
-            at = pointer + pointer_of(name)
+            at = below(pointer, name)
             if ("", name) not in named:
                 found[name] = value
                 continue
@@ -119,7 +120,7 @@ class _Respelling:
                 self._put(found, spelled, self._value(attribute, value, family, at))
         return found
 
-    def _children(self, entity: str, name: str, members: dict[str, Any], at: str, family: str | None) -> dict[str, Any]:
+    def _children(self, entity: str, name: str, members: dict[str, Any], at: Pointer, family: str | None) -> dict[str, Any]:
         child = COLLECTIONS.get(name, entity)
         implied: dict[str, dict[str, Any]] = {}
         if name == "versions":
@@ -128,7 +129,7 @@ class _Respelling:
                 implied[versionid] = {"ancestor": before or versionid}
                 before = versionid
         return {
-            key: self.write(child, member, at + pointer_of(key), family, implied.get(key)) if isinstance(member, dict) else member
+            key: self.write(child, member, below(at, key), family, implied.get(key)) if isinstance(member, dict) else member
             for key, member in members.items()
         }
 
@@ -138,7 +139,7 @@ class _Respelling:
         place: str,
         name: str,
         value: Any,
-        at: str,
+        at: Pointer,
         implied: dict[str, Any] | None = None,
         *,
         is_version: bool = False,
@@ -150,7 +151,7 @@ class _Respelling:
         return how not in ("", "of Versions") or (how == "of Versions" and not is_version)
 
     def _place(
-        self, entity: str, place: str, members: dict[str, Any], at: str, family: str | None, found: dict[str, Any]
+        self, entity: str, place: str, members: dict[str, Any], at: Pointer, family: str | None, found: dict[str, Any]
     ) -> None:
         """Write the members of a place: into the place as it is called, or where the dialect has them."""
         named = _named(entity, family, self.dialect)
@@ -158,7 +159,7 @@ class _Respelling:
         inner: dict[str, Any] = {}
         moved = False
         for name, value in members.items():
-            here = at + pointer_of(name)
+            here = below(at, name)
             if self._left_out(entity, place, name, value, here):
                 moved = True
                 continue
@@ -181,7 +182,7 @@ class _Respelling:
             found = found.setdefault(token, {})
         found[last] = value
 
-    def _value(self, attribute: Attribute, value: Any, family: str | None, at: str) -> Any:
+    def _value(self, attribute: Attribute, value: Any, family: str | None, at: Pointer) -> Any:
         ways = _ways(self.dialect)
         how = ways.get((attribute.type, family or "")) or ways.get((attribute.type, ""), "")
         write = _WRITES.get(attribute.type)
@@ -201,7 +202,7 @@ class _Respelling:
         """Write a member of a declaration."""
         return _values(self.dialect).get((name, value), value) if isinstance(value, str) else value
 
-    def _binary_key(self, options: dict[str, Any], at: str) -> None:
+    def _binary_key(self, options: dict[str, Any], at: Pointer) -> None:
         """Write the key of a Kafka record as base64, where the dialect has only that."""
         if ("binarykey", "KAFKA") not in _ways(self.dialect):
             return
@@ -210,14 +211,14 @@ class _Respelling:
             if text and text.isprintable():
                 options["key"]["value"] = base64.b64encode(text.encode()).decode()
             elif not _is_text(text):
-                self.losses.append(Loss(at + "/key", "WIP-059", f"{self.dialect} would read this `key` as other bytes"))
+                self.losses.append(Loss(below(at, "key"), "WIP-059", f"{self.dialect} would read this `key` as other bytes"))
                 del options["key"]
         coded = options.pop("key_base64", None)
         if coded is None:
             return
         declared = coded if isinstance(coded, dict) else {"value": coded}
         if "key" in options or not isinstance(declared.get("value"), str) or _is_text(declared["value"]):
-            self.losses.append(Loss(at + "/key_base64", "WIP-059", f"{self.dialect} would read this `key_base64` as a text"))
+            self.losses.append(Loss(below(at, "key_base64"), "WIP-059", f"{self.dialect} would read this `key_base64` as a text"))
         else:
             options["key"] = declared
 

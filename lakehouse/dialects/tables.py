@@ -25,6 +25,7 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from lakehouse.text.csvtables import read_rows, read_table
+from lakehouse.text.names import Pointer
 
 
 class Protocol(NamedTuple):
@@ -124,7 +125,7 @@ def severity_in(dialect: str, rule: str) -> str | None:
     return _checks().get((dialect, rule)) or None
 
 
-def spelled_in(dialect: str, entity: str, *path: str) -> str:
+def spelled_in(dialect: str, entity: str, *path: str) -> Pointer:
     """Spell the place of an attribute of an entity, below it, as documents of a dialect do: a JSON Pointer."""
     place, pointer = "", ""
     for name in path:
@@ -133,7 +134,7 @@ def spelled_in(dialect: str, entity: str, *path: str) -> str:
         spelled = min(cells)[1] if cells else name
         pointer = spelled if spelled.startswith("/") else f"{pointer}/{spelled}"
         place = f"{place}/{name}".lstrip("/")
-    return pointer
+    return Pointer(pointer)
 
 
 @cache

@@ -18,6 +18,8 @@ from lakehouse.dialects.layouts import layout_of, unsaid
 from lakehouse.export.losses import Losses
 from lakehouse.export.view import Stored
 from lakehouse.export.writers import GroupWriter, Style, group_writer
+from lakehouse.text.names import RegistryId, Xid
+from lakehouse.text.xid import xid_of
 
 LINES = "line string"
 TRAILER_DIGITS = 12
@@ -38,7 +40,7 @@ class Run:
         modified: the last modifiedat.
     """
 
-    registryid: str
+    registryid: RegistryId
     collection: str
     groupid: str
     offset: int
@@ -66,7 +68,7 @@ class Trailer:
     runs: list[Run] = field(default_factory=list)
     roots: list[Stored] = field(default_factory=list)
     lost: dict[str, dict[str, Any]] = field(default_factory=dict)
-    partly: list[str] = field(default_factory=list)
+    partly: list[RegistryId] = field(default_factory=list)
 
     def text(self) -> bytes:
         """Write it as the last line of a part, whose last digits tell its length."""
@@ -81,7 +83,7 @@ class Trailer:
         return Trailer(runs, roots, **told)
 
 
-def path_of(xid: str) -> tuple[str, ...]:
+def path_of(xid: Xid) -> tuple[str, ...]:
     """Give the key that rows are sorted by: groups before what they hold."""
     return tuple(xid.split("/"))
 
@@ -117,7 +119,7 @@ def write_lines(rows: Iterable[Stored], style: Style) -> Iterator[bytes]:
         if not collection:
             trailer.roots.extend(members)
             continue
-        xid = f"/{collection}/{groupid}"
+        xid = xid_of(collection, groupid)
         if collection not in known:
             _lose_group(registryid, xid, members, style, losses)
             if trailer.partly[-1:] != [registryid]:
@@ -145,7 +147,7 @@ def write_lines(rows: Iterable[Stored], style: Style) -> Iterator[bytes]:
     yield trailer.text()
 
 
-def _group_lines(xid: str, rows: Iterator[Stored], style: Style, run: Run, losses: Losses) -> Iterator[bytes]:
+def _group_lines(xid: Xid, rows: Iterator[Stored], style: Style, run: Run, losses: Losses) -> Iterator[bytes]:
     """Write a group: its own attributes, each member, and what closes it."""
     first = next(rows)
     own = first if first.xid == xid else None
@@ -173,18 +175,18 @@ def _group_lines(xid: str, rows: Iterator[Stored], style: Style, run: Run, losse
         yield group.head() + group.tail(count)
 
 
-def _lose_group(registryid: str, xid: str, rows: Iterator[Stored], style: Style, losses: Losses) -> None:
+def _lose_group(registryid: RegistryId, xid: Xid, rows: Iterator[Stored], style: Style, losses: Losses) -> None:
     """Tell that a dialect knows no such group, and nothing of what that holds."""
     loss = unsaid(style.dialect, xid.split("/")[1])
     for lost in dict.fromkeys(_member_of(row) for row in rows):
         losses.add(registryid, lost, [loss])
 
 
-def _member_of(row: Stored) -> str:
-    return "/".join(row.xid.split("/", 5)[:5])
+def _member_of(row: Stored) -> Xid:
+    return Xid("/".join(row.xid.split("/", 5)[:5]))
 
 
-def _group_of(row: Stored) -> tuple[str, str, str]:
+def _group_of(row: Stored) -> tuple[RegistryId, str, str]:
     tokens = row.xid.split("/", 3)
     return row.registryid, tokens[1], tokens[2] if len(tokens) > 2 else ""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakehouse.dialects.respell import Loss
+from lakehouse.text.names import RegistryId, Xid
 
 EXAMPLES = 5
 
@@ -32,7 +33,7 @@ class Losses:
         """Tell how much was lost."""
         return sum(int(one["count"]) for one in self.by_rule.values())
 
-    def add(self, registryid: str, xid: str, losses: Iterable[Loss]) -> None:
+    def add(self, registryid: RegistryId, xid: Xid, losses: Iterable[Loss]) -> None:
         """Take what was lost of an entity into account."""
         for pointer, rule_id, message in losses:
             example = {"registryid": registryid, "xid": xid, "pointer": pointer, "message": message}

@@ -34,6 +34,7 @@ from lakehouse.settings import Settings
 from lakehouse.store.schema import TABLE_OF_KIND
 from lakehouse.store.tables import attach_tables, table_name
 from lakehouse.store.views import with_read
+from lakehouse.text.names import REGISTRY, RegistryId, Xid
 
 logger = logging.getLogger(__name__)
 
@@ -61,11 +62,11 @@ class Request:
     """
 
     out: str
-    registry: str | None = None
+    registry: RegistryId | None = None
     to_folder: bool = False
     style: Style = field(default_factory=Style)
     at: str | None = None
-    select: tuple[str, ...] = ()
+    select: tuple[Xid, ...] = ()
     flat: bool = False
     lossy: bool = False
     replace: bool = False
@@ -78,7 +79,7 @@ class Exported:
     out: str
     files: int = 0
     size: int = 0
-    registries: list[str] = field(default_factory=list)
+    registries: list[RegistryId] = field(default_factory=list)
     groups: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COLLECTIONS, 0))
     members: dict[str, int] = field(default_factory=lambda: {"messages": 0, "schemas": 0})
     added: dict[str, int] = field(default_factory=dict)
@@ -192,13 +193,13 @@ def _flat_messages(spark: SparkSession, settings: Settings, snapshot_id: int | N
     return spark.table(f"{open_relations(spark, settings, with_read(['flat_messages']), at=at)}.flat_messages")
 
 
-def _find_registry(log: DataFrame, request: Request) -> tuple[str | None, int]:
+def _find_registry(log: DataFrame, request: Request) -> tuple[RegistryId | None, int]:
     """Give the registry to export, None: all of them; and how many rows of the log that is.
 
     Raises:
         NothingToExport: there is none, or not one when one is needed.
     """
-    counts = {row["registryid"]: int(row["count"]) for row in log.groupBy("registryid").count().collect()}
+    counts: dict[RegistryId, int] = {row["registryid"]: int(row["count"]) for row in log.groupBy("registryid").count().collect()}
     known = sorted(counts)
     told = ", ".join(known[:_MAX_TOLD]) + (" ..." if len(known) > _MAX_TOLD else "")
     if not known:
@@ -208,7 +209,7 @@ def _find_registry(log: DataFrame, request: Request) -> tuple[str | None, int]:
             raise NothingToExport(f"there is nothing in a registry {request.registry!r}. The catalog holds {told}.")
         return request.registry, counts.get(request.registry, 0)
     if len(known) == 1:
-        return str(known[0]), counts[known[0]]
+        return known[0], counts[known[0]]
     if not request.to_folder or request.select:
         raise NothingToExport(
             f"the catalog holds several registries ({told}). Choose one with --registry, or name a folder for a file of each."
@@ -230,10 +231,10 @@ class _Parts:
     """What stands in the parts: by registry its runs with the part of each, in order, its root row; and what was lost."""
 
     def __init__(self, target: Target, examples: int) -> None:
-        self.runs: dict[str, list[tuple[str, Run]]] = {}
-        self.roots: dict[str, Stored] = {}
+        self.runs: dict[RegistryId, list[tuple[str, Run]]] = {}
+        self.roots: dict[RegistryId, Stored] = {}
         counted = Losses(examples)
-        partly: set[str] = set()
+        partly: set[RegistryId] = set()
         for part in target.parts():
             trailer = Trailer.parse(target.last_line(part, TRAILER_DIGITS))
             for run in trailer.runs:
@@ -274,7 +275,7 @@ def _join(target: Target, parts: _Parts, request: Request) -> Exported:
     return exported
 
 
-def _head(registryid: str, parts: _Parts, style: Style, losses: Losses) -> bytes:
+def _head(registryid: RegistryId, parts: _Parts, style: Style, losses: Losses) -> bytes:
     """Write a registry's own attributes, and tell what of them cannot be said."""
     root = parts.roots.get(registryid)
     if style.source:
@@ -285,12 +286,12 @@ def _head(registryid: str, parts: _Parts, style: Style, losses: Losses) -> bytes
     if style.dialect == NORMAL:
         return as_bytes(view)
     written, lost = to_dialect(view, style.dialect)
-    losses.add(registryid, "/", lost)
+    losses.add(registryid, REGISTRY, lost)
     return as_bytes(written)
 
 
 def _files(
-    registryid: str, runs: list[tuple[str, Run]], style: Style, *, several: bool
+    registryid: RegistryId, runs: list[tuple[str, Run]], style: Style, *, several: bool
 ) -> Iterable[tuple[str, list[tuple[str, Run]]]]:
     """Give the files of a registry, one of several or the only one: name and what stands in it."""
     if not style.by_group or not runs:

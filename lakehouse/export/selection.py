@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from lakehouse.errors import NothingToExport
+from lakehouse.text.names import Xid
 
 MAX_TOLD = 20
 _TARGET = r"\A#?(/(?:messagegroups|endpoints|schemagroups)/[^/#?]+(?:/(?:messages|schemas)/[^/#?]+)?)"
@@ -41,7 +42,7 @@ class Selection:
     told: list[str] = field(default_factory=list)
 
 
-def select_units(log: DataFrame, xids: list[str]) -> Selection:
+def select_units(log: DataFrame, xids: list[Xid]) -> Selection:
     """Choose units, what they hold and what they refer to.
 
     Args:
@@ -111,7 +112,7 @@ def edges_of(state: DataFrame) -> DataFrame:
     return held.unionByName(referred).distinct()
 
 
-def _check_known(asked: DataFrame, xids: list[str]) -> None:
+def _check_known(asked: DataFrame, xids: list[Xid]) -> None:
     found = {row["xid"] for row in asked.collect()}
     missing = [xid for xid in xids if xid not in found]
     if missing:

@@ -15,7 +15,9 @@ import orjson
 
 from lakehouse.dialects.tables import FAMILIES, NORMAL, family_of, table
 from lakehouse.text.jsontext import in_order, read_canonical
+from lakehouse.text.names import REGISTRY, JsonText, Pointer, RegistryId, Xid
 from lakehouse.text.timestamps import microseconds, rfc3339
+from lakehouse.text.xid import xid_of
 
 MEMBERS = {"messagegroups": "messages", "endpoints": "messages", "schemagroups": "schemas"}
 COLLECTIONS = tuple(sorted(MEMBERS))
@@ -26,15 +28,15 @@ _DATES = ("createdat", "modifiedat")
 class Stored(NamedTuple):
     """A row of the log: dates in microseconds since 1970; raw may be left out where nothing of it is needed."""
 
-    registryid: str
+    registryid: RegistryId
     kind: str
-    xid: str
+    xid: Xid
     epoch: int | None
     createdat: int | None
     modifiedat: int | None
-    body: str
-    raw: str | None
-    leaves: list[tuple[str, str]] | None = None  # of a flattened definition, which stands for `body`
+    body: JsonText
+    raw: JsonText | None
+    leaves: list[tuple[Pointer, JsonText]] | None = None  # of a flattened definition, which stands for `body`
 
 
 class Urls(NamedTuple):
@@ -44,16 +46,16 @@ class Urls(NamedTuple):
 
     def of(self, *tokens: str) -> str:
         """Give the URL of an entity or collection."""
-        return self.below("/" + "/".join(tokens)) if tokens else self.base or "#"
+        return self.below(xid_of(*tokens)) if tokens else self.base or "#"
 
-    def below(self, xid: str) -> str:
+    def below(self, xid: Xid) -> str:
         """Give the URL of what has an XID."""
         if self.base is not None:
             return self.base.rstrip("/") + xid
         return "#" + (xid.replace("~", "~0") if "~" in xid else xid)  # of what a JSON Pointer escapes, ids may hold `~` only
 
 
-def registry_view(registryid: str, row: Stored | None, lived: tuple[int, int], urls: Urls) -> dict[str, Any]:
+def registry_view(registryid: RegistryId, row: Stored | None, lived: tuple[int, int], urls: Urls) -> dict[str, Any]:
     """Give a registry's own attributes.
 
     Args:
@@ -62,13 +64,13 @@ def registry_view(registryid: str, row: Stored | None, lived: tuple[int, int], u
         lived: the first createdat and the last modifiedat of its entities, for a registry without a row.
         urls: how entities are addressed.
     """
-    row = row or Stored(registryid, "registry", "/", 1, *lived, "{}", None)
+    row = row or Stored(registryid, "registry", REGISTRY, 1, *lived, JsonText("{}"), None)
     known = _attributes(row.body)
     head = {"specversion": known.pop("specversion", NORMAL), "registryid": registryid, "self": urls.of(), "xid": "/"}
     return head | _life(row, (row,)) | known
 
 
-def group_view(xid: str, row: Stored | None, urls: Urls) -> dict[str, Any]:
+def group_view(xid: Xid, row: Stored | None, urls: Urls) -> dict[str, Any]:
     """Give the own attributes of a group or endpoint; without a row (it was pruned, its members were not) its ids only."""
     collection, groupid = xid[1:].split("/")
     ids = {f"{collection[:-1]}id": groupid, "self": urls.of(collection, groupid), "xid": xid}
@@ -76,7 +78,7 @@ def group_view(xid: str, row: Stored | None, urls: Urls) -> dict[str, Any]:
 
 
 def resource_view(
-    xid: str, row: Stored | None, versions: list[Stored], group_protocol: str | None, urls: Urls, *, bare: bool = True
+    xid: Xid, row: Stored | None, versions: list[Stored], group_protocol: str | None, urls: Urls, *, bare: bool = True
 ) -> dict[str, Any]:
     """Give a message or schema with its meta object and its Versions.
 
@@ -151,7 +153,7 @@ def as_bytes(view: dict[str, Any]) -> bytes:
     return in_order(view)
 
 
-def nested(leaves: Iterable[tuple[str, str]]) -> dict[str, Any]:
+def nested(leaves: Iterable[tuple[Pointer, JsonText]]) -> dict[str, Any]:
     """Turn leaves (JSON Pointer, JSON text) back into the object that they came from."""
     root: dict[str, Any] = {}
     for pointer, text in sorted(leaves):
@@ -163,7 +165,7 @@ def nested(leaves: Iterable[tuple[str, str]]) -> dict[str, Any]:
     return root
 
 
-def _attributes(body: str) -> dict[str, Any]:
+def _attributes(body: JsonText) -> dict[str, Any]:
     """Give the attributes of a body, the unknown ones behind the known ones."""
     known: dict[str, Any] = read_canonical(body)
     unknown: dict[str, Any] = known.pop("extensions", {})
@@ -252,11 +254,11 @@ def _bare(declaration: Any) -> Any:
     return declaration
 
 
-def _raw(row: Stored) -> str:
+def _raw(row: Stored) -> JsonText:
     return row.body if row.raw is None else row.raw
 
 
-def _last(xid: str) -> str:
+def _last(xid: Xid) -> str:
     return xid.rsplit("/", 1)[1]
 
 

@@ -28,6 +28,7 @@ from lakehouse.export.view import (
     source_of_resource,
     with_member,
 )
+from lakehouse.text.names import RegistryId, Xid
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Style:
 class GroupWriter:
     """Writes a group in normal form."""
 
-    def __init__(self, registryid: str, xid: str, own: Stored | None, style: Style, losses: Losses) -> None:
+    def __init__(self, registryid: RegistryId, xid: Xid, own: Stored | None, style: Style, losses: Losses) -> None:
         self.registryid = registryid
         self.xid = xid
         self.own = own
@@ -63,7 +64,7 @@ class GroupWriter:
         self.urls = Urls(style.base_url)
         self.view = {} if style.source else group_view(xid, own, self.urls)
 
-    def member(self, xid: str, own: Stored | None, versions: list[Stored]) -> bytes | None:
+    def member(self, xid: Xid, own: Stored | None, versions: list[Stored]) -> bytes | None:
         """Write a message or schema behind its key; None: it cannot be said."""
         view = resource_view(xid, own, versions, self.view.get("protocol"), self.urls)
         return orjson.dumps(_last(xid)) + b":" + as_bytes(view)
@@ -84,14 +85,14 @@ class GroupWriter:
         """Open the map of members behind a group's own attributes."""
         return orjson.dumps(self.groupid) + b":" + with_member(attributes, self.members, b"{}")[:-2]
 
-    def _lose(self, xid: str, losses: list[Loss]) -> None:
+    def _lose(self, xid: Xid, losses: list[Loss]) -> None:
         self.losses.add(self.registryid, xid, losses)
 
 
 class _Source(GroupWriter):
     """Writes a group as it came in."""
 
-    def member(self, xid: str, own: Stored | None, versions: list[Stored]) -> bytes | None:
+    def member(self, xid: Xid, own: Stored | None, versions: list[Stored]) -> bytes | None:
         return orjson.dumps(_last(xid)) + b":" + source_of_resource(own, versions)
 
     def head(self) -> bytes:
@@ -104,7 +105,7 @@ class _Source(GroupWriter):
 class _Respelled(GroupWriter):
     """Writes a group in a dialect that lays things out as the normal form does."""
 
-    def member(self, xid: str, own: Stored | None, versions: list[Stored]) -> bytes | None:
+    def member(self, xid: Xid, own: Stored | None, versions: list[Stored]) -> bytes | None:
         view = resource_view(xid, own, versions, None, self.urls, bare=False)
         family = family_of(self.view.get("protocol"))
         written, losses = to_dialect(view, self.style.dialect, ENTITIES[self.members], family)
@@ -123,11 +124,11 @@ class _Respelled(GroupWriter):
 class _InDraft(GroupWriter):
     """Writes a message group as one of the CNCF catalog draft, an item of an array."""
 
-    def __init__(self, registryid: str, xid: str, own: Stored | None, style: Style, losses: Losses) -> None:
+    def __init__(self, registryid: RegistryId, xid: Xid, own: Stored | None, style: Style, losses: Losses) -> None:
         super().__init__(registryid, xid, own, style, losses)
         self.draft = DraftGroup(self.view, self.groupid)
 
-    def member(self, xid: str, own: Stored | None, versions: list[Stored]) -> bytes | None:
+    def member(self, xid: Xid, own: Stored | None, versions: list[Stored]) -> bytes | None:
         view = resource_view(xid, own, versions, None, self.urls, bare=False)
         for version in versions:
             if version.raw is None or '"modifiedat"' not in version.raw:  # when its row changed, as when another is the default
@@ -146,7 +147,7 @@ class _InDraft(GroupWriter):
         self._lose_in_draft(self.xid)
         return b"}}"
 
-    def _lose_in_draft(self, xid: str) -> None:
+    def _lose_in_draft(self, xid: Xid) -> None:
         self._lose(xid, self.draft.losses)
         self.draft.losses.clear()
 
@@ -160,5 +161,5 @@ def group_writer(style: Style) -> type[GroupWriter]:
     return GroupWriter if style.dialect == NORMAL else _Respelled
 
 
-def _last(xid: str) -> str:
+def _last(xid: Xid) -> str:
     return xid.rsplit("/", 1)[1]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakehouse.match.definition.catalog import Catalog, Scope, read_catalog
+from lakehouse.match.definition.definitions import OWN_PROTOCOL
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.event.captured import landed_of_text, read_lines
 from lakehouse.match.event.encodings import unpacked
@@ -117,9 +118,9 @@ def _attributes(outcome: Outcome, event: Event) -> list[dict[str, Any]]:
     failed |= dict.fromkeys(outcome.unchecked, "unknown")
     told = []
     if outcome.definition.family:
-        verdict = failed.get("/protocol", "pass")
-        told.append({"pointer": "/protocol", "declared": outcome.definition.family, "actual": event.family, "verdict": verdict})
-    if "/protocol" in failed and failed["/protocol"].startswith("fail"):
+        verdict = failed.get(OWN_PROTOCOL, "pass")
+        told.append({"pointer": OWN_PROTOCOL, "declared": outcome.definition.family, "actual": event.family, "verdict": verdict})
+    if OWN_PROTOCOL in failed and failed[OWN_PROTOCOL].startswith("fail"):
         return told
     for attribute in outcome.definition.attributes:
         actual = values_of(attribute, event)

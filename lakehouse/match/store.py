@@ -20,6 +20,7 @@ from lakehouse.match.matching.index import Index, IndexTables, hash_of
 from lakehouse.match.matching.matcher import Matcher, Request
 from lakehouse.match.payload.payloads import Payloads
 from lakehouse.match.payload.schemas import Key, Schemas, SchemaVersion
+from lakehouse.text.names import RegistryId
 
 _FILES = ("keys", "definitions", "schemas", "schemakeys")
 SCHEMA_ROWS = pa.schema(
@@ -85,7 +86,7 @@ class MappedVersions:
         """Find the default Version of a schema by its registry and the schema's XID."""
         return next((one for one in self._found("default", key) if (one.registryid, one.schema_xid) == key), None)
 
-    def defaults(self, registryid: str) -> Iterator[SchemaVersion]:
+    def defaults(self, registryid: RegistryId) -> Iterator[SchemaVersion]:
         """Give the default Versions of a registry."""
         for batch in self._rows.filter((pc.field("registryid") == registryid) & pc.field("isdefault")).to_batches():
             yield from (SchemaVersion(*row.values()) for row in batch.to_pylist())

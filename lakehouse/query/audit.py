@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import jsonpatch
 
 from lakehouse.errors import EntityNotFound
-from lakehouse.text.jsontext import pointer_of
+from lakehouse.text.jsontext import below
+from lakehouse.text.names import WHOLE, Pointer, RegistryId, Xid
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -39,9 +40,9 @@ class Change:
     committed_at: str
     committed_by: str
     command: str
-    registryid: str
+    registryid: RegistryId
     kind: str
-    xid: str
+    xid: Xid
     op: str
     document_uris: list[str]
     documents_before: list[str]
@@ -77,9 +78,9 @@ class Blame:
         document_uris: documents that held the entity after that commit.
     """
 
-    registryid: str
-    xid: str
-    pointer: str
+    registryid: RegistryId
+    xid: Xid
+    pointer: Pointer
     value: Any
     snapshot_id: int
     committed_at: str
@@ -92,7 +93,7 @@ class Blame:
 
 
 def read_history(
-    spark: SparkSession, xid: str, *, registryid: str | None = None, upto: int | None = None, below: bool = False
+    spark: SparkSession, xid: Xid, *, registryid: RegistryId | None = None, upto: int | None = None, below: bool = False
 ) -> list[Change]:
     """Read all changes of an entity and of its Versions, oldest first; the table `changes` must be attached.
 
@@ -164,7 +165,7 @@ def history(rows: Iterable[Row | dict[str, Any]], commits: dict[int, dict[str, A
     return changes
 
 
-def changed_by(commit: dict[str, Any], registryid: str, xid: str) -> str:
+def changed_by(commit: dict[str, Any], registryid: RegistryId, xid: Xid) -> str:
     """Tell who changed an entity in a snapshot: of several users whose requests it has, the one whose request that was.
 
     Args:
@@ -182,11 +183,11 @@ def blame(changes: Iterable[Change]) -> list[Blame]:
     Args:
         changes: as from `history`.
     """
-    set_by: dict[tuple[str, str], dict[str, tuple[Any, Change]]] = {}
+    set_by: dict[tuple[RegistryId, Xid], dict[Pointer, tuple[Any, Change]]] = {}
     for change in changes:
         key = (change.registryid, change.xid)
         before = set_by.get(key, {})
-        after: dict[str, tuple[Any, Change]] = {}
+        after: dict[Pointer, tuple[Any, Change]] = {}
         for pointer, value in leaves(change.state) if change.state is not None else ():
             is_same = pointer in before and _same(before[pointer][0], value)
             after[pointer] = before[pointer] if is_same else (value, change)
@@ -198,10 +199,10 @@ def blame(changes: Iterable[Change]) -> list[Blame]:
     ]
 
 
-def leaves(value: dict[str, Any], pointer: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(value: dict[str, Any], pointer: Pointer = WHOLE) -> Iterator[tuple[Pointer, Any]]:
     """Give the leaves of an object with their JSON Pointers: scalars, arrays, empty objects."""
     for key, member in value.items():
-        place = pointer + pointer_of(key)
+        place = below(pointer, key)
         if isinstance(member, dict) and member:
             yield from leaves(member, place)
         else:

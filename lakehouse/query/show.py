@@ -18,6 +18,7 @@ from lakehouse.settings import Settings
 from lakehouse.store.sessions import interpreted
 from lakehouse.store.tables import is_small
 from lakehouse.store.views import with_read
+from lakehouse.text.names import Xid
 
 _VIEWS = ("flat_messages", "message_chains", "flat_attributes", "endpoint_messages", "entity_references")
 _TOLD = ("registryid", "xid", "version_xid", "chain_status", "protocol", "envelope", "address", "document_uris")
@@ -40,12 +41,12 @@ def show_message(spark: SparkSession, settings: Settings, xid: str, at: str | No
         SnapshotNotFound: `at` names no snapshot.
     """
     schema = open_relations(spark, settings, with_read(_VIEWS), ["changes"], at)
-    message_xid = xid.strip().split("/versions/")[0] if xid.count("/") > 4 else xid.strip()
+    message_xid = Xid(xid.strip().split("/versions/")[0] if xid.count("/") > 4 else xid.strip())
     with interpreted(spark, is_small(spark, settings)):
         return _look_up(spark, settings, schema, message_xid)
 
 
-def _look_up(spark: SparkSession, settings: Settings, schema: str, message_xid: str) -> list[Shown]:
+def _look_up(spark: SparkSession, settings: Settings, schema: str, message_xid: Xid) -> list[Shown]:
     found = _rows(spark, settings, schema, "flat_messages", "xid", message_xid, _TOLD)
     if not found:
         raise MessageNotFound(message_xid)
@@ -90,7 +91,7 @@ def _references(spark: SparkSession, settings: Settings, schema: str, found: lis
 
 
 def _rows(
-    spark: SparkSession, settings: Settings, schema: str, view: str, key: str, xid: str, columns: tuple[str, ...]
+    spark: SparkSession, settings: Settings, schema: str, view: str, key: str, xid: Xid, columns: tuple[str, ...]
 ) -> list[dict[str, Any]]:
     rows = spark.table(f"{schema}.{view}").filter(F.col(key) == xid)
     return _fetch(_of_registry(rows, settings), tuple(dict.fromkeys(("registryid", *columns))))

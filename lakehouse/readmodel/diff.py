@@ -19,12 +19,14 @@ from lakehouse.readmodel.differences import CLASSES, Difference
 from lakehouse.readmodel.model import ReadModel
 from lakehouse.readmodel.view import Entity, View
 from lakehouse.settings import data_folder
-from lakehouse.text.jsontext import escaped
+from lakehouse.text.jsontext import pointer_of
+from lakehouse.text.names import REGISTRY, WHOLE, Pointer, RegistryId, Xid
 
 MOST_CHANGED = 20_000  # entities that are compared here
-Key = tuple[str, str, str]  # registryid, kind, xid
-Leaves = dict[str, str]
+Key = tuple[RegistryId, str, Xid]  # registryid, kind, xid
+Leaves = dict[Pointer, str]
 Definitions = dict[Key, Leaves]
+_SCHEMA = pointer_of("schema")
 _TEXTS = ("name", "description", "documentation")
 _KINDS = ("message", "group", "endpoint", "schema", "schemaversion")
 _RULE = re.compile(r"^  \((\d+), (.*)\),?$", re.MULTILINE)
@@ -110,12 +112,12 @@ def definitions_of(view: View, only: Iterable[Key] | None = None) -> Definitions
         DefinitionsGone: effective definitions are not stored for this snapshot any more.
     """
     if only is None:
-        entities = (one for registryid in view.registries() for one in view.below(registryid, "/"))
+        entities = (one for registryid in view.registries() for one in view.below(registryid, REGISTRY))
     else:
         looked_up = (view.entity(registryid, xid) for registryid, _, xid in only)
         entities = (one for one in looked_up if one is not None)
     found: Definitions = {}
-    deprecated: dict[str, dict[str, Any]] = defaultdict(dict)
+    deprecated: dict[RegistryId, dict[Xid, Any]] = defaultdict(dict)
     for entity in entities:
         if entity.kind == "message":
             deprecated[entity.registryid][entity.xid] = entity.attributes.get("deprecated")
@@ -124,7 +126,7 @@ def definitions_of(view: View, only: Iterable[Key] | None = None) -> Definitions
     for registryid, messages in deprecated.items():
         for one in view.definitions(registryid, xids=None if only is None else messages):
             if one["xid"] in messages:
-                own = _text_leaf("/deprecated", messages[one["xid"]])
+                own = _text_leaf("deprecated", messages[one["xid"]])
                 found[registryid, "message", one["xid"]] = _without_nothing(own | one["inferred"] | one["attributes"])
     return found
 
@@ -139,11 +141,11 @@ def differences(before: Definitions, after: Definitions) -> list[Difference]:
     return sorted(found, key=lambda row: (CLASSES.index(row.class_), row.registryid, row.xid, row.pointer))
 
 
-def _differences(key: tuple[str, str, str], before: Leaves | None, after: Leaves | None) -> Iterator[Difference]:
+def _differences(key: Key, before: Leaves | None, after: Leaves | None) -> Iterator[Difference]:
     registryid, kind, xid = key
     if before is None or after is None:
         change = "added" if before is None else "removed"
-        yield _ruled(registryid, kind, xid, change, "", "", None, None)
+        yield _ruled(registryid, kind, xid, change, "", WHOLE, None, None)
         return
     for pointer in before.keys() | after.keys():
         was, now = before.get(pointer), after.get(pointer)
@@ -152,7 +154,7 @@ def _differences(key: tuple[str, str, str], before: Leaves | None, after: Leaves
             yield _ruled(registryid, kind, xid, change, _place(pointer, before, after), pointer, was, now)
 
 
-def _place(pointer: str, before: Leaves, after: Leaves) -> str:
+def _place(pointer: Pointer, before: Leaves, after: Leaves) -> str:
     """Tell whether a declaration stays, came or went, of which the attribute is a part."""
     if not _DECLARATION.search(pointer):
         return ""
@@ -163,7 +165,7 @@ def _place(pointer: str, before: Leaves, after: Leaves) -> str:
 
 
 def _ruled(
-    registryid: str, kind: str, xid: str, change: str, place: str, pointer: str, was: str | None, now: str | None
+    registryid: RegistryId, kind: str, xid: Xid, change: str, place: str, pointer: Pointer, was: str | None, now: str | None
 ) -> Difference:
     value = now if now is not None else was or ""
     rule = next(
@@ -185,35 +187,35 @@ def leaves_of_entity(entity: Entity) -> Leaves:
     return _without_nothing(_leaves(entity))
 
 
-def _leaves(entity: Entity) -> dict[str, str | None]:
+def _leaves(entity: Entity) -> dict[Pointer, str | None]:
     known = orjson.loads(entity.body)
-    texts = {f"/{name}": _json(known.get(name)) for name in _TEXTS}
-    labels = _text_leaf("/labels", known.get("labels")) | _text_leaf("/deprecated", known.get("deprecated"))
+    texts = {pointer_of(name): _json(known.get(name)) for name in _TEXTS}
+    labels = _text_leaf("labels", known.get("labels")) | _text_leaf("deprecated", known.get("deprecated"))
     if entity.kind == "group":
-        return texts | labels | {f"/{name}": _json(known.get(name)) for name in ("envelope", "protocol")}
+        return texts | labels | {pointer_of(name): _json(known.get(name)) for name in ("envelope", "protocol")}
     if entity.kind == "endpoint":
         names = ("channel", "envelope", "protocol")
         options = known.get("protocoloptions") or {}
         return (
             texts
             | labels
-            | {f"/{name}": _json(known.get(name)) for name in names}
-            | _text_leaf("/envelopeoptions", known.get("envelopeoptions"))
-            | {f"/usage/{role}": "true" for role in known.get("usage") or []}
-            | {f"/messagegroups/{xid.replace('/', '~1')}": "true" for xid in known.get("messagegroups") or []}
-            | {f"/protocoloptions/{escaped(name)}": _as_text(value) for name, value in options.items()}
+            | {pointer_of(name): _json(known.get(name)) for name in names}
+            | _text_leaf("envelopeoptions", known.get("envelopeoptions"))
+            | {Pointer(f"/usage/{role}"): "true" for role in known.get("usage") or []}
+            | {Pointer(f"/messagegroups/{xid.replace('/', '~1')}"): "true" for xid in known.get("messagegroups") or []}
+            | {pointer_of("protocoloptions", name): _as_text(value) for name, value in options.items()}
         )
     if entity.kind == "schema":
-        named = {f"/{name}": _json(known.get(name)) for name in ("defaultversionid", "compatibility")}
-        return _text_leaf("/deprecated", known.get("deprecated")) | named
-    named = {f"/{name}": _json(known.get(name)) for name in ("format", "schemauri", "contenttype")}
-    schema = dict(leaves_of_body(entity.body)).get("/schema")
-    labels = _text_leaf("/labels", known.get("labels"))
-    return texts | labels | named | {"/schema": schema}
+        named = {pointer_of(name): _json(known.get(name)) for name in ("defaultversionid", "compatibility")}
+        return _text_leaf("deprecated", known.get("deprecated")) | named
+    named = {pointer_of(name): _json(known.get(name)) for name in ("format", "schemauri", "contenttype")}
+    schema = dict(leaves_of_body(entity.body)).get(_SCHEMA)
+    labels = _text_leaf("labels", known.get("labels"))
+    return texts | labels | named | {_SCHEMA: schema}
 
 
-def _text_leaf(pointer: str, value: Any) -> dict[str, str | None]:
-    return {pointer: _as_text(value)}
+def _text_leaf(name: str, value: Any) -> dict[Pointer, str | None]:
+    return {pointer_of(name): _as_text(value)}
 
 
 def _json(value: Any) -> str | None:
@@ -226,5 +228,5 @@ def _as_text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else orjson.dumps(value).decode()
 
 
-def _without_nothing(leaves: dict[str, str | None]) -> Leaves:
+def _without_nothing(leaves: dict[Pointer, str | None]) -> Leaves:
     return {pointer: value for pointer, value in leaves.items() if value is not None and value != "{}"}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 
+from lakehouse.text.names import Pointer, RegistryId, Xid
+
 CLASSES = ("breaking", "compatible", "cosmetic")
 _MAX_VALUE = 60
 
@@ -13,11 +15,11 @@ _MAX_VALUE = 60
 class Difference:
     """A row of the view `snapshot_diff`."""
 
-    registryid: str
+    registryid: RegistryId
     kind: str
-    xid: str
+    xid: Xid
     change: str
-    pointer: str
+    pointer: Pointer
     before: str | None
     after: str | None
     class_: str

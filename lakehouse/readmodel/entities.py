@@ -9,6 +9,7 @@ import orjson
 
 from lakehouse.readmodel.file.schema import FEW
 from lakehouse.readmodel.timeline import Timeline
+from lakehouse.text.names import JsonText, RegistryId, Xid
 
 _COLUMNS = "registryid, kind, xid, epoch, createdat, modifiedat, body, raw, document_uris, content_hash, snapshot_id, id"
 
@@ -27,14 +28,14 @@ class Entity(NamedTuple):
         log_id: its row in the file.
     """
 
-    registryid: str
+    registryid: RegistryId
     kind: str
-    xid: str
+    xid: Xid
     epoch: int | None
     createdat: int | None
     modifiedat: int | None
-    body: str
-    raw: str | None
+    body: JsonText
+    raw: JsonText | None
     document_uris: list[str]
     content_hash: str | None
     snapshot_id: int
@@ -53,15 +54,15 @@ class Entity(NamedTuple):
 class Entities(Timeline):
     """The entities that are there at the snapshot."""
 
-    def registries(self) -> list[str]:
+    def registries(self) -> list[RegistryId]:
         """List the registries that hold anything at the snapshot, sorted."""
         holds = f"SELECT 1 FROM log WHERE registryid = ? AND {self.holds()} AND kind NOT IN ('document', 'label', 'snapshot')"
         return [one for one in self._known_registries() if self.db.execute(holds, (one,)).fetchone() is not None]
 
-    def _known_registries(self) -> list[str]:
+    def _known_registries(self) -> list[RegistryId]:
         """List the registries of all times, looked up one after the other: there are few of them and many rows of each."""
-        found: list[str] = []
-        last = ""
+        found: list[RegistryId] = []
+        last = RegistryId("")
         while (row := self.db.execute("SELECT min(registryid) FROM log WHERE registryid > ?", (last,)).fetchone())[0] is not None:
             last = row[0]
             found.append(last)
@@ -72,7 +73,7 @@ class Entities(Timeline):
         rows = self.db.execute(f"SELECT count(*) FROM log WHERE {self.holds()} AND kind NOT IN ('document', 'label', 'snapshot')")
         return int(rows.fetchone()[0])
 
-    def lived(self, registryid: str) -> tuple[int, int] | None:
+    def lived(self, registryid: RegistryId) -> tuple[int, int] | None:
         """Give the first createdat and the last modifiedat of what a registry holds, in microseconds; None: it holds nothing."""
         found: tuple[int, int] = self.db.execute(
             f"SELECT min(createdat), max(modifiedat) FROM log WHERE registryid = ? AND {self.holds()}"
@@ -81,17 +82,17 @@ class Entities(Timeline):
         ).fetchone()
         return None if found[0] is None else found
 
-    def entity(self, registryid: str, xid: str) -> Entity | None:
+    def entity(self, registryid: RegistryId, xid: Xid) -> Entity | None:
         """Look an entity up; None: there is none at the snapshot."""
         rows = self._entities("registryid = ? AND xid = ? AND kind NOT IN ('document', 'label', 'snapshot')", (registryid, xid))
         return next(rows, None)
 
-    def entities(self, xid: str, registryid: str | None = None) -> list[Entity]:
+    def entities(self, xid: Xid, registryid: RegistryId | None = None) -> list[Entity]:
         """Look an XID up in all registries, or in one; by registry."""
         wanted = [registryid] if registryid else self.registries()
         return [found for one in wanted if (found := self.entity(one, xid)) is not None]
 
-    def children(self, registryid: str, xid: str) -> list[Entity]:
+    def children(self, registryid: RegistryId, xid: Xid) -> list[Entity]:
         """List what an entity holds itself, by XID: groups and endpoints of `/`, messages of a group, Versions of a message."""
         if xid == "/":
             rows = self._entities(f"kind IN ('group', 'endpoint') AND {FEW} AND registryid = ?", (registryid,), "xid")
@@ -100,12 +101,12 @@ class Entities(Timeline):
             rows = (one for one in self.below(registryid, xid) if one.xid.count("/") == depth)
         return list(rows)
 
-    def below(self, registryid: str, xid: str) -> Iterator[Entity]:
+    def below(self, registryid: RegistryId, xid: Xid) -> Iterator[Entity]:
         """Give everything that stands below an entity, by XID."""
         start = xid.rstrip("/") + "/"
         return self._entities("registryid = ? AND xid > ? AND xid < ?", (registryid, start, start[:-1] + "0"), "xid")
 
-    def versions(self, registryid: str, xid: str) -> list[Entity]:
+    def versions(self, registryid: RegistryId, xid: Xid) -> list[Entity]:
         """List the Versions of a message or schema, by XID."""
         return [one for one in self.below(registryid, xid) if one.kind in ("version", "schemaversion")]
 
@@ -115,7 +116,7 @@ class Entities(Timeline):
         found = (next(self._entities("id = ?", row), None) for row in rows)
         return sorted((one for one in found if one is not None), key=lambda one: (one.registryid, one.xid))
 
-    def documents(self, registryid: str | None = None) -> list[tuple[str, str, int, dict[str, Any]]]:
+    def documents(self, registryid: RegistryId | None = None) -> list[tuple[RegistryId, str, int, dict[str, Any]]]:
         """List what came of each document when it was loaded last: registryid, document_uri, snapshot_id, facts; by both ids."""
         rows = self.db.execute(
             f"SELECT registryid, xid, snapshot_id, body FROM log WHERE kind = 'document' AND {FEW} AND {self.holds()}"
@@ -124,7 +125,7 @@ class Entities(Timeline):
         )
         return [(one, uri, snapshot_id, orjson.loads(body)) for one, uri, snapshot_id, body in rows]
 
-    def history_rows(self, xid: str, registryid: str | None, *, below: bool = False) -> list[dict[str, Any]]:
+    def history_rows(self, xid: Xid, registryid: RegistryId | None, *, below: bool = False) -> list[dict[str, Any]]:
         """Give all rows of the log up to the snapshot of an entity and its Versions, or of all that stands below it.
 
         Returns:

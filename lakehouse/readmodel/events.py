@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from lakehouse.readmodel.view import View
+from lakehouse.text.names import JsonText, RegistryId, Xid
 from lakehouse.text.timestamps import microseconds, rfc3339
 
 CORE = "core"
@@ -41,21 +42,21 @@ Attributes = dict[str, str | None]
 class Changed(NamedTuple):
     """A row of the log that changed an entity, with the body before it (None: the entity was not there)."""
 
-    registryid: str
+    registryid: RegistryId
     kind: str
-    xid: str
+    xid: Xid
     op: str
     createdat: int | None
     modifiedat: int | None
-    raw: str | None
-    body: str | None
-    before: str | None
+    raw: JsonText | None
+    body: JsonText | None
+    before: JsonText | None
 
 
 class Event(NamedTuple):
     """An event before it is written; time None: that of the commit."""
 
-    registryid: str
+    registryid: RegistryId
     subject: str
     type: str
     time: str | None
@@ -107,7 +108,7 @@ def _changed_in(view: View, snapshot_id: int) -> Iterator[Changed]:
 
 def _core_events(changed: list[Changed]) -> Iterator[Event]:
     """Give the events of the xRegistry core: at most one of created, updated, deleted for a subject, deprecations beside."""
-    merged: dict[tuple[str, str, str, str], tuple[str, set[str]]] = {}
+    merged: dict[tuple[RegistryId, str, str, str], tuple[str, set[str]]] = {}
     for row in changed:
         for entity, subject, action, names in _parts_of(row):
             key = (row.registryid, entity, subject, action if action == "deprecation" else "")

@@ -15,6 +15,8 @@ from lakehouse.dialects.tables import FAMILIES, protocol_version, shorthands, ta
 from lakehouse.ingest.parse.rows import leaves_of_body
 from lakehouse.readmodel.view import Entity, View
 from lakehouse.rules.one.constraints import constraints
+from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
+from lakehouse.text.xid import xid_of_resource, xid_of_version
 
 Record = dict[str, Any]
 _TYPES = {'"': "string", "{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null"}
@@ -23,9 +25,9 @@ _TYPES = {'"': "string", "{": "object", "[": "array", "t": "boolean", "f": "bool
 class Step(NamedTuple):
     """A definition of a chain: the Version, the base that it names."""
 
-    version_xid: str
+    version_xid: Xid
     basemessage: str | None
-    body: str
+    body: JsonText
 
 
 def steps_of(view: View, definition: Record, max_depth: int = 128) -> list[Step]:
@@ -154,19 +156,19 @@ def carried(endpoint: Entity, definition: Record, group: Entity | None) -> Recor
     }
 
 
-def _leaf(pointer: str, value: str, origin: str, declared_by: str | None, depth: int | None) -> Record:
+def _leaf(pointer: Pointer, value: JsonText, origin: str, declared_by: str | None, depth: int | None) -> Record:
     value_type = _TYPES.get(value[:1], "number")
     told = {"pointer": pointer, "value": value, "value_type": value_type}
     return told | {"origin": origin, "declared_by": declared_by, "depth": depth}
 
 
-def _base_version(view: View, registryid: str, basemessage: str | None) -> str | None:
+def _base_version(view: View, registryid: RegistryId, basemessage: str | None) -> Xid | None:
     """Find the Version that a base means: a Version named in full, else the default one, through xref where there is one."""
     if basemessage is None or not basemessage.startswith("/"):
         return None
     parts = basemessage.split("/")
     is_version = len(parts) == 7 and parts[5] == "versions"
-    message = view.entity(registryid, "/".join(parts[:5]) if is_version else basemessage)
+    message = view.entity(registryid, xid_of_resource(Xid(basemessage)) if is_version else Xid(basemessage))
     if message is None or message.kind != "message":
         return None
     known = message.attributes
@@ -176,7 +178,7 @@ def _base_version(view: View, registryid: str, basemessage: str | None) -> str |
             return None
         known = message.attributes
     versionid = parts[6] if is_version else known.get("defaultversionid")
-    return None if versionid is None else f"{message.xid}/versions/{versionid}"
+    return None if versionid is None else xid_of_version(message.xid, versionid)
 
 
 def _family(protocol: str | None) -> str | None:

@@ -8,6 +8,7 @@ import orjson
 
 from lakehouse.readmodel.file.schema import FEW
 from lakehouse.readmodel.view import View
+from lakehouse.text.names import RegistryId, Xid
 
 LAST = "last"
 TOLD_OF_FINDING = ("document_uri", "pointer", "xid", "action", "message", "hint")
@@ -28,10 +29,10 @@ class Broken(NamedTuple):
 def find_violations(
     view: View,
     *,
-    registryid: str | None = None,
+    registryid: RegistryId | None = None,
     ingest: str | None = None,
     document: str | None = None,
-    xid: str | None = None,
+    xid: Xid | None = None,
 ) -> list[dict[str, Any]]:
     """List findings at the snapshot, by rule (the worst first), document, pointer.
 

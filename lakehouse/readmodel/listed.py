@@ -6,31 +6,32 @@ from collections import defaultdict
 from typing import Any, NamedTuple
 
 from lakehouse.readmodel.view import View
+from lakehouse.text.names import JsonText, RegistryId, Xid
 
 
 class Changed(NamedTuple):
     """A row of the log in a snapshot, with the body before it (None: the entity was not there)."""
 
-    registryid: str
+    registryid: RegistryId
     kind: str
-    xid: str
+    xid: Xid
     op: str
-    body: str | None
-    before: str | None
+    body: JsonText | None
+    before: JsonText | None
 
 
-def listed_members(view: View) -> dict[tuple[str, str], list[str]]:
+def listed_members(view: View) -> dict[tuple[RegistryId, Xid], list[Xid]]:
     """Give the XIDs of the messages and schemas of each group or endpoint that holds any, sorted, by registryid and XID of it."""
     rows = view.db.execute(
         f"SELECT registryid, xid FROM log WHERE kind IN ('message', 'schema') AND {view.holds()} ORDER BY registryid, xid"
     )
-    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    found: dict[tuple[RegistryId, Xid], list[Xid]] = defaultdict(list)
     for registryid, xid in rows:
         found[registryid, xid[: xid.index("/", xid.index("/", 1) + 1)]].append(xid)
     return dict(found)
 
 
-def protocols_of(view: View) -> dict[tuple[str, str], str | None]:
+def protocols_of(view: View) -> dict[tuple[RegistryId, Xid], str | None]:
     """Give the family of the protocol of each message, by registryid and XID; None: it names none.
 
     Raises:
@@ -42,7 +43,7 @@ def protocols_of(view: View) -> dict[tuple[str, str], str | None]:
     return {(one["registryid"], one["xid"]): one["protocol_family"] for one in view.definitions()}
 
 
-def extending(view: View, registryid: str, xid: str, limit: int) -> list[str]:
+def extending(view: View, registryid: RegistryId, xid: Xid, limit: int) -> list[Xid]:
     """List messages whose `basemessage` leads to a message or to a Version of it: at most so many of them, by XID.
 
     Args:
@@ -64,7 +65,7 @@ def extending(view: View, registryid: str, xid: str, limit: int) -> list[str]:
     return sorted(one for (one,) in rows)
 
 
-def referring(view: View, registryid: str, xid: str, relation: str, limit: int) -> list[str]:
+def referring(view: View, registryid: RegistryId, xid: Xid, relation: str, limit: int) -> list[Xid]:
     """List what refers to an entity or to a Version of it in some way: at most so many XIDs, sorted.
 
     Args:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.errors import WarehouseError
 from lakehouse.readmodel.file import rows
 from lakehouse.readmodel.file.delta import batches, positions
 from lakehouse.readmodel.file.schema import EFFECTIVE_COLUMNS, decoded
+from lakehouse.text.names import RegistryId, Xid
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def past_definitions(
-    view: View, defined: int, registryid: str | None, group_xid: str | None, xids: list[str] | None
+    view: View, defined: int, registryid: RegistryId | None, group_xid: Xid | None, xids: list[Xid] | None
 ) -> Iterator[dict[str, Any]]:
     """Read definitions as they were at the view's snapshot, by registry and XID.
 
@@ -35,7 +36,7 @@ def past_definitions(
     import pyarrow as pa
 
     given = (("registryid", registryid), ("group_xid", group_xid))
-    where: dict[str, list[str]] = {name: [value] for name, value in given if value is not None}
+    where: dict[str, Sequence[str]] = {name: [value] for name, value in given if value is not None}
     if xids is not None:
         where["xid"] = xids
     if defined == 0 or xids == []:
@@ -48,7 +49,7 @@ def past_definitions(
             yield decoded(row)
 
 
-def past_computed(view: View, defined: int, above: int) -> list[tuple[str, str]]:
+def past_computed(view: View, defined: int, above: int) -> list[tuple[RegistryId, Xid]]:
     """List the messages, by registryid and XID, whose definition at the view's snapshot was computed after another snapshot.
 
     Args:

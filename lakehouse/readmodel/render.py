@@ -6,6 +6,8 @@ from typing import Any
 
 from lakehouse.export.view import Stored, Urls, as_bytes, group_view, registry_view, resource_view
 from lakehouse.readmodel.view import Entity, View
+from lakehouse.text.names import REGISTRY, RegistryId, Xid
+from lakehouse.text.xid import xid_of_group
 
 
 def stored(entity: Entity) -> Stored:
@@ -13,7 +15,7 @@ def stored(entity: Entity) -> Stored:
     return Stored(*entity[:8])
 
 
-def rendered(view: View, registryid: str, xid: str, base: str | None = None) -> dict[str, Any] | None:
+def rendered(view: View, registryid: RegistryId, xid: Xid, base: str | None = None) -> dict[str, Any] | None:
     """Give an entity in the document view: of a message or schema with `meta` and `versions`, of a group without its members.
 
     Args:
@@ -29,7 +31,7 @@ def rendered(view: View, registryid: str, xid: str, base: str | None = None) -> 
     if xid == "/":
         return _registry(view, registryid, urls)
     if depth == 6:
-        holder = rendered(view, registryid, xid.rsplit("/", 2)[0], base)
+        holder = rendered(view, registryid, Xid(xid.rsplit("/", 2)[0]), base)
         version: dict[str, Any] | None = (holder or {}).get("versions", {}).get(xid.rsplit("/", 1)[1])
         return version
     row = view.entity(registryid, xid)
@@ -38,19 +40,19 @@ def rendered(view: View, registryid: str, xid: str, base: str | None = None) -> 
     versions = [stored(one) for one in view.versions(registryid, xid)] if depth == 4 else []
     if row is None and not versions:
         return None
-    group = view.entity(registryid, "/".join(xid.split("/")[:3]))
+    group = view.entity(registryid, xid_of_group(xid))
     protocol = group.attributes.get("protocol") if group is not None and group.kind == "group" else None
     return resource_view(xid, None if row is None else stored(row), versions, protocol, urls)
 
 
-def rendered_bytes(view: View, registryid: str, xid: str, base: str | None = None) -> bytes | None:
+def rendered_bytes(view: View, registryid: RegistryId, xid: Xid, base: str | None = None) -> bytes | None:
     """Give an entity as the text of `rendered`."""
     found = rendered(view, registryid, xid, base)
     return None if found is None else as_bytes(found)
 
 
-def _registry(view: View, registryid: str, urls: Urls) -> dict[str, Any] | None:
-    row = view.entity(registryid, "/")
+def _registry(view: View, registryid: RegistryId, urls: Urls) -> dict[str, Any] | None:
+    row = view.entity(registryid, REGISTRY)
     if row is not None:
         return registry_view(registryid, stored(row), (0, 0), urls)
     lived = view.lived(registryid)

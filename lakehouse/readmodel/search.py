@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from lakehouse.readmodel.file.words import KINDS
 from lakehouse.readmodel.view import View
+from lakehouse.text.names import RegistryId, Xid
 
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
 # What an id or a name says counts more than what a description does: weights of the columns of the table `words`.
@@ -23,9 +24,9 @@ class Hit(NamedTuple):
         where: the best columns that hold the words: ids, name, type, address, labels, description or attributes.
     """
 
-    registryid: str
+    registryid: RegistryId
     kind: str
-    xid: str
+    xid: Xid
     name: str | None
     description: str | None
     where: list[str]
@@ -69,7 +70,7 @@ def search(
     text: str,
     kinds: Sequence[str] = KINDS,
     *,
-    registryid: str | None = None,
+    registryid: RegistryId | None = None,
     limit: int = 50,
     offset: int = 0,
     filters: Filters | None = None,
@@ -123,8 +124,8 @@ def _like(text: str) -> str:
 
 
 def find_ids(
-    view: View, entityid: str, kinds: Sequence[str] = KINDS, registryid: str | None = None
-) -> list[tuple[str, str, str]]:
+    view: View, entityid: str, kinds: Sequence[str] = KINDS, registryid: RegistryId | None = None
+) -> list[tuple[RegistryId, str, Xid]]:
     """Find entities by their id alone: registryid, kind, xid, sorted."""
     rows = view.db.execute(
         "SELECT registryid, kind, xid FROM searched WHERE entityid = ?1 AND (?2 IS NULL OR registryid = ?2)"
@@ -134,7 +135,7 @@ def find_ids(
     return rows.fetchall()
 
 
-def find_documents(view: View, text: str, registryid: str | None = None) -> list[str]:
+def find_documents(view: View, text: str, registryid: RegistryId | None = None) -> list[str]:
     """Find documents by their URI, or by its end after a `/`; sorted, each once."""
     uris = {uri for _, uri, _, _ in view.documents(registryid)}
     return sorted(uri for uri in uris if uri == text or uri.endswith("/" + text))

@@ -7,6 +7,7 @@ from typing import Any
 
 from lakehouse.errors import AmbiguousId, DefinitionNotYet, MessageNotFound, XidNotFound
 from lakehouse.readmodel.view import Entity, View
+from lakehouse.text.names import RegistryId, Xid
 
 _TOLD = ("registryid", "xid", "version_xid", "chain_status", "protocol", "envelope", "address", "document_uris")
 _CARRIED = ("endpoint_xid", "via_xid", "usage", "protocol", "matches")
@@ -50,7 +51,7 @@ class ShownEntity:
     """
 
     entity: Entity
-    members: list[str] = field(default_factory=list)
+    members: list[Xid] = field(default_factory=list)
     references: list[dict[str, Any]] = field(default_factory=list)
     referred_by: list[dict[str, Any]] = field(default_factory=list)
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -78,7 +79,7 @@ class ShownEntity:
 class ShownDocument:
     """A document and what came of it; `as_json` is the contract of --json."""
 
-    registryid: str
+    registryid: RegistryId
     document_uri: str
     snapshot_id: int
     facts: dict[str, Any]
@@ -92,7 +93,7 @@ class ShownDocument:
         return told | {"snapshot_id": self.snapshot_id} | facts | {"findings": self.findings}
 
 
-def full_xid(view: View, text: str, registryid: str | None = None) -> str:
+def full_xid(view: View, text: str, registryid: RegistryId | None = None) -> str:
     """Give the XID (of a document: the URI) that a text means: an XID itself, else the id of one entity.
 
     Raises:
@@ -110,7 +111,7 @@ def full_xid(view: View, text: str, registryid: str | None = None) -> str:
         if len(found) == 1:
             return found[0]
         if found:
-            raise AmbiguousId(wanted, found[:_MOST_IDS], max(0, len(found) - _MOST_IDS))
+            raise AmbiguousId(wanted, list(found[:_MOST_IDS]), max(0, len(found) - _MOST_IDS))
     documents = find_documents(view, wanted, registryid)
     if len(documents) > 1:
         raise AmbiguousId(wanted, documents[:_MOST_IDS], max(0, len(documents) - _MOST_IDS))
@@ -119,7 +120,9 @@ def full_xid(view: View, text: str, registryid: str | None = None) -> str:
     return documents[0]
 
 
-def show(view: View, text: str, registryid: str | None = None, max_depth: int = 128) -> list[Shown | ShownEntity | ShownDocument]:
+def show(
+    view: View, text: str, registryid: RegistryId | None = None, max_depth: int = 128
+) -> list[Shown | ShownEntity | ShownDocument]:
     """Look up what a text means, in each registry that has it.
 
     Args:
@@ -138,14 +141,14 @@ def show(view: View, text: str, registryid: str | None = None, max_depth: int = 
     if not xid.startswith("/"):
         return [_document(view, *one) for one in view.documents(registryid) if one[1] == xid]
     if len(parts) >= 5 and parts[3] == "messages":
-        return list(show_messages(view, "/".join(parts[:5]), registryid, max_depth))
-    found = [_entity(view, entity) for entity in view.entities(xid, registryid)]
+        return list(show_messages(view, Xid("/".join(parts[:5])), registryid, max_depth))
+    found = [_entity(view, entity) for entity in view.entities(Xid(xid), registryid)]
     if not found:
         raise XidNotFound(xid)
     return list(found)
 
 
-def show_messages(view: View, xid: str, registryid: str | None = None, max_depth: int = 128) -> list[Shown]:
+def show_messages(view: View, xid: Xid, registryid: RegistryId | None = None, max_depth: int = 128) -> list[Shown]:
     """Show a message as it is in each registry that has it, by registry."""
     from lakehouse.readmodel.flattened import attributes_of, chain_of, endpoints_of
 
@@ -173,7 +176,7 @@ def show_messages(view: View, xid: str, registryid: str | None = None, max_depth
     return found
 
 
-def _schema_references(view: View, registryid: str, attributes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _schema_references(view: View, registryid: RegistryId, attributes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Give the references of the Versions that declare the schema: the message's, or those of a base."""
     declared = [row for row in attributes if row["pointer"] in ("/dataschemauri", "/dataschemaxid") and row["declared_by"]]
     return [
@@ -203,7 +206,7 @@ def _entity(view: View, entity: Entity) -> ShownEntity:
     )
 
 
-def _document(view: View, registryid: str, uri: str, snapshot_id: int, facts: dict[str, Any]) -> ShownDocument:
+def _document(view: View, registryid: RegistryId, uri: str, snapshot_id: int, facts: dict[str, Any]) -> ShownDocument:
     from lakehouse.readmodel.found import find_violations
 
     names = ("rule_id", "severity", "action", "xid", "pointer", "message", "hint")

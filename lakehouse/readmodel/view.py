@@ -12,6 +12,7 @@ from lakehouse.errors import DefinitionsGone
 from lakehouse.readmodel.entities import Entities, Entity
 from lakehouse.readmodel.file.build import Facts
 from lakehouse.readmodel.file.schema import EFFECTIVE_COLUMNS, TELLING_COLUMNS, decoded
+from lakehouse.text.names import Pointer, RegistryId, Xid
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,12 +27,12 @@ _DEFINING = ("messages", "versions")
 class Reference(NamedTuple):
     """A row of the view `entity_references`."""
 
-    registryid: str
-    source_xid: str
+    registryid: RegistryId
+    source_xid: Xid
     relation: str
-    pointer: str
+    pointer: Pointer
     target: str
-    target_xid: str | None
+    target_xid: Xid | None
     type_name: str | None
     status: str
 
@@ -39,9 +40,9 @@ class Reference(NamedTuple):
 class Telling(NamedTuple):
     """What tells an effective definition from others: columns of `effective_messages`."""
 
-    registryid: str
-    group_xid: str
-    xid: str
+    registryid: RegistryId
+    group_xid: Xid
+    xid: Xid
     envelope: str | None
     ce_type: str | None
     protocol: str | None
@@ -85,7 +86,7 @@ class View(Entities):
         )
         return [self._reference(entity.registryid, entity.xid, *row) for row in rows.fetchall()]
 
-    def referring_to(self, registryid: str, xid: str) -> list[Reference]:
+    def referring_to(self, registryid: RegistryId, xid: Xid) -> list[Reference]:
         """List the references that lead to an entity, by source."""
         rows = self.db.execute(
             f"""
@@ -100,13 +101,13 @@ class View(Entities):
 
     def _reference(
         self,
-        registryid: str,
-        source_xid: str,
+        registryid: RegistryId,
+        source_xid: Xid,
         relation: str,
-        pointer: str,
+        pointer: Pointer,
         target: str,
-        whole: str | None,
-        without_suffix: str | None,
+        whole: Xid | None,
+        without_suffix: Xid | None,
         type_name: str | None,
     ) -> Reference:
         is_whole = whole is not None and self._has(registryid, whole)
@@ -118,7 +119,7 @@ class View(Entities):
             type_name = whole[len(without_suffix) + 1 :]
         return Reference(registryid, source_xid, relation, pointer, target, target_xid, type_name, status)
 
-    def _has(self, registryid: str, xid: str) -> bool:
+    def _has(self, registryid: RegistryId, xid: Xid) -> bool:
         row = self.db.execute(
             f"SELECT 1 FROM log WHERE registryid = ? AND xid = ? AND {self.holds()}"
             " AND kind NOT IN ('registry', 'document', 'label', 'snapshot')",
@@ -133,7 +134,7 @@ class View(Entities):
         """Tell of which snapshot the effective definitions are: this one, or an older one while `effective_messages` lags."""
         return min(self.snapshot_id, self._reached()) if self._reached() < self.last_defining() else self.snapshot_id
 
-    def definition(self, registryid: str, xid: str) -> dict[str, Any] | None:
+    def definition(self, registryid: RegistryId, xid: Xid) -> dict[str, Any] | None:
         """Give the effective definition of a message, a row of `effective_messages`: maps as dict, lists as list.
 
         Raises:
@@ -142,7 +143,7 @@ class View(Entities):
         return next(self.definitions(registryid, xids=[xid]), None)
 
     def definitions(
-        self, registryid: str | None = None, *, group_xid: str | None = None, xids: Iterable[str] | None = None
+        self, registryid: RegistryId | None = None, *, group_xid: Xid | None = None, xids: Iterable[Xid] | None = None
     ) -> Iterator[dict[str, Any]]:
         """Give effective definitions, rows of `effective_messages` (`schema.EFFECTIVE_COLUMNS`), by registry and XID.
 
@@ -171,7 +172,7 @@ class View(Entities):
         for row in rows:
             yield decoded(row)
 
-    def defined_since(self, snapshot_id: int) -> list[tuple[str, str]]:
+    def defined_since(self, snapshot_id: int) -> list[tuple[RegistryId, Xid]]:
         """List the messages, by registryid and XID, whose effective definition was computed after a snapshot.
 
         Raises:
@@ -183,7 +184,7 @@ class View(Entities):
             return past_computed(self, self.last_defining(), snapshot_id)
         return self.db.execute("SELECT registryid, xid FROM effective WHERE snapshot_id > ?", (snapshot_id,)).fetchall()
 
-    def telling(self, registryid: str | None = None, *, group_xid: str | None = None) -> Iterator[Telling]:
+    def telling(self, registryid: RegistryId | None = None, *, group_xid: Xid | None = None) -> Iterator[Telling]:
         """Give of effective definitions what tells them apart, which takes a hundredth of the time of `definitions`.
 
         Args:
@@ -224,7 +225,7 @@ class View(Entities):
         tables = self.commit_of(number)["tables"] if number else {}
         return max((tables.get(name, 0) for name in _DEFINING), default=0)
 
-    def definitions_table(self, registryid: str | None = None) -> pa.Table:
+    def definitions_table(self, registryid: RegistryId | None = None) -> pa.Table:
         """Give effective definitions as an Arrow table with the columns of `effective_messages`, by registry and XID.
 
         Raises:

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from lakehouse.render.rendered import Rendered
+from lakehouse.text.names import NO_XID
 
 BATCH_JSON = "application/cloudevents-batch+json"
 
@@ -40,7 +41,7 @@ def _batch(members: list[Rendered]) -> Rendered:
     statuses = {member.payload_status for member in members}
     return replace(
         first,
-        xid=first.xid if one_definition else "",
+        xid=first.xid if one_definition else NO_XID,
         captured=captured,
         event=None,
         body=orjson.dumps(events),

@@ -22,8 +22,10 @@ from lakehouse.match.payload.validators import is_json
 from lakehouse.render.faults import Refusal, RenderRefused
 from lakehouse.render.filling import Filled, Given
 from lakehouse.render.ways import Way
+from lakehouse.text.names import Pointer, Xid
 
 STRUCTURED_JSON = "application/cloudevents+json"
+_OF_ENVELOPE = Pointer(f"{ENVELOPE}datacontenttype")
 _PAIRS = {family: listed for family in FAMILIES if (listed := listed_options(family))}
 # What stands unencoded in headers of HTTP and NATS: printable ASCII but space, double quote and percent (CloudEvents, HTTP
 # binding, 3.1.3.2).
@@ -94,9 +96,9 @@ def _content_key(way: Way) -> str:
 def declared_content_type(way: Way, values: Mapping[str, Any]) -> str | None:
     """Give the content type of the payload before the definition is filled."""
     named = [values.get("datacontenttype"), values.get(f"{ENVELOPE}datacontenttype")]
-    given = next((one for one in named if isinstance(one, str)), None) or way.definition.constant(f"{ENVELOPE}datacontenttype")
+    given = next((one for one in named if isinstance(one, str)), None) or way.definition.constant(_OF_ENVELOPE)
     key = _content_key(way)
-    options = {key: way.definition.constant(f"/protocoloptions/{key}")} if key else {}
+    options = {key: way.definition.constant(Pointer(f"/protocoloptions/{key}"))} if key else {}
     return content_type_of(way, {"datacontenttype": given}, options, Given())
 
 
@@ -106,7 +108,7 @@ def is_text(content_type: str) -> bool:
     return kind.startswith("text/") or kind.endswith(("/xml", "+xml", "/yaml", "+yaml"))
 
 
-def json_of(way_xid: str, payload: bytes) -> Any:
+def json_of(way_xid: Xid, payload: bytes) -> Any:
     """Read a payload that its content type says is JSON.
 
     Raises:
@@ -203,7 +205,7 @@ def _captured(way: Way, options: Mapping[str, Any]) -> dict[str, Any]:
     elif way.family == "AMQP":
         captured = {"properties": {}, "application-properties": {}}
     for key, value in options.items():
-        section, *name = tokens_of(f"/{key}")
+        section, *name = tokens_of(Pointer(f"/{key}"))
         if not name:
             captured[section] = value
         elif section in _PAIRS.get(way.family, ()):

@@ -12,6 +12,7 @@ from lakehouse.match.payload.schemas import SchemaVersion
 from lakehouse.readmodel.search import find_ids
 from lakehouse.readmodel.view import View
 from lakehouse.render.endpoints import Endpoint, endpoint_of
+from lakehouse.text.names import RegistryId, Xid
 
 
 @dataclass
@@ -32,7 +33,11 @@ class Selected:
 
 
 def read_selected(
-    view: View, xids: Sequence[str] = (), registry: str | None = None, group: str | None = None, endpoint: str | None = None
+    view: View,
+    xids: Sequence[str] = (),
+    registry: RegistryId | None = None,
+    group: Xid | None = None,
+    endpoint: Xid | None = None,
 ) -> Selected:
     """Read definitions; of those that are named nothing but them is read.
 
@@ -76,7 +81,7 @@ def selected_at(view: View, definition: dict[str, Any]) -> Selected:
     return _with_needs(view, [definition])
 
 
-def _with_needs(view: View, rows: list[dict[str, Any]], endpoint: str | None = None) -> Selected:
+def _with_needs(view: View, rows: list[dict[str, Any]], endpoint: Xid | None = None) -> Selected:
     holders = dict.fromkeys((row["registryid"], row["group_xid"]) for row in rows)
     endpoints = {
         (one.registryid, one.xid): one for registryid, group_xid in holders for one in _carrying(view, registryid, group_xid)
@@ -85,7 +90,7 @@ def _with_needs(view: View, rows: list[dict[str, Any]], endpoint: str | None = N
     return Selected(rows, kept, schema_versions(view, rows), view.definitions_snapshot)
 
 
-def _carrying(view: View, registryid: str, group_xid: str) -> list[Endpoint]:
+def _carrying(view: View, registryid: RegistryId, group_xid: Xid) -> list[Endpoint]:
     """Give the endpoints that hold a group's messages, or name the group."""
     naming = (one for one in view.referring_to(registryid, group_xid) if one.relation == "messagegroups")
     sources = dict.fromkeys([group_xid, *(one.source_xid for one in naming)])
@@ -93,7 +98,7 @@ def _carrying(view: View, registryid: str, group_xid: str) -> list[Endpoint]:
     return [endpoint_of(endpoint_row(one)) for one in found if one is not None and one.kind == "endpoint"]
 
 
-def _xid_of(view: View, written: str, registry: str | None) -> str:
+def _xid_of(view: View, written: str, registry: RegistryId | None) -> Xid:
     """Give the XID of a message that is named by it, by that of a Version, or by an id that one message has.
 
     Raises:
@@ -102,7 +107,7 @@ def _xid_of(view: View, written: str, registry: str | None) -> str:
     """
     wanted = written.strip().removeprefix("#").split("/versions/")[0]
     if wanted.startswith("/"):
-        return wanted
+        return Xid(wanted)
     named = sorted({xid for _, _, xid in find_ids(view, wanted, ("message",), registry)})
     if len(named) > 1:
         raise SettingsError(f"{wanted}: several messages have this id. Name one by its XID: {', '.join(named[:5])}.")

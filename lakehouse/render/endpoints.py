@@ -15,6 +15,8 @@ import orjson
 from lakehouse.dialects.tables import PROTOCOLS
 from lakehouse.match.definition.definitions import escape
 from lakehouse.match.event.captured import SECRET_HEADERS
+from lakehouse.text.jsontext import decoded
+from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
 
 _PRODUCER_ONLY = frozenset({"key", "partition", "retain", "durable"})  # END-147, END-165, 002 on Kafka's options
 
@@ -33,8 +35,8 @@ class Endpoint:
         messagegroups: XIDs of the groups that it carries, beside its own messages.
     """
 
-    registryid: str
-    xid: str
+    registryid: RegistryId
+    xid: Xid
     usage: tuple[str, ...] = ()
     protocol: str | None = None
     mode: str | None = None
@@ -54,11 +56,11 @@ class Endpoint:
         uris = [one.get("uri") for one in found if isinstance(one, dict)] if isinstance(found, list) else []
         return next((uri for uri in uris if isinstance(uri, str) and uri), None)
 
-    def carries(self, registryid: str, group_xid: str) -> bool:
+    def carries(self, registryid: RegistryId, group_xid: Xid) -> bool:
         """Tell whether it carries the messages of a group, or holds them itself."""
         return registryid == self.registryid and (group_xid == self.xid or group_xid in self.messagegroups)
 
-    def leaves(self) -> dict[str, str]:
+    def leaves(self) -> dict[Pointer, JsonText]:
         """Give its options as leaves of a message, JSON Pointer → JSON text; credentials are of the connection, and none."""
         found: dict[str, Any] = {}
         is_producer = not self.usage or "producer" in self.usage
@@ -74,7 +76,7 @@ class Endpoint:
             path = urlsplit(self.uri or "").path
             if path not in ("", "/"):
                 found["path"] = path
-        return {f"/protocoloptions/{key}/value": orjson.dumps(value).decode() for key, value in found.items()}
+        return {Pointer(f"/protocoloptions/{key}/value"): decoded(orjson.dumps(value)) for key, value in found.items()}
 
     def _pairs(self, name: str) -> Iterator[tuple[str, Any]]:
         """Read headers or a query: a list of {name, value}, or a map."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from lakehouse.errors import LakehouseError
+from lakehouse.text.names import Pointer, Xid
 
 
 class Need(NamedTuple):
@@ -19,13 +20,13 @@ class Need(NamedTuple):
     """
 
     name: str
-    pointer: str
+    pointer: Pointer
     kind: str | None = None
     template: str | None = None
 
 
 class Refusal(NamedTuple):
-    """Why a message would not be what its definition says: JSON Pointer of the declaration, and what is wrong."""
+    """Why a message would not be what its definition says: JSON Pointer of the declaration, `payload` or `endpoint`; and why."""
 
     pointer: str
     reason: str
@@ -41,7 +42,7 @@ class MissingValues(LakehouseError):
 
     exit_code = 2
 
-    def __init__(self, xid: str, needs: Sequence[Need]) -> None:
+    def __init__(self, xid: Xid, needs: Sequence[Need]) -> None:
         self.xid, self.needs = xid, tuple(needs)
         told = "\n".join(f"  {need.name}: {_asked(need)}" for need in needs)
         example = " ".join(f"--set {need.name}=…" for need in needs[:3])
@@ -58,7 +59,7 @@ class RenderRefused(LakehouseError):
 
     exit_code = 3
 
-    def __init__(self, xid: str, refusals: Sequence[Refusal]) -> None:
+    def __init__(self, xid: Xid, refusals: Sequence[Refusal]) -> None:
         self.xid, self.refusals = xid, tuple(refusals)
         super().__init__(f"{xid}: cannot be rendered.\n" + "\n".join(f"  {one.pointer or '/'}: {one.reason}" for one in refusals))
 

@@ -16,6 +16,7 @@ from lakehouse.match.definition.definitions import ENVELOPE, PROTOCOL, Attribute
 from lakehouse.match.definition.valuetypes import MARKER, as_text, is_of_type, is_value
 from lakehouse.render.faults import MissingValues, Need, Refusal, RenderRefused
 from lakehouse.render.ways import Way
+from lakehouse.text.names import Pointer
 
 CORE_TYPES = {
     "id": "string", "source": "uritemplate", "type": "string", "specversion": "string", "subject": "string",
@@ -118,7 +119,7 @@ def needs_of(way: Way, given: Given) -> list[Need]:
     ]
     declared = {one.pointer: one for one in way.definition.attributes}
     wanted = [one for one in declared.values() if one.required and not one.has_value and one.section != "message"]
-    address = PROTOCOL + _ADDRESSES[way.family] if way.family in _ADDRESSES else None
+    address = Pointer(PROTOCOL + _ADDRESSES[way.family]) if way.family in _ADDRESSES else None
     if address and not (address in declared and (declared[address].has_value or declared[address].required)):
         wanted.append(declared.get(address) or Attribute(address, address.removeprefix(PROTOCOL), "protocol"))
     for one in wanted:
@@ -247,7 +248,7 @@ def _inferred(way: Way, now: str) -> dict[str, Any]:
     return found
 
 
-def _undeclared(way: Way, given: Given) -> Iterator[tuple[str, Any]]:
+def _undeclared(way: Way, given: Given) -> Iterator[tuple[Pointer, Any]]:
     """Give what was given for attributes that the definition does not declare, by pointer."""
     declared = {one.pointer for one in way.definition.attributes}
     holes = placeholders_of(way)
@@ -261,17 +262,17 @@ def _undeclared(way: Way, given: Given) -> Iterator[tuple[str, Any]]:
                 yield pointer, typed(value, CORE_TYPES.get(key) if in_envelope else OPTION_TYPES.get(key))
 
 
-def _own_pointers(way: Way, name: str) -> list[str]:
+def _own_pointers(way: Way, name: str) -> list[Pointer]:
     """Give where a name goes: a pointer stands for itself, where the way has such a section."""
     if name.startswith("/"):
-        return [name] if _is_extension(way, name) else []
+        return [Pointer(name)] if _is_extension(way, name) else []
     return _pointers(way, name)
 
 
-def _pointers(way: Way, name: str) -> list[str]:
+def _pointers(way: Way, name: str) -> list[Pointer]:
     """Give where a name goes that no declaration has: into the envelope, else into the protocol options."""
     if any(one.key == name for one in way.definition.attributes):
         return []
     if way.definition.is_cloudevent and name in CORE_TYPES:
-        return [ENVELOPE + name]
-    return [PROTOCOL + name] if name in _OPTIONS.get(way.family, ()) else []
+        return [Pointer(ENVELOPE + name)]
+    return [Pointer(PROTOCOL + name)] if name in _OPTIONS.get(way.family, ()) else []

@@ -9,6 +9,8 @@ from typing import Any
 
 import orjson
 
+from lakehouse.text.names import RegistryId, Xid
+
 
 @dataclass(frozen=True)
 class Rendered:
@@ -29,8 +31,8 @@ class Rendered:
         acks: of that endpoint, or None (END-178).
     """
 
-    registryid: str
-    xid: str
+    registryid: RegistryId
+    xid: Xid
     protocol: str | None
     mode: str | None
     captured: Mapping[str, Any]

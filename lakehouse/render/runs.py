@@ -17,6 +17,7 @@ from lakehouse.render.given import PAYLOAD, given_of
 from lakehouse.render.rendered import Rendered
 from lakehouse.render.rendering import Renderer, Style
 from lakehouse.render.ways import ALL, CLOUDEVENTS, FAMILIES, Way, ways_of
+from lakehouse.text.names import RegistryId, Xid
 
 FORMATS = ("json", "captured", *CLIENTS)
 _MOST_TOLD = 1_000
@@ -27,8 +28,8 @@ PROTOCOLS = ("cloudevents", *(name.lower() for name in FAMILIES), "all")
 class Failure:
     """A message that was not rendered: of which definition, over which protocol, of which row of values, and why."""
 
-    registryid: str
-    xid: str
+    registryid: RegistryId
+    xid: Xid
     over: str
     row: int | None
     error: LakehouseError

@@ -13,10 +13,12 @@ from typing import Any
 import orjson
 
 from lakehouse.dialects.tables import PROTOCOLS, shorthands
-from lakehouse.match.definition.definitions import CONTENT_TYPE, Definition, definition_of
+from lakehouse.match.definition.definitions import CONTENT_TYPE, OWN_PROTOCOL, Definition, definition_of
 from lakehouse.match.definition.templates import Rule
 from lakehouse.render.endpoints import Endpoint
 from lakehouse.render.faults import Refusal, RenderRefused
+from lakehouse.text.jsontext import decoded
+from lakehouse.text.names import JsonText, Pointer
 
 CLOUDEVENTS, ALL = "CLOUDEVENTS", "ALL"
 FAMILIES = tuple(family for family, protocol in PROTOCOLS.items() if protocol.ce_attributes)  # a binding of CloudEvents is there
@@ -138,9 +140,9 @@ def _way(row: Mapping[str, Any], bare: Definition, family: str, endpoint: Endpoi
     return Way(row, definition_of(_with(row, protocol, added), rule) if added else alone, inferred, protocol, endpoint)
 
 
-def _added(alone: Definition, leaves: Mapping[str, str], family: str) -> dict[str, str]:
+def _added(alone: Definition, leaves: Mapping[Pointer, JsonText], family: str) -> dict[Pointer, JsonText]:
     """Give what an endpoint adds: options that the message does not say itself."""
-    said = {one.pointer for one in alone.attributes if one.has_value}
+    said: set[str] = {one.pointer for one in alone.attributes if one.has_value}
     if "/protocoloptions/key_base64" in said:
         said.add("/protocoloptions/key")
     if "/protocoloptions/status" in said:  # of a response
@@ -154,8 +156,8 @@ def _added(alone: Definition, leaves: Mapping[str, str], family: str) -> dict[st
     return found
 
 
-def _with(row: Mapping[str, Any], protocol: str, leaves: Mapping[str, str]) -> dict[str, Any]:
-    named = {"/protocol": orjson.dumps(protocol).decode()}
+def _with(row: Mapping[str, Any], protocol: str, leaves: Mapping[Pointer, JsonText]) -> dict[str, Any]:
+    named = {OWN_PROTOCOL: decoded(orjson.dumps(protocol))}
     return {**row, "protocol": protocol, "attributes": dict(row["attributes"] or ()) | named | dict(leaves)}
 
 

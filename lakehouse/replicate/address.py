@@ -44,9 +44,9 @@ class Address:
         host = urlsplit(self.url).hostname or ""
         return self.authorization is not None and self.url.startswith("http:") and not _is_here(host)
 
-    def of(self, xid: str) -> str:
-        """Give the URL of an XID, or of another path below the base; `:` and `@` may stand in ids."""
-        return self.url + quote(xid.lstrip("/"), safe="/:@~!$&'()*+,;=-._")
+    def of(self, path: str) -> str:
+        """Give the URL of a path below the base, such as an XID; `:` and `@` may stand in ids."""
+        return self.url + quote(path.lstrip("/"), safe="/:@~!$&'()*+,;=-._")
 
 
 def read_address(text: str, role: str, environment: Mapping[str, str] = os.environ) -> Address:

@@ -9,19 +9,21 @@ from lakehouse.export.view import Urls, group_view, resource_view
 from lakehouse.readmodel import View
 from lakehouse.readmodel.render import stored
 from lakehouse.replicate.screen import Json, bare_group, bare_resource
+from lakehouse.text.names import RegistryId, Xid
+from lakehouse.text.xid import xid_of_group
 
 _NOT_SENT = ("epoch", "xid", "isdefault")
 _DATES = ("createdat", "modifiedat")  # the target's own where it was written later
 
 
-def body_of(view: View, registryid: str, xid: str, dialect: str) -> Json:
+def body_of(view: View, registryid: RegistryId, xid: Xid, dialect: str) -> Json:
     """Give an entity as it is sent: without what a server computes, and without epochs, which are the target's own."""
     collection = xid.split("/")[1]
     row = view.entity(registryid, xid)
     if xid.count("/") == 2:
         written, _ = to_dialect(group_view(xid, None if row is None else stored(row), Urls()), dialect, SINGULAR[collection])
         return {name: value for name, value in bare_group(written).items() if name not in _NOT_SENT}
-    group = view.entity(registryid, "/".join(xid.split("/")[:3]))
+    group = view.entity(registryid, xid_of_group(xid))
     protocol = group.attributes.get("protocol") if group is not None and group.kind == "group" else None
     versions = [stored(one) for one in view.versions(registryid, xid)]
     found = resource_view(xid, None if row is None else stored(row), versions, None, Urls(), bare=False)

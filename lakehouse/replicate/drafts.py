@@ -16,6 +16,7 @@ from lakehouse.replicate.documents import digest_of, write_members
 from lakehouse.replicate.screen import Json, Screen
 from lakehouse.replicate.state import State
 from lakehouse.replicate.walk import Unit
+from lakehouse.text.names import Xid
 
 _AT_ONCE = 8
 _WALKS = 4
@@ -45,7 +46,7 @@ class DraftWalk:
         """Give the beginning of the URIs of all documents."""
         return self.base + "/"
 
-    def fetch(self, scope: tuple[str, ...]) -> list[Unit]:
+    def fetch(self, scope: tuple[Xid, ...]) -> list[Unit]:
         """Fetch what the source holds.
 
         Args:
@@ -66,7 +67,7 @@ class DraftWalk:
             self.base, f"it changed each of the {_WALKS} times that it was read; try again when it is quieter."
         )
 
-    def _units(self, scope: tuple[str, ...]) -> list[Unit] | None:
+    def _units(self, scope: tuple[Xid, ...]) -> list[Unit] | None:
         """Walk once; None: the groups changed on the way."""
         ids = self._array(self._get(self.base))
         wanted = {xid.split("/")[2]: xid.split("/")[4:] for xid in scope} if scope else {groupid: [] for groupid in ids}

@@ -26,6 +26,7 @@ from starlette.routing import Route
 from lakehouse.errors import ReplicationError, SettingsError
 from lakehouse.replicate.client import Client, Refused
 from lakehouse.replicate.state import State
+from lakehouse.text.names import Xid
 
 logger = logging.getLogger(__name__)
 
@@ -36,18 +37,18 @@ _SETTLE_SECONDS = 0.5  # events of one commit come one after another
 _SUBJECT = re.compile(r"/messagecatalog/([^/]+)(?:/messagedefinitions/([^/]+)(?:/versions?/[^/]+)?)?/?")
 
 
-def xid_of(subject: str) -> str:
+def xid_of(subject: str) -> Xid:
     """Give the XID of an event's subject.
 
     In events of the core it is one; in those of the draft a path, in which samples spell `/versions/` as `/version/` (CAT-211).
     """
     found = _SUBJECT.fullmatch(subject)
     if found is None:
-        return subject
-    return f"/messagegroups/{found[1]}" + (f"/messages/{found[2]}" if found[2] else "")
+        return Xid(subject)
+    return Xid(f"/messagegroups/{found[1]}" + (f"/messages/{found[2]}" if found[2] else ""))
 
 
-def concerns(subject: str, scope: tuple[str, ...]) -> bool:
+def concerns(subject: str, scope: tuple[Xid, ...]) -> bool:
     """Tell whether what an event is about lies in a scope, or holds a part of it."""
     xid = xid_of(subject)
     return not scope or any(one == xid or one.startswith(xid.rstrip("/") + "/") or xid.startswith(one + "/") for one in scope)
@@ -64,7 +65,7 @@ class Listener:
         SettingsError: the address cannot be bound.
     """
 
-    def __init__(self, host: str, port: int, scope: tuple[str, ...]) -> None:
+    def __init__(self, host: str, port: int, scope: tuple[Xid, ...]) -> None:
         self.scope = scope
         self.token = secrets.token_urlsafe(32)
         self.count = 0
@@ -154,7 +155,7 @@ class Subscriber:
         scope: XIDs that are wanted.
     """
 
-    def __init__(self, client: Client, state: State, sink: str, token: str, scope: tuple[str, ...]) -> None:
+    def __init__(self, client: Client, state: State, sink: str, token: str, scope: tuple[Xid, ...]) -> None:
         self.client = client
         self.state = state
         self.told: dict[str, Any] = {
@@ -224,10 +225,10 @@ class Subscriber:
         return self.client.value(answer)
 
 
-def _prefixes(xid: str) -> list[str]:
+def _prefixes(xid: Xid) -> list[str]:
     """Give the prefixes of subjects in both feeds."""
     _, collection, groupid, *member = xid.split("/")
-    found = [xid]
+    found: list[str] = [xid]
     if collection == "messagegroups":
         found.append(f"/messagecatalog/{groupid}" + (f"/messagedefinitions/{member[1]}" if member else ""))
     return found

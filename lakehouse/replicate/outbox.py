@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from lakehouse.text.names import Xid
+
 _TABLES = """
 CREATE TABLE IF NOT EXISTS outbox (place INTEGER PRIMARY KEY, xid TEXT NOT NULL UNIQUE) STRICT;
 CREATE TABLE IF NOT EXISTS sent (xid TEXT PRIMARY KEY, versions TEXT NOT NULL) STRICT;
@@ -48,7 +50,7 @@ class Outbox:
         row = self.db.execute("SELECT snapshot, digest, until, until_digest FROM reached").fetchone()
         return Reached(*row) if row else Reached()
 
-    def fill(self, xids: Iterable[str], reached: Reached) -> None:
+    def fill(self, xids: Iterable[Xid], reached: Reached) -> None:
         """Put what changed into the outbox, in order, and what was refused before, all or nothing."""
         self.db.execute("BEGIN IMMEDIATE")
         with self.db:
@@ -58,7 +60,7 @@ class Outbox:
             )
             self.db.execute("INSERT OR REPLACE INTO reached VALUES (1, ?, ?, ?, ?)", reached)
 
-    def next(self) -> str | None:
+    def next(self) -> Xid | None:
         """Give the XID that comes next; None: nothing is left."""
         row = self.db.execute("SELECT xid FROM outbox ORDER BY place LIMIT 1").fetchone()
         return row[0] if row else None
@@ -67,30 +69,30 @@ class Outbox:
         """Count what is left."""
         return int(self.db.execute("SELECT count(*) FROM outbox").fetchone()[0])
 
-    def sent(self, xid: str) -> list[str] | None:
+    def sent(self, xid: Xid) -> list[str] | None:
         """Give the ids of the Versions that the target has of us; None: it has nothing of this from us."""
         row = self.db.execute("SELECT versions FROM sent WHERE xid = ?", (xid,)).fetchone()
         return None if row is None else list(json.loads(row[0]))
 
-    def all_sent(self) -> list[str]:
+    def all_sent(self) -> list[Xid]:
         """Give the XIDs of all that the target has from us."""
         return [row[0] for row in self.db.execute("SELECT xid FROM sent ORDER BY xid")]
 
-    def begin(self, xid: str, versions: list[str]) -> None:
+    def begin(self, xid: Xid, versions: list[str]) -> None:
         """Note that the target is being sent this, with these Versions: what it then has is from us, should we die now."""
         known = self.sent(xid)
         if known != []:  # an alias stays one until it is deleted
             every = sorted({*(known or ()), *versions})
             self.db.execute("INSERT OR REPLACE INTO sent VALUES (?, ?)", (xid, json.dumps(every)))
 
-    def leave(self, xid: str) -> None:
+    def leave(self, xid: Xid) -> None:
         """Note that there is nothing to send of this."""
         self.db.execute("BEGIN IMMEDIATE")
         with self.db:
             self.db.execute("DELETE FROM outbox WHERE xid = ?", (xid,))
             self.db.execute("DELETE FROM refused WHERE xid = ?", (xid,))
 
-    def done(self, xid: str, versions: list[str] | None) -> None:
+    def done(self, xid: Xid, versions: list[str] | None) -> None:
         """Note that the target has this now, with these Versions; None: not any more."""
         self.db.execute("BEGIN IMMEDIATE")
         with self.db:
@@ -101,14 +103,14 @@ class Outbox:
             else:
                 self.db.execute("INSERT OR REPLACE INTO sent VALUES (?, ?)", (xid, json.dumps(versions)))
 
-    def refuse(self, xid: str, reason: str) -> None:
+    def refuse(self, xid: Xid, reason: str) -> None:
         """Note that the target did not take this; it is sent again with the next changes."""
         self.db.execute("BEGIN IMMEDIATE")
         with self.db:
             self.db.execute("DELETE FROM outbox WHERE xid = ?", (xid,))
             self.db.execute("INSERT OR REPLACE INTO refused VALUES (?, ?)", (xid, reason))
 
-    def refused(self) -> list[tuple[str, str]]:
+    def refused(self) -> list[tuple[Xid, str]]:
         """Give what the target did not take, with the reasons."""
         return list(self.db.execute("SELECT xid, reason FROM refused ORDER BY xid"))
 

@@ -22,6 +22,7 @@ from lakehouse.replicate.screen import Screen
 from lakehouse.replicate.state import State, is_held, open_state
 from lakehouse.replicate.walk import Unit, Walk
 from lakehouse.settings import Settings
+from lakehouse.text.names import Xid
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +52,7 @@ class Pull:
     """
 
     source: Address
-    scope: tuple[str, ...] = ()
+    scope: tuple[Xid, ...] = ()
     protocol: Literal["auto", "xregistry", "messagecatalog"] = "auto"
     authority: str | None = None
     force: bool = False
@@ -90,7 +91,7 @@ class Fetched(NamedTuple):
         return told | {"requests": self.requests, "bytes": self.received, "snapshot": self.snapshot}
 
 
-def read_scope(groups: tuple[str, ...]) -> tuple[str, ...]:
+def read_scope(groups: tuple[str, ...]) -> tuple[Xid, ...]:
     """Read what `--group` says: ids of message groups, or XIDs.
 
     Raises:
@@ -103,7 +104,7 @@ def read_scope(groups: tuple[str, ...]) -> tuple[str, ...]:
             raise SettingsError(
                 f"--group {one}: name the id of a message group, or an XID like /endpoints/ID or /messagegroups/ID/messages/ID."
             )
-        scope.append(xid)
+        scope.append(Xid(xid))
     return tuple(dict.fromkeys(scope))
 
 

@@ -22,6 +22,8 @@ from lakehouse.replicate.screen import Json
 from lakehouse.replicate.state import State
 from lakehouse.settings import Settings
 from lakehouse.text.jsontext import as_written
+from lakehouse.text.names import RegistryId, Xid
+from lakehouse.text.xid import xid_of_resource, xid_of_version
 
 _DIALECTS = ("1.0-rc2", "1.0-rc4")
 _MOST_REFUSED_TOLD = 20
@@ -41,7 +43,7 @@ class Push:
     """
 
     target: Address
-    scope: tuple[str, ...] = ()
+    scope: tuple[Xid, ...] = ()
     authority: str | None = None
     limits: Limits = field(default_factory=Limits)
 
@@ -53,7 +55,7 @@ class Pushed(NamedTuple):
     written: int
     deleted: int
     left: int
-    refused: list[tuple[str, str]]
+    refused: list[tuple[Xid, str]]
 
     def as_json(self) -> Json:
         """Give what was sent as a JSON value."""
@@ -73,7 +75,7 @@ class Pusher:
     """
 
     def __init__(
-        self, settings: Settings, asked: Push, state: State, told: Callable[[str, int], None] = lambda xid, left: None
+        self, settings: Settings, asked: Push, state: State, told: Callable[[Xid, int], None] = lambda xid, left: None
     ) -> None:
         self.settings = settings
         self.asked = asked
@@ -105,13 +107,13 @@ class Pusher:
             self._look_round()
             return self._send_all(model, registryid)
 
-    def _registry(self, view: View) -> str:
+    def _registry(self, view: View) -> RegistryId:
         known = view.registries()
         if self.settings.registry:
-            return self.settings.registry
+            return RegistryId(self.settings.registry)
         if len(known) > 1:
             raise SettingsError(f"the catalog holds several registries ({', '.join(known[:10])}): name one with --registry.")
-        return known[0] if known else "default"
+        return known[0] if known else RegistryId("default")
 
     def _look_round(self) -> None:
         """Find out how the target spells things, and whether it lets itself be written (CAT-184)."""
@@ -123,7 +125,7 @@ class Pusher:
             raise ReplicationError(self.asked.target.url, "it is not an xRegistry server: there is no `specversion`.")
         self._dialect = next((one for one in _DIALECTS if one == version.lower()), _DIALECTS[0])
 
-    def _fill(self, view: View, registryid: str) -> None:
+    def _fill(self, view: View, registryid: RegistryId) -> None:
         """Look up what changed since the target was sent everything; where that is not known any more, send all again."""
         reached = self.outbox.reached()
         is_known = reached.snapshot and reached.snapshot <= view.head
@@ -136,7 +138,7 @@ class Pusher:
             " AND kind IN ('group', 'endpoint', 'message', 'version', 'schema', 'schemaversion')",
             (registryid, since, view.head),
         )
-        found = {_holder(row[0]) for row in rows} | (set() if is_known else set(self.outbox.all_sent()))
+        found = {xid_of_resource(row[0]) for row in rows} | (set() if is_known else set(self.outbox.all_sent()))
         wanted = [xid for xid in found if self._is_wanted(xid)]
         there = {xid for xid in wanted if _is_there(view, registryid, xid)}
         gone = sorted((xid for xid in set(wanted) - there if self.outbox.sent(xid) is not None), key=_order, reverse=True)
@@ -147,12 +149,12 @@ class Pusher:
         if not self.outbox.waiting():
             self.outbox.finish()
 
-    def _is_wanted(self, xid: str) -> bool:
+    def _is_wanted(self, xid: Xid) -> bool:
         """Tell whether something lies in the scope, or holds what does."""
         scope = self.asked.scope
         return not scope or any(one == xid or xid.startswith(one + "/") or one.startswith(xid + "/") for one in scope)
 
-    def _send_all(self, model: ReadModel, registryid: str) -> Pushed:
+    def _send_all(self, model: ReadModel, registryid: RegistryId) -> Pushed:
         written = deleted = left = 0
         with model.at() as view:
             while (xid := self.outbox.next()) is not None:
@@ -174,7 +176,7 @@ class Pusher:
             self.outbox.finish()
             return Pushed(view.head, written, deleted, left, self.outbox.refused())
 
-    def _delete(self, xid: str) -> bool:
+    def _delete(self, xid: Xid) -> bool:
         """Delete what the target has from us; False: it has nothing of it."""
         there = self.outbox.sent(xid) is not None
         if there and xid.count("/") == 2 and self._holds_more(xid):
@@ -184,12 +186,12 @@ class Pusher:
         self.outbox.done(xid, None)
         return there
 
-    def _holds_more(self, xid: str) -> bool:
+    def _holds_more(self, xid: Xid) -> bool:
         """Tell that a group of the target still has members, which are not from us: ours went before."""
         found = self._found(xid)
         return bool(found and found.get(f"{MEMBERS[xid.split('/')[1]]}count"))
 
-    def _write(self, view: View, registryid: str, xid: str) -> bool:
+    def _write(self, view: View, registryid: RegistryId, xid: Xid) -> bool:
         """Write an entity; False: the target has it as it is, or it is the target's own."""
         body = body_of(view, registryid, xid, self._dialect or _DIALECTS[0])
         sent = self.outbox.sent(xid)
@@ -219,7 +221,7 @@ class Pusher:
         self._write_resource(xid, body, sent)
         return True
 
-    def _write_resource(self, xid: str, body: Json, sent: list[str] | None) -> None:
+    def _write_resource(self, xid: Xid, body: Json, sent: list[str] | None) -> None:
         """Write a message or schema with its Versions, of which the target has some from us."""
         meta, versions = body["meta"], body.get("versions", {})
         if "xref" in meta:
@@ -232,18 +234,18 @@ class Pusher:
             self._request("DELETE", xid, None, missing=True)
         self._request("POST", f"{xid}/versions", versions)
         for versionid in sorted(set(sent or ()) - set(versions)):
-            self._request("DELETE", f"{xid}/versions/{versionid}", None, missing=True)
+            self._request("DELETE", xid_of_version(xid, versionid), None, missing=True)
         self._request("PUT", f"{xid}/meta", meta_of(meta))
         self.outbox.done(xid, list(versions))
 
-    def _found(self, xid: str, flags: str = "") -> Json | None:
+    def _found(self, path: str, flags: str = "") -> Json | None:
         """Ask the target for what it has; None: nothing."""
-        details = "$details" if "/schemas/" in xid else ""
+        details = "$details" if "/schemas/" in path else ""
         try:
-            found = self.client.json(self.asked.target.of(xid) + details + flags)
+            found = self.client.json(self.asked.target.of(path) + details + flags)
         except Refused as refused:
             if refused.status == _TOO_LARGE:
-                meta = self._found(f"{xid}/meta")
+                meta = self._found(f"{path}/meta")
                 return None if meta is None else {"meta": meta}
             if refused.status != 404:
                 raise
@@ -272,16 +274,11 @@ def _check_authority(url: str, found: Json, authority: Any) -> None:
         raise Refused(url, 409, f"the target has it under the authority {theirs}, and here it is {authority}")
 
 
-def _holder(xid: str) -> str:
-    """Give the group, message or schema that a Version belongs to, or the entity itself."""
-    return "/".join(xid.split("/")[:5])
-
-
-def _order(xid: str) -> tuple[int, int, str]:
+def _order(xid: Xid) -> tuple[int, int, str]:
     """Order what is written: groups before their members, schemas before messages."""
     collection = xid.split("/")[1]
     return (xid.count("/"), -COLLECTIONS.index(collection) if collection in COLLECTIONS else 1, xid)
 
 
-def _is_there(view: View, registryid: str, xid: str) -> bool:
+def _is_there(view: View, registryid: RegistryId, xid: Xid) -> bool:
     return view.entity(registryid, xid) is not None

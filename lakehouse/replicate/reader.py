@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from lakehouse.errors import ReplicationError
 from lakehouse.replicate.client import Answer, Client, Refused, is_json
 from lakehouse.replicate.screen import Json
+from lakehouse.text.names import Xid
+from lakehouse.text.xid import xid_of_version
 
 WHOLE = "doc&inline=*"
 MISSING = (404, 405, 400, 406, 501)  # what tells that a server has no such thing
@@ -66,7 +68,7 @@ class Reader:
         )
         self.has_pages = told.get("pagination") is True
 
-    def resource(self, xid: str) -> Json:
+    def resource(self, xid: Xid) -> Json:
         """Give a message or schema with its meta object and its Versions, of a server that puts nothing into another."""
         if self.nests:
             return self.value(self.get(self.url(xid + ("$details" if "/schemas/" in xid else ""), WHOLE)))
@@ -82,10 +84,10 @@ class Reader:
         for page in self.collection(f"{xid}/versions"):
             for key, version in page.items():
                 shown = self.value(self.get(self.url(f"{xid}/versions/{key}{details}"))) if details else version
-                versions[key] = shown | self._document(f"{xid}/versions/{key}", shown) if details else shown
+                versions[key] = shown | self._document(xid_of_version(xid, key), shown) if details else shown
         return own | {"meta": meta, "versions": versions}
 
-    def _document(self, xid: str, version: Json) -> Json:
+    def _document(self, xid: Xid, version: Json) -> Json:
         """Give the document of a Version of a schema where it does not stand elsewhere: as JSON, as text, or else as base64."""
         if any(name in version for name in ("schema", "schemabase64", "schemaurl")):
             return {}

@@ -22,6 +22,7 @@ from lakehouse.errors import ReplicationError
 from lakehouse.readmodel import open_model
 from lakehouse.readmodel.file.place import is_remote, location_of
 from lakehouse.settings import Settings
+from lakehouse.text.names import Xid
 
 _FOLDER = "_replicas"
 _VERSION = 1
@@ -91,7 +92,7 @@ def part_name(name: str) -> str:
 
 
 @contextmanager
-def open_state(settings: Settings, url: str, scope: tuple[str, ...], more: str = "") -> Iterator[State]:
+def open_state(settings: Settings, url: str, scope: tuple[Xid, ...], more: str = "") -> Iterator[State]:
     """Open what is known of a source; one process at a time.
 
     Args:

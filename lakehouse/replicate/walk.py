@@ -18,6 +18,8 @@ from lakehouse.replicate.reader import MISSING, WHOLE, Changed, Reader
 from lakehouse.replicate.screen import Json, Screen, bare_group, bare_resource
 from lakehouse.replicate.state import State
 from lakehouse.text.jsontext import as_written
+from lakehouse.text.names import Xid
+from lakehouse.text.xid import xid_of, xid_of_group
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +57,7 @@ class Walk:
         self.screen = screen
         self.told = told
 
-    def fetch(self, scope: tuple[str, ...]) -> list[Unit]:
+    def fetch(self, scope: tuple[Xid, ...]) -> list[Unit]:
         """Fetch what the source holds.
 
         Args:
@@ -118,7 +120,7 @@ class Walk:
             groups[collection] = [groupid for groupid, _ in listed]
             for groupid, group in listed:
                 self.told(f"/{collection}/{groupid}", len(names), sum(map(len, groups.values())))
-                self._group(f"/{collection}/{groupid}", group)
+                self._group(xid_of(collection, groupid), group)
                 names.add(f"/{collection}/{groupid}")
         self.reader.check_same(root)
         self.state.keep_only(names)
@@ -134,14 +136,14 @@ class Walk:
             writer.finish(root)
         return Unit(self.reader.base, digest_of(target), target)
 
-    def _scoped(self, scope: tuple[str, ...]) -> list[Unit]:
+    def _scoped(self, scope: tuple[Xid, ...]) -> list[Unit]:
         """Ask for some groups, endpoints or messages: a document for each. One that the source does not have has vanished."""
         root = self.reader.root()
         units = []
         for number, xid in enumerate(scope):
             self.told(xid, number, len(scope))
             _, collection, groupid, *member = xid.split("/")
-            group_xid = f"/{collection}/{groupid}"
+            group_xid = xid_of(collection, groupid)
             try:
                 group = self.reader.value(self.reader.get(self.reader.url(group_xid)))
                 if member:
@@ -166,11 +168,11 @@ class Walk:
                 writer.finish(root)
             units.append(Unit(self.reader.client.address.of(xid), digest_of(target), target))
         self.reader.check_same(root)
-        self.state.keep_only({"/".join(xid.split("/")[:3]) for xid in scope})
+        self.state.keep_only({xid_of_group(xid) for xid in scope})
         self.state.save()
         return units
 
-    def _group(self, xid: str, listed: Json) -> None:
+    def _group(self, xid: Xid, listed: Json) -> None:
         """Fetch a group with its members into its part, unless it is there as it is at the source."""
         collection = xid.split("/")[1]
         count = listed.get(f"{MEMBERS[collection]}count")
@@ -202,7 +204,7 @@ class Walk:
             return  # fetched by a walk of the same snapshot that was cut short
         self._keep(xid, listed, self._paged(xid), mark, count if isinstance(count, int) else None)
 
-    def _keep(self, xid: str, group: Json, pages: Any, mark: Json, count: int | None = None) -> None:
+    def _keep(self, xid: Xid, group: Json, pages: Any, mark: Json, count: int | None = None) -> None:
         """Write a group's part, and its mark once it is whole."""
         name = MEMBERS[xid.split("/")[1]]
         got, part = 0, self.state.part(xid)
@@ -224,14 +226,14 @@ class Walk:
         self.state.marks[xid] = mark | {"own": bool(got) and not taken}
         self.state.save()
 
-    def _paged(self, xid: str) -> Iterator[Json]:
+    def _paged(self, xid: Xid) -> Iterator[Json]:
         """Give the members of a group page by page."""
         name = MEMBERS[xid.split("/")[1]]
         if self.reader.nests:
             yield from self.reader.collection(f"{xid}/{name}", WHOLE)
             return
         for page in self.reader.collection(f"{xid}/{name}"):
-            yield {key: self.reader.resource(f"{xid}/{name}/{key}") for key in page}
+            yield {key: self.reader.resource(Xid(f"{xid}/{name}/{key}")) for key in page}
 
     def _mark(self, known: Json, file: Path, url: str) -> str | None:
         """Give the mark for a conditional request where what it stands for is here, or in the catalog."""

@@ -15,6 +15,7 @@ from lakehouse.rules.declared import RULES
 from lakehouse.store.keys import KEY
 from lakehouse.store.schema import STAGE
 from lakehouse.store.xids import message_of
+from lakehouse.text.names import Pointer
 from lakehouse.text.problems import violation_id_column
 
 FOUND = ("row", "document_uri", *KEY, "finding")
@@ -32,7 +33,7 @@ class Telling(NamedTuple):
 
     rule_id: str
     message: Column
-    pointer: str
+    pointer: Pointer
     severity: str | None = None
 
     def when(self, condition: Column) -> Column:
@@ -50,7 +51,7 @@ class Telling(NamedTuple):
 
 def broken(rule_id: str, message: Column, pointer: str, severity: str | None = None) -> Telling:
     """Tell that a rule is broken."""
-    return Telling(rule_id, message, pointer, severity)
+    return Telling(rule_id, message, Pointer(pointer), severity)
 
 
 def asked(rule_id: str) -> Column:
@@ -99,7 +100,7 @@ def _severity(telling: Telling, dialect: str) -> str:
     return severity_in(dialect, telling.rule_id) or telling.severity or RULES[telling.rule_id].severity
 
 
-def _spelled(pointer: str, dialect: str) -> str:
+def _spelled(pointer: Pointer, dialect: str) -> str:
     entity = "endpoint" if pointer.startswith(("/messagegroups", "/protocoloptions")) else "message"
     return spelled_in(dialect, entity, *pointer.split("/")[1:])
 

@@ -23,7 +23,8 @@ from lakehouse.rules.one.engine import check_entity
 from lakehouse.rules.one.table import Subject
 from lakehouse.settings import Settings
 from lakehouse.store.schema import ENDPOINTS, GROUPS, MESSAGES, REGISTRIES, SCHEMAVERSIONS, STAGE, VERSIONS
-from lakehouse.text.jsontext import pointer_of
+from lakehouse.text.jsontext import below
+from lakehouse.text.names import WHOLE, Pointer
 from lakehouse.text.problems import violation_id
 
 _JSON_COLUMNS = frozenset(
@@ -116,10 +117,10 @@ def _check_row(entity: str, names: list[str], row: dict[str, Any]) -> Iterator[d
     protocol = row["holder_protocol"]
     family = protocol.split("/", 1)[0].upper() if protocol else None
     subject = Subject(entity, known, ident, family, row["holder_envelope"], row["dialect"] or "", extensions)
-    at = row["xid"].replace("~", "~0") if row["xid"] != "/" else ""
+    at = Pointer(row["xid"].replace("~", "~0")) if row["xid"] != "/" else WHOLE
     for path, rule_id, message, severity in check_entity(subject):
         rule = RULES[rule_id]
-        pointer = at + pointer_of(*path)
+        pointer = below(at, *path)
         identity = (row["registryid"], row["document_uri"], rule_id, row["xid"], pointer, message, "kept")
         yield {
             "row": "finding",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from lakehouse.errors import SettingsError
 from lakehouse.serve.problems import RC2, RC4
+from lakehouse.text.names import RegistryId
 
 SPECIFICATIONS = (RC4, RC2)
 LOOPBACK = "127.0.0.1"
@@ -45,7 +46,7 @@ class Options:
     host: str = LOOPBACK
     port: int = 8080
     specification: str = RC4
-    registry: str | None = None
+    registry: RegistryId | None = None
     workers: int = 1
     users: str | None = None
     allow_anonymous: bool = False

@@ -75,14 +75,14 @@ def read_target(raw_path: bytes) -> Target:
     return Target(at, registry, tuple(rest), prefix, details)
 
 
-def mount_of(registryid: str) -> str:
+def mount_of(registryid: RegistryId) -> str:
     """Give the path of a registry's mount."""
     return "/reg-" + quote(registryid, safe="")
 
 
-def quoted(xid: str) -> str:
-    """Give the path of an XID in a URL."""
-    return quote(xid, safe="/:@~$!&'()*+,;=-._")
+def quoted(path: str) -> str:
+    """Give an XID or another path as it stands in a URL."""
+    return quote(path, safe="/:@~$!&'()*+,;=-._")
 
 
 def _decoded(segment: bytes) -> str:

@@ -13,6 +13,8 @@ from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.requests import DETAILS, Target, quoted
 from lakehouse.serve.write.apply import Outcome
 from lakehouse.serve.writer.wire import Done
+from lakehouse.text.names import Xid
+from lakehouse.text.xid import xid_of
 
 
 def written_answer(pages: Pages, asked: Asked, done: Done, head: Head) -> Answer:
@@ -69,12 +71,12 @@ def _url(target: Target, base: str) -> str:
     return header_value(base + quoted(target.path) + details)
 
 
-def _members(request: Request, answers: Answers, parts: tuple[str, ...], xids: list[str]) -> bytes:
+def _members(request: Request, answers: Answers, parts: tuple[str, ...], xids: list[Xid]) -> bytes:
     """Write the members of a collection that were processed."""
     wanted = {xid.rsplit("/", 1)[1] for xid in xids}
     if len(parts) == 1:
         return answers.groups(parts[0], lambda found: [one for one in found if one.entity.id in wanted])
-    holder = "/" + "/".join(parts[:-1])
+    holder = xid_of(*parts[:-1])
     if len(parts) == 3:
         group = request.catalog.group(holder)
         if group is None:

@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
+from lakehouse.text.names import RegistryId, Xid
+
 MEMBERS = {"messagegroups": "messages", "endpoints": "messages", "schemagroups": "schemas"}
 HOME, SEARCH, MAP, FINDINGS, SNAPSHOTS, DOCUMENTS, COMPARE = (
     "index.html", "search.html", "map.html", "findings.html", "snapshots.html", "documents.html", "compare.html",
@@ -87,7 +89,7 @@ def read(name: str, known: Iterable[str] = ()) -> str | None:
     return text if written(text) == name else None
 
 
-def path_of(registryid: str, xid: str, part: str = "", ending: str = "html") -> str:
+def path_of(registryid: RegistryId, xid: Xid, part: str = "", ending: str = "html") -> str:
     """Give the path of the page of a registry (`/`), group, endpoint, message, schema or Version.
 
     Args:
@@ -113,7 +115,7 @@ def path_of_snapshot(snapshot_id: int, part: str = "") -> str:
     return f"snapshots/{snapshot_id}" + (f"~{part}" if part else "") + ".html"
 
 
-def path_of_document(registryid: str, uri: str) -> str:
+def path_of_document(registryid: RegistryId, uri: str) -> str:
     """Give the path of the page of a document: the end of its URI, and a digest of the whole."""
     last = uri.rstrip("/").rpartition("/")[2]
     digest = hashlib.sha256(f"{registryid}\n{uri}".encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]

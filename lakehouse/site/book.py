@@ -15,6 +15,8 @@ from lakehouse.readmodel.view import Entity, View
 from lakehouse.site import addresses
 from lakehouse.site.overview import Overview
 from lakehouse.site.templating import MEDIA_TYPES, render
+from lakehouse.text.names import Pointer, RegistryId, Xid
+from lakehouse.text.xid import xid_of_resource
 
 T = TypeVar("T")
 PER_PAGE = 100
@@ -113,7 +115,7 @@ class Book:
     view: View
     overview: Overview
     style: Style = field(default_factory=Style)
-    given: Mapping[tuple[str, str], dict[str, Any]] | None = None
+    given: Mapping[tuple[RegistryId, Xid], dict[str, Any]] | None = None
     kept: dict[str, OrderedDict[Any, Any]] = field(default_factory=dict)
 
     def page(self, template: str, path: str, /, **told: Any) -> Page:
@@ -138,11 +140,11 @@ class Book:
         some = rows[(number - 1) * PER_PAGE : number * PER_PAGE]
         return Part([read(one) for one in some] if read else some, number, pages, len(rows), path)
 
-    def entity(self, registryid: str, xid: str) -> Entity | None:
+    def entity(self, registryid: RegistryId, xid: Xid) -> Entity | None:
         """Look an entity up."""
         return self.view.entity(registryid, xid)
 
-    def definition(self, registryid: str, xid: str) -> dict[str, Any] | None:
+    def definition(self, registryid: RegistryId, xid: Xid) -> dict[str, Any] | None:
         """Give the effective definition of a message; None: it is not kept any more, or not computed yet."""
         if self.given is not None:
             return self.given.get((registryid, xid))
@@ -158,19 +160,19 @@ class Book:
         """Count what a snapshot changed, by op."""
         return self.remember(("changes", snapshot_id), lambda: count_changed(self.view, snapshot_id), 2000)
 
-    def definitions_at(self, snapshot_id: int, registryid: str, xid: str) -> dict[str, str] | None:
+    def definitions_at(self, snapshot_id: int, registryid: RegistryId, xid: Xid) -> dict[Pointer, str] | None:
         """Give the leaves of a message as it was in effect at a snapshot, with what is inferred; None: not kept, or not there."""
         if self.style.is_served:
             return self._past(snapshot_id, registryid, [xid]).get((registryid, xid))
         now = self.definition(registryid, xid) if self.given is None else None
         if now is not None and now["snapshot_id"] <= snapshot_id:  # nothing has touched it since
-            leaves: dict[str, str] = now["inferred"] | now["attributes"]
+            leaves: dict[Pointer, str] = now["inferred"] | now["attributes"]
             return leaves
         return self.remember(("past", snapshot_id), lambda: self._changed_since(snapshot_id)).get((registryid, xid))
 
-    def _changed_since(self, snapshot_id: int) -> dict[tuple[str, str], dict[str, str]]:
+    def _changed_since(self, snapshot_id: int) -> dict[tuple[RegistryId, Xid], dict[Pointer, str]]:
         """Read the messages as they were in effect at a snapshot that are not so any more: files compare no others."""
-        xids: dict[str, list[str]] = defaultdict(list)
+        xids: dict[RegistryId, list[Xid]] = defaultdict(list)
         try:
             for registryid, xid in self.view.defined_since(snapshot_id):
                 xids[registryid].append(xid)
@@ -179,7 +181,9 @@ class Book:
         parts = (self._past(snapshot_id, registryid, some) for registryid, some in xids.items())
         return {key: leaves for part in parts for key, leaves in part.items()}
 
-    def _past(self, snapshot_id: int, registryid: str, xids: list[str]) -> dict[tuple[str, str], dict[str, str]]:
+    def _past(
+        self, snapshot_id: int, registryid: RegistryId, xids: list[Xid]
+    ) -> dict[tuple[RegistryId, Xid], dict[Pointer, str]]:
         at_hand = snapshot_id == self.view.snapshot_id
         try:
             with nullcontext(self.view) if at_hand else self.view.model.at(snapshot_id) as view:
@@ -216,22 +220,22 @@ class Links:
         self.snapshot = addresses.path_of_snapshot
         self.to = addresses.path_of
 
-    def document(self, registryid: str, uri: str) -> str | None:
+    def document(self, registryid: RegistryId, uri: str) -> str | None:
         """Give the path of a document; None: the catalog does not know it any more."""
         return addresses.path_of_document(registryid, uri) if (registryid, uri) in self.overview.documents else None
 
-    def known(self, registryid: str, xid: str | None) -> str | None:
+    def known(self, registryid: RegistryId, xid: Xid | None) -> str | None:
         """Give the path of what an XID names; None: it is not in the catalog."""
         if not xid or not xid.startswith("/"):
             return None
-        holder = "/".join(xid.split("/")[:5])
+        holder = xid_of_resource(xid)
         if not self.overview.has(registryid, holder):
             return None
         # The page of a message shows its default Version; a message with a single one has no other page.
         return addresses.path_of(registryid, xid if xid.startswith("/schemagroups/") else holder)
 
     @staticmethod
-    def name(xid: str | None) -> str:
+    def name(xid: Xid | None) -> str:
         """Give the id at the end of an XID; of a Version of a message with its holder's."""
         if not xid:
             return ""

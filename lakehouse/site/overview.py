@@ -13,8 +13,10 @@ from lakehouse.log.snapshotfacts import Snapshot
 from lakehouse.readmodel.found import find_violations
 from lakehouse.readmodel.listed import listed_members, protocols_of
 from lakehouse.readmodel.view import Entity, View
+from lakehouse.text.names import REGISTRY, RegistryId, Xid
+from lakehouse.text.xid import xid_of_group
 
-Key = tuple[str, str]
+Key = tuple[RegistryId, Xid]
 NO_PROTOCOL = "none"
 
 
@@ -36,13 +38,13 @@ class Overview:
     """
 
     snapshot_id: int
-    registries: list[str] = field(default_factory=list)
+    registries: list[RegistryId] = field(default_factory=list)
     groups: dict[Key, Entity] = field(default_factory=dict)
-    members: dict[Key, list[str]] = field(default_factory=dict)
+    members: dict[Key, list[Xid]] = field(default_factory=dict)
     protocols: dict[Key, str | None] = field(default_factory=dict)
     is_gone: bool = False
     findings: list[dict[str, Any]] = field(default_factory=list)
-    documents: dict[Key, tuple[int, dict[str, Any]]] = field(default_factory=dict)
+    documents: dict[tuple[RegistryId, str], tuple[int, dict[str, Any]]] = field(default_factory=dict)
     snapshots: list[Snapshot] = field(default_factory=list)
     lag: int = 0
 
@@ -69,24 +71,24 @@ class Overview:
         found: dict[Key, list[dict[str, Any]]] = defaultdict(list)
         present = {key: set(xids) for key, xids in self.members.items()}
         for (registryid, xid), findings in self.findings_by_xid.items():
-            group = "/".join(xid.split("/")[:3])
+            group = xid_of_group(xid)
             if xid.count("/") == 4 and xid not in present.get((registryid, group), ()):
                 refused = [one for one in findings if one["action"] == "quarantined"]
                 # That its Versions were refused with it need not be said.
                 found[registryid, group] += [one for one in refused if one["xid"] == xid] or refused
         return found
 
-    def is_refused(self, registryid: str, xid: str) -> bool:
+    def is_refused(self, registryid: RegistryId, xid: Xid) -> bool:
         """Tell that what a document says of an entity was not loaded."""
         return any(one["action"] == "quarantined" for one in self.findings_by_xid.get((registryid, xid), ()))
 
-    def has(self, registryid: str, xid: str) -> bool:
+    def has(self, registryid: RegistryId, xid: Xid) -> bool:
         """Tell that an entity has a page: a registry, group, endpoint, message or schema; of Versions it is not told here."""
         if xid == "/":
             return registryid in self.registries
         if xid.count("/") == 2:
             return (registryid, xid) in self.groups
-        return xid in self._present.get((registryid, "/".join(xid.split("/")[:3])), ())
+        return xid in self._present.get((registryid, xid_of_group(xid)), ())
 
     @cached_property
     def _present(self) -> dict[Key, frozenset[str]]:
@@ -98,7 +100,7 @@ class Overview:
         counted = Counter(family or NO_PROTOCOL for family in self.protocols.values())
         return sorted(counted.items(), key=lambda one: (-one[1], one[0]))
 
-    def count(self, collection: str, registryid: str | None = None) -> int:
+    def count(self, collection: str, registryid: RegistryId | None = None) -> int:
         """Count groups of a collection (`messagegroups`, `endpoints`, `schemagroups`), or members (`messages`, `schemas`)."""
         start = f"/{collection}/"
         if collection in ("messages", "schemas"):
@@ -110,13 +112,13 @@ class Overview:
             )
         return sum(registryid in (None, one) and xid.startswith(start) for one, xid in self.groups)
 
-    def groups_of(self, registryid: str, collection: str) -> Iterator[Entity]:
+    def groups_of(self, registryid: RegistryId, collection: str) -> Iterator[Entity]:
         """Give the groups of a collection, by XID."""
         for (one, xid), entity in self.groups.items():
             if one == registryid and xid.startswith(f"/{collection}/"):
                 yield entity
 
-    def family(self, registryid: str, xid: str) -> str:
+    def family(self, registryid: RegistryId, xid: Xid) -> str:
         """Give the family of a message's protocol; `none`: it names none."""
         return self.protocols.get((registryid, xid)) or NO_PROTOCOL
 
@@ -125,7 +127,7 @@ def overview_of(view: View) -> Overview:
     """Look through a snapshot."""
     made = Overview(view.snapshot_id, view.registries(), snapshots=view.snapshots(), lag=view.definitions_snapshot)
     for registryid in made.registries:
-        made.groups |= {(registryid, one.xid): one for one in view.children(registryid, "/")}
+        made.groups |= {(registryid, one.xid): one for one in view.children(registryid, REGISTRY)}
     made.members = listed_members(view)
     for key in made.groups:
         made.members.setdefault(key, [])

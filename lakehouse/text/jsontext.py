@@ -10,18 +10,24 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from json.encoder import encode_basestring  # escapes what RFC 8785 escapes and nothing else, as orjson does
-from typing import Any
+from typing import Any, cast
 
 import jiter
 import numpy as np
 import orjson
 
 from lakehouse.text.blanking import REDACTED, blank_value, looks_secret
+from lakehouse.text.names import WHOLE, JsonText, Pointer
 from lakehouse.text.problems import BYTE_ORDER_MARK, DUPLICATE_KEY, Problem
 
 _BOM = b"\xef\xbb\xbf"
+# Plain functions, of which mypy knows what they make: each leaf goes through them, and the call of a NewType would cost.
+_quoted = cast("Callable[[str], JsonText]", encode_basestring)
+decoded = cast("Callable[[bytes], JsonText]", bytes.decode)
+_joined = cast("Callable[[Iterable[str]], Pointer]", "".join)
+_TRUE, _FALSE = JsonText("true"), JsonText("false")
 _TWO_DIGITS = re.compile("[0-9]{2}")
 _LONG_NUMBER = re.compile("[0-9]{19}")
 _TOO_DEEP = "deeper than {} levels of objects and arrays (setting max_json_depth)"
@@ -50,7 +56,9 @@ def read_json(text: bytes, max_depth: int) -> tuple[Any, list[Problem]]:
     if text.startswith(_BOM):
         text = text[len(_BOM) :]
         problems.append(
-            Problem("", BYTE_ORDER_MARK, "warning", "the document starts with a byte order mark", "Save it as UTF-8 without one.")
+            Problem(
+                WHOLE, BYTE_ORDER_MARK, "warning", "the document starts with a byte order mark", "Save it as UTF-8 without one."
+            )
         )
     try:
         value = jiter.from_json(text, allow_inf_nan=False, catch_duplicate_keys=True, float_mode="lossless-float")
@@ -58,7 +66,7 @@ def read_json(text: bytes, max_depth: int) -> tuple[Any, list[Problem]]:
         if "duplicate key" not in str(error).lower():
             raise NotJson(_told(error, max_depth)) from error
         value = _read_with_duplicates(text, max_depth)
-        problems.extend(_duplicates(value, ""))
+        problems.extend(_duplicates(value, WHOLE))
     if text.count(b"{") + text.count(b"[") > max_depth and _depth(text) > max_depth:
         raise NotJson(_TOO_DEEP.format(max_depth))
     return value, problems
@@ -81,7 +89,7 @@ def canonical(value: Any) -> bytes:
         raise (error.__cause__ if isinstance(error.__cause__, OverflowError) else error) from error
 
 
-def canonical_text(value: Any) -> str:
+def canonical_text(value: Any) -> JsonText:
     """Write a value like `canonical`, as text; what most leaves are is written without more ado.
 
     Raises:
@@ -89,21 +97,21 @@ def canonical_text(value: Any) -> str:
     """
     kind = type(value)
     if kind is str:
-        return encode_basestring(value)
+        return _quoted(value)
     if kind is bool:
-        return "true" if value else "false"
-    return canonical(value).decode()
+        return _TRUE if value else _FALSE
+    return decoded(canonical(value))
 
 
-def as_written(value: Any) -> str:
+def as_written(value: Any) -> JsonText:
     """Write a value with its keys in their order and its numbers in their spelling, without blanks."""
     try:
-        return orjson.dumps(value, default=_spelling).decode()
+        return decoded(orjson.dumps(value, default=_spelling))
     except TypeError:
-        return orjson.dumps(_with_big_integers(value), default=_spelling).decode()
+        return decoded(orjson.dumps(_with_big_integers(value), default=_spelling))
 
 
-def read_canonical(text: str) -> Any:
+def read_canonical(text: JsonText) -> Any:
     """Read what `canonical` wrote; written canonically again it is the same text."""
     # A run of 19 digits has two at every 9th place: most texts are passed over quickly.
     if _TWO_DIGITS.search(text[::9]) and _LONG_NUMBER.search(text):  # orjson makes a double of an integer of more than 64 bits
@@ -124,9 +132,14 @@ def same(one: Any, other: Any) -> bool:
     return _comparable(one) == _comparable(other)
 
 
-def pointer_of(*tokens: str) -> str:
+def pointer_of(*tokens: str) -> Pointer:
     """Join tokens to a JSON Pointer (RFC 6901)."""
-    return "".join([f"/{escaped(token)}" for token in tokens])
+    return _joined([f"/{escaped(token)}" for token in tokens])
+
+
+def below(pointer: Pointer, *tokens: str) -> Pointer:
+    """Lead a JSON Pointer further: to what stands below it."""
+    return _joined([pointer, *[f"/{escaped(token)}" for token in tokens]])
 
 
 def escaped(token: str) -> str:
@@ -223,27 +236,27 @@ def _read_with_duplicates(text: bytes, max_depth: int) -> Any:
     return value
 
 
-def _duplicates(value: Any, pointer: str) -> Iterator[Problem]:
+def _duplicates(value: Any, pointer: Pointer) -> Iterator[Problem]:
     if isinstance(value, _Duplicated):
         for key, values in value.twice.items():
             differs = len({_comparable(one) for one in values}) > 1
             told = "different values" if differs else "the same value"
             yield Problem(
-                pointer + pointer_of(key),
+                below(pointer, key),
                 DUPLICATE_KEY,
                 "error" if differs else "warning",
                 f"the key {key!r} stands {len(values)} times in one object, with {told}",
                 "Keep one of them.",
-                as_written(_blanked(pointer + pointer_of(key), values)),
+                as_written(_blanked(below(pointer, key), values)),
             )
     if isinstance(value, dict):
         for key, member in value.items():
-            yield from _duplicates(member, pointer + pointer_of(key))
+            yield from _duplicates(member, below(pointer, key))
     elif isinstance(value, list):
         for index, member in enumerate(value):
-            yield from _duplicates(member, f"{pointer}/{index}")
+            yield from _duplicates(member, below(pointer, str(index)))
 
 
-def _blanked(pointer: str, values: list[Any]) -> list[Any]:
+def _blanked(pointer: Pointer, values: list[Any]) -> list[Any]:
     """Blank what may be a secret in the values of a key that stands twice: all but one never reach what is redacted."""
     return [REDACTED] * len(values) if any(map(looks_secret, pointer.split("/"))) else blank_value(values)

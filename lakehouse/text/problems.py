@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
+from lakehouse.text.names import Pointer, RegistryId, Xid
+
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
@@ -31,7 +33,7 @@ class Problem(NamedTuple):
     `kept` tells of an error that it takes nothing out: what is wrong was left out of the normal form, and its entity stays.
     """
 
-    pointer: str
+    pointer: Pointer
     rule_id: str
     severity: str
     message: str
@@ -44,8 +46,8 @@ class Finding(NamedTuple):
     """A problem of an entity, with what was done about it; kind and xid are empty for the document itself."""
 
     kind: str
-    xid: str
-    pointer: str
+    xid: Xid
+    pointer: Pointer
     rule_id: str
     severity: str
     action: str
@@ -54,7 +56,9 @@ class Finding(NamedTuple):
     raw: str | None
 
 
-def violation_id(registryid: str, document_uri: str, rule_id: str, xid: str, pointer: str, message: str, action: str) -> str:
+def violation_id(
+    registryid: RegistryId, document_uri: str, rule_id: str, xid: Xid, pointer: Pointer, message: str, action: str
+) -> str:
     """Name a finding so that the same one has the same name in every run; as a column: `violation_id_column`.
 
     What was kept is another finding than what was refused: what is published may break a rule, and its next edition too.

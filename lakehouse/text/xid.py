@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote
 
+from lakehouse.text.names import Xid
+
 ID = re.compile(r"\A[A-Za-z0-9_][A-Za-z0-9_.\-~:@]{0,127}\Z")
 _ID_RULE = "1 to 128 letters, digits and _ . - ~ : @, the first a letter, a digit or _"
 XID = re.compile(r"\A(?:/[^/#?\s]+)+\Z")
@@ -18,7 +20,7 @@ def id_problem(text: str) -> str | None:
     return None if ID.match(text) else f"{text!r} is not an id: an id has {_ID_RULE}"
 
 
-def as_xid(reference: str) -> str | None:
+def as_xid(reference: str) -> Xid | None:
     """Turn a reference within a registry into an XID.
 
     Args:
@@ -39,9 +41,24 @@ def as_xid(reference: str) -> str | None:
         return None
     tokens[::2] = [_COLLECTIONS.get(token, token) for token in tokens[::2]]
     xid = "/" + "/".join(tokens)
-    return xid if XID.match(xid) else None
+    return Xid(xid) if XID.match(xid) else None
 
 
-def xid_of(*tokens: str) -> str:
+def xid_of(*tokens: str) -> Xid:
     """Join collection names and ids to an XID; without any it is the registry's."""
-    return "/" + "/".join(tokens)
+    return Xid("/" + "/".join(tokens))
+
+
+def xid_of_version(xid: Xid, versionid: str | None) -> Xid:
+    """Give the XID of a Version of a message or schema; with None one that no Version has."""
+    return Xid(f"{xid}/versions/{versionid}")
+
+
+def xid_of_resource(xid: Xid) -> Xid:
+    """Give the XID of the message or schema that a Version is of; that of a message, schema or group is given as it is."""
+    return Xid("/".join(xid.split("/")[:5]))
+
+
+def xid_of_group(xid: Xid) -> Xid:
+    """Give the XID of the group that an entity stands in, or is."""
+    return Xid("/".join(xid.split("/")[:3]))

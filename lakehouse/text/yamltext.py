@@ -16,6 +16,7 @@ import yaml
 
 from lakehouse.text.blanking import blank_text
 from lakehouse.text.jsontext import NotJson, read_json
+from lakehouse.text.names import WHOLE
 from lakehouse.text.problems import BYTE_ORDER_MARK, Problem
 
 YAML_SUFFIXES = (".yaml", ".yml")
@@ -56,7 +57,7 @@ def read_yaml(text: bytes, max_depth: int) -> tuple[Any, list[Problem]]:
     problems = []
     if text.startswith(_BOM):
         told = "the document starts with a byte order mark"
-        problems.append(Problem("", BYTE_ORDER_MARK, "warning", told, "Save it as UTF-8 without one."))
+        problems.append(Problem(WHOLE, BYTE_ORDER_MARK, "warning", told, "Save it as UTF-8 without one."))
     loader = None
     try:
         loader = _Loader(text.decode("utf-8-sig"), max_depth)

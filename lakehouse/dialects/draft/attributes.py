@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 
 from lakehouse.dialects.coercions import kind_of
 from lakehouse.text.csvtables import read_table
-from lakehouse.text.jsontext import pointer_of
+from lakehouse.text.jsontext import below
+from lakehouse.text.names import Pointer
 from lakehouse.text.timestamps import microseconds
 
 ID = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,;=@]|%[0-9A-Fa-f]{2})+")
@@ -34,13 +35,13 @@ class Draft(Protocol):
 
     types: dict[str, str]
 
-    def error(self, pointer: str, rule: str, message: str, hint: str) -> None:
+    def error(self, pointer: Pointer, rule: str, message: str, hint: str) -> None:
         """Note an error of the entity at the pointer."""
 
-    def leave_out(self, pointer: str, rule: str, message: str, hint: str) -> None:
+    def leave_out(self, pointer: Pointer, rule: str, message: str, hint: str) -> None:
         """Note an error that takes out nothing: a word for people is left out, and its entity kept."""
 
-    def tell(self, pointer: str, rule: str, severity: str, message: str, hint: str) -> None:
+    def tell(self, pointer: Pointer, rule: str, severity: str, message: str, hint: str) -> None:
         """Note something that takes out nothing."""
 
 
@@ -70,16 +71,16 @@ def sections_of(own_format: str) -> list[dict[str, str]]:
 # Attributes
 
 
-def _text(at: Draft, row: dict[str, str], value: Any, written: dict[str, Any], normal: dict[str, Any], here: str) -> None:
+def _text(at: Draft, row: dict[str, str], value: Any, written: dict[str, Any], normal: dict[str, Any], here: Pointer) -> None:
     if isinstance(value, str):
         normal[row["normal"]] = value
     else:
         told = f"`{row['path']}` is {kind_of(value)} and must be a string; it is left out"
-        at.leave_out(here + pointer_of(row["path"]), row["rule"], told, "Write a string.")
+        at.leave_out(below(here, row["path"]), row["rule"], told, "Write a string.")
 
 
 def _documentation(
-    at: Draft, row: dict[str, str], value: Any, written: dict[str, Any], normal: dict[str, Any], here: str
+    at: Draft, row: dict[str, str], value: Any, written: dict[str, Any], normal: dict[str, Any], here: Pointer
 ) -> None:
     """A URL is the documentation of the registry; a text is kept beside (CAT-029)."""
     if not isinstance(value, str):
@@ -91,33 +92,35 @@ def _documentation(
 
 
 def _documentation_format(
-    at: Draft, row: dict[str, str], value: Any, written: dict[str, Any], normal: dict[str, Any], here: str
+    at: Draft, row: dict[str, str], value: Any, written: dict[str, Any], normal: dict[str, Any], here: Pointer
 ) -> None:
     _text(at, row, value, written, normal, here)
     if isinstance(value, str) and value not in ("HTML", "Markdown", "URL"):
         told = f"`documentationformat` is {value!r}; well known are HTML, Markdown and URL"
-        at.tell(here + "/documentationformat", "CAT-030", "warning", told, "Mend it if it is misspelt.")
+        at.tell(below(here, "documentationformat"), "CAT-030", "warning", told, "Mend it if it is misspelt.")
     if value == "URL" and URI.fullmatch(str(written.get("documentation"))):
         del normal["documentationformat"]
 
 
-def _tags(at: Draft, row: dict[str, str], value: Any, written: dict[str, Any], normal: dict[str, Any], here: str) -> None:
+def _tags(at: Draft, row: dict[str, str], value: Any, written: dict[str, Any], normal: dict[str, Any], here: Pointer) -> None:
     if isinstance(value, str):
         normal["labels"] = {tag.strip(): "" for tag in value.split(",") if tag.strip()}
     else:
         _text(at, row, value, written, normal, here)
 
 
-def _timestamp(at: Draft, row: dict[str, str], value: Any, written: dict[str, Any], normal: dict[str, Any], here: str) -> None:
+def _timestamp(
+    at: Draft, row: dict[str, str], value: Any, written: dict[str, Any], normal: dict[str, Any], here: Pointer
+) -> None:
     try:
         microseconds(value)
         normal[row["normal"]] = value
     except (TypeError, ValueError):
         told = f"`{row['path']}` is {kind_of(value)} and must be a timestamp (RFC 3339)"
-        at.error(here + pointer_of(row["path"]), row["rule"], told, "Write it as 2024-12-31T23:59:59Z.")
+        at.error(below(here, row["path"]), row["rule"], told, "Write it as 2024-12-31T23:59:59Z.")
 
 
-_Attribute = Callable[[Draft, dict[str, str], Any, dict[str, Any], dict[str, Any], str], None]
+_Attribute = Callable[[Draft, dict[str, str], Any, dict[str, Any], dict[str, Any], Pointer], None]
 ATTRIBUTES: dict[str, _Attribute] = {
     "text": _text,
     "documentation": _documentation,
@@ -131,7 +134,7 @@ ATTRIBUTES: dict[str, _Attribute] = {
 
 
 def _template(
-    at: Draft, row: dict[str, str], argument: str, value: Any, version: dict[str, Any], here: str
+    at: Draft, row: dict[str, str], argument: str, value: Any, version: dict[str, Any], here: Pointer
 ) -> dict[str, Any] | None:
     """Convert an attribute value template (3.1.1): a text with placeholders is a uritemplate, an empty one allows anything."""
     if not isinstance(value, dict):
@@ -142,7 +145,7 @@ def _template(
     for name, (kind, wanted, rule) in _MEMBERS_OF_TEMPLATE.items():
         if name in declaration and not isinstance(declaration[name], kind):
             told = f"`{name}` is {kind_of(declaration[name])} and must be {wanted}"
-            at.error(here + pointer_of(name), rule, told, f"Write {wanted}.")
+            at.error(below(here, name), rule, told, f"Write {wanted}.")
     if "value" in value and value["value"] is None:
         return None  # as if it were not listed (CAT-084)
     if "value" not in value:
@@ -150,14 +153,14 @@ def _template(
         return declaration
     text = declaration.pop("value")
     if not isinstance(text, str):
-        at.error(here + "/value", "CAT-082", f"`value` is {kind_of(text)} and must be a string", "Write a string.")
+        at.error(below(here, "value"), "CAT-082", f"`value` is {kind_of(text)} and must be a string", "Write a string.")
         return None
     if not text:
         return declaration
-    return _declared(at, row, argument, text, here + "/value") | declaration
+    return _declared(at, row, argument, text, below(here, "value")) | declaration
 
 
-def _declared(at: Draft, row: dict[str, str], argument: str, text: str, here: str) -> dict[str, Any]:
+def _declared(at: Draft, row: dict[str, str], argument: str, text: str, here: Pointer) -> dict[str, Any]:
     """Declare a value that is written as text."""
     rest = EXPRESSION.sub("", text)
     if "{" in rest or "}" in rest:
@@ -197,7 +200,7 @@ def _is_base64(text: str) -> bool:
 def _bare(kind: type, wanted: str) -> _Member:
     """Convert a member that is a plain value, or a template of one."""
 
-    def convert_bare(at: Draft, row: dict[str, str], argument: str, value: Any, version: dict[str, Any], here: str) -> Any:
+    def convert_bare(at: Draft, row: dict[str, str], argument: str, value: Any, version: dict[str, Any], here: Pointer) -> Any:
         given = value.get("value") if isinstance(value, dict) else value
         rest = {name: member for name, member in value.items() if name != "value"} if isinstance(value, dict) else {}
         if given is None:
@@ -214,11 +217,11 @@ def _bare(kind: type, wanted: str) -> _Member:
     return convert_bare
 
 
-def _binary(at: Draft, row: dict[str, str], argument: str, value: Any, version: dict[str, Any], here: str) -> Any:
+def _binary(at: Draft, row: dict[str, str], argument: str, value: Any, version: dict[str, Any], here: Pointer) -> Any:
     return _bare(str, "base64 text")(at, row, "binary", value, version, here)
 
 
-def _one_of(at: Draft, row: dict[str, str], argument: str, value: Any, version: dict[str, Any], here: str) -> Any:
+def _one_of(at: Draft, row: dict[str, str], argument: str, value: Any, version: dict[str, Any], here: Pointer) -> Any:
     allowed = argument.removeprefix("of ")
     if not isinstance(value, str) or not re.fullmatch(allowed, value):
         names = allowed.replace("|", ", ").replace("\\", "")
@@ -227,14 +230,14 @@ def _one_of(at: Draft, row: dict[str, str], argument: str, value: Any, version: 
     return value
 
 
-def _runtime(at: Draft, row: dict[str, str], argument: str, value: Any, version: dict[str, Any], here: str) -> Any:
+def _runtime(at: Draft, row: dict[str, str], argument: str, value: Any, version: dict[str, Any], here: Pointer) -> Any:
     """Keep what is state of a running system and no part of a definition of the draft (requirements.md 42)."""
     told = "it is state of a running node, and no part of a definition"
     at.tell(here, row["rule"], "warning", told, "Leave it out.")
     return value if isinstance(value, dict) else {"value": value}
 
 
-def _dataschema(at: Draft, row: dict[str, str], argument: str, value: Any, version: dict[str, Any], here: str) -> Any:
+def _dataschema(at: Draft, row: dict[str, str], argument: str, value: Any, version: dict[str, Any], here: Pointer) -> Any:
     """Convert a data schema (3.1.2) into dataschemauri, dataschema and dataschemaformat of the message."""
     if not isinstance(value, dict):
         told = f"`dataschema` is {kind_of(value)} and must be an object"
@@ -243,17 +246,17 @@ def _dataschema(at: Draft, row: dict[str, str], argument: str, value: Any, versi
     uri, kind, schema = (value.get(name) for name in ("value", "schematype", "schema"))
     if uri is not None:
         if not isinstance(uri, str) or not _URI_REFERENCE.fullmatch(EXPRESSION.sub("x", uri)):
-            at.error(here + "/value", row["rule"], f"{uri!r} is not a URI", "Write a URI.")
+            at.error(below(here, "value"), row["rule"], f"{uri!r} is not a URI", "Write a URI.")
         else:
             version["dataschemauri"] = uri
     if schema is not None:
         version["dataschema"] = schema
     known = {one["format"]: one for one in rows("schematype")}
     if kind is not None and not isinstance(kind, str):
-        at.error(here + "/schematype", "CAT-092", f"`schematype` is {kind_of(kind)} and must be a string", "Write a string.")
+        at.error(below(here, "schematype"), "CAT-092", f"`schematype` is {kind_of(kind)} and must be a string", "Write a string.")
     elif kind is not None:
         version["dataschemaformat"] = schema_format(known, kind, schema)
-        _check_schema(at, known.get(kind), schema, here + "/schema")
+        _check_schema(at, known.get(kind), schema, below(here, "schema"))
     else:
         _infer_format(at, known, uri, schema, version, here)
     return {name: member for name, member in value.items() if name not in ("value", "schematype", "schema")} or None
@@ -268,7 +271,7 @@ def schema_format(known: dict[str, dict[str, str]], kind: str, schema: Any) -> s
     return f"{normal.split('/')[0]}/{draft.group()}" if kind == "JSON" and draft else normal
 
 
-def _check_schema(at: Draft, known: dict[str, str] | None, schema: Any, here: str) -> None:
+def _check_schema(at: Draft, known: dict[str, str] | None, schema: Any, here: Pointer) -> None:
     if schema is None:
         return
     if not isinstance(schema, str | dict) or (known and known["type"] == "string" and not isinstance(schema, str)):
@@ -278,7 +281,9 @@ def _check_schema(at: Draft, known: dict[str, str] | None, schema: Any, here: st
         at.tell(here, known["rule"], "warning", told, f"Write {_KINDS[{'string': str, 'object': dict}[known['type']]]}.")
 
 
-def _infer_format(at: Draft, known: dict[str, dict[str, str]], uri: Any, schema: Any, version: dict[str, Any], here: str) -> None:
+def _infer_format(
+    at: Draft, known: dict[str, dict[str, str]], uri: Any, schema: Any, version: dict[str, Any], here: Pointer
+) -> None:
     """Guess the kind of a schema from its document, or from the suffix of its URI (CAT-091)."""
     by_suffix = [kind for kind, row in known.items() if isinstance(uri, str) and urlsplit(uri).path.endswith(row["path"])]
     guess = (
@@ -290,7 +295,7 @@ def _infer_format(at: Draft, known: dict[str, dict[str, str]], uri: Any, schema:
         at.tell(here, "CAT-091", "info", told, "Write `schematype`.")
 
 
-_Member = Callable[[Draft, dict[str, str], str, Any, dict[str, Any], str], Any]
+_Member = Callable[[Draft, dict[str, str], str, Any, dict[str, Any], Pointer], Any]
 MEMBERS: dict[str, _Member] = {
     "template": _template,
     "string": _bare(str, "a string"),
@@ -306,19 +311,19 @@ MEMBERS: dict[str, _Member] = {
 # What a format asks of a whole definition
 
 
-def _check_cloudevents(at: Draft, sections: dict[str, Any], version: dict[str, Any], name: str, here: str) -> None:
+def _check_cloudevents(at: Draft, sections: dict[str, Any], version: dict[str, Any], name: str, here: Pointer) -> None:
     metadata = version.get("envelopemetadata", {})
     declared = metadata.get("type")
     value = declared.get("value") if isinstance(declared, dict) else None
-    where = here + "/definition/attributes"
+    where = below(here, "definition", "attributes")
     if not isinstance(value, str) or not value:
         at.error(where, "CAT-102", "no `type` with a value is declared", "Declare the type of the event.")
     elif value != name:
         told = f"the `id` is {name!r}, and the declared `type` is {value!r}"
-        at.error(where + "/type", "CAT-103", told, "Make the two equal.")
+        at.error(below(where, "type"), "CAT-103", told, "Make the two equal.")
     if isinstance(value, str) and at.types.setdefault(value, name) != name:
         told = f"the definition {at.types[value]!r} has the type {value!r} too"
-        at.error(where + "/type", "CAT-007", told, "One type, one definition.")
+        at.error(below(where, "type"), "CAT-007", told, "One type, one definition.")
     has_schema = "dataschema" in version or "dataschemauri" in version
     if has_schema and "datacontenttype" not in metadata:
         at.tell(where, "CAT-104", "warning", "the event has data, and no `datacontenttype` is declared", "Declare it.")
@@ -326,14 +331,14 @@ def _check_cloudevents(at: Draft, sections: dict[str, Any], version: dict[str, A
         at.tell(where, "CAT-106", "warning", "the event has data, and no `dataschema` is declared", "Declare it.")
 
 
-def _check_mqtt(at: Draft, sections: dict[str, Any], version: dict[str, Any], name: str, here: str) -> None:
+def _check_mqtt(at: Draft, sections: dict[str, Any], version: dict[str, Any], name: str, here: Pointer) -> None:
     """User properties are a list in the normal form (CAT-148)."""
     options = version.get("protocoloptions", {})
     if "user_properties" in options:
         options["user_properties"] = [{"name": key} | one for key, one in options["user_properties"].items()]
 
 
-CHECKS: dict[str, Callable[[Draft, dict[str, Any], dict[str, Any], str, str], None]] = {
+CHECKS: dict[str, Callable[[Draft, dict[str, Any], dict[str, Any], str, Pointer], None]] = {
     "CloudEvents": _check_cloudevents,
     "MQTT": _check_mqtt,
 }

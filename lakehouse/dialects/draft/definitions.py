@@ -13,7 +13,9 @@ from lakehouse.dialects.draft.attributes import CHECKS, URI, formats, sections_o
 from lakehouse.dialects.draft.notes import Converted, Notes
 from lakehouse.dialects.draft.numbers import Keyed, number_of, numbered, numbers_differ
 from lakehouse.dialects.draft.sections import read_sections
-from lakehouse.text.jsontext import pointer_of
+from lakehouse.text.jsontext import below, pointer_of
+from lakehouse.text.names import Pointer, Xid
+from lakehouse.text.xid import xid_of, xid_of_version
 
 _DATES = ("createdtimeutc", "updatedtimeutc")  # a definition's own; a version has others
 
@@ -46,16 +48,16 @@ class Definitions(Notes):
         lone: definitions that stand in no group, by their pointer.
     """
 
-    def __init__(self, made: Converted, types: dict[str, str], lone: dict[str, Any]) -> None:
+    def __init__(self, made: Converted, types: dict[str, str], lone: dict[Pointer, Any]) -> None:
         super().__init__(made, types)
         self.lone = lone
 
-    def convert(self, group: str, group_format: str | None, here: str, members: list[tuple[str, Any]]) -> dict[str, Any]:
+    def convert(self, group: str, group_format: str | None, here: Pointer, members: list[tuple[Pointer, Any]]) -> dict[str, Any]:
         """Convert the definitions of a group; version objects of one definition may stand side by side."""
         here = here or pointer_of("messagegroups", group)
         messages: dict[str, Any] = {}
         taken: set[str] = set()
-        numbered: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+        numbered: dict[str, list[tuple[Pointer, dict[str, Any]]]] = {}
         for at, member in members:
             written = member.value if isinstance(member, Keyed) else member
             key = member.key if isinstance(member, Keyed) else None
@@ -63,7 +65,7 @@ class Definitions(Notes):
                 name = key or f"at{at.replace('/', '-')}"
                 taken.add(name)
                 messages[name] = written
-                self.made.pointers[here + pointer_of("messages", name)] = at
+                self.made.pointers[below(here, "messages", name)] = at
                 continue
             own = written.get("id")
             if key is None and isinstance(own, str) and own in numbered and numbers_differ(numbered[own], written):
@@ -73,17 +75,17 @@ class Definitions(Notes):
             taken.add(name)
             numbered[name] = [(at, written)]
             if problem:
-                self.error(here + pointer_of("messages", name) + "/id", *problem)
+                self.error(below(here, "messages", name, "id"), *problem)
         for name, parts in numbered.items():
             own_format = None if parts[0][0] in self.lone else group_format
-            messages[name] = self._definition(group, own_format, name, here + pointer_of("messages", name), parts)
+            messages[name] = self._definition(group, own_format, name, below(here, "messages", name), parts)
         return messages
 
     def _definition(
-        self, group: str, group_format: str | None, name: str, here: str, parts: list[tuple[str, dict[str, Any]]]
+        self, group: str, group_format: str | None, name: str, here: Pointer, parts: list[tuple[Pointer, dict[str, Any]]]
     ) -> dict[str, Any]:
         at, written = parts[0]
-        xid = f"/messagegroups/{group}/messages/{name}"
+        xid = xid_of("messagegroups", group, "messages", name)
         self.made.pointers[here] = at
         shared: dict[str, Any] = {}
         versions = parts
@@ -94,7 +96,7 @@ class Definitions(Notes):
             for where, member in self.members(written["versions"], here, at, "versions", "CAT-034"):
                 versions.append((where, numbered(member)))
             if not versions:
-                self.error(here + "/versions", "CAT-035", "the definition has no version", "Write at least one.")
+                self.error(below(here, "versions"), "CAT-035", "the definition has no version", "Write at least one.")
         meta: dict[str, Any] = {}
         message: dict[str, Any] = {"meta": meta, "versions": {}}
         if shared:
@@ -109,16 +111,16 @@ class Definitions(Notes):
                 last += 1
                 number = last  # noqa: PLW2901
             versionid = str(number) if number else f"at-{len(message['versions']) + 1}"
-            path = here + pointer_of("versions", versionid)
+            path = below(here, "versions", versionid)
             self.made.pointers.setdefault(path, where)
             if not isinstance(one, dict):
                 message["versions"][versionid] = one
                 continue
             self._number_problem(one, number, versionid in message["versions"], path)
             self._same_as_definition(one, outer, name, own_format, path)
-            self.made.written[f"{xid}/versions/{versionid}"] = one
+            self.made.written[xid_of_version(xid, versionid)] = one
             inherited = {key: value for key, value in shared.items() if key not in _DATES}
-            version = self._version(inherited | one, name, own_format, path, f"{xid}/versions/{versionid}")
+            version = self._version(inherited | one, name, own_format, path, xid_of_version(xid, versionid))
             uri = version_uri(authority, version_id(group, name, versionid))
             message["versions"][versionid] = version if uri is None else version | {"version_uri": uri}
         before: str | None = None
@@ -128,16 +130,16 @@ class Definitions(Notes):
             before = meta["defaultversionid"] = versionid
         return message
 
-    def _format(self, written: dict[str, Any], group_format: str | None, here: str) -> str | None:
+    def _format(self, written: dict[str, Any], group_format: str | None, here: Pointer) -> str | None:
         """Tell the format of a definition: its own, its group's, else that of its sections."""
         own = written.get("format")
         if own is not None and not isinstance(own, str):
-            self.error(here + "/format", "CAT-069", f"`format` is {kind_of(own)} and must be a string", "Leave it out.")
+            self.error(below(here, "format"), "CAT-069", f"`format` is {kind_of(own)} and must be a string", "Leave it out.")
         elif own == "":
-            self.error(here + "/format", "CAT-071", "`format` is empty", "Leave it out.")
+            self.error(below(here, "format"), "CAT-071", "`format` is empty", "Leave it out.")
         elif own is not None and group_format is not None and own != group_format:
             told = f"`format` is {own!r}, and the group's is {group_format!r}"
-            self.error(here + "/format", "CAT-069", told, "Make the two equal, or leave it out.")
+            self.error(below(here, "format"), "CAT-069", told, "Make the two equal, or leave it out.")
         if own and isinstance(own, str):
             return own
         sections = written.get("definition")
@@ -145,36 +147,36 @@ class Definitions(Notes):
         fits = [name for name in formats() if named and named <= {row["path"].split("/")[0] for row in sections_of(name)}]
         return group_format or (fits[0] if len(fits) == 1 else None)
 
-    def _authority(self, written: dict[str, Any], meta: dict[str, Any], here: str) -> str | None:
+    def _authority(self, written: dict[str, Any], meta: dict[str, Any], here: Pointer) -> str | None:
         authority = written.get("authority")
         if authority in (None, ""):
             return None
         if not isinstance(authority, str) or not URI.fullmatch(authority):
-            self.error(here + "/authority", "CAT-066", f"`authority` {authority!r} is not a URI", "Write an absolute URI.")
+            self.error(below(here, "authority"), "CAT-066", f"`authority` {authority!r} is not a URI", "Write an absolute URI.")
             return None
         meta["authority"] = authority
         return authority
 
-    def _number_problem(self, one: dict[str, Any], number: int | None, taken: bool, path: str) -> None:
+    def _number_problem(self, one: dict[str, Any], number: int | None, taken: bool, path: Pointer) -> None:
         if number is None:
             written = one.get("version")
             rule = "CAT-078" if isinstance(written, int) and not isinstance(written, bool) else "CAT-077"
             told = f"`version` is {kind_of(written)} and must be a counter: 1, 2, 3 ..."
-            self.error(path + "/version", rule, told, "Leave it out: the catalog counts.")
+            self.error(below(path, "version"), rule, told, "Leave it out: the catalog counts.")
         elif taken:
-            self.error(path + "/version", "CAT-077", f"the version {number} stands twice", "Leave one of them out.")
+            self.error(below(path, "version"), "CAT-077", f"the version {number} stands twice", "Leave one of them out.")
 
     def _same_as_definition(
-        self, one: dict[str, Any], outer: dict[str, Any], name: str, own_format: str | None, path: str
+        self, one: dict[str, Any], outer: dict[str, Any], name: str, own_format: str | None, path: Pointer
     ) -> None:
         for key, told in (("id", name), ("format", own_format)):
             if one is not outer and one.get(key, told) != told:
                 text = f"`{key}` of the version is {one[key]!r}, and the definition's is {told!r}"
-                self.error(path + pointer_of(key), "CAT-036", text, "Make the two equal: versions share both.")
+                self.error(below(path, key), "CAT-036", text, "Make the two equal: versions share both.")
 
     # Versions
 
-    def _version(self, written: dict[str, Any], name: str, own_format: str | None, here: str, xid: str) -> dict[str, Any]:
+    def _version(self, written: dict[str, Any], name: str, own_format: str | None, here: Pointer, xid: Xid) -> dict[str, Any]:
         version: dict[str, Any] = {}
         self.attributes("definition", written, version, here, xid)
         if "createdat" in version:  # a version never changes, so it was last modified when it was created
@@ -182,10 +184,10 @@ class Definitions(Notes):
         sections = written.get("definition")
         if not isinstance(sections, dict):
             told = "the version has no `definition`" if sections is None else f"`definition` is {kind_of(sections)}"
-            self.error(here + "/definition", "CAT-081", told, "Write an object with the sections of the format.")
+            self.error(below(here, "definition"), "CAT-081", told, "Write an object with the sections of the format.")
             return version
         if own_format is None:
-            self.error(here + "/definition", "CAT-024", "nothing tells the `format` of the definition", "Name it.")
+            self.error(below(here, "definition"), "CAT-024", "nothing tells the `format` of the definition", "Name it.")
             return version
         known = formats().get(own_format)
         if known is None:

@@ -9,8 +9,10 @@ from typing import Any
 from lakehouse.dialects.coercions import kind_of
 from lakehouse.dialects.draft.attributes import ATTRIBUTES, ID, rows
 from lakehouse.dialects.draft.numbers import Keyed
-from lakehouse.text.jsontext import pointer_of
+from lakehouse.text.jsontext import below
+from lakehouse.text.names import Pointer, Xid
 from lakehouse.text.problems import Problem
+from lakehouse.text.xid import xid_of
 
 
 @dataclass
@@ -27,9 +29,9 @@ class Converted:
 
     document: dict[str, Any] = field(default_factory=lambda: {"messagegroups": {}})
     errors: list[Problem] = field(default_factory=list)
-    told: list[tuple[str, Problem]] = field(default_factory=list)
-    pointers: dict[str, str] = field(default_factory=dict)
-    written: dict[str, Any] = field(default_factory=dict)
+    told: list[tuple[Xid, Problem]] = field(default_factory=list)
+    pointers: dict[Pointer, Pointer] = field(default_factory=dict)
+    written: dict[Xid, Any] = field(default_factory=dict)
 
 
 class Notes:
@@ -39,29 +41,29 @@ class Notes:
         self.made = made
         self.types = {} if types is None else types  # of attributes, as they were met
 
-    def error(self, pointer: str, rule: str, message: str, hint: str) -> None:
+    def error(self, pointer: Pointer, rule: str, message: str, hint: str) -> None:
         """Note an error of the entity at the pointer."""
         self.made.errors.append(Problem(pointer, rule, "error", message, hint))
 
-    def leave_out(self, pointer: str, rule: str, message: str, hint: str) -> None:
+    def leave_out(self, pointer: Pointer, rule: str, message: str, hint: str) -> None:
         """Note an error that takes nothing out: what is at the pointer is left out."""
         self.made.errors.append(Problem(pointer, rule, "error", message, hint, kept=True))
 
-    def tell(self, pointer: str, rule: str, severity: str, message: str, hint: str) -> None:
+    def tell(self, pointer: Pointer, rule: str, severity: str, message: str, hint: str) -> None:
         """Note what takes nothing out."""
-        xid = "/" + "/".join(pointer.split("/")[1 : _depth(pointer) + 1])
+        xid = xid_of(*pointer.split("/")[1 : _depth(pointer) + 1])
         self.made.told.append((xid, Problem(pointer, rule, severity, message, hint)))
 
-    def members(self, written: Any, here: str, at: str, name: str, rule: str) -> list[tuple[str, Any]]:
+    def members(self, written: Any, here: Pointer, at: Pointer, name: str, rule: str) -> list[tuple[Pointer, Any]]:
         """Give the members of a map or an array, each with its pointer; a member of a map that has no id gets its key."""
-        where = at + pointer_of(name)
+        where = below(at, name)
         if written is None:
             return []
         if isinstance(written, list):
-            return [(f"{where}/{index}", member) for index, member in enumerate(written)]
+            return [(below(where, str(index)), member) for index, member in enumerate(written)]
         if isinstance(written, dict):
-            return [(where + pointer_of(key), Keyed(member, key)) for key, member in written.items()]
-        self.error(here + pointer_of(name), rule, f"`{name}` is {kind_of(written)}, neither a map nor an array", "Write a map.")
+            return [(below(where, key), Keyed(member, key)) for key, member in written.items()]
+        self.error(below(here, name), rule, f"`{name}` is {kind_of(written)}, neither a map nor an array", "Write a map.")
         return []
 
     def id_of(
@@ -93,7 +95,7 @@ class Notes:
         return unique, problem
 
     def attributes(
-        self, level: str, written: dict[str, Any], normal: dict[str, Any], here: str, xid: str, only: tuple[str, ...] = ()
+        self, level: str, written: dict[str, Any], normal: dict[str, Any], here: Pointer, xid: Xid, only: tuple[str, ...] = ()
     ) -> None:
         """Convert the attributes of a group, definition or version; unknown ones are kept."""
         named = {row["path"]: row for row in rows(level)} | (
@@ -110,6 +112,6 @@ class Notes:
                     convert_value(self, row, value, written, normal, here)
 
 
-def _depth(pointer: str) -> int:
+def _depth(pointer: Pointer) -> int:
     tokens = pointer.split("/")[1:]
     return 6 if tokens[4:5] == ["versions"] else 4 if tokens[2:3] == ["messages"] else 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +37,7 @@ def number_of(one: Any) -> int | None:
     return number if isinstance(number, int) and not isinstance(number, bool) and number > 0 else None
 
 
-def numbers_differ(parts: list[tuple[str, dict[str, Any]]], written: dict[str, Any]) -> bool:
+def numbers_differ(parts: Sequence[tuple[str, dict[str, Any]]], written: dict[str, Any]) -> bool:
     """Tell that parts of one id are versions of it: each has a number, and no two the same."""
     numbers = [number_of(one) for _, one in parts] + [number_of(written)]
     return None not in numbers and len(set(numbers)) == len(numbers) and "versions" not in written

@@ -7,21 +7,22 @@ from typing import Any
 
 from lakehouse.dialects.coercions import kind_of
 from lakehouse.dialects.draft.attributes import MEMBERS, Draft, rows, sections_of
-from lakehouse.text.jsontext import pointer_of
+from lakehouse.text.jsontext import below
+from lakehouse.text.names import Pointer
 
 
-def translated(pointer: str, pointers: dict[str, str]) -> str:
+def translated(pointer: Pointer, pointers: dict[Pointer, Pointer]) -> Pointer:
     """Give a pointer into the document as written for one into the converted document."""
     known = pointer
     while known not in pointers:
         if not known:
             return pointer
-        known = known.rpartition("/")[0]
-    return pointers[known] + pointer[len(known) :]
+        known = Pointer(known.rpartition("/")[0])
+    return Pointer(pointers[known] + pointer[len(known) :])
 
 
 def read_sections(
-    at: Draft, own_format: str, sections: dict[str, Any], version: dict[str, Any], here: str, pointers: dict[str, str]
+    at: Draft, own_format: str, sections: dict[str, Any], version: dict[str, Any], here: Pointer, pointers: dict[Pointer, Pointer]
 ) -> None:
     """Read the sections of a format into a Version.
 
@@ -36,7 +37,7 @@ def read_sections(
     by_path = {row["path"]: row for row in sections_of(own_format)}
     closed = {row["path"]: row["rule"] for row in rows("closed") if row["format"] == own_format}
     for section, members in sections.items():
-        place = here + pointer_of("definition", section)
+        place = below(here, "definition", section)
         if section not in {path.split("/")[0] for path in by_path}:
             told = f"the format {own_format} has no section `{section}`"
             at.error(place, "CAT-027", told, "Leave it out, or mend `format`.")
@@ -49,9 +50,9 @@ def read_sections(
                 row = by_path.get(f"{section}/{member}") or by_path.get(f"{section}/*")
                 if row is None:
                     rule = closed.get(section, "CAT-027")
-                    at.error(place + pointer_of(member), rule, f"`{section}` knows no `{member}`", "Leave it out.")
+                    at.error(below(place, member), rule, f"`{section}` knows no `{member}`", "Leave it out.")
                 elif value is not None:
-                    _member(at, row, member, value, version, (here, place + pointer_of(member)), pointers)
+                    _member(at, row, member, value, version, (here, below(place, member)), pointers)
     _only(at, own_format, sections, version, here)
 
 
@@ -61,8 +62,8 @@ def _member(
     member: str,
     value: Any,
     version: dict[str, Any],
-    where: tuple[str, str],
-    pointers: dict[str, str],
+    where: tuple[Pointer, Pointer],
+    pointers: dict[Pointer, Pointer],
 ) -> None:
     """Read a member of a section; where: pointers of the Version, and of the member in the converted document."""
     here, place = where
@@ -82,10 +83,10 @@ def _member(
     for token in holders:
         target = target.setdefault(token, {})
     target[last] = normal
-    pointers[here + pointer_of(*holders, last)] = translated(place, pointers)
+    pointers[below(here, *holders, last)] = translated(place, pointers)
 
 
-def _only(at: Draft, own_format: str, sections: dict[str, Any], version: dict[str, Any], here: str) -> None:
+def _only(at: Draft, own_format: str, sections: dict[str, Any], version: dict[str, Any], here: Pointer) -> None:
     """Refuse members that the version of the protocol does not know (MQTT 3.1.1)."""
     for row in sections_of(own_format):
         section, member = row["path"].split("/")
@@ -94,4 +95,4 @@ def _only(at: Draft, own_format: str, sections: dict[str, Any], version: dict[st
             continue
         for name in members if member == "*" else {member} & members.keys():
             told = f"`{name}` is of {row['only']} only, and this is {version.get('protocol')}"
-            at.error(here + pointer_of("definition", section, name), row["rule"], told, "Leave it out.")
+            at.error(below(here, "definition", section, name), row["rule"], told, "Leave it out.")

@@ -14,7 +14,8 @@ from lakehouse.dialects.draft.writeattributes import COMPUTED, Losses, format_of
 from lakehouse.dialects.draft.writeversion import DraftVersion
 from lakehouse.dialects.respell import Loss
 from lakehouse.dialects.versionorder import natural_order
-from lakehouse.text.jsontext import pointer_of
+from lakehouse.text.jsontext import below, pointer_of
+from lakehouse.text.names import WHOLE, Pointer
 
 _RULE = "CAT-011"
 
@@ -30,7 +31,7 @@ def write_drafts(document: dict[str, Any]) -> tuple[list[dict[str, Any]], list[L
         written, lost = write_draft(group, groupid)
         groups.append(written)
         here = pointer_of("messagegroups", groupid)
-        losses.extend(loss._replace(pointer=here + loss.pointer) for loss in lost)
+        losses.extend(loss._replace(pointer=Pointer(here + loss.pointer)) for loss in lost)
     return groups, losses
 
 
@@ -76,20 +77,20 @@ class DraftGroup(Losses):
         """Write the group without its definitions; after the first of these, which may tell the format."""
         written: dict[str, Any] = {"id": self.groupid}
         if not ID.fullmatch(self.groupid):
-            self.lose("", f"{self.groupid!r} is not an id of the draft", "CAT-021")
+            self.lose(WHOLE, f"{self.groupid!r} is not an id of the draft", "CAT-021")
         if self.name is None:
-            self.lose("", "a group of the draft has one format, and nothing tells it", "CAT-024")
+            self.lose(WHOLE, "a group of the draft has one format, and nothing tells it", "CAT-024")
         elif format_of(self.own) is None:
             told = f"a group of the draft has a format, and this one gets that of its first message: {self.name}"
             self.lose(pointer_of(formats()[self.name]["normal"]), told, "CAT-024")
         written["format"] = self.name or "CloudEvents"
-        self.write_attributes("group", self.own, written, "", {"envelope", "protocol"})
+        self.write_attributes("group", self.own, written, WHOLE, {"envelope", "protocol"})
         for key in ("envelope", "protocol"):
             if self.name and key in self.own and formats()[self.name]["normal"] != key:
                 self.lose(pointer_of(key), f"a group of the format {self.name} has no `{key}`", "CAT-023")
         return written
 
-    def definition(self, messageid: str, message: dict[str, Any], here: str = "") -> dict[str, Any] | None:
+    def definition(self, messageid: str, message: dict[str, Any], here: Pointer = WHOLE) -> dict[str, Any] | None:
         """Write a message as a definition; None when the draft cannot say it.
 
         Args:
@@ -110,14 +111,14 @@ class DraftGroup(Losses):
             )
             return None
         for key in sorted(meta.keys() - COMPUTED - {"authority", "defaultversionid", "createdat", "modifiedat"}):
-            self.lose(here + pointer_of("meta", key), f"a definition of the draft has no `{key}`", "CAT-058")
+            self.lose(below(here, "meta", key), f"a definition of the draft has no `{key}`", "CAT-058")
         versions = self._numbered(messageid, message, name, here)
         if not versions:
             self.lose(here, "the draft can say none of its versions, so it is left out", "CAT-034")
             return None
         default = meta.get("defaultversionid")
         if default is not None and default != list(versions)[-1]:
-            self.lose(here + "/meta/defaultversionid", "the latest version of the draft is always the default", "CAT-043")
+            self.lose(below(here, "meta", "defaultversionid"), "the latest version of the draft is always the default", "CAT-043")
         written: dict[str, Any] = {"id": messageid, "format": name}
         if "authority" in meta:
             written["authority"] = meta["authority"]
@@ -126,13 +127,13 @@ class DraftGroup(Losses):
                 written[old] = meta[key]
         return written | {"versions": versions}
 
-    def _numbered(self, messageid: str, message: dict[str, Any], name: str, here: str) -> dict[str, Any]:
+    def _numbered(self, messageid: str, message: dict[str, Any], name: str, here: Pointer) -> dict[str, Any]:
         """Write the Versions whose ids are numbers, in their order."""
         versions: dict[str, Any] = {}
         before: str | None = None
         members = _versions(message)
         for versionid in sorted(members, key=natural_order):
-            at = here + (pointer_of("versions", versionid) if message.get("versions") else "")
+            at = below(here, "versions", versionid) if message.get("versions") else here
             if not re.fullmatch(r"[1-9][0-9]{0,17}", versionid):
                 self.lose(at, f"{versionid!r} is not a number of a version", "CAT-077")
                 continue
@@ -142,7 +143,7 @@ class DraftGroup(Losses):
             if found is None:
                 continue
             if members[versionid].get("ancestor", before or versionid) != (before or versionid):
-                self.lose(at + "/ancestor", "the ancestor of a version of the draft is the version before", "CAT-077")
+                self.lose(below(at, "ancestor"), "the ancestor of a version of the draft is the version before", "CAT-077")
             versions[versionid] = {"id": messageid, "version": int(versionid), "format": name} | found
             before = versionid
         return versions
@@ -153,7 +154,9 @@ class DraftGroup(Losses):
             return
         told = next(iter(self.protocols), formats()[self.name]["type"]) if len(self.protocols) < 2 else None
         if told != self.own["protocol"]:
-            self.lose("/protocol", f"a reader of the draft takes the definitions' for that of the group: {told}", "CAT-023")
+            self.lose(
+                pointer_of("protocol"), f"a reader of the draft takes the definitions' for that of the group: {told}", "CAT-023"
+            )
 
 
 def _versions(message: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from typing import Any
 from lakehouse.dialects.draft.attributes import URI, formats, rows
 from lakehouse.dialects.respell import Loss
 from lakehouse.dialects.tables import family_of
-from lakehouse.text.jsontext import pointer_of, same
+from lakehouse.text.jsontext import below, same
+from lakehouse.text.names import Pointer
 
 COMPUTED = {"self", "shortself", "xid", "messagegroupid", "messageid", "versionid", "messagesurl", "messagescount", "metaurl"}
 COMPUTED |= {
@@ -35,16 +36,16 @@ class Losses:
     def __init__(self, losses: list[Loss]) -> None:
         self.losses = losses
 
-    def lose(self, pointer: str, message: str, rule: str) -> None:
+    def lose(self, pointer: Pointer, message: str, rule: str) -> None:
         """Tell a loss."""
         self.losses.append(Loss(pointer, rule, message))
 
-    def write_attributes(self, level: str, normal: dict[str, Any], written: dict[str, Any], at: str, said: set[str]) -> None:
+    def write_attributes(self, level: str, normal: dict[str, Any], written: dict[str, Any], at: Pointer, said: set[str]) -> None:
         """Write the attributes that the draft has, and those that nobody knows; the others are lost."""
         by_normal = {row["normal"]: row["path"] for row in rows(level) if row["normal"]}
         extra = normal.get("extensions") if isinstance(normal.get("extensions"), dict) else {}
         for key, value in (normal | (extra or {})).items():
-            where = at + pointer_of(*(["extensions", key] if key in (extra or {}) else [key]))
+            where = below(at, *(["extensions", key] if key in (extra or {}) else [key]))
             if key in COMPUTED or key in said or key == "extensions":
                 continue
             if key == "labels":
@@ -63,13 +64,13 @@ class Losses:
             else:
                 written[key] = value
 
-    def _labels(self, labels: dict[str, str], written: dict[str, Any], at: str) -> None:
+    def _labels(self, labels: dict[str, str], written: dict[str, Any], at: Pointer) -> None:
         tags = []
         if not labels:
             self.lose(at, "the draft has no empty set of tags", "CAT-031")
         for key, value in labels.items():
             if value or not key or "," in key or key != key.strip():
-                self.lose(at + pointer_of(key), "a tag of the draft is a word without a value", "CAT-031")
+                self.lose(below(at, key), "a tag of the draft is a word without a value", "CAT-031")
             else:
                 tags.append(key)
         if tags:

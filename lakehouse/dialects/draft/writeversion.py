@@ -8,7 +8,8 @@ from typing import Any
 from lakehouse.dialects.draft.attributes import EXPRESSION, formats, rows, schema_format, sections_of
 from lakehouse.dialects.draft.writeattributes import Losses, format_of
 from lakehouse.dialects.respell import Loss
-from lakehouse.text.jsontext import pointer_of
+from lakehouse.text.jsontext import below
+from lakehouse.text.names import Pointer
 
 _FIRST_SECTION = {"CloudEvents": "attributes", "AMQP": "applicationdata", "MQTT": "payload", "NATS": "payload"}
 
@@ -30,7 +31,7 @@ class DraftVersion(Losses):
         self.protocol: str | None = None
         self.sections: dict[str, Any] = {}
 
-    def write(self, messageid: str, version: dict[str, Any], at: str) -> dict[str, Any] | None:
+    def write(self, messageid: str, version: dict[str, Any], at: Pointer) -> dict[str, Any] | None:
         """Write a Version; None when the draft cannot say it.
 
         Args:
@@ -68,7 +69,7 @@ class DraftVersion(Losses):
         self._singles(version)
         return found | {"definition": self.sections}
 
-    def _dataschema(self, version: dict[str, Any], at: str) -> None:
+    def _dataschema(self, version: dict[str, Any], at: Pointer) -> None:
         kinds = {row["format"]: row for row in rows("schematype")}
         schema = {new: version[old] for new, old in (("value", "dataschemauri"), ("schema", "dataschema")) if old in version}
         told = version.get("dataschemaformat")
@@ -76,20 +77,20 @@ class DraftVersion(Losses):
             fits = [kind for kind in kinds if schema_format(kinds, kind, schema.get("schema")) == told]
             schema["schematype"] = fits[0] if fits else told
         elif schema:
-            self.lose(at + "/dataschemaformat", "without `schematype` a reader of the draft may guess one", "CAT-091")
+            self.lose(below(at, "dataschemaformat"), "without `schematype` a reader of the draft may guess one", "CAT-091")
         if schema:
             self.sections.setdefault(_FIRST_SECTION[self.name], {})["dataschema"] = schema
 
-    def _place(self, members: dict[str, Any], place: str, protocol: str | None, at: str) -> None:
+    def _place(self, members: dict[str, Any], place: str, protocol: str | None, at: Pointer) -> None:
         """Write declarations into the sections of the format; of some there are others in another version of the protocol."""
         name = self.name
         rows_of_place = [row for row in sections_of(name) if row["normal"].startswith(place + "/")]
         named = {row["normal"]: row for row in rows_of_place if row["only"] in ("", protocol)}
         if not named or not members:
-            self.lose(at + pointer_of(place), f"a definition of the format {name} has no `{place}`", "CAT-027")
+            self.lose(below(at, place), f"a definition of the format {name} has no `{place}`", "CAT-027")
             return
         for key, value in members.items():
-            here = at + pointer_of(place, key)
+            here = below(at, place, key)
             inner = named.get(f"{place}/{key}/*") or any(path.startswith(f"{place}/{key}/") for path in named)
             if key == "user_properties" and f"{place}/{key}/*" in named:
                 self._user_properties(value, named[f"{place}/{key}/*"], here)
@@ -98,20 +99,20 @@ class DraftVersion(Losses):
             elif inner and isinstance(value, dict):
                 for member, declaration in value.items():
                     row = named.get(f"{place}/{key}/{member}") or named.get(f"{place}/{key}/*")
-                    self._declaration(row, member, declaration, here + pointer_of(member))
+                    self._declaration(row, member, declaration, below(here, member))
             else:
                 self._declaration(named.get(f"{place}/{key}") or named.get(f"{place}/*"), key, value, here)
 
-    def _user_properties(self, items: Any, row: dict[str, str], at: str) -> None:
+    def _user_properties(self, items: Any, row: dict[str, str], at: Pointer) -> None:
         names = [item.get("name") if isinstance(item, dict) else None for item in items] if isinstance(items, list) else [None]
         if not names or None in names or len(set(names)) < len(names):
             self.lose(at, "names of the draft stand once, and no list is empty", "CAT-148")
             return
         for index, item in enumerate(items):
             rest = {key: value for key, value in item.items() if key != "name"}
-            self._declaration(row, item["name"], rest, f"{at}/{index}")
+            self._declaration(row, item["name"], rest, below(at, str(index)))
 
-    def _declaration(self, row: dict[str, str] | None, member: str, declaration: Any, at: str) -> None:
+    def _declaration(self, row: dict[str, str] | None, member: str, declaration: Any, at: Pointer) -> None:
         if row is None or not isinstance(declaration, dict) or (row["names"] and not re.fullmatch(row["names"], member)):
             self.lose(at, "the draft has no such member", row["rule"] if row else "CAT-027")
             return
@@ -121,7 +122,7 @@ class DraftVersion(Losses):
         kind = row["type"].split(" ")[0]
         if kind == "dataschema":
             for key in {"value", "schematype", "schema"} & said.keys():
-                self.lose(at + pointer_of(key), "the draft says the schema of the message here", "CAT-089")
+                self.lose(below(at, key), "the draft says the schema of the message here", "CAT-089")
                 del said[key]
             if said:
                 holder = self.sections.setdefault(section, {}).setdefault("dataschema", {})
@@ -129,14 +130,14 @@ class DraftVersion(Losses):
             return
         text_only = kind == "template"
         if "value" in said and not self._fits(row, kind, value):
-            self.lose(at + "/value", "the draft cannot say this value", "CAT-082")
+            self.lose(below(at, "value"), "the draft cannot say this value", "CAT-082")
             del said["value"]
             value = None
         is_template = isinstance(value, str) and EXPRESSION.search(value) is not None
         if is_template and said.get("type") != "uritemplate":
-            self.lose(at + "/type", "a text with placeholders is a uritemplate in the draft", "CAT-082")
+            self.lose(below(at, "type"), "a text with placeholders is a uritemplate in the draft", "CAT-082")
         if said.pop("type", "uritemplate") != "uritemplate" or (declaration.get("type") == "uritemplate" and not is_template):
-            self.lose(at + "/type", "a value of the draft has no `type`", "CAT-082")
+            self.lose(below(at, "type"), "a value of the draft has no `type`", "CAT-082")
         if text_only:
             if isinstance(value, int) and not isinstance(value, bool):
                 said["value"] = str(value)
@@ -161,7 +162,7 @@ class DraftVersion(Losses):
             return False
         return EXPRESSION.search(value) is not None or (not argument and kind != "binary")
 
-    def _protocol(self, version: dict[str, Any], at: str) -> None:
+    def _protocol(self, version: dict[str, Any], at: Pointer) -> None:
         """Tell a protocol that a format of the draft does not stand for."""
         name = self.name
         said = formats()[name]["type"]
@@ -171,7 +172,7 @@ class DraftVersion(Losses):
                 said = f"{name}/{number}"
         self.protocol = said
         if said != version["protocol"]:
-            self.lose(at + "/protocol", f"a definition of the format {name} is one of {said}", "CAT-023")
+            self.lose(below(at, "protocol"), f"a definition of the format {name} is one of {said}", "CAT-023")
 
     def _singles(self, version: dict[str, Any]) -> None:
         """Write what stands at the message in the normal form, and in a section in the draft."""

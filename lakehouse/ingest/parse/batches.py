@@ -16,6 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from lakehouse.ingest.parse.rows import Row
 from lakehouse.store.schema import STAGE
+from lakehouse.text.names import RegistryId
 from lakehouse.text.problems import Finding, violation_id
 
 # A batch ends by what comes first. A text column of Arrow holds 2 GiB at most, and Spark's own memory less.
@@ -68,19 +69,19 @@ class StageBatches:
         self.bytes += other.bytes
         self.spools += other.spools
 
-    def add_entities(self, uri: str, registry: str, rows: Iterable[Row], *, again: bool, draft: bool) -> None:
+    def add_entities(self, uri: str, registry: RegistryId, rows: Iterable[Row], *, again: bool, draft: bool) -> None:
         """Add rows of entities."""
         for row in rows:
             self.entities.append((uri, again, draft, registry, row))
             self.bytes += _size(row)
 
-    def add_facts(self, uri: str, registry: str, facts: dict[str, Any]) -> None:
+    def add_facts(self, uri: str, registry: RegistryId, facts: dict[str, Any]) -> None:
         """Add the row of a document; what is empty is left out."""
         kept = {key: value for key, value in facts.items() if value not in (None, {}, [])}
         plain = {key: dict(value) if isinstance(value, Counter) else value for key, value in kept.items()}
         self.documents.append((uri, registry, orjson.dumps(plain, option=orjson.OPT_SORT_KEYS).decode()))
 
-    def add_finding(self, uri: str, registry: str, finding: Finding) -> str:
+    def add_finding(self, uri: str, registry: RegistryId, finding: Finding) -> str:
         """Add a finding, and give its id: the same in every run."""
         name = violation_id(registry, uri, finding.rule_id, finding.xid, finding.pointer, finding.message, finding.action)
         self.findings.append((uri, registry, name, finding))

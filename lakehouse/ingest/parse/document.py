@@ -19,7 +19,8 @@ from lakehouse.ingest.parse.identity import id_problems
 from lakehouse.ingest.parse.readings import Collection, Reading, Whole
 from lakehouse.ingest.parse.resources import Resource, Resources
 from lakehouse.rules.one.table import Subject
-from lakehouse.text.jsontext import as_written, escaped, pointer_of
+from lakehouse.text.jsontext import as_written, below, pointer_of
+from lakehouse.text.names import NO_XID, REGISTRY, WHOLE, Pointer, Xid
 from lakehouse.text.problems import Problem
 from lakehouse.text.xid import xid_of
 
@@ -72,17 +73,17 @@ class _Document:
     def read(self) -> Reading:
         for problem in self.emission.text_problems:
             if problem.severity != "error":
-                self.refusals.tell("", "", problem, "kept", None)
-        root = read_entity("registry", self.document, "", None, self.dialect)
+                self.refusals.tell("", NO_XID, problem, "kept", None)
+        root = read_entity("registry", self.document, WHOLE, None, self.dialect)
         self._read_specversion(root)
         self.reading.registryid = root.known.get("registryid")
         written = {key: value for key, value in self.document.items() if key not in COLLECTIONS}
         self.reading.root = as_written(written)
         problems = [
-            *self.emission.text_errors("", tuple(COLLECTIONS)),
-            *self.emission.broken(Subject("registry", root.known, dialect=self.dialect), root, ("", written)),
+            *self.emission.text_errors(WHOLE, tuple(COLLECTIONS)),
+            *self.emission.broken(Subject("registry", root.known, dialect=self.dialect), root, (WHOLE, written)),
         ]
-        self.emission.emit("registry", "/", "", written, root, problems)
+        self.emission.emit("registry", REGISTRY, WHOLE, written, root, problems)
         for key, value in self.document.items():
             if key in COLLECTIONS and value is not None:
                 self.emission.respelled("registry", key, COLLECTIONS[key])
@@ -104,13 +105,13 @@ class _Document:
             problem = Problem(
                 here, shape.map_rule, "error", f"`{key}` is not a map", "Write a map keyed by id.", as_written(groups)
             )
-            self.refusals.tell("registry", "/", problem, "quarantined", None)
+            self.refusals.tell("registry", REGISTRY, problem, "quarantined", None)
             return
         seen = self.seen.setdefault(collection, {})
         earlier = set(seen.values())
         for groupid, written in groups.items():
             xid = xid_of(collection, groupid)
-            at = here + pointer_of(groupid)
+            at = below(here, groupid)
             if isinstance(written, dict):
                 read = read_entity(shape.entity, written, at, None, self.dialect)
                 ids = id_problems(groupid, read, shape.idattribute, shape.id_rule, at, seen)
@@ -122,7 +123,7 @@ class _Document:
                 self.refusals.refuse_shape(shape.kind, xid, at, written, shape.map_rule)
 
     def _read_group(
-        self, shape: Collection, xid: str, here: str, written: dict[str, Any], read: Entity, ids: list[Problem]
+        self, shape: Collection, xid: Xid, here: Pointer, written: dict[str, Any], read: Entity, ids: list[Problem]
     ) -> None:
         key, members = read.children.get(shape.members, (shape.members, None))
         own = {name: value for name, value in written.items() if name != key}
@@ -131,17 +132,15 @@ class _Document:
         problems = [*ids, *self.emission.text_errors(here, (key,) if isinstance(members, dict) else ())]
         problems += self.emission.broken(subject, read, (here, written))
         if members is not None and not isinstance(members, dict):
-            told = Problem(
-                here + pointer_of(key), shape.members_rule, "error", f"`{key}` is not a map", "Write a map keyed by id."
-            )
+            told = Problem(below(here, key), shape.members_rule, "error", f"`{key}` is not a map", "Write a map keyed by id.")
             problems.append(told)
             own, members = written, None
         accepted = self.emission.emit(shape.kind, xid, here, own, read, problems)
         self.emission.respelled(shape.entity, key, shape.members)
         seen: dict[str, str] = {}
         for name, member in (members or {}).items():
-            at = f"{here}/{escaped(key)}/{escaped(name)}"
-            member_xid = f"{xid}/{shape.members}/{name}"
+            at = below(here, key, name)
+            member_xid = Xid(f"{xid}/{shape.members}/{name}")
             if not accepted:
                 self.refusals.refuse_dependent(shape.member, member_xid, at, member, f"{xid}, which holds it, was refused")
             elif isinstance(member, dict):

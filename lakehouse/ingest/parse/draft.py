@@ -11,6 +11,7 @@ from lakehouse.dialects.draft.sections import translated
 from lakehouse.ingest.parse.document import read_document
 from lakehouse.ingest.parse.readings import Reading
 from lakehouse.text.jsontext import as_written
+from lakehouse.text.names import NO_XID, WHOLE, Pointer, Xid
 from lakehouse.text.problems import Finding, Problem
 
 
@@ -27,7 +28,7 @@ def read_draft(value: Any, problems: list[Problem], uri: str, *, rules: bool = T
     text_errors, kept = _inside(problems, converted)
     reading = read_document(converted.document, converted.errors + text_errors, DRAFT, rules=rules)
     reading.findings = [_as_written(finding, converted) for finding in reading.findings]
-    reading.findings.extend(_kept("", "", problem) for problem in kept)
+    reading.findings.extend(_kept("", NO_XID, problem) for problem in kept)
     for xid, problem in converted.told:
         pointer = translated(problem.pointer, converted.pointers)
         kind = {2: "group", 4: "message", 6: "version"}[xid.count("/")]
@@ -44,27 +45,27 @@ def read_draft(value: Any, problems: list[Problem], uri: str, *, rules: bool = T
 def _inside(problems: list[Problem], converted: Converted) -> tuple[list[Problem], list[Problem]]:
     """Part problems of the text: errors, at their pointers in the converted document, and the rest."""
     errors, rest = [], []
-    normals: dict[str, str] = {}  # by the pointer as written; of several the longest
+    normals: dict[Pointer, Pointer] = {}  # by the pointer as written; of several the longest
     for normal, at in converted.pointers.items() if any(problem.severity == "error" for problem in problems) else ():
-        normals[at] = max(normals.get(at, ""), normal, key=len)
+        normals[at] = max(normals.get(at, WHOLE), normal, key=len)
     for problem in problems:
         around = next((one for one in _upwards(problem.pointer) if one in normals), None)
         if problem.severity == "error" and around is not None:
-            errors.append(problem._replace(pointer=normals[around] + problem.pointer[len(around) :]))
+            errors.append(problem._replace(pointer=Pointer(normals[around] + problem.pointer[len(around) :])))
         else:
             rest.append(problem._replace(severity="warning") if problem.severity == "error" else problem)
     return errors, rest
 
 
-def _upwards(pointer: str) -> Iterator[str]:
+def _upwards(pointer: Pointer) -> Iterator[Pointer]:
     """Give a pointer, and those of what is around it."""
     while pointer:
         yield pointer
-        pointer = pointer.rpartition("/")[0]
-    yield ""
+        pointer = Pointer(pointer.rpartition("/")[0])
+    yield WHOLE
 
 
-def _kept(kind: str, xid: str, problem: Problem) -> Finding:
+def _kept(kind: str, xid: Xid, problem: Problem) -> Finding:
     pointer, rule_id, severity, message, hint, raw, _ = problem
     return Finding(kind, xid, pointer, rule_id, severity, "kept", message, hint, raw)
 

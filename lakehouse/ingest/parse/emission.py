@@ -16,7 +16,8 @@ from lakehouse.rules.one.endpoints import NO_LABELS
 from lakehouse.rules.one.engine import PRESENCE, check_entity
 from lakehouse.rules.one.table import Subject
 from lakehouse.store.keys import VERSION_KIND
-from lakehouse.text.jsontext import as_written, escaped
+from lakehouse.text.jsontext import as_written, below, escaped
+from lakehouse.text.names import Pointer, Xid
 from lakehouse.text.problems import Problem
 
 
@@ -42,8 +43,8 @@ class Emission:
     def emit(
         self,
         kind: str,
-        xid: str,
-        here: str,
+        xid: Xid,
+        here: Pointer,
         written: dict[str, Any],
         read: Entity,
         problems: list[Problem],
@@ -53,7 +54,7 @@ class Emission:
         """Emit an entity's row, or refuse it when there is an error; True when it was accepted."""
         if read.spellings:
             self.reading.spellings.update(read.spellings)
-        life, life_problems = take_life(read.known, f"{here}/meta" if kind in VERSION_KIND else here)
+        life, life_problems = take_life(read.known, below(here, "meta") if kind in VERSION_KIND else here)
         every = [*problems, *read.problems, *life_problems]
         row = None
         if not has_error(every):
@@ -71,7 +72,7 @@ class Emission:
         self.reading.entities[TABLE_NAMES[kind]] += 1
         return True
 
-    def broken(self, subject: Subject, read: Entity, *written: tuple[str, dict[str, Any]]) -> list[Problem]:
+    def broken(self, subject: Subject, read: Entity, *written: tuple[Pointer, dict[str, Any]]) -> list[Problem]:
         """Apply the rules about one entity, and tell where they are broken in the document as written."""
         problems = []
         for path, rule_id, message, severity in check_entity(subject) if self.rules else ():
@@ -84,16 +85,16 @@ class Emission:
             problems.append(Problem(where, rule_id, severity or rule.severity, message, rule.hint))
         return problems
 
-    def text_errors(self, here: str, children: tuple[str, ...] = ()) -> list[Problem]:
+    def text_errors(self, here: Pointer, children: tuple[str, ...] = ()) -> list[Problem]:
         """Give the errors of the text that lie in the entity at `here` and not in an entity of its collections."""
         if not self._text_errors:
             return []
-        below = f"{here}/"
-        collections = tuple(below + escaped(child) + "/" for child in children)
+        start = f"{here}/"
+        collections = tuple(start + escaped(child) + "/" for child in children)
         inside = []
-        for index in range(bisect_left(self._text_errors, (below, 0)), len(self._text_errors)):
+        for index in range(bisect_left(self._text_errors, (start, 0)), len(self._text_errors)):
             at, number = self._text_errors[index]
-            if not at.startswith(below):
+            if not at.startswith(start):
                 break
             if not (at.startswith(collections) and at not in collections):
                 inside.append(number)

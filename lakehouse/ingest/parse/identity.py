@@ -9,13 +9,14 @@ from lakehouse.dialects.entity import Entity
 from lakehouse.dialects.tables import family_of
 from lakehouse.rules.one.table import Subject
 from lakehouse.store.keys import LIFE
+from lakehouse.text.names import WHOLE, Pointer
 from lakehouse.text.problems import Problem
 from lakehouse.text.xid import id_problem
 
 _META = ("xref", "readonly", "compatibility", "authority", "deprecated", "defaultversionid", "defaultversionsticky", *LIFE)
 
 
-def dependent(here: str, cause: str) -> Problem:
+def dependent(here: Pointer, cause: str) -> Problem:
     """Give the finding of what cannot be loaded since something else was refused (MSG-115)."""
     return Problem(here, "MSG-115", "error", f"it cannot be loaded: {cause}", "Mend the cause, which has a finding of its own.")
 
@@ -28,7 +29,7 @@ def subject_of(entity: str, read: Entity, name: str, group: Entity, family: str 
 
 def meta_of(entity: str, written: dict[str, Any]) -> dict[str, Any]:
     """Give what stands in `meta` of a message or schema."""
-    meta: dict[str, Any] = read_entity(entity, written, "", None).known.get("meta", {})
+    meta: dict[str, Any] = read_entity(entity, written, WHOLE, None).known.get("meta", {})
     return meta
 
 
@@ -41,19 +42,21 @@ def split_meta(meta: dict[str, Any] | None, entity: str) -> Entity:
     return Entity(known=known, extensions=rest)
 
 
-def id_syntax(text: str, rule: str, here: str) -> list[Problem]:
+def id_syntax(text: str, rule: str, here: Pointer) -> list[Problem]:
     """Check that an id can be one."""
     problem = id_problem(text)
     return [Problem(here, rule, "error", problem, "Rename it.")] if problem else []
 
 
-def id_problems(key: str, read: Entity, attribute: str, rule: str, here: str, seen: dict[str, str]) -> list[Problem]:
+def id_problems(key: str, read: Entity, attribute: str, rule: str, here: Pointer, seen: dict[str, str]) -> list[Problem]:
     """Check an id: its syntax, that the attribute equals the key, that no neighbour differs in letter case only (decision 1)."""
     problems = id_syntax(key, rule, here)
     declared = read.known.get(attribute, key)
     if declared != key:
         told = f"`{attribute}` is {declared!r}, and its key in the map is {key!r}"
-        problems.append(Problem(here + read.pointers.get(attribute, "/" + attribute), rule, "error", told, "Make the two equal."))
+        problems.append(
+            Problem(Pointer(here + read.pointers.get(attribute, "/" + attribute)), rule, "error", told, "Make the two equal.")
+        )
     read.known.pop(attribute, None)
     other = seen.setdefault(key.lower(), key)
     if other != key:

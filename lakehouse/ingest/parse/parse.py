@@ -28,13 +28,14 @@ from lakehouse.settings import Settings
 from lakehouse.store.schema import STAGE
 from lakehouse.text.blanking import blank_bytes, blank_text
 from lakehouse.text.jsontext import NotJson
+from lakehouse.text.names import NO_XID, WHOLE, RegistryId
 from lakehouse.text.problems import LIMIT, NO_DOCUMENT, NOT_JSON, Finding, Problem
 from lakehouse.text.redact import redact
 from lakehouse.text.streams import NotReadable, TooLong, open_document, read_chunk
 from lakehouse.text.xid import id_problem
 from lakehouse.text.yamltext import is_yaml, read_text
 
-DEFAULT_REGISTRY = "default"
+DEFAULT_REGISTRY = RegistryId("default")
 _RAW_OF_DOCUMENT = 4096
 
 
@@ -126,14 +127,14 @@ class Source(NamedTuple):
     document_uri: str
     size: int
     sha256: str | None
-    registry: str | None
+    registry: RegistryId | None
     unchanged: bool
     again: bool
     content: bytes | None
     last_sha256: str | None
     last_clean: bool
     named: bool
-    last_registry: str | None = None
+    last_registry: RegistryId | None = None
 
 
 class _Parse:
@@ -271,7 +272,7 @@ class _Parse:
         tally.refuse()
         self._add_loaded(total, dialect, parts.root.get("specversion"))
 
-    def _name_registry(self, registryid: str | None) -> None:
+    def _name_registry(self, registryid: RegistryId | None) -> None:
         self.registry = self.source.registry or registryid or DEFAULT_REGISTRY
         if self.source.registry is None and (wrong := id_problem(self.registry)):
             raise Rejected("MSG-002", f"registryid: {wrong}", "Mend it, or choose a registry with --registry.")
@@ -307,7 +308,7 @@ class _Parse:
     def _reject(self, why: Rejected) -> None:
         """Refuse the document whole: nothing of it stays but one finding and its facts."""
         self.stage.clear()
-        finding = Finding("", "", "", why.rule_id, "error", "quarantined", why.message, why.hint, self._raw())
+        finding = Finding("", NO_XID, WHOLE, why.rule_id, "error", "quarantined", why.message, why.hint, self._raw())
         ids = [self.stage.add_finding(self.uri, self.registry, finding)]
         self._add_facts({"status": "rejected", "reason": why.message, "findings": ids})
 

@@ -18,6 +18,7 @@ from lakehouse.ingest.parse.document import read_document
 from lakehouse.ingest.parse.limits import Limits
 from lakehouse.ingest.parse.readings import Reading, Whole
 from lakehouse.text.jsontext import NotJson, pointer_of
+from lakehouse.text.names import Xid
 from lakehouse.text.problems import Problem
 from lakehouse.text.redact import redact
 from lakehouse.text.streams import Range, read_ranges, split_groups
@@ -104,7 +105,7 @@ class Parts:
         for key in left:
             yield _read_groups({key: root[key]}, inside[key], dialect, whole)
 
-    def find_message(self, xid: str) -> dict[str, Any] | None:
+    def find_message(self, xid: Xid) -> dict[str, Any] | None:
         """Give the members of a message that tell its protocol; None when there is no such message."""
         return self._messages.find(xid)
 

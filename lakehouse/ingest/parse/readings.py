@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from lakehouse.dialects.protocols import FindMessage
 from lakehouse.ingest.parse.rows import Row
+from lakehouse.text.names import RegistryId
 from lakehouse.text.problems import Finding
 
 TABLE_NAMES = {  # by kind; without the tables themselves, which need Spark
@@ -30,7 +31,7 @@ class Reading:
     entities: Counter[str] = field(default_factory=Counter)
     quarantined: Counter[str] = field(default_factory=Counter)
     spellings: Counter[str] = field(default_factory=Counter)
-    registryid: str | None = None
+    registryid: RegistryId | None = None
     root: str = "{}"
 
     def add_counts(self, part: Reading) -> None:

@@ -14,8 +14,10 @@ from lakehouse.ingest.parse.rows import take_life
 from lakehouse.ingest.parse.versions import Version, default_version, fill_default, has_error, own_extensions
 from lakehouse.rules.one.table import Subject
 from lakehouse.store.keys import LIFE, VERSION_KIND
-from lakehouse.text.jsontext import pointer_of
+from lakehouse.text.jsontext import below
+from lakehouse.text.names import Pointer, Xid
 from lakehouse.text.problems import Problem
+from lakehouse.text.xid import xid_of_version
 
 
 class Resource(NamedTuple):
@@ -23,8 +25,8 @@ class Resource(NamedTuple):
 
     entity: str
     name: str
-    xid: str
-    here: str
+    xid: Xid
+    here: Pointer
     written: dict[str, Any]
     group: Entity
 
@@ -61,7 +63,7 @@ class Resources:
         key, members = read.children.get("versions", ("versions", None))
         if members is not None and not isinstance(members, dict):
             told = "`versions` is not a map"
-            problems.append(Problem(here + pointer_of(key), "MSG-069", "error", told, "Write a map keyed by versionid."))
+            problems.append(Problem(below(here, key), "MSG-069", "error", told, "Write a map keyed by versionid."))
             members = None
         if "xref" in meta.known:
             self._read_alias(one, read, meta, problems)
@@ -95,7 +97,7 @@ class Resources:
         key, members = children
         problems += self.emission.text_errors(here, (key,))
         outer = {name: written[name] for name in TELLS_FAMILY if name in written}
-        versions = self._read_versions(entity, here + pointer_of(key), members, group, outer)
+        versions = self._read_versions(entity, below(here, key), members, group, outer)
         rest = {member: value for member, value in written.items() if member != key}
         default = default_version(entity, read, meta, versions, here, problems)
         fill_default(entity, read, default, problems)
@@ -107,12 +109,12 @@ class Resources:
         self._emit_versioned(one._replace(written=rest), read, meta, versions, default, problems)
 
     def _read_versions(
-        self, entity: str, here: str, members: dict[str, Any], group: Entity, outer: dict[str, Any]
+        self, entity: str, here: Pointer, members: dict[str, Any], group: Entity, outer: dict[str, Any]
     ) -> list[Version]:
         versions = []
         seen: dict[str, str] = {}
         for versionid, written in members.items():
-            at = here + pointer_of(versionid)
+            at = below(here, versionid)
             if isinstance(written, dict):
                 problems: list[Problem] = []
                 family = self._family(outer | written, at, group, problems) if entity == "message" else None
@@ -138,7 +140,7 @@ class Resources:
         entity, _, xid, here, written, _ = one
         emit, read = self.emission.emit, version.read
         assert read is not None
-        kind, version_xid = VERSION_KIND[entity], f"{xid}/versions/{version.versionid}"
+        kind, version_xid = VERSION_KIND[entity], xid_of_version(xid, version.versionid)
         meta.known["defaultversionid"] = version.versionid
         if has_error(problems) or has_error(take_life(dict(meta.known), here)[1]):
             emit(entity, xid, here, written, meta, problems, keep_raw=False)
@@ -174,7 +176,7 @@ class Resources:
         kind = VERSION_KIND[entity]
         before: str | None = None
         for version in versions:
-            version_xid = f"{xid}/versions/{version.versionid}"
+            version_xid = xid_of_version(xid, version.versionid)
             if version.read is None:
                 refusals.refuse_shape(kind, version_xid, version.pointer, version.written, "MSG-069")
             elif not accepted and not version.broken:
@@ -187,12 +189,12 @@ class Resources:
                 if self.emission.emit(kind, version_xid, version.pointer, version.written, version.read, version.problems):
                     before = version.versionid
 
-    def _family(self, written: dict[str, Any], here: str, group: Entity, warned: list[Problem]) -> str | None:
+    def _family(self, written: dict[str, Any], here: Pointer, group: Entity, warned: list[Problem]) -> str | None:
         """Find the protocol family of a message, and warn of options that nothing tells it for."""
         family = family_of_message(written, group.known.get("protocol"), self.find_message)
         if family is None:
             key = key_of_options(written)
             if written.get(key):
                 told = f"`{key}` stands without a protocol; its options are kept as written"
-                warned.append(Problem(here + pointer_of(key), "MSG-111", "warning", told, "Set `protocol`."))
+                warned.append(Problem(below(here, key), "MSG-111", "warning", told, "Set `protocol`."))
         return family

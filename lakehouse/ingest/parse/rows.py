@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from lakehouse.dialects.entity import Entity
 from lakehouse.dialects.tables import table
 from lakehouse.store.keys import VERSION_KIND
-from lakehouse.text.jsontext import as_written, canonical, canonical_text, escaped, read_canonical
+from lakehouse.text.jsontext import as_written, below, canonical, canonical_text, decoded, escaped, read_canonical
+from lakehouse.text.names import JsonText, Pointer, Xid
 from lakehouse.text.problems import Problem
 from lakehouse.text.timestamps import microseconds
 
@@ -29,23 +30,25 @@ class Row(NamedTuple):
     """
 
     kind: str
-    xid: str
+    xid: Xid
     content_hash: str
     epoch: int | None
     createdat: int | None
     modifiedat: int | None
-    body: str
-    raw: str | None
-    attributes: list[tuple[str, str]] | None
+    body: JsonText
+    raw: JsonText | None
+    attributes: list[Leaf] | None
     isdefault: bool | None = None
     twin_hash: str | None = None
     defaultversionid: str | None = None
 
 
 Life = tuple[int | None, int | None, int | None]
+Leaf = tuple[Pointer, JsonText]
+_Found = list[Any]  # of leaves: there are so many that the call of a NewType would be felt
 
 
-def take_life(known: dict[str, Any], here: str) -> tuple[Life, list[Problem]]:
+def take_life(known: dict[str, Any], here: Pointer) -> tuple[Life, list[Problem]]:
     """Take epoch and dates out of the known attributes; the problems tell dates that are none."""
     problems: list[Problem] = []
     moments: list[int | None] = []
@@ -59,17 +62,17 @@ def take_life(known: dict[str, Any], here: str) -> tuple[Life, list[Problem]]:
                 moment, has_zone = microseconds(text)
             except ValueError as error:
                 problems.append(
-                    Problem(f"{here}/{name}", "MSG-047", "error", f"`{name}`: {error}", "Write it as 2024-12-31T23:59:59Z.")
+                    Problem(below(here, name), "MSG-047", "error", f"`{name}`: {error}", "Write it as 2024-12-31T23:59:59Z.")
                 )
             else:
                 if not has_zone:
                     told = f"`{name}` {text!r} has no time zone and is taken as UTC"
-                    problems.append(Problem(f"{here}/{name}", "MSG-047", "warning", told, "Add Z."))
+                    problems.append(Problem(below(here, name), "MSG-047", "warning", told, "Add Z."))
         moments.append(moment)
     return (known.pop("epoch", None), moments[0], moments[1]), problems
 
 
-def make_row(kind: str, xid: str, life: Life, read: Entity, written: dict[str, Any] | None) -> Row:
+def make_row(kind: str, xid: Xid, life: Life, read: Entity, written: dict[str, Any] | None) -> Row:
     """Make the row of an entity.
 
     Args:
@@ -86,7 +89,7 @@ def make_row(kind: str, xid: str, life: Life, read: Entity, written: dict[str, A
     if read.extensions:
         known["extensions"] = read.extensions
     body = canonical(known)
-    text = body.decode()
+    text = decoded(body)
     raw = as_written(written) if written is not None else None
     is_version = kind in _VERSION_KINDS
     attributes = _leaves(known, read.extensions) if is_version else None
@@ -105,7 +108,7 @@ def _twin_hash(body: bytes, known: dict[str, Any]) -> str:
     return hashlib.sha256(canonical(known | {"isdefault": not known["isdefault"]})).hexdigest()
 
 
-def leaves_of_body(body: str) -> list[tuple[str, str]]:
+def leaves_of_body(body: JsonText) -> list[Leaf]:
     """Give the leaves of a Version out of its body: the column `attributes` of the log."""
     known: dict[str, Any] = read_canonical(body)
     return _leaves(known, known.get("extensions", {}))
@@ -119,9 +122,9 @@ def _sections() -> frozenset[str]:
     )
 
 
-def _leaves(known: dict[str, Any], extensions: dict[str, Any]) -> list[tuple[str, str]]:
+def _leaves(known: dict[str, Any], extensions: dict[str, Any]) -> list[Leaf]:
     """Give the leaves of a definition: scalars, arrays, empty objects, schemas, values of declarations (decision 12)."""
-    found: list[tuple[str, str]] = []  # filled, and not yielded: a quarter of the time of parsing went into generators here
+    found: _Found = []  # filled, and not yielded: a quarter of the time of parsing went into generators here
     for name, value in known.items():
         if name in _NOT_INHERITED:
             continue
@@ -138,7 +141,7 @@ def _leaves(known: dict[str, Any], extensions: dict[str, Any]) -> list[tuple[str
     return found
 
 
-def _add_options(options: dict[str, Any], found: list[tuple[str, str]]) -> None:
+def _add_options(options: dict[str, Any], found: _Found) -> None:
     """Add the leaves of protocol options: declarations, and maps of them."""
     sections = _sections()
     for option, member in options.items():
@@ -149,7 +152,7 @@ def _add_options(options: dict[str, Any], found: list[tuple[str, str]]) -> None:
             _add_declaration(at, member, found)
 
 
-def _add_declarations(pointer: str, declarations: Any, found: list[tuple[str, str]]) -> None:
+def _add_declarations(pointer: str, declarations: Any, found: _Found) -> None:
     """Add the leaves of a map of declarations."""
     if isinstance(declarations, dict) and declarations:
         for name, declaration in declarations.items():
@@ -158,7 +161,7 @@ def _add_declarations(pointer: str, declarations: Any, found: list[tuple[str, st
         found.append((pointer, canonical_text(declarations)))
 
 
-def _add_declaration(pointer: str, declaration: Any, found: list[tuple[str, str]]) -> None:
+def _add_declaration(pointer: str, declaration: Any, found: _Found) -> None:
     """Add the leaves of a declaration, whose `value` is opaque."""
     if isinstance(declaration, dict) and declaration:
         for key, member in declaration.items():
@@ -170,7 +173,7 @@ def _add_declaration(pointer: str, declaration: Any, found: list[tuple[str, str]
         found.append((pointer, canonical_text(declaration)))
 
 
-def _add_leaves(pointer: str, value: Any, found: list[tuple[str, str]]) -> None:
+def _add_leaves(pointer: str, value: Any, found: _Found) -> None:
     if isinstance(value, dict) and value:
         for key, member in value.items():
             _add_leaves(f"{pointer}/{escaped(key)}", member, found)

@@ -27,6 +27,7 @@ from lakehouse.ingest.parse.parse import DEFAULT_REGISTRY, READERS, Source, hash
 from lakehouse.ingest.parse.parts import Parts, read_part
 from lakehouse.ingest.parse.readings import Reading, Whole
 from lakehouse.store.schema import STAGE
+from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.streams import Range, open_document, read_ranges
 from lakehouse.text.xid import id_problem
 from lakehouse.text.yamltext import is_yaml
@@ -57,7 +58,7 @@ class Outline(NamedTuple):
     size: int
     sha256: str
     own_registry: bool
-    registry: str
+    registry: RegistryId
     again: bool
     dialect: str
     specversion: str | None
@@ -196,7 +197,7 @@ def part_parser(limits: Limits) -> Callable[[Iterable[pa.RecordBatch]], Iterator
     return parse
 
 
-_Find = Callable[[str], "dict[str, Any] | None"]
+_Find = Callable[[Xid], "dict[str, Any] | None"]
 
 
 def _finder(limits: Limits) -> Callable[[str], _Find]:
@@ -248,7 +249,7 @@ def closer(limits: Limits) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.R
     """
 
     def close(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        told: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        told: dict[tuple[str, RegistryId], list[dict[str, Any]]] = {}
         for batch in batches:
             for row in batch.select(["document_uri", "registryid", "facts"]).to_pylist():
                 told.setdefault((row["document_uri"], row["registryid"]), []).append(json.loads(row["facts"]))

@@ -8,6 +8,7 @@ from lakehouse.dialects.entity import Entity
 from lakehouse.ingest.parse.rows import take_life
 from lakehouse.store.keys import LIFE
 from lakehouse.text.jsontext import canonical, same
+from lakehouse.text.names import Pointer
 from lakehouse.text.problems import Problem
 
 
@@ -15,7 +16,7 @@ class Version(NamedTuple):
     """A Version on its way: `read` is None when what was written is not an object."""
 
     versionid: str
-    pointer: str
+    pointer: Pointer
     written: Any
     read: Entity | None
     problems: list[Problem]
@@ -36,7 +37,7 @@ class Version(NamedTuple):
 
 
 def default_version(
-    entity: str, read: Entity, meta: Entity, versions: list[Version], here: str, problems: list[Problem]
+    entity: str, read: Entity, meta: Entity, versions: list[Version], here: Pointer, problems: list[Problem]
 ) -> Version:
     """Choose the default Version: the declared one, else the newest (decision 7)."""
     by_id = {version.versionid: version for version in versions}

@@ -13,10 +13,13 @@ from typing import Any
 import orjson
 
 from lakehouse.errors import SettingsError
+from lakehouse.match.definition.definitions import OWN_PROTOCOL
 from lakehouse.match.payload.schemas import SchemaVersion, names_others, schema_xids
 from lakehouse.readmodel.entities import Entity
 from lakehouse.readmodel.view import Telling, View
-from lakehouse.text.jsontext import canonical
+from lakehouse.text.jsontext import canonical, decoded, pointer_of
+from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
+from lakehouse.text.xid import xid_of
 
 MESSAGE_COLUMNS = ("registryid", "xid", "group_xid", "version_xid", "chain_status", "envelope", "protocol", "dataschemaformat",
                    "schema_xid", "dataschemauri", "attributes", "inferred", "depends_on")  # fmt: skip
@@ -50,9 +53,9 @@ class Scope:
         all_versions: Versions that are not the default are tried where no default one matches. Needs Spark.
     """
 
-    registry: str | None = None
-    group: str | None = None
-    endpoint: str | None = None
+    registry: RegistryId | None = None
+    group: Xid | None = None
+    endpoint: Xid | None = None
     all_versions: bool = False
 
     @property
@@ -98,7 +101,7 @@ def read_definitions(view: View, scope: Scope, is_wanted: Callable[[Telling], bo
         if is_wanted is None:
             found = view.definitions(registryid, group_xid=group_xid)
         else:
-            wanted: dict[str, list[str]] = {}
+            wanted: dict[RegistryId, list[Xid]] = {}
             for one in view.telling(registryid, group_xid=group_xid):
                 is_there = True
                 if is_wanted(one):
@@ -110,7 +113,7 @@ def read_definitions(view: View, scope: Scope, is_wanted: Callable[[Telling], bo
     return rows
 
 
-def _holders(view: View, scope: Scope) -> Iterator[tuple[str | None, str | None, dict[str, str] | None]]:
+def _holders(view: View, scope: Scope) -> Iterator[tuple[RegistryId | None, Xid | None, dict[Pointer, JsonText] | None]]:
     """Give registry and group of what a scope holds (None: all), and what an endpoint says where its messages say nothing."""
     if not scope.endpoint:
         yield scope.registry or None, scope.group, None
@@ -135,8 +138,8 @@ def endpoint_row(endpoint: Entity) -> dict[str, Any]:
 
 def schema_versions(view: View, rows: Iterable[dict[str, Any]]) -> list[SchemaVersion]:
     """Read the Versions of the schemas that definitions name; where one refers to others by `$id`, also those of its registry."""
-    wanted: dict[str, dict[str, None]] = {}
-    inline: dict[str, bool] = {}
+    wanted: dict[RegistryId, dict[Xid, None]] = {}
+    inline: dict[RegistryId, bool] = {}
     for row in rows:
         registryid = row["registryid"]
         for uri in (row["schema_xid"], row["dataschemauri"]):
@@ -147,7 +150,7 @@ def schema_versions(view: View, rows: Iterable[dict[str, Any]]) -> list[SchemaVe
         own = [schema_version(one) for xid in xids for one in view.versions(registryid, xid)]
         if inline[registryid] or any(names_others(one.text) for one in own):
             known = {one.xid for one in own}
-            others = (one for one in view.below(registryid, "/schemagroups") if one.kind == "schemaversion")
+            others = (one for one in view.below(registryid, xid_of("schemagroups")) if one.kind == "schemaversion")
             own += [schema_version(one) for one in others if one.xid not in known and '"$id"' in one.body]
         found += own
     return found
@@ -156,8 +159,8 @@ def schema_versions(view: View, rows: Iterable[dict[str, Any]]) -> list[SchemaVe
 def schema_version(entity: Entity) -> SchemaVersion:
     """Give a Version of a schema as the read model holds it."""
     told = entity.attributes
-    text = canonical(told["schema"]).decode() if told.get("schema") is not None else None
-    schema_xid = entity.xid.rpartition("/versions/")[0]
+    text = decoded(canonical(told["schema"])) if told.get("schema") is not None else None
+    schema_xid = Xid(entity.xid.rpartition("/versions/")[0])
     return SchemaVersion(entity.registryid, entity.xid, schema_xid, bool(told.get("isdefault")), told.get("format"), text)
 
 
@@ -192,13 +195,13 @@ def in_scope(messages: list[dict[str, Any]], endpoints: list[dict[str, Any]], sc
     return messages
 
 
-def own_options(endpoint: dict[str, Any]) -> dict[str, str]:
+def own_options(endpoint: dict[str, Any]) -> dict[Pointer, JsonText]:
     """Give what an endpoint says where its messages say nothing: protocol, and Kafka's topic and key."""
-    found: dict[str, str] = {}
+    found: dict[Pointer, JsonText] = {}
     if endpoint["protocol"]:
-        found["/protocol"] = orjson.dumps(endpoint["protocol"]).decode()
+        found[OWN_PROTOCOL] = decoded(orjson.dumps(endpoint["protocol"]))
         if endpoint["protocol"].upper().startswith("KAFKA"):
             options = orjson.loads(endpoint["protocoloptions"] or "{}")
             texts = {name: options[name] for name in _OWN_OPTIONS if isinstance(options.get(name), str)}
-            found |= {f"/protocoloptions/{name}/value": orjson.dumps(text).decode() for name, text in texts.items()}
+            found |= {pointer_of("protocoloptions", name, "value"): decoded(orjson.dumps(text)) for name, text in texts.items()}
     return found

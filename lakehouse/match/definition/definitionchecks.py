@@ -26,6 +26,7 @@ from lakehouse.rules.published import check_catalog
 from lakehouse.settings import Settings
 from lakehouse.store.schema import STAGE
 from lakehouse.store.views import read_view
+from lakehouse.text.names import WHOLE, Pointer
 from lakehouse.text.problems import violation_id
 
 TWINS, HOPELESS, UNUSED = "MATCH-001", "MATCH-002", "MATCH-003"
@@ -70,7 +71,7 @@ def signature_of(definition: Definition) -> str | None:
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
 
-def flaws_of(definition: Definition) -> Iterator[tuple[str, str]]:
+def flaws_of(definition: Definition) -> Iterator[tuple[Pointer, str]]:
     """Tell the declarations that no event can meet: pointer, and why."""
     for attribute in definition.attributes:
         template = attribute.template
@@ -80,7 +81,7 @@ def flaws_of(definition: Definition) -> Iterator[tuple[str, str]]:
             yield attribute.pointer, f"{template.text}: whatever its placeholders hold, it is not of type {attribute.kind}"
 
 
-def unused_of(row: Mapping[str, Any], definition: Definition) -> Iterator[tuple[str, str]]:
+def unused_of(row: Mapping[str, Any], definition: Definition) -> Iterator[tuple[Pointer, str]]:
     """Tell the placeholders that no part of matching or rendering reads: pointer, and why.
 
     Args:
@@ -95,7 +96,7 @@ def unused_of(row: Mapping[str, Any], definition: Definition) -> Iterator[tuple[
         for pointer, text in sorted(dict(row["attributes"] or ()).items()):
             if pointer.startswith(ENVELOPE) and pointer.endswith("/value") and has_placeholder(text):
                 told = "the envelope is not CloudEvents, so this is neither matched nor rendered"
-                yield pointer.removesuffix("/value"), f"{json.loads(text)}: {told}"
+                yield Pointer(pointer.removesuffix("/value")), f"{json.loads(text)}: {told}"
 
 
 def _may_be_of_type(template: Template, kind: str | None) -> bool:
@@ -138,14 +139,14 @@ def _of_row(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if others:
         more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
         told = f"asks of an event what {', '.join(others[:_MOST_NAMED])}{more} asks: nothing but the payload can tell them apart"
-        yield _finding(row, TWINS, "", told)
+        yield _finding(row, TWINS, WHOLE, told)
     for flaw in row["flaws"]:
         start = "no event can match " if flaw["rule_id"] == HOPELESS else ""
         yield _finding(row, flaw["rule_id"], flaw["pointer"], start + flaw["told"])
 
 
-def _finding(row: dict[str, Any], rule_id: str, pointer: str, told: str) -> dict[str, Any]:
-    rule, at = RULES[rule_id], row["xid"].replace("~", "~0") + pointer
+def _finding(row: dict[str, Any], rule_id: str, pointer: Pointer, told: str) -> dict[str, Any]:
+    rule, at = RULES[rule_id], Pointer(row["xid"].replace("~", "~0") + pointer)
     identity = (row["registryid"], row["document_uri"], rule_id, row["xid"], at, told, "kept")
     finding = {"violation_id": violation_id(*identity), "pointer": at, "rule_id": rule_id, "severity": rule.severity,
                "action": "kept", "message": told, "hint": rule.hint}  # fmt: skip

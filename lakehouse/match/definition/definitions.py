@@ -16,9 +16,10 @@ import orjson
 from lakehouse.dialects.tables import PROTOCOLS
 from lakehouse.match.definition.templates import Rule, Template, compile_template, has_placeholder
 from lakehouse.match.definition.valuetypes import TEMPLATED, TEMPLATED_THEN_TYPED
+from lakehouse.text.names import NO_XID, JsonText, Pointer, RegistryId, Xid
 
 ENVELOPE, PROTOCOL = "/envelopemetadata/", "/protocoloptions/"
-CONTENT_TYPE = "/datacontenttype"
+TYPE, OWN_PROTOCOL, CONTENT_TYPE = Pointer("/envelopemetadata/type"), Pointer("/protocol"), Pointer("/datacontenttype")
 CORE = ("type", "source", "id", "specversion")  # CloudEvents asks for them, declared or not (MSG-245, MSG-274)
 # Hops change these, so they only deviate.
 _CHANGED_BY_HOPS = ("header/", "delivery-annotations/", "footer/")
@@ -44,7 +45,7 @@ class Attribute:
         template: the compiled value, when it holds placeholders.
     """
 
-    pointer: str
+    pointer: Pointer
     key: str
     section: str
     kind: str | None = None
@@ -85,25 +86,25 @@ class Definition:
         older: 0: the default Version of its message; else which of the others, 1 the newest of them.
     """
 
-    registryid: str
-    xid: str
-    version_xid: str = ""
-    group_xid: str = ""
-    chain: frozenset[str] = frozenset()
+    registryid: RegistryId
+    xid: Xid
+    version_xid: Xid = NO_XID
+    group_xid: Xid = NO_XID
+    chain: frozenset[Xid] = frozenset()
     family: str | None = None
     version: str | None = None
     is_cloudevent: bool = False
     attributes: tuple[Attribute, ...] = ()
     dataschemauri: str | None = None
-    schema_xid: str | None = None
+    schema_xid: Xid | None = None
     schema_format: str | None = None
-    inline_schema: str | None = field(default=None, repr=False)
+    inline_schema: JsonText | None = field(default=None, repr=False)
     incomplete: str = ""
     deprecated: bool = False
     older: int = 0
 
     @property
-    def key(self) -> tuple[str, str]:
+    def key(self) -> tuple[RegistryId, Xid]:
         """Give its registry and XID."""
         return (self.registryid, self.xid)
 
@@ -125,11 +126,11 @@ class Definition:
         telling = (one for one in self.attributes if one.pointer != CONTENT_TYPE)
         return not self.is_cloudevent and not any(one.has_value or one.required for one in telling)
 
-    def attribute(self, pointer: str) -> Attribute | None:
+    def attribute(self, pointer: Pointer) -> Attribute | None:
         """Find an attribute."""
         return next((one for one in self.attributes if one.pointer == pointer), None)
 
-    def constant(self, pointer: str) -> str | None:
+    def constant(self, pointer: Pointer) -> str | None:
         """Give the value of an attribute that has one without placeholders, as text."""
         found = self.attribute(pointer)
         return found.value if found and found.has_value and not found.template and isinstance(found.value, str) else None
@@ -138,10 +139,10 @@ class Definition:
     def address(self) -> Attribute | None:
         """Give the attribute that tells where it travels: topic, topic_name, subject or path."""
         name = ADDRESSES.get(self.family or "")
-        return None if name is None else self.attribute(PROTOCOL + name)
+        return None if name is None else self.attribute(Pointer(PROTOCOL + name))
 
 
-def definition_of(row: Mapping[str, Any], rule: Rule = "auto", endpoint: Mapping[str, str] | None = None) -> Definition:
+def definition_of(row: Mapping[str, Any], rule: Rule = "auto", endpoint: Mapping[Pointer, JsonText] | None = None) -> Definition:
     """Make the definition of a row.
 
     Args:
@@ -164,8 +165,8 @@ def definition_of(row: Mapping[str, Any], rule: Rule = "auto", endpoint: Mapping
     return Definition(
         registryid=row["registryid"],
         xid=row["xid"],
-        version_xid=row.get("version_xid") or "",
-        group_xid=row.get("group_xid") or "",
+        version_xid=row.get("version_xid") or NO_XID,
+        group_xid=row.get("group_xid") or NO_XID,
         chain=frozenset(row.get("depends_on") or ()) - {row["xid"]},
         family=known,
         version=version or None,
@@ -186,7 +187,7 @@ def separator_of(family: str | None, key: str) -> str:
     return "." if family == "NATS" and key in ("subject", "reply-to") else "/"
 
 
-def tokens_of(pointer: str) -> list[str]:
+def tokens_of(pointer: Pointer) -> list[str]:
     """Split a JSON Pointer (RFC 6901)."""
     return [unescape(token) for token in pointer.split("/")[1:]]
 
@@ -202,7 +203,7 @@ def unescape(token: str) -> str:
 
 
 def _attributes(
-    leaves: Mapping[str, str], inferred: Mapping[str, str], family: str | None, is_cloudevent: bool, rule: Rule
+    leaves: Mapping[Pointer, JsonText], inferred: Mapping[str, JsonText], family: str | None, is_cloudevent: bool, rule: Rule
 ) -> Iterator[Attribute]:
     declared: dict[str, dict[str, Any]] = {}
     for pointer, text in leaves.items():
@@ -220,14 +221,14 @@ def _attributes(
     for base, members in declared.items():
         in_envelope = base.startswith(ENVELOPE)
         key = base[len(ENVELOPE if in_envelope else PROTOCOL) :]
-        yield _attribute(base, key, members, inferred, None if in_envelope else family, rule)
+        yield _attribute(Pointer(base), key, members, inferred, None if in_envelope else family, rule)
     if CONTENT_TYPE in leaves:
         value = _text(leaves[CONTENT_TYPE])
         yield Attribute(CONTENT_TYPE, "", "message", has_value=value is not None, value=value)
 
 
 def _attribute(
-    base: str, key: str, members: Mapping[str, Any], inferred: Mapping[str, str], family: str | None, rule: Rule
+    base: Pointer, key: str, members: Mapping[str, Any], inferred: Mapping[str, JsonText], family: str | None, rule: Rule
 ) -> Attribute:
     in_envelope = base.startswith(ENVELOPE)
     kind, value = members.get("type"), members.get("value")
@@ -255,7 +256,7 @@ def _attribute(
     )
 
 
-def _of_list(pointer: str, items: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+def _of_list(pointer: Pointer, items: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Read headers or user properties that stand as a list of {name, value}, or a query that stands as one."""
     named = items.items() if isinstance(items, dict) else ((one.get("name"), one) for one in items if isinstance(one, dict))
     for name, members in named:
@@ -272,13 +273,13 @@ def _in_order(attributes: Iterator[Attribute]) -> tuple[Attribute, ...]:
     """Put first what is checked quickest and fails most: constants, the type first; then templates; then the rest."""
 
     def rank(one: Attribute) -> tuple[int, str]:
-        if one.pointer == f"{ENVELOPE}type":
+        if one.pointer == TYPE:
             return (0, "")
         return (3 if not one.has_value else 2 if one.template else 1, one.pointer)
 
     return tuple(sorted(attributes, key=rank))
 
 
-def _text(leaf: str | None) -> str | None:
+def _text(leaf: JsonText | None) -> str | None:
     value = None if leaf is None else orjson.loads(leaf)
     return value if isinstance(value, str) else None

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from lakehouse.match.definition.definitions import ADDRESSES, PROTOCOL, Definition
+from lakehouse.match.definition.definitions import ADDRESSES, OWN_PROTOCOL, PROTOCOL, TYPE, Definition
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.event.landed import Event
 from lakehouse.match.matching.evaluation import Outcome, Reason, Tolerance, evaluate
+from lakehouse.text.names import WHOLE, Pointer
 
 MATCHED, AMBIGUOUS, UNMATCHED, UNREADABLE = "matched", "ambiguous", "unmatched", "unreadable"
 _ENOUGH_BARE = 100
-_TYPE = "/envelopemetadata/type"
-_WEIGHTS = {_TYPE: 100, "/protocol": 40, "/envelopemetadata/source": 20, "/envelopemetadata/subject": 20}
+_WEIGHTS = {TYPE: 100, OWN_PROTOCOL: 40, "/envelopemetadata/source": 20, "/envelopemetadata/subject": 20}
 _ADDRESSES = frozenset(PROTOCOL + name for name in ADDRESSES.values())
 
 
@@ -71,7 +71,7 @@ def match_event(
     """
     if event.problem:
         pointer, _, told = event.problem.partition(": ")
-        return Match(UNREADABLE, reasons=[Reason(pointer, "unreadable", None, told)])
+        return Match(UNREADABLE, reasons=[Reason(Pointer(pointer), "unreadable", None, told)])
     outcomes, matches, bare = [], [], []
     for definition in candidates:
         if definition.older:
@@ -148,7 +148,7 @@ def _match_bare(
 ) -> tuple[list[Outcome], Reason | None]:
     """Match definitions that only a content type and a schema tell apart: inside a scope, or when there are few (MSG-087)."""
     if not scoped and len(bare) > _ENOUGH_BARE:
-        return [], Reason("", "too_many_candidates", f"{_ENOUGH_BARE}", str(len(bare)))
+        return [], Reason(WHOLE, "too_many_candidates", f"{_ENOUGH_BARE}", str(len(bare)))
     found = []
     for definition in bare:
         outcome = evaluate(definition, event, tolerance)
@@ -200,18 +200,18 @@ def _unmatched(
     ranked = next((found for tier in tiers if (found := [one for one in tier if one.reasons])), [])
     if not ranked:
         kind = event.ce.get("type")
-        told = [] if kind is None else [Reason(_TYPE, "undeclared", None, as_text(kind))]
+        told = [] if kind is None else [Reason(TYPE, "undeclared", None, as_text(kind))]
         return Match(UNMATCHED, reasons=told)
     nearest = min(ranked, key=lambda outcome: (_distance(outcome), outcome.definition.key))
     reasons = nearest.reasons
-    if any(reason.pointer == "/protocol" for reason in reasons):
+    if any(reason.pointer == OWN_PROTOCOL for reason in reasons):
         reasons = [_other_protocol(reason) for reason in reasons]
     return Match(UNMATCHED, nearest=nearest, reasons=list(reasons))
 
 
 def _is_of_type(definition: Definition, event: Event) -> bool:
     """Tell that a definition says of which type its events are, and the event is."""
-    declared, kind = definition.attribute(_TYPE), event.ce.get("type")
+    declared, kind = definition.attribute(TYPE), event.ce.get("type")
     if declared is None or not declared.has_value or kind is None:
         return False
     text = as_text(kind)

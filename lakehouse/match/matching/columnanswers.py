@@ -21,6 +21,7 @@ from lakehouse.match.matching.columntexts import Held, Rows, Texts
 from lakehouse.match.matching.evaluation import compare, deviates_in_form
 from lakehouse.match.matching.landedcolumns import Columns
 from lakehouse.match.matching.matcher import LONGEST_VALUE
+from lakehouse.text.names import Pointer
 
 _MANY = 256  # distinct texts, from which on kernels are quicker than a loop
 _OFTEN = 3  # groups that ask the same, from which on the whole column is looked at
@@ -155,7 +156,7 @@ class _Part:
         at = np.full(count, -1)
         for number in np.nonzero(left)[0].tolist():
             text = self.texts.told[self.unique[number]]
-            captured: list[tuple[str, str, str]] = []
+            captured: list[tuple[str, Pointer, str]] = []
             if compare(attribute, text, probe, captured) is None:
                 holds[number] = True
                 is_odd[number] = deviates_in_form(attribute, text) or any(len(one) > LONGEST_VALUE for *_, one in captured)

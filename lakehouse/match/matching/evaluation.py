@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from lakehouse.match.definition.definitions import CONTENT_TYPE, ENVELOPE, Attribute, Definition
+from lakehouse.match.definition.definitions import CONTENT_TYPE, ENVELOPE, OWN_PROTOCOL, Attribute, Definition
 from lakehouse.match.definition.templates import Rule
 from lakehouse.match.definition.valuetypes import (
     MARKER,
@@ -24,6 +24,7 @@ from lakehouse.match.definition.valuetypes import (
     timestamp_of,
 )
 from lakehouse.match.event.landed import Event
+from lakehouse.text.names import Pointer
 
 _TIMES = frozenset({"timestamp", "datetime"})
 _NOT_EMPTY = frozenset({"id", "source", "type"})
@@ -35,7 +36,7 @@ _ATTRIBUTES = frozenset({"specversion", "id", "source", "type", "time", "subject
 class Reason(NamedTuple):
     """Why an attribute fails: `pointer` of the declaration, `reason`, what was `expected`, what was there (`actual`)."""
 
-    pointer: str
+    pointer: Pointer
     reason: str
     expected: str | None = None
     actual: str | None = None
@@ -72,7 +73,7 @@ class Outcome:
     definition: Definition
     reasons: list[Reason] = field(default_factory=list)
     deviations: list[Reason] = field(default_factory=list)
-    unchecked: list[str] = field(default_factory=list)
+    unchecked: list[Pointer] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -87,7 +88,7 @@ def evaluate(definition: Definition, event: Event, tolerance: Tolerance) -> Outc
     _check_protocol(definition, event, tolerance, outcome)
     if outcome.reasons:
         return outcome
-    captures: dict[str, list[tuple[str, str]]] = {}
+    captures: dict[str, list[tuple[Pointer, str]]] = {}
     repeated = []
     for attribute in definition.attributes:
         if tolerance.native and attribute.section != "protocol":
@@ -103,21 +104,21 @@ def evaluate(definition: Definition, event: Event, tolerance: Tolerance) -> Outc
     if tolerance.level == "strict" and definition.is_cloudevent and not tolerance.native:
         declared = {attribute.key for attribute in definition.attributes if attribute.section == "envelope"}
         further = sorted(event.ce.keys() - declared - _ATTRIBUTES)
-        outcome.deviations += [Reason(ENVELOPE + name, "undeclared", None, as_text(event.ce[name])) for name in further]
+        outcome.deviations += [Reason(Pointer(ENVELOPE + name), "undeclared", None, as_text(event.ce[name])) for name in further]
     return outcome
 
 
 def _check_protocol(definition: Definition, event: Event, tolerance: Tolerance, outcome: Outcome) -> None:
     if definition.family is None:
         if tolerance.native:
-            outcome.reasons.append(Reason("/protocol", "absent", "a protocol", event.family))
+            outcome.reasons.append(Reason(OWN_PROTOCOL, "absent", "a protocol", event.family))
         return
     if event.family is None:
-        outcome.unchecked.append("/protocol")
+        outcome.unchecked.append(OWN_PROTOCOL)
     elif event.family != definition.family:
-        outcome.reasons.append(Reason("/protocol", "protocol", definition.family, event.family))
+        outcome.reasons.append(Reason(OWN_PROTOCOL, "protocol", definition.family, event.family))
     elif definition.family == "MQTT" and not is_version(event.version, definition.version):
-        outcome.deviations.append(Reason("/protocol", "version", f"MQTT/{definition.version}", f"MQTT/{event.version}"))
+        outcome.deviations.append(Reason(OWN_PROTOCOL, "version", f"MQTT/{definition.version}", f"MQTT/{event.version}"))
 
 
 def is_version(one: str | None, other: str | None) -> bool:
@@ -126,7 +127,7 @@ def is_version(one: str | None, other: str | None) -> bool:
 
 
 def _check(
-    attribute: Attribute, event: Event, tolerance: Tolerance, outcome: Outcome, captures: dict[str, list[tuple[str, str]]]
+    attribute: Attribute, event: Event, tolerance: Tolerance, outcome: Outcome, captures: dict[str, list[tuple[Pointer, str]]]
 ) -> None:
     if attribute.section == "message" and hides_envelope_type(attribute, event):
         outcome.unchecked.append(attribute.pointer)
@@ -136,9 +137,9 @@ def _check(
         _check_absent(attribute, event, tolerance, outcome)
         return
     failure: Reason | None = None
-    passing: list[tuple[Any, list[tuple[str, str, str]]]] = []
+    passing: list[tuple[Any, list[tuple[str, Pointer, str]]]] = []
     for value in values:
-        captured: list[tuple[str, str, str]] = []
+        captured: list[tuple[str, Pointer, str]] = []
         failure = compare(attribute, value, event, captured)
         if failure is None:
             passing.append((value, captured))
@@ -210,7 +211,7 @@ def _content_type_unknown(event: Event) -> bool:
     return event.mode == "binary" and not event.knows(f"/protocoloptions/{_content_type_place(event)}")
 
 
-def compare(attribute: Attribute, value: Any, event: Event, captured: list[tuple[str, str, str]]) -> Reason | None:
+def compare(attribute: Attribute, value: Any, event: Event, captured: list[tuple[str, Pointer, str]]) -> Reason | None:
     """Compare a value with a declaration.
 
     Returns:
@@ -286,7 +287,7 @@ def deviates_in_form(attribute: Attribute, value: Any) -> bool:
     return attribute.kind is None and kind == "timestamp" and not is_timestamp(as_text(value))
 
 
-def _bind(name: str, held: list[tuple[str, str]], outcome: Outcome) -> None:
+def _bind(name: str, held: list[tuple[Pointer, str]], outcome: Outcome) -> None:
     """Give a placeholder its one text; texts that differ fail, but for one percent-decoding (MSG-228)."""
     first = held[0][1]
     outcome.variables[name] = first

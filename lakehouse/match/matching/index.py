@@ -18,10 +18,11 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute
 
-from lakehouse.match.definition.definitions import ADDRESSES, ENVELOPE, Definition, definition_of
+from lakehouse.match.definition.definitions import ADDRESSES, TYPE, Definition, definition_of
 from lakehouse.match.definition.templates import Rule
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.event.landed import Event
+from lakehouse.text.names import Pointer
 
 ALWAYS = "always"
 FEW_ALWAYS = 100
@@ -31,6 +32,7 @@ _SILENT = ("/description", "/specurl", "/name", "/documentation")
 _COMPILED = 50_000
 CLOSE_TYPES = 20_000  # above so many distinct types, misspelt ones are not sought letter by letter
 _LONG_TYPE = 200
+_SUBJECT = Pointer("/protocoloptions/properties/subject")  # of AMQP
 DEFINITION_ROWS = pa.schema([("keys", pa.list_(pa.string())), ("body", pa.binary())])
 _KEYS = pa.schema([("key_hash", pa.uint64()), ("key", pa.string()), ("row", pa.int64())])
 
@@ -162,7 +164,7 @@ def event_keys(event: Event) -> Iterator[str]:
         return
     if family == "AMQP":
         found = event.options.get("properties/subject")
-        blind = found is None and not event.knows("/protocoloptions/properties/subject")
+        blind = found is None and not event.knows(_SUBJECT)
         yield f"blind\0{family}" if blind else f"subject\0{as_text(found)}"
         return
     if address is not None:
@@ -195,16 +197,16 @@ def _within(one: str, other: str, left: int) -> bool:
 
 def _keys_of(definition: Definition) -> Iterator[str]:
     """Give the keys of a definition: the one under which events ask, and those that help to find what is near."""
-    kind = definition.constant(f"{ENVELOPE}type") if definition.is_cloudevent else None
+    kind = definition.constant(TYPE) if definition.is_cloudevent else None
     address = definition.address
-    subject = definition.constant("/protocoloptions/properties/subject")
+    subject = definition.constant(_SUBJECT)
     if kind is not None:
         yield f"type\0{kind}"
         yield f"fold\0{kind.strip().casefold()}"
         yield f"last\0{last_segment(kind).casefold()}"
         if address is not None and address.has_value and not address.template:
             yield f"at\0{definition.family}\0{as_text(address.value)}"
-    elif definition.family == "AMQP" and subject is not None and _must_be(definition, "/protocoloptions/properties/subject"):
+    elif definition.family == "AMQP" and subject is not None and _must_be(definition, _SUBJECT):
         yield f"subject\0{subject}"
     elif address is not None and address.has_value and address.decides and definition.family != "AMQP":
         if address.template is None:
@@ -221,7 +223,7 @@ def _keys_of(definition: Definition) -> Iterator[str]:
         yield f"blind\0{definition.family}"
 
 
-def _must_be(definition: Definition, pointer: str) -> bool:
+def _must_be(definition: Definition, pointer: Pointer) -> bool:
     found = definition.attribute(pointer)
     return found is not None and found.decides
 

@@ -7,12 +7,11 @@ from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
 
-from lakehouse.match.definition.definitions import ENVELOPE, Attribute, Definition
+from lakehouse.match.definition.definitions import TYPE, Attribute, Definition
 from lakehouse.match.event.landed import Event
 from lakehouse.match.matching.choice import MATCHED, best_of, is_more_specific, status_of
 from lakehouse.match.matching.evaluation import Outcome, compare, deviates_in_form
 
-_TYPE = f"{ENVELOPE}type"
 _MOST_NUMBERS = 20_000
 
 
@@ -95,6 +94,6 @@ class Likeness:
 @lru_cache(_MOST_NUMBERS)
 def is_settled(attribute: Attribute) -> bool:
     """Tell that an attribute is the type under which the index finds its definition: it holds of all rows of that type."""
-    if attribute.pointer != _TYPE or attribute.template is not None or not isinstance(attribute.value, str):
+    if attribute.pointer != TYPE or attribute.template is not None or not isinstance(attribute.value, str):
         return False
     return compare(attribute, attribute.value, Event(), []) is None and not deviates_in_form(attribute, attribute.value)

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, Protocol
 import orjson
 
 from lakehouse.match.definition.definitions import Definition
+from lakehouse.text.names import JsonText, RegistryId, Xid
+from lakehouse.text.xid import xid_of_version
 
 _REFERENCE = re.compile(
     r"\A#?(?P<schema>/schemagroups/[^/#]+/schemas/[^/#]+)(?:/versions/(?P<version>[^/#]+))?(?P<rest>[/#].*)?\Z"
@@ -20,16 +22,16 @@ _REFERENCE = re.compile(
 _OTHER = re.compile(r'"\$ref"\s*:\s*"[^#"]')
 
 
-def schema_xids(uri: str) -> list[str]:
+def schema_xids(uri: str) -> list[Xid]:
     """Give the XIDs of the schemas that a reference may mean: as it stands, or before a colon, behind which a type is named."""
     found = _REFERENCE.match(uri)
     if found is None:
         return []
     base, colon, _ = found["schema"].rpartition(":")
-    return [found["schema"], *([base] if colon and "/schemas/" in base else [])]
+    return [Xid(found["schema"]), *([Xid(base)] if colon and "/schemas/" in base else [])]
 
 
-def names_others(text: str | None) -> bool:
+def names_others(text: JsonText | None) -> bool:
     """Tell whether a schema, as JSON text, refers to what does not stand in it."""
     return text is not None and _OTHER.search(text) is not None
 
@@ -37,23 +39,23 @@ def names_others(text: str | None) -> bool:
 class SchemaVersion(NamedTuple):
     """A Version of a schema: whose it is, its format, and the document as JSON text; a schema that is text stands in quotes."""
 
-    registryid: str
-    xid: str
-    schema_xid: str
+    registryid: RegistryId
+    xid: Xid
+    schema_xid: Xid
     isdefault: bool
     format: str | None
-    text: str | None
+    text: JsonText | None
 
 
 class Resolved(NamedTuple):
     """The schema of a definition: where it stands, its format and text, and the type or place in it that is meant."""
 
-    xid: str
+    xid: Xid
     format: str
-    text: str
+    text: JsonText
     type_name: str | None = None
     fragment: str | None = None
-    registryid: str = ""
+    registryid: RegistryId = RegistryId("")
 
     @property
     def document(self) -> Any:
@@ -66,7 +68,7 @@ class Resolved(NamedTuple):
         return self.type_name or (self.fragment or "").lstrip(":/")
 
 
-Key = tuple[str, str]  # registryid, and the XID of a Version or of a schema
+Key = tuple[RegistryId, Xid]  # registryid, and the XID of a Version or of a schema
 
 
 class Versions(Protocol):
@@ -78,7 +80,7 @@ class Versions(Protocol):
     def default(self, key: Key) -> SchemaVersion | None:
         """Find the default Version of a schema by its registry and the schema's XID."""
 
-    def defaults(self, registryid: str) -> Iterable[SchemaVersion]:
+    def defaults(self, registryid: RegistryId) -> Iterable[SchemaVersion]:
         """Give the default Versions of a registry."""
 
 
@@ -106,7 +108,7 @@ class HeldVersions:
         """Find the default Version of a schema by its registry and the schema's XID."""
         return self._default.get(key)
 
-    def defaults(self, registryid: str) -> Iterable[SchemaVersion]:
+    def defaults(self, registryid: RegistryId) -> Iterable[SchemaVersion]:
         """Give the default Versions of a registry."""
         return (one for one in self._default.values() if one.registryid == registryid)
 
@@ -120,7 +122,7 @@ class Schemas:
 
     def __init__(self, versions: Iterable[SchemaVersion] | Versions) -> None:
         self._versions: Versions = HeldVersions(versions) if isinstance(versions, Iterable) else versions
-        self._named: dict[str, dict[str, Any]] = {}
+        self._named: dict[RegistryId, dict[str, Any]] = {}
 
     def resolve(self, definition: Definition) -> Resolved | str:
         """Find the schema of a definition.
@@ -144,7 +146,7 @@ class Schemas:
         written = definition.schema_format or version.format or ""
         return Resolved(version.xid, written, version.text, type_name, fragment, definition.registryid)
 
-    def finder(self, registryid: str) -> Callable[[str], Any]:
+    def finder(self, registryid: RegistryId) -> Callable[[str], Any]:
         """Give what finds another schema of a registry by its `$id`; it raises LookupError when there is none."""
 
         def find(uri: str) -> Any:
@@ -156,7 +158,7 @@ class Schemas:
 
         return find
 
-    def _ids(self, registryid: str) -> dict[str, Any]:
+    def _ids(self, registryid: RegistryId) -> dict[str, Any]:
         """Give the schemas of a registry by `$id`, read when one is asked for first."""
         if registryid not in self._named:
             found: dict[str, Any] = {}
@@ -168,12 +170,12 @@ class Schemas:
             self._named[registryid] = found
         return self._named[registryid]
 
-    def _version(self, registryid: str, schema: str, version: str | None) -> tuple[SchemaVersion | None, str | None]:
+    def _version(self, registryid: RegistryId, schema: str, version: str | None) -> tuple[SchemaVersion | None, str | None]:
         """Find a Version by its id, else by what stands before a colon, behind which a type is named."""
-        written = schema if version is None else f"{schema}/versions/{version}"
+        written = Xid(schema) if version is None else xid_of_version(Xid(schema), version)
         find = self._versions.default if version is None else self._versions.version
         found = find((registryid, written))
         if found is not None or ":" not in written.rpartition("/")[2]:
             return found, None
         base, _, type_name = written.rpartition(":")
-        return find((registryid, base)), type_name
+        return find((registryid, Xid(base))), type_name

@@ -27,6 +27,7 @@ from lakehouse.readmodel.file.schema import (
     connect,
     create,
 )
+from lakehouse.text.names import RegistryId, Xid
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -204,7 +205,7 @@ def _replace(db: sqlite3.Connection, last: int) -> None:
     )
 
 
-def _follow_log(db: sqlite3.Connection, facts: Facts, table: DeltaTable, files: pa.Table) -> set[tuple[str, str, str]]:
+def _follow_log(db: sqlite3.Connection, facts: Facts, table: DeltaTable, files: pa.Table) -> set[tuple[RegistryId, str, Xid]]:
     """Take the rows of new snapshots; give what has to be indexed again."""
     head = facts["head"]
     _check_head(facts, table, files)
@@ -236,7 +237,7 @@ def _check_head(facts: Facts, table: DeltaTable, files: pa.Table) -> None:
         raise CannotFollow
 
 
-def _follow_effective(db: sqlite3.Connection, facts: Facts, table: DeltaTable, version: int) -> set[tuple[str, str, str]]:
+def _follow_effective(db: sqlite3.Connection, facts: Facts, table: DeltaTable, version: int) -> set[tuple[RegistryId, str, Xid]]:
     """Take the definitions that were computed anew, and let go those of messages that are no more."""
     if table.version() == version:
         return set()

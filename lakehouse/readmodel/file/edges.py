@@ -9,7 +9,10 @@ from urllib.parse import unquote
 
 import orjson
 
-_OF_VERSION = ("basemessage", "dataschemauri", "dataschemaxid")
+from lakehouse.text.names import JsonText, Pointer, Xid
+
+_OF_VERSION = {name: Pointer(f"/{name}") for name in ("basemessage", "dataschemauri", "dataschemaxid")}
+_XREF, _WILL = Pointer("/meta/xref"), Pointer("/protocoloptions/willmessage")
 _HASH = re.compile(r"\A[ \t\n\x0b\f\r]*#")
 _TO_FRAGMENT = re.compile(r"\A[ \t\n\x0b\f\r]*#?[^#]*#")
 _OLD_GROUPS = re.compile(r"\A/schemaGroups/")
@@ -29,14 +32,14 @@ class Edge(NamedTuple):
     """
 
     relation: str
-    pointer: str
+    pointer: Pointer
     target: str
-    whole: str | None
-    without_suffix: str | None
+    whole: Xid | None
+    without_suffix: Xid | None
     type_name: str | None
 
 
-def edges_of(kind: str, body: str) -> Iterator[Edge]:
+def edges_of(kind: str, body: JsonText) -> Iterator[Edge]:
     """Give the references of an entity.
 
     Args:
@@ -46,19 +49,19 @@ def edges_of(kind: str, body: str) -> Iterator[Edge]:
     if kind == "version":
         if any(f'"{name}"' in body for name in _OF_VERSION):
             known = orjson.loads(body)
-            for name in _OF_VERSION:
+            for name, pointer in _OF_VERSION.items():
                 if isinstance(known.get(name), str):
-                    yield _edge(name, f"/{name}", known[name])
+                    yield _edge(name, pointer, known[name])
     elif kind in ("message", "schema"):
         if '"xref"' in body:
             known = orjson.loads(body)
             if isinstance(known.get("xref"), str):
-                yield _edge("xref", "/meta/xref", known["xref"])
+                yield _edge("xref", _XREF, known["xref"])
     elif kind == "endpoint":
         yield from _edges_of_endpoint(orjson.loads(body))
 
 
-def version_uri_of(kind: str, body: str) -> str | None:
+def version_uri_of(kind: str, body: JsonText) -> str | None:
     """Give the URI that names a Version across catalogs; None: it has none."""
     if kind != "version" or '"version_uri"' not in body:
         return None
@@ -68,15 +71,15 @@ def version_uri_of(kind: str, body: str) -> str | None:
 
 def _edges_of_endpoint(known: dict[str, Any]) -> Iterator[Edge]:
     for position, group in enumerate(known.get("messagegroups") or []):
-        yield _edge("messagegroups", f"/messagegroups/{position}", group)
+        yield _edge("messagegroups", Pointer(f"/messagegroups/{position}"), group)
     options = known.get("protocoloptions")
     will = options.get("willmessage") if isinstance(options, dict) else None
     if will is not None:
         text = will if isinstance(will, str) else orjson.dumps(will).decode()
-        yield _edge("willmessage", "/protocoloptions/willmessage", text)
+        yield _edge("willmessage", _WILL, text)
 
 
-def _edge(relation: str, pointer: str, target: str) -> Edge:
+def _edge(relation: str, pointer: Pointer, target: str) -> Edge:
     bare = _HASH.sub("", target, count=1)
     path, _, _ = bare.partition("#")
     fragment = _TO_FRAGMENT.sub("", target, count=1) if "#" in bare else None
@@ -85,7 +88,8 @@ def _edge(relation: str, pointer: str, target: str) -> Edge:
         whole = _unescaped(path) if target.lstrip(" ").startswith("#") else path
     suffixed = relation == "dataschemauri" and whole is not None and _HAS_SUFFIX.match(whole) is not None
     whole = None if whole is None else _OLD_GROUPS.sub("/schemagroups/", whole)
-    return Edge(relation, pointer, target, whole, _SUFFIX.sub("", whole) if suffixed and whole else None, fragment)
+    bare_xid = Xid(_SUFFIX.sub("", whole)) if suffixed and whole else None
+    return Edge(relation, pointer, target, None if whole is None else Xid(whole), bare_xid, fragment)
 
 
 def _unescaped(path: str) -> str:

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from lakehouse.readmodel.file.schema import NEVER
+from lakehouse.text.names import RegistryId, Xid
+from lakehouse.text.xid import xid_of_resource, xid_of_version
 
 KINDS = ("message", "group", "endpoint", "schema", "document")
 _EFFECTIVE = ("name", "ce_type", "address", "labels", "description", "attributes", "protocol")
@@ -31,11 +33,11 @@ class Words(NamedTuple):
     attributes: str | None = None
 
 
-def holder_of(kind: str, xid: str) -> tuple[str, str] | None:
+def holder_of(kind: str, xid: Xid) -> tuple[str, Xid] | None:
     """Give kind and XID under which what an entity says is found; None: under none."""
     if kind in KINDS:
         return kind, xid
-    return (_HOLDER[kind], "/".join(xid.split("/")[:5])) if kind in _HOLDER else None
+    return (_HOLDER[kind], xid_of_resource(xid)) if kind in _HOLDER else None
 
 
 def index_all(db: sqlite3.Connection) -> None:
@@ -56,7 +58,7 @@ def index_all(db: sqlite3.Connection) -> None:
     _insert(db, ((*key, words_of(db, *key)) for key in others), last)
 
 
-def index_again(db: sqlite3.Connection, keys: Iterable[tuple[str, str, str]]) -> None:
+def index_again(db: sqlite3.Connection, keys: Iterable[tuple[RegistryId, str, Xid]]) -> None:
     """Index entities as they are now; those that are no more are not found any longer.
 
     Args:
@@ -101,7 +103,7 @@ def _parts(found: Iterable[tuple[str, str, str, Words]]) -> Iterator[list[tuple[
         yield some
 
 
-def words_of(db: sqlite3.Connection, registryid: str, kind: str, xid: str) -> Words:
+def words_of(db: sqlite3.Connection, registryid: RegistryId, kind: str, xid: Xid) -> Words:
     """Give what an entity is found by: a message by its effective definition, where there is one yet."""
     if kind == "message":
         row = db.execute(f"SELECT {', '.join(_EFFECTIVE)} FROM effective WHERE registryid = ? AND xid = ?", (registryid, xid))
@@ -111,11 +113,11 @@ def words_of(db: sqlite3.Connection, registryid: str, kind: str, xid: str) -> Wo
     body = _body(db, registryid, kind, xid)
     if kind == "schema":
         default = body.get("defaultversionid")
-        body = (_body(db, registryid, "schemaversion", f"{xid}/versions/{default}") if default is not None else {}) | body
+        body = (_body(db, registryid, "schemaversion", xid_of_version(xid, default)) if default is not None else {}) | body
     return _words_of_body(xid, kind, body)
 
 
-def _words_of_message(xid: str, row: Sequence[Any] | None) -> Words:
+def _words_of_message(xid: Xid, row: Sequence[Any] | None) -> Words:
     """Give what a message is found by: columns `_EFFECTIVE`; None: its definition is not computed yet."""
     ids = _split(xid)
     if row is None:
@@ -125,7 +127,7 @@ def _words_of_message(xid: str, row: Sequence[Any] | None) -> Words:
     return Words(ids, _split(name or "") or None, kinds, address, labels, description, _plain(attributes))
 
 
-def _words_of_body(xid: str, kind: str, body: dict[str, Any]) -> Words:
+def _words_of_body(xid: Xid, kind: str, body: dict[str, Any]) -> Words:
     named = {name: body[name] for name in ("name", "description") if isinstance(body.get(name), str)}
     kinds = [body[name] for name in ("format", "protocol", "envelope") if isinstance(body.get(name), str)]
     rest = {name: body[name] for name in ("protocoloptions", "schema", "channel", "usage", "extensions") if name in body}
@@ -142,7 +144,7 @@ def _words_of_body(xid: str, kind: str, body: dict[str, Any]) -> Words:
     )
 
 
-def _body(db: sqlite3.Connection, registryid: str, kind: str, xid: str) -> dict[str, Any]:
+def _body(db: sqlite3.Connection, registryid: RegistryId, kind: str, xid: Xid) -> dict[str, Any]:
     found = db.execute(
         "SELECT body FROM log WHERE registryid = ? AND xid = ? AND kind = ? AND until = ? AND op <> 'delete'",
         (registryid, xid, kind, NEVER),

@@ -11,6 +11,7 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 from lakehouse.match.definition.definitions import tokens_of
 from lakehouse.render.example.plausible import DEEPEST, Impossible, Plausible
+from lakehouse.text.names import Pointer
 
 _NOTES = frozenset({"$comment", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$schema",
                     "$id", "id", "definitions", "$defs", "$anchor"})  # fmt: skip
@@ -149,20 +150,20 @@ def _types(mine: Any, held: Any) -> Any:
     return both
 
 
-def value_at(document: Any, pointer: str) -> Any:
+def value_at(document: Any, fragment: str) -> Any:
     """Give what a pointer of a URI's fragment leads to.
 
     Raises:
         Impossible: nothing stands there.
     """
     held = document
-    for token in tokens_of(unquote(pointer)):
+    for token in tokens_of(Pointer(unquote(fragment))):
         if isinstance(held, dict) and token in held:
             held = held[token]
         elif isinstance(held, list) and token.isdigit() and int(token) < len(held):
             held = held[int(token)]
         else:
-            raise Impossible(f"#{pointer}: nothing stands there")
+            raise Impossible(f"#{fragment}: nothing stands there")
     return held
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from lakehouse.match.definition.definitions import tokens_of
 from lakehouse.render.example.plausible import Impossible, Plausible
+from lakehouse.text.names import Pointer
 
 _BITS = {"int8": 7, "int16": 15, "int32": 31, "integer": 31, "int64": 63, "int128": 127}
 _UNSIGNED = {"uint8": 8, "uint16": 16, "uint32": 32, "uint64": 64, "uint128": 128}
@@ -200,7 +201,7 @@ class StructureExample:
 
     def _resolve(self, reference: str) -> dict[str, Any]:
         held: Any = self._document
-        for token in tokens_of(reference.lstrip("#")):
+        for token in tokens_of(Pointer(reference.lstrip("#"))):
             if not isinstance(held, dict) or token not in held:
                 raise Impossible(f"{reference}: nothing stands there")
             held = held[token]

@@ -13,6 +13,7 @@ from lakehouse.render.catalog import Selected, selected_at
 from lakehouse.render.faults import RenderRefused
 from lakehouse.render.rendering import Renderer, Style
 from lakehouse.render.ways import ALL, CLOUDEVENTS, ways_of
+from lakehouse.text.names import RegistryId, Xid
 
 _SEED = 0
 
@@ -50,7 +51,7 @@ def renderer_of(selected: Selected, now: str | None = None) -> Renderer:
     return Renderer(Schemas(selected.schemas), Style(example=True, seed=_SEED, now=now))
 
 
-def examples_in(view: View, registryid: str, xid: str) -> list[dict[str, Any]]:
+def examples_in(view: View, registryid: RegistryId, xid: Xid) -> list[dict[str, Any]]:
     """Make up examples of a message of a snapshot, at its time; where they cannot be had, one entry tells why."""
     try:
         definition = view.definition(registryid, xid)

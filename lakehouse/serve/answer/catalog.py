@@ -20,7 +20,8 @@ from lakehouse.readmodel import View
 from lakehouse.serve.answer.entities import Group, Resource, make_group, make_registry, make_resource
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.requests import MEMBERS
-from lakehouse.text.names import RegistryId
+from lakehouse.text.names import REGISTRY, RegistryId, Xid
+from lakehouse.text.xid import xid_of
 
 T = TypeVar("T")
 _AT_ONCE = 500  # rows of the log that are fetched with one statement
@@ -126,11 +127,11 @@ class Catalog:
 
     def registry(self) -> dict[str, Any]:
         """Give the registry's own attributes; an empty registry has been there since 1970."""
-        row = self._row("/")
+        row = self._row(REGISTRY)
         lived = (0, 0) if row is not None else self.view.lived(self.registryid) or (0, 0)
         return make_registry(self.registryid, row, lived, self.dialect)
 
-    def group(self, xid: str) -> Group | None:
+    def group(self, xid: Xid) -> Group | None:
         """Look a Group up."""
         row = self._row(xid)
         if row is None and not self.entries(xid):
@@ -145,19 +146,19 @@ class Catalog:
         """List the ids of the Groups of a type: those that are there, and those of which members are."""
         return self.kept.of((*self.key, "ids", collection), lambda: list(self._ids_of_groups(collection)), len)
 
-    def entries(self, group_xid: str) -> list[Entry]:
+    def entries(self, group_xid: Xid) -> list[Entry]:
         """List the members of a Group, by id, without loading them."""
         return self.kept.of((*self.key, group_xid), lambda: self._entries(group_xid), len)
 
-    def resource(self, xid: str) -> Resource | None:
+    def resource(self, xid: Xid) -> Resource | None:
         """Look a message or schema up."""
-        group_xid, _, resource_id = xid.rpartition("/")
-        entries = self._entries_below(xid, group_xid + "/")
+        members, _, resource_id = xid.rpartition("/")
+        entries = self._entries_below(xid, members + "/")
         entry = next((one for one in entries if one.id == resource_id), None)
         if entry is None:
             return None
-        group_row = self._row(group_xid.rsplit("/", 1)[0])
-        return self._load(group_xid + "/", [entry], _protocol(group_row))[0]
+        group_row = self._row(Xid(members.rsplit("/", 1)[0]))
+        return self._load(members + "/", [entry], _protocol(group_row))[0]
 
     def resources(self, group: Group, entries: list[Entry] | None = None) -> list[Resource]:
         """Load members of a Group: those of some entries, or all of them."""
@@ -167,7 +168,7 @@ class Catalog:
         key = (*self.key, self.dialect, group.xid, "members")
         return self.kept.of(key, lambda: self._load(prefix, self.entries(group.xid), group.protocol), len)
 
-    def _row(self, xid: str) -> Stored | None:
+    def _row(self, xid: Xid) -> Stored | None:
         rows = self.view.db.execute(
             f"SELECT {_COLUMNS} FROM log WHERE registryid = ? AND xid = ? AND {self._holds}", (self.registryid, xid)
         )
@@ -184,7 +185,7 @@ class Catalog:
         found = []
         for one in self.ids_of_groups(collection):
             self.deadline.tick()
-            xid = f"/{collection}/{one}"
+            xid = xid_of(collection, one)
             found.append(make_group(xid, known.get(xid), self.dialect))
         return found
 
@@ -207,16 +208,16 @@ class Catalog:
             after = row[0] + "\x01" if row[0] == prefix + one else f"{prefix}{one}0"
         yield from sorted(found)
 
-    def _entries(self, group_xid: str) -> list[Entry]:
+    def _entries(self, group_xid: Xid) -> list[Entry]:
         prefix = f"{group_xid}/{MEMBERS[group_xid[1:].split('/', 1)[0]]}/"
         return sorted(self._entries_below(prefix[:-1], prefix))
 
-    def _entries_below(self, xid: str, prefix: str) -> list[Entry]:
-        """List members whose rows have an XID, or stand below it."""
+    def _entries_below(self, place: str, prefix: str) -> list[Entry]:
+        """List members whose rows have a path as XID, or stand below it."""
         rows = self.view.db.execute(
             "SELECT id, xid FROM log WHERE registryid = ?1 AND (xid = ?2 OR (xid > ?3 AND xid < ?4))"
             f" AND kind IN ('message', 'version', 'schema', 'schemaversion') AND {self._holds}",
-            (self.registryid, xid, xid + "/", xid + "0"),
+            (self.registryid, place, place + "/", place + "0"),
         )
         own: dict[str, int | None] = {}
         versions: dict[str, list[int]] = {}
@@ -246,13 +247,13 @@ class Catalog:
             self.deadline.tick()
             resource = one
             if resource is None:
-                resource = self._made(prefix + entry.id, entry, rows, protocol)
+                resource = self._made(Xid(prefix + entry.id), entry, rows, protocol)
                 if resource.xref is None:  # what an alias shows changes with what it stands for
                     self.kept.resources[key] = resource
             found.append(resource)
         return found
 
-    def _made(self, xid: str, entry: Entry, rows: dict[int, Stored], protocol: str | None) -> Resource:
+    def _made(self, xid: Xid, entry: Entry, rows: dict[int, Stored], protocol: str | None) -> Resource:
         row = None if entry.row is None else rows[entry.row]
         versions = [rows[number] for number in entry.versions]
         target = None
@@ -260,7 +261,7 @@ class Catalog:
             target = self._target(orjson.loads(row.body).get("xref"), xid)
         return make_resource(xid, row, versions, protocol, self.dialect, target)
 
-    def _target(self, xref: Any, xid: str) -> tuple[Stored, list[Stored], str | None] | None:
+    def _target(self, xref: Any, xid: Xid) -> tuple[Stored, list[Stored], str | None] | None:
         """Find what an alias stands for: a Resource of the same type that is no alias itself."""
         if not isinstance(xref, str) or xref.count("/") != 4 or xref.split("/")[3] != xid.split("/")[3]:
             return None
@@ -269,7 +270,7 @@ class Catalog:
         if entry is None or entry.row is None or not entry.versions:
             return None
         rows = self._rows([entry.row, *entry.versions])
-        group = self._row(prefix.rsplit("/", 1)[0])
+        group = self._row(Xid(prefix.rsplit("/", 1)[0]))
         return rows[entry.row], [rows[number] for number in entry.versions], _protocol(group)
 
     def _rows(self, numbers: list[int]) -> dict[int, Stored]:
@@ -291,10 +292,10 @@ class EmptyCatalog(Catalog):
         """Give attributes that every registry has."""
         return make_registry(self.registryid, None, (0, 0), self.dialect)
 
-    def group(self, xid: str) -> None:
+    def group(self, xid: Xid) -> None:
         """Find nothing."""
 
-    def resource(self, xid: str) -> None:
+    def resource(self, xid: Xid) -> None:
         """Find nothing."""
 
     def groups(self, collection: str) -> list[Group]:

@@ -19,6 +19,7 @@ from lakehouse.readmodel.events import FEEDS, change_events
 from lakehouse.serve.answer.asking import Answer, Asked, Request
 from lakehouse.serve.answer.flags import read_parameters
 from lakehouse.serve.problems import ProblemFound
+from lakehouse.text.names import RegistryId
 
 if TYPE_CHECKING:
     from lakehouse.serve.app import App
@@ -59,7 +60,7 @@ def batch_answer(request: Request) -> Answer:
     return answer
 
 
-def events_of(view: View, number: int, registryid: str, source: str, feeds: tuple[str, ...] = FEEDS) -> list[bytes]:
+def events_of(view: View, number: int, registryid: RegistryId, source: str, feeds: tuple[str, ...] = FEEDS) -> list[bytes]:
     """Give the events of one snapshot and registry, in order, each as JSON."""
     found = []
     for _, text in change_events(view, "{registryid}", number - 1, number, feeds):
@@ -111,7 +112,7 @@ class EventStreams:
             gone.cancel()
 
     async def _send_all(
-        self, registryid: str, number: int, skipped: int, feeds: tuple[str, ...], gone: asyncio.Task[None], send: Send
+        self, registryid: RegistryId, number: int, skipped: int, feeds: tuple[str, ...], gone: asyncio.Task[None], send: Send
     ) -> None:
         live, closing = self.app.live, self.app.closing
         await _part(send, b"retry: 2000\n\n")
@@ -132,7 +133,7 @@ class EventStreams:
                 last_sign = time.monotonic()
             await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
 
-    def _events(self, number: int, registryid: str, feeds: tuple[str, ...]) -> list[bytes]:
+    def _events(self, number: int, registryid: RegistryId, feeds: tuple[str, ...]) -> list[bytes]:
         return self.app.live.model.answer(lambda view: events_of(view, number, registryid, self.source, feeds))
 
     def _since(self, parameters: list[tuple[str, str]]) -> tuple[int, tuple[str, ...]]:

@@ -16,6 +16,7 @@ from lakehouse.readmodel.render import stored
 from lakehouse.serve.answer.asking import Answer, Request
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.text.jsontext import in_order
+from lakehouse.text.xid import xid_of
 
 Definition = dict[str, Any]
 
@@ -32,7 +33,7 @@ def catalog_answer(request: Request) -> Answer:
     if len(parts) == 2:
         return _json(_group_attributes(request, parts[1]))
     if len(parts) == 3:
-        ids = [entry.id for entry in request.catalog.entries(f"/messagegroups/{parts[1]}")]
+        ids = [entry.id for entry in request.catalog.entries(xid_of("messagegroups", parts[1]))]
         return _json([one for one in ids if _definition(request, group, parts[1], one) is not None])
     definition = _definition(request, group, parts[1], parts[3])
     if definition is None:
@@ -64,14 +65,14 @@ def lookup_answer(request: Request) -> Answer:
 
 
 def _group(request: Request, groupid: str) -> Entity | None:
-    xid = f"/messagegroups/{groupid}"
+    xid = xid_of("messagegroups", groupid)
     if request.view is None or "/" in groupid or groupid not in request.catalog.ids_of_groups("messagegroups"):
         raise _not_found(request)
     return request.view.entity(request.catalog.registryid, xid)
 
 
 def _drafted(group: Entity | None, groupid: str) -> DraftGroup:
-    own = group_view(f"/messagegroups/{groupid}", None if group is None else stored(group), Urls())
+    own = group_view(xid_of("messagegroups", groupid), None if group is None else stored(group), Urls())
     return DraftGroup(own, groupid)
 
 
@@ -80,7 +81,7 @@ def _group_attributes(request: Request, groupid: str) -> Definition:
     group = _group(request, groupid)
     drafted = _drafted(group, groupid)
     if drafted.name is None:
-        for entry in request.catalog.entries(f"/messagegroups/{groupid}"):
+        for entry in request.catalog.entries(xid_of("messagegroups", groupid)):
             _write(request, drafted, groupid, entry.id)
             if drafted.name is not None:
                 break
@@ -95,7 +96,7 @@ def _definition(request: Request, group: Entity | None, groupid: str, messageid:
 
 def _write(request: Request, drafted: DraftGroup, groupid: str, messageid: str) -> Definition | None:
     view, registryid = request.view, request.catalog.registryid
-    xid = f"/messagegroups/{groupid}/messages/{messageid}"
+    xid = xid_of("messagegroups", groupid, "messages", messageid)
     row = None if view is None else view.entity(registryid, xid)
     if view is None or row is None:
         return None

@@ -21,7 +21,8 @@ from lakehouse.export.view import Stored, Urls, group_view, registry_view, resou
 from lakehouse.serve.problems import RC4
 from lakehouse.serve.requests import DETAILS, MEMBERS, SINGULAR, quoted
 from lakehouse.text.jsontext import in_order
-from lakehouse.text.names import RegistryId
+from lakehouse.text.names import RegistryId, Xid
+from lakehouse.text.xid import xid_of_version
 
 # No text of a catalog holds these: they are drawn anew in each process.
 ABSOLUTE = f"http://{uuid.uuid4().hex}.invalid"
@@ -68,7 +69,7 @@ class Group(NamedTuple):
         attributes: as shown, URLs marked.
     """
 
-    xid: str
+    xid: Xid
     protocol: str | None
     attributes: dict[str, Any]
 
@@ -109,7 +110,7 @@ class Resource:
         "xid", "xref",
     )  # fmt: skip
 
-    def __init__(self, xid: str, view: dict[str, Any], dialect: str, alias_of: dict[str, Any] | None = None) -> None:
+    def __init__(self, xid: Xid, view: dict[str, Any], dialect: str, alias_of: dict[str, Any] | None = None) -> None:
         collection = xid.split("/")[3]
         suffix = DETAILS if collection == "schemas" else ""
         here = ABSOLUTE + quoted(xid)
@@ -139,7 +140,7 @@ class Resource:
         self.shown = self.attributes | {"meta": self.meta}
 
     def _version(self, versionid: str, version: dict[str, Any], here: str) -> dict[str, Any]:
-        shown = dict(version) | {"self": here, "xid": f"{self.xid}/versions/{versionid}"}
+        shown = dict(version) | {"self": here, "xid": xid_of_version(self.xid, versionid)}
         if "schemauri" in shown:  # how the API has always spelled it: <RESOURCE>url
             shown = {"schemaurl" if name == "schemauri" else name: value for name, value in shown.items()}
         value = shown.pop("schema", None)
@@ -170,7 +171,7 @@ def make_registry(registryid: RegistryId, row: Stored | None, lived: tuple[int, 
     return with_life(shown | {"specversion": dialect, "self": ABSOLUTE + "/"})
 
 
-def make_group(xid: str, row: Stored | None, dialect: str) -> Group:
+def make_group(xid: Xid, row: Stored | None, dialect: str) -> Group:
     """Make a Group of its row; None: it was deleted, and not all of its members were."""
     stored = group_view(xid, row, Urls(ABSOLUTE))
     view, _ = to_dialect(stored, dialect, SINGULAR[xid[1:].split("/", 1)[0]])
@@ -179,7 +180,7 @@ def make_group(xid: str, row: Stored | None, dialect: str) -> Group:
 
 
 def make_resource(
-    xid: str,
+    xid: Xid,
     row: Stored | None,
     versions: list[Stored],
     protocol: str | None,
@@ -200,7 +201,7 @@ def make_resource(
     if target is None:
         return Resource(xid, view, dialect)
     aimed, its_versions, its_protocol = target
-    moved = [version._replace(xid=f"{xid}/versions/{version.xid.rsplit('/', 1)[1]}") for version in its_versions]
+    moved = [version._replace(xid=xid_of_version(xid, version.xid.rsplit("/", 1)[1])) for version in its_versions]
     return Resource(xid, _written(xid, aimed, moved, its_protocol, dialect), dialect, view)
 
 
@@ -211,9 +212,9 @@ def with_life(shown: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def relative(xid: str) -> str:
-    """Give the marked URL of what has an XID, as a reference into the response."""
-    return RELATIVE + (xid.replace("~", "~0") if "~" in xid else xid)
+def relative(path: str) -> str:
+    """Give the marked URL of an XID or another path, as a reference into the response."""
+    return RELATIVE + (path.replace("~", "~0") if "~" in path else path)
 
 
 def unmarked(text: bytes, base: str, path: str) -> bytes:
@@ -235,7 +236,7 @@ def keyed(name: str) -> bytes:
     return orjson.dumps(name) + b":"
 
 
-def _written(xid: str, row: Stored | None, versions: list[Stored], protocol: str | None, dialect: str) -> dict[str, Any]:
+def _written(xid: Xid, row: Stored | None, versions: list[Stored], protocol: str | None, dialect: str) -> dict[str, Any]:
     if dialect == NORMAL:
         return resource_view(xid, row, versions, protocol, Urls(ABSOLUTE))
     view = resource_view(xid, row, versions, None, Urls(ABSOLUTE), bare=False)

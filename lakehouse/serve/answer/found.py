@@ -11,6 +11,7 @@ from lakehouse.serve.answer.entities import Group, Resource
 from lakehouse.serve.answer.filters import Filter, admitted, as_query, below, values_at
 from lakehouse.serve.answer.flags import Flags
 from lakehouse.serve.problems import RC4, ProblemFound
+from lakehouse.text.names import Xid
 
 Filters = list[Filter] | None  # None: everything is admitted
 
@@ -39,7 +40,7 @@ class Selection:
         self.flags = flags
         self.filters: Filters = [] if flags.excludes_all else flags.filters or None
 
-    def own(self, attributes: dict[str, Any], xid: str) -> Filters:
+    def own(self, attributes: dict[str, Any], subject: str) -> Filters:
         """Ask the entity of the request itself; give what is asked of what it holds.
 
         Raises:
@@ -47,7 +48,7 @@ class Selection:
         """
         is_admitted, left = _ask(attributes, self.filters)
         if not is_admitted:
-            raise ProblemFound("not_found", xid)
+            raise ProblemFound("not_found", subject)
         return left
 
     def groups(self, collection: str, filters: Filters) -> list[Found]:
@@ -139,5 +140,5 @@ def id_of(entity: Any) -> str:
     """Give the id of a Group, a Resource or the attributes of a Version."""
     if isinstance(entity, dict):
         return str(entity["versionid"])
-    xid: str = entity.xid
+    xid: Xid = entity.xid
     return xid.rsplit("/", 1)[1]

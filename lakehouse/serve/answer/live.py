@@ -15,7 +15,7 @@ from lakehouse.text.names import RegistryId
 
 logger = logging.getLogger(__name__)
 
-DEFAULT = "default"
+DEFAULT = RegistryId("default")
 _SECONDS_BETWEEN_LOOKS = 0.1
 _SECONDS_BETWEEN_LOOKS_FAR_AWAY = 2.0  # on S3 a look opens Delta's logs
 _SECONDS_AFTER_A_FAILURE = 5.0
@@ -32,7 +32,7 @@ class Head(NamedTuple):
 
     number: int
     digest: str
-    registries: tuple[str, ...]
+    registries: tuple[RegistryId, ...]
 
 
 class Live:
@@ -46,7 +46,7 @@ class Live:
     def __init__(self, settings: Settings, options: Options) -> None:
         self.model = ReadModel(settings)
         self.head: Head | None = None
-        self.root = None if options.registry is None else RegistryId(options.registry)
+        self.root = options.registry
         self.is_empty = False
         self.failure: str | None = None
         self.on_new: Callable[[Head], None] = lambda head: None  # is called, in the thread that follows, with each new snapshot
@@ -64,8 +64,7 @@ class Live:
         head = self._look()
         if self.head is None and self.root is None:
             known = head.registries or (DEFAULT,)
-            root = known[0] if len(known) == 1 else DEFAULT if DEFAULT in known else None
-            self.root = None if root is None else RegistryId(root)
+            self.root = known[0] if len(known) == 1 else DEFAULT if DEFAULT in known else None
         with self._news:
             self.head = head
             self._news.notify_all()

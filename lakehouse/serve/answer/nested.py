@@ -20,6 +20,7 @@ from lakehouse.serve.answer.found import Filters, Found, Selection, id_of
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.requests import MEMBERS, quoted
 from lakehouse.text.jsontext import in_order
+from lakehouse.text.xid import xid_of_version
 
 _ALL: Inline = {"*": {}}
 
@@ -177,7 +178,7 @@ class Answers:
         meta = resource.meta_in_document | {"self": relative(resource.xid + "/meta")}
         default = meta.get("defaultversionid")
         if "defaultversionurl" in meta and default is not None:
-            meta["defaultversionurl"] = self._url(f"{resource.xid}/versions/{default}", has_versions)
+            meta["defaultversionurl"] = self._url(xid_of_version(resource.xid, default), has_versions)
         return meta
 
     def _version(self, resource: Resource, version: dict[str, Any], has_schema: bool) -> bytes:
@@ -188,9 +189,9 @@ class Answers:
             shown = shown | document_member(resource, version["versionid"], self.flags, self.catalog.dialect)
         return in_order(shown)
 
-    def _url(self, xid: str, is_included: bool) -> str:
+    def _url(self, path: str, is_included: bool) -> str:
         """Give the URL of a collection or entity; in the document view a reference, when it is in the answer."""
-        return relative(xid) if self.flags.doc and is_included else ABSOLUTE + quoted(xid)
+        return relative(path) if self.flags.doc and is_included else ABSOLUTE + quoted(path)
 
     def _collection(
         self, name: str, url: str, count: int, texts: Iterable[tuple[str, bytes]] | None, *, is_bare: bool = False

@@ -16,6 +16,7 @@ from lakehouse.serve.describe.openapi import Document, as_page, openapi
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.requests import MEMBERS
 from lakehouse.text.jsontext import in_order
+from lakehouse.text.xid import xid_of
 
 
 def effective_answer(request: Request) -> Answer:
@@ -23,7 +24,7 @@ def effective_answer(request: Request) -> Answer:
     parts = request.parts[1:]
     if len(parts) != 4 or MEMBERS.get(parts[0]) != "messages" or parts[2] != "messages":
         raise ProblemFound("api_not_found", request.asked.target.path)
-    xid = "/" + "/".join(parts)
+    xid = xid_of(*parts)
     if request.view is None or any("/" in part for part in parts):
         raise ProblemFound("not_found", xid)
     found = show_messages(request.view, xid, request.catalog.registryid, request.max_chain_depth)

@@ -27,6 +27,7 @@ from lakehouse.serve.requests import MEMBERS, Target, mount_of
 from lakehouse.serve.ui import UI, ui_answer
 from lakehouse.settings import Settings
 from lakehouse.site import Site
+from lakehouse.text.xid import xid_of
 
 _REST = 20  # of loading ahead, between two times
 
@@ -183,7 +184,7 @@ def entity_answer(request: Request) -> Answer:
     answers, answer = entity_answers(request), Answer()
     if len(parts) == 1:
         return _json(request, answers.groups(parts[0], lambda found: page_of(request, answer, found)), answer)
-    group_xid = f"/{parts[0]}/{parts[1]}"
+    group_xid = xid_of(*parts[:2])
     group = request.catalog.group(group_xid)
     if group is None:
         raise ProblemFound("not_found", group_xid)
@@ -191,7 +192,7 @@ def entity_answer(request: Request) -> Answer:
         return _json(request, answers.group(group), answer)
     if len(parts) == 3:
         return _json(request, answers.resources(group, lambda found: page_of(request, answer, found)), answer)
-    resource_xid = "/" + "/".join(parts[:4])
+    resource_xid = xid_of(*parts[:4])
     resource = request.catalog.resource(resource_xid)
     if resource is None:
         raise ProblemFound("not_found", resource_xid)

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from lakehouse.text.names import RegistryId
+
 Json = dict[str, Any]
 
 _MOST_FILTERS = 100
@@ -55,7 +57,7 @@ class Subscription(NamedTuple):
         told: what a client is shown, as it was written.
     """
 
-    registryid: str
+    registryid: RegistryId
     sink: str
     mode: str
     token: str | None
@@ -67,7 +69,7 @@ class Subscription(NamedTuple):
         return (not types or event.get("type") in types) and all(_matches(one, event) for one in _filters(self.told))
 
 
-def read_subscription(value: Any, base: str, root: str | None) -> Subscription:
+def read_subscription(value: Any, base: str, root: RegistryId | None) -> Subscription:
     """Read a subscription.
 
     Args:
@@ -105,7 +107,7 @@ def read_subscription(value: Any, base: str, root: str | None) -> Subscription:
     return Subscription(_registry(value.get("source"), base, root), sink, _mode(value), _token(value), told)
 
 
-def _registry(source: Any, base: str, root: str | None) -> str:
+def _registry(source: Any, base: str, root: RegistryId | None) -> RegistryId:
     """Give the registry that a subscription is for; its `source` is the root of a catalog (CAT-193)."""
     wanted = base if source is None else source
     if isinstance(wanted, str) and wanted.rstrip("/") == base.rstrip("/"):
@@ -114,7 +116,7 @@ def _registry(source: Any, base: str, root: str | None) -> str:
         return root
     rest = wanted.rstrip("/").removeprefix(base.rstrip("/")) if isinstance(wanted, str) else ""
     if rest.startswith("/reg-") and "/" not in rest[1:]:
-        return unquote(rest.removeprefix("/reg-"))
+        return RegistryId(unquote(rest.removeprefix("/reg-")))
     raise NotValid(f"`source` is the root of the catalog: {base} (CAT-193); `filter` says which part of it is meant.")
 
 

@@ -19,6 +19,8 @@ from lakehouse.serve.write.groups import only, put_group, put_members, put_regis
 from lakehouse.serve.write.resources import post_version, put_meta, put_resource, put_version, put_versions
 from lakehouse.serve.write.settle import settle
 from lakehouse.serve.write.working import Working
+from lakehouse.text.names import REGISTRY, Xid
+from lakehouse.text.xid import xid_of, xid_of_version
 
 _ALLOWED = {  # by what a path names
     "registry": ("PUT", "PATCH", "POST"),
@@ -40,9 +42,9 @@ class Outcome(NamedTuple):
     """
 
     shows: str
-    xids: list[str]
+    xids: list[Xid]
     created: bool = False
-    version: str | None = None
+    version: Xid | None = None
 
 
 def methods_of(parts: tuple[str, ...]) -> tuple[str, ...]:
@@ -94,7 +96,7 @@ def _outcome(context: Context) -> Outcome:
     if not parts:
         given = context.body()
         if writing.method != "POST":
-            return Outcome("entity", ["/"], put_registry(context, given))
+            return Outcome("entity", [REGISTRY], put_registry(context, given))
         only(given, tuple(MEMBERS), "groups_only", writing.path)
         return Outcome("types", put_types(context, given, ""))
     if len(parts) == 1:
@@ -119,7 +121,7 @@ def _of_draft(context: Context) -> Outcome:
         return Outcome("entity", [writing.path], put_draft_group(context))
     if writing.method == "POST":
         path, is_new = post_definition(context)
-        return Outcome("entity", [path], is_new)
+        return Outcome("entity", [Xid(path)], is_new)
     context.writing = writing._replace(parts=xregistry_parts(writing.parts))
     if context.row(context.writing.path) is None and len(writing.parts) % 2 == 0:
         raise ProblemFound("not_found", writing.path)
@@ -136,7 +138,7 @@ def _of_resource(context: Context) -> Outcome:
     if not is_document:
         _check_headers(writing)
     given = body_of_document(writing) if is_document else context.body()
-    tree = context.tree("/" + "/".join(parts[:4]))
+    tree = context.tree(xid_of(*parts[:4]))
     is_new, before = tree.is_new, set(tree.versions)
     if len(parts) == 4 and writing.method == "POST":
         xid, is_made = post_version(context, tree, given)
@@ -144,7 +146,7 @@ def _of_resource(context: Context) -> Outcome:
     if len(parts) == 4:
         put_resource(context, tree, given, is_patch=context.patch or is_document)
         made = sorted(set(tree.versions) - before)
-        return Outcome("entity", [tree.xid], is_new, f"{tree.xid}/versions/{made[-1]}" if made else None)
+        return Outcome("entity", [tree.xid], is_new, xid_of_version(tree.xid, made[-1]) if made else None)
     if parts[4] == "meta":
         put_meta(context, tree, given)
         return Outcome("entity", [writing.path])

@@ -8,9 +8,10 @@ from lakehouse.serve.describe.configuration import IGNORABLE
 from lakehouse.serve.problems import RC2, ProblemFound
 from lakehouse.serve.requests import MEMBERS
 from lakehouse.text.jsontext import NotJson, read_json
-from lakehouse.text.names import RegistryId
+from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.problems import Problem
 from lakehouse.text.redact import redact
+from lakehouse.text.xid import xid_of
 
 # The flags of 1.0-rc2 that say one of them each.
 _IN_RC2 = {
@@ -51,9 +52,9 @@ class Writing(NamedTuple):
     user: str | None
 
     @property
-    def path(self) -> str:
+    def path(self) -> Xid:
         """Give the path: the XID of what is asked for."""
-        return "/" + "/".join(self.parts)
+        return xid_of(*self.parts)
 
     def flag(self, name: str) -> str | None:
         """Give the value of a flag; None: it is not there."""
@@ -112,14 +113,14 @@ def check_text(value: Any, problems: list[Problem], path: str) -> None:
             raise ProblemFound("parsing_data", path, f"{one.rule_id}: {one.hint}", error_detail=told)
 
 
-def object_of(value: Any, xid: str) -> Json:
+def object_of(value: Any, subject: str) -> Json:
     """Give a member that must be an object.
 
     Raises:
         ProblemFound: it is none.
     """
     if not isinstance(value, dict):
-        raise ProblemFound("bad_request", xid, error_detail=f"{xid} is not a JSON object")
+        raise ProblemFound("bad_request", subject, error_detail=f"{subject} is not a JSON object")
     return value
 
 

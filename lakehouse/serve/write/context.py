@@ -11,6 +11,8 @@ from lakehouse.serve.write.asked import Json, Writing, ignored_by, read_body
 from lakehouse.serve.write.settle import Effects
 from lakehouse.serve.write.trees import Tree, read_tree
 from lakehouse.serve.write.working import Row, Working, check_owner
+from lakehouse.text.names import Xid
+from lakehouse.text.xid import xid_of
 
 
 class Context:
@@ -39,7 +41,7 @@ class Context:
         """Tell whether a given epoch must be the stored one."""
         return "epoch" not in self.ignored
 
-    def row(self, xid: str) -> Row | None:
+    def row(self, xid: Xid) -> Row | None:
         """Look an entity up."""
         return self.working.row(self.registryid, xid)
 
@@ -53,11 +55,11 @@ class Context:
 
     def make_parents(self) -> None:
         """Make the group of a Resource that is not there yet."""
-        xid = "/" + "/".join(self.writing.parts[:2])
+        xid = xid_of(*self.writing.parts[:2])
         if self.row(xid) is None:
             self.effects.groups.setdefault(xid, {})
 
-    def tree(self, xid: str) -> Tree:
+    def tree(self, xid: Xid) -> Tree:
         """Give a Resource to change it.
 
         Raises:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.write.asked import Json
+from lakehouse.text.names import Xid
 
 
 @dataclass
@@ -50,7 +51,7 @@ class Default:
             told = "it is not the newest Version, and `defaultversionsticky` is not true"
             raise ProblemFound("bad_defaultversionid", here, value=wanted, error_detail=told)
 
-    def settle(self, xid: str, versions: Collection[str], removed: Collection[str], newest: str | None) -> None:
+    def settle(self, xid: Xid, versions: Collection[str], removed: Collection[str], newest: str | None) -> None:
         """Find it once all Versions are written.
 
         Args:
@@ -70,5 +71,5 @@ class Default:
             self.versionid = newest
 
 
-def _wrong_type(name: str, xid: str, told: str) -> ProblemFound:
-    return ProblemFound("invalid_attribute", xid, name=name, error_detail=told)
+def _wrong_type(name: str, subject: str, told: str) -> ProblemFound:
+    return ProblemFound("invalid_attribute", subject, name=name, error_detail=told)

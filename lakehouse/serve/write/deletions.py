@@ -9,6 +9,8 @@ from lakehouse.serve.write.asked import object_of
 from lakehouse.serve.write.context import Context
 from lakehouse.serve.write.trees import Tree, check_given_epoch
 from lakehouse.serve.write.working import Row, check_owner, holder_of
+from lakehouse.text.names import Xid
+from lakehouse.text.xid import xid_of, xid_of_version
 
 
 def delete(context: Context) -> None:
@@ -40,7 +42,7 @@ def _epoch_shown(context: Context, row: Row) -> int | None:
 
 
 def _tree_of_path(context: Context) -> Tree:
-    tree = context.tree("/" + "/".join(context.writing.parts[:4]))
+    tree = context.tree(xid_of(*context.writing.parts[:4]))
     if tree.is_new:
         raise ProblemFound("not_found", tree.xid)
     return tree
@@ -49,14 +51,14 @@ def _tree_of_path(context: Context) -> Tree:
 def _delete_members(context: Context) -> None:
     """Delete the members of a collection that the body names; without a body, all of them."""
     parts, path = context.writing.parts, context.writing.path
-    holder = holder_of(path + "/x")
+    holder = holder_of(Xid(path + "/x"))
     if len(parts) > 1 and context.row(holder) is None:
         raise ProblemFound("not_found", holder)
     tree = _tree_of_path(context) if len(parts) == 5 else None
     rows = {row.xid: row for row in _held(context, path)}
     given = context.body() if context.writing.body else {xid.rsplit("/", 1)[1]: {} for xid in sorted(rows)}
     for name, told in given.items():
-        xid = f"{path}/{name}"
+        xid = Xid(f"{path}/{name}")
         body = object_of(told, xid)
         if len(parts) == 3 and "epoch" in body:
             raise ProblemFound("misplaced_epoch", xid)
@@ -71,12 +73,12 @@ def _delete_members(context: Context) -> None:
 def _held(context: Context, path: str) -> list[Row]:
     """List the members of a collection."""
     collection = path.rsplit("/", 1)[1]
-    rows = context.working.children(context.registryid, holder_of(path + "/x"))
+    rows = context.working.children(context.registryid, holder_of(Xid(path + "/x")))
     return [row for row in rows if row.xid.split("/")[-2] == collection]
 
 
 def _delete_version(tree: Tree, versionid: str, epoch: Any) -> None:
-    xid = f"{tree.xid}/versions/{versionid}"
+    xid = xid_of_version(tree.xid, versionid)
     if versionid not in tree.versions:
         raise ProblemFound("not_found", xid)
     check_given_epoch({"epoch": epoch}, xid, tree.rows[versionid].epoch)

@@ -16,6 +16,7 @@ from lakehouse.serve.write.context import Context
 from lakehouse.serve.write.trees import Life, Tree
 from lakehouse.serve.write.working import check_owner
 from lakehouse.text.jsontext import read_canonical, same
+from lakehouse.text.xid import xid_of
 
 CATALOG = "messagecatalog"
 _BY_SERVER = ("version", "createdtimeutc", "updatedtimeutc")
@@ -50,7 +51,7 @@ def put_draft_group(context: Context) -> bool:
     converted = convert([own | {"id": groupid}])
     _check(converted)
     attributes = {name: value for name, value in _only(converted.document["messagegroups"]).items() if name != "messages"}
-    xid = f"/messagegroups/{groupid}"
+    xid = xid_of("messagegroups", groupid)
     row = context.row(xid)
     check_owner(xid, row)
     is_other = row is not None and _format(read_canonical(row.body)) != _format(attributes)
@@ -68,14 +69,14 @@ def post_definition(context: Context) -> tuple[str, bool]:
         ProblemFound: 404 where there is no group, 400 where the definition is invalid, 409 where it has another authority.
     """
     groupid = context.writing.parts[1]
-    group = context.row(f"/messagegroups/{groupid}")
+    group = context.row(xid_of("messagegroups", groupid))
     if group is None:
         raise ProblemFound("not_found", f"/{CATALOG}/{groupid}")
     given = {name: value for name, value in context.body().items() if name not in _BY_SERVER}
     name = given.get("id")
     if not isinstance(name, str) or not name or "/" in name:
         raise ProblemFound("required_attribute_missing", context.writing.path, list="id")
-    tree = context.tree(f"/messagegroups/{groupid}/messages/{name}")
+    tree = context.tree(xid_of("messagegroups", groupid, "messages", name))
     _keep_authority(context, tree, given)
     number = tree.next_number()
     made = _version(groupid, _draft_format(read_canonical(group.body)), name, given | {"version": number})

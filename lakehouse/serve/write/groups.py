@@ -10,6 +10,7 @@ from lakehouse.serve.write.resources import put_resource
 from lakehouse.serve.write.rows import group_attributes, registry_attributes
 from lakehouse.serve.write.trees import check_given_epoch, check_id, life_of
 from lakehouse.serve.write.working import check_owner
+from lakehouse.text.names import REGISTRY, Xid
 
 _CONFIGURATION = ("capabilities", "model", "modelsource")
 _OF_SERVER = frozenset(("self", "shortself", "xid", "epoch", "createdat", "modifiedat", "specversion", "registryid"))
@@ -21,22 +22,22 @@ def put_registry(context: Context, given: Json) -> bool:
     Raises:
         ProblemFound: it cannot be done.
     """
-    row = context.row("/")
-    check_id(given, "registryid", "registry", "/", context.registryid)
+    row = context.row(REGISTRY)
+    check_id(given, "registryid", "registry", REGISTRY, context.registryid)
     if context.checks_epoch and row is not None:
-        check_given_epoch(given, "/", row.epoch)
+        check_given_epoch(given, REGISTRY, row.epoch)
     for name in ("capabilities", "modelsource"):
         if name in given and name not in context.ignored:
             raise ProblemFound("bad_request", "/", error_detail=f"`{name}` cannot be changed here; leave it out")
-    check_owner("/", row)
+    check_owner(REGISTRY, row)
     own = {name: value for name, value in given.items() if name not in (*MEMBERS, *_CONFIGURATION)}
-    context.effects.registry = _merged(context, own, "/")
-    context.effects.life["/"] = life_of(given, "/", row)
+    context.effects.registry = _merged(context, own, REGISTRY)
+    context.effects.life[REGISTRY] = life_of(given, REGISTRY, row)
     put_types(context, {name: value for name, value in given.items() if name in MEMBERS}, "")
     return row is None
 
 
-def put_group(context: Context, xid: str, given: Json) -> bool:
+def put_group(context: Context, xid: Xid, given: Json) -> bool:
     """Write a group and what it holds in a body; True when it is new.
 
     Raises:
@@ -57,27 +58,27 @@ def put_group(context: Context, xid: str, given: Json) -> bool:
     return row is None
 
 
-def put_types(context: Context, collections: Json, above: str) -> list[str]:
+def put_types(context: Context, collections: Json, above: str) -> list[Xid]:
     """Write members of several collections below an entity; their XIDs.
 
     Raises:
         ProblemFound: it cannot be done.
     """
-    xids: list[str] = []
+    xids: list[Xid] = []
     for name, members in collections.items():
         xids += put_members(context, object_of(members, f"{above}/{name}"), f"{above}/{name}")
     return xids
 
 
-def put_members(context: Context, given: Json, path: str) -> list[str]:
+def put_members(context: Context, given: Json, path: str) -> list[Xid]:
     """Write members of a collection of groups or Resources; their XIDs.
 
     Raises:
         ProblemFound: it cannot be done.
     """
-    xids = []
+    xids: list[Xid] = []
     for name, member in given.items():
-        xid = f"{path}/{name}"
+        xid = Xid(f"{path}/{name}")
         body = object_of(member, xid)
         if "/" in name or not name:
             raise ProblemFound("malformed_id", xid, id=name[:128], error_detail="an id is not empty, and has no `/`")
@@ -100,7 +101,7 @@ def only(given: Json, names: tuple[str, ...], problem: str, path: str) -> None:
         raise ProblemFound(problem, path, name=other[:128])
 
 
-def _merged(context: Context, given: Json, xid: str) -> Json:
+def _merged(context: Context, given: Json, xid: Xid) -> Json:
     """Give the attributes of a group or the registry: as given, or laid over what is there."""
     names = set(_OF_SERVER)
     if xid == "/":

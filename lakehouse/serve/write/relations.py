@@ -15,9 +15,11 @@ from lakehouse.rules.declared import RULES
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.write.working import Change, Row, Working, holder_of
 from lakehouse.text.jsontext import read_canonical
-from lakehouse.text.names import RegistryId
+from lakehouse.text.names import JsonText, RegistryId, Xid
+from lakehouse.text.xid import xid_of_group, xid_of_version
 
 Body = dict[str, Any]
+Leaves = dict[str, JsonText]  # by pointer
 _VARIANTS = {
     "group": "MSG-020", "endpoint": "END-033", "message": "MSG-037", "version": "MSG-038", "schema": "MSG-037"
 }  # fmt: skip
@@ -30,7 +32,7 @@ _SCHEMA = ("/dataschema", "/dataschemauri", "/dataschemaxid")  # one slot: what 
 class Broken(NamedTuple):
     """A rule that an entity breaks: the attribute that breaks it ("": all of the entity), and what is wrong."""
 
-    xid: str
+    xid: Xid
     rule_id: str
     attribute: str
     message: str
@@ -75,14 +77,14 @@ class _Around:
         self.working = working
         self.registryid = registryid
 
-    def body(self, xid: str) -> Body | None:
+    def body(self, xid: Xid) -> Body | None:
         row = self.working.row(self.registryid, xid)
         return None if row is None else read_canonical(row.body)
 
-    def is_there(self, xid: str) -> bool:
+    def is_there(self, xid: Xid) -> bool:
         return self.working.row(self.registryid, xid) is not None
 
-    def version(self, reference: str) -> str | None:
+    def version(self, reference: Xid) -> Xid | None:
         """Find the Version that a reference to a base leads to: the one that it names, else the default one."""
         base = _without_version(reference)
         message = self.body(base)
@@ -92,15 +94,15 @@ class _Around:
         if message is None:
             return None
         named = reference.rsplit("/", 1)[1] if _without_version(reference) != reference else message.get("defaultversionid")
-        found = f"{base}/versions/{named}"
+        found = xid_of_version(base, named)
         return found if self.is_there(found) else None
 
-    def default_version(self, xid: str) -> tuple[str, Body] | None:
+    def default_version(self, xid: Xid) -> tuple[Xid, Body] | None:
         """Find the default Version of a message: its XID and body."""
         message = self.body(xid)
         if message is None or message.get("xref") is not None:
             return None
-        found = f"{xid}/versions/{message.get('defaultversionid')}"
+        found = xid_of_version(xid, message.get("defaultversionid"))
         body = self.body(found)
         return None if body is None else (found, body)
 
@@ -113,15 +115,14 @@ def _check_version(around: _Around, row: Row) -> Iterator[Broken]:
     if isdefault:
         yield from _check_holder(around, row.xid, message_xid, body, is_borrowed=False)
     ancestor = body.get("ancestor")
-    if ancestor is not None and not around.is_there(f"{message_xid}/versions/{ancestor}"):
+    if ancestor is not None and not around.is_there(xid_of_version(message_xid, ancestor)):
         yield Broken(
             row.xid, "MSG-049", "ancestor", f"`ancestor`: it leads to {message_xid}/versions/{ancestor}, which is not there"
         )
     schema = body.get("dataschemaxid")
     if isinstance(schema, str) and schema.startswith("/"):
-        target = _without_version(schema)
-        group = "/".join(target.split("/")[:3])
-        if not around.is_there(target) and around.is_there(group):
+        target = _without_version(Xid(schema))
+        if not around.is_there(target) and around.is_there(xid_of_group(target)):
             yield Broken(row.xid, "MSG-183", "dataschemaxid", f"`dataschemaxid`: it leads to {target}, which is not there")
     if isdefault and isinstance(body.get("basemessage"), str):
         yield from _check_chain(around, row.xid, message_xid, body)
@@ -130,12 +131,12 @@ def _check_version(around: _Around, row: Row) -> Iterator[Broken]:
 def _check_message(around: _Around, row: Row) -> Iterator[Broken]:
     """An alias has the envelope and the protocol of its group (MSG-134, 157; END-074, 096)."""
     xref = read_canonical(row.body).get("xref")
-    target = around.default_version(xref) if isinstance(xref, str) else None
+    target = around.default_version(Xid(xref)) if isinstance(xref, str) else None
     if target is not None:
         yield from _check_holder(around, row.xid, row.xid, target[1], is_borrowed=True)
 
 
-def _check_holder(around: _Around, xid: str, message_xid: str, body: Body, *, is_borrowed: bool) -> Iterator[Broken]:
+def _check_holder(around: _Around, xid: Xid, message_xid: Xid, body: Body, *, is_borrowed: bool) -> Iterator[Broken]:
     holder = around.body(holder_of(message_xid))
     if holder is None:
         return
@@ -158,11 +159,11 @@ def _check_holder(around: _Around, xid: str, message_xid: str, body: Body, *, is
             yield Broken(xid, "END-096", "protocol", told.format("protocol", protocol, wanted))
 
 
-def _check_chain(around: _Around, xid: str, message_xid: str, body: Body) -> Iterator[Broken]:
+def _check_chain(around: _Around, xid: Xid, message_xid: Xid, body: Body) -> Iterator[Broken]:
     """A chain of bases does not come back to itself (MSG-146)."""
     at, seen = body.get("basemessage"), {message_xid}
     while isinstance(at, str) and at.startswith("/"):
-        base = _without_version(at)
+        base = _without_version(Xid(at))
         if base == message_xid:
             told = f"`basemessage` leads over {_without_version(body['basemessage'])} back to this message"
             yield Broken(xid, "MSG-146", "basemessage", told)
@@ -177,11 +178,11 @@ def _check_chain(around: _Around, xid: str, message_xid: str, body: Body) -> Ite
         yield from _check_flattened(around, xid, message_xid, body, leaves)
 
 
-def _flattened(around: _Around, xid: str) -> dict[str, str] | None:
+def _flattened(around: _Around, xid: Xid) -> Leaves | None:
     """Merge a definition with its bases, as far as the rules below need it; None: the chain leads nowhere, or never ends."""
-    chain: list[dict[str, str]] = []
-    seen: set[str] = set()
-    at: str | None = xid
+    chain: list[Leaves] = []
+    seen: set[Xid] = set()
+    at: Xid | None = xid
     while at is not None:
         row = around.working.row(around.registryid, at)
         if row is None or at in seen or len(chain) > _MOST_BASES:
@@ -191,16 +192,16 @@ def _flattened(around: _Around, xid: str) -> dict[str, str] | None:
         base = read_canonical(row.body).get("basemessage")
         if base is None:
             break
-        at = around.version(base) if isinstance(base, str) and base.startswith("/") else None
+        at = around.version(Xid(base)) if isinstance(base, str) and base.startswith("/") else None
         if at is None:
             return None
-    merged: dict[str, str] = {}
+    merged: Leaves = {}
     for own in reversed(chain):
         merged = _laid_over(merged, own)
     return merged
 
 
-def _laid_over(base: dict[str, str], own: dict[str, str]) -> dict[str, str]:
+def _laid_over(base: Leaves, own: Leaves) -> Leaves:
     """Lay leaves over those of a base: another envelope or protocol inherits nothing of its section (docs/decisions.md)."""
     dropped: tuple[str, ...] = ()
     if _is_other_envelope(_value(base, "/envelope"), _value(own, "/envelope")):
@@ -214,7 +215,7 @@ def _laid_over(base: dict[str, str], own: dict[str, str]) -> dict[str, str]:
     return kept | own
 
 
-def _check_flattened(around: _Around, xid: str, message_xid: str, body: Body, leaves: dict[str, str]) -> Iterator[Broken]:
+def _check_flattened(around: _Around, xid: Xid, message_xid: Xid, body: Body, leaves: Leaves) -> Iterator[Broken]:
     """A definition has, with its bases, what it needs (MSG-156, 161, 166, 175, 181)."""
     leaf = leaves.get
 
@@ -254,7 +255,7 @@ def _check_endpoint(around: _Around, row: Row) -> Iterator[Broken]:
     will = options.get("willmessage") if isinstance(options, dict) else None
     if not isinstance(will, str) or not will.startswith("/"):
         return
-    target = _without_version(will)
+    target = _without_version(Xid(will))
     if not around.is_there(target):
         yield Broken(
             row.xid, "END-173", "protocoloptions.willmessage", f"`willmessage`: it leads to {target}, which is not there"
@@ -275,10 +276,10 @@ _RULES: dict[str, Callable[[_Around, Row], Iterator[Broken]]] = {
 }
 
 
-def _without_version(xid: str) -> str:
+def _without_version(xid: Xid) -> Xid:
     """Give the message or schema that an XID lies in."""
     parts = xid.split("/")
-    return "/".join(parts[:5]) if len(parts) == 7 and parts[5] == "versions" else xid
+    return Xid("/".join(parts[:5])) if len(parts) == 7 and parts[5] == "versions" else xid
 
 
 def _one_protocol(name: str | None) -> str | None:
@@ -303,7 +304,7 @@ def _is_other_envelope(one: str | None, other: str | None) -> bool:
     return name.upper() != other_name.upper() or bool(version and other_version and version != other_version)
 
 
-def _value(leaves: dict[str, str], pointer: str) -> str | None:
+def _value(leaves: Leaves, pointer: str) -> str | None:
     found = read_canonical(leaves[pointer]) if pointer in leaves else None
     return found if isinstance(found, str) else None
 

@@ -8,6 +8,8 @@ from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.write.asked import Json, object_of
 from lakehouse.serve.write.context import Context
 from lakehouse.serve.write.trees import Tree, check_id
+from lakehouse.text.names import Xid
+from lakehouse.text.xid import xid_of_version
 
 _OF_SERVER = (
     "self", "shortself", "xid", "metaurl", "versionsurl", "versionscount", "isdefault", "epoch", "createdat", "modifiedat",
@@ -39,7 +41,7 @@ def put_resource(context: Context, tree: Tree, given: Json, *, is_patch: bool | 
         make_alias(tree, own, versions)
         return
     for name, body in versions.items():
-        put_version(context, tree, name, object_of(body, f"{tree.xid}/versions/{name}"), is_patch=context.patch)
+        put_version(context, tree, name, object_of(body, xid_of_version(tree.xid, name)), is_patch=context.patch)
     says = [name for name in own if name not in (*_OF_SERVER, f"{tree.singular}id")]
     is_about_meta = tree.versions and not tree.is_new and not was_alias and patch and meta is not None
     if not says and (is_about_meta or versions):
@@ -65,7 +67,7 @@ def put_version(context: Context, tree: Tree, versionid: str, given: Json, *, is
     tree.put_version(versionid, given, patch=is_patch, check_epoch=context.checks_epoch)
 
 
-def put_versions(context: Context, tree: Tree, given: Json) -> list[str]:
+def put_versions(context: Context, tree: Tree, given: Json) -> list[Xid]:
     """Write several Versions; their XIDs.
 
     Raises:
@@ -74,12 +76,12 @@ def put_versions(context: Context, tree: Tree, given: Json) -> list[str]:
     if not given and tree.is_new:
         raise ProblemFound("missing_versions", tree.xid)
     for versionid, body in given.items():
-        told = object_of(body, f"{tree.xid}/versions/{versionid}")
+        told = object_of(body, xid_of_version(tree.xid, versionid))
         put_version(context, tree, versionid, told, is_patch=context.patch)
-    return [f"{tree.xid}/versions/{versionid}" for versionid in given]
+    return [xid_of_version(tree.xid, versionid) for versionid in given]
 
 
-def post_version(context: Context, tree: Tree, given: Json) -> tuple[str, bool]:
+def post_version(context: Context, tree: Tree, given: Json) -> tuple[Xid, bool]:
     """Write one Version, whose id the server may choose; its XID, and whether it is new.
 
     Raises:
@@ -89,7 +91,7 @@ def post_version(context: Context, tree: Tree, given: Json) -> tuple[str, bool]:
     is_new = versionid not in tree.versions
     rest = {name: value for name, value in given.items() if name not in ("meta", "versions")}
     put_version(context, tree, versionid, rest, is_patch=False)
-    return f"{tree.xid}/versions/{versionid}", is_new
+    return xid_of_version(tree.xid, versionid), is_new
 
 
 def put_meta(context: Context, tree: Tree, given: Json) -> None:
@@ -123,7 +125,7 @@ def make_alias(tree: Tree, own: Json, versions: Json) -> None:
     tree.touched.clear()
 
 
-def id_of_version(value: Any, xid: str) -> str:
+def id_of_version(value: Any, xid: Xid) -> str:
     """Give an id of a body.
 
     Raises:

@@ -19,8 +19,9 @@ from lakehouse.serve.write.asked import Json
 from lakehouse.serve.write.trees import Tree
 from lakehouse.serve.write.working import Row, Working, holder_of
 from lakehouse.text.jsontext import read_canonical
-from lakehouse.text.names import RegistryId
+from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.problems import Finding
+from lakehouse.text.xid import xid_of_version
 
 _SYNTAX_OF_IDS = frozenset(("MSG-002", "MSG-020", "MSG-037", "MSG-038", "END-033"))
 _DEPENDENT = "MSG-115"
@@ -28,8 +29,8 @@ _SERVER = ("self", "xid", "epoch", "createdat", "modifiedat")
 
 
 def parse(
-    working: Working, registryid: RegistryId, dialect: str, trees: Iterable[Tree], groups: dict[str, Json], registry: Json | None
-) -> dict[str, Parsed]:
+    working: Working, registryid: RegistryId, dialect: str, trees: Iterable[Tree], groups: dict[Xid, Json], registry: Json | None
+) -> dict[Xid, Parsed]:
     """Bring what a request writes into normal form.
 
     Args:
@@ -76,7 +77,7 @@ def _quoted(message: str) -> str:
 
 
 def _document(
-    working: Working, registryid: RegistryId, dialect: str, trees: Iterable[Tree], groups: dict[str, Json], registry: Json | None
+    working: Working, registryid: RegistryId, dialect: str, trees: Iterable[Tree], groups: dict[Xid, Json], registry: Json | None
 ) -> Json:
     document: Json = dict(registry or {})
     document["specversion"] = NORMAL if dialect == DRAFT else dialect
@@ -93,7 +94,7 @@ def _document(
     return document
 
 
-def group_attributes(working: Working, registryid: RegistryId, xid: str, dialect: str) -> Json:
+def group_attributes(working: Working, registryid: RegistryId, xid: Xid, dialect: str) -> Json:
     """Give the attributes of a group that a client may set, as they are; of one that is not there none."""
     row = working.row(registryid, xid)
     if row is None:
@@ -103,7 +104,7 @@ def group_attributes(working: Working, registryid: RegistryId, xid: str, dialect
     return {name: value for name, value in shown.items() if name not in (*_SERVER, f"{collection[:-1]}id", MEMBERS[collection])}
 
 
-def registry_attributes(working: Working, registryid: RegistryId, xid: str, dialect: str) -> Json:
+def registry_attributes(working: Working, registryid: RegistryId, xid: Xid, dialect: str) -> Json:
     """Give the attributes of a registry that a client may set, as they are."""
     row = working.row(registryid, xid)
     if row is None:
@@ -116,7 +117,7 @@ def _finder(working: Working, registryid: RegistryId, document: Json) -> FindMes
     """Find the messages of the catalog that tell a protocol, those of the request before the stored ones."""
     own = tell_protocols(document)
 
-    def find(xid: str) -> dict[str, Any] | None:
+    def find(xid: Xid) -> dict[str, Any] | None:
         if xid in own:
             return own[xid]
         row = working.row(registryid, xid)
@@ -125,13 +126,13 @@ def _finder(working: Working, registryid: RegistryId, document: Json) -> FindMes
         told = read_canonical(row.body)
         if isinstance(told.get("xref"), str):
             return {"xref": told["xref"]}
-        default = working.row(registryid, f"{xid}/versions/{told.get('defaultversionid')}")
+        default = working.row(registryid, xid_of_version(xid, told.get("defaultversionid")))
         return {} if default is None else _telling(working, registryid, xid, default)
 
     return find
 
 
-def _telling(working: Working, registryid: RegistryId, xid: str, default: Row) -> dict[str, Any]:
+def _telling(working: Working, registryid: RegistryId, xid: Xid, default: Row) -> dict[str, Any]:
     body = read_canonical(default.body)
     told = {name: body[name] for name in ("protocol", "basemessage") if isinstance(body.get(name), str)}
     if "protocol" not in told and "basemessage" not in told:

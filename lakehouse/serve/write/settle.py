@@ -13,7 +13,9 @@ from lakehouse.serve.write.rows import parse
 from lakehouse.serve.write.trees import Life, Tree
 from lakehouse.serve.write.working import Row, Working, check_owner, holder_of
 from lakehouse.store.keys import OVER_HTTP
-from lakehouse.text.jsontext import canonical, read_canonical
+from lakehouse.text.jsontext import canonical, decoded, read_canonical
+from lakehouse.text.names import REGISTRY, Xid
+from lakehouse.text.xid import xid_of_version
 
 _OWNER = (OVER_HTTP,)
 
@@ -31,10 +33,10 @@ class Effects:
     """
 
     registry: Json | None = None
-    groups: dict[str, Json] = field(default_factory=dict)
-    trees: dict[str, Tree] = field(default_factory=dict)
-    deleted: list[str] = field(default_factory=list)
-    life: dict[str, Life] = field(default_factory=dict)
+    groups: dict[Xid, Json] = field(default_factory=dict)
+    trees: dict[Xid, Tree] = field(default_factory=dict)
+    deleted: list[Xid] = field(default_factory=list)
+    life: dict[Xid, Life] = field(default_factory=dict)
 
 
 def settle(working: Working, writing: Writing, effects: Effects) -> None:
@@ -58,7 +60,7 @@ class _Settling:
         self.effects = effects
         self.registryid = writing.registryid
         self.mark = working.mark()
-        self.grown: set[str] = set()  # holders of which members came or went
+        self.grown: set[Xid] = set()  # holders of which members came or went
 
     def run(self) -> None:
         deleted = [*self.effects.deleted]
@@ -81,13 +83,13 @@ class _Settling:
             self._put_group(xid, parsed[xid])
         for tree in kept:
             self._put_tree(tree, parsed)
-        self._put_registry(parsed.get("/"))
+        self._put_registry(parsed.get(REGISTRY))
         for xid in sorted(self.grown):
             self._grow(xid)
         check_between(self.working, self.registryid, self.working.since(self.mark))
 
-    def _parsed(self, trees: list[Tree]) -> dict[str, Parsed]:
-        has_registry = self.working.row(self.registryid, "/") is not None
+    def _parsed(self, trees: list[Tree]) -> dict[Xid, Parsed]:
+        has_registry = self.working.row(self.registryid, REGISTRY) is not None
         if not trees and not self.effects.groups and self.effects.registry is None and has_registry:
             return {}
         return parse(
@@ -96,7 +98,7 @@ class _Settling:
 
     # Deletions
 
-    def _delete(self, xid: str) -> None:
+    def _delete(self, xid: Xid) -> None:
         for child in self.working.children(self.registryid, xid):
             if child.kind in ("message", "schema"):
                 for version in self.working.children(self.registryid, child.xid):
@@ -110,19 +112,19 @@ class _Settling:
 
     # Groups and the registry
 
-    def _put_group(self, xid: str, parsed: Parsed) -> None:
+    def _put_group(self, xid: Xid, parsed: Parsed) -> None:
         row = self.working.row(self.registryid, xid)
         self.working.put(self.registryid, self._row(parsed, row, self.effects.life.get(xid)))
         if row is None:
-            self.grown.add("/")
+            self.grown.add(REGISTRY)
 
     def _put_registry(self, parsed: Parsed | None) -> None:
-        row = self.working.row(self.registryid, "/")
+        row = self.working.row(self.registryid, REGISTRY)
         if parsed is not None and (row is None or self.effects.registry is not None):
-            self.working.put(self.registryid, self._row(parsed, row, self.effects.life.get("/")))
-            self.grown.discard("/")
+            self.working.put(self.registryid, self._row(parsed, row, self.effects.life.get(REGISTRY)))
+            self.grown.discard(REGISTRY)
 
-    def _grow(self, xid: str) -> None:
+    def _grow(self, xid: Xid) -> None:
         """Count the epoch of what holds something that came or went, whoever owns it."""
         if xid in self.effects.groups:
             return  # it was written, and counted
@@ -132,12 +134,12 @@ class _Settling:
 
     # Resources
 
-    def _put_tree(self, tree: Tree, parsed: dict[str, Parsed]) -> None:
+    def _put_tree(self, tree: Tree, parsed: dict[Xid, Parsed]) -> None:
         for versionid in tree.removed:
             if versionid in tree.rows:
-                self.working.delete(self.registryid, f"{tree.xid}/versions/{versionid}")
+                self.working.delete(self.registryid, xid_of_version(tree.xid, versionid))
         for versionid in tree.versions:
-            xid = f"{tree.xid}/versions/{versionid}"
+            xid = xid_of_version(tree.xid, versionid)
             before = tree.rows.get(versionid)
             if versionid in tree.touched:
                 self.working.put(self.registryid, self._row(parsed[xid], before, tree.life.get(versionid)))
@@ -158,7 +160,7 @@ class _Settling:
     def _epoch_of_target(self, row: Row) -> int:
         """Give the epoch of what a Resource stood for until now; 0: it stood for nothing."""
         xref = read_canonical(row.body).get("xref")
-        target = self.working.row(self.registryid, xref) if isinstance(xref, str) else None
+        target = self.working.row(self.registryid, Xid(xref)) if isinstance(xref, str) else None
         return 0 if target is None else target.epoch
 
     def _row(self, parsed: Parsed, before: Row | None, life: Life | None) -> Row:
@@ -188,4 +190,4 @@ def _with_isdefault(row: Row, isdefault: bool) -> Row:
         return row
     text = canonical(body | {"isdefault": isdefault})
     raw = row.body if row.raw is None else row.raw
-    return row._replace(body=text.decode(), raw=raw, content_hash=hashlib.sha256(text).hexdigest())
+    return row._replace(body=decoded(text), raw=raw, content_hash=hashlib.sha256(text).hexdigest())

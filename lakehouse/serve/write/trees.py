@@ -13,8 +13,9 @@ from lakehouse.serve.write.asked import Json
 from lakehouse.serve.write.defaults import Default
 from lakehouse.serve.write.working import Row, Working, holder_of
 from lakehouse.text.jsontext import read_canonical
-from lakehouse.text.names import RegistryId
+from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.timestamps import microseconds
+from lakehouse.text.xid import xid_of_version
 
 _DOCUMENTS = ("schema", "schemabase64", "schemaurl")
 # What the server says, and a client may send back: it is passed over.
@@ -54,7 +55,7 @@ class Tree:
         former: ids that its Versions have ever had.
     """
 
-    xid: str
+    xid: Xid
     dialect: str
     is_new: bool
     meta: Json
@@ -92,7 +93,7 @@ class Tree:
         Raises:
             ProblemFound: another id or epoch is given, more than one document, or a date that is none.
         """
-        here = f"{self.xid}/versions/{versionid}"
+        here = xid_of_version(self.xid, versionid)
         check_id(given, f"{self.singular}id", self.singular, self.xid, self.xid.rsplit("/", 1)[1])
         check_id(given, "versionid", "version", here, versionid)
         row = self.rows.get(versionid) if versionid in self.versions else None
@@ -205,7 +206,7 @@ class Tree:
         for versionid in self.touched:
             seen, at = [versionid], self.versions[versionid].get(self.ancestor)
             if not isinstance(at, str) or (at not in self.versions and at not in self.rows):
-                raise ProblemFound("unknown_id", f"{self.xid}/versions/{versionid}", singular="version", id=str(at)[:128])
+                raise ProblemFound("unknown_id", xid_of_version(self.xid, versionid), singular="version", id=str(at)[:128])
             while at in self.versions and at != seen[-1]:
                 if at in seen:
                     raise ProblemFound("ancestor_circular_reference", self.xid, list=", ".join([*seen, at]))
@@ -224,7 +225,7 @@ class Tree:
         return named | {"meta": named | meta, "versions": written}
 
 
-def read_tree(working: Working, registryid: RegistryId, xid: str, dialect: str) -> Tree:
+def read_tree(working: Working, registryid: RegistryId, xid: Xid, dialect: str) -> Tree:
     """Read a Resource as it is; one that is not there has no Versions."""
     row = working.row(registryid, xid)
     kind = "version" if xid.split("/")[3] == "messages" else "schemaversion"
@@ -259,7 +260,7 @@ def _tree_of(shown: Resource, row: Row | None, rows: dict[str, Row], dialect: st
     return Tree(shown.xid, dialect, False, meta, versions, rows, row, default, shown.xref)
 
 
-def check_id(given: Json, name: str, singular: str, xid: str, expected: str) -> None:
+def check_id(given: Json, name: str, singular: str, subject: str, expected: str) -> None:
     """Make sure that an id in a body is that of the path.
 
     Raises:
@@ -267,10 +268,10 @@ def check_id(given: Json, name: str, singular: str, xid: str, expected: str) -> 
     """
     value = given.get(name)
     if value is not None and value != expected:
-        raise ProblemFound("mismatched_id", xid, singular=singular, invalid_id=str(value)[:128], expected_id=expected)
+        raise ProblemFound("mismatched_id", subject, singular=singular, invalid_id=str(value)[:128], expected_id=expected)
 
 
-def check_given_epoch(given: Json, xid: str, epoch: int) -> None:
+def check_given_epoch(given: Json, subject: str, epoch: int) -> None:
     """Make sure that an epoch in a body is the stored one.
 
     Raises:
@@ -280,12 +281,12 @@ def check_given_epoch(given: Json, xid: str, epoch: int) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int):
-        raise _invalid("epoch", xid, "it is not a number")
+        raise _invalid("epoch", subject, "it is not a number")
     if value != epoch:
-        raise ProblemFound("mismatched_epoch", xid, bad_epoch=str(value), epoch=str(epoch))
+        raise ProblemFound("mismatched_epoch", subject, bad_epoch=str(value), epoch=str(epoch))
 
 
-def life_of(given: Json, xid: str, row: Row | None) -> Life:
+def life_of(given: Json, subject: str, row: Row | None) -> Life:
     """Read the dates of a body: one that is given holds, `modifiedat` unless it is the stored one.
 
     Raises:
@@ -299,13 +300,13 @@ def life_of(given: Json, xid: str, row: Row | None) -> Life:
         try:
             moment = microseconds(value if isinstance(value, str) else "")[0]
         except ValueError as error:
-            raise _invalid(name, xid, "it is not a timestamp such as 2024-12-31T23:59:59Z") from error
+            raise _invalid(name, subject, "it is not a timestamp such as 2024-12-31T23:59:59Z") from error
         if name == "createdat" or row is None or moment != row.modifiedat:
             setattr(found, name, moment)
     return found
 
 
-def _xref(value: Any, xid: str) -> str | None:
+def _xref(value: Any, xid: Xid) -> Xid | None:
     """Read what a Resource stands for.
 
     Raises:
@@ -317,8 +318,8 @@ def _xref(value: Any, xid: str) -> str | None:
     if len(parts) != 5 or parts[0] or not all(parts[1:]) or parts[3] != xid.split("/")[3] or value == xid:
         told = f"it is not the XID of another one of /{xid.split('/')[1]}/…/{xid.split('/')[3]}"
         raise ProblemFound("malformed_xref", xid, xref=str(value)[:200], error_detail=told)
-    return str(value)
+    return Xid(value)
 
 
-def _invalid(name: str, xid: str, told: str) -> ProblemFound:
-    return ProblemFound("invalid_attribute", xid, name=name, error_detail=told)
+def _invalid(name: str, subject: str, told: str) -> ProblemFound:
+    return ProblemFound("invalid_attribute", subject, name=name, error_detail=told)

@@ -11,9 +11,10 @@ from lakehouse.export.view import Stored
 from lakehouse.readmodel import Entity, View
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.store.keys import OVER_HTTP
-from lakehouse.text.names import RegistryId
+from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
+from lakehouse.text.xid import xid_of
 
-Key = tuple[RegistryId, str]  # registryid, xid
+Key = tuple[RegistryId, Xid]  # registryid, xid
 
 
 class Row(NamedTuple):
@@ -23,15 +24,15 @@ class Row(NamedTuple):
     """
 
     kind: str
-    xid: str
+    xid: Xid
     content_hash: str
     epoch: int
     createdat: int
     modifiedat: int
     document_uris: tuple[str, ...]
-    body: str
-    raw: str | None
-    attributes: list[tuple[str, str]] | None = None
+    body: JsonText
+    raw: JsonText | None
+    attributes: list[tuple[Pointer, JsonText]] | None = None
 
     def as_stored(self, registryid: RegistryId) -> Stored:
         """Give it as it is shown."""
@@ -57,21 +58,22 @@ class Working:
         self.view = view
         self.now = now
         self._written: dict[Key, Row | None] = {}
-        self._below: defaultdict[Key, set[str]] = defaultdict(set)  # XIDs that were written, by what holds them
-        self._alike: defaultdict[Key, set[str]] = defaultdict(set)  # XIDs that were written, by their lower case
-        self._collections: dict[Key, dict[str, list[str]]] = {}  # XIDs below a collection in the log, by their lower case
+        self._below: defaultdict[Key, set[Xid]] = defaultdict(set)  # XIDs that were written, by what holds them
+        # XIDs by their lower case: those that were written, and those below a collection in the log.
+        self._alike: defaultdict[tuple[RegistryId, str], set[Xid]] = defaultdict(set)
+        self._collections: dict[tuple[RegistryId, str], dict[str, list[Xid]]] = {}
         self._journal: list[tuple[Key, bool, Row | None]] = []
 
-    def row(self, registryid: RegistryId, xid: str) -> Row | None:
+    def row(self, registryid: RegistryId, xid: Xid) -> Row | None:
         """Look an entity up; None: it is not there."""
         key = (registryid, xid)
         if key in self._written:
             return self._written[key]
         return self._stored(registryid, xid)
 
-    def children(self, registryid: RegistryId, xid: str) -> list[Row]:
+    def children(self, registryid: RegistryId, xid: Xid) -> list[Row]:
         """List what a group or a Resource holds itself, by XID."""
-        found: dict[str, Row | None] = {}
+        found: dict[Xid, Row | None] = {}
         if self.view is not None:
             found = {one.xid: _of(one) for one in self.view.children(registryid, xid)}
         for written in self._below.get((registryid, xid), ()):
@@ -79,7 +81,7 @@ class Working:
                 found[written] = self._written[registryid, written]
         return [row for _, row in sorted(found.items()) if row is not None]
 
-    def child_like(self, registryid: RegistryId, xid: str) -> str | None:
+    def child_like(self, registryid: RegistryId, xid: Xid) -> Xid | None:
         """Find another entity of the same collection whose XID differs in letter case only."""
         lower = xid.lower()
         alike = [*self._alike.get((registryid, lower), ()), *self._stored_like(registryid, xid)]
@@ -89,11 +91,11 @@ class Working:
         """Write an entity."""
         self._write((registryid, row.xid), row)
 
-    def delete(self, registryid: RegistryId, xid: str) -> None:
+    def delete(self, registryid: RegistryId, xid: Xid) -> None:
         """Delete an entity, and nothing that it holds."""
         self._write((registryid, xid), None)
 
-    def epoch_after(self, registryid: RegistryId, xid: str) -> int:
+    def epoch_after(self, registryid: RegistryId, xid: Xid) -> int:
         """Give the epoch of an entity that is made now: one that was deleted goes on counting (decision 9)."""
         if self.view is None:
             return 1
@@ -103,9 +105,9 @@ class Working:
         ).fetchone()[0]
         return 1 if found is None else int(found) + 1
 
-    def former(self, registryid: RegistryId, prefix: str) -> set[str]:
+    def former(self, registryid: RegistryId, prefix: str) -> set[Xid]:
         """List the XIDs right below a collection that there are, or have ever been."""
-        found = {xid for xid in self._below.get((registryid, holder_of(prefix + "x")), ()) if xid.startswith(prefix)}
+        found = {xid for xid in self._below.get((registryid, holder_of(Xid(prefix + "x"))), ()) if xid.startswith(prefix)}
         if self.view is not None:
             rows = self.view.db.execute(
                 "SELECT DISTINCT xid FROM log WHERE registryid = ? AND xid > ? AND xid < ? AND snapshot_id <= ?",
@@ -150,7 +152,7 @@ class Working:
         self._below[key[0], holder_of(key[1])].add(key[1])
         self._alike[key[0], key[1].lower()].add(key[1])
 
-    def _stored_like(self, registryid: RegistryId, xid: str) -> list[str]:
+    def _stored_like(self, registryid: RegistryId, xid: Xid) -> list[Xid]:
         """List what the log has of a collection whose XID is the same but for letter case.
 
         The first time that a batch asks about a collection, this is looked up; the second time, the whole collection is read.
@@ -169,19 +171,19 @@ class Working:
                 known.setdefault(one.lower(), []).append(one)
         return known.get(xid.lower(), [])
 
-    def _stored(self, registryid: RegistryId, xid: str) -> Row | None:
+    def _stored(self, registryid: RegistryId, xid: Xid) -> Row | None:
         if self.view is None:
             return None
         found = self.view.entity(registryid, xid)
         return None if found is None else _of(found)
 
 
-def holder_of(xid: str) -> str:
+def holder_of(xid: Xid) -> Xid:
     """Give the XID of what holds an entity; of a group and of the registry itself `/`."""
-    return "/" + "/".join(xid[1:].split("/")[:-2])
+    return xid_of(*xid[1:].split("/")[:-2])
 
 
-def check_owner(xid: str, row: Row | None) -> None:
+def check_owner(xid: Xid, row: Row | None) -> None:
     """Make sure that no document holds an entity: what documents hold is theirs.
 
     Raises:

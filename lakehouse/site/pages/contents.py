@@ -10,6 +10,7 @@ from lakehouse.site.addresses import MEMBERS, Address, path_of, path_of_document
 from lakehouse.site.book import PER_PAGE, Book, Page
 from lakehouse.site.pages import entities, lists, map, messages, past, search, snapshots
 from lakehouse.site.templating import ASSETS, MEDIA_TYPES, asset
+from lakehouse.text.names import REGISTRY, RegistryId, Xid
 
 MISSING = "404.html"
 _LISTS = {
@@ -56,11 +57,12 @@ def _of_the_whole(book: Book, address: Address, query: Mapping[str, str]) -> Pag
     if address.part in ("", "p") and name in _LISTS:
         return _LISTS[name](book, address.number)
     if address.name.startswith("reg-") and address.part in ("", "p"):
-        registryid = read(address.name.removeprefix("reg-"), book.overview.registries)
-        if registryid is None or registryid not in book.overview.registries:
+        written = read(address.name.removeprefix("reg-"), book.overview.registries)
+        if written is None or written not in book.overview.registries:
             return None
+        registryid = RegistryId(written)
         if address.ending == "json" and not address.part:
-            return entities.json_page(book, registryid, "/")
+            return entities.json_page(book, registryid, REGISTRY)
         return entities.registry_page(book, registryid, address.number) if address.ending == "html" else None
     if address.part:
         return None
@@ -95,31 +97,31 @@ def _of_folder(book: Book, address: Address, path: str) -> Page | None:
 
 
 def _of_entity(book: Book, address: Address, query: Mapping[str, str]) -> Page | None:
-    registryid = read(address.folder[0].removeprefix("reg-"), book.overview.registries)
-    if registryid is None or len(address.folder) not in (2, 3, 4) or address.folder[1] not in MEMBERS:
+    registry = read(address.folder[0].removeprefix("reg-"), book.overview.registries)
+    if registry is None or len(address.folder) not in (2, 3, 4) or address.folder[1] not in MEMBERS:
         return None
     collection = address.folder[1]
-    xid = f"/{collection}"
+    registryid, at = RegistryId(registry), f"/{collection}"
     for name in (*address.folder[2:], address.name):
-        known = _siblings(book, registryid, xid)
+        known = _siblings(book, registryid, at)
         entityid = read(name, (one.rpartition("/")[2] for one in known))
         if entityid is None:
             return None
-        below = {1: "", 2: f"/{MEMBERS[collection]}", 4: "/versions"}[xid.count("/")]
-        xid += f"{below}/{entityid}"
-    entity = book.entity(registryid, xid)
+        below = {1: "", 2: f"/{MEMBERS[collection]}", 4: "/versions"}[at.count("/")]
+        at += f"{below}/{entityid}"
+    entity = book.entity(registryid, Xid(at))
     return None if entity is None else _page_of(book, entity, address, query)
 
 
-def _siblings(book: Book, registryid: str, xid: str) -> Iterator[str]:
+def _siblings(book: Book, registryid: RegistryId, at: str) -> Iterator[Xid]:
     """Give the XIDs of what stands below a collection, a group, or a message or schema; looked at when a name was cut."""
-    depth = xid.count("/")
+    depth = at.count("/")
     if depth == 1:
         yield from (one for registry, one in book.overview.groups if registry == registryid)
     elif depth == 2:
-        yield from book.overview.members.get((registryid, xid), ())
+        yield from book.overview.members.get((registryid, Xid(at)), ())
     else:
-        yield from (one.xid for one in book.view.versions(registryid, xid))
+        yield from (one.xid for one in book.view.versions(registryid, Xid(at)))
 
 
 def _page_of(book: Book, entity: Entity, address: Address, query: Mapping[str, str]) -> Page | None:
@@ -165,14 +167,14 @@ def all_paths(book: Book) -> Iterator[str]:
         yield from _numbered(path, snapshots.count_differences(book, before, after))
     for registryid in overview.registries:
         groups = sum(one == registryid for one, _ in overview.groups)
-        yield from _numbered(path_of(registryid, "/"), groups)
-        yield path_of(registryid, "/", ending="json")
+        yield from _numbered(path_of(registryid, REGISTRY), groups)
+        yield path_of(registryid, REGISTRY, ending="json")
     for registryid, xid in overview.groups:
         yield from _numbered(path_of(registryid, xid), len(overview.members[registryid, xid]))
         yield path_of(registryid, xid, ending="json")
 
 
-def paths_of_member(book: Book, registryid: str, xid: str) -> Iterator[str]:
+def paths_of_member(book: Book, registryid: RegistryId, xid: Xid) -> Iterator[str]:
     """Give the paths of the pages of a message or schema of a static site."""
     path = path_of(registryid, xid)
     yield path

@@ -16,21 +16,23 @@ from lakehouse.site.pages.map import drawn_around
 from lakehouse.site.pages.past import MOST_ON_PAGE, history_of, pairs_of, states_of
 from lakehouse.site.schematext import readable, whole_text
 from lakehouse.site.templating import MEDIA_TYPES, Attributes
+from lakehouse.text.names import REGISTRY, RegistryId, Xid
+from lakehouse.text.xid import xid_of_resource, xid_of_version
 
 _MOST_REFERRING = 60
 _MOST_JSON = 6_000
 
 
-def registry_page(book: Book, registryid: str, number: int) -> Page | None:
+def registry_page(book: Book, registryid: RegistryId, number: int) -> Page | None:
     """Make a page of the groups of a registry."""
     if registryid not in book.overview.registries:
         return None
     groups = [one for collection in MEMBERS for one in book.overview.groups_of(registryid, collection)]
-    path = path_of(registryid, "/")
+    path = path_of(registryid, REGISTRY)
     part = book.part(groups, path, number, lambda one: _group_row(book, one))
     if part is None:
         return None
-    entity = book.entity(registryid, "/")
+    entity = book.entity(registryid, REGISTRY)
     attributes = Attributes(entity.attributes if entity is not None else {})
     return book.page("registry.html", part.at(number), registryid=registryid, entity=entity, attributes=attributes, part=part)
 
@@ -82,12 +84,12 @@ def _known(attributes: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _message_row(book: Book, registryid: str, xid: str) -> dict[str, Any]:
+def _message_row(book: Book, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
     entity = book.entity(registryid, xid)
     definition = book.definition(registryid, xid)
     own = entity.attributes if entity is not None else {}
     if definition is None:
-        version = book.entity(registryid, f"{xid}/versions/{own.get('defaultversionid')}")
+        version = book.entity(registryid, xid_of_version(xid, own.get("defaultversionid")))
         told = version.attributes if version is not None else {}
         definition = {"name": told.get("name"), "description": told.get("description"), "ce_type": None, "address": None}
     return {
@@ -102,10 +104,10 @@ def _message_row(book: Book, registryid: str, xid: str) -> dict[str, Any]:
     }
 
 
-def _schema_row(book: Book, registryid: str, xid: str) -> dict[str, Any]:
+def _schema_row(book: Book, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
     entity = book.entity(registryid, xid)
     own = entity.attributes if entity is not None else {}
-    version = book.entity(registryid, f"{xid}/versions/{own.get('defaultversionid')}")
+    version = book.entity(registryid, xid_of_version(xid, own.get("defaultversionid")))
     told = version.attributes if version is not None else {}
     return {
         "xid": xid,
@@ -145,7 +147,7 @@ def schema_page(book: Book, schema: Entity) -> Page:
     """Make the page of a schema: its default Version, its other Versions, and who uses it."""
     registryid, xid = schema.registryid, schema.xid
     versions = book.view.versions(registryid, xid)
-    default = f"{xid}/versions/{schema.attributes.get('defaultversionid')}"
+    default = xid_of_version(xid, schema.attributes.get("defaultversionid"))
     version = next((one for one in versions if one.xid == default), versions[-1] if versions else None)
     history = history_of(book, registryid, xid)
     states = states_of(history, versions)
@@ -168,7 +170,7 @@ def schema_page(book: Book, schema: Entity) -> Page:
 
 def version_page(book: Book, version: Entity) -> Page:
     """Make the page of a Version of a message or schema."""
-    holder = "/".join(version.xid.split("/")[:5])
+    holder = xid_of_resource(version.xid)
     is_schema = version.kind == "schemaversion"
     attributes = {name: value for name, value in version.attributes.items() if name != "schema"}
     body = orjson.dumps(attributes, option=orjson.OPT_INDENT_2).decode()
@@ -192,7 +194,7 @@ def _text(version: Entity | None) -> Any:
     return readable(version.attributes["schema"], version.attributes.get("format"))
 
 
-def _users(book: Book, registryid: str, xid: str) -> list[str]:
+def _users(book: Book, registryid: RegistryId, xid: Xid) -> list[str]:
     """List messages whose schema this is, or a Version of it."""
     found: set[str] = set()
     for relation in ("dataschemauri", "dataschemaxid"):
@@ -200,7 +202,7 @@ def _users(book: Book, registryid: str, xid: str) -> list[str]:
     return sorted(found)
 
 
-def json_page(book: Book, registryid: str, xid: str) -> Page | None:
+def json_page(book: Book, registryid: RegistryId, xid: Xid) -> Page | None:
     """Give an entity as the JSON of a document."""
     found = rendered(book.view, registryid, xid)
     if found is None:

@@ -10,6 +10,7 @@ from lakehouse.errors import UnknownRule
 from lakehouse.rules.declared import SEVERITIES, TOLD, explain
 from lakehouse.site.addresses import DOCUMENTS, FINDINGS, HOME, path_of_document, path_of_rule
 from lakehouse.site.book import Book, Page
+from lakehouse.text.names import RegistryId
 
 _MOST_SNAPSHOTS, _MOST_REGISTRIES, _MOST_RULES, _MOST_PROTOCOLS = 6, 24, 6, 8
 _MOST_ENTITIES = 200
@@ -58,7 +59,7 @@ def documents_page(book: Book, number: int) -> Page | None:
     return None if part is None else book.page("documents.html", part.at(number), part=part)
 
 
-def document_page(book: Book, registryid: str, uri: str) -> Page:
+def document_page(book: Book, registryid: RegistryId, uri: str) -> Page:
     """Make the page of a document: what came of it."""
     snapshot_id, facts = book.overview.documents[registryid, uri]
     findings = [one for one in book.overview.findings if (one["registryid"], one["document_uri"]) == (registryid, uri)]

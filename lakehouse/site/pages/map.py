@@ -16,6 +16,7 @@ from lakehouse.readmodel.view import Entity
 from lakehouse.site.addresses import MAP, page_of_list, path_of
 from lakehouse.site.book import Book, Page
 from lakehouse.site.overview import Key
+from lakehouse.text.names import Xid
 
 _MOST_NODES = 500
 _MOST_BYTES = 80_000  # of the links of one page
@@ -28,7 +29,7 @@ _LETTERS = 32  # of an id that are shown
 class Node(NamedTuple):
     """A message in a box: XID, what is shown, place, and family of its protocol."""
 
-    xid: str
+    xid: Xid
     path: str
     text: str
     x: int

@@ -22,7 +22,9 @@ from lakehouse.site.book import Book, Page
 from lakehouse.site.pages.past import MOST_ON_PAGE, history_of, pairs_of, states_of
 from lakehouse.site.schematext import readable
 from lakehouse.site.templating import Attributes
+from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.timestamps import microseconds, rfc3339
+from lakehouse.text.xid import xid_of_version
 
 _MOST_RELATED = 40
 _MOST_EXAMPLE = 3_000
@@ -74,11 +76,11 @@ def _default_version(book: Book, entity: Entity, versions: list[Entity]) -> Enti
     """Give the Version that counts: the default one, of what `xref` names where it names something."""
     xref = entity.attributes.get("xref")
     if isinstance(xref, str):
-        other = book.entity(entity.registryid, xref)
+        other = book.entity(entity.registryid, Xid(xref))
         if other is None or isinstance(other.attributes.get("xref"), str):
             return None
-        return _default_version(book, other, book.view.versions(entity.registryid, xref))
-    wanted = f"{entity.xid}/versions/{entity.attributes.get('defaultversionid')}"
+        return _default_version(book, other, book.view.versions(entity.registryid, Xid(xref)))
+    wanted = xid_of_version(entity.xid, entity.attributes.get("defaultversionid"))
     return next((one for one in versions if one.xid == wanted), versions[-1] if versions else None)
 
 
@@ -118,11 +120,11 @@ def _required(sections: list[Section]) -> list[dict[str, Any]]:
     ]
 
 
-def _related(book: Book, registryid: str, xid: str, chain: list[dict[str, Any]]) -> dict[str, Any]:
+def _related(book: Book, registryid: RegistryId, xid: Xid, chain: list[dict[str, Any]]) -> dict[str, Any]:
     """Find messages that extend this one, and others that extend the same base."""
     children = extending(book.view, registryid, xid, _MOST_RELATED + 1)
     bases = [one["base_version_xid"].partition("/versions/")[0] for one in chain if one["base_version_xid"]]
-    siblings: list[str] = []
+    siblings: list[Xid] = []
     if bases:
         siblings = [one for one in extending(book.view, registryid, bases[0], _MOST_RELATED + 2) if one != xid]
     told = {"children": [one for one in children if one != xid], "siblings": siblings}
@@ -134,7 +136,7 @@ def _related(book: Book, registryid: str, xid: str, chain: list[dict[str, Any]])
     return {"rows": rows, "is_more": any(len(one) > _MOST_RELATED for one in told.values())}
 
 
-def _schema(book: Book, registryid: str, definition: dict[str, Any] | None, own: dict[str, Any]) -> dict[str, Any] | None:
+def _schema(book: Book, registryid: RegistryId, definition: dict[str, Any] | None, own: dict[str, Any]) -> dict[str, Any] | None:
     """Find the schema of the payload, and read it."""
     attributes = definition["attributes"] if definition else {}
     written = orjson.loads(attributes["/dataschemaformat"]) if "/dataschemaformat" in attributes else own.get("dataschemaformat")
@@ -157,7 +159,7 @@ def _schema(book: Book, registryid: str, definition: dict[str, Any] | None, own:
     return {"readable": text, "format": format_, "xid": version.xid, "uri": held.get("schemauri") or uri, "versions": versions}
 
 
-def _version_of(book: Book, registryid: str, schema_xid: str | None, uri: str | None) -> tuple[Entity, list[str]] | None:
+def _version_of(book: Book, registryid: RegistryId, schema_xid: Xid | None, uri: str | None) -> tuple[Entity, list[str]] | None:
     """Find the Version of a schema that a reference names, else the default one; with the XIDs of all."""
     if schema_xid is None:
         return None
@@ -219,7 +221,7 @@ def _selected(book: Book, definition: dict[str, Any]) -> Selected:
     return Selected([definition], endpoints, versions, book.view.snapshot_id)
 
 
-def _curl(book: Book, registryid: str, xid: str, path: str) -> str:
+def _curl(book: Book, registryid: RegistryId, xid: Xid, path: str) -> str:
     """Give the line that fetches the message as JSON; empty: nobody knows from where."""
     if book.style.api:
         place = f"/reg-{quote(registryid, safe='')}{quote(xid, safe='/:@~$!&()*+,;=-._')}"

@@ -18,6 +18,8 @@ from lakehouse.readmodel.view import Entity, View
 from lakehouse.site.addresses import TO, path_of, path_of_comparison, read, written
 from lakehouse.site.book import Book, Page
 from lakehouse.site.templating import cut
+from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
+from lakehouse.text.xid import xid_of_version
 
 _MOST_LINES, _MOST_LINE = 6, 240
 _MOST_STATES = 4
@@ -43,7 +45,7 @@ class Told(NamedTuple):
     snapshot_id: int
     commit: dict[str, Any]
     kind: str
-    xid: str
+    xid: Xid
     op: str
     base: str | None
     lines: list[str]
@@ -59,7 +61,7 @@ class State(NamedTuple):
     title: str
 
 
-def history_of(book: Book, registryid: str, xid: str, bases: Iterable[str] = ()) -> list[Told]:
+def history_of(book: Book, registryid: RegistryId, xid: Xid, bases: Iterable[Xid] = ()) -> list[Told]:
     """Tell the changes of an entity, of its Versions, and of those that it inherits from; the newest first."""
     # Asked for by the page, and by the list of its comparisons.
     found = book.remember(("own history", registryid, xid), partial(_told, book, registryid, xid, None))
@@ -74,11 +76,11 @@ def history_of(book: Book, registryid: str, xid: str, bases: Iterable[str] = ())
     return sorted(told, key=lambda change: -change.snapshot_id)
 
 
-def _told(book: Book, registryid: str, xid: str, base: str | None) -> list[Told]:
+def _told(book: Book, registryid: RegistryId, xid: Xid, base: Xid | None) -> list[Told]:
     rows = book.view.history_rows(xid, registryid)
     rows = sorted(rows, key=lambda row: (row["snapshot_id"], row["registryid"], row["xid"]))[-_MOST_ROWS:]
     commits = {row["snapshot_id"]: book.commit_of(row["snapshot_id"]) for row in rows}
-    bodies: dict[str, str | None] = {}
+    bodies: dict[Xid, JsonText | None] = {}
     found = []
     for row, change in zip(rows, history(rows, commits), strict=True):
         before, bodies[row["xid"]] = bodies.get(row["xid"]), row["body"] if row["op"] != "delete" else None
@@ -93,26 +95,28 @@ def _told(book: Book, registryid: str, xid: str, base: str | None) -> list[Told]
     return found
 
 
-def _breaking(registryid: str, row: dict[str, Any], before: str | None, after: str | None) -> list[str]:
+def _breaking(registryid: RegistryId, row: dict[str, Any], before: JsonText | None, after: JsonText | None) -> list[str]:
     if before is None or after is None:
         return []
     found = declared_differences(registryid, row["kind"], row["xid"], before, after)
     return list(dict.fromkeys(f"{one.pointer}: {one.told}" for one in found if one.class_ == "breaking"))[:3]
 
 
-def declared_differences(registryid: str, kind: str, xid: str, before: str | None, after: str | None) -> list[Difference]:
+def declared_differences(
+    registryid: RegistryId, kind: str, xid: Xid, before: JsonText | None, after: JsonText | None
+) -> list[Difference]:
     """Compare two bodies of an entity as what they declare; what is inherited or inferred does not count."""
     name = "message" if kind in ("version", "message") else kind
     sides = [{} if body is None else {(registryid, name, xid): _leaves(registryid, kind, xid, body)} for body in (before, after)]
     return differences(sides[0], sides[1])
 
 
-def _leaves(registryid: str, kind: str, xid: str, body: str) -> Leaves:
+def _leaves(registryid: RegistryId, kind: str, xid: Xid, body: JsonText) -> Leaves:
     if kind == "version":
         return {pointer: value for pointer, value in leaves_of_body(body) if value not in ("null", "{}")}
     if kind == "message":
         known = orjson.loads(body)
-        return {f"/{name}": orjson.dumps(value).decode() for name, value in known.items() if value is not None}
+        return {Pointer(f"/{name}"): orjson.dumps(value).decode() for name, value in known.items() if value is not None}
     return leaves_of_entity(Entity(registryid, kind, xid, None, None, None, body, None, [], None, 0, 0))
 
 
@@ -143,7 +147,7 @@ def history_page(book: Book, entity: Entity) -> Page:
     return book.page("history.html", path, entity=entity, changes=found[:_MOST_HISTORY], more=max(0, len(found) - _MOST_HISTORY))
 
 
-def bases_of(book: Book, entity: Entity) -> list[str]:
+def bases_of(book: Book, entity: Entity) -> list[Xid]:
     """List the messages that a message inherits from."""
     if entity.kind != "message":
         return []
@@ -211,7 +215,7 @@ def _effective_at(book: Book, entity: Entity, snapshot_id: int) -> Leaves | None
     with book.view.model.at(snapshot_id) as view:
         there = view.entity(entity.registryid, entity.xid)
     deprecated = None if there is None else there.attributes.get("deprecated")
-    told = {} if deprecated is None else {"/deprecated": orjson.dumps(deprecated).decode()}
+    told = {} if deprecated is None else {Pointer("/deprecated"): orjson.dumps(deprecated).decode()}
     return told | {pointer: value for pointer, value in leaves.items() if value is not None and value != "{}"}
 
 
@@ -219,7 +223,7 @@ def _declared_at(book: Book, entity: Entity, token: str) -> Leaves | None:
     registryid, xid = entity.registryid, entity.xid
     if token.startswith("v"):
         wanted = read(token[1:], (one.xid.rpartition("/")[2] for one in book.view.versions(registryid, xid)))
-        version = None if wanted is None else book.entity(registryid, f"{xid}/versions/{wanted}")
+        version = None if wanted is None else book.entity(registryid, xid_of_version(xid, wanted))
         return None if version is None else _leaves(registryid, version.kind, version.xid, version.body)
     try:
         with book.view.model.at(int(token)) as view:
@@ -228,12 +232,12 @@ def _declared_at(book: Book, entity: Entity, token: str) -> Leaves | None:
         return None
 
 
-def _default_leaves(view: View, registryid: str, xid: str) -> Leaves | None:
+def _default_leaves(view: View, registryid: RegistryId, xid: Xid) -> Leaves | None:
     there = view.entity(registryid, xid)
     if there is None:
         return None
     versions = view.versions(registryid, xid)
-    wanted = f"{xid}/versions/{there.attributes.get('defaultversionid')}"
+    wanted = xid_of_version(xid, there.attributes.get("defaultversionid"))
     version = next((one for one in versions if one.xid == wanted), versions[-1] if versions else None)
     return {} if version is None else _leaves(registryid, version.kind, version.xid, version.body)
 

@@ -13,6 +13,8 @@ from lakehouse.site.addresses import SEARCH, path_of, path_of_document
 from lakehouse.site.book import Book, Page
 from lakehouse.site.overview import NO_PROTOCOL
 from lakehouse.site.templating import MEDIA_TYPES
+from lakehouse.text.names import RegistryId, Xid
+from lakehouse.text.xid import xid_of_version
 
 INDEX = "search-index.js"
 PER_SEARCH = 30
@@ -62,7 +64,7 @@ def _found(book: Book, wanted: Wanted) -> tuple[list[dict[str, Any]], bool]:
     kinds = (wanted.kind,) if wanted.kind in KINDS else KINDS
     filters = Filters(wanted.protocol or None, wanted.group or None, wanted.label or None)
     offset = (max(1, wanted.page) - 1) * PER_SEARCH
-    registryid = wanted.registry or None
+    registryid = RegistryId(wanted.registry) or None
     found = search(
         book.view, wanted.q, kinds, registryid=registryid, limit=PER_SEARCH + 1, offset=offset, filters=filters, most=4000
     )
@@ -127,7 +129,7 @@ def _indexed(book: Book) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
-def _entities(book: Book) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
+def _entities(book: Book) -> Iterator[tuple[RegistryId, Xid, str, dict[str, Any]]]:
     for (registryid, xid), group in sorted(book.overview.groups.items()):
         told = group.attributes
         protocol = told.get("protocol")
@@ -140,17 +142,17 @@ def _entities(book: Book) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
             yield registryid, xid, "schema" if is_schema else "message", told
 
 
-def _schema(book: Book, registryid: str, xid: str) -> dict[str, Any]:
+def _schema(book: Book, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
     entity = book.entity(registryid, xid)
     own = entity.attributes if entity is not None else {}
-    version = book.entity(registryid, f"{xid}/versions/{own.get('defaultversionid')}")
+    version = book.entity(registryid, xid_of_version(xid, own.get("defaultversionid")))
     told = version.attributes if version is not None else {}
     return {name: told.get(name) or own.get(name) for name in ("name", "description", "labels")} | {
         "words": _text(told.get("format"))
     }
 
 
-def _message(book: Book, registryid: str, xid: str) -> dict[str, Any]:
+def _message(book: Book, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
     found = book.definition(registryid, xid)
     if found is None:
         entity = book.entity(registryid, xid)
