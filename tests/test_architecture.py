@@ -188,8 +188,9 @@ def held_names() -> dict[str, set[str]]:
             if isinstance(node, ast.ClassDef):
                 held[node.name] |= names_in(node)
                 bases |= {(node.name, base.id) for base in node.bases if isinstance(base, ast.Name)}
-    for name, base in bases:
-        held[name] |= held[base]
+    for _ in bases:  # as often as a class may stand below another
+        for name, base in bases:
+            held[name] |= held[base]
     return held
 
 

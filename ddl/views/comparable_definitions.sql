@@ -64,7 +64,7 @@ endpoint_definitions AS (
       map_from_entries(
         transform(
           array_distinct(coalesce(messagegroups, CAST(array() AS ARRAY<STRING>))),
-          xid -> struct(concat('/messagegroups/', replace(xid, '/', '~1')) AS key, 'true' AS value)
+          xid -> struct(concat('/messagegroups/', replace(replace(xid, '~', '~0'), '/', '~1')) AS key, 'true' AS value)
         )
       ),
       map_from_entries(

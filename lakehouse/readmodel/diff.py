@@ -201,8 +201,8 @@ def _leaves(entity: Entity) -> dict[Pointer, str | None]:
             | labels
             | {pointer_of(name): _json(known.get(name)) for name in names}
             | _text_leaf("envelopeoptions", known.get("envelopeoptions"))
-            | {Pointer(f"/usage/{role}"): "true" for role in known.get("usage") or []}
-            | {Pointer(f"/messagegroups/{xid.replace('/', '~1')}"): "true" for xid in known.get("messagegroups") or []}
+            | {pointer_of("usage", role): "true" for role in known.get("usage") or []}
+            | {pointer_of("messagegroups", xid): "true" for xid in known.get("messagegroups") or []}
             | {pointer_of("protocoloptions", name): _as_text(value) for name, value in options.items()}
         )
     if entity.kind == "schema":

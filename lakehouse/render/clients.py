@@ -13,6 +13,7 @@ from urllib.parse import urlencode, urlsplit
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.render.faults import Refusal, RenderRefused
 from lakehouse.render.rendered import Rendered
+from lakehouse.text.jsontext import pointer_of
 
 _MQTT_PROPERTIES = {"content_type": "content-type", "message_expiry_interval": "message-expiry-interval",
                     "payload_format": "payload-format-indicator", "response_topic": "response-topic",
@@ -66,7 +67,7 @@ def kcat(message: Rendered) -> str:
     words += [] if message.acks is None else ["-X", f"acks={message.acks}"]
     for one in captured["headers"]:
         if "=" in one["name"]:
-            raise _refused(message, f"/protocoloptions/headers/{one['name']}", "kcat takes no name that holds =")
+            raise _refused(message, pointer_of("protocoloptions", "headers", one["name"]), "kcat takes no name that holds =")
         words += ["-H", f"{one['name']}={one['value']}"]
     if not message.body:
         return f"echo | {shlex.join([*words, '-Z'] if message.body is None else words)}"

@@ -101,7 +101,7 @@ def catalog_of(seed: int) -> dict[str, Any]:
     groups = {name: group(held, **({"protocol": "MQTT/5.0"} if name == "g3" else {})) for name, held in messages.items()}
     endpoints = {}
     for n, one in enumerate(ENDPOINTS):
-        named = [f"/messagegroups/g{chance.randrange(5)}" for _ in range(2)]
+        named = [f"/messagegroups/g{chance.choice(['', '', '~'])}{chance.randrange(5)}" for _ in range(2)]
         endpoints[f"e{n}"] = group({f"own{n}": definition()}, messagegroups=named, **one)
     versions = {str(number): {"format": "JSONSchema/draft-07", "schema": {"title": f"{seed}"}} for number in (1, 2)}
     held = {

@@ -36,6 +36,13 @@ def test_kcat(uri, told):
     assert record(uri) == ["kcat", "-P", *told, "-t", "t"]
 
 
+def test_what_kcat_cannot_say_is_told_with_its_pointer():
+    headers = [{"name": "a/b=c", "value": "1"}]
+    with pytest.raises(RenderRefused) as refused:
+        kcat(Rendered("r", "x", "KAFKA", None, RECORD | {"headers": headers}, body=b"b"))
+    assert [one.pointer for one in refused.value.refusals] == ["/protocoloptions/headers/a~1b=c"]
+
+
 @pytest.mark.parametrize(
     ("uri", "told"),
     [
