@@ -43,8 +43,8 @@ LOOKUP, SEARCH = "5 messages by xid, one by one", "search by attribute value"
 _STAGED = "parse and write the stage"
 FLOORS: dict[str, tuple[str, float | None]] = {
     RULES_BETWEEN: (_STAGED, 0.7),
-    RULES: (_STAGED, 0.7),
-    FLATTEN: ("scan of versions", 5.0),
+    RULES: (_STAGED, 0.5),
+    FLATTEN: ("scan of versions", 6.0),
     FLAT: ("scan of effective_messages", 1.2),
     REFRESH: ("computed_messages into a fresh Delta table", None),
     EXPORT: ("raw, written by Spark as text", 1.5),

@@ -51,12 +51,12 @@ NEAR = "1% changed, in 1% of the documents"
 SHARE_CHANGED = 0.01
 _APPEND = "read.json, one row a message, one Delta append"
 FLOORS: dict[str, tuple[str, float | None]] = {
-    NEW: (_APPEND, 3.0),
-    BESIDE: (_APPEND, 3.0),
+    NEW: (_APPEND, 5.0),
+    BESIDE: (_APPEND, 5.0),
     UNCHANGED: ("list and hash the files", 1.5),
     CHANGED: ("list and hash, then the append for changed files only", None),
     NEAR: ("ingest of a new catalog", 0.15),
-    PARSE: ("read.json of the same files", 1.2),
+    PARSE: ("read.json of the same files", 2.0),
 }
 
 _TEXT = StringType()
