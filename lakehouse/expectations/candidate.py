@@ -1,8 +1,8 @@
 """The candidate: what the catalog would hold after a commit, validated before it.
 
 Two questions, each an error-level expectation that stops the commit: does anything that would be published carry an error of
-its own (then the gate has a hole), and do the house rules of `expectations_dir` hold on the tables as they would be. What the
-shipped suites ask holds by construction, so they do not cost an ingest anything; `validate` runs them.
+its own (which `rules.gate` should have taken out), and do the house rules of `expectations_dir` hold on the tables as they
+would be. What the shipped suites ask was checked entity by entity before, so an ingest does not run them; `validate` does.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The log `changes`: what an ingest changes, its one commit, and the tables that follow from it.
 
-A plan compares what documents say with the last row of each entity; one append to `changes` is the commit, and makes a snapshot.
-The entity tables are projections of the log and are brought up to it at once or by the next command. Any past snapshot is read
-from it.
+A plan compares what documents say with the last row of each entity; one append to `changes` is the commit, and makes a
+snapshot. The entity tables are projections of the log and are brought up to it at once, or by the next command that writes. Any
+past snapshot is read from it.
 """
 
 import lazy_loader

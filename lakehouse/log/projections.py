@@ -1,6 +1,7 @@
 """The entity tables follow the log: each takes the rows above its own position with one MERGE that may be repeated.
 
-A process that died between commit and projection loses nothing: whoever comes next rolls the tables forward first.
+A process that died between commit and projection loses nothing: the next one that writes (an ingest, `validate`, a rebuild, a
+restore, a server) rolls the tables forward first. Until then the tables are behind the log, and read as they stand.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Maintenance: small files become large ones, sorted by the keys; files that no version needs any more go.
 
-It changes no row, so it may run while others ingest and read: Delta lets one of two commits to a table be the first, and whoever
-comes second takes it up again. What the retention of a table still reaches stays. Only features of reader version 1 are used.
+It changes no row, so it may run while others ingest and read: of two commits to a table Delta refuses the second, which is
+tried again. Files that are younger than a table's retention stay. Only features of reader version 1 are used.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The gate: rules between entities are applied to a stage, and what breaks them is taken out before anything is planned.
 
-The rules about one entity were applied while it was parsed (`constraints`). An error takes the staged entity out, with what
+The rules about one entity were applied while it was parsed (`rules.one`). An error takes the staged entity out, with what
 cannot live without it; what is published stays.
 """
 

@@ -2,7 +2,8 @@
 
 A request is read (`requests`, `meaning`), answered out of one snapshot of the read model (`answer`), and kept as bytes for the
 next one who asks (`app`). One that writes goes from `writes` over a socket to one process (`writer`), which makes rows of the log
-out of it (`write.apply`, `write.settle`) and commits them (`writer.append`); then it is answered like a GET (`written`).
+out of it (`write.apply`, `write.settle`) and commits them, again from the start when another writer was first (`writer.batches`,
+`writer.append`); then it is answered like a GET (`written`).
 `run_server` is what `lakehouse serve` calls; `Options` is what it was told.
 """
 

@@ -1,7 +1,8 @@
 """Where a table stands in the log: its commits tell, and the table need not be read.
 
 Each projection writes the snapshot that it brings into its Delta commit, as user metadata and as a transaction id of its own.
-Others may commit too: an `OPTIMIZE` by hand, a new property, a write by another program. What they say of themselves is theirs.
+Others may commit too: an `OPTIMIZE` by hand, a new property, a write by another program. What such a commit says in its
+metadata is not read.
 """
 
 from __future__ import annotations

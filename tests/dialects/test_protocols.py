@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 
-from lakehouse.dialects.tables import FAMILIES, places_of
+from lakehouse.dialects.tables import FAMILIES, places_of, shorthands, table
 from lakehouse.match.definition.definitions import ADDRESSES
 from lakehouse.render.ways import FAMILIES as RENDERED
+from lakehouse.rules.one.constraints import constraints
 from lakehouse.settings import data_folder
 
 
@@ -44,3 +46,34 @@ def test_all_that_becomes_a_column_is_read_as_text():
     used = {pointer for reader in readers for pointer in re.findall(r"texts\['([^']+)'\]", reader)}
     used |= set(re.findall(r"texts\['([^']+)'\]", texts))
     assert set(re.findall(r"'([^']+)'", chosen)) == used
+
+
+def test_the_views_say_what_the_tables_of_protocols_and_options_say():
+    """Views are plain SQL, to be pasted anywhere: shorthands and defaults stand in them once more."""
+    views = data_folder("ddl") / "views"
+    flat = (views / "computed_messages.sql").read_text(encoding="utf-8")
+    said = re.search(r"map\(([^)]*)\)\[protocol_family\]\n  \) AS protocol_version", flat)
+    assert said is not None
+    assert dict(re.findall(r"'(\w+)', '([^']+)'", said[1])) == shorthands()
+    endpoints = (views / "endpoint_options.sql").read_text(encoding="utf-8")
+    defaults = re.search(r"    map\(\n(.*?)\n    \)\[protocol_family\] AS defaults", endpoints, re.DOTALL)
+    assert defaults is not None
+    maps = dict(re.findall(r"'([A-Z]+)', map\(([^)]*)\)", defaults[1]))
+    written = {family: dict(re.findall(r"'([^']*)', '([^']*)'", pairs)) for family, pairs in maps.items()}
+    told: dict[str, dict[str, str]] = {}
+    for row in table("option_defaults"):
+        default = json.loads(row["default"])
+        text = default if isinstance(default, str) else json.dumps(default)
+        told.setdefault(row["protocol_family"], {})[row["option"]] = text
+    assert told.pop("") == {"deployed": "true"}
+    assert "map('deployed', 'true')" in endpoints
+    assert written == told
+    for role in ("producer", "consumer"):
+        said = re.search(rf"NOT array_contains\(usage, '{role}'\) THEN\n(.*)\n    END AS {role}_options", endpoints)
+        assert said is not None
+        named = {
+            (family, name)
+            for family, names in re.findall(r"'([A-Z]+)', array\(([^)]*)\)", said[1])
+            for name in re.findall(r"\w+", names)
+        }
+        assert named == {(row.family, row.name) for row in constraints() if row.argument == role}

@@ -1,7 +1,7 @@
 """Disputes: what a document says of an entity that is not published so, or that it took from another document.
 
-They are facts of the document's last load. A document that lost waits with them: what it said is nothing new when it is read
-again, and nothing that it still says is pruned.
+They are facts of the document's last load. A document that lost keeps its claim with them: it is not told again as new when the
+document is read again, and what the document still says is not pruned.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Who defines an entity: of what documents say of it, staged and known, one definition is published (decision 4).
 
 Everything here is narrow: keys, hashes, dates, owners. The frames have one row per entity; what the staged documents say of it
-is an array, sorted by URI. "New" is what a document did not say when it was last read.
+is an array, sorted by URI. A claim is new when the document did not hold the entity at its last load.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which definitions some events may be of, or come near to, by the few columns that tell definitions apart.
 
-It never leaves out what the index would give for one of the events, so a matcher that knows only these tells the same of them. A
-catalog of any size is asked for one event so, without its definitions being read.
+It never leaves out a definition that the index would give for one of the events, so a matcher with only these definitions gives
+the same results. One event is matched so against a catalog of any size without all its definitions being read.
 """
 
 from __future__ import annotations
