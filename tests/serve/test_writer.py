@@ -340,10 +340,15 @@ def test_two_servers_with_several_processes_lose_and_double_nothing(warehouse, t
         for thread in threads:
             thread.join()
         assert failed == []
-        found = other.get("/messagegroups/g/messages")
-        assert {name: message["versionscount"] for name, message in found.items()} == {
-            f"{n}{i}": 10 for n in "ab" for i in range(3)
-        }
+
+        def counts():
+            return {name: one["versionscount"] for name, one in other.get("/messagegroups/g/messages").items()}
+
+        written = {f"{n}{i}": 10 for n in "ab" for i in range(3)}
+        until = time.monotonic() + 30
+        while counts() != written and time.monotonic() < until:  # what the other server wrote last is seen a little later
+            time.sleep(0.2)
+        assert counts() == written
 
 
 # Turns
