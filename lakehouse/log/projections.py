@@ -54,7 +54,6 @@ def roll_forward(
     verified: Head | None = None,
     settings: Settings | None = None,
     *,
-    all_tables: bool = False,
     entities: DataFrame | None = None,
 ) -> list[str]:
     """Bring all entity tables to the head.
@@ -64,15 +63,13 @@ def roll_forward(
         head: the newest snapshot.
         verified: a snapshot that all tables are known to have reached, so that only those changed since are looked at.
         settings: how far chains of bases are followed; None: as far as can be.
-        all_tables: look at tables, too, that the newest change left alone. Whoever committed that change had brought all
-            tables forward before, so only a warehouse that was put together otherwise needs it.
         entities: the rows of the log between `verified` and the head (columns `schema.CHANGES`), where the driver holds them:
             all tables then take them at once, and none waits for another.
 
     Returns:
         Names of the tables that lagged behind.
     """
-    needed = lagging(spark, head, verified, settings, all_tables=all_tables)
+    needed = lagging(spark, head, verified, settings)
     early: str | None = None
     with ThreadPoolExecutor(_THREADS) as pool:
         tables = [table for table in ENTITY_TABLES if table.name in needed]
@@ -87,18 +84,17 @@ def roll_forward(
     return [name for name in behind if name is not None]
 
 
-def lagging(
-    spark: SparkSession, head: Head, verified: Head | None = None, settings: Settings | None = None, *, all_tables: bool = False
-) -> dict[str, int]:
+def lagging(spark: SparkSession, head: Head, verified: Head | None = None, settings: Settings | None = None) -> dict[str, int]:
     """Find the tables that may lag behind, by what their newest commits say of themselves; the tables are not read.
+
+    Each table that ever held a row is looked at: a server commits several snapshots before the tables take the first.
 
     Args: as for `roll_forward`.
 
     Returns:
         The snapshot that each of them has to reach.
     """
-    newest = max(head.tables.values(), default=1)
-    since = verified.snapshot_id if verified else 0 if all_tables else newest - 1
+    since = verified.snapshot_id if verified else 0
     needed = {table.name: head.tables.get(table.name, 0) for table in ENTITY_TABLES}
     needed = {name: snapshot_id for name, snapshot_id in needed.items() if snapshot_id > since}
     defined = _defined(head)
@@ -106,7 +102,9 @@ def lagging(
         needed[effective.NAME] = defined
     if verified is not None:
         return needed
-    return {name: snapshot_id for name, snapshot_id in needed.items() if told_position(spark, name) < snapshot_id}
+    with ThreadPoolExecutor(_THREADS) as pool:
+        told = dict(zip(needed, pool.map(lambda name: told_position(spark, name), needed), strict=True))
+    return {name: snapshot_id for name, snapshot_id in needed.items() if told[name] < snapshot_id}
 
 
 def effective_is_behind(spark: SparkSession, head: Head) -> bool:

@@ -125,7 +125,7 @@ def restore(spark: SparkSession, settings: Settings, folder: str) -> Manifest:
     head = read_head(spark)
     if (head.snapshot_id, head.digest) != (manifest.snapshot_id, manifest.digest):
         raise BackupError(f"another process committed snapshot {head.snapshot_id} to {settings.warehouse} meanwhile.")
-    roll_forward(spark, head, settings=settings, all_tables=True)
+    roll_forward(spark, head, settings=settings)
     return manifest
 
 

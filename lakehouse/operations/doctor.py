@@ -147,7 +147,7 @@ def rebuild(spark: SparkSession, settings: Settings) -> list[str]:
         list(pool.map(lambda table: rebuild_table(spark, table, head), ENTITY_TABLES))
     if settings.refresh_effective:
         rebuild_effective(spark, settings, head)
-    roll_forward(spark, read_head(spark), settings=settings, all_tables=True)  # what another process committed meanwhile
+    roll_forward(spark, read_head(spark), settings=settings)  # what another process committed meanwhile
     return names if settings.refresh_effective else names[:-1]
 
 

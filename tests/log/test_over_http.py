@@ -16,6 +16,7 @@ from lakehouse.log.digests import Link, check_chain
 from lakehouse.log.ownership.owners import Policy
 from lakehouse.log.plan import rows_digest as rows_digest_by_spark
 from lakehouse.log.projections import roll_forward
+from lakehouse.operations.doctor import diagnose
 from lakehouse.readmodel import open_model
 from lakehouse.rules.declared import RULES
 from lakehouse.serve.problems import ProblemFound
@@ -65,6 +66,36 @@ def test_tables_follow_what_was_written(catalog, tmp_path):
     ]
     commands = "SELECT get_json_object(body, '$.command') FROM changes WHERE kind = 'snapshot' ORDER BY snapshot_id"
     assert (snapshot_id, catalog.rows(commands)) == (2, ["ingest", "serve"])
+
+
+def test_tables_take_every_snapshot_that_was_written_before_they_followed(catalog, tmp_path):
+    """Each of several commits touches other tables, and the last only one of them."""
+    catalog.write("a.json", DOCUMENT)
+    catalog.ingest()
+    batches = batches_of(catalog, tmp_path)
+    for writing in (
+        asks("PATCH", "/messagegroups/own", {"name": "first"}),
+        asks("PATCH", "/messagegroups/own", {"name": "second"}),
+        *WRITES,
+        asks("PUT", "/messagegroups/own/messages/last", EVENT),
+        asks("PATCH", "/messagegroups/own/messages/last", {"description": "only a Version"}),
+    ):
+        _, [result] = batches.commit([writing], ignore)
+        assert not isinstance(result, ProblemFound)
+    written = read_head(catalog.spark)
+    assert min(written.tables.values()) < written.snapshot_id - 1
+    # When an ingest comes before the tables followed
+    catalog.write("b.json", {"specversion": "1.0-rc2", "messagegroups": {"own": {"messages": {"of-a-document": EVENT}}}})
+    catalog.ingest()
+    # Then the tables hold all that was written, and no epoch fell
+    assert [one for one in diagnose(catalog.spark, catalog.settings, deep=True) if one.state == "error"] == []
+    assert catalog.rows("SELECT schemaid FROM schemas") == ["t"]
+    rows = catalog.rows(
+        "SELECT snapshot_id, epoch FROM changes WHERE xid = '/messagegroups/own' AND op <> 'own' ORDER BY snapshot_id"
+    )
+    epochs = [epoch for _, epoch in rows]
+    assert epochs == sorted(epochs)
+    assert epochs[-1] > 1
 
 
 def test_both_ways_to_append_write_the_same(catalog, tmp_path):
