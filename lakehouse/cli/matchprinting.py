@@ -58,6 +58,9 @@ def show_explained(event: Explained) -> None:
         click.echo("")
         verdict = "matches" if candidate["matches"] else "does not match"
         click.echo(printable(f"{candidate['xid']}  (registry {candidate['registryid']}): {verdict}"))
+        if not candidate["attributes"]:
+            click.echo("  declares nothing to compare with; only the schema of its payload could tell")
+            continue
         columns = ["pointer", "declared", "actual", "verdict"]
         show_table(columns, ([one[column] or "" for column in columns] for one in candidate["attributes"]))
 

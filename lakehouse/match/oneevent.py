@@ -83,7 +83,7 @@ def _match(events: list[Event], catalog: Catalog, request: Request, *, explain: 
     found: list[Explained] = []
     for number, event in enumerate(events):
         row = {"row": number} | matcher.row(event) | {"catalog_snapshot": catalog.snapshot_id}
-        found.append(Explained(row, _candidates(matcher, event) if explain and not event.problem else []))
+        found.append(Explained(row, _candidates(matcher, event, row) if explain and not event.problem else []))
     return found
 
 
@@ -99,15 +99,18 @@ def _landed(text: bytes, protocol: str | None, most: int) -> list[Landed]:
     return whole
 
 
-def _candidates(matcher: Matcher, event: Event) -> list[dict[str, Any]]:
+def _candidates(matcher: Matcher, event: Event, row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Tell of each candidate what passes; those that declare nothing to compare come last, and match by their payload or not."""
+    matched = {(one["registryid"], one["xid"]) for one in row["matches"]}
+    outcomes = sorted(matcher.explain(event), key=lambda outcome: outcome.definition.is_bare)
     return [
         {
             "registryid": outcome.definition.registryid,
             "xid": outcome.definition.xid,
-            "matches": outcome.matches,
+            "matches": outcome.definition.key in matched if outcome.definition.is_bare else outcome.matches,
             "attributes": _attributes(outcome, event),
         }
-        for outcome in matcher.explain(event)[:_MOST_CANDIDATES]
+        for outcome in outcomes[:_MOST_CANDIDATES]
     ]
 
 

@@ -53,6 +53,14 @@ def run(warehouse: str, tmp_path: Any, *arguments: str, topic: str = "orders", *
     )
 
 
+def test_a_definition_that_declares_nothing_is_told_last_and_as_no_match(tmp_path):
+    told = document({"g": group({"m": MESSAGE}), "a": group({"empty": {"description": "nothing else"}})})
+    explained = run(write_catalog(tmp_path / "w", {"r": told}), tmp_path, "--explain", ce_source="/other")
+    nearer, _, empty = explained.stdout.partition("/messagegroups/a/messages/empty  (registry r): ")
+    assert "/messagegroups/g/messages/m  (registry r): does not match" in nearer
+    assert empty.startswith("does not match\n  declares nothing to compare with")
+
+
 def code(told: Any) -> int:
     """Give the exit code, as `main` makes it."""
     return (told.return_value or 0) if told.exception is None else told.exception.exit_code
