@@ -284,7 +284,7 @@ class DefinitionNotYet(LakehouseError):
     def __init__(self, xid: str, snapshot_id: int) -> None:
         super().__init__(
             f"{xid}: its effective definition is not computed yet; effective_messages stands at snapshot {snapshot_id}. "
-            "The next ingest brings it forward, `lakehouse rebuild` does it now."
+            "A server that writes brings it forward within a minute, else the next ingest; `lakehouse rebuild` does it now."
         )
         self.xid = xid
         self.snapshot_id = snapshot_id
