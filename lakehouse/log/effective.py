@@ -8,6 +8,7 @@ not, so a message is affected when it changed itself, or when it depends on one 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -80,16 +81,13 @@ def refresh(
     # Each step is computed once and its plan cut off: analysing the views over long plans takes longer than all the rest.
     tables = _laid_over(session, fresh or {})
     changed = keep(_messages_of(changes))
-    affected = keep(find_affected(session, changed, tables["messages"]))
-    parts = _rows_of(tables, affected)
-    links = [parts["versions"].filter(F.col("base_xid").isNotNull()), parts["messages"].filter(F.col("xref").isNotNull())]
-    scope = parts["messages"]
-    if not all(can_skip(rows) for rows in links):
-        led_to = links[0].select("registryid", _message(F.col("base_xid")).alias("xid"))
-        led_to = led_to.unionByName(links[1].select("registryid", _message(F.col("xref")).alias("xid"))).distinct()
-        parts = _rows_of(tables, keep(_closure(session, affected, led_to)))
-        scope = _only(parts["messages"], affected, F.col("xid"))
-    parts |= {"scope": scope}
+    near = keep(find_near(session, changed, _led_to(fresh or _rows_of(tables, changed)), tables["messages"]))
+    affected = near.filter("is_affected").select(*_KEY)
+    parts = _along_chains(session, tables, near)
+    if can_skip(near.filter(~F.col("is_affected") | (F.size("depends_on") > 1))):  # no chain leads anywhere else
+        parts["scope"] = parts["messages"]
+    else:
+        parts["scope"] = _only(parts["messages"], affected, F.col("xid"))
     if is_empty(parts["versions"].filter(F.col("basemessage").isNotNull())):
         parts |= _nothing_merged(session)
     _plan_once(session)
@@ -116,24 +114,32 @@ def _laid_over(session: SparkSession, fresh: Mapping[str, DataFrame]) -> dict[st
     return tables
 
 
-def find_affected(session: SparkSession, changed: DataFrame, messages: DataFrame) -> DataFrame:
-    """Find the messages whose effective definition may be another one.
+def find_near(session: SparkSession, changed: DataFrame, led_to: DataFrame, messages: DataFrame) -> DataFrame:
+    """Find the messages whose effective definition may be another one, and what the definitions that changed lead to.
 
     Args:
         session: a session with the tables.
         changed: messages that changed, or whose Versions did; columns registryid, xid.
+        led_to: messages that these name now as a base or by `xref`; columns registryid, xid.
         messages: the table as it is after the change.
 
     Returns:
-        Messages, `changed` among them; columns registryid, xid.
+        One row per message: registryid, xid, is_affected (`changed` and what depends on it), depends_on (as its row has it; empty
+        where it has none).
     """
     # What extends an alias depends on what the alias stands for, also when that was not there.
     aliases = messages.filter(F.col("xref").isNotNull()).select("registryid", "xid", F.col("xref"))
     renamed = aliases.join(F.broadcast(changed.withColumnRenamed("xid", "xref")), on=["registryid", "xref"]).select(*_KEY)
-    names = changed.unionByName(renamed).withColumnRenamed("xid", "depended_on")
-    stored = session.table(table_name(NAME)).select(*_KEY, F.explode("depends_on").alias("depended_on"))
-    dependants = stored.join(F.broadcast(names), on=["registryid", "depended_on"], how="left_semi").select(*_KEY)
-    return changed.unionByName(dependants).distinct()
+    sought = changed.unionByName(renamed).withColumn("is_affected", F.lit(True))
+    sought = sought.unionByName(led_to.withColumn("is_affected", F.lit(False)))
+    one = F.explode("depends_on").alias("depended_on")  # itself, too
+    stored = session.table(table_name(NAME)).select(*_KEY, "depends_on", one)
+    found = stored.join(F.broadcast(sought.withColumnRenamed("xid", "depended_on")), on=["registryid", "depended_on"])
+    found = found.filter(F.col("is_affected") | (F.col("xid") == F.col("depended_on")))
+    given = changed.withColumn("is_affected", F.lit(True)).unionByName(led_to.withColumn("is_affected", F.lit(False)))
+    every = found.select(*_KEY, "is_affected", "depends_on").unionByName(given, allowMissingColumns=True)
+    depends_on = F.coalesce(F.any_value("depends_on", ignoreNulls=F.lit(True)), F.array().cast("array<string>"))
+    return every.groupBy(*_KEY).agg(F.bool_or("is_affected").alias("is_affected"), depends_on.alias("depends_on"))
 
 
 def _nothing_merged(session: SparkSession) -> dict[str, DataFrame]:
@@ -155,28 +161,43 @@ def _message(xid: Column) -> Column:
     return F.array_join(F.slice(F.split(xid, "/"), 1, 5), "/")
 
 
-def _closure(session: SparkSession, affected: DataFrame, led_to: DataFrame) -> DataFrame:
-    """Give all messages that the chains of the affected ones pass through.
+def _led_to(rows: Mapping[str, DataFrame]) -> DataFrame:
+    """Give the messages that rows of `messages` and `versions` name as a base or by `xref`: registryid, xid."""
+    bases = rows["versions"].filter(F.col("base_xid").isNotNull()).select("registryid", _message(F.col("base_xid")).alias("xid"))
+    aliased = rows["messages"].filter(F.col("xref").isNotNull()).select("registryid", _message(F.col("xref")).alias("xid"))
+    return bases.unionByName(aliased)
+
+
+def _along_chains(session: SparkSession, tables: Mapping[str, DataFrame], near: DataFrame) -> dict[str, DataFrame]:
+    """Give the rows of all messages that chains pass through, and some more.
 
     A chain goes on from a message that changed to what it leads to now, and from any other over what its row depends on.
 
     Args:
-        session: a session with the tables.
-        affected: as from `find_affected`.
-        led_to: messages that the affected ones name as a base or by `xref`; columns registryid, xid.
+        session: a session with the table.
+        tables: `messages` and `versions` as they are after the change.
+        near: as from `find_near`.
     """
-    stored = session.table(table_name(NAME)).select(*_KEY, "depends_on")
-    known = affected.unionByName(led_to).distinct()
-    further = _only(stored, known, F.col("xid")).select("registryid", F.explode("depends_on").alias("xid"))
-    return known.unionByName(further).distinct()
+    passed = near.select("registryid", F.explode(F.array_append("depends_on", F.col("xid"))).alias("xid"))
+    parts = _rows_of(tables, passed)
+    # A base that is named by its Version may be one that its message does not show, and lead where no row depends on.
+    while not can_skip(parts["versions"].filter(F.col("base_xid").contains("/versions/"))):
+        passed = keep(passed.distinct())
+        further = keep(_led_to(parts).join(passed, on=_KEY, how="left_anti").distinct())
+        if is_empty(further):
+            break
+        stored = session.table(table_name(NAME)).select(*_KEY, "depends_on")
+        behind = _only(stored, further, F.col("xid")).select("registryid", F.explode("depends_on").alias("xid"))
+        passed = passed.unionByName(further).unionByName(behind)
+        parts = _rows_of(tables, passed)
+    return parts
 
 
 def _rows_of(tables: Mapping[str, DataFrame], messages: DataFrame) -> dict[str, DataFrame]:
     """Give the rows that define messages: theirs, and those of their Versions."""
-    return {
-        "messages": keep(_only(tables["messages"], messages, F.col("xid"))),
-        "versions": keep(_only(tables["versions"], messages, F.col("message_xid"))),
-    }
+    wanted = {"messages": F.col("xid"), "versions": F.col("message_xid")}
+    with ThreadPoolExecutor(len(wanted)) as pool:
+        return dict(zip(wanted, pool.map(lambda name: keep(_only(tables[name], messages, wanted[name])), wanted), strict=True))
 
 
 def _only(rows: DataFrame, messages: DataFrame, message: Column) -> DataFrame:

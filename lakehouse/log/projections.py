@@ -19,7 +19,7 @@ from lakehouse.log import effective
 from lakehouse.log.head import Head
 from lakehouse.settings import Settings
 from lakehouse.store.conflicts import is_conflict, retries
-from lakehouse.store.frames import hand_over
+from lakehouse.store.frames import hand_over, keep
 from lakehouse.store.positions import (
     as_transaction,
     first_transaction,
@@ -228,7 +228,7 @@ def _try_effective_forward(
     session = _open_projecting(spark, head)
     as_transaction(session, effective.NAME, head.snapshot_id)
     rows = hand_over(entities, session)
-    fresh = {table.name: project(rows.filter(F.col("kind") == table.kind), table, "op") for table in (MESSAGES, VERSIONS)}
+    fresh = {table.name: keep(project(rows.filter(F.col("kind") == table.kind), table, "op")) for table in (MESSAGES, VERSIONS)}
     try:
         if any(table in verified.tables for table in _DEFINING):
             effective.refresh(session, settings, rows.filter(F.col("kind").isin("message", "version")), head.snapshot_id, fresh)

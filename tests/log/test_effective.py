@@ -83,6 +83,23 @@ def crash(*given: object) -> None:
     raise CrashRequested("refresh")
 
 
+def test_a_base_may_name_a_version_that_its_message_does_not_show(catalog):
+    """Its own base is none that the message's row depends on, so the chain is followed over the Versions themselves."""
+    older = {"b": {"meta": {"defaultversionid": "2"}, "versions": {"1": {"basemessage": f"{G}c/versions/1"}, "2": {"name": "b"}}}}
+    oldest = {"c": {"meta": {"defaultversionid": "2"}, "versions": {"1": {"basemessage": f"{G}d"}, "2": {"name": "c"}}}}
+    for name, messages in {"b": older, "c": oldest, "d": {"d": {"description": "of d"}}, "x": {"x": {"name": "x"}}}.items():
+        catalog.write(f"{name}.json", document({"g": group(messages)}))
+    catalog.ingest()
+    catalog.write("x.json", document({"g": group({"x": {"name": "x", "basemessage": f"{G}b/versions/1"}})}))
+    catalog.ingest()
+    found = rows_of(catalog, "effective_messages")
+    assert found == rows_of(catalog, "computed_messages")
+    assert found["default", f"{G}x"]["description"] == "of d"
+    catalog.write("d.json", document({"g": group({"d": {"description": "edited"}})}))
+    catalog.ingest()
+    assert rows_of(catalog, "effective_messages")["default", f"{G}x"]["description"] == "edited"
+
+
 def test_a_refresh_that_was_lost_is_made_up(catalog, monkeypatch):
     write(catalog, {0: None, 1: 0, 2: None}, {})
     catalog.ingest()
