@@ -59,6 +59,7 @@ class Request:
         dry_run: tell what would change, and do nothing.
         label: name for the snapshot; one is committed even when nothing changed.
         dialect: read all documents as of this dialect; None detects each one's.
+        command: what the snapshot tells of who committed it.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -66,6 +67,7 @@ class Request:
     dry_run: bool = False
     label: str | None = None
     dialect: str | None = None
+    command: str = "ingest"
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ def _load(spark: SparkSession, settings: Settings, documents: Opened, given: _Gi
         counted = _count_stage(stage)
     crash_point("after_stage")
     try:
-        run = Run(ingest_id, "ingest", counted.documents, request.label)
+        run = Run(ingest_id, request.command, counted.documents, request.label)
         work = _Work(given, run, counted.dialects)
         with interpreted(spark, given.small and counted.rows <= settings.interpreted_rows):
             summary = _publish(spark, settings, stage, work, clock)

@@ -170,7 +170,7 @@ class Puller:
         files = {unit.uri: self._at_hand(unit.file) for unit in fetched.changed if unit.file is not None}
         # A fetch that is forced may delete more than half; what is stale stays stale.
         policy = Policy(self.asked.force, prune=True, on_conflict=self.settings.on_conflict)
-        request = Request(policy, strict=self.asked.strict)
+        request = Request(policy, strict=self.asked.strict, command="replicate pull")
         located = Located(files, fetched.scope)
         summary = ingest(spark, self.settings, list(files.values()), request=request, watcher=watcher, located=located)
         head = read_head(spark)

@@ -41,6 +41,11 @@ class Copy:
             finally:
                 puller.close()
 
+    def commands(self) -> set[str]:
+        """Give what the snapshots tell of who committed them."""
+        with open_model(self.settings) as model, model.at() as view:
+            return {one.facts["command"] for one in view.snapshots()}
+
     def holds(self, registryid: str = "shop") -> dict[str, tuple[Any, ...]]:
         """Give content hash, epoch and documents of each entity, by XID."""
         with open_model(self.settings) as model, model.at() as view:
@@ -75,6 +80,7 @@ def test_a_copy_follows_its_source(catalog, tmp_path):
     with source(tmp_path, SHOP) as (first, served):
         fetched, summary = copied.pull(served.url)
         assert (summary.snapshot_id, summary.refused) == (1, False)
+        assert copied.commands() == {"replicate pull"}
         held = copied.holds()
         assert {xid: row[0] for xid, row in held.items()} == {xid: row.content_hash for xid, row in first.held.items()}
         assert {uri for row in held.values() for uri in row[2]} == {served.url + "/"}
