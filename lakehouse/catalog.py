@@ -131,7 +131,7 @@ class CatalogState:
         """List what was refused, warned of or noted, by rule, as `lakehouse violations`.
 
         Args:
-            ingest: `last`, or the id of an ingest: what it found first; None: findings of each document's latest load.
+            ingest: `last`, or the id of an ingest: what it was the first to find; None: findings of each document's latest load.
             document: of this document only: its URI, or the end of it.
             examples: findings told of each rule.
         """

@@ -129,7 +129,9 @@ def validate(context: Context, suites: tuple[str, ...], at: str | None, exit_zer
 
 @click.command()
 @click.option(
-    "--ingest", metavar="last|ID", help="What this ingest found first; default: findings of each document's latest load."
+    "--ingest",
+    metavar="last|ID",
+    help="Only what this ingest was the first to find; without it: all findings of each document's latest load.",
 )
 @click.option("--document", metavar="URI", help="Of this document only: its URI, or the end of it.")
 @at_option
@@ -142,7 +144,10 @@ def violations(context: Context, /, **options: Any) -> int:
 
     with read_model(context) as (model, settings):
         chosen = {"registryid": settings.registry or None, "ingest": options["ingest"], "document": options["document"]}
-        found = violations_by_rule(model.answer(lambda view: find_violations(view, **chosen), options["at"]), options["examples"])
+        findings = model.answer(lambda view: find_violations(view, **chosen), options["at"])
+    found = violations_by_rule(findings, options["examples"])
+    if options["ingest"]:
+        _tell_whose(findings)
     if context.as_json:
         click.echo(json.dumps([broken._asdict() for broken in found]))
         return 0
@@ -157,6 +162,15 @@ def violations(context: Context, /, **options: Any) -> int:
     if not found:
         click.echo("No findings.")
     return 0
+
+
+def _tell_whose(findings: list[dict[str, Any]]) -> None:
+    """Tell, on standard error, which ingest was the first to find them, and where the others are listed."""
+    from lakehouse.text.timestamps import rfc3339
+
+    for ingest_id, found_at in {one["ingest_id"]: one["found_at"] for one in findings}.items():
+        tell(f"first found by ingest {ingest_id} at {rfc3339(found_at)}")
+    tell("what an ingest finds again is not listed as its own: `lakehouse violations` lists all that holds")
 
 
 @click.command()
