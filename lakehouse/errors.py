@@ -82,19 +82,33 @@ class DefinitionsGone(LakehouseError):
         self.snapshot_id = snapshot_id
 
 
-class EntityNotFound(LakehouseError):
-    """The catalog never held the entity that was asked for (exit code 2).
+class EntityAbsent(LakehouseError):
+    """The catalog does not hold what was asked for (exit code 2).
 
     Attributes:
         xid: as given.
+        told: what is not there.
     """
 
     exit_code = 2
 
+    def __init__(self, xid: str, told: str, advice: str) -> None:
+        super().__init__(f"{told} {advice}")
+        self.xid = xid
+        self.told = told
+
+    def because(self, reasons: list[str]) -> None:
+        """Tell why it is not there, one reason a line, in place of the advice."""
+        self.args = ("\n  ".join([self.told, *reasons]),)
+
+
+class EntityNotFound(EntityAbsent):
+    """The catalog never held the entity that was asked for (exit code 2)."""
+
     def __init__(self, xid: str, registryid: str | None) -> None:
         where = "" if registryid is None else f" in registry {registryid!r}"
-        super().__init__(f"no entity {xid!r} was ever in the catalog{where}. An XID starts with /, as in the tables' column xid.")
-        self.xid = xid
+        told = f"no entity {xid!r} was ever in the catalog{where}."
+        super().__init__(xid, told, "An XID starts with /; `lakehouse search` finds those that there are.")
 
 
 class BackupError(LakehouseError):
@@ -228,32 +242,19 @@ class UnknownRule(LakehouseError):
         self.rule_id = rule_id
 
 
-class MessageNotFound(LakehouseError):
-    """The catalog holds no message of that XID (exit code 2).
-
-    Attributes:
-        xid: the XID as given.
-    """
-
-    exit_code = 2
+class MessageNotFound(EntityAbsent):
+    """The catalog holds no message of that XID or id (exit code 2)."""
 
     def __init__(self, xid: str) -> None:
-        super().__init__(f"{xid}: the catalog holds no such message. Query the table `messages` for those that there are.")
-        self.xid = xid
+        told = f"{xid}: the catalog holds no such message."
+        super().__init__(xid, told, "`lakehouse search --kind message` finds those that there are.")
 
 
-class XidNotFound(LakehouseError):
-    """The catalog holds nothing of that XID, id or URI (exit code 2).
-
-    Attributes:
-        xid: as given.
-    """
-
-    exit_code = 2
+class XidNotFound(EntityAbsent):
+    """The catalog holds nothing of that XID, id or URI (exit code 2)."""
 
     def __init__(self, xid: str) -> None:
-        super().__init__(f"{xid}: the catalog holds no such thing. `lakehouse search` finds what there is.")
-        self.xid = xid
+        super().__init__(xid, f"{xid}: the catalog holds no such thing.", "`lakehouse search` finds what there is.")
 
 
 class AmbiguousId(LakehouseError):

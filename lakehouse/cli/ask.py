@@ -55,6 +55,7 @@ def sql(context: Context, query: str, at: str | None, diff: tuple[str, str] | No
 @click.pass_obj
 def show(context: Context, xid: str, at: str | None) -> int:
     """Show a message: attributes with their origin, examples; or a group, endpoint, schema, document. A unique id will do."""
+    from lakehouse.readmodel.found import with_reasons
     from lakehouse.readmodel.shown import Shown
     from lakehouse.readmodel.shown import show as show_one
     from lakehouse.render.example.messages import examples_in
@@ -64,7 +65,9 @@ def show(context: Context, xid: str, at: str | None) -> int:
 
         def ask(view: View) -> tuple[list[tuple[Any, list[dict[str, Any]] | None]], dict[str, Any]]:
             told: list[tuple[Any, list[dict[str, Any]] | None]] = []
-            for one in show_one(view, xid, registryid, depth):
+            with with_reasons(view, registryid):
+                shown = show_one(view, xid, registryid, depth)
+            for one in shown:
                 if isinstance(one, Shown):
                     told.append((one, examples_in(view, one.message["registryid"], one.message["xid"])))
                 else:
@@ -91,19 +94,20 @@ def show(context: Context, xid: str, at: str | None) -> int:
 @click.pass_obj
 def search(context: Context, text: tuple[str, ...], kinds: tuple[str, ...], limit: int) -> int:
     """Find what holds all words of TEXT in its ids, name, type, address, labels, description or attributes, the best first."""
+    from lakehouse.readmodel.found import reasons_of
     from lakehouse.readmodel.search import search as search_for
 
+    words = " ".join(text)
     with read_model(context) as (model, settings):
         registryid = RegistryId(settings.registry) or None
-        found = model.answer(
-            lambda view: search_for(view, " ".join(text), kinds or KINDS, registryid=registryid, limit=limit + 1)
-        )
+        found = model.answer(lambda view: search_for(view, words, kinds or KINDS, registryid=registryid, limit=limit + 1))
+        reasons = [] if found else model.answer(lambda view: reasons_of(view, words, registryid))
     shown = found[:limit]
     if context.as_json:
         click.echo(json.dumps([hit._asdict() for hit in shown], ensure_ascii=False))
         return 0
     if not shown:
-        click.echo("Nothing found.")
+        click.echo(printable("\n  ".join(["Nothing found.", *reasons])))
         return 0
     columns = ["kind", "xid", "registryid", "name", "where"]
     show_table(columns, ([hit.kind, hit.xid, hit.registryid, hit.name or "", ", ".join(hit.where)] for hit in shown))

@@ -117,16 +117,18 @@ def blame(context: Context, xid: str, at: str | None) -> int:
 def _read_history(context: Context, xid: str, at: str | None, *, below: bool = False) -> list[Any]:
     from lakehouse.errors import EntityNotFound
     from lakehouse.query.audit import history
+    from lakehouse.readmodel.found import with_reasons
     from lakehouse.readmodel.shown import full_xid
 
     registryid = context.options.get("registry")
     with read_model(context) as (model, _):
 
         def ask(view: View) -> list[Any]:
-            wanted = Xid(full_xid(view, xid, registryid))
-            rows = view.history_rows(wanted, registryid, below=below)
-            if not rows:
-                raise EntityNotFound(xid, registryid)
+            with with_reasons(view, registryid):
+                wanted = Xid(full_xid(view, xid, registryid))
+                rows = view.history_rows(wanted, registryid, below=below)
+                if not rows:
+                    raise EntityNotFound(xid, registryid)
             return history(rows, {number: view.commit_of(number) for number in {row["snapshot_id"] for row in rows}})
 
         return list(model.answer(ask, at))

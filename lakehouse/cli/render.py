@@ -19,6 +19,8 @@ from lakehouse.cli.printing import printable, tell
 from lakehouse.text.names import RegistryId
 
 if TYPE_CHECKING:
+    from lakehouse.readmodel.view import View
+    from lakehouse.render.catalog import Selected
     from lakehouse.render.filling import Given
     from lakehouse.render.runs import Run
 
@@ -77,6 +79,7 @@ def _check(xids: tuple[str, ...], flags: dict[str, Any]) -> None:
 
 
 def _run_of(context: Context, xids: tuple[str, ...], flags: dict[str, Any]) -> tuple[Run, Given]:
+    from lakehouse.readmodel.found import with_reasons
     from lakehouse.render.catalog import read_selected
     from lakehouse.render.filling import Given
     from lakehouse.render.given import read_payload, values_of
@@ -89,9 +92,13 @@ def _run_of(context: Context, xids: tuple[str, ...], flags: dict[str, Any]) -> t
     pairs = values_of(flags["pairs"])
     payload, payload_type = read_payload(flags["data"]) if flags["data"] else (None, None)
     with read_model(context) as (model, settings):
-        selected = model.answer(
-            lambda view: read_selected(view, xids, RegistryId(settings.registry) or None, flags["group"], flags["endpoint"])
-        )
+        registryid = RegistryId(settings.registry) or None
+
+        def select(view: View) -> Selected:
+            with with_reasons(view, registryid):
+                return read_selected(view, xids, registryid, flags["group"], flags["endpoint"])
+
+        selected = model.answer(select)
     return Run(selected, style, asked, flags["form"]), Given(pairs, payload, payload_type)
 
 

@@ -1,18 +1,24 @@
-"""Findings for a person to read: grouped by rule, the worst first, some examples of each."""
+"""Findings for a person to read: by rule, the worst first, some examples of each; and why something is not there."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import orjson
 
+from lakehouse.errors import EntityAbsent
 from lakehouse.readmodel.file.schema import FEW
 from lakehouse.readmodel.view import View
 from lakehouse.text.names import RegistryId, Xid
+from lakehouse.text.xid import xid_of_resource
 
 LAST = "last"
 TOLD_OF_FINDING = ("document_uri", "pointer", "xid", "action", "message", "hint")
 _COLUMNS = ("violation_id", "ingest_id", "found_at", "registryid", "rule_id", "severity", *TOLD_OF_FINDING)
+_LOST_WITH_ANOTHER = "MSG-115"  # what it was refused with has a finding of its own
+_MOST_REASONS = 5
 _WORST_FIRST = {"error": 0, "warning": 1, "info": 2}
 
 
@@ -96,3 +102,78 @@ def violations_by_rule(findings: list[dict[str, Any]], examples: int = 5) -> lis
 def _order(one: dict[str, Any]) -> tuple[Any, ...]:
     first = (_WORST_FIRST[one["severity"]], one["rule_id"], one["document_uri"])
     return (*first, one["pointer"] is not None, one["pointer"] or "", one["violation_id"])
+
+
+@contextmanager
+def with_reasons(view: View, registryid: RegistryId | None = None) -> Iterator[None]:
+    """Let an error about what is not there tell why it is not.
+
+    Args:
+        view: the snapshot.
+        registryid: of this registry only; None: of all.
+    """
+    try:
+        yield
+    except EntityAbsent as error:
+        reasons = reasons_of(view, error.xid, registryid)
+        if reasons:
+            error.because(reasons)
+        raise
+
+
+def reasons_of(view: View, text: str, registryid: RegistryId | None = None) -> list[str]:
+    """Tell why an entity is not there at the snapshot: which rule refused it, which snapshot deleted it; empty: nothing is known.
+
+    Args:
+        view: the snapshot.
+        text: an XID or an id.
+        registryid: of this registry only; None: of all.
+    """
+    wanted = text.strip().removeprefix("#")
+    if not wanted.rstrip("/"):
+        return []
+    found = [*_refused(view, wanted, registryid), *_deleted(view, wanted, registryid)]
+    return found[:_MOST_REASONS]
+
+
+def _refused(view: View, wanted: str, registryid: RegistryId | None) -> list[str]:
+    findings = [
+        one
+        for one in find_violations(view, registryid=registryid)
+        if one["action"] == "quarantined" and one["xid"] and _is_meant(xid_of_resource(one["xid"]), wanted)
+    ]
+    causes = [one for one in findings if one["rule_id"] != _LOST_WITH_ANOTHER]
+    return list(dict.fromkeys(_told_of(one) for one in causes or findings))
+
+
+def _told_of(finding: dict[str, Any]) -> str:
+    uri, rule_id = finding["document_uri"], finding["rule_id"]
+    return (
+        f"{xid_of_resource(finding['xid'])} was refused by {rule_id}: {finding['message']}. `lakehouse violations --document "
+        f"{uri.rsplit('/', 1)[1] or uri}` lists what was refused of its document, `lakehouse explain {rule_id}` tells the rule."
+    )
+
+
+def _deleted(view: View, wanted: str, registryid: RegistryId | None) -> Iterator[str]:
+    for xid in [xid_of_resource(Xid(wanted))] if wanted.startswith("/") else _deleted_of_id(view, wanted):
+        rows = [row for row in view.history_rows(xid, registryid) if row["xid"] == xid]
+        last = {row["registryid"]: row for row in sorted(rows, key=lambda row: int(row["snapshot_id"]))}
+        for one, row in sorted(last.items()):
+            if row["op"] == "delete":
+                yield (
+                    f"{xid} was deleted from registry {one} in snapshot {row['snapshot_id']}. `lakehouse show {xid} --at "
+                    f"{row['snapshot_id'] - 1}` shows it as it was, `lakehouse log {xid}` tells who deleted it."
+                )
+
+
+def _deleted_of_id(view: View, entityid: str) -> list[Xid]:
+    rows = view.db.execute(  # the index has these columns, so that no text of the log is read
+        "SELECT DISTINCT xid FROM log INDEXED BY log_by_snapshot WHERE op = 'delete' AND snapshot_id <= ?1"
+        " AND substr(xid, -length(?2)) = ?2 AND kind IN ('group', 'endpoint', 'message', 'schema') ORDER BY xid LIMIT ?3",
+        (view.snapshot_id, f"/{entityid}", _MOST_REASONS),
+    )
+    return [Xid(xid) for (xid,) in rows]
+
+
+def _is_meant(xid: Xid, wanted: str) -> bool:
+    return xid == xid_of_resource(Xid(wanted)) if wanted.startswith("/") else xid.endswith(f"/{wanted}")

@@ -167,7 +167,7 @@ class App:
         try:
             return as_ready(self.pages.answer(asked), asked)
         except MessageNotFound as error:
-            raise ProblemFound("not_found", asked.target.path, str(error)) from error
+            raise ProblemFound("not_found", asked.target.path, error.told) from error
         except DefinitionNotYet as error:
             told = {"Retry-After": "5"}
             raise ProblemFound("data_retrieval_error", asked.target.path, str(error), status=503, headers=told) from error

@@ -117,10 +117,10 @@ def test_findings_of_an_ingest_say_which_one_found_them_first(place):
     ("arguments", "told"),
     [
         (("show", "nothing-has-this-id"), "`lakehouse search` finds"),
-        (("show", "/messagegroups/g/messages/n"), "no such message"),
+        (("show", "/messagegroups/g/messages/none"), "no such message. `lakehouse search --kind message` finds"),
         (("show", "/messagegroups/none"), "no such thing"),
         (("show", M, "--at", "9"), "snapshots 1 to 3"),
-        (("log", "/messagegroups/none"), "was ever in the catalog"),
+        (("log", "/messagegroups/none"), "was ever in the catalog. An XID starts with /; `lakehouse search` finds"),
         (("label", "9", "x"), "names no snapshot"),
         (("label", "2", "first"), "names snapshot 1 already"),
         (("search", "a", "--kind", "nothing"), "is not one of"),
@@ -129,6 +129,35 @@ def test_findings_of_an_ingest_say_which_one_found_them_first(place):
 def test_a_wrong_call_is_told(place, arguments, told):
     ran = run(place, *arguments)
     assert (ran.returncode, told in ran.stderr, ran.stdout) == (2, True, ""), ran.stderr
+
+
+REFUSED = "/messagegroups/g/messages/bad was refused by MSG-043: `name` is a number (5)"
+DELETED = "was deleted from registry default in snapshot 3. `lakehouse show /messagegroups/g/messages/n --at 2`"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("show", "bad"), REFUSED),
+        (("show", "/messagegroups/g/messages/bad"), "`lakehouse violations --document a.json` lists"),
+        (("log", "/messagegroups/g/messages/bad/versions/1"), "`lakehouse explain MSG-043`"),
+        (("render", "bad"), REFUSED),
+        (("show", "n"), DELETED),
+        (("show", "/messagegroups/g/messages/n/versions/1", "--registry", "default"), DELETED),
+        (("blame", "n"), DELETED),
+    ],
+)
+def test_what_was_refused_or_deleted_is_told_so(place, arguments, told):
+    ran = run(place, *arguments)
+    assert (ran.returncode, told in ran.stderr, ran.stdout) == (2, True, ""), ran.stderr
+
+
+def test_a_search_that_finds_nothing_tells_what_was_refused_or_deleted(place):
+    assert REFUSED in run(place, "search", "bad").stdout
+    assert DELETED in run(place, "search", "n", "--kind", "endpoint").stdout
+    assert run(place, "search", "nothing-has-this").stdout == "Nothing found.\n"
+    for arguments in (("show", "n", "--at", "2"), ("show", "n", "--registry", "other")):
+        assert "was deleted" not in run(place, *arguments).stderr
 
 
 def test_an_id_of_several_entities_is_listed(tmp_path):

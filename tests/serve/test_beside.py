@@ -56,7 +56,9 @@ def test_effective_definitions_tell_their_origins(shown, golden, tmp_path):
             assert shown.get(f"{path}/effective{xid}") == json.loads(json.dumps(told))
     origins = {row["pointer"]: row["origin"] for row in shown.get("/effective" + xid)["attributes"]}
     assert "inherited" in origins.values()
-    assert shown.ask("/effective/messagegroups/g/messages/none").status == 404
+    missing = shown.ask("/effective/messagegroups/g/messages/none")
+    assert missing.status == 404
+    assert missing.json["detail"].endswith("/messages/none: the catalog holds no such message.")  # and no command to run
     assert shown.ask("/effective/messagegroups/g").status == 404
 
 
