@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ RC2, RC4 = "1.0-rc2", "1.0-rc4"
 _CORE = "https://github.com/xregistry/spec/blob/main/core/spec.md#"
 _HTTP = "https://github.com/xregistry/spec/blob/main/core/http.md#"
 _ARGUMENT = re.compile(r"<([a-z_]+)>")
+_MOST_TOLD = 20
 
 
 class Kind(NamedTuple):
@@ -183,6 +185,15 @@ class ProblemFound(Exception):
     def of_record(cls, told: dict[str, Any]) -> ProblemFound:
         """Make it of what `as_record` gave."""
         return cls(told["name"], told["subject"], told["detail"], status=told["status"], headers=told["headers"], **told["args"])
+
+    def with_others(self, others: Sequence[ProblemFound]) -> ProblemFound:
+        """Tell in the detail what else is wrong with the same request: RFC 9457 has one type and title for an answer."""
+        told = [f"{one.title.removesuffix('.')}. {one.detail or ''}".rstrip() for one in others[:_MOST_TOLD]]
+        more = [f"and {len(others) - _MOST_TOLD} more"] if len(others) > _MOST_TOLD else []
+        found = ProblemFound.of_record(self.as_record())
+        if told:
+            found.detail = "\n".join([self.detail or self.title, f"{len(others)} more:", *told, *more])
+        return found
 
     @property
     def title(self) -> str:

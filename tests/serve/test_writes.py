@@ -224,6 +224,25 @@ def test_nothing_of_a_request_remains_when_a_part_is_refused(served, group):
     assert served.send("GET", group + "/messages/good").status == 404
 
 
+def test_all_that_is_wrong_with_a_request_is_told_at_once(served, group):
+    answer = served.send("POST", group + "/messages", {"one": {"name": 5}, "two": {"envelope": 7, "description": 8}, "ok": EVENT})
+    assert (answer.status, answer.json["title"].count("`name` is a number")) == (400, 1)
+    first, counted, *others = answer.json["detail"].split("\n")
+    assert (first.split(":")[0], counted) == ("MSG-043", "2 more:")
+    assert [f"{group}/messages/two" in line for line in others] == [True, True]
+    assert {line.split("`")[1] for line in others} == {"envelope", "description"}
+    credentials = {"endpoints": [{"uri": f"https://u:pw12345@{host}/"} for host in ("h.example", "i.example")]}
+    told = {"usage": ["producer"], "protocol": "HTTP", "protocoloptions": credentials}
+    answer = served.send("PUT", group.replace("messagegroups", "endpoints"), told)
+    assert answer.json["detail"].count("END-111") == 2
+    for name in ("a", "b"):
+        put(served, f"{group}/messages/{name}")
+    bad = {"envelope": "Other/1.0", "envelopemetadata": {"a": {}}}
+    served.done("PATCH", group, {"envelope": "CloudEvents/1.0"})
+    answer = served.send("POST", group + "/messages", {"c": bad, "d": bad})
+    assert answer.json["detail"].count("MSG-157") == 2
+
+
 def test_the_rules_between_entities_hold(served, group):
     served.done("PATCH", group, {"envelope": "CloudEvents/1.0"})
     answer = served.send("PUT", group + "/messages/m", {"envelope": "Other/1.0", "envelopemetadata": {"a": {}}})

@@ -107,10 +107,18 @@ def check_text(value: Any, problems: list[Problem], path: str) -> None:
     Raises:
         ProblemFound: something is.
     """
-    for one in [*problems, *redact(value)]:
-        if one.severity == "error":
-            told = f"{one.message.rstrip('.')} (at {one.pointer or '/'})"
-            raise ProblemFound("parsing_data", path, f"{one.rule_id}: {one.hint}", error_detail=told)
+    found = [
+        ProblemFound(
+            "parsing_data",
+            path,
+            f"{one.rule_id}: {one.hint}",
+            error_detail=f"{one.message.rstrip('.')} (at {one.pointer or '/'})",
+        )
+        for one in [*problems, *redact(value)]
+        if one.severity == "error"
+    ]
+    if found:
+        raise found[0].with_others(found[1:])
 
 
 def object_of(value: Any, subject: str) -> Json:

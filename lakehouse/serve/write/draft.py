@@ -123,11 +123,18 @@ def _version(groupid: str, form: str | None, name: str, given: Json) -> Json:
 
 def _check(converted: Converted) -> None:
     problems = [*converted.errors, *(problem for _, problem in converted.told if problem.severity == "error")]
-    for one in problems:
-        told = one.message.rstrip(".")
-        raise ProblemFound(
-            "invalid_attribute", "/", f"{one.rule_id}: {one.hint}", name=one.pointer.rsplit("/", 1)[-1], error_detail=told
+    found = [
+        ProblemFound(
+            "invalid_attribute",
+            "/",
+            f"{one.rule_id}: {one.hint}",
+            name=one.pointer.rsplit("/", 1)[-1],
+            error_detail=one.message.rstrip("."),
         )
+        for one in problems
+    ]
+    if found:
+        raise found[0].with_others(found[1:])
 
 
 def _only(members: Json) -> Any:

@@ -42,17 +42,21 @@ def check_between(working: Working, registryid: RegistryId, changes: Iterable[Ch
     """Ask the rules between entities of what was written.
 
     Raises:
-        ProblemFound: one is broken.
+        ProblemFound: some are broken.
     """
-    for broken in find_broken(working, registryid, changes):
-        rule = RULES[broken.rule_id]
-        raise ProblemFound(
-            "invalid_attribute",
-            broken.xid,
-            f"{broken.rule_id}: {rule.hint}",
-            name=broken.attribute or broken.xid.rsplit("/", 1)[-1],
-            error_detail=broken.message,
-        )
+    found = [_refused(broken) for broken in find_broken(working, registryid, changes)]
+    if found:
+        raise found[0].with_others(found[1:])
+
+
+def _refused(broken: Broken) -> ProblemFound:
+    return ProblemFound(
+        "invalid_attribute",
+        broken.xid,
+        f"{broken.rule_id}: {RULES[broken.rule_id].hint}",
+        name=broken.attribute or broken.xid.rsplit("/", 1)[-1],
+        error_detail=broken.message,
+    )
 
 
 def find_broken(working: Working, registryid: RegistryId, changes: Iterable[Change]) -> Iterator[Broken]:

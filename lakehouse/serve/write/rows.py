@@ -53,8 +53,10 @@ def parse(
         raise ProblemFound("bad_request", "/", error_detail=wrong.message)
     reading = read_document(document, [], dialect, whole=Whole(_finder(working, registryid, document)))
     errors = [finding for finding in reading.findings if finding.severity == "error"]
-    if errors:  # the cause, and not what cannot be loaded without it
-        raise refused(min(errors, key=lambda one: one.rule_id == _DEPENDENT))
+    if errors:  # the causes, and not what cannot be loaded without them
+        causes = [one for one in errors if one.rule_id != _DEPENDENT] or errors
+        first, *others = map(refused, causes)
+        raise first.with_others(others)
     return {row.xid: row for row in reading.rows}
 
 
