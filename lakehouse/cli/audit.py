@@ -151,16 +151,27 @@ def diff(context: Context, before: str, after: str, breaking: bool, markdown: bo
     found = None if all(are_documents) else _quick_diff(context, before, after)
     if found is None:
         found = _diff(context, before, after, are_documents=all(are_documents))
+    several = _of_several_registries(context, found, are_documents=all(are_documents))
     breaks = any(one.class_ == "breaking" for one in found)
     shown = [one for one in found if one.class_ == "breaking"] if breaking else found
     if context.as_json:
         click.echo(json.dumps([one.as_json() for one in shown], ensure_ascii=False))
     elif markdown:
-        click.echo(printable(as_markdown(shown, before, after)), nl=False)
+        click.echo(printable(as_markdown(shown, before, after, with_registry=several)), nl=False)
     else:
-        columns = ["class", "kind", "xid", "change", "pointer", "before", "after", "rule"]
+        registry = ["registryid"] if several else []
+        columns = ["class", *registry, "kind", "xid", "change", "pointer", "before", "after", "rule"]
         show_table(columns, ([printable(str(one.as_json()[name] or "")) for name in columns] for one in shown))
     return BREAKING if breaking and breaks else 0
+
+
+def _of_several_registries(context: Context, found: list[Any], *, are_documents: bool) -> bool:
+    """Tell that an XID alone leaves open which entity is meant: the catalog, or the documents, have several registries."""
+    registries = {one.registryid for one in found}
+    if found and not are_documents:
+        with read_model(context) as (model, _):
+            registries |= set(model.answer(lambda view: view.registries()))
+    return len(registries) > 1
 
 
 def _quick_diff(context: Context, before: str, after: str) -> list[Any] | None:

@@ -33,9 +33,17 @@ class Difference:
         return {name.rstrip("_"): value for name, value in asdict(self).items()}
 
 
-def as_markdown(differences: Iterable[Difference], before: str, after: str) -> str:
-    """Write differences for a pull request: the breaking ones as a table, the others folded away."""
+def as_markdown(differences: Iterable[Difference], before: str, after: str, *, with_registry: bool = False) -> str:
+    """Write differences for a pull request: the breaking ones as a table, the others folded away.
+
+    Args:
+        differences: what differs.
+        before: name of the earlier state.
+        after: name of the later state.
+        with_registry: tell the registry of each.
+    """
     every = list(differences)
+    columns = ["registry"] * with_registry + ["entity", "change", "attribute", "before", "after", "meaning"]
     counts = ", ".join(f"{sum(one.class_ == name for one in every)} {name}" for name in CLASSES)
     lines = [f"### Catalog changes from {_cell(before)} to {_cell(after)}", "", f"{counts}.", ""]
     for name in CLASSES:
@@ -43,19 +51,20 @@ def as_markdown(differences: Iterable[Difference], before: str, after: str) -> s
         if rows:
             is_folded = name != "breaking"
             lines += [f"<details><summary>{len(rows)} {name}</summary>", ""] if is_folded else [f"**{len(rows)} breaking**", ""]
-            lines += ["| entity | change | attribute | before | after | meaning |", "|---|---|---|---|---|---|"]
-            lines += list(_markdown_rows(rows))
+            lines += [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+            lines += list(_markdown_rows(rows, with_registry=with_registry))
             lines += ["", "</details>", ""] if is_folded else [""]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _markdown_rows(rows: Iterable[Difference]) -> Iterator[str]:
+def _markdown_rows(rows: Iterable[Difference], *, with_registry: bool) -> Iterator[str]:
     for one in rows:
         hurt = " and ".join(
             who for who, effect in (("producers", one.for_producers), ("consumers", one.for_consumers)) if effect == "breaking"
         )
         meaning = one.told + (f" (breaks {hurt})" if hurt else "")
-        cells = [f"{one.kind} `{one.xid}`", one.change, one.pointer, one.before or "", one.after or "", meaning]
+        registry = [f"`{one.registryid}`"] if with_registry else []
+        cells = [*registry, f"{one.kind} `{one.xid}`", one.change, one.pointer, one.before or "", one.after or "", meaning]
         yield "| " + " | ".join(_cell(cell) for cell in cells) + " |"
 
 

@@ -174,6 +174,21 @@ def test_an_id_of_several_entities_is_listed(tmp_path):
     assert (behind.returncode, "not computed yet" in behind.stderr) == (1, True)
 
 
+def test_a_difference_names_its_registry_where_there_are_several(tmp_path, place):
+    written = Written(tmp_path / "warehouse", 1)
+    for registries in (["r"], ["r", "s"], ["s"]):
+        written.head += 1
+        rows = [written.row("group", f"/messagegroups/n{written.head}", "insert", {}) | {"registryid": one} for one in registries]
+        written.append("changes", pa.Table.from_pylist([*rows, written.snapshot()], CHANGES), None)
+    ran = run(tmp_path, "diff", "2", "3")
+    assert [line.split()[:4] for line in ran.stdout.splitlines()] == [
+        ["class", "registryid", "kind", "xid"],
+        ["compatible", "s", "group", "/messagegroups/n3"],
+    ], ran.stderr
+    assert "| `s` | group `/messagegroups/n3` | added |" in run(tmp_path, "diff", "2", "3", "--markdown").stdout
+    assert "registry" not in run(place, "diff", "1", "2").stdout + run(place, "diff", "1", "2", "--markdown").stdout
+
+
 def test_definitions_that_are_gone_are_told_with_the_way_to_compute_them(place, tmp_path):
     shutil.copytree(place / "warehouse", tmp_path / "warehouse")
     gone = tmp_path / "warehouse" / "effective_messages"
