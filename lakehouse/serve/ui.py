@@ -12,6 +12,7 @@ from lakehouse.site import Site
 from lakehouse.site.served import HEADERS
 
 UI = "ui"
+ENDING = ".html"
 _MOST_PARAMETERS = 20
 _EMPTY = b"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Catalog</title></head><body><main><h1>The catalog is empty</h1>
@@ -28,13 +29,23 @@ def ui_answer(site: Site, asked: Asked, head: Head) -> Answer:
     path = asked.raw_path.partition("?")[0]
     below = path[len(asked.target.prefix) + len(UI) + 1 :]
     if not below.startswith("/"):  # /ui: links of the page begin at /ui/
-        return Answer(307, {"Location": f"{asked.origin}{asked.target.prefix}/{UI}/", "Cache-Control": "no-cache"}, media_type="")
+        return _led_to(asked, "/")
     if not head.number:
         return Answer(200, dict(HEADERS), _EMPTY, "text/html; charset=utf-8")
     query = dict(parse_qsl(asked.query.decode("ascii", "replace"), max_num_fields=_MOST_PARAMETERS, errors="replace"))
     try:
         shown = site.page(unquote(below[1:]), query, asked.origin, asked.target.at)
+        whole = below.rstrip("/") + ENDING  # as the page is named, for who left it out
+        lacks_ending = not shown.is_there and not below.endswith(ENDING)
+        if lacks_ending and site.page(unquote(whole[1:]), query, asked.origin, asked.target.at).is_there:
+            return _led_to(asked, whole)
     except SnapshotNotFound as error:
         raise ProblemFound("not_found", f"/at/{asked.target.at}", str(error)) from error
     page = shown.page
     return Answer(200 if shown.is_there else 404, dict(HEADERS), page.body, page.media_type, shown.snapshot_id)
+
+
+def _led_to(asked: Asked, below: str) -> Answer:
+    query = f"?{asked.query.decode('ascii', 'replace')}" if asked.query else ""
+    url = f"{asked.origin}{asked.target.prefix}/{UI}{below}{query}"
+    return Answer(307, {"Location": url, "Cache-Control": "no-cache"}, media_type="")

@@ -58,8 +58,24 @@ def test_pages_come_with_a_policy_and_an_etag(server):
     assert server.ask("/ui/assets/site.js").headers["content-type"].startswith("text/javascript")
 
 
+@pytest.mark.parametrize("path", ["map", "map/", "findings?x=1", "reg-default", KAFKA.removesuffix(".html"), "compare?a=1&b=3"])
+def test_a_page_is_found_without_its_ending(server, path):
+    name, _, query = path.partition("?")
+    for before in ("/ui/", "/at/1/ui/"):
+        led = server.ask(before + path)
+        whole = name.rstrip("/") + ".html" + (f"?{query}" if query else "")
+        assert (led.status, led.headers["location"]) == (307, f"{server.url}{before}{whole}")
+        assert server.ask(before + whole).status == 200
+
+
 def test_what_is_not_there_is_404_with_a_page(server):
-    for path in ("/ui/nothing.html", "/ui/reg-default/messagegroups/none.html", "/ui/%2e%2e/secret", "/ui/reg-x.html"):
+    for path in (
+        "/ui/nothing.html",
+        "/ui/nothing",
+        "/ui/reg-default/messagegroups/none.html",
+        "/ui/%2e%2e/secret",
+        "/ui/reg-x.html",
+    ):
         answer = server.ask(path)
         assert (answer.status, answer.headers["content-type"]) == (404, "text/html; charset=utf-8"), path
     assert server.ask("/at/99/ui/").status == 404
