@@ -30,11 +30,24 @@ _joined = cast("Callable[[Iterable[str]], Pointer]", "".join)
 _TRUE, _FALSE = JsonText("true"), JsonText("false")
 _TWO_DIGITS = re.compile("[0-9]{2}")
 _LONG_NUMBER = re.compile("[0-9]{19}")
+_AT = re.compile(r" at line ([0-9]+) column 0\Z")
+MEND = "Mend the text at that place and load it again: nothing of it was loaded. An editor that knows JSON marks the place."
+_NAME_IT = "If it is YAML, let its name end in .yaml or .yml; else write JSON."
+_SAVE = "Save it as UTF-8, and load it again: nothing of it was loaded."
+_FLATTEN = "Nest less, or raise the limit max_json_depth, and load it again: nothing of it was loaded."
 _TOO_DEEP = "deeper than {} levels of objects and arrays (setting max_json_depth)"
 
 
 class NotJson(Exception):
-    """The text is not JSON document that can be trusted; its message tells why and where."""
+    """The text is not a JSON document that can be trusted; its message tells why and where.
+
+    Attributes:
+        hint: how to mend it.
+    """
+
+    def __init__(self, message: str, hint: str = MEND) -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 def read_json(text: bytes, max_depth: int) -> tuple[Any, list[Problem]]:
@@ -64,11 +77,11 @@ def read_json(text: bytes, max_depth: int) -> tuple[Any, list[Problem]]:
         value = jiter.from_json(text, allow_inf_nan=False, catch_duplicate_keys=True, float_mode="lossless-float")
     except ValueError as error:
         if "duplicate key" not in str(error).lower():
-            raise NotJson(_told(error, max_depth)) from error
+            raise _refused(text, error, max_depth) from error
         value = _read_with_duplicates(text, max_depth)
         problems.extend(_duplicates(value, WHOLE))
     if text.count(b"{") + text.count(b"[") > max_depth and _depth(text) > max_depth:
-        raise NotJson(_TOO_DEEP.format(max_depth))
+        raise too_deep(max_depth)
     return value, problems
 
 
@@ -147,8 +160,43 @@ def escaped(token: str) -> str:
     return token.replace("~", "~0").replace("/", "~1") if "/" in token or "~" in token else token
 
 
-def _told(error: ValueError, max_depth: int) -> str:
-    return _TOO_DEEP.format(max_depth) if "recursion limit" in str(error) else f"not JSON: {error}"
+def too_deep(max_depth: int) -> NotJson:
+    """Tell that a text nests deeper than the limit."""
+    return NotJson(_TOO_DEEP.format(max_depth), _FLATTEN)
+
+
+def not_utf8(text: bytes, error: UnicodeDecodeError) -> NotJson:
+    """Tell where a text is not UTF-8."""
+    return NotJson(f"not UTF-8: the byte 0x{text[error.start]:02x}{_place(text, error.start)}", _SAVE)
+
+
+def _refused(text: bytes, error: Exception, max_depth: int) -> NotJson:
+    """Tell why a text is not JSON, and where reading failed."""
+    told = str(error)
+    if "recursion limit" in told.lower():
+        return too_deep(max_depth)
+    try:
+        text.decode()
+    except UnicodeDecodeError as encoded:
+        return not_utf8(text, encoded)
+    is_json = text.lstrip()[:1] in (b"{", b"[")
+    ends_line = _AT.search(told)  # the place is that of a line feed: behind the end of the line before
+    if ends_line:
+        told = told[: ends_line.start()] + _place(text, _end_of_line(text, int(ends_line[1]) - 1))
+    return NotJson(f"not JSON: {told}", MEND if is_json else _NAME_IT)
+
+
+def _place(text: bytes, offset: int) -> str:
+    """Tell line and column of a byte."""
+    line, start = text.count(b"\n", 0, offset) + 1, text.rfind(b"\n", 0, offset) + 1
+    return f" at line {line} column {offset - start + 1}"
+
+
+def _end_of_line(text: bytes, number: int) -> int:
+    end = -1
+    for _ in range(number):
+        end = text.index(b"\n", end + 1)
+    return end
 
 
 def _double(number: Any) -> float:
@@ -222,7 +270,7 @@ def _read_with_duplicates(text: bytes, max_depth: int) -> Any:
         return first if first.twice else dict(first)
 
     def refuse(constant: str) -> Any:
-        raise NotJson(f"not JSON: {constant} is not JSON number")
+        raise ValueError(f"{constant} is not a JSON number")
 
     try:
         value = json.loads(
@@ -230,10 +278,19 @@ def _read_with_duplicates(text: bytes, max_depth: int) -> Any:
         )
         as_written(value)  # a lone surrogate cannot be written
     except RecursionError as error:
-        raise NotJson(_TOO_DEEP.format(max_depth)) from error
+        raise too_deep(max_depth) from error
     except (ValueError, TypeError) as error:
-        raise NotJson(f"not JSON: {error}") from error
+        raise _refused(text, _told_with_place(text, error), max_depth) from error
     return value
+
+
+def _told_with_place(text: bytes, error: Exception) -> Exception:
+    """Give what jiter says of a text where keys stand twice, for not every error of `json` tells a place."""
+    try:
+        jiter.from_json(text, allow_inf_nan=False, float_mode="lossless-float")
+    except ValueError as placed:
+        return placed
+    return error
 
 
 def _duplicates(value: Any, pointer: Pointer) -> Iterator[Problem]:

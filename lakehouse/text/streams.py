@@ -124,16 +124,17 @@ def read_ranges(stream: BinaryIO, ranges: Iterable[Range], at: int = 0) -> Itera
         NotReadable: the text is shorter than it was.
     """
     for collection, start, end in ranges:
-        for _ in _read(stream, start - at):  # a comma, blanks
+        for _ in read_start(stream, start - at):  # a comma, blanks
             pass
-        groups = b"".join(_read(stream, end - start))
+        groups = b"".join(read_start(stream, end - start))
         if len(groups) < end - start:
             raise NotReadable("it has changed while it was read")
         at = end
         yield collection, part_of(collection.encode(), groups)
 
 
-def _read(stream: BinaryIO, count: int) -> Iterator[bytes]:
+def read_start(stream: BinaryIO, count: int) -> Iterator[bytes]:
+    """Read the first bytes of a stream, chunk by chunk."""
     while count and (chunk := read_chunk(stream, min(count, _CHUNK))):
         count -= len(chunk)
         yield chunk

@@ -13,14 +13,17 @@ from typing import Any
 
 import jiter
 import yaml
+from yaml.reader import ReaderError
 
 from lakehouse.text.blanking import blank_text
-from lakehouse.text.jsontext import NotJson, read_json
+from lakehouse.text.jsontext import NotJson, not_utf8, read_json, too_deep
 from lakehouse.text.names import WHOLE
 from lakehouse.text.problems import BYTE_ORDER_MARK, Problem
 
 YAML_SUFFIXES = (".yaml", ".yml")
 _BOM = b"\xef\xbb\xbf"
+_LINE = "\n"
+_MEND = "Mend the text at that place and load it again: nothing of it was loaded. Values must be those that JSON has."
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _MOST_DIGITS = 4300  # as in JSON: Python reads and writes no longer ones
@@ -63,13 +66,17 @@ def read_yaml(text: bytes, max_depth: int) -> tuple[Any, list[Problem]]:
         loader = _Loader(text.decode("utf-8-sig"), max_depth)
         return loader.get_single_data(), problems
     except UnicodeDecodeError as error:
-        raise NotJson(f"not UTF-8: {error}") from error
+        raise not_utf8(text, error) from error
     except yaml.MarkedYAMLError as error:
-        raise NotJson(f"not YAML: {_told(error)}") from error
-    except (yaml.YAMLError, ValueError) as error:  # such as a character outside Unicode
-        raise NotJson(f"not YAML: {blank_text(' '.join(str(error).split()))}") from error
+        raise NotJson(f"not YAML: {_told(error)}", _MEND) from error
+    except ReaderError as error:
+        before = text.decode("utf-8-sig")[: error.position]
+        place = f" (line {before.count(_LINE) + 1}, column {len(before) - before.rfind(_LINE)})"
+        raise NotJson(f"not YAML: the character #x{error.character:04x}, which YAML does not allow{place}", _MEND) from error
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # such as a character outside Unicode
+        raise NotJson(f"not YAML: {blank_text(' '.join(str(error).split()))}", _MEND) from error
     except RecursionError as error:
-        raise NotJson(f"deeper than {max_depth} levels of objects and arrays (setting max_json_depth)") from error
+        raise too_deep(max_depth) from error
     finally:
         if loader is not None:
             loader.dispose()
@@ -90,7 +97,7 @@ class _Loader(yaml.SafeLoader):
             raise _refused("an alias, which JSON does not have", self.peek_event().start_mark)
         self.level += 1
         if self.level > self.max_depth + 1:
-            raise NotJson(f"deeper than {self.max_depth} levels of objects and arrays (setting max_json_depth)")
+            raise too_deep(self.max_depth)
         node = super().compose_node(parent, index)
         self.level -= 1
         return node
@@ -108,13 +115,13 @@ class _Loader(yaml.SafeLoader):
 
 
 def _refused(what: str, mark: yaml.Mark) -> NotJson:
-    return NotJson(f"not YAML: {what}{_place(mark)}")
+    return NotJson(f"not YAML: {what}{_place(mark)}", _MEND)
 
 
 def _told(error: yaml.MarkedYAMLError) -> str:
     """Tell what is wrong and where, and nothing that PyYAML quotes of the text: it may be a piece of a secret."""
-    parts = ((error.context, error.context_mark), (error.problem, error.problem_mark))
-    return blank_text(": ".join(f"{_QUOTED.sub('…', what)}{_place(mark)}" for what, mark in parts if what))
+    parts = ((error.problem, error.problem_mark), (error.context, error.context_mark))
+    return blank_text(", ".join(f"{_QUOTED.sub('…', what)}{_place(mark)}" for what, mark in parts if what))
 
 
 def _place(mark: yaml.Mark | None) -> str:

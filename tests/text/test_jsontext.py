@@ -27,6 +27,26 @@ def problems_of(text: str) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(
+    ("text", "told", "hint"),
+    [
+        (b'{"a": 1,\n "b": tru\n}', "expected ident at line 2 column 10", "Mend the text at that place"),
+        (b'{"a": 1,\n "b": "x\ny"}', "at line 2 column 9", "Mend"),
+        (b'{"a": 1,\n', "at line 1 column 9", "Mend"),
+        (b'{"a": 1,\n "b": "\xff"}', "not UTF-8: the byte 0xff at line 2 column 8", "Save it as UTF-8"),
+        (b'{"a": 1,\n "a": NaN}', "expected value at line 2 column 7", "Mend"),
+        (b'{"a": 1,\n "a": 1, "b": "\xff"}', "the byte 0xff at line 2 column 16", "Save it as UTF-8"),
+        (b"a: 1", "at line 1 column 1", "If it is YAML, let its name end in .yaml"),
+        (b"[" * 70 + b"]" * 70, "deeper than 64 levels", "Nest less, or raise"),
+    ],
+)
+def test_what_is_no_json_tells_its_place_and_how_to_mend_it(text, told, hint):
+    with pytest.raises(NotJson) as refused:
+        read_json(text, 64)
+    assert told in str(refused.value)
+    assert refused.value.hint.startswith(hint)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         b"",

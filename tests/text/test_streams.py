@@ -123,6 +123,20 @@ def test_a_large_document_gives_the_same_rows_as_a_small_one():
     assert stage(text)["finding"]
 
 
+GROUPS = b'{"specversion": "1.0-rc2",\n "messagegroups": {\n  "a": {"name": "x"},\n  "b": {"name": 1},  "c": {"name": "y"}\n}}'
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "line"),
+    [(b'"y"', b'"\xff"', 4), (b'"x"', b"x", 3), (b'"y"', b"y", 4), (b" 1}", b" 1,}", 4), (b'"y"', b'"\n"', 4)],
+)
+def test_what_is_no_json_in_a_part_tells_its_place_in_the_document(good, bad, line):
+    text = GROUPS.replace(good, bad)
+    (cut,), (whole,) = (stage(text, stream=size)["finding"] for size in (10, 1 << 20))
+    assert f" at line {line} column " in cut["finding"]["message"]
+    assert cut["finding"]["message"] == whole["finding"]["message"]
+
+
 def test_a_base_that_stays_with_the_root_tells_its_protocol_to_the_parts():
     messages = {f"m{n}": {"basemessage": "/endpoints/e/messages/b", "protocoloptions": {"topic": "t" * 30}} for n in range(9)}
     own = {"b": {"protocol": "MQTT/5.0", "protocoloptions": {"qos": 1}}}

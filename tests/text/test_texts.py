@@ -39,6 +39,23 @@ def test_json_with_escapes_is_yaml(value):
 
 
 @pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (b"a: 1\nb:\n  c: x\xff", "not UTF-8: the byte 0xff at line 3 column 7"),
+        (b"a: 1\nb:\n c: \x01", "the character #x0001, which YAML does not allow (line 3, column 5)"),
+        (b"a: 1\nb:\n\tq: 1", "found character '\\t' that cannot start any token (line 3, column 1), while scanning"),
+        (b"a:\n c: [\nd: 1", "(line 3, column 5), while parsing a flow sequence (line 2, column 5)"),
+        (b'a: "\\UFFFFFFFF"', "not YAML"),
+    ],
+)
+def test_what_is_no_yaml_tells_first_where_reading_failed(text, told):
+    with pytest.raises(NotJson) as refused:
+        read_yaml(text, 100)
+    assert told in str(refused.value)
+    assert "load it again" in refused.value.hint
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "password: !hunter2 x", "a: *hunter2", "a: &hunter2 x\nb: &hunter2 y", "a: !hunter2!x y", "a: 'hunter2\n---\n",

@@ -162,7 +162,7 @@ class _Parse:
                 self._read()
             except NotJson as error:
                 rule = LIMIT if "max_json_depth" in str(error) else NOT_JSON
-                self._reject(Rejected(rule, blank_text(str(error)), "Mend the document; nothing of it was loaded."))
+                self._reject(Rejected(rule, blank_text(str(error)), error.hint))
             except NotReadable as error:
                 self._reject(Rejected(NOT_JSON, blank_text(str(error)), "Pack or upload the document again."))
             except TooLong:
@@ -244,6 +244,7 @@ class _Parse:
             self._add_groups(parts)
         except NotJson:
             self.registry = before  # a text that is no JSON says nothing
+            check_parts(self._open, self.limits)  # which tells the place in the whole
             raise
 
     def _add_groups(self, parts: Parts) -> None:

@@ -5,6 +5,7 @@ Its root is read first, so that each part knows what the root says; what the par
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
@@ -21,10 +22,11 @@ from lakehouse.text.jsontext import NotJson, pointer_of
 from lakehouse.text.names import Xid
 from lakehouse.text.problems import Problem
 from lakehouse.text.redact import redact
-from lakehouse.text.streams import Range, read_ranges, split_groups
+from lakehouse.text.streams import Part, Range, read_ranges, read_start, split_groups
 from lakehouse.text.yamltext import read_text
 
 PART_BYTES = 4 << 20
+_PLACE = re.compile(r" at line ([0-9]+) column ([0-9]+)\Z")
 
 
 class Parts:
@@ -129,11 +131,38 @@ def check_parts(open_text: Callable[[], BinaryIO], limits: Limits) -> None:
     """Read all parts of a document strictly.
 
     Raises:
-        NotJson: one of them is not JSON.
+        NotJson: one of them is not JSON; it tells the place in the document.
     """
     with closing(open_text()) as stream:
         for part in split_groups(stream, _part_size(limits), COLLECTIONS):
-            read_text(part.text, "", limits.depth)
+            _check_part(part, open_text, limits)
+
+
+def _check_part(part: Part, open_text: Callable[[], BinaryIO], limits: Limits) -> None:
+    try:
+        read_text(part.text, "", limits.depth)
+    except NotJson as error:
+        raise _placed(error, part, open_text) from error
+
+
+def _placed(error: NotJson, part: Part, open_text: Callable[[], BinaryIO]) -> NotJson:
+    """Tell the place in the document of what is wrong in a part; of the root, out of which parts were cut, no place is told."""
+    found = _PLACE.search(str(error))
+    if found is None:
+        return error
+    told = str(error)[: found.start()]
+    if part.collection is None:
+        return NotJson(f"{told} in what stands beside the groups", error.hint)
+    line, column = int(found[1]), int(found[2])
+    lines, last_length = 0, 0
+    with closing(open_text()) as stream:
+        for chunk in read_start(stream, part.start):
+            lines += chunk.count(b"\n")
+            after = chunk.rfind(b"\n") + 1
+            last_length = len(chunk) - after + (0 if after else last_length)
+    if line == 1:
+        column += last_length - part.text.index(b"{", 1) - 1
+    return NotJson(f"{told} at line {lines + line} column {column}", error.hint)
 
 
 def _part_size(limits: Limits) -> int:
