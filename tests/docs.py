@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -226,13 +226,20 @@ def dialects_page() -> str:
             normal = _code(row["normal"])
             parts.append(f"| {holder} | `{row['path']}` | {normal} | {row['type'].replace('|', ' or ')} | {row['rule']} |")
     for title, name in _OTHER_TABLES.items():
-        columns = list(table(name)[0])
+        columns = [*table(name)[0], *(["what it asks"] if name == "dialect_checks" else [])]
         parts += ["", f"## {title}", ""]
         parts += [*_ABOUT_TABLE[name].splitlines(), ""] if name in _ABOUT_TABLE else []
         parts += ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
-        parts += ["| " + " | ".join(row[column] for column in columns) + " |" for row in table(name)]
+        rows = [_with_rule(row) if name == "dialect_checks" else row for row in table(name)]
+        parts += ["| " + " | ".join(row[column] for column in columns) + " |" for row in rows]
     parts += _ABOUT_MERGE.splitlines()
     return "\n".join(parts) + "\n"
+
+
+def _with_rule(row: Mapping[str, str]) -> dict[str, str]:
+    """Tell of a rule that one dialect alone has what it asks and how bad it is."""
+    rule = RULES[row["rule"]]
+    return {**row, "severity": row["severity"] or f"{rule.severity}, here only", "what it asks": _cell(rule.text)}
 
 
 _OTHER_TABLES = {
@@ -249,8 +256,8 @@ _OTHER_TABLES = {
 _ABOUT_TABLE = {
     "dialect_rules": "A warning while a document of the dialect is read.",
     "dialect_checks": """\
-With a severity, the rule holds everywhere, and in the dialect with this severity. Without one, it holds in this dialect only
-(CAT-098 warns in the others).""",
+A rule that holds *here only* holds in no other dialect (CAT-098 warns in the others); the others hold everywhere, and in the dialect
+with this severity.""",
     "dialect_lacks": """\
 What an export in the dialect leaves out. *computed*: a registry makes it again, so it is no loss. *implied*: it is no loss when
 it is what reading the document again gives. *of Versions*: a message or schema itself has none, its Versions have. *lost*: it is

@@ -176,6 +176,10 @@ def test_a_rule_tells_what_a_person_needs(rule):
     assert rule.action == ("quarantined" if rule.severity == "error" and rule.id not in OF_WORDS else "kept")
     assert re.fullmatch(r"[A-Z]+-\d{3}", rule.id)
     assert all((rule.table, rule.text, rule.hint, rule.section))
+    told_of_specification = (
+        r"the form (?:shows|lacks|says|would)|example (?:wrongly|with)|later documents|text says|attribute section"
+    )
+    assert re.search(told_of_specification, rule.text) is None
 
 
 def named_in_the_package() -> dict[str, set[str]]:
