@@ -256,8 +256,8 @@ _OTHER_TABLES = {
 _ABOUT_TABLE = {
     "dialect_rules": "A warning while a document of the dialect is read.",
     "dialect_checks": """\
-A rule that holds *here only* holds in no other dialect (CAT-098 warns in the others); the others hold everywhere, and in the dialect
-with this severity.""",
+A rule that holds *here only* holds in no other dialect (CAT-098 warns in the others); the others hold everywhere, and in the
+dialect with this severity.""",
     "dialect_lacks": """\
 What an export in the dialect leaves out. *computed*: a registry makes it again, so it is no loss. *implied*: it is no loss when
 it is what reading the document again gives. *of Versions*: a message or schema itself has none, its Versions have. *lost*: it is

@@ -191,6 +191,19 @@ def test_a_message_that_an_endpoint_only_names_is_a_warning(found):
     assert found["referenced"][0][5] == "1 messages have another protocol, such as /messagegroups/g/messages/m"
 
 
+def test_a_group_that_an_endpoint_names_and_is_not_there_is_told(found):
+    assert found["END-125.bad"] == [
+        (
+            "END-125",
+            "info",
+            "kept",
+            "/endpoints/e",
+            "/endpoints/e/messagegroups",
+            "`messagegroups`: it leads to /messagegroups/gone, which is not there",
+        )
+    ]
+
+
 def test_a_schema_of_the_own_registry_that_is_not_there_is_a_warning(found):
     assert {one[:3] for one in found["schemas"]} == {("MSG-179", "warning", "kept")}
     assert sorted(one[3].split("/")[4] for one in found["schemas"]) == [

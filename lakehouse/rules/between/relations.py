@@ -230,7 +230,7 @@ def check_versions(things: DataFrame, present: Present) -> DataFrame:
 
 
 def check_endpoints(things: DataFrame, present: Present, duplicate_messageids: str | None = None) -> DataFrame:
-    """The messages that an endpoint names by their groups fit it, and no messageid comes twice (END-074, 096, 130)."""
+    """The groups that an endpoint names are there and fit it, and no messageid comes twice (END-074, 096, 125, 130)."""
     endpoints = things.filter((F.col("kind") == "endpoint") & F.col("messagegroups").isNotNull())
     groups = F.array_distinct(F.array_append("messagegroups", F.col("xid")))
     lists = (
@@ -269,6 +269,7 @@ def check_endpoints(things: DataFrame, present: Present, duplicate_messageids: s
         broken("END-096", counted("protocol"), "/messagegroups", "warning").when(F.col("other_protocol").isNotNull()),
     ]
     found = findings_of(grouped.filter(F.coalesce("other_envelope", "other_protocol").isNotNull()), told)
+    found = found.unionByName(_check_groups_named(things, lists, present))
     # Only what has messages in two places can have an id twice.
     several = grouped.filter(F.col("containers") > 1).select(*KEY, "document_uri")
     if can_skip(several):
@@ -280,6 +281,15 @@ def check_endpoints(things: DataFrame, present: Present, duplicate_messageids: s
     twice = ids.filter(F.col("least") != F.col("most")).groupBy(*endpoint).agg(F.min("messageid").alias("twice"))
     message = F.concat(F.lit("it carries several messages with the id "), "twice")
     return found.unionByName(findings_of(twice, [broken("END-130", message, "/messagegroups", duplicate_messageids)]))
+
+
+def _check_groups_named(things: DataFrame, lists: DataFrame, present: Present) -> DataFrame:
+    """A group that an endpoint names is there (END-125)."""
+    there = things.filter(F.col("kind").isin("group", "endpoint")).select("registryid", F.col("xid").alias("container"))
+    named = lists.filter(F.col("container").startswith("/"))
+    absent = named.join(_few(there.distinct(), present.holders), on=["registryid", "container"], how="left_anti")
+    message = F.concat(F.lit("`messagegroups`: it leads to "), "container", F.lit(", which is not there"))
+    return findings_of(absent, [broken("END-125", message, "/messagegroups")])
 
 
 def check_variants(things: DataFrame, present: Present) -> DataFrame:
