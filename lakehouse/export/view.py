@@ -26,7 +26,7 @@ _DATES = ("createdat", "modifiedat")
 
 
 class Stored(NamedTuple):
-    """A row of the log: dates in microseconds since 1970; raw may be left out where nothing of it is needed."""
+    """A row of the log: dates in microseconds since 1970; raw and owners may be left out where nothing of them is needed."""
 
     registryid: RegistryId
     kind: str
@@ -37,6 +37,7 @@ class Stored(NamedTuple):
     body: JsonText
     raw: JsonText | None
     leaves: list[tuple[Pointer, JsonText]] | None = None  # of a flattened definition, which stands for `body`
+    document_uris: JsonText | None = None
 
 
 class Urls(NamedTuple):

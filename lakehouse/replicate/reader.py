@@ -17,7 +17,6 @@ from lakehouse.text.xid import xid_of_version
 
 WHOLE = "doc&inline=*"
 MISSING = (404, 405, 400, 406, 501)  # what tells that a server has no such thing
-_DEFAULTS = {"readonly": False, "defaultversionsticky": False}  # that are shown where nobody wrote them
 _PAGE = 500  # members that are asked for at once
 
 
@@ -79,7 +78,9 @@ class Reader:
             return own | {
                 "meta": {name: meta[name] for name in (*own, "xref", "epoch", "createdat", "modifiedat") if name in meta}
             }
-        meta = {name: value for name, value in meta.items() if name not in _DEFAULTS or value != _DEFAULTS[name]}
+        # What the server's own clients may change is its affair; a default that is not sticky is shown where nobody wrote so.
+        meta = {name: value for name, value in meta.items() if (name, value) != ("defaultversionsticky", False)}
+        meta.pop("readonly", None)
         versions: Json = {}
         for page in self.collection(f"{xid}/versions"):
             for key, version in page.items():

@@ -81,7 +81,7 @@ def test_a_message_shows_its_default_version(served):
     assert "versions" not in there
     assert "deprecated" not in there
     meta = served.get("/messagegroups/orders/messages/many/meta")
-    assert (meta["defaultversionid"], meta["defaultversionsticky"], meta["readonly"]) == ("10", False, False)
+    assert (meta["defaultversionid"], meta["defaultversionsticky"], meta["readonly"]) == ("10", False, True)
     assert list(served.get("/messagegroups/orders/messages/many/versions")) == ["1", "2", "10"]
 
 

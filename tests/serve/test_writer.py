@@ -237,9 +237,14 @@ def test_what_documents_hold_is_theirs(warehouse, tmp_path):
         assert (answer.status, answer.json["type"].endswith("#readonly")) == (400, True)
         assert "file:/d/a.json" in answer.json["detail"]
         assert served.send("DELETE", "/messagegroups/orders").status == 400
+        assert served.refused("PATCH", "/messagegroups/orders/messages/many", {"name": "mine"}) == (400, "readonly")
+        assert served.get("/messagegroups/orders/messages/many/meta")["readonly"] is True
+        assert "readonly" not in served.get("/messagegroups/orders/messages/many/meta?doc")
         # A new message in the group is allowed, and the group's epoch grows
         before = served.get("/messagegroups/orders")["epoch"]
         assert served.send("PUT", "/messagegroups/orders/messages/mine", EVENT).status == 201
+        assert served.get("/messagegroups/orders/messages/mine/meta")["readonly"] is False
+        assert list(served.get("/messagegroups/orders/messages?filter=meta.readonly=false")) == ["mine"]
         assert served.get("/messagegroups/orders")["epoch"] == before + 1
 
 

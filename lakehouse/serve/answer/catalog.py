@@ -29,6 +29,7 @@ _MOST_ENTRIES = 60_000  # of lists that are kept
 # The text as written is needed where it tells how a date was spelled.
 _DATED = "CASE WHEN instr(raw, 'createdat\"') OR instr(raw, 'modifiedat\"') THEN raw END"
 _COLUMNS = f"id, registryid, kind, xid, epoch, createdat, modifiedat, body, {_DATED}"
+_OWNED = f"{_COLUMNS}, NULL, document_uris"
 
 
 class Entry(NamedTuple):
@@ -277,7 +278,7 @@ class Catalog:
         if not numbers:
             return {}
         rows = self.view.db.execute(
-            f"SELECT {_COLUMNS} FROM log WHERE id IN (SELECT value FROM json_each(?))", (orjson.dumps(numbers).decode(),)
+            f"SELECT {_OWNED} FROM log WHERE id IN (SELECT value FROM json_each(?))", (orjson.dumps(numbers).decode(),)
         )
         return {row[0]: Stored(*row[1:]) for row in rows}
 
