@@ -123,12 +123,11 @@ def ingest(
         found = found if root is None else replace(found, roots=[root], named=[])
         found = found if located is None else _at_their_place(found, located)
         small = is_small(spark, settings)
+        registry = _registry(settings, found, registry_from)
         with interpreted(spark, small):
             before = _read_known(spark)
-        registry = _registry(settings, found, registry_from)
-        opened = without_content_of_unchanged(
-            spark, found, before.documents, registry, settings.stream_bytes, force=request.policy.force, dialect=request.dialect
-        )
+            known, bound, force = before.documents, settings.stream_bytes, request.policy.force
+            opened = without_content_of_unchanged(spark, found, known, registry, bound, force=force, dialect=request.dialect)
     if opened.unchanged is not None and not request.policy.prune and request.label is None:
         with clock("check", "nothing: all documents are unchanged"):
             summary = of_unchanged(before.documents, opened.rows, opened.unchanged)

@@ -12,7 +12,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.ingest.sources import Sources, read_documents
-from lakehouse.store.frames import can_skip
+from lakehouse.store.frames import can_skip, count, keep
+from lakehouse.store.sessions import is_interpreted
 from lakehouse.text.problems import TOLD_ONLY
 
 _FEW_DOCUMENTS = 1000  # that are named to Spark one by one
@@ -114,13 +115,13 @@ def without_content_of_unchanged(
     every = with_unchanged(documents, known, registry, sources.is_named(), force=force, dialect=dialect)
     if force or can_skip(known):
         return Opened(every, None, None)
-    told = every.drop("content").localCheckpoint()
+    told = _without_content(every)
     first = told.filter(~F.col("unchanged")).select("document_uri", "size").limit(_FEW_DOCUMENTS + 1).collect()
     if len(first) > _FEW_DOCUMENTS:
         return Opened(every, None, None)
     unchanged = told.filter("unchanged").withColumn("content", F.lit(None).cast("binary"))
     if not first:
-        return Opened(unchanged, told.count(), 0)
+        return Opened(unchanged, count(told), 0)
     changed = {sources.located.get(row["document_uri"], row["document_uri"]): row["size"] for row in first}
     unreadable = [one for one in sources.unreadable if one[0] in changed]
     files = [uri for uri, size in changed.items() if size and (uri, size) not in unreadable]
@@ -129,3 +130,13 @@ def without_content_of_unchanged(
     again = with_unchanged(read_documents(spark, few, stream_bytes), known, registry, few.is_named(), dialect=dialect)
     compressed = any(uri.endswith(".gz") for uri in changed)
     return Opened(unchanged.unionByName(again), None, None if compressed else sum(changed.values()))
+
+
+def _without_content(documents: DataFrame) -> DataFrame:
+    """Compute what is known of documents once: in the driver where the catalog is small, and they are few."""
+    told = documents.drop("content")
+    if is_interpreted(documents.sparkSession):
+        first = keep(told.limit(_FEW_DOCUMENTS + 1))
+        if count(first) <= _FEW_DOCUMENTS:
+            return first
+    return told.localCheckpoint()

@@ -18,6 +18,7 @@ from lakehouse.log import effective
 from lakehouse.log.head import Head
 from lakehouse.log.projections import lagging, last_rows, project
 from lakehouse.settings import Settings
+from lakehouse.store.frames import no_rows
 from lakehouse.store.migrations import check_not_newer, stored_version
 from lakehouse.store.schema import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, VIOLATIONS, Table
 from lakehouse.store.tables import SCHEMA_VERSION, attach_existing, open_table, remove_stand_ins, stand_in, table_name
@@ -50,7 +51,7 @@ def stand_in_missing(spark: SparkSession, settings: Settings) -> None:
     version = stored_version(spark) if "changes" in there else SCHEMA_VERSION
     check_not_newer(version, SCHEMA_VERSION)
     if "changes" not in there:
-        stand_in(spark, "changes", spark.createDataFrame([], CHANGES))
+        stand_in(spark, "changes", no_rows(spark, CHANGES))
     elif version < SCHEMA_VERSION:
         stand_in(spark, "changes", _as_of_now(spark.table(table_name("changes"))))
     for table in ENTITY_TABLES:
@@ -58,7 +59,7 @@ def stand_in_missing(spark: SparkSession, settings: Settings) -> None:
             stand_in(spark, table.name, _out_of_log(spark, table))
     for name, columns in _OTHERS.items():
         if name not in there:
-            stand_in(spark, name, spark.createDataFrame([], columns))
+            stand_in(spark, name, no_rows(spark, columns))
 
 
 def stand_in_lagging(spark: SparkSession, settings: Settings, head: Head) -> None:

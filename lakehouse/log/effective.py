@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.settings import Settings
-from lakehouse.store.frames import can_skip, count, hand_over, is_empty, keep
+from lakehouse.store.frames import can_skip, count, hand_over, is_empty, is_local, keep, no_rows
 from lakehouse.store.positions import first_transaction
 from lakehouse.store.schema import EFFECTIVE_MESSAGES, SCHEMA
 from lakehouse.store.sessions import is_interpreted
@@ -59,7 +59,8 @@ def compute_all(
     versions = parts.get("versions", session.table(table_name("versions")))
     has_bases = not is_empty(versions.filter(F.col("basemessage").isNotNull()))
     _plan_once(session)
-    return _stamped(_flattened(session, settings, parts if has_bases else parts | _nothing_merged(session)), snapshot_id)
+    parts = parts if has_bases else parts | _nothing_merged(session)
+    return _stamped(hand_over(read_view(session, settings, SCHEMA, parts, "computed_messages"), session), snapshot_id)
 
 
 def refresh(
@@ -92,17 +93,15 @@ def refresh(
         parts |= _nothing_merged(session)
     _plan_once(session)
     session.conf.set("spark.sql.shuffle.partitions", 1 + count(affected) // _ROWS_OF_A_PARTITION)
-    flat = _flattened(session, settings, parts).withColumn("is_there", F.lit(True))
-    rows = _stamped(affected.join(flat, on=_KEY, how="left"), snapshot_id, "is_there")
+    flat = read_view(session, settings, SCHEMA, parts, "computed_messages")
+    flat = hand_over(keep(flat) if is_interpreted(session) else flat, session).withColumn("is_there", F.lit(True))
+    if not is_local(flat) or count(flat) < count(affected):  # some may be no more
+        flat = affected.join(flat, on=_KEY, how="left")
+    rows = _stamped(flat, snapshot_id, "is_there")
     if is_interpreted(session):  # a merge computes its source twice
         rows = keep(rows)
     ends = ends_of(session, NAME, affected)
     merge_rows(session, NAME, EFFECTIVE_MESSAGES.names, rows, gone="is_there IS NULL", ends=ends)
-
-
-def _flattened(session: SparkSession, settings: Settings | None, parts: Mapping[str, DataFrame]) -> DataFrame:
-    """Read `computed_messages`, for which rows stand in."""
-    return hand_over(read_view(session, settings, SCHEMA, parts, "computed_messages"), session)
 
 
 def _laid_over(session: SparkSession, fresh: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
@@ -144,7 +143,7 @@ def find_near(session: SparkSession, changed: DataFrame, led_to: DataFrame, mess
 
 def _nothing_merged(session: SparkSession) -> dict[str, DataFrame]:
     """Give no rows to stand for what follows bases, when no Version has one: most small changes are told so much sooner."""
-    return {"merged_versions": session.createDataFrame([], _MERGED).filter(F.lit(False))}
+    return {"merged_versions": no_rows(session, _MERGED)}
 
 
 def _plan_once(session: SparkSession) -> None:

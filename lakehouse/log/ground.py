@@ -16,7 +16,7 @@ from lakehouse.log.ownership.disputes import (
     known_disputes,
 )
 from lakehouse.log.ownership.owners import Policy
-from lakehouse.store.frames import can_skip, is_empty, keep
+from lakehouse.store.frames import can_skip, is_empty, keep, no_rows
 from lakehouse.store.keys import KEY, LIFE
 from lakehouse.store.schema import CHANGES, ENTITY_TABLES, Table
 from lakehouse.store.tables import open_table
@@ -116,7 +116,7 @@ def read_state(spark: SparkSession, head: Head, registries: list[str] | None = N
     used = tables_in_use(head)
     if not used:
         more = [StructField(name, kind) for name, kind in OPTIONAL.items()]
-        return spark.createDataFrame([], StructType([*(CHANGES[name] for name in (*KEY, *columns)), *more]))
+        return no_rows(spark, StructType([*(CHANGES[name] for name in (*KEY, *columns)), *more]))
     parts = [
         of_registries(open_table(spark, table.name), registries).select(
             "registryid", F.lit(table.kind).alias("kind"), "xid", *columns, *optional_columns(table)

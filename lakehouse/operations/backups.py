@@ -26,6 +26,7 @@ from lakehouse.log.digests import Link, check_chain
 from lakehouse.log.projections import roll_forward
 from lakehouse.settings import Settings
 from lakehouse.store.files import list_folder, read_text, write_text
+from lakehouse.store.frames import no_rows
 from lakehouse.store.schema import CHANGES, VIOLATIONS
 from lakehouse.store.session import absolute_location
 from lakehouse.store.tables import SCHEMA_VERSION, attach_tables, create_tables, table_name
@@ -164,4 +165,4 @@ def _verify(rows: DataFrame, before: Link, wanted: Link, name: str) -> None:
 
 def _read(spark: SparkSession, place: str, names: list[str], schema: Any) -> DataFrame:
     parts = [spark.read.schema(schema).parquet(f"{place}/parts/{name}") for name in names]
-    return reduce(DataFrame.unionByName, parts) if parts else spark.createDataFrame([], schema)
+    return reduce(DataFrame.unionByName, parts) if parts else no_rows(spark, schema)

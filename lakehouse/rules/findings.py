@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from lakehouse.dialects.tables import DIALECTS, severity_in, spelled_in, that_ask
 from lakehouse.rules.declared import RULES
+from lakehouse.store.frames import no_rows
 from lakehouse.store.keys import KEY
 from lakehouse.store.schema import STAGE
 from lakehouse.store.xids import message_of
@@ -64,7 +65,8 @@ def findings_of(rows: DataFrame, told: list[Column] | list[Telling]) -> DataFram
     columns = [one.when(F.lit(True)) if isinstance(one, Telling) else one for one in told]
     shows_message = (F.col("kind") == "version") & (F.col("isdefault") if "isdefault" in rows.columns else F.lit(False))
     entity = F.when(shows_message, message_of("xid")).otherwise(F.col("xid"))
-    named = rows.withColumn("_at", _as_written(entity)).withColumn("told", F.explode(F.filter(F.array(*columns), F.isnotnull)))
+    found = rows.withColumn("told", F.explode(F.filter(F.array(*columns), F.isnotnull)))
+    named = found.withColumn("_at", _as_written(entity))  # of what is told, and not of each row
     pointer = F.concat("_at", "told.pointer")
     action = F.when(F.col("staged") & (F.col("told.severity") == "error"), "quarantined").otherwise("kept")
     name = violation_id_column("registryid", "document_uri", "told.rule_id", "xid", pointer, "told.message", action)
@@ -83,7 +85,7 @@ def findings_of(rows: DataFrame, told: list[Column] | list[Telling]) -> DataFram
 
 def no_findings(spark: SparkSession) -> DataFrame:
     """Give a frame of findings without any."""
-    return spark.createDataFrame([], StructType([STAGE[name] for name in FOUND]))
+    return no_rows(spark, StructType([STAGE[name] for name in FOUND]))
 
 
 def _by_dialect(usual: str, in_dialect: Callable[[str], str]) -> Column:
@@ -108,10 +110,16 @@ def _spelled(pointer: Pointer, dialect: str) -> str:
 def _as_written(xid: Column) -> Column:
     """Turn an XID into the JSON Pointer of the entity in its document."""
     pointer = F.replace(xid, F.lit("~"), F.lit("~0"))
+    written = pointer
     for dialect in DIALECTS:
-        for holder, entity, collection in _COLLECTIONS:
-            spelled = spelled_in(dialect, entity, collection)
-            if spelled != f"/{collection}":
-                written = F.regexp_replace(pointer, rf"\A({holder})/{collection}/", f"$1{spelled}/")
-                pointer = F.when(F.col("dialect") == dialect, written).otherwise(pointer)
-    return pointer
+        spelled = {(holder, collection): spelled_in(dialect, entity, collection) for holder, entity, collection in _COLLECTIONS}
+        others = {place: name for place, name in spelled.items() if name != f"/{place[1]}"}
+        if others:
+            own = reduce(_respelled, others.items(), pointer)
+            written = F.when(F.col("dialect") == dialect, own).otherwise(written)
+    return written
+
+
+def _respelled(pointer: Column, place: tuple[tuple[str, str], str]) -> Column:
+    (holder, collection), spelled = place
+    return F.regexp_replace(pointer, rf"\A({holder})/{collection}/", f"$1{spelled}/")

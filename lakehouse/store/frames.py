@@ -10,6 +10,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from lakehouse.store.jvm import java_class
 from lakehouse.store.sessions import is_interpreted
@@ -31,6 +32,11 @@ def keep(frame: DataFrame, *, eager: bool = True) -> DataFrame:
         rows = classic._jdf.collectAsList()
         return DataFrame(session._jsparkSession.createDataFrame(rows, classic._jdf.schema()), session)
     return _of_plan(session, plan)
+
+
+def no_rows(session: SparkSession, schema: StructType | str) -> DataFrame:
+    """Give a frame without rows that Spark knows to have none: what is joined or united with it is left out of the plan."""
+    return session.createDataFrame([], schema).filter(F.lit(False))
 
 
 def hand_over(frame: DataFrame, session: SparkSession) -> DataFrame:

@@ -7,8 +7,9 @@ from datetime import datetime, timezone
 import pytest
 from chispa import assert_df_equality
 from pyspark.sql import functions as F
+from queries import executions
 
-from lakehouse.store.frames import can_skip, count, count_if, hand_over, is_empty, keep
+from lakehouse.store.frames import can_skip, count, count_if, hand_over, is_empty, keep, no_rows
 from lakehouse.store.sessions import interpreted
 
 TYPES = "n int, told map<string,string>, one struct<a: string, b: array<int>>, at timestamp, raw binary, yes boolean"
@@ -24,10 +25,6 @@ ROWS = [
     (2, {}, (None, []), datetime(2026, 1, 1, tzinfo=timezone.utc), None, None),
     (3, None, None, None, None, False),
 ]
-
-
-def executions(spark):
-    return spark._jsparkSession.sharedState().statusStore().executionsCount()
 
 
 def compiling(spark):
@@ -55,7 +52,6 @@ def test_what_is_kept_is_what_was_there(spark, small):
 def test_what_is_known_of_few_rows_takes_no_query(spark):
     with interpreted(spark, True):
         kept = keep(spark.createDataFrame(ROWS, TYPES))
-        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
         before = executions(spark)
         few = kept.filter("n > 1").select("n", F.size("told").alias("size"))
         assert (count(few), is_empty(few), can_skip(few), is_empty(few.filter("n = 9"))) == (2, False, False, True)
@@ -65,7 +61,6 @@ def test_what_is_known_of_few_rows_takes_no_query(spark):
         assert can_skip(kept.filter("n > 9"))
         again = keep(few)
         other = hand_over(again, spark.newSession())
-        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
         assert executions(spark) == before
         assert other.sparkSession._jsparkSession != spark._jsparkSession
         assert sorted(row["n"] for row in other.collect()) == [2, 3]
@@ -79,3 +74,15 @@ def test_what_is_not_at_hand_is_asked_for_where_that_pays(spark):
     with interpreted(spark, True):
         frame = spark.createDataFrame(ROWS, TYPES).repartition(2).groupBy("n").count()
         assert (can_skip(frame.filter("n > 9")), is_empty(frame.filter("n > 9"))) == (False, True)
+
+
+def test_what_has_no_rows_takes_no_query(spark):
+    with interpreted(spark, True):
+        kept = keep(spark.createDataFrame(ROWS, TYPES))
+        before = executions(spark)
+        nothing = no_rows(spark, kept.schema)
+        assert nothing.schema == kept.schema
+        assert is_empty(nothing)
+        assert is_empty(kept.join(nothing.select("n"), on="n"))
+        assert count(keep(nothing.unionByName(kept))) == len(ROWS)
+        assert executions(spark) == before

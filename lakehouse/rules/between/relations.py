@@ -191,12 +191,10 @@ def check_cycles(things: DataFrame, present: Present) -> DataFrame:
     cycles is done after as many steps as its longest chain has bits.
     """
     versions = things.filter((F.col("kind") == "version") & F.col("isdefault") & F.col("basemessage").startswith("/"))
-    edges = versions.select(
-        "registryid", F.col("message_xid").alias("from"), without_version("basemessage").alias("to")
-    ).distinct()
+    edges = versions.select("registryid", F.col("message_xid").alias("from"), without_version("basemessage").alias("to"))
     starts = edges.select("registryid", F.col("from").alias("to"))
     # Each step is a checkpoint: a plan that holds the earlier steps twice would double with each.
-    way = keep(edges.join(starts, on=["registryid", "to"], how="left_semi"))
+    way = keep(edges.join(starts, on=["registryid", "to"], how="left_semi").distinct())
     total = left = count(way)
     length = 1
     while left and length <= total:  # a way longer than there are edges comes back somewhere
@@ -243,8 +241,7 @@ def check_endpoints(things: DataFrame, present: Present, duplicate_messageids: s
     kinds = carried.groupBy("registryid", "container", F.col("envelope").alias("_envelope"), F.col("protocol").alias("_protocol"))
     # A message that several documents define alike is one.
     of_kind = [F.min("message_xid").alias("message_xid"), F.count_distinct("message_xid").alias("messages")]
-    contents = keep(kinds.agg(*of_kind))
-    both = lists.join(contents, on=["registryid", "container"], how="inner")
+    both = lists.join(kinds.agg(*of_kind), on=["registryid", "container"], how="inner")
     both = both.withColumns({"envelope": F.col("_envelope"), "protocol": F.col("_protocol")})
     is_referenced = F.col("container") != F.col("xid")
     protocols_differ = is_referenced & (_one_protocol("protocol") != _one_protocol("holder_protocol"))
