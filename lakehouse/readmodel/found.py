@@ -150,7 +150,7 @@ def _told_of(finding: dict[str, Any]) -> str:
     uri, rule_id = finding["document_uri"], finding["rule_id"]
     return (
         f"{xid_of_resource(finding['xid'])} was refused by {rule_id}: {finding['message']}. `lakehouse violations --document "
-        f"{uri.rsplit('/', 1)[1] or uri}` lists what was refused of its document, `lakehouse explain {rule_id}` tells the rule."
+        f"{uri.rsplit('/', 1)[-1] or uri}` lists what was refused of its document, `lakehouse explain {rule_id}` tells the rule."
     )
 
 
