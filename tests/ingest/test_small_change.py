@@ -12,7 +12,7 @@ from soak.sessions import forget_attached
 from lakehouse.settings import read_settings
 from lakehouse.store import tables
 
-MOST_EXECUTIONS = 64  # of SQL, for one message of an attached catalog: 58 to 61 as threads meet; every one is some 0.1 s of planning
+MOST_EXECUTIONS = 64  # of SQL, for one message of an attached catalog: 58 to 61 as threads meet, each some 0.1 s of planning
 
 
 def document(edited: str):
