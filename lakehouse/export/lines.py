@@ -89,7 +89,7 @@ def path_of(xid: Xid) -> tuple[str, ...]:
 
 
 def writer(style: Style) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Give the function for `mapInArrow`: columns of `sorted_rows`, by registry and path, each registry's groups whole."""
+    """Give the function for `mapInArrow`: columns of `Stored`, sorted by registry and path, each registry's groups whole."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (Stored(*row) for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))

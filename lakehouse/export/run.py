@@ -142,7 +142,7 @@ def sorted_rows(log: DataFrame, partitions: int, *, with_raw: bool) -> DataFrame
         with_raw: keep all of `raw`, and not only where it tells how a date was written.
 
     Returns:
-        Columns of `Stored` without document_uris, leaves where the log has them; dates in microseconds.
+        Columns of `Stored`, leaves where the log has them; dates in microseconds.
     """
     keyed = log.withColumns({"group_xid": F.substring_index("xid", "/", 3), "path": F.translate("xid", "/", "\u0001")})
     dated = F.col("raw").contains('createdat"') | F.col("raw").contains('modifiedat"')
@@ -151,8 +151,7 @@ def sorted_rows(log: DataFrame, partitions: int, *, with_raw: bool) -> DataFrame
         "modifiedat": F.unix_micros("modifiedat"),
         "raw": F.col("raw") if with_raw else F.when(dated, F.col("raw")),
     }
-    # Which documents hold an entity is no part of what is written.
-    wanted = [name for name in Stored._fields if name in log.columns and name != "document_uris"]
+    wanted = [name for name in Stored._fields if name in log.columns]
     slim = keyed.withColumns(columns).select(*wanted, "op", "snapshot_id", "group_xid", "path")
     order = ["registryid", "group_xid", "path"]
     newest_first = Window.partitionBy(*order).orderBy(F.desc("snapshot_id"))

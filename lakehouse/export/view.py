@@ -26,7 +26,7 @@ _DATES = ("createdat", "modifiedat")
 
 
 class Stored(NamedTuple):
-    """A row of the log: dates in microseconds since 1970; raw and owners may be left out where nothing of them is needed."""
+    """A row of the log: dates in microseconds since 1970; raw may be left out where nothing of it is needed."""
 
     registryid: RegistryId
     kind: str
@@ -37,7 +37,7 @@ class Stored(NamedTuple):
     body: JsonText
     raw: JsonText | None
     leaves: list[tuple[Pointer, JsonText]] | None = None  # of a flattened definition, which stands for `body`
-    document_uris: JsonText | None = None
+    is_held: bool = False  # by documents, so that no client changes it; told to who shows it to clients
 
 
 class Urls(NamedTuple):

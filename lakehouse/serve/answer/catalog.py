@@ -20,6 +20,7 @@ from lakehouse.readmodel import View
 from lakehouse.serve.answer.entities import Group, Resource, make_group, make_registry, make_resource
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.requests import MEMBERS
+from lakehouse.store.keys import OVER_HTTP
 from lakehouse.text.names import REGISTRY, RegistryId, Xid
 from lakehouse.text.xid import xid_of
 
@@ -29,7 +30,7 @@ _MOST_ENTRIES = 60_000  # of lists that are kept
 # The text as written is needed where it tells how a date was spelled.
 _DATED = "CASE WHEN instr(raw, 'createdat\"') OR instr(raw, 'modifiedat\"') THEN raw END"
 _COLUMNS = f"id, registryid, kind, xid, epoch, createdat, modifiedat, body, {_DATED}"
-_OWNED = f"{_COLUMNS}, NULL, document_uris"
+_IS_HELD = f"EXISTS (SELECT 1 FROM json_each(document_uris) WHERE value <> '{OVER_HTTP}')"
 
 
 class Entry(NamedTuple):
@@ -278,7 +279,8 @@ class Catalog:
         if not numbers:
             return {}
         rows = self.view.db.execute(
-            f"SELECT {_OWNED} FROM log WHERE id IN (SELECT value FROM json_each(?))", (orjson.dumps(numbers).decode(),)
+            f"SELECT {_COLUMNS}, NULL, {_IS_HELD} FROM log WHERE id IN (SELECT value FROM json_each(?))",
+            (orjson.dumps(numbers).decode(),),
         )
         return {row[0]: Stored(*row[1:]) for row in rows}
 

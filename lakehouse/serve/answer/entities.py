@@ -20,7 +20,6 @@ from lakehouse.dialects.versionorder import natural_order
 from lakehouse.export.view import Stored, Urls, group_view, registry_view, resource_view
 from lakehouse.serve.problems import RC4
 from lakehouse.serve.requests import DETAILS, MEMBERS, SINGULAR, quoted
-from lakehouse.store.keys import OVER_HTTP
 from lakehouse.text.jsontext import in_order
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.xid import xid_of_version
@@ -30,7 +29,6 @@ ABSOLUTE = f"http://{uuid.uuid4().hex}.invalid"
 RELATIVE = f"http://{uuid.uuid4().hex}.invalid"
 _OF_DOCUMENT = ("schema", "schemabase64")
 _CONFIGURATION = ("capabilities", "model", "modelsource")
-_OVER_HTTP_ALONE = f'["{OVER_HTTP}"]'
 _NO_DATE = "1970-01-01T00:00:00Z"
 
 
@@ -204,19 +202,12 @@ def make_resource(
         target: of an alias: the row, the Versions and the group's protocol of what it stands for; None: there is none.
     """
     view = _written(xid, row, versions, protocol, dialect)
-    is_held = any(map(_is_of_documents, (row, *versions)))
+    is_held = any(one is not None and one.is_held for one in (row, *versions))
     if target is None:
         return Resource(xid, view, dialect, is_held=is_held)
     aimed, its_versions, its_protocol = target
     moved = [version._replace(xid=xid_of_version(xid, version.xid.rsplit("/", 1)[1])) for version in its_versions]
     return Resource(xid, _written(xid, aimed, moved, its_protocol, dialect), dialect, view, is_held=is_held)
-
-
-def _is_of_documents(row: Stored | None) -> bool:
-    """Tell that a row is held by documents, so that clients cannot change it."""
-    if row is None or row.document_uris in (None, _OVER_HTTP_ALONE):
-        return False
-    return any(uri != OVER_HTTP for uri in orjson.loads(row.document_uris or "[]"))
 
 
 def with_life(shown: dict[str, Any]) -> dict[str, Any]:
