@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
@@ -186,15 +186,6 @@ class ProblemFound(Exception):
         """Make it of what `as_record` gave."""
         return cls(told["name"], told["subject"], told["detail"], status=told["status"], headers=told["headers"], **told["args"])
 
-    def with_others(self, others: Sequence[ProblemFound]) -> ProblemFound:
-        """Tell in the detail what else is wrong with the same request: RFC 9457 has one type and title for an answer."""
-        told = [f"{one.title.removesuffix('.')}. {one.detail or ''}".rstrip() for one in others[:_MOST_TOLD]]
-        more = [f"and {len(others) - _MOST_TOLD} more"] if len(others) > _MOST_TOLD else []
-        found = ProblemFound.of_record(self.as_record())
-        if told:
-            found.detail = "\n".join([self.detail or self.title, f"{len(others)} more:", *told, *more])
-        return found
-
     @property
     def title(self) -> str:
         """Give the title with its arguments."""
@@ -230,3 +221,22 @@ class ProblemFound(Exception):
         if dialect == RC2:
             return _CORE + kind.name_in_rc2
         return (_HTTP if kind.of_http else _CORE) + self.name
+
+
+def raise_problems(found: Iterable[ProblemFound]) -> None:
+    """Refuse a request for all that is wrong with it.
+
+    RFC 9457 has one type and title for an answer: those of the first problem, whose detail tells the others.
+
+    Raises:
+        ProblemFound: something is.
+    """
+    problems = list(found)
+    if not problems:
+        return
+    first, *others = problems
+    if others:
+        told = [f"{one.title.removesuffix('.')}. {one.detail or ''}".rstrip() for one in others[:_MOST_TOLD]]
+        more = [f"and {len(others) - _MOST_TOLD} more"] if len(others) > _MOST_TOLD else []
+        first.detail = "\n".join([first.detail or first.title, f"{len(others)} more:", *told, *more])
+    raise first

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from lakehouse.serve.describe.configuration import IGNORABLE
-from lakehouse.serve.problems import RC2, ProblemFound
+from lakehouse.serve.problems import RC2, ProblemFound, raise_problems
 from lakehouse.serve.requests import MEMBERS
 from lakehouse.text.jsontext import NotJson, read_json
 from lakehouse.text.names import RegistryId, Xid
@@ -107,7 +107,7 @@ def check_text(value: Any, problems: list[Problem], path: str) -> None:
     Raises:
         ProblemFound: something is.
     """
-    found = [
+    raise_problems(
         ProblemFound(
             "parsing_data",
             path,
@@ -116,9 +116,7 @@ def check_text(value: Any, problems: list[Problem], path: str) -> None:
         )
         for one in [*problems, *redact(value)]
         if one.severity == "error"
-    ]
-    if found:
-        raise found[0].with_others(found[1:])
+    )
 
 
 def object_of(value: Any, subject: str) -> Json:

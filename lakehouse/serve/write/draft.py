@@ -10,7 +10,7 @@ from typing import Any
 
 from lakehouse.dialects.draft.attributes import formats
 from lakehouse.dialects.draft.groups import Converted, convert
-from lakehouse.serve.problems import ProblemFound
+from lakehouse.serve.problems import ProblemFound, raise_problems
 from lakehouse.serve.write.asked import Json
 from lakehouse.serve.write.context import Context
 from lakehouse.serve.write.trees import Life, Tree
@@ -123,7 +123,7 @@ def _version(groupid: str, form: str | None, name: str, given: Json) -> Json:
 
 def _check(converted: Converted) -> None:
     problems = [*converted.errors, *(problem for _, problem in converted.told if problem.severity == "error")]
-    found = [
+    raise_problems(
         ProblemFound(
             "invalid_attribute",
             "/",
@@ -132,9 +132,7 @@ def _check(converted: Converted) -> None:
             error_detail=one.message.rstrip("."),
         )
         for one in problems
-    ]
-    if found:
-        raise found[0].with_others(found[1:])
+    )
 
 
 def _only(members: Json) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from lakehouse.dialects.tables import FAMILIES, family_of, protocol_version, shorthands
 from lakehouse.ingest.parse.rows import leaves_of_body
 from lakehouse.rules.declared import RULES
-from lakehouse.serve.problems import ProblemFound
+from lakehouse.serve.problems import ProblemFound, raise_problems
 from lakehouse.serve.write.working import Change, Row, Working, holder_of
 from lakehouse.text.jsontext import read_canonical
 from lakehouse.text.names import JsonText, RegistryId, Xid
@@ -44,18 +44,15 @@ def check_between(working: Working, registryid: RegistryId, changes: Iterable[Ch
     Raises:
         ProblemFound: some are broken.
     """
-    found = [_refused(broken) for broken in find_broken(working, registryid, changes)]
-    if found:
-        raise found[0].with_others(found[1:])
-
-
-def _refused(broken: Broken) -> ProblemFound:
-    return ProblemFound(
-        "invalid_attribute",
-        broken.xid,
-        f"{broken.rule_id}: {RULES[broken.rule_id].hint}",
-        name=broken.attribute or broken.xid.rsplit("/", 1)[-1],
-        error_detail=broken.message,
+    raise_problems(
+        ProblemFound(
+            "invalid_attribute",
+            broken.xid,
+            f"{broken.rule_id}: {RULES[broken.rule_id].hint}",
+            name=broken.attribute or broken.xid.rsplit("/", 1)[-1],
+            error_detail=broken.message,
+        )
+        for broken in find_broken(working, registryid, changes)
     )
 
 

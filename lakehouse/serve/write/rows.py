@@ -13,7 +13,7 @@ from lakehouse.ingest.parse.readings import Whole
 from lakehouse.ingest.parse.rows import Row as Parsed
 from lakehouse.rules.one.engine import PRESENCE
 from lakehouse.serve.answer.entities import make_group, make_registry
-from lakehouse.serve.problems import ProblemFound
+from lakehouse.serve.problems import ProblemFound, raise_problems
 from lakehouse.serve.requests import MEMBERS
 from lakehouse.serve.write.asked import Json
 from lakehouse.serve.write.trees import Tree
@@ -53,10 +53,8 @@ def parse(
         raise ProblemFound("bad_request", "/", error_detail=wrong.message)
     reading = read_document(document, [], dialect, whole=Whole(_finder(working, registryid, document)))
     errors = [finding for finding in reading.findings if finding.severity == "error"]
-    if errors:  # the causes, and not what cannot be loaded without them
-        causes = [one for one in errors if one.rule_id != _DEPENDENT] or errors
-        first, *others = map(refused, causes)
-        raise first.with_others(others)
+    causes = [one for one in errors if one.rule_id != _DEPENDENT]  # and not what cannot be loaded without them
+    raise_problems(map(refused, causes or errors))
     return {row.xid: row for row in reading.rows}
 
 
