@@ -112,14 +112,11 @@ def _as_written(xid: Column) -> Column:
     pointer = F.replace(xid, F.lit("~"), F.lit("~0"))
     written = pointer
     for dialect in DIALECTS:
-        spelled = {(holder, collection): spelled_in(dialect, entity, collection) for holder, entity, collection in _COLLECTIONS}
-        others = {place: name for place, name in spelled.items() if name != f"/{place[1]}"}
-        if others:
-            own = reduce(_respelled, others.items(), pointer)
+        own = pointer
+        for holder, entity, collection in _COLLECTIONS:
+            spelled = spelled_in(dialect, entity, collection)
+            if spelled != f"/{collection}":
+                own = F.regexp_replace(own, rf"\A({holder})/{collection}/", f"$1{spelled}/")
+        if own is not pointer:
             written = F.when(F.col("dialect") == dialect, own).otherwise(written)
     return written
-
-
-def _respelled(pointer: Column, place: tuple[tuple[str, str], str]) -> Column:
-    (holder, collection), spelled = place
-    return F.regexp_replace(pointer, rf"\A({holder})/{collection}/", f"$1{spelled}/")
