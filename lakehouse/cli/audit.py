@@ -151,7 +151,7 @@ def diff(context: Context, before: str, after: str, breaking: bool, markdown: bo
     found = None if all(are_documents) else _quick_diff(context, before, after)
     if found is None:
         found = _diff(context, before, after, are_documents=all(are_documents))
-    several = _of_several_registries(context, found, are_documents=all(are_documents))
+    several = not context.as_json and _of_several_registries(context, found, are_documents=all(are_documents))
     breaks = any(one.class_ == "breaking" for one in found)
     shown = [one for one in found if one.class_ == "breaking"] if breaking else found
     if context.as_json:
@@ -168,7 +168,7 @@ def diff(context: Context, before: str, after: str, breaking: bool, markdown: bo
 def _of_several_registries(context: Context, found: list[Any], *, are_documents: bool) -> bool:
     """Tell that an XID alone leaves open which entity is meant: the catalog, or the documents, have several registries."""
     registries = {one.registryid for one in found}
-    if found and not are_documents:
+    if len(registries) == 1 and not are_documents:
         with read_model(context) as (model, _):
             registries |= set(model.answer(lambda view: view.registries()))
     return len(registries) > 1
