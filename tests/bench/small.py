@@ -22,6 +22,7 @@ from lakehouse.ingest.pipeline import ingest
 from lakehouse.settings import Settings
 from lakehouse.store.schema import ENTITY_TABLES
 from tests.bench.pairs import Case
+from tests.queries import executions
 
 SMALL = "one description changed, warm"
 _REWRITTEN = ("messages", "versions", "effective_messages")
@@ -73,11 +74,9 @@ class SmallBench:
 
     def _counts(self) -> tuple[int, int]:
         """Give the numbers of the newest SQL execution and job: Spark counts them on, and keeps the last thousand."""
+        queries = executions(self.spark)
         context: Any = self.spark.sparkContext._jsc.sc()
-        context.listenerBus().waitUntilEmpty()
-        session: Any = self.spark._jsparkSession
-        executions = session.sharedState().statusStore().executionsList()
-        return executions.last().executionId(), context.statusStore().jobsList(None).head().jobId()
+        return queries, context.statusStore().jobsList(None).head().jobId()
 
     def _change(self) -> None:
         self.edits += 1
