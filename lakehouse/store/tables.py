@@ -236,8 +236,7 @@ def _use_schema(spark: SparkSession, settings: Settings) -> None:
     Raises:
         WarehouseError: the session has the tables of another warehouse.
     """
-    embedded = spark.conf.get("spark.sql.catalogImplementation") == "in-memory"
-    if not embedded:
+    if not _is_embedded(spark):
         spark.sql(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
     else:
         wanted = qualified(spark, settings.warehouse)
@@ -252,9 +251,14 @@ def _use_schema(spark: SparkSession, settings: Settings) -> None:
 
 def _has_schema(spark: SparkSession, settings: Settings) -> bool:
     """Tell whether the schema can be used without making anything."""
-    if spark.conf.get("spark.sql.catalogImplementation") != "in-memory":
+    if not _is_embedded(spark):
         return spark.catalog.databaseExists(SCHEMA)
     return exists(spark, absolute_location(settings.warehouse))
+
+
+def _is_embedded(spark: SparkSession) -> bool:
+    """Tell that the session's catalog is its own, and no metastore."""
+    return spark.conf.get("spark.sql.catalogImplementation") == "in-memory"
 
 
 def _stood_in(spark: SparkSession) -> list[str]:
@@ -286,6 +290,9 @@ def _attach(spark: SparkSession, name: str) -> bool:
 
 def _create(spark: SparkSession, name: str) -> bool:
     session = open_sibling(spark, SCHEMA)
+    if _is_embedded(spark):
+        # Only what stays in the catalog for others needs the columns there: of a clustered table Delta computes its state to tell them.
+        session.conf.set("spark.databricks.delta.catalog.update.enabled", "false")
     ddl = (data_folder("ddl") / "tables" / f"{name}.sql").read_text(encoding="utf-8")
     session.sql(ddl.rstrip().removesuffix(";"))
     return True
