@@ -41,7 +41,7 @@ from lakehouse.rules.gate import check_stage, without_refused
 from lakehouse.rules.violations import record_findings
 from lakehouse.settings import Settings
 from lakehouse.store.files import remove_dead_stages, remove_folder, stages_location
-from lakehouse.store.frames import keep
+from lakehouse.store.frames import keep, no_rows
 from lakehouse.store.schema import STAGE
 from lakehouse.store.sessions import interpreted, is_interpreted
 from lakehouse.store.tables import attach_log, create_tables, is_small, open_table
@@ -201,8 +201,8 @@ class _Known(NamedTuple):
 
 def _read_known(spark: SparkSession) -> _Known:
     head = read_head(spark)
-    log = open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id)
-    return _Known(head, keep(current_documents(log)))
+    documents = current_documents(open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id))
+    return _Known(head, keep(documents) if head.snapshot_id else no_rows(spark, documents.schema))
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from lakehouse.log.plan import Plan, changed_rows, rows_digest
 from lakehouse.store.conflicts import is_conflict
 from lakehouse.store.frames import can_skip, is_local
 from lakehouse.store.keys import KEY
-from lakehouse.store.positions import told_by_appends
+from lakehouse.store.positions import told_by_appends, was_never_written
 from lakehouse.store.schema import CHANGES, SCHEMA
 from lakehouse.store.tables import open_table, table_name
 
@@ -77,6 +77,8 @@ def read_head(spark: SparkSession) -> Head:
         if "head" not in told:
             break
         return _head(told["snapshot_id"], told["head"])
+    if was_never_written(spark, "changes"):
+        return Head()
     changes = open_table(spark, "changes")
     newest = changes.agg(F.max("snapshot_id")).collect()[0][0]
     if newest is None:

@@ -23,6 +23,7 @@ from lakehouse.store.files import exists
 from lakehouse.store.frames import is_local
 from lakehouse.store.jvm import java_class
 from lakehouse.store.migrations import check_not_newer, migrate, stored_version
+from lakehouse.store.positions import was_never_written
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.session import absolute_location
 from lakehouse.store.sessions import interpreted, is_interpreted, open_sibling
@@ -158,7 +159,7 @@ def is_small(spark: SparkSession, settings: Settings) -> bool:
     """Tell by the size of the log that the catalog is small, so that its queries had better be interpreted."""
     if not spark.catalog.tableExists(table_name("changes")):
         return True
-    return table_bytes(spark, "changes") <= settings.interpreted_bytes
+    return was_never_written(spark, "changes") or table_bytes(spark, "changes") <= settings.interpreted_bytes
 
 
 class Ends(NamedTuple):
