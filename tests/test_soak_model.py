@@ -75,6 +75,14 @@ def test_a_cycle_over_a_message_that_is_not_read_refuses_the_new_one(history):
     assert {key.xid.rsplit("/", 1)[-1] for key in history.catalog.published if key.kind == "message"} == {"p", "s"}
 
 
+def test_a_version_may_extend_an_older_one_of_its_message_and_not_itself(history):
+    older, itself = (Resource({"1": Text("X1"), "2": Text("X2", base=base)}) for base in ("g/m/1", "g/m"))
+    assert not history.ingest(files={"a": of(m=older)}).refused
+    second = M._replace(xid=M.xid.replace("/1", "/2"))
+    assert history.ingest(files={"a": of(m=itself)}).refused == {"a": {second}}
+    assert dict(history.catalog.published[second].said)["base"] == "/messagegroups/g/messages/m/versions/1"
+
+
 def test_a_document_that_names_its_registry_is_broken_and_mended(history):
     history.ingest(files={"a": of("r", m=X1)})
     then = history.catalog

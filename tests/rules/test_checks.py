@@ -33,11 +33,29 @@ def staged(spark: SparkSession, documents: dict[str, Any]) -> DataFrame:
     return parse_documents(spark.createDataFrame(rows, columns), limits_of(read_settings())).localCheckpoint()
 
 
+def of_versions(**bases: str | None) -> dict[str, Any]:
+    """Write a message whose Versions extend what lies below the messages of group `g`, or nothing."""
+    versions = {
+        name: {} if base is None else {"basemessage": f"/messagegroups/g/messages/{base}"} for name, base in bases.items()
+    }
+    return {"versions": versions}
+
+
 TOLD = ("rule_id", "severity", "action", "xid", "pointer", "message")
 CYCLE_OF_THREE = {name: {"basemessage": f"/messagegroups/g/messages/{base}"} for name, base in ("ab", "bc", "ca")}
 OWN = {
     "cycle": document({"g": group(CYCLE_OF_THREE | {"d": {"basemessage": "/messagegroups/g/messages/a"}})}),
     "itself": document({"g": group({"a": {"basemessage": "/messagegroups/g/messages/a"}})}),
+    "older Version": document({"g": group({"a": of_versions(**{"1": None, "2": "a/versions/1"})})}),
+    "older Version of a base": document(
+        {"g": group({"a": of_versions(**{"1": "b/versions/1"}), "b": of_versions(**{"1": None, "2": "a"})})}
+    ),
+    "cycle of Versions": document(
+        {"g": group({"a": of_versions(**{"1": "b/versions/1", "2": None}), "b": of_versions(**{"1": "a/versions/1", "2": "a"})})}
+    ),
+    "cycle over an alias": document(
+        {"g": group({"a": of_versions(**{"1": "x"}), "x": {"meta": {"xref": "/messagegroups/g/messages/a"}}})}
+    ),
     "chain": document(
         {"g": group({f"m{n}": {"basemessage": f"/messagegroups/g/messages/m{n + 1}"} for n in range(300)} | {"m300": {}})}
     ),
@@ -165,6 +183,17 @@ def test_all_members_of_a_cycle_are_told_and_nothing_that_hangs_off_it(found):
         "`basemessage` leads over /messagegroups/g/messages/b back to this message",
     )
     assert [one[0] for one in found["itself"]] == ["MSG-146"]
+
+
+def test_a_chain_that_comes_back_to_another_version_is_no_cycle(found):
+    assert [found["older Version"], found["older Version of a base"]] == [[], []]
+
+
+def test_versions_that_extend_each_other_are_a_cycle(found):
+    on_it = [f"/messagegroups/g/messages/{name}/versions/1" for name in "ab"]
+    assert [(one[0], one[3]) for one in found["cycle of Versions"]] == [("MSG-146", xid) for xid in on_it]
+    assert "leads over /messagegroups/g/messages/b/versions/1 back" in found["cycle of Versions"][0][5]
+    assert [one[0] for one in found["cycle over an alias"]] == ["MSG-146"]
 
 
 def test_a_long_chain_is_no_cycle(found):

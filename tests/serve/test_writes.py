@@ -258,6 +258,17 @@ def test_the_rules_between_entities_hold(served, group):
     assert "MSG-037" in answer.json["detail"]
 
 
+def test_a_version_may_extend_an_older_one_of_its_message_and_not_itself(served, group):
+    message = group + "/messages/m"
+    put(served, message)
+    put(served, message + "/versions/2", basemessage=message + "/versions/1")
+    for versionid, base in (("1", message), ("1", message + "/versions/2"), ("2", message)):
+        answer = served.send("PATCH", f"{message}/versions/{versionid}", {"basemessage": base})
+        assert answer.status == 400, (versionid, base)
+        assert "MSG-146: " in answer.json["detail"]
+        assert f"leads over {base} back to this message" in answer.json["detail"]
+
+
 def test_an_attribute_that_a_message_needs_is_asked_for(served, group):
     answer = served.send("PUT", group + "/messages/m", {"envelope": "CloudEvents/1.0"})
     assert answer.status == 400

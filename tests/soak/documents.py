@@ -124,9 +124,8 @@ def _message(name: str, text: Text, dialect: str) -> dict[str, Any]:
     }
     written |= _bad(text.bad)
     if text.base is not None:
-        group, message = text.base.split("/")
         fragment = "#" if dialect in ("0.5-wip", "cereg") else ""
-        written["basemessage"] = f"{fragment}/messagegroups/{group}/messages/{message}"
+        written["basemessage"] = f"{fragment}{text.base_xid}"
     if text.schema is not None:
         group, schema = text.schema.split("/")
         written |= {"dataschemaxid": f"/schemagroups/{group}/schemas/{schema}", "dataschemaformat": "JSONSchema/draft-07"}

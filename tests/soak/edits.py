@@ -21,6 +21,7 @@ TEXTS = ("X1", "X2", "X3")
 # An id is in one group only: by the oldest dialect a CloudEvents `type` is one message's.
 MESSAGES = {"g": ("m", "n"), "h": ("p", "q")}
 BASES = ("g/m", "g/n", "h/p", "h/q")
+PINNED = ("g/m/1", "g/n/2", "h/p/1")
 MAX_DOCUMENTS = 4
 NEEDLE = "PLANTED"  # stands in each credential
 
@@ -142,7 +143,7 @@ def edit_message(random: Random, documents: Documents) -> bool:
         elif how < 0.65:
             text = replace(text, odd=not text.odd)
         elif how < 0.85:
-            text = replace(text, base=random.choice((None, *BASES)))
+            text = replace(text, base=random.choice((None, *BASES, *PINNED)))
         else:
             text = replace(text, schema=None if text.schema else "s/t")
         return replace(resource, versions=resource.versions | {versionid: text})
@@ -303,7 +304,7 @@ def _schema(random: Random) -> Resource:
 
 
 def _text(random: Random) -> Text:
-    base = random.choice(BASES) if random.random() < 0.3 else None
+    base = random.choice((*BASES, *PINNED)) if random.random() < 0.3 else None
     return Text(random.choice(TEXTS), base, "s/t" if random.random() < 0.2 else None)
 
 

@@ -122,7 +122,7 @@ def _definition_of(kind: str, text: Text, ancestor: str) -> Definition:
     if kind == "schema":
         return definition(name=name, text=text.name, ancestor=ancestor)
     schema = None if text.schema is None else "/schemagroups/{}/schemas/{}".format(*text.schema.split("/"))
-    return definition(name=name, ancestor=ancestor, base=_message_xid(text.base), schema=schema)
+    return definition(name=name, ancestor=ancestor, base=text.base_xid, schema=schema)
 
 
 def _message_xid(told: str | None) -> str | None:
@@ -333,25 +333,31 @@ class _Step:
 def broken(published: Mapping[Key, Published]) -> dict[Key, str]:
     """Give the entities that break a rule between entities: a cycle of bases, a schema or will message that is not there."""
     said = {key: dict(one.said) for key, one in published.items()}
-    bases: dict[tuple[str, str], tuple[Key, str | None]] = {}
     found: dict[Key, str] = {}
     for key, values in said.items():
-        if key.kind == "message":
-            version = Key(key.registry, "version", f"{key.xid}/versions/{values['default']}")
-            bases[key.registry, key.xid] = (version, said.get(version, {}).get("base"))
         if key.kind == "version" and (schema := values["schema"]) is not None:
             is_kept = Key(key.registry, "group", "/".join(schema.split("/")[:3])) in said
             if is_kept and Key(key.registry, "schema", schema) not in said:
                 found[key] = "schema"
         if key.kind == "endpoint" and (will := values["will"]) is not None and Key(key.registry, "message", will) not in said:
             found[key] = "will"
-    for (registry, xid), (version, base) in bases.items():
-        at, steps = base, 0
-        while at is not None and at != xid and steps <= len(bases):
-            at, steps = bases.get((registry, at), (version, None))[1], steps + 1
-        if at == xid:
+    for version in [key for key in said if key.kind == "version"]:
+        at, seen = _base_of(said, version), set[Key]()
+        while at is not None and at != version and at not in seen:
+            seen.add(at)
+            at = _base_of(said, at)
+        if at == version:
             found[version] = "cycle"
     return found
+
+
+def _base_of(said: Mapping[Key, dict[str, str | None]], version: Key) -> Key | None:
+    """Give the Version that one extends, if it is there: the default one of a message."""
+    base = said[version]["base"]
+    message = said.get(Key(version.registry, "message", base)) if base is not None else None
+    xid = base if message is None else f"{base}/versions/{message['default']}"
+    found = None if xid is None else Key(version.registry, "version", xid)
+    return found if found in said else None
 
 
 def with_dependents(reading: Reading, refused: Iterable[Key]) -> frozenset[Key]:
@@ -416,14 +422,15 @@ def unfounded(before: Catalog, ingest: Ingest, after: Catalog) -> dict[str, set[
     bare = before.after(ingest._replace(refused={}, rejected=frozenset(), force=True))  # were nothing refused for that
     fallen = {key for path, out in ingest.refused.items() for key in with_dependents(readings[path], out)}
     there = set(before.published) & set(after.published) & set(bare.published) - fallen
-    bases: dict[str, set[str]] = {}
+    links: dict[str, set[str]] = {}  # of a Version to its base, of a message to all its Versions
     said = [
         *(reading.accepted for reading in readings.values()),
         *({k: one.said for k, one in c.published.items()} for c in (before, after, bare)),
     ]
     for key, values in ((key, dict(one)) for part in said for key, one in part.items()):
-        if key.kind == "version" and values["base"] is not None:
-            bases.setdefault(_resource(key).xid, set()).add(str(values["base"]))
+        if key.kind == "version":
+            links.setdefault(_resource(key).xid, set()).add(key.xid)
+            links.setdefault(key.xid, set()).update({values["base"]} - {None})
     found: dict[str, set[Key]] = {}
     for path, refused in ingest.refused.items():
         own = readings[path].accepted
@@ -431,7 +438,7 @@ def unfounded(before: Catalog, ingest: Ingest, after: Catalog) -> dict[str, set[
             values = dict(own.get(key, ()))
             needed = {"schema": values.get("schema"), "message": values.get("will")}
             has_reason = any(xid is not None and Key(key.registry, kind, xid) not in there for kind, xid in needed.items())
-            has_reason |= key.kind != "endpoint" and _leads_to(bases, _resource(key).xid)
+            has_reason |= any(_is_on_cycle(links, one) for one in links.get(_resource(key).xid, ()))
             if not has_reason or not _is_new(before, own, key):
                 found.setdefault(path, set()).add(key)
     return found
@@ -449,11 +456,10 @@ def _resource(key: Key) -> Key:
     return Key(key.registry, kinds.get(key.kind, key.kind), key.xid.split("/versions/")[0])
 
 
-def _leads_to(bases: Mapping[str, set[str]], xid: str) -> bool:
-    """Tell whether a message is on a cycle."""
+def _is_on_cycle(links: Mapping[str, set[str]], xid: str) -> bool:
     seen: set[str] = set()
-    left = {*bases.get(xid, ())}
+    left = {*links.get(xid, ())}
     while left:
         seen |= left
-        left = {base for one in left for base in bases.get(one, ())} - seen
+        left = {further for one in left for further in links.get(one, ())} - seen
     return xid in seen

@@ -15,7 +15,7 @@ class Text:
 
     Attributes:
         name: what it says; two definitions of one name, base and schema are the same.
-        base: message that it extends, as group/message.
+        base: message that it extends, as group/message, or a Version of one, as group/message/versionid.
         schema: schema of its payload, as group/schema.
         odd: its name is not text, and is left out.
         bad: it has another attribute of a wrong type, so that it is refused.
@@ -32,6 +32,13 @@ class Text:
     @property
     def refused(self) -> bool:
         return self.bad or self.secret is not None
+
+    @property
+    def base_xid(self) -> str | None:
+        if self.base is None:
+            return None
+        group, message, *version = self.base.split("/")
+        return "/".join(["", "messagegroups", group, "messages", message, *(["versions", *version] if version else [])])
 
 
 @dataclass(frozen=True)

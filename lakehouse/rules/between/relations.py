@@ -185,16 +185,15 @@ def _check_wills(things: DataFrame, wanted: DataFrame, present: Present) -> Data
 
 
 def check_cycles(things: DataFrame, present: Present) -> DataFrame:
-    """A chain of bases does not come back to itself (MSG-146).
+    """A chain of bases does not come back to the same Version (MSG-146); to an older one of the same message it may lead.
 
     Each step doubles the way: an edge then leads two, four, eight bases on. Ways that end drop out, so a catalog without
     cycles is done after as many steps as its longest chain has bits.
     """
-    versions = things.filter((F.col("kind") == "version") & F.col("isdefault") & F.col("basemessage").startswith("/"))
-    edges = versions.select("registryid", F.col("message_xid").alias("from"), without_version("basemessage").alias("to"))
-    starts = edges.select("registryid", F.col("from").alias("to"))
+    versions = things.filter((F.col("kind") == "version") & F.col("basemessage").startswith("/"))
+    edges = versions.select("registryid", F.col("xid").alias("from"), "basemessage")
     # Each step is a checkpoint: a plan that holds the earlier steps twice would double with each.
-    way = keep(edges.join(starts, on=["registryid", "to"], how="left_semi").distinct())
+    way = keep(edges.join(_as_bases(things, versions, present), on=["registryid", "basemessage"]).drop("basemessage").distinct())
     total = left = count(way)
     length = 1
     while left and length <= total:  # a way longer than there are edges comes back somewhere
@@ -203,10 +202,28 @@ def check_cycles(things: DataFrame, present: Present) -> DataFrame:
         left, length = count(way), length * 2
     if not left:
         return no_findings(things.sparkSession)
-    on_cycle = way.select("registryid", F.col("to").alias("message_xid")).distinct()
-    on_it = versions.join(on_cycle, on=["registryid", "message_xid"])
-    told = F.concat(F.lit("`basemessage` leads over "), without_version("basemessage"), F.lit(" back to this message"))
+    on_cycle = way.select("registryid", F.col("to").alias("xid")).distinct()
+    on_it = versions.join(on_cycle, on=["registryid", "xid"])
+    told = F.concat(F.lit("`basemessage` leads over "), "basemessage", F.lit(" back to this message"))
     return findings_of(on_it, [broken("MSG-146", told, "/basemessage")])
+
+
+def _as_bases(things: DataFrame, versions: DataFrame, present: Present) -> DataFrame:
+    """Give the names by which a base means a Version: its own; of the default one its message's, and that of each alias of it.
+
+    Returns:
+        One row per name: registryid, basemessage (the name), to (the Version).
+    """
+    default = F.when(F.col("isdefault"), F.col("message_xid"))
+    names = F.explode(F.array_compact(F.array("xid", default))).alias("basemessage")
+    own = versions.select("registryid", F.col("xid").alias("to"), names)
+    if not present.aliases:
+        return own
+    aliases = _few(things.filter((F.col("kind") == "message") & F.col("xref").isNotNull()), present.aliases)
+    aliases = aliases.select("registryid", F.col("xid").alias("basemessage"), F.col("xref").alias("message_xid"))
+    shown = versions.filter("isdefault").select("registryid", "message_xid", F.col("xid").alias("to"))
+    borrowed = shown.join(aliases, on=["registryid", "message_xid"])
+    return own.unionByName(borrowed.select("registryid", "to", "basemessage"))
 
 
 def check_versions(things: DataFrame, present: Present) -> DataFrame:

@@ -85,8 +85,12 @@ class _Around:
     def is_there(self, xid: Xid) -> bool:
         return self.working.row(self.registryid, xid) is not None
 
-    def version(self, reference: Xid) -> Xid | None:
-        """Find the Version that a reference to a base leads to: the one that it names, else the default one."""
+    def base(self, body: Body) -> Xid | None:
+        """Find the Version that a definition's `basemessage` leads to: the one that it names, else the default one."""
+        named = body.get("basemessage")
+        if not isinstance(named, str) or not named.startswith("/"):
+            return None
+        reference = Xid(named)
         base = _without_version(reference)
         message = self.body(base)
         if message is not None and isinstance(message.get("xref"), str):
@@ -94,8 +98,8 @@ class _Around:
             message = self.body(base)
         if message is None:
             return None
-        named = reference.rsplit("/", 1)[1] if _without_version(reference) != reference else message.get("defaultversionid")
-        found = xid_of_version(base, named)
+        versionid = reference.rsplit("/", 1)[1] if _without_version(reference) != reference else message.get("defaultversionid")
+        found = xid_of_version(base, versionid)
         return found if self.is_there(found) else None
 
     def default_version(self, xid: Xid) -> tuple[Xid, Body] | None:
@@ -125,8 +129,8 @@ def _check_version(around: _Around, row: Row) -> Iterator[Broken]:
         target = _without_version(Xid(schema))
         if not around.is_there(target) and around.is_there(xid_of_group(target)):
             yield Broken(row.xid, "MSG-183", "dataschemaxid", f"`dataschemaxid`: it leads to {target}, which is not there")
-    if isdefault and isinstance(body.get("basemessage"), str):
-        yield from _check_chain(around, row.xid, message_xid, body)
+    if isinstance(body.get("basemessage"), str):
+        yield from _check_chain(around, row.xid, message_xid, body, isdefault=isdefault)
 
 
 def _check_message(around: _Around, row: Row) -> Iterator[Broken]:
@@ -160,21 +164,17 @@ def _check_holder(around: _Around, xid: Xid, message_xid: Xid, body: Body, *, is
             yield Broken(xid, "END-096", "protocol", told.format("protocol", protocol, wanted))
 
 
-def _check_chain(around: _Around, xid: Xid, message_xid: Xid, body: Body) -> Iterator[Broken]:
-    """A chain of bases does not come back to itself (MSG-146)."""
-    at, seen = body.get("basemessage"), {message_xid}
-    while isinstance(at, str) and at.startswith("/"):
-        base = _without_version(Xid(at))
-        if base == message_xid:
-            told = f"`basemessage` leads over {_without_version(body['basemessage'])} back to this message"
-            yield Broken(xid, "MSG-146", "basemessage", told)
+def _check_chain(around: _Around, xid: Xid, message_xid: Xid, body: Body, *, isdefault: bool) -> Iterator[Broken]:
+    """A chain of bases does not come back to itself (MSG-146); what a message shows has with its bases what it needs."""
+    at, seen = around.base(body), set[Xid]()
+    while at is not None and at not in seen:
+        if at == xid:
+            yield Broken(xid, "MSG-146", "basemessage", f"`basemessage` leads over {body['basemessage']} back to this message")
             return
-        found = around.default_version(base)
-        if base in seen or found is None:
-            break
-        seen.add(base)
-        at = found[1].get("basemessage")
-    leaves = _flattened(around, xid)
+        seen.add(at)
+        found = around.body(at)
+        at = None if found is None else around.base(found)
+    leaves = _flattened(around, xid) if isdefault else None
     if leaves is not None:
         yield from _check_flattened(around, xid, message_xid, body, leaves)
 
@@ -190,10 +190,10 @@ def _flattened(around: _Around, xid: Xid) -> Leaves | None:
             return None  # a base may come later: nothing is judged
         seen.add(at)
         chain.append(dict(leaves_of_body(row.body)))
-        base = read_canonical(row.body).get("basemessage")
-        if base is None:
+        body = read_canonical(row.body)
+        if body.get("basemessage") is None:
             break
-        at = around.version(Xid(base)) if isinstance(base, str) and base.startswith("/") else None
+        at = around.base(body)
         if at is None:
             return None
     merged: Leaves = {}
