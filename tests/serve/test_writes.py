@@ -266,7 +266,7 @@ def test_a_version_may_extend_an_older_one_of_its_message_and_not_itself(served,
         answer = served.send("PATCH", f"{message}/versions/{versionid}", {"basemessage": base})
         assert answer.status == 400, (versionid, base)
         assert "MSG-146: " in answer.json["detail"]
-        assert f"leads over {base} back to this message" in answer.json["detail"]
+        assert f"leads over {base} back to this message" in answer.json["title"]
 
 
 def test_an_attribute_that_a_message_needs_is_asked_for(served, group):
