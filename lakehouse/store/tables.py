@@ -292,7 +292,7 @@ def _attach(spark: SparkSession, name: str) -> bool:
 def _create(spark: SparkSession, name: str) -> bool:
     session = open_sibling(spark, SCHEMA)
     if _is_embedded(spark):
-        # Only what stays in the catalog for others needs the columns there: of a clustered table Delta computes its state to tell them.
+        # The columns are for clients of a metastore. To tell them of a clustered table Delta would compute its state.
         session.conf.set("spark.databricks.delta.catalog.update.enabled", "false")
     ddl = (data_folder("ddl") / "tables" / f"{name}.sql").read_text(encoding="utf-8")
     session.sql(ddl.rstrip().removesuffix(";"))
