@@ -8,6 +8,7 @@ import deltalake
 import duckdb
 import pytest
 from delta.exceptions import ProtocolChangedException
+from queries import executions
 
 from lakehouse.errors import WarehouseError
 from lakehouse.query.sql import run_query
@@ -72,6 +73,15 @@ def test_other_delta_readers_read_the_tables(catalog):
         {"labels": [("a", "b")], "attributes": [("/labels/a", '"b"')]}
     ]
     assert duckdb.sql("SELECT versionid, isdefault FROM versions").fetchall() == [("1", True)]
+
+
+def test_a_table_is_made_without_a_look_at_its_state(bare_catalog):
+    spark = bare_catalog.spark
+    spark.sql("SELECT 1").collect()
+    before = executions(spark)
+    create_tables(spark, bare_catalog.settings)
+    # Delta takes two for a table; for one that is clustered, told to a metastore, two more.
+    assert executions(spark) - before <= 2 * len(TABLES) + 3
 
 
 def test_a_warehouse_without_a_catalog_says_so(bare_catalog):
