@@ -62,6 +62,29 @@ def test_what_takes_long_or_ends_its_process_is_told(format_, schema, body, kind
     assert found.remarks[-1] in ("it took more than 3 s", "the library ended its process")
 
 
+class Hog:
+    """A validator that takes memory without end, and nearly no time."""
+
+    def __init__(self, is_apart: bool) -> None:
+        self._is_apart = is_apart
+
+    def may_hang(self, body, data):
+        return self._is_apart
+
+    def decode(self, body, data, content_type):
+        raise MemoryError
+
+
+@pytest.mark.parametrize(
+    ("is_apart", "told"), [(True, "the library ended its process"), (False, "the library ran out of memory")]
+)
+def test_what_runs_out_of_memory_is_told(is_apart, told):
+    payloads = Payloads(Schemas([]))
+    found = [payloads._checked((Hog(is_apart), ()), b"{}", None, None) for _ in range(2)]
+    assert {verdict.status for verdict in found} == {"unsupported_format"}
+    assert {verdict.remarks for verdict in found} == {(told,)}
+
+
 def test_null_in_a_structured_event_meets_the_same_limit():
     found = apart(lambda: verdict("JSONSchema/2020-12", doubled(40), mode="structured", data=None, has_data=True), LIMIT)
     assert found.status == "none"

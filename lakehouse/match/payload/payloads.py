@@ -78,7 +78,10 @@ class Payloads:
         """Validate: in a process of its own what may take long, or more than the library stands."""
         validator, remarks = made
         if not validator.may_hang(body, data):
-            return _verdict(validator, remarks, body, data, content_type)
+            try:
+                return _verdict(validator, remarks, body, data, content_type)
+            except MemoryError:
+                return PayloadVerdict(UNSUPPORTED, (), (*remarks, "the library ran out of memory"))
         if self._hung[validator] >= _MOST_HUNG:
             return PayloadVerdict(UNSUPPORTED, (), (*remarks, "others of this schema took too long"))
         try:
@@ -130,7 +133,11 @@ class Payloads:
 def _verdict(
     validator: Validator, remarks: tuple[str, ...], body: bytes | None, data: Any, content_type: str | None
 ) -> PayloadVerdict:
-    """Decode and validate."""
+    """Decode and validate.
+
+    Raises:
+        MemoryError: the caller tells: of a process apart, that it ended.
+    """
     try:
         decoded = validator.decode(body, data, content_type)
         errors = validator.errors(decoded.value)
@@ -140,6 +147,8 @@ def _verdict(
         return PayloadVerdict(UNSUPPORTED, (), (*remarks, str(error)[:300]))
     except RecursionError:
         return PayloadVerdict(UNDECODABLE, (PayloadError("", "decode", "nested too deeply"),), remarks)
+    except MemoryError:
+        raise
     except Exception as error:  # a library met what it was not made for: told with this row, and no other row is lost
         return PayloadVerdict(UNSUPPORTED, (), (*remarks, f"the library failed: {type(error).__name__}: {error}"[:300]))
     remarks += decoded.remarks
