@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakehouse.log.layout import by_key
 from lakehouse.settings import Settings
 from lakehouse.store.frames import can_skip, count, hand_over, is_empty, is_local, keep, no_rows
 from lakehouse.store.positions import first_transaction
@@ -38,7 +39,8 @@ def append_all(
 
     Args: as for `compute_all`.
     """
-    rows = compute_all(session, settings, snapshot_id, fresh)
+    messages = session.table(table_name("messages")) if fresh is None else fresh["messages"]
+    rows = by_key(compute_all(session, settings, snapshot_id, fresh), messages.select(*_KEY))
     writer = rows.write.format("delta").mode("append").options(**first_transaction(NAME))
     metadata = session.conf.get("spark.databricks.delta.commitInfo.userMetadata")
     writer.option("userMetadata", metadata).saveAsTable(table_name(NAME))
@@ -82,7 +84,7 @@ def refresh(
     # Each step is computed once and its plan cut off: analysing the views over long plans takes longer than all the rest.
     tables = _laid_over(session, fresh or {})
     changed = keep(_messages_of(changes))
-    near = keep(find_near(session, changed, _led_to(fresh or _rows_of(tables, changed)), tables["messages"]))
+    near = keep(find_near(session, changed, _led_to(fresh or _rows_of(session, tables, changed)), tables["messages"]))
     affected = near.filter("is_affected").select(*_KEY)
     parts = _along_chains(session, tables, near)
     if can_skip(near.filter(~F.col("is_affected") | (F.size("depends_on") > 1))):  # no chain leads anywhere else
@@ -177,7 +179,7 @@ def _along_chains(session: SparkSession, tables: Mapping[str, DataFrame], near: 
         near: as from `find_near`.
     """
     passed = near.select("registryid", F.explode(F.array_append("depends_on", F.col("xid"))).alias("xid"))
-    parts = _rows_of(tables, passed)
+    parts = _rows_of(session, tables, passed)
     # A base that is named by its Version may be one that its message does not show, and lead where no row depends on.
     while not can_skip(parts["versions"].filter(F.col("base_xid").contains("/versions/"))):
         passed = keep(passed.distinct())
@@ -187,15 +189,23 @@ def _along_chains(session: SparkSession, tables: Mapping[str, DataFrame], near: 
         stored = session.table(table_name(NAME)).select(*_KEY, "depends_on")
         behind = _only(stored, further, F.col("xid")).select("registryid", F.explode("depends_on").alias("xid"))
         passed = passed.unionByName(further).unionByName(behind)
-        parts = _rows_of(tables, passed)
+        parts = _rows_of(session, tables, passed)
     return parts
 
 
-def _rows_of(tables: Mapping[str, DataFrame], messages: DataFrame) -> dict[str, DataFrame]:
+def _rows_of(session: SparkSession, tables: Mapping[str, DataFrame], messages: DataFrame) -> dict[str, DataFrame]:
     """Give the rows that define messages: theirs, and those of their Versions."""
     wanted = {"messages": F.col("xid"), "versions": F.col("message_xid")}
+    ends = ends_of(session, "versions", messages)
+
+    def read(name: str) -> DataFrame:
+        rows = tables[name]
+        if ends is not None:  # Delta leaves out files
+            rows = rows.filter(F.col("registryid").between(*ends.registryid) & wanted[name].between(*ends.xid))
+        return keep(_only(rows, messages, wanted[name]))
+
     with ThreadPoolExecutor(len(wanted)) as pool:
-        return dict(zip(wanted, pool.map(lambda name: keep(_only(tables[name], messages, wanted[name])), wanted), strict=True))
+        return dict(zip(wanted, pool.map(read, wanted), strict=True))
 
 
 def _only(rows: DataFrame, messages: DataFrame, message: Column) -> DataFrame:

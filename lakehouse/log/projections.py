@@ -17,6 +17,7 @@ from lakehouse.dialects.tables import shorthands
 from lakehouse.faults import crash_point
 from lakehouse.log import effective
 from lakehouse.log.head import Head
+from lakehouse.log.layout import by_key
 from lakehouse.settings import Settings
 from lakehouse.store.conflicts import is_conflict, retries
 from lakehouse.store.frames import hand_over, keep
@@ -129,13 +130,16 @@ def rebuild_table(spark: SparkSession, table: Table, head: Head) -> None:
     session = open_sibling(spark)
     log = session.table(table_name("changes"))
     rows = last_rows(log.filter((F.col("kind") == table.kind) & (F.col("snapshot_id") <= head.snapshot_id)))
-    _overwrite(session, table.name, head, project(rows.filter(F.col("op") != "delete"), table))
+    rows = rows.filter(F.col("op") != "delete")
+    _overwrite(session, table.name, head, by_key(project(rows, table), rows.select("registryid", "xid")))
 
 
 def rebuild_effective(spark: SparkSession, settings: Settings, head: Head) -> None:
     """Compute `effective_messages` anew from the tables, in one commit; what it held is not read."""
     session = open_sibling(spark)
-    _overwrite(session, effective.NAME, head, effective.compute_all(session, settings, head.snapshot_id))
+    rows = effective.compute_all(session, settings, head.snapshot_id)
+    keys = session.table(table_name(MESSAGES.name)).select("registryid", "xid")
+    _overwrite(session, effective.NAME, head, by_key(rows, keys))
 
 
 def last_rows(changes: DataFrame) -> DataFrame:
@@ -188,7 +192,8 @@ def _roll_forward(
             # Nothing is there yet: append, as a transaction of its own, so that two processes cannot both do it.
             rows = unseen.filter(F.col("snapshot_id") <= head.snapshot_id)
             rows = rows if position == head.tables[table.name] - 1 else last_rows(rows)
-            fresh = project(rows.filter(F.col("op") != "delete"), table)
+            rows = rows.filter(F.col("op") != "delete")
+            fresh = by_key(project(rows, table), rows.select("registryid", "xid"))
             writer = fresh.write.format("delta").mode("append").options(**first_transaction(table.name))
             writer.saveAsTable(table_name(table.name))
         else:

@@ -22,8 +22,8 @@ from pyspark.sql import functions as F
 import lakehouse
 from lakehouse.errors import BackupError
 from lakehouse.log.commits import read_head
-from lakehouse.log.digests import Link, check_chain
 from lakehouse.log.projections import roll_forward
+from lakehouse.operations.digests import Link, check_chain
 from lakehouse.settings import Settings
 from lakehouse.store.files import list_folder, read_text, write_text
 from lakehouse.store.frames import no_rows

@@ -24,9 +24,9 @@ import lakehouse
 from lakehouse.errors import WarehouseError, WarehouseTooNew, reason_of
 from lakehouse.log import effective
 from lakehouse.log.commits import read_head
-from lakehouse.log.digests import Link, check_chain
 from lakehouse.log.head import Head
 from lakehouse.log.projections import effective_is_behind, last_rows, project, rebuild_effective, rebuild_table, roll_forward
+from lakehouse.operations.digests import Link, check_chain
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.deltalog import table_location
 from lakehouse.store.files import list_folder, move_folder, stages_location

@@ -17,18 +17,23 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakehouse.log.effective import NAME as EFFECTIVE
+from lakehouse.log.layout import FILE_BYTES
 from lakehouse.settings import Settings
 from lakehouse.store.conflicts import retries
 from lakehouse.store.deltalog import delta_log, newest_version, table_location
 from lakehouse.store.files import dead_stages, folder_size, remove_folder
 from lakehouse.store.jvm import java_class
 from lakehouse.store.positions import tell_commits, told_by_commits
+from lakehouse.store.schema import ENTITY_TABLES
 from lakehouse.store.tables import TABLES, attach_tables, check_writers, table_name
 
 logger = logging.getLogger(__name__)
 
 _LARGE = 128 << 20  # bytes of a file that is not compacted any more
 _THREADS = 4
+_MAX_FILE = "spark.databricks.delta.optimize.maxFileSize"
+_BY_KEY = {table.name for table in ENTITY_TABLES} | {EFFECTIVE}  # tables of which a change writes some rows anew
 
 
 @dataclass(frozen=True)
@@ -153,7 +158,9 @@ def _look_at(spark: SparkSession, name: str) -> Upkeep:
 
 @retries(8).wraps
 def _optimize(session: SparkSession, name: str, *, full: bool) -> int:
-    """Write small files anew as large ones, clustered by the keys if there are any; the number of files that went into them."""
+    """Write small files anew as larger ones, clustered by the keys if there are any; the number of files that went into them."""
+    if name in _BY_KEY and session.conf.get(_MAX_FILE, None) is None:  # what somebody set holds
+        session.conf.set(_MAX_FILE, str(FILE_BYTES))
     whole = " FULL" if full and _is_clustered(session, name) else ""
     done = session.sql(f"OPTIMIZE {table_name(name)}{whole}").collect()
     return sum(int(row["metrics"]["numFilesRemoved"]) for row in done)

@@ -44,7 +44,7 @@ SCHEMA_VERSION = 1
 # What Delta says of a folder that has files and no log yet.
 _HALF_CREATED = "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
 _THREADS = 4
-_LARGE_TABLE = 256 << 20  # bytes
+_LARGE_TABLE = 64 << 20  # bytes
 _MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 _STOOD_IN = "xregistry.stood_in"  # of a session: the tables that something stands in for
 
@@ -181,7 +181,7 @@ def ends_of(session: SparkSession, name: str, keys: DataFrame) -> Ends | None:
     Returns:
         None where the table is so small that a merge is sooner done than this is asked, or where there are no keys.
     """
-    if is_interpreted(session) or table_bytes(session, name) <= _LARGE_TABLE:
+    if is_interpreted(session) or not (is_local(keys) or table_bytes(session, name) > _LARGE_TABLE):
         return None
     newest = F.max("snapshot_id") if "snapshot_id" in keys.columns else F.lit(None)
     ends = [end(of) for of in ("registryid", "xid") for end in (F.min, F.max)]

@@ -1,0 +1,56 @@
+"""How the rows of a large table are laid out in files when it is first written: by their key, some ten thousand in each.
+
+So what asks by key opens few files, and a MERGE of some rows writes few others anew. `maintain` lays out what comes later.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from lakehouse.store.deltalog import table_bytes
+from lakehouse.store.sessions import is_interpreted
+
+FILE_BYTES = 16 << 20  # of a table that OPTIMIZE lays out
+_SMALL_LOG = 64 << 20  # bytes: no table is worth an order then
+_ROWS_OF_A_FILE = 40_000  # a MERGE writes these anew in about a second
+_FEW_ROWS = 100_000  # that are not worth an order
+_MOST_FILES = 200
+_SAMPLED = 100  # keys for each file
+_BETWEEN = "\0"  # comes before all that an id may hold
+
+
+def by_key(rows: DataFrame, keys: DataFrame) -> DataFrame:
+    """Share out rows by their key, sorted, when they are many.
+
+    Args:
+        rows: columns registryid and xid among others.
+        keys: the same keys, or those of what the rows lie in; read twice, so it should cost little. Columns registryid, xid.
+
+    Returns:
+        The rows in as many partitions as there should be files.
+    """
+    session = rows.sparkSession
+    if is_interpreted(session) or table_bytes(session, "changes") <= _SMALL_LOG:
+        return rows
+    count = keys.count()
+    if count <= _FEW_ROWS:
+        return rows
+    files = min(count // _ROWS_OF_A_FILE, _MOST_FILES)
+    sample = keys.sample(min(1.0, files * _SAMPLED / count), seed=1).select(_key().alias("key")).collect()
+    seen = sorted(row["key"] for row in sample)
+    ends = sorted({seen[len(seen) * number // files] for number in range(1, files)})
+    return rows.repartitionById(len(ends) + 1, _place(ends)).sortWithinPartitions("registryid", "xid")
+
+
+def _key() -> Column:
+    return F.concat_ws(_BETWEEN, "registryid", "xid")
+
+
+def _place(ends: list[str], before: int = 0) -> Column:
+    """Tell how many ends are not above the key of a row: by halves, as `bisect` does."""
+    if not ends:
+        return F.lit(before)
+    middle = len(ends) // 2
+    lower, upper = _place(ends[:middle], before), _place(ends[middle + 1 :], before + middle + 1)
+    return F.when(_key() < ends[middle], lower).otherwise(upper)
