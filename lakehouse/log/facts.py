@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import MapType
 
 from lakehouse.log.head import LOGGED
 from lakehouse.log.ownership.disputes import added_to
@@ -26,7 +29,6 @@ def current_documents(changes: DataFrame) -> DataFrame:
         "registryid",
         "xid",
         F.col("last.snapshot_id").alias("snapshot_id"),
-        F.col("last.body").alias("body"),
         facts.alias("facts"),
     )
 
@@ -77,23 +79,29 @@ def with_document_op(facts: DataFrame, known: DataFrame, gone: DataFrame, disput
     Returns:
         Rows of `changes` without snapshot_id, raw and attributes.
     """
-    before = known.select("registryid", "xid", F.col("body").alias("_body"))
-    op = F.when(F.col("_body").isNull(), "insert").otherwise("update")
-    written = facts.select("registryid", "xid", F.to_json("facts").alias("body")).join(
-        before, on=["registryid", "xid"], how="left"
-    )
-    differs = written.filter(~F.col("body").eqNullSafe(F.col("_body"))).select("registryid", "xid", op.alias("op"), "body")
+    before = known.select("registryid", "xid", F.col("facts").alias("_facts"))
+    op = F.when(F.col("_facts").isNull(), "insert").otherwise("update")
+    written = facts.join(before, on=["registryid", "xid"], how="left").withColumn("body", as_json(F.col("facts")))
+    differs = written.filter(F.col("_facts").isNull() | (F.col("body") != as_json(F.col("_facts"))))
+    differs = differs.select("registryid", "xid", op.alias("op"), "body")
     left = gone.select("registryid", "xid", F.lit("delete").alias("op"), F.lit(None).cast("string").alias("body"))
     every = differs.unionByName(left)
     if disputes is not None:
         unread = disputes.join(facts.select("registryid", "xid"), on=["registryid", "xid"], how="left_anti")
         unread = unread.join(gone, on=["registryid", "xid"], how="left_anti")
         added = unread.join(known.select("registryid", "xid", "facts"), on=["registryid", "xid"])
-        body = F.to_json(added_to(*(F.col(name) for name in ("registryid", "xid", "facts", "disputes", "settled"))))
+        body = as_json(added_to(*(F.col(name) for name in ("registryid", "xid", "facts", "disputes", "settled"))))
         # Rows, and not what they are made of: Spark fails on what it infers for a union of such joins.
         every = every.unionByName(keep(added.select("registryid", "xid", F.lit("update").alias("op"), body.alias("body"))))
     empty = {name: F.lit(None).cast(CHANGES[name].dataType) for name in LOGGED if name not in (*KEY, "op")}
     return every.withColumn("kind", F.lit("document")).withColumns(empty).select(*LOGGED, "body")
+
+
+def as_json(facts: Column) -> Column:
+    """Write the facts of a document, its maps sorted: Spark gives their entries in the order in which it happens to hold them."""
+    maps = [field.name for field in DOCUMENT_BODY if isinstance(field.dataType, MapType)]
+    told = {name: F.map_from_entries(F.array_sort(F.map_entries(facts[name]))) for name in maps}
+    return F.to_json(reduce(lambda so_far, name: so_far.withField(name, told[name]), maps, facts))
 
 
 def _counted_on(counts: Column, tables: Column, sign: int) -> Column:
