@@ -19,31 +19,27 @@ from lakehouse.faults import crash_point
 from lakehouse.ingest.numbering import with_numbers
 from lakehouse.ingest.parse.parse import limits_of, parse_documents
 from lakehouse.ingest.parse.shared import stage_large
+from lakehouse.ingest.settle import Asked, read_before, settle
 from lakehouse.ingest.sources import Sources, find_sources, large_files, registry_from_path
 from lakehouse.ingest.summary import Summary, of_unchanged, summarise
 from lakehouse.ingest.unchanged import Opened, without_content_of_unchanged
 from lakehouse.log.commits import Run, commit, log_rows, read_head
-from lakehouse.log.compare import compare
 from lakehouse.log.dryruns import stand_in_lagging, stand_in_missing, without_stand_ins_after
 from lakehouse.log.facts import current_documents
-from lakehouse.log.ground import read_ground, tables_in_use
 from lakehouse.log.head import Head
 from lakehouse.log.ownership.owners import Policy
-from lakehouse.log.plan import Plan, plan_changes
+from lakehouse.log.plan import Plan
 from lakehouse.log.projections import lagging, roll_forward
 from lakehouse.log.snapshots import check_label_is_free
 from lakehouse.log.turns import in_turn
 from lakehouse.progress import Clock, Watcher
-from lakehouse.rules.between.candidate import read_published
 from lakehouse.rules.declared import RULES
-from lakehouse.rules.findings import no_findings
-from lakehouse.rules.gate import check_stage, without_refused
 from lakehouse.rules.violations import record_findings
 from lakehouse.settings import Settings
 from lakehouse.store.files import remove_dead_stages, remove_folder, stages_location
-from lakehouse.store.frames import keep, no_rows
+from lakehouse.store.frames import is_local, keep, no_rows, on_driver
 from lakehouse.store.schema import STAGE
-from lakehouse.store.sessions import interpreted, is_interpreted
+from lakehouse.store.sessions import interpreted
 from lakehouse.store.tables import attach_log, create_tables, is_small, open_table
 
 _FEW_BYTES = 256 * 1024  # of documents whose rows need no files: as rows they take some times as much
@@ -171,8 +167,8 @@ def _load(spark: SparkSession, settings: Settings, documents: Opened, given: _Gi
     crash_point("after_stage")
     try:
         run = Run(ingest_id, request.command, counted.documents, request.label)
-        work = _Work(given, run, counted.dialects)
-        with interpreted(spark, given.small and counted.rows <= settings.interpreted_rows):
+        work = _Work(given, run, counted.dialects, counted.rows <= settings.interpreted_rows)
+        with interpreted(spark, given.small and work.few):
             summary = _publish(spark, settings, stage, work, clock)
         return replace(summary, seconds=clock.seconds())
     finally:
@@ -207,11 +203,12 @@ def _read_known(spark: SparkSession) -> _Known:
 
 @dataclass(frozen=True)
 class _Work:
-    """What an ingest was given, and what its documents turned out to be."""
+    """What an ingest was given, and what its documents turned out to be; few: their rows are."""
 
     given: _Given
     run: Run
     dialects: dict[str, int]
+    few: bool
 
     def with_rejected(self, more: int) -> _Work:
         """Count the documents that were refused whole after they were parsed."""
@@ -294,13 +291,18 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
                 stand_in_lagging(spark, settings, head)
             else:
                 roll_forward(spark, head, settings=settings)
-            staged = keep(stage) if is_interpreted(spark) else stage
+            staged = on_driver(stage) if work.few else stage
             numbered, refused = _numbered(spark, head, staged, work)
-            settled = _settle(spark, settings, head, numbered, refused, work)
-            plan = settled.plan
-            found = numbered.filter(F.col("row") == "finding").select(*plan.findings.columns)
-            # Cut off from the long plans that it comes from: Spark writes a plan out as text whenever it runs one.
-            findings = keep(found.unionByName(settled.findings).unionByName(plan.findings), eager=False)
+            request, sources = work.given.request, work.given.sources
+            known = work.given.known.documents if work.given.known.head == head else None
+            numbered, before = read_before(spark, settings, head, numbered, known, request.policy, sources.scopes, few=work.few)
+            with interpreted(spark, before.published is not None):
+                asked = Asked(request.policy, request.strict, work.dialects)
+                settled = settle(spark, settings, head, numbered, refused, before, asked)
+                plan = settled.plan
+                found = numbered.filter(F.col("row") == "finding").select(*plan.findings.columns)
+                # Cut off from the long plans that it comes from: Spark writes a plan out as text whenever it runs one.
+                findings = keep(found.unionByName(settled.findings).unionByName(plan.findings), eager=False)
         seen = work.with_rejected(settled.rejected)
         if not plan.is_empty:
             with clock("validate", "what would be published"):
@@ -317,48 +319,6 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
     return in_turn(settings.warehouse, settings.commit_attempts, attempt)
 
 
-class _Settled(NamedTuple):
-    """What an ingest would publish.
-
-    stage: without what was refused; findings: beside those of the stage and of the plan; rejected: how many documents the rules
-    between entities refused whole.
-    """
-
-    stage: DataFrame
-    plan: Plan
-    findings: DataFrame
-    rejected: int
-
-
-def _settle(
-    spark: SparkSession, settings: Settings, head: Head, stage: DataFrame, refused: DataFrame | None, work: _Work
-) -> _Settled:
-    """Compare a stage with the catalog, and apply the rules between entities to what would be published, until they hold.
-
-    What a rule refuses may leave another document's definition, or the published one, in its place: so that is looked at anew.
-    """
-    policy, strict = work.given.request.policy, work.given.request.strict
-    known = work.given.known.documents if work.given.known.head == head else None
-    published = read_published(spark, tables_in_use(head)) if is_interpreted(spark) and head.tables else None
-    state = None if published is None else published.state
-    ground = read_ground(spark, head, stage, policy, work.given.sources.scopes, known, state)
-    first = without_refused(stage, spark)
-    stage, found, rejected = first.stage, first.findings, 0
-    uncounted = no_findings(spark) if refused is None else refused
-    while True:
-        compared = compare(ground, stage, found)
-        if not settings.check_relations:
-            break
-        rows = None if compared.is_all_new else compared.rows
-        there = None if published is None else published.rows
-        checked = check_stage(spark, settings, stage, head.tables, rows, dialects=work.dialects, strict=strict, published=there)
-        stage, found, rejected = checked.stage, found.unionByName(checked.findings), rejected + checked.rejected
-        if checked.is_settled:
-            break
-    plan = plan_changes(ground, stage, compared.rows, found.unionByName(uncounted))
-    return _Settled(stage, plan, found, rejected)
-
-
 def _numbered(spark: SparkSession, head: Head, stage: DataFrame, work: _Work) -> tuple[DataFrame, DataFrame | None]:
     """Number the Versions of definitions of the CNCF catalog draft, if there are any; nobody else waits for it."""
     if DRAFT not in work.dialects:
@@ -369,7 +329,10 @@ def _numbered(spark: SparkSession, head: Head, stage: DataFrame, work: _Work) ->
 
 def _commit(spark: SparkSession, settings: Settings, plan: Plan, stage: DataFrame, work: _Work, clock: Clock) -> int:
     with clock("commit", f"{sum(plan.changed.values())} changed entities as snapshot {plan.head.snapshot_id + 1}"):
-        entities = keep(log_rows(spark, plan, stage)) if is_interpreted(spark) else None
+        entities = None
+        if is_local(plan.compared):
+            with interpreted(spark, True):
+                entities = keep(log_rows(spark, plan, stage))
         head = commit(spark, plan, stage, work.run, entities)
     with clock("project", "tables: " + ", ".join(name for name, n in plan.changed.items() if n)):
         of_snapshot = entities and entities.withColumn("snapshot_id", F.lit(head.snapshot_id).cast("bigint"))

@@ -23,7 +23,7 @@ from lakehouse.log.head import LOGGED, Head
 from lakehouse.log.ownership.defaults import with_isdefault
 from lakehouse.log.plan import Plan, changed_rows, rows_digest
 from lakehouse.store.conflicts import is_conflict
-from lakehouse.store.frames import can_skip, is_local
+from lakehouse.store.frames import can_skip
 from lakehouse.store.keys import KEY
 from lakehouse.store.positions import told_by_appends, was_never_written
 from lakehouse.store.schema import CHANGES, SCHEMA
@@ -279,8 +279,6 @@ def log_rows(spark: SparkSession, plan: Plan, stage: DataFrame) -> DataFrame:
 
 def _of_snapshots(log: DataFrame, owned: DataFrame) -> DataFrame:
     """Keep the rows of the log of the snapshots that entities are stored in, where those are few: of others no file is read."""
-    if is_local(owned):  # the log is small, too
-        return log
     named = [row["stored_in"] for row in owned.select("stored_in").distinct().limit(_FEW_SNAPSHOTS + 1).collect()]
     return log.filter(F.col("snapshot_id").isin(named)) if len(named) <= _FEW_SNAPSHOTS else log
 

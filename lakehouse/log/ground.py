@@ -10,7 +10,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-from lakehouse.log.facts import current_documents
 from lakehouse.log.head import Head
 from lakehouse.log.ownership.disputes import (
     known_disputes,
@@ -59,8 +58,8 @@ def read_ground(
     head: Head,
     stage: DataFrame,
     policy: Policy,
-    scopes: list[str],
-    known: DataFrame | None = None,
+    known: DataFrame,
+    gone: DataFrame,
     state: DataFrame | None = None,
 ) -> Ground:
     """Read what a stage is compared with.
@@ -70,17 +69,11 @@ def read_ground(
         head: snapshot that the entity tables stand at.
         stage: columns `schema.STAGE`, as the documents were read.
         policy: what the ingest may do.
-        scopes: as of `sources.Sources`: with `prune`, a known document in them that is no longer there dropped everything.
-        known: as from `current_documents` at the head; None: they are read.
-        state: as from `read_state` at the head; None: it is read.
+        known: as from `current_documents` at the head.
+        gone: as from `find_gone`.
+        state: as from `read_state` at the head, of all that the documents say or held; None: it is read.
     """
     log = open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id)
-    # Kept and not cached: a cached frame is planned anew whenever a table that it reads is written.
-    known = keep(current_documents(log)) if known is None else known
-    gone = find_moved(known, stage)
-    if policy.prune and scopes:
-        gone = gone.unionByName(find_vanished(known, stage, scopes)).distinct()
-    gone = keep(gone)
     committed_at = max(datetime.now(timezone.utc), head.committed_at + timedelta(microseconds=1))
     said: DataFrame | None = None
     if not can_skip(known.filter(F.size("facts.disputes") > 0)):
@@ -91,6 +84,24 @@ def read_ground(
         # What is pruned, and how much that is of all, is told of all registries.
         state = read_state(spark, head, None if policy.prune or not head.tables else concerned_registries(stage, gone))
     return Ground(head, committed_at, policy, log, known, gone, said, state, held)
+
+
+def find_gone(known: DataFrame, stage: DataFrame, policy: Policy, scopes: list[str]) -> DataFrame:
+    """Find the documents that are not where they were.
+
+    Args:
+        known: as from `current_documents`.
+        stage: columns `schema.STAGE`, as the documents were read.
+        policy: what the ingest may do.
+        scopes: as of `sources.Sources`: with `prune`, a known document in them that is no longer there dropped everything.
+
+    Returns:
+        registryid, xid (the document's URI).
+    """
+    gone = find_moved(known, stage)
+    if policy.prune and scopes:
+        gone = gone.unionByName(find_vanished(known, stage, scopes)).distinct()
+    return keep(gone)
 
 
 def concerned_registries(*rows: DataFrame) -> list[str] | None:

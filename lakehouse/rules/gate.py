@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from lakehouse.dialects.tables import DIALECTS, asks
 from lakehouse.rules.between.candidate import candidate
 from lakehouse.rules.between.flattened import check_flattened
+from lakehouse.rules.between.near import Published
 from lakehouse.rules.between.relations import ABOUT_CHANGE, check_entities
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.findings import FOUND, broken, findings_of, no_findings
@@ -51,7 +52,8 @@ def check_stage(
     *,
     dialects: Collection[str] = DIALECTS,
     strict: bool = False,
-    published: DataFrame | None = None,
+    published: Published | None = None,
+    known: DataFrame | None = None,
 ) -> Checked:
     """Check what would be published: only what would be written anew can be refused, what is published is told of.
 
@@ -64,6 +66,7 @@ def check_stage(
         dialects: those of the documents; few have rules about change.
         strict: a document with an error is refused whole.
         published: as for `candidate`.
+        known: as for `candidate`.
 
     Returns:
         `findings` has the columns row, document_uri, registryid, kind, xid, finding, as in `schema.STAGE`: all of them when
@@ -75,10 +78,13 @@ def check_stage(
     # A union of a dozen frames has a dozen times their partitions, each of which costs every later step a task.
     cores = spark.sparkContext.defaultParallelism
     compare = any(asks(dialect, rule) for dialect in dialects for rule in ABOUT_CHANGE)
-    what = candidate(spark, stage, set(used), compared, compare=compare, published=published)
+    what = candidate(spark, stage, set(used), compared, compare=compare, published=published, known=known)
     what = what._replace(things=keep(what.things.coalesce(cores)))
     flattened = check_flattened(spark, settings, what, set(used))
-    found = keep(check_entities(what.things, settings.duplicate_messageids).unionByName(flattened).coalesce(cores))
+    found = check_entities(what.things, settings.duplicate_messageids)
+    if published is not None and published.beside is not None:
+        found = found.join(F.broadcast(published.beside), on=KEY, how="left_anti").select(*FOUND)
+    found = keep(found.unionByName(flattened).coalesce(cores))
     if not count_if(found, {"refused": F.col("finding.action") == "quarantined"})["refused"]:
         return Checked(stage, found, 0, True)
     return _reject_documents(stage, found) if strict else _take_out(stage, what.things, found)

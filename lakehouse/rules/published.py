@@ -14,8 +14,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from lakehouse.log.facts import current_documents
-from lakehouse.rules.between.candidate import COLUMNS, TABLES, published_rows
 from lakehouse.rules.between.flattened import check_published
+from lakehouse.rules.between.lookedat import COLUMNS, TABLES, published_rows
 from lakehouse.rules.between.relations import check_entities
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.findings import FOUND

@@ -23,9 +23,12 @@ def keep(frame: DataFrame, *, eager: bool = True) -> DataFrame:
         frame: of few rows, where the session's work is small: they are sent to the driver.
         eager: compute it now; a large one waits otherwise until it is read.
     """
+    return on_driver(frame) if is_interpreted(frame.sparkSession) else frame.localCheckpoint(eager=eager)
+
+
+def on_driver(frame: DataFrame) -> DataFrame:
+    """Compute a frame of few rows once, and let the driver hold them."""
     session: Any = frame.sparkSession
-    if not is_interpreted(session):
-        return frame.localCheckpoint(eager=eager)
     classic: Any = frame
     plan = _local(frame)
     if plan is None:

@@ -8,6 +8,7 @@ import pytest
 
 from lakehouse.ingest.pipeline import Request
 from lakehouse.log.ownership.owners import Policy
+from lakehouse.settings import read_settings
 
 PRUNE = Request(Policy(prune=True))
 BAD = {"envelope": 5}
@@ -459,3 +460,15 @@ def test_a_message_of_the_oldest_dialect_without_versions_is_changed_by_editing_
     # Then the plain definition is edited all the same
     assert not history.ingest().refused
     assert history.published() == {"m": ("three", "a"), "m/2": ("new", "b")}
+
+
+def test_what_is_told_of_a_document_that_was_not_read_stands_where_it_wrote_it(catalog):
+    catalog.settings = read_settings(warehouse=catalog.settings.warehouse)  # with the rules between entities
+    based = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "m"}}}
+    based["basemessageuri"] = "/messagegroups/g/messages/no"
+    catalog.write("b.json", {"specversion": "1.0-rc1", "messagegroups": {"g": {"messages": {"m": based}}}})
+    for name in ("one", "two"):
+        edited = catalog.write("a.json", {"specversion": "1.0-rc2", "messagegroups": {"h": {"name": name}}})
+        catalog.ingest(*([edited] if name == "two" else []))
+    told = catalog.rows("SELECT rule_id, pointer FROM xregistry.violations")
+    assert told == [("MSG-150", "/messagegroups/g/messages/m/basemessageuri")]

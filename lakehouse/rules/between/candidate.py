@@ -2,64 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import reduce
 from typing import NamedTuple
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BooleanType, StringType, StructField, StructType
 
-from lakehouse.log.ground import OPTIONAL, STATE, concerned_registries, of_registries, optional_columns
-from lakehouse.store.frames import keep
+from lakehouse.log.ground import concerned_registries, of_registries
+from lakehouse.rules.between.lookedat import COLUMNS, TABLES, published_rows, staged_rows
+from lakehouse.rules.between.near import Published
 from lakehouse.store.keys import KEY
-from lakehouse.store.schema import ENDPOINTS, GROUPS, MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS, Table
+from lakehouse.store.schema import GROUPS, MESSAGES, VERSIONS
 from lakehouse.store.tables import open_table
-from lakehouse.store.xids import message_of
-
-TABLES = (GROUPS, ENDPOINTS, MESSAGES, VERSIONS, SCHEMAS, SCHEMAVERSIONS)
-_STRING = StringType()
-_LOOKED_AT = StructType(
-    [
-        StructField("envelope", _STRING),
-        StructField("protocol", _STRING),
-        StructField("envelopemetadata", _STRING),
-        StructField("protocoloptions", _STRING),
-        StructField("basemessage", _STRING),
-        StructField("dataschemaxid", _STRING),
-        StructField("dataschemauri", _STRING),
-        StructField("dataschemaformat", _STRING),
-        StructField("ancestor", _STRING),
-        StructField("isdefault", BooleanType()),
-        StructField("xref", _STRING),
-        StructField("authority", _STRING),
-        StructField("messagegroups", ArrayType(_STRING)),
-    ]
-)
-COLUMNS = (
-    *KEY,
-    "document_uri",
-    "staged",
-    "dialect",
-    "envelope",
-    "protocol",
-    "basemessage",
-    "dataschemaxid",
-    "schema_reference",
-    "ancestor",
-    "isdefault",
-    "xref",
-    "authority",
-    "messagegroups",
-    "willmessage",
-    "ce_type",
-    "lacks",
-    "metadata",
-    "content_hash",
-    "single",
-    "message_xid",
-    "container",
-)
 
 
 class Candidate(NamedTuple):
@@ -68,36 +22,14 @@ class Candidate(NamedTuple):
     things: one row per entity and staged document that would own it, and one for its first owner where that was not staged, so
     that findings are told of the same documents whichever were read: KEY, document_uri (empty where nobody owns it), staged (the
     entity would be written anew by that document), and what the rules between entities look at. rows: staged rows that would be
-    written, one per entity, columns `schema.STAGE`. leaving: entities that would be deleted: KEY; None: there are none.
+    written, one per entity, columns `schema.STAGE`. leaving: entities that would be deleted: KEY; None: there are none. near: of
+    what is published all that the staged rows have to do with: KEY; None: it may be anything.
     """
 
     things: DataFrame
     rows: DataFrame
     leaving: DataFrame | None
-
-
-class Published(NamedTuple):
-    """What is published, read from the entity tables at once, where that is little.
-
-    state: as from `ground.read_state`; rows: as from `published_rows`, of all tables that rules between entities look at.
-    """
-
-    state: DataFrame
-    rows: DataFrame
-
-
-def read_published(spark: SparkSession, used: Iterable[Table]) -> Published:
-    """Read what is published, for the comparison and for the rules between entities.
-
-    Args:
-        spark: the session, whose work is small.
-        used: the entity tables that hold something, at least one.
-    """
-    parts = [published_rows(open_table(spark, table.name), table, *STATE, *optional_columns(table, "stored_")) for table in used]
-    every = keep(reduce(DataFrame.unionByName, parts))
-    state = every.select(*KEY, "content_hash", *STATE, *(F.col(f"stored_{name}").alias(name) for name in OPTIONAL))
-    rows = every.filter(F.col("kind").isin([table.kind for table in TABLES]))
-    return Published(state, rows.drop(*STATE, *(f"stored_{name}" for name in OPTIONAL)))
+    near: DataFrame | None
 
 
 def candidate(
@@ -107,7 +39,8 @@ def candidate(
     compared: DataFrame | None = None,
     *,
     compare: bool = True,
-    published: DataFrame | None = None,
+    published: Published | None = None,
+    known: DataFrame | None = None,
 ) -> Candidate:
     """Lay what would be written over what is published.
 
@@ -117,7 +50,8 @@ def candidate(
         used: names of the entity tables that hold something.
         compared: as from `compare.compare`; None: all that is staged is new and would be published as it is.
         compare: give the published state of what would be written, too, as kinds of its own.
-        published: as of `read_published`, where that was read; None: the tables are read.
+        published: what was read before; None: the tables are read.
+        known: as from `facts.current_documents`: the dialects of documents that were not read; None: those of none.
     """
     documents = stage.filter(F.col("row") == "document")
     dialects = documents.select("registryid", "document_uri", F.get_json_object("facts", "$.dialect").alias("dialect")).distinct()
@@ -128,32 +62,28 @@ def candidate(
     else:
         held, rows = _owned(entities, compared)
         leaving = compared.filter(F.col("op") == "delete").select(*KEY)
-    # Of Versions of schemas, which are large, only the XIDs are looked at.
-    body = F.from_json(F.when(F.col("kind") != SCHEMAVERSIONS.kind, F.col("body")), _LOOKED_AT)
-    read = held.withColumn("b", body).select(
-        *KEY,
-        "document_uri",
-        "staged",
-        *(F.col(f"b.{name}").alias(name) for name in _LOOKED_AT.names if name != "isdefault"),
-        F.coalesce("_isdefault", "b.isdefault").alias("isdefault"),
-        F.col("attributes")["/envelopemetadata/type/value"].alias("_type"),
-        F.col("attributes")["/dataschema"].alias("_schema"),
-        "content_hash",
-    )
-    read = _with_single(_derived(read), entities, compare=compare)
+    read = _with_single(staged_rows(held), entities, compare=compare)
     staged = read.join(F.broadcast(dialects), on=["registryid", "document_uri"], how="left").select(*COLUMNS)
     tables = [table for table in TABLES if table.name in used]
     if not tables:
-        return Candidate(staged, rows, leaving)
+        return Candidate(staged, rows, leaving, None)
+    near = None if published is None or published.beside is None else published.rows.select(*KEY)
     if published is None:
         registries = concerned_registries(*([documents] if leaving is None else [documents, leaving]))
         parts = [published_rows(of_registries(open_table(spark, table.name), registries), table) for table in tables]
-        published = reduce(DataFrame.unionByName, parts)
-    earlier = _earlier(published, rows) if compare else None
-    others = _left_alone(published, documents.select("registryid"), entities.select(*KEY), compared)
+        there = reduce(DataFrame.unionByName, parts)
+    else:
+        there = published.rows
+    earlier = _earlier(there, rows) if compare else None
+    others = _left_alone(there, documents.select("registryid"), entities.select(*KEY), compared)
     others = others.join(F.broadcast(dialects), on=["registryid", "document_uri"], how="left")
+    if known is not None:
+        told = F.col("facts.dialect").alias("_dialect")
+        before = known.select("registryid", F.col("xid").alias("document_uri"), told)
+        others = others.join(F.broadcast(before), on=["registryid", "document_uri"], how="left")
+        others = others.withColumn("dialect", F.coalesce("dialect", "_dialect"))
     things = staged.unionByName(others.select(*COLUMNS))
-    return Candidate(things if earlier is None else things.unionByName(earlier), rows, leaving)
+    return Candidate(things if earlier is None else things.unionByName(earlier), rows, leaving, near)
 
 
 def _owned(entities: DataFrame, compared: DataFrame) -> tuple[DataFrame, DataFrame]:
@@ -240,66 +170,3 @@ def _earlier(published: DataFrame, entities: DataFrame) -> DataFrame:
 def _as_earlier(published: DataFrame) -> DataFrame:
     named = published.withColumn("kind", F.concat(F.lit("earlier "), "kind"))
     return named.withColumns({"staged": F.lit(False), "dialect": F.lit(None).cast("string")}).select(*COLUMNS)
-
-
-def published_rows(rows: DataFrame, table: Table, *also: str | Column) -> DataFrame:
-    """Give what the rules look at of rows of an entity table, and columns of it beside."""
-    present = set() if table is SCHEMAVERSIONS else set(table.columns.names)
-    looked_at = [
-        (F.col(field.name) if field.name in present else F.lit(None).cast(field.dataType)).alias(field.name)
-        for field in _LOOKED_AT
-    ]
-    kind, schema = (
-        F.col("attributes")[pointer] if "attributes" in present else F.lit(None).cast("string")
-        for pointer in ("/envelopemetadata/type/value", "/dataschema")
-    )
-    read = rows.select(
-        "registryid",
-        F.lit(table.kind).alias("kind"),
-        "xid",
-        F.coalesce(F.get("document_uris", F.lit(0)), F.lit("")).alias("document_uri"),
-        *looked_at,
-        kind.alias("_type"),
-        schema.alias("_schema"),
-        "content_hash",
-        F.lit(False).alias("single"),
-        *also,
-    )
-    return _derived(read)
-
-
-def _derived(read: DataFrame) -> DataFrame:
-    will = F.when(F.col("kind") == "endpoint", F.get_json_object("protocoloptions", "$.willmessage"))
-    return read.withColumns(
-        {
-            "willmessage": will,
-            "message_xid": F.when(F.col("kind").isin("message", "version"), message_of("xid")),
-            "container": F.substring_index("xid", "/", 3),
-            "schema_reference": _schema_reference(),
-            "ce_type": F.get_json_object(F.concat(F.lit('{"v":'), "_type", F.lit("}")), "$.v"),
-            "lacks": _lacks(),
-            "metadata": F.xxhash64("envelope", "envelopemetadata", "protocol", "protocoloptions"),
-        }
-    )
-
-
-def _schema_reference() -> Column:
-    """Give where in the registry `dataschemauri` leads, spelled as an XID, and after # when it leads into its own document."""
-    is_fragment = F.ltrim("dataschemauri").startswith("#")
-    path = F.split_part(F.regexp_replace("dataschemauri", r"\A\s*#?", ""), F.lit("#"), F.lit(1))
-    decoded = F.coalesce(F.try_url_decode(F.replace(path, F.lit("+"), F.lit("%2B"))), path)
-    unescaped = F.replace(F.replace(decoded, F.lit("~1"), F.lit("/")), F.lit("~0"), F.lit("~"))
-    whole = F.concat(F.when(is_fragment, "#").otherwise(""), F.when(is_fragment, unescaped).otherwise(path))
-    spelled = F.regexp_replace(whole, r"\A(#?)/schemaGroups/", "$1/schemagroups/")
-    return F.when((F.col("kind") == "version") & spelled.rlike(r"(?i)\A#?/schemagroups"), spelled)
-
-
-def _lacks() -> Column:
-    """Tell that a definition by itself lacks what its attributes ask for."""
-    has_schema = F.col("dataschemauri").isNotNull() | F.col("_schema").isNotNull()
-    lacks = (
-        (F.col("envelope").isNotNull() & F.col("envelopemetadata").isNull())
-        | (F.col("protocol").isNotNull() & F.col("protocoloptions").isNull())
-        | (has_schema & F.col("dataschemaformat").isNull())
-    )
-    return (F.col("kind") == "version") & lacks

@@ -19,11 +19,8 @@ def check_schema_uris(things: DataFrame) -> DataFrame:
     key = [*KEY, "document_uri"]
     referring = things.filter(F.col("schema_reference").isNotNull())
     path = F.regexp_replace("schema_reference", r"\A#", "")
-    # An id may hold colons, so the whole is looked for, and what stands before the last one.
-    plain = F.when(path.rlike(r"\A/[^/]+/[^/]+/[^/]+/.*:"), F.regexp_replace(path, _SUFFIX, ""))
-    targets = F.array_distinct(F.array_compact(F.array(_schema_of(path), _schema_of(plain))))
     schemas = things.filter(F.col("kind").isin("schema", "schemaversion")).select("registryid", F.col("xid").alias("target"))
-    wanted = referring.select(*key, F.explode(targets).alias("target"))
+    wanted = referring.select(*key, F.explode(schema_targets()).alias("target"))
     found = wanted.join(schemas, on=["registryid", "target"], how="left_semi").select(*key).distinct()
     absent = referring.withColumn("group", F.substring_index(path, "/", 3)).join(found, on=key, how="left_anti")
     # A path that is no fragment may lead anywhere on a server, unless its schema group is here.
@@ -55,6 +52,15 @@ def check_aliases(things: DataFrame) -> DataFrame:
         broken("MSG-096", F.concat(leads, F.lit(", which is not there")), "/meta/xref", "info").when(F.col("is_there").isNull()),
     ]
     return findings_of(both, told)
+
+
+def schema_targets() -> Column:
+    """Give the schemas and Versions of schemas that a row's `schema_reference` may mean, an array of XIDs; NULL: it has none."""
+    path = F.regexp_replace("schema_reference", r"\A#", "")
+    # An id may hold colons, so the whole is looked for, and what stands before the last one.
+    plain = F.when(path.rlike(r"\A/[^/]+/[^/]+/[^/]+/.*:"), F.regexp_replace(path, _SUFFIX, ""))
+    targets = F.array_distinct(F.array_compact(F.array(_schema_of(path), _schema_of(plain))))
+    return F.when(F.col("schema_reference").isNotNull(), targets)
 
 
 def _schema_of(path: Column) -> Column:

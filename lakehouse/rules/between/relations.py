@@ -238,8 +238,10 @@ def check_versions(things: DataFrame, present: Present) -> DataFrame:
     told = F.lit("its Versions differ in envelope or protocol: messages with other metadata are other messages")
     first = findings_of(several, [broken("MSG-140", told, "")])
     old = versions.filter(asked("CAT-007") & F.col("isdefault") & F.col("ce_type").isNotNull() & F.col("basemessage").isNull())
-    earliest = F.min("message_xid").over(Window.partitionBy("registryid", "ce_type"))
-    doubled = old.withColumn("earliest", earliest).filter(F.col("earliest") != F.col("message_xid"))
+    same = Window.partitionBy("registryid", "ce_type")
+    published = F.min(F.when(~F.col("staged"), F.col("message_xid"))).over(same)
+    doubled = old.withColumn("earliest", F.coalesce(published, F.min("message_xid").over(same)))
+    doubled = doubled.filter(F.col("earliest") != F.col("message_xid"))
     twice = F.concat(F.lit("`type` "), "ce_type", F.lit(" is that of "), "earliest", F.lit(" too"))
     return first.unionByName(findings_of(doubled, [broken("CAT-007", twice, "/envelopemetadata/type")]))
 

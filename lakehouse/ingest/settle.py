@@ -1,0 +1,147 @@
+"""What an ingest would publish: a stage is compared with what was there before, until the rules between entities hold."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakehouse.log.compare import compare
+from lakehouse.log.facts import current_documents
+from lakehouse.log.ground import find_gone, read_ground, tables_in_use
+from lakehouse.log.head import Head
+from lakehouse.log.ownership.owners import Policy
+from lakehouse.log.plan import Plan, plan_changes
+from lakehouse.log.projections import effective_is_behind
+from lakehouse.rules.between.near import Published, read_near, read_published
+from lakehouse.rules.findings import no_findings
+from lakehouse.rules.gate import check_stage, without_refused
+from lakehouse.settings import Settings
+from lakehouse.store.frames import keep, on_driver
+from lakehouse.store.sessions import is_interpreted
+from lakehouse.store.tables import open_table
+
+
+class Before(NamedTuple):
+    """What an ingest finds.
+
+    known: as from `current_documents`; gone: as from `find_gone`; published: what is published, where that was read.
+    """
+
+    known: DataFrame
+    gone: DataFrame
+    published: Published | None
+
+
+class Asked(NamedTuple):
+    """What an ingest may do, whether it refuses a document whole, and the dialects of its documents."""
+
+    policy: Policy
+    strict: bool
+    dialects: Collection[str]
+
+
+class Settled(NamedTuple):
+    """What an ingest would publish.
+
+    stage: without what was refused; findings: beside those of the stage and of the plan; rejected: how many documents the rules
+    between entities refused whole.
+    """
+
+    stage: DataFrame
+    plan: Plan
+    findings: DataFrame
+    rejected: int
+
+
+def read_before(
+    spark: SparkSession,
+    settings: Settings,
+    head: Head,
+    stage: DataFrame,
+    known: DataFrame | None,
+    policy: Policy,
+    scopes: list[str],
+    *,
+    few: bool,
+) -> tuple[DataFrame, Before]:
+    """Read what was there before: of a small catalog all, of a large one what few rows have to do with.
+
+    Args:
+        spark: the session.
+        settings: how many rows are few.
+        head: snapshot that the entity tables stand at.
+        stage: columns `schema.STAGE`, as the documents were read.
+        known: as from `current_documents` at the head; None: they are read.
+        policy: what the ingest may do.
+        scopes: as for `find_gone`.
+        few: the stage has few rows.
+
+    Returns:
+        Beside it the stage, which the driver holds where what is published was read.
+    """
+    if known is None:
+        known = keep(current_documents(open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id)))
+    gone = find_gone(known, stage, policy, scopes)
+    used = tables_in_use(head)
+    if not used or not few:
+        return stage, Before(known, gone, None)
+    if is_interpreted(spark):
+        return stage, Before(known, gone, read_published(spark, used))
+    # What is pruned may be anything, and without the chains nobody knows what depends on what.
+    if policy.prune or not settings.refresh_effective or effective_is_behind(spark, head):
+        return stage, Before(known, gone, None)
+    stage = on_driver(stage)
+    return stage, Before(known, gone, read_near(spark, used, stage, known, gone, settings.interpreted_rows))
+
+
+def settle(
+    spark: SparkSession,
+    settings: Settings,
+    head: Head,
+    stage: DataFrame,
+    refused: DataFrame | None,
+    before: Before,
+    asked: Asked,
+) -> Settled:
+    """Compare a stage with the catalog, and apply the rules between entities to what would be published, until they hold.
+
+    What a rule refuses may leave another document's definition, or the published one, in its place: so that is looked at anew.
+
+    Args:
+        spark: the session.
+        settings: whether and how the rules between entities are applied.
+        head: snapshot that the entity tables stand at.
+        stage: as from `read_before`.
+        refused: findings that are in no document; None: there are none.
+        before: as from `read_before`.
+        asked: what the ingest was asked for.
+    """
+    published = before.published
+    state = None if published is None else published.state
+    ground = read_ground(spark, head, stage, asked.policy, before.known, before.gone, state)
+    first = without_refused(stage, spark)
+    stage, found, rejected = first.stage, first.findings, 0
+    uncounted = no_findings(spark) if refused is None else refused
+    while True:
+        compared = compare(ground, stage, found)
+        if not settings.check_relations:
+            break
+        checked = check_stage(
+            spark,
+            settings,
+            stage,
+            head.tables,
+            None if compared.is_all_new else compared.rows,
+            dialects=asked.dialects,
+            strict=asked.strict,
+            published=published,
+            known=before.known,
+        )
+        stage, found, rejected = checked.stage, found.unionByName(checked.findings), rejected + checked.rejected
+        if checked.is_settled:
+            break
+    plan = plan_changes(ground, stage, compared.rows, found.unionByName(uncounted))
+    return Settled(stage, plan, found, rejected)
