@@ -19,7 +19,7 @@ from lakehouse.log.effective import find_near
 from lakehouse.log.ground import OPTIONAL, STATE, optional_columns
 from lakehouse.rules.between.lookedat import TABLES, published_rows, staged_rows
 from lakehouse.rules.between.references import schema_targets
-from lakehouse.store.frames import is_empty, keep, on_driver
+from lakehouse.store.frames import is_empty, keep, no_rows, on_driver
 from lakehouse.store.keys import KEY
 from lakehouse.store.schema import ENDPOINTS, GROUPS, MESSAGES, REGISTRIES, SCHEMAVERSIONS, VERSIONS, Table
 from lakehouse.store.tables import open_table
@@ -70,12 +70,14 @@ def read_near(
     Returns:
         None where that is more than few. Else all of `state` that the staged documents say or held, with all Versions of it.
     """
-    near = _Near(spark, list(used), most)
+    tables = list(used)
+    near = _Near(spark, tables, most)
     try:
         judged = near.find(stage, known, gone)
     except _TooMany:
         return None
-    rows = on_driver(reduce(DataFrame.unionByName, near.parts))
+    nothing = no_rows(spark, _stored(open_table(spark, tables[0].name), tables[0]).schema)
+    rows = on_driver(reduce(DataFrame.unionByName, near.parts, nothing))
     keys = rows.select(*KEY).collect()
     beside = [tuple(row) for row in keys if (row["registryid"], _resource(row["xid"])) not in judged]
     return _as_published(rows)._replace(beside=_frame(spark, beside, *KEY))
