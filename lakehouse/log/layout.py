@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from lakehouse.store.deltalog import table_bytes
 from lakehouse.store.sessions import is_interpreted
 
-FILE_BYTES = 16 << 20  # of a table that OPTIMIZE lays out
+FILE_BYTES = 4 << 20  # of a table that OPTIMIZE lays out
 _SMALL_LOG = 64 << 20  # bytes: no table is worth an order then
 _ROWS_OF_A_FILE = 40_000  # a MERGE writes these anew in about a second
 _FEW_ROWS = 100_000  # that are not worth an order
