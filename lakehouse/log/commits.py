@@ -22,10 +22,10 @@ from lakehouse.faults import crash_point
 from lakehouse.log.head import LOGGED, Head
 from lakehouse.log.ownership.defaults import with_isdefault
 from lakehouse.log.plan import Plan, changed_rows, rows_digest
-from lakehouse.store.conflicts import is_conflict
+from lakehouse.store.delta.conflicts import is_conflict
+from lakehouse.store.delta.positions import told_by_appends, was_never_written
 from lakehouse.store.frames import can_skip
 from lakehouse.store.keys import KEY
-from lakehouse.store.positions import told_by_appends, was_never_written
 from lakehouse.store.schema import CHANGES, SCHEMA
 from lakehouse.store.tables import open_table, table_name
 

@@ -15,11 +15,12 @@ from pyspark.sql import functions as F
 
 from lakehouse.log.layout import by_key
 from lakehouse.settings import Settings
+from lakehouse.store.delta.positions import first_transaction
 from lakehouse.store.frames import can_skip, count, hand_over, is_empty, is_local, keep, no_rows
-from lakehouse.store.positions import first_transaction
+from lakehouse.store.merges import ends_of, merge_rows
 from lakehouse.store.schema import EFFECTIVE_MESSAGES, SCHEMA
 from lakehouse.store.sessions import is_interpreted
-from lakehouse.store.tables import ends_of, merge_rows, table_name
+from lakehouse.store.tables import open_table, table_name
 from lakehouse.store.views import read_view
 
 NAME = "effective_messages"
@@ -39,7 +40,7 @@ def append_all(
 
     Args: as for `compute_all`.
     """
-    messages = session.table(table_name("messages")) if fresh is None else fresh["messages"]
+    messages = open_table(session, "messages") if fresh is None else fresh["messages"]
     rows = by_key(compute_all(session, settings, snapshot_id, fresh), messages.select(*_KEY))
     writer = rows.write.format("delta").mode("append").options(**first_transaction(NAME))
     metadata = session.conf.get("spark.databricks.delta.commitInfo.userMetadata")
@@ -58,7 +59,7 @@ def compute_all(
         fresh: the rows of the two tables, with op, where they are at hand; None: the tables are read.
     """
     parts = {} if fresh is None else {name: rows.filter("op <> 'delete'").drop("op") for name, rows in fresh.items()}
-    versions = parts.get("versions", session.table(table_name("versions")))
+    versions = parts.get("versions", open_table(session, "versions"))
     has_bases = not is_empty(versions.filter(F.col("basemessage").isNotNull()))
     _plan_once(session)
     parts = parts if has_bases else parts | _nothing_merged(session)
@@ -108,7 +109,7 @@ def refresh(
 
 def _laid_over(session: SparkSession, fresh: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
     """Give the tables that define messages, with rows laid over them."""
-    tables = {name: session.table(table_name(name)) for name in ("messages", "versions")}
+    tables = {name: open_table(session, name) for name in ("messages", "versions")}
     for name, rows in fresh.items():
         others = tables[name].join(F.broadcast(rows.select(*_KEY)), on=_KEY, how="left_anti")
         tables[name] = others.unionByName(rows.filter("op <> 'delete'").drop("op"))
@@ -134,7 +135,7 @@ def find_near(session: SparkSession, changed: DataFrame, led_to: DataFrame, mess
     given = changed.withColumn("is_affected", F.lit(True)).unionByName(led_to.withColumn("is_affected", F.lit(False)))
     sought = given.unionByName(renamed.withColumn("is_affected", F.lit(True)))
     one = F.explode("depends_on").alias("depended_on")  # itself, too
-    stored = session.table(table_name(NAME)).select(*_KEY, "depends_on", one)
+    stored = open_table(session, NAME).select(*_KEY, "depends_on", one)
     found = stored.join(F.broadcast(sought.withColumnRenamed("xid", "depended_on")), on=["registryid", "depended_on"])
     found = found.filter(F.col("is_affected") | (F.col("xid") == F.col("depended_on")))
     every = found.select(*_KEY, "is_affected", "depends_on").unionByName(given, allowMissingColumns=True)
@@ -186,7 +187,7 @@ def _along_chains(session: SparkSession, tables: Mapping[str, DataFrame], near: 
         further = keep(_led_to(parts).join(passed, on=_KEY, how="left_anti").distinct())
         if is_empty(further):
             break
-        stored = session.table(table_name(NAME)).select(*_KEY, "depends_on")
+        stored = open_table(session, NAME).select(*_KEY, "depends_on")
         behind = _only(stored, further, F.col("xid")).select("registryid", F.explode("depends_on").alias("xid"))
         passed = passed.unionByName(further).unionByName(behind)
         parts = _rows_of(session, tables, passed)

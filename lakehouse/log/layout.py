@@ -8,7 +8,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse.store.deltalog import table_bytes
+from lakehouse.store.delta.log import table_bytes
 from lakehouse.store.sessions import is_interpreted
 
 FILE_BYTES = 4 << 20  # of a table that OPTIMIZE lays out

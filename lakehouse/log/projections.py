@@ -1,4 +1,4 @@
-"""The entity tables follow the log: each takes the rows above its own position with one MERGE that may be repeated.
+"""The entity tables follow the log: each takes the rows above its own position in one commit that may be repeated.
 
 A process that died between commit and projection loses nothing: the next one that writes (an ingest, `validate`, a rebuild, a
 restore, a server) rolls the tables forward first. Until then the tables are behind the log, and read as they stand.
@@ -19,9 +19,8 @@ from lakehouse.log import effective
 from lakehouse.log.head import Head
 from lakehouse.log.layout import by_key
 from lakehouse.settings import Settings
-from lakehouse.store.conflicts import is_conflict, retries
-from lakehouse.store.frames import hand_over, keep
-from lakehouse.store.positions import (
+from lakehouse.store.delta.conflicts import is_conflict, retries
+from lakehouse.store.delta.positions import (
     as_transaction,
     first_transaction,
     last_transaction,
@@ -31,6 +30,8 @@ from lakehouse.store.positions import (
     version_at,
     was_never_written,
 )
+from lakehouse.store.frames import hand_over, keep
+from lakehouse.store.merges import ends_of, merge_rows
 from lakehouse.store.schema import (
     ENDPOINTS,
     ENTITY_TABLES,
@@ -43,7 +44,7 @@ from lakehouse.store.schema import (
     body_schema,
 )
 from lakehouse.store.sessions import open_sibling
-from lakehouse.store.tables import ends_of, merge_rows, table_name
+from lakehouse.store.tables import table_name
 
 _THREADS = 4
 _DEFINING = ("messages", "versions")  # what effective_messages follows

@@ -28,7 +28,7 @@ from lakehouse.log.head import Head
 from lakehouse.log.projections import effective_is_behind, last_rows, project, rebuild_effective, rebuild_table, roll_forward
 from lakehouse.operations.digests import Link, check_chain
 from lakehouse.settings import Settings, data_folder
-from lakehouse.store.deltalog import table_location
+from lakehouse.store.delta.log import table_location
 from lakehouse.store.files import list_folder, move_folder, stages_location
 from lakehouse.store.schema import (
     CHANGES,

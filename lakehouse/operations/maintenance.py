@@ -20,11 +20,11 @@ from pyspark.sql import functions as F
 from lakehouse.log.effective import NAME as EFFECTIVE
 from lakehouse.log.layout import FILE_BYTES
 from lakehouse.settings import Settings
-from lakehouse.store.conflicts import retries
-from lakehouse.store.deltalog import delta_log, newest_version, table_location
+from lakehouse.store.delta.conflicts import retries
+from lakehouse.store.delta.log import delta_log, newest_version, table_location
+from lakehouse.store.delta.positions import tell_commits, told_by_commits
 from lakehouse.store.files import dead_stages, folder_size, remove_folder
 from lakehouse.store.jvm import java_class
-from lakehouse.store.positions import tell_commits, told_by_commits
 from lakehouse.store.schema import ENTITY_TABLES
 from lakehouse.store.tables import TABLES, attach_tables, check_writers, table_name
 

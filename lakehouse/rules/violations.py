@@ -8,7 +8,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.store.conflicts import retries
+from lakehouse.store.delta.conflicts import retries
 from lakehouse.store.frames import can_skip, is_empty
 from lakehouse.store.schema import VIOLATIONS
 from lakehouse.store.tables import table_name

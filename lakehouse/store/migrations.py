@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 from lakehouse.errors import WarehouseTooNew
 from lakehouse.faults import crash_point
 from lakehouse.settings import data_folder
-from lakehouse.store.conflicts import retries
-from lakehouse.store.deltalog import table_property
+from lakehouse.store.delta.conflicts import retries
+from lakehouse.store.delta.log import table_property
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.sessions import open_sibling
 

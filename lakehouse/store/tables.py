@@ -9,21 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
-from delta.tables import DeltaTable
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.errors import SettingsError, WarehouseError
 from lakehouse.settings import Settings, data_folder
-from lakehouse.store.conflicts import is_conflict, retries
-from lakehouse.store.deltalog import qualified, schema_location, table_bytes, table_location
+from lakehouse.store.delta.conflicts import is_conflict, retries
+from lakehouse.store.delta.log import Files, current_files, qualified, schema_location, table_bytes, table_location
+from lakehouse.store.delta.positions import was_never_written
 from lakehouse.store.files import exists
-from lakehouse.store.frames import is_local
+from lakehouse.store.frames import no_rows
 from lakehouse.store.jvm import java_class
 from lakehouse.store.migrations import check_not_newer, migrate, stored_version
-from lakehouse.store.positions import was_never_written
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.session import absolute_location
 from lakehouse.store.sessions import interpreted, is_interpreted, open_sibling
@@ -44,8 +42,6 @@ SCHEMA_VERSION = 1
 # What Delta says of a folder that has files and no log yet.
 _HALF_CREATED = "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
 _THREADS = 4
-_LARGE_TABLE = 64 << 20  # bytes
-_MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 _STOOD_IN = "xregistry.stood_in"  # of a session: the tables that something stands in for
 
 
@@ -55,8 +51,19 @@ def table_name(name: str) -> str:
 
 
 def open_table(spark: SparkSession, name: str) -> DataFrame:
-    """Read a table of the live schema, or the rows that stand in for it in this session."""
-    return spark.table(name if name in _stood_in(spark) else table_name(name))
+    """Read a table of the live schema as it is now, or the rows that stand in for it in this session.
+
+    Where the session's work is small, the table's files are read as they are: Delta would ask by a query which these are.
+    """
+    if name in _stood_in(spark):
+        return spark.table(name)
+    files = current_files(spark, name) if is_interpreted(spark) else None
+    return spark.table(table_name(name)) if files is None else read_files(spark, files)
+
+
+def read_files(spark: SparkSession, files: Files) -> DataFrame:
+    """Read the files of a table's version as they are."""
+    return spark.read.schema(files.columns).parquet(*files.locations) if files.locations else no_rows(spark, files.columns)
 
 
 def stand_in(session: SparkSession, name: str, rows: DataFrame) -> None:
@@ -160,67 +167,6 @@ def is_small(spark: SparkSession, settings: Settings) -> bool:
     if not spark.catalog.tableExists(table_name("changes")):
         return True
     return was_never_written(spark, "changes") or table_bytes(spark, "changes") <= settings.interpreted_bytes
-
-
-class Ends(NamedTuple):
-    """The first and the last registryid and xid of rows, and the newest snapshot_id of them, where they have one."""
-
-    registryid: tuple[str, str]
-    xid: tuple[str, str]
-    newest: int | None
-
-
-def ends_of(session: SparkSession, name: str, keys: DataFrame) -> Ends | None:
-    """Give the ends of the keys that are to be merged into a table, by which Delta leaves out files.
-
-    Args:
-        session: the session.
-        name: the table.
-        keys: columns registryid and xid, and snapshot_id where rows may be added meanwhile.
-
-    Returns:
-        None where the table is so small that a merge is sooner done than this is asked, or where there are no keys.
-    """
-    if is_interpreted(session) or not (is_local(keys) or table_bytes(session, name) > _LARGE_TABLE):
-        return None
-    newest = F.max("snapshot_id") if "snapshot_id" in keys.columns else F.lit(None)
-    ends = [end(of) for of in ("registryid", "xid") for end in (F.min, F.max)]
-    first, last, first_xid, last_xid, snapshot_id = keys.agg(*ends, newest).collect()[0]
-    return None if first is None else Ends((first, last), (first_xid, last_xid), snapshot_id)
-
-
-def merge_rows(
-    session: SparkSession, name: str, columns: Iterable[str], rows: DataFrame, *, gone: str, ends: Ends | None = None
-) -> None:
-    """Bring rows into a table of entities with one MERGE, which may be repeated; a row that the table has newer stays.
-
-    That nothing comes back that was deleted meanwhile, the session's transaction takes care of (`positions.as_transaction`).
-
-    Args:
-        session: whose settings tell what the commit says of itself.
-        name: the table; its key is registryid and xid.
-        columns: the table's columns, snapshot_id among them.
-        rows: those columns, and what `gone` looks at; snapshot_id of what is gone: the one that knows of it.
-        gone: SQL condition on `rows` for what is to be deleted.
-        ends: of the keys of all `rows`, as from `ends_of`: files of the table that lie outside are not looked at.
-    """
-    same = (F.col("target.registryid") == F.col("source.registryid")) & (F.col("target.xid") == F.col("source.xid"))
-    if ends is not None:
-        same &= F.col("target.registryid").between(*map(F.lit, ends.registryid))
-        same &= F.col("target.xid").between(*map(F.lit, ends.xid))
-    values: dict[str, str | Column] = {column: f"source.{column}" for column in columns}
-    source = rows.withColumn("_gone", F.expr(gone)).alias("source")
-    # Rows of the driver cannot change between the passes of a merge, and are sent to where they are joined with.
-    session.conf.set(_MATERIALIZE, "none" if is_local(source) else "auto")
-    (
-        DeltaTable.forName(session, table_name(name))
-        .alias("target")
-        .merge(source, same)
-        .whenMatchedDelete("source._gone AND target.snapshot_id < source.snapshot_id")
-        .whenMatchedUpdate("target.snapshot_id < source.snapshot_id", set=values)
-        .whenNotMatchedInsert("NOT source._gone", values=values)
-        .execute()
-    )
 
 
 def tables_named_in(query: str) -> list[str]:

@@ -41,9 +41,9 @@ from lakehouse.log.projections import project
 from lakehouse.log.snapshots import open_snapshot, resolve_snapshot
 from lakehouse.operations.maintenance import maintain
 from lakehouse.settings import Settings, read_settings
-from lakehouse.store.deltalog import delta_log, newest_version, table_bytes
+from lakehouse.store.delta.log import delta_log, newest_version, table_bytes
+from lakehouse.store.delta.positions import first_transaction
 from lakehouse.store.jvm import java_class
-from lakehouse.store.positions import first_transaction
 from lakehouse.store.schema import CHANGES, EFFECTIVE_MESSAGES, GROUPS, MESSAGES, VERSIONS
 from lakehouse.store.session import open_session
 from lakehouse.store.tables import TABLES, attach_tables, create_tables, table_name

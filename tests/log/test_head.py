@@ -8,7 +8,7 @@ import pytest
 from histories import shop
 
 from lakehouse.log.commits import read_head
-from lakehouse.store.positions import told_by_appends
+from lakehouse.store.delta.positions import told_by_appends
 from lakehouse.store.tables import table_name
 
 

@@ -17,11 +17,12 @@ from lakehouse.log.head import Head
 from lakehouse.log.projections import lagging, rebuild_table, roll_forward
 from lakehouse.operations.doctor import diagnose
 from lakehouse.operations.maintenance import maintain
-from lakehouse.store import positions
-from lakehouse.store.positions import told_by_commits, told_position
+from lakehouse.store.delta import positions
+from lakehouse.store.delta.positions import told_by_commits, told_position
+from lakehouse.store.merges import merge_rows
 from lakehouse.store.schema import MESSAGES, VERSIONS
 from lakehouse.store.sessions import open_sibling
-from lakehouse.store.tables import attach_tables, merge_rows
+from lakehouse.store.tables import attach_tables
 
 VERSION = "/messagegroups/g/messages/n/versions/1"
 FOREIGN = ["by hand", "[1]", '"x"', '{"job": "project"}', '{"snapshot_id": "9", "job": "project"}', '{"snapshot_id": 9}', "{"]

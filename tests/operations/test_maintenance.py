@@ -15,7 +15,7 @@ from lakehouse.log.head import Head
 from lakehouse.log.snapshots import open_snapshot
 from lakehouse.operations.doctor import diagnose
 from lakehouse.operations.maintenance import maintain
-from lakehouse.store.conflicts import CONFLICTS, is_conflict
+from lakehouse.store.delta.conflicts import CONFLICTS, is_conflict
 from lakehouse.store.tables import attach_tables
 
 

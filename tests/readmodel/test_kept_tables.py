@@ -100,3 +100,15 @@ def test_a_position_is_found_however_many_commits_came_since(written):
     assert told_position(table) == (written.projected, False)
     assert told_position(table, before) == (written.projected, True)
     assert told_position(table, table.version()) == (written.projected, True)
+
+
+@pytest.mark.parametrize(("job", "plain"), [("project", True), ("rebuild", False), ("by hand", False)])
+def test_a_small_table_that_is_written_whole_is_followed_by_its_new_rows(written, job, plain):
+    written.commit()
+    written.project()
+    before = written.table("effective_messages").version()
+    told = json.dumps({"snapshot_id": written.projected + 1, "job": job})
+    properties = CommitProperties(custom_metadata={"userMetadata": told})
+    write_deltalake(written.table("effective_messages"), definitions_as_table([]), mode="overwrite", commit_properties=properties)
+    position = written.projected + (job != "by hand")
+    assert told_position(written.table("effective_messages"), before) == (position, plain)

@@ -7,7 +7,7 @@ from pyspark.sql.readwriter import DataFrameWriter
 
 from lakehouse.errors import CommitLost
 from lakehouse.log.commits import _TOLD_OF_HEAD, Run, _append
-from lakehouse.store.conflicts import CONFLICTS, is_conflict
+from lakehouse.store.delta.conflicts import CONFLICTS, is_conflict
 from lakehouse.store.schema import CHANGES
 
 FORMS = ["itself", "in a thread of its own", "as the cause of an error of Spark"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakehouse.store import positions
+from lakehouse.store.delta import positions
 
 FOLDER = "file:/w/changes/_delta_log"
 

@@ -323,13 +323,20 @@ def told_position(table: DeltaTable, known_version: int | None = None) -> tuple[
         if known_version is not None and commit["version"] <= known_version and position is not None:
             break
         if known_version is not None and commit["version"] > known_version:
-            appends = commit["operation"] == "WRITE" and commit.get("operationParameters", {}).get("mode") == "Append"
-            is_plain = is_plain and (appends or commit["operation"] in _HARMLESS)
+            is_plain = is_plain and _is_plain(commit)
         if position is None:
             position = _own_position(commit.get("userMetadata"))
         if position is not None and known_version is None:
             break
     return position, is_plain
+
+
+def _is_plain(commit: dict[str, Any]) -> bool:
+    """Tell that rows with a higher snapshot_id tell all that a commit changed; what projects writes a small table whole."""
+    if commit["operation"] != "WRITE":
+        return commit["operation"] in _HARMLESS
+    appends = commit.get("operationParameters", {}).get("mode") == "Append"
+    return appends or _own(commit.get("userMetadata")).get("job") == "project"
 
 
 def _newest_commits(table: DeltaTable) -> Iterator[dict[str, Any]]:
@@ -355,9 +362,15 @@ def positions(table: DeltaTable) -> list[tuple[int, int]]:
 
 
 def _own_position(user_metadata: Any) -> int | None:
+    snapshot_id: int | None = _own(user_metadata).get("snapshot_id")
+    return snapshot_id
+
+
+def _own(user_metadata: Any) -> dict[str, Any]:
+    """Read what a commit says of itself that brought a table forward; nothing of any other."""
     try:
         told = json.loads(user_metadata or "{}")
     except (ValueError, TypeError):
-        return None
+        return {}
     is_own = isinstance(told, dict) and type(told.get("snapshot_id")) is int and told.get("job") in _OWN_JOBS
-    return told["snapshot_id"] if is_own else None
+    return told if is_own else {}

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from lakehouse.store import deltalog
-from lakehouse.store.deltalog import table_location, table_property
+from lakehouse.store.delta import log
+from lakehouse.store.delta.log import newest_version, table_location, table_property
 from lakehouse.store.files import exists, list_folder, read_text
 
 _PROJECTING = ("project", "rebuild")
@@ -129,6 +129,12 @@ def as_transaction(session: SparkSession, name: str, snapshot_id: int | None) ->
         session.conf.set(f"{_TRANSACTION}Version", str(snapshot_id))
 
 
+def transaction_of(session: SparkSession) -> tuple[str, int] | None:
+    """Give the application and the number of the transaction that the commits of a session are, as from `as_transaction`."""
+    application, number = (session.conf.get(f"{_TRANSACTION}{part}", None) for part in ("AppId", "Version"))
+    return None if application is None or number is None else (str(application), int(str(number)))
+
+
 def first_transaction(name: str) -> dict[str, str | int]:
     """Give the options of a write that fills an empty table: whatever it brings, only one process can do it."""
     return {"txnAppId": _application(name), "txnVersion": 1}
@@ -136,7 +142,7 @@ def first_transaction(name: str) -> dict[str, str | int]:
 
 def last_transaction(session: SparkSession, name: str) -> int:
     """Give the last transaction that brought a table forward, 0 before the first; a table that is set back keeps it."""
-    return deltalog.last_transaction(session, _application(name), name)
+    return log.last_transaction(newest_version(session, name), _application(name))
 
 
 def _application(name: str) -> str:

@@ -1,0 +1,110 @@
+"""Brings rows into a table of entities, one row for each key."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from delta.tables import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakehouse.store.delta.log import Files, current_files, table_bytes
+from lakehouse.store.delta.positions import transaction_of
+from lakehouse.store.delta.rewrite import rewrite
+from lakehouse.store.frames import is_local
+from lakehouse.store.sessions import is_interpreted
+from lakehouse.store.tables import read_files, table_name
+
+_LARGE_TABLE = 64 << 20  # bytes
+_MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
+
+
+class Ends(NamedTuple):
+    """The first and the last registryid and xid of rows, and the newest snapshot_id of them, where they have one."""
+
+    registryid: tuple[str, str]
+    xid: tuple[str, str]
+    newest: int | None
+
+
+def ends_of(session: SparkSession, name: str, keys: DataFrame) -> Ends | None:
+    """Give the ends of the keys that are to be merged into a table, by which Delta leaves out files.
+
+    Args:
+        session: the session.
+        name: the table.
+        keys: columns registryid and xid, and snapshot_id where rows may be added meanwhile.
+
+    Returns:
+        None where the table is so small that a merge is sooner done than this is asked, or where there are no keys.
+    """
+    if is_interpreted(session) or not (is_local(keys) or table_bytes(session, name) > _LARGE_TABLE):
+        return None
+    newest = F.max("snapshot_id") if "snapshot_id" in keys.columns else F.lit(None)
+    ends = [end(of) for of in ("registryid", "xid") for end in (F.min, F.max)]
+    first, last, first_xid, last_xid, snapshot_id = keys.agg(*ends, newest).collect()[0]
+    return None if first is None else Ends((first, last), (first_xid, last_xid), snapshot_id)
+
+
+def merge_rows(
+    session: SparkSession, name: str, columns: Collection[str], rows: DataFrame, *, gone: str, ends: Ends | None = None
+) -> None:
+    """Bring rows into a table of entities in one commit, which may be repeated; a row that the table has newer stays.
+
+    Where the session's work is small, and its commits are a transaction, so that the table has nothing newer, its rows are
+    written anew; else with a MERGE.
+
+    That nothing comes back that was deleted meanwhile, the session's transaction takes care of (`positions.as_transaction`).
+
+    Args:
+        session: whose settings tell what the commit says of itself.
+        name: the table; its key is registryid and xid.
+        columns: the table's columns, snapshot_id among them.
+        rows: those columns, and what `gone` looks at; snapshot_id of what is gone: the one that knows of it.
+        gone: SQL condition on `rows` for what is to be deleted.
+        ends: of the keys of all `rows`, as from `ends_of`: files of the table that lie outside are not looked at.
+    """
+    source = rows.withColumn("_gone", F.expr(gone))
+    transaction = transaction_of(session)
+    files = current_files(session, name) if transaction and is_interpreted(session) and is_local(source) else None
+    if transaction is None or files is None or not _may_be_rewritten(files, columns):
+        _merge(session, name, columns, source, ends)
+    else:
+        rewrite(session, files, _replaced(session, files, source), *transaction)
+
+
+def _may_be_rewritten(files: Files, columns: Collection[str]) -> bool:
+    """Tell that a table has no columns of somebody else's, nor the change data feed, in which all rows would then change."""
+    followed = files.version.metadata().configuration().get("delta.enableChangeDataFeed")
+    is_followed = followed.isDefined() and str(followed.get()).lower() == "true"
+    return set(files.columns.names) == set(columns) and not is_followed
+
+
+def _replaced(session: SparkSession, files: Files, source: DataFrame) -> DataFrame:
+    """Give the rows of files with others in the place of those with the same key."""
+    new = source.filter("NOT _gone").select(*files.columns.names)
+    if not files.locations:
+        return new
+    keys = F.broadcast(source.select("registryid", "xid"))
+    kept = read_files(session, files).join(keys, on=["registryid", "xid"], how="left_anti")
+    return kept.select(*files.columns.names).unionByName(new).coalesce(1)
+
+
+def _merge(session: SparkSession, name: str, columns: Collection[str], source: DataFrame, ends: Ends | None) -> None:
+    same = (F.col("target.registryid") == F.col("source.registryid")) & (F.col("target.xid") == F.col("source.xid"))
+    if ends is not None:
+        same &= F.col("target.registryid").between(*map(F.lit, ends.registryid))
+        same &= F.col("target.xid").between(*map(F.lit, ends.xid))
+    values: dict[str, str | Column] = {column: f"source.{column}" for column in columns}
+    # Rows of the driver cannot change between the passes of a merge, and are sent to where they are joined with.
+    session.conf.set(_MATERIALIZE, "none" if is_local(source) else "auto")
+    (
+        DeltaTable.forName(session, table_name(name))
+        .alias("target")
+        .merge(source.alias("source"), same)
+        .whenMatchedDelete("source._gone AND target.snapshot_id < source.snapshot_id")
+        .whenMatchedUpdate("target.snapshot_id < source.snapshot_id", set=values)
+        .whenNotMatchedInsert("NOT source._gone", values=values)
+        .execute()
+    )
