@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
-from typing import Any
+from itertools import repeat
+from typing import Any, NamedTuple
 
 import orjson
 import pyarrow as pa
@@ -22,9 +24,10 @@ from lakehouse.rules.findings import FOUND
 from lakehouse.rules.one.engine import check_entity
 from lakehouse.rules.one.table import Subject
 from lakehouse.settings import Settings
+from lakehouse.store.frames import keep
 from lakehouse.store.schema import ENDPOINTS, GROUPS, MESSAGES, REGISTRIES, SCHEMAVERSIONS, STAGE, VERSIONS
 from lakehouse.text.jsontext import below
-from lakehouse.text.names import WHOLE, Pointer
+from lakehouse.text.names import WHOLE, Pointer, RegistryId, Xid
 from lakehouse.text.problems import violation_id
 
 _JSON_COLUMNS = frozenset(
@@ -38,7 +41,18 @@ _ALONE = {
     "message": VERSIONS,
     "schema": SCHEMAVERSIONS,
 }
-_AROUND = ("registryid", "kind", "xid", "document_uri", "dialect", "holder_envelope", "holder_protocol")
+
+
+class _Around(NamedTuple):
+    """What a row of an entity lies in, beside its attributes; the envelope and the protocol of its group or endpoint."""
+
+    registryid: RegistryId
+    kind: str
+    xid: Xid
+    document_uri: str
+    dialect: str | None
+    holder_envelope: str | None
+    holder_protocol: str | None
 
 
 def check_catalog(spark: SparkSession, settings: Settings | None = None) -> DataFrame:
@@ -55,9 +69,12 @@ def check_catalog(spark: SparkSession, settings: Settings | None = None) -> Data
     things = reduce(DataFrame.unionByName, [published_rows(spark.table(table.name), table) for table in TABLES])
     things = things.join(F.broadcast(documents), on=["registryid", "document_uri"], how="left")
     # Computed once: each rule reads them.
-    things = things.withColumn("staged", F.lit(False)).select(*COLUMNS).localCheckpoint()
-    between = check_entities(things, settings.duplicate_messageids if settings else None)
-    return _check_alone(spark, documents).unionByName(between).unionByName(check_published(spark, settings, things))
+    with ThreadPoolExecutor(1) as pool:
+        # Rows go through Python while the driver plans the many small queries of the other rules.
+        alone = pool.submit(lambda: keep(_check_alone(spark, documents)))
+        things = things.withColumn("staged", F.lit(False)).select(*COLUMNS).localCheckpoint()
+        between = check_entities(things, settings.duplicate_messageids if settings else None)
+        return between.unionByName(check_published(spark, settings, things)).unionByName(alone.result())
 
 
 def current_dialects(spark: SparkSession) -> DataFrame:
@@ -93,7 +110,7 @@ def _check_alone(spark: SparkSession, documents: DataFrame) -> DataFrame:
         else:
             nothing = F.lit(None).cast("string")
             rows = rows.withColumns({"holder_envelope": nothing, "holder_protocol": nothing})
-        parts.append(rows.select(*_AROUND, *names).mapInArrow(_checker(entity, names), schema))
+        parts.append(rows.select(*_Around._fields, *names).mapInArrow(_checker(entity, names), schema))
     return reduce(DataFrame.unionByName, parts)
 
 
@@ -102,34 +119,42 @@ def _checker(entity: str, names: list[str]) -> Callable[[Iterable[pa.RecordBatch
 
     def check(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            found = [one for row in batch.to_pylist() for one in _check_row(entity, names, row)]
+            found = [one for around, known in _rows(names, batch) for one in _check_row(entity, around, known)]
             yield pa.RecordBatch.from_pylist(found, schema=schema)
 
     return check
 
 
-def _check_row(entity: str, names: list[str], row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    known = {name: _value(name, row[name]) for name in names if row[name] is not None and name not in ("extensions", "grouptype")}
-    if entity == "messagegroup" and row.get("grouptype") == "schemagroups":
+def _rows(names: list[str], batch: pa.RecordBatch) -> Iterator[tuple[_Around, dict[str, Any]]]:
+    """Give of each row what it lies in, and the attributes that it has; columns without values are not looked at."""
+    held = [name for name in names if batch.column(name).null_count < batch.num_rows]
+    reading = [(name, _reader(name)) for name in held]
+    around = map(_Around._make, zip(*(batch.column(name).to_pylist() for name in _Around._fields), strict=True))
+    values = zip(*(batch.column(name).to_pylist() for name in held), strict=True) if held else repeat(())
+    for one, row in zip(around, values, strict=False):
+        yield one, {name: read(value) for (name, read), value in zip(reading, row, strict=True) if value is not None}
+
+
+def _check_row(entity: str, around: _Around, known: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    registryid, kind, xid, document_uri, dialect, holder_envelope, protocol = around
+    if known.pop("grouptype", None) == "schemagroups":
         entity = "schemagroup"
-    ident = row["xid"].split("/")[4 if entity in ("message", "meta") else 2] if row["xid"] != "/" else ""
-    extensions = _value("extensions", row["extensions"]) if row.get("extensions") else None
-    protocol = row["holder_protocol"]
+    extensions = known.pop("extensions", None)
+    ident = xid.split("/")[4 if entity in ("message", "meta") else 2] if xid != "/" else ""
     family = protocol.split("/", 1)[0].upper() if protocol else None
-    subject = Subject(entity, known, ident, family, row["holder_envelope"], row["dialect"] or "", extensions)
-    at = Pointer(row["xid"].replace("~", "~0")) if row["xid"] != "/" else WHOLE
-    for path, rule_id, message, severity in check_entity(subject):
+    broken = check_entity(Subject(entity, known, ident, family, holder_envelope, dialect or "", extensions))
+    at = Pointer(xid.replace("~", "~0")) if xid != "/" else WHOLE
+    for path, rule_id, message, severity in broken:
         rule = RULES[rule_id]
         pointer = below(at, *path)
-        identity = (row["registryid"], row["document_uri"], rule_id, row["xid"], pointer, message, "kept")
         yield {
             "row": "finding",
-            "document_uri": row["document_uri"],
-            "registryid": row["registryid"],
-            "kind": row["kind"],
-            "xid": row["xid"],
+            "document_uri": document_uri,
+            "registryid": registryid,
+            "kind": kind,
+            "xid": xid,
             "finding": {
-                "violation_id": violation_id(*identity),
+                "violation_id": violation_id(registryid, document_uri, rule_id, xid, pointer, message, "kept"),
                 "pointer": pointer,
                 "rule_id": rule_id,
                 "severity": severity or rule.severity,
@@ -140,7 +165,12 @@ def _check_row(entity: str, names: list[str], row: dict[str, Any]) -> Iterator[d
         }
 
 
-def _value(name: str, value: Any) -> Any:
+def _reader(name: str) -> Callable[[Any], Any]:
+    """Give the function that makes of a value of a column the value of the attribute."""
     if name in _JSON_COLUMNS:
-        return orjson.loads(value)
-    return dict(value) if name == "labels" else value
+        return orjson.loads
+    return dict if name == "labels" else _as_it_is
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
