@@ -102,7 +102,7 @@ def open_catalog(spark: SparkSession, settings: Settings, at: str | None) -> str
         WarehouseError: the warehouse holds no catalog.
         SnapshotNotFound: `at` names none.
     """
-    attach_tables(spark, settings)
+    attach_tables(spark, settings, with_columns=True)
     if at is None:
         create_views(spark, settings, SCHEMA, stored=settings.refresh_effective)
         schema = SCHEMA

@@ -136,14 +136,20 @@ def attach_log(spark: SparkSession, settings: Settings) -> bool:
     return version == SCHEMA_VERSION
 
 
-def attach_tables(spark: SparkSession, settings: Settings, names: Iterable[str] = TABLES) -> None:
+def attach_tables(spark: SparkSession, settings: Settings, names: Iterable[str] = TABLES, *, with_columns: bool = False) -> None:
     """Attach tables of the warehouse to this session.
+
+    Args:
+        spark: the session.
+        settings: the warehouse.
+        names: the tables.
+        with_columns: tell the session's own catalog the columns too, for clients that ask it for them, which takes longer.
 
     Raises:
         WarehouseError: the warehouse holds no catalog, or one of a newer version of the product.
     """
     wanted = list(names)
-    there = attach_existing(spark, settings, wanted)
+    there = attach_existing(spark, settings, wanted, with_columns=with_columns)
     missing = [name for name in wanted if name not in there]
     if missing:
         raise WarehouseError(
@@ -153,13 +159,19 @@ def attach_tables(spark: SparkSession, settings: Settings, names: Iterable[str] 
         _check_version(spark)
 
 
-def attach_existing(spark: SparkSession, settings: Settings, names: Iterable[str] = TABLES) -> set[str]:
-    """Attach those of the tables that are there, and give their names; makes nothing, not even the warehouse's folder."""
+def attach_existing(
+    spark: SparkSession, settings: Settings, names: Iterable[str] = TABLES, *, with_columns: bool = False
+) -> set[str]:
+    """Attach those of the tables that are there, and give their names; makes nothing, not even the warehouse's folder.
+
+    Args: as for `attach_tables`.
+    """
     wanted = list(names)
     if not _has_schema(spark, settings):
         return set()
     _use_schema(spark, settings)
-    return {name for name, attached in zip(wanted, _each(lambda name: _attach(spark, name), wanted), strict=True) if attached}
+    attached = _each(lambda name: _attach(spark, name, with_columns=with_columns), wanted)
+    return {name for name, is_there in zip(wanted, attached, strict=True) if is_there}
 
 
 def is_small(spark: SparkSession, settings: Settings) -> bool:
@@ -224,22 +236,29 @@ def _attach_or_create(spark: SparkSession, name: str) -> None:
             _attach(spark, name) or _create(spark, name)
 
 
-def _attach(spark: SparkSession, name: str) -> bool:
+def _attach(spark: SparkSession, name: str, *, with_columns: bool = False) -> bool:
     """Attach one table; False when there is none."""
     if spark.catalog.tableExists(table_name(name)):
         return True
     location = table_location(spark, name)
     if not exists(spark, f"{location}/_delta_log"):
         return False
-    spark.catalog.createTable(table_name(name), path=location, source="delta")
+    session = open_sibling(spark, SCHEMA) if with_columns else _naming(spark)
+    session.catalog.createTable(table_name(name), path=location, source="delta")
     return True
 
 
-def _create(spark: SparkSession, name: str) -> bool:
+def _naming(spark: SparkSession) -> SparkSession:
+    """Open a session whose own catalog is told where tables are, and not what they hold."""
     session = open_sibling(spark, SCHEMA)
     if _is_embedded(spark):
         # The columns are for clients of a metastore. To tell them of a clustered table Delta would compute its state.
         session.conf.set("spark.databricks.delta.catalog.update.enabled", "false")
+    return session
+
+
+def _create(spark: SparkSession, name: str) -> bool:
+    session = _naming(spark)
     ddl = (data_folder("ddl") / "tables" / f"{name}.sql").read_text(encoding="utf-8")
     session.sql(ddl.rstrip().removesuffix(";"))
     return True

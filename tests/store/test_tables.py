@@ -133,3 +133,18 @@ def test_a_table_that_another_process_is_creating_is_waited_for(monkeypatch, err
     monkeypatch.setattr(tables, "_create", create)
     tables._attach_or_create(None, "changes")
     assert list(there) == []
+
+
+def test_tables_are_attached_by_a_query_each(catalog):
+    spark = catalog.spark
+    before = executions(spark)
+    tables.attach_tables(spark, catalog.settings)
+    assert executions(spark) - before <= len(TABLES) + 1  # and the schema
+    assert spark.table("xregistry.messages").columns == DECLARED["messages"].names
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_clients_that_ask_the_catalog_for_columns_are_told_them(catalog, told):
+    tables.attach_tables(catalog.spark, catalog.settings, with_columns=told)
+    known = catalog.spark._jsparkSession.sharedState().externalCatalog().getTable("xregistry", "messages").schema()
+    assert list(known.fieldNames()) == (DECLARED["messages"].names if told else [])
