@@ -243,17 +243,16 @@ def _attach(spark: SparkSession, name: str, *, with_columns: bool = False) -> bo
     location = table_location(spark, name)
     if not exists(spark, f"{location}/_delta_log"):
         return False
-    session = open_sibling(spark, SCHEMA) if with_columns else _naming(spark)
-    session.catalog.createTable(table_name(name), path=location, source="delta")
+    _naming(spark, with_columns).catalog.createTable(table_name(name), path=location, source="delta")
     return True
 
 
-def _naming(spark: SparkSession) -> SparkSession:
-    """Open a session whose own catalog is told where tables are, and not what they hold."""
+def _naming(spark: SparkSession, with_columns: bool = False) -> SparkSession:
+    """Open a session whose own catalog is told where tables are, and what they hold only where that is wanted."""
     session = open_sibling(spark, SCHEMA)
     if _is_embedded(spark):
         # The columns are for clients of a metastore. To tell them of a clustered table Delta would compute its state.
-        session.conf.set("spark.databricks.delta.catalog.update.enabled", "false")
+        session.conf.set("spark.databricks.delta.catalog.update.enabled", str(with_columns).lower())
     return session
 
 

@@ -88,6 +88,8 @@ class AvroValidator:
         stream = io.BytesIO(body)
         try:
             value = fastavro.schemaless_reader(stream, self._schema, None)
+        except MemoryError:
+            raise
         except Exception as error:  # what the bytes are is anybody's guess, and fastavro has no error of its own
             raise Undecodable(f"no Avro of this schema: {type(error).__name__}: {error}") from error
         if stream.read(1):
@@ -97,6 +99,8 @@ class AvroValidator:
     def _container(self, body: bytes) -> Decoded:
         try:
             records = list(fastavro.reader(io.BytesIO(body)))
+        except MemoryError:
+            raise
         except Exception as error:
             raise Undecodable(f"no Avro container: {type(error).__name__}: {error}") from error
         if len(records) != 1:
