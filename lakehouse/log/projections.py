@@ -284,8 +284,6 @@ def _bring_forward(
 def _open_projecting(spark: SparkSession, head: Head) -> SparkSession:
     session = open_sibling(spark)
     _tell_commit(session, head, "project")
-    # The catalog that clients see has the columns since the table was made; to tell it of each commit costs a tenth of it.
-    session.conf.set("spark.databricks.delta.catalog.update.enabled", "false")
     return session
 
 

@@ -26,7 +26,7 @@ from lakehouse.settings import Settings, data_folder
 from lakehouse.store.jvm import java_class
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.sessions import open_sibling
-from lakehouse.store.tables import attach_tables
+from lakehouse.store.tables import TELL_CATALOG, attach_tables
 from lakehouse.store.views import create_views
 
 LOOPBACK = "127.0.0.1"
@@ -37,6 +37,7 @@ _SECONDS_TO_START = 60
 _SPARK = {
     "spark.sql.hive.thriftServer.singleSession": "true",
     "spark.sql.thriftServer.incrementalCollect": "true",
+    TELL_CATALOG: "true",  # clients list the columns of tables out of the session's catalog
 }
 
 
@@ -102,7 +103,7 @@ def open_catalog(spark: SparkSession, settings: Settings, at: str | None) -> str
         WarehouseError: the warehouse holds no catalog.
         SnapshotNotFound: `at` names none.
     """
-    attach_tables(spark, settings, with_columns=True)
+    attach_tables(spark, settings)
     if at is None:
         create_views(spark, settings, SCHEMA, stored=settings.refresh_effective)
         schema = SCHEMA

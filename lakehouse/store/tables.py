@@ -42,6 +42,8 @@ SCHEMA_VERSION = 1
 # What Delta says of a folder that has files and no log yet.
 _HALF_CREATED = "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
 _THREADS = 4
+# Whether the session's catalog, or its metastore, is told the columns of tables, for which Delta computes the state of each.
+TELL_CATALOG = "spark.databricks.delta.catalog.update.enabled"
 _STOOD_IN = "xregistry.stood_in"  # of a session: the tables that something stands in for
 
 
@@ -136,20 +138,14 @@ def attach_log(spark: SparkSession, settings: Settings) -> bool:
     return version == SCHEMA_VERSION
 
 
-def attach_tables(spark: SparkSession, settings: Settings, names: Iterable[str] = TABLES, *, with_columns: bool = False) -> None:
+def attach_tables(spark: SparkSession, settings: Settings, names: Iterable[str] = TABLES) -> None:
     """Attach tables of the warehouse to this session.
-
-    Args:
-        spark: the session.
-        settings: the warehouse.
-        names: the tables.
-        with_columns: tell the session's own catalog the columns too, for clients that ask it for them, which takes longer.
 
     Raises:
         WarehouseError: the warehouse holds no catalog, or one of a newer version of the product.
     """
     wanted = list(names)
-    there = attach_existing(spark, settings, wanted, with_columns=with_columns)
+    there = attach_existing(spark, settings, wanted)
     missing = [name for name in wanted if name not in there]
     if missing:
         raise WarehouseError(
@@ -159,19 +155,13 @@ def attach_tables(spark: SparkSession, settings: Settings, names: Iterable[str] 
         _check_version(spark)
 
 
-def attach_existing(
-    spark: SparkSession, settings: Settings, names: Iterable[str] = TABLES, *, with_columns: bool = False
-) -> set[str]:
-    """Attach those of the tables that are there, and give their names; makes nothing, not even the warehouse's folder.
-
-    Args: as for `attach_tables`.
-    """
+def attach_existing(spark: SparkSession, settings: Settings, names: Iterable[str] = TABLES) -> set[str]:
+    """Attach those of the tables that are there, and give their names; makes nothing, not even the warehouse's folder."""
     wanted = list(names)
     if not _has_schema(spark, settings):
         return set()
     _use_schema(spark, settings)
-    attached = _each(lambda name: _attach(spark, name, with_columns=with_columns), wanted)
-    return {name for name, is_there in zip(wanted, attached, strict=True) if is_there}
+    return {name for name, attached in zip(wanted, _each(lambda name: _attach(spark, name), wanted), strict=True) if attached}
 
 
 def is_small(spark: SparkSession, settings: Settings) -> bool:
@@ -196,6 +186,7 @@ def _use_schema(spark: SparkSession, settings: Settings) -> None:
         WarehouseError: the session has the tables of another warehouse.
     """
     if not _is_embedded(spark):
+        spark.conf.set(TELL_CATALOG, "true")  # others ask the metastore for columns
         spark.sql(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
     else:
         wanted = qualified(spark, settings.warehouse)
@@ -236,28 +227,20 @@ def _attach_or_create(spark: SparkSession, name: str) -> None:
             _attach(spark, name) or _create(spark, name)
 
 
-def _attach(spark: SparkSession, name: str, *, with_columns: bool = False) -> bool:
+def _attach(spark: SparkSession, name: str) -> bool:
     """Attach one table; False when there is none."""
     if spark.catalog.tableExists(table_name(name)):
         return True
     location = table_location(spark, name)
     if not exists(spark, f"{location}/_delta_log"):
         return False
-    _naming(spark, with_columns).catalog.createTable(table_name(name), path=location, source="delta")
+    spark.catalog.createTable(table_name(name), path=location, source="delta")
     return True
 
 
-def _naming(spark: SparkSession, with_columns: bool = False) -> SparkSession:
-    """Open a session whose own catalog is told where tables are, and what they hold only where that is wanted."""
-    session = open_sibling(spark, SCHEMA)
-    if _is_embedded(spark):
-        # The columns are for clients of a metastore. To tell them of a clustered table Delta would compute its state.
-        session.conf.set("spark.databricks.delta.catalog.update.enabled", str(with_columns).lower())
-    return session
-
-
 def _create(spark: SparkSession, name: str) -> bool:
-    session = _naming(spark)
+    session = open_sibling(spark, SCHEMA)
+    session.conf.set(TELL_CATALOG, str(spark.conf.get(TELL_CATALOG, "false")))
     ddl = (data_folder("ddl") / "tables" / f"{name}.sql").read_text(encoding="utf-8")
     session.sql(ddl.rstrip().removesuffix(";"))
     return True

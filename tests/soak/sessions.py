@@ -15,8 +15,6 @@ from lakehouse.store.session import open_session
 QUICK = {
     "spark.master": "local[2]",
     "spark.sql.shuffle.partitions": "2",
-    # Delta tells the session's catalog of a commit in a thread of its own, which may come when the next warehouse is attached.
-    "spark.databricks.delta.catalog.update.enabled": "false",
     # Most of the time would go into compiling queries; test_siblings runs them compiled.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

@@ -145,6 +145,10 @@ def test_tables_are_attached_by_a_query_each(catalog):
 
 @pytest.mark.parametrize("told", [True, False])
 def test_clients_that_ask_the_catalog_for_columns_are_told_them(catalog, told):
-    tables.attach_tables(catalog.spark, catalog.settings, with_columns=told)
+    catalog.spark.conf.set(tables.TELL_CATALOG, str(told).lower())
+    try:
+        tables.attach_tables(catalog.spark, catalog.settings)
+    finally:
+        catalog.spark.conf.unset(tables.TELL_CATALOG)
     known = catalog.spark._jsparkSession.sharedState().externalCatalog().getTable("xregistry", "messages").schema()
     assert list(known.fieldNames()) == (DECLARED["messages"].names if told else [])
