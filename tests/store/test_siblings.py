@@ -67,8 +67,9 @@ def load(catalog, registry: str) -> dict[str, list[str]]:
 def test_compiled_and_interpreted_work_give_the_same(catalog):
     catalog.write("shop.json", SHOP)
     catalog.settings = catalog.settings.model_copy(update={"interpreted_rows": 0})
-    one = load(catalog, "one")
-    assert is_interpreted(catalog.spark)
+    with interpreted(catalog.spark, True):
+        assert is_interpreted(catalog.spark)
+        one = load(catalog, "one")
     with compiled(catalog.spark):
         assert not is_interpreted(catalog.spark)
         two = load(catalog, "two")
