@@ -20,7 +20,7 @@ from lakehouse.settings import Settings, data_folder
 from lakehouse.store.files import exists, list_folder
 from lakehouse.store.session import absolute_location
 from lakehouse.store.sessions import open_sibling
-from lakehouse.store.views import with_read
+from lakehouse.store.views import create_view, with_read
 
 TABLES = ("event_matches", "match_runs", "unmatched_signatures")
 VIEWS = (
@@ -73,7 +73,7 @@ def open_conformance(spark: SparkSession, settings: Settings, name: str) -> None
             session.sql(f"ALTER TABLE {table} ADD COLUMNS ({missing})")
     _forget(session, settings.match_retention_days)
     for view in VIEWS:
-        session.sql(_statement(f"views/{view}.sql"))
+        create_view(session, name, view, _statement(f"views/{view}.sql"))
 
 
 def missing_columns(statement: str, there: list[str], table: str) -> list[str]:

@@ -13,19 +13,22 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from graphlib import TopologicalSorter
+from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.frames import hand_over
+from lakehouse.store.jvm import java_class
 from lakehouse.store.sessions import open_sibling
 
 _READS = re.compile(r"^-- .*\bReads: ([\w, ]+)\.", re.MULTILINE)
 _CREATES = re.compile(r"^CREATE OR REPLACE VIEW\b", re.MULTILINE)
 _BODY = re.compile(r"^AS\n", re.MULTILINE)
 _COLUMN = re.compile(r"^  (\w+) COMMENT '", re.MULTILINE)
+_STATEMENT = "xregistry.statement"  # property of a view: digest of what created it
 _DEPTH = re.compile(r"\b128 AS max_depth\b")
 # What reads the stored result of flattening, and what computes it.
 _FLAT, _STORED, _COMPUTED = "flat_messages", "effective_messages", "computed_messages"
@@ -82,7 +85,7 @@ def tables_read_by(names: Iterable[str], *, stored: bool = True) -> list[str]:
 def create_views(
     spark: SparkSession, settings: Settings, schema: str, names: Iterable[str] | None = None, *, stored: bool = True
 ) -> None:
-    """Create views in a schema that holds, as tables or views, what they read.
+    """Create views in a schema that holds, as tables or views, what they read; one that stands there as it would be made stays.
 
     Args:
         spark: the session.
@@ -93,7 +96,37 @@ def create_views(
     """
     session = open_sibling(spark, schema)
     for name in with_read(views() if names is None else names, stored=stored):
-        session.sql(_statement(views(stored)[name], settings))
+        create_view(session, schema, name, _statement(views(stored)[name], settings))
+
+
+def create_view(session: SparkSession, schema: str, name: str, statement: str) -> None:
+    """Create a view, unless it stands there as it would be made: Spark would analyse it, and all that it reads.
+
+    Args:
+        session: a session whose current schema is this one.
+        schema: the schema.
+        name: the view.
+        statement: its CREATE OR REPLACE VIEW.
+    """
+    head, body = _BODY.split(statement, 1)
+    digest = sha256(statement.encode()).hexdigest()
+    if not _stands(session, schema, name, body, digest):
+        session.sql(f"{head}TBLPROPERTIES ('{_STATEMENT}' = '{digest}')\nAS\n{body}")
+
+
+def _stands(session: SparkSession, schema: str, name: str, body: str, digest: str) -> bool:
+    """Tell that a view was created by a statement, and has its query still."""
+    jvm: Any = session._jvm
+    state: Any = session._jsparkSession
+    identifier = java_class(jvm, "org.apache.spark.sql.catalyst.TableIdentifier")(
+        name, java_class(jvm, "scala.Option").apply(schema)
+    )
+    catalog = state.sessionState().catalog()
+    if not catalog.tableExists(identifier):
+        return False
+    found = catalog.getTableMetadata(identifier)
+    made_by, text = found.properties().get(_STATEMENT), found.viewText()
+    return made_by.isDefined() and made_by.get() == digest and text.isDefined() and body.endswith(text.get())
 
 
 def session_with_views(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 
+from queries import executions
+
 from lakehouse.settings import data_folder
-from lakehouse.store.schema import EFFECTIVE_MESSAGES
-from lakehouse.store.tables import TABLES
-from lakehouse.store.views import tables_read_by, views, views_named_in, with_read
+from lakehouse.store.schema import EFFECTIVE_MESSAGES, SCHEMA
+from lakehouse.store.sessions import open_sibling
+from lakehouse.store.tables import TABLES, attach_tables
+from lakehouse.store.views import create_view, create_views, tables_read_by, views, views_named_in, with_read
 
 HEAD = re.compile(
     r"-- (\w+): .+\.\n-- Grain: one row per .+\.  Reads: [\w, ]+\.  Read by: [\w, ]+\.\n(?:-- .+\n)*CREATE OR REPLACE VIEW \1 "
@@ -50,3 +53,30 @@ def test_flattening_is_described_alike_where_it_is_computed_stored_and_read():
         field.name: field.metadata["comment"].replace("'", "\\'") for field in EFFECTIVE_MESSAGES if field.name != "snapshot_id"
     }
     assert described == {"flat_messages": stored, "computed_messages": stored}
+
+
+def test_a_view_that_stands_is_not_made_again(catalog):
+    spark = catalog.spark
+    attach_tables(spark, catalog.settings)
+    create_views(spark, catalog.settings, SCHEMA, ["flat_messages"], stored=False)
+    before = executions(spark)
+    create_views(spark, catalog.settings, SCHEMA, ["flat_messages"], stored=False)
+    assert executions(spark) == before
+    create_views(spark, catalog.settings, SCHEMA, ["flat_messages"])  # what it reads is another relation now
+    assert executions(spark) == before + 1
+    assert "effective_messages" in spark.sql(f"SHOW CREATE TABLE {SCHEMA}.flat_messages").collect()[0][0]
+
+
+def test_a_view_that_stands_otherwise_is_made_anew(catalog):
+    spark = catalog.spark
+    attach_tables(spark, catalog.settings)
+    session = open_sibling(spark, SCHEMA)
+    statement = "CREATE OR REPLACE VIEW one (\n  xid COMMENT '{}'\n)\nAS\nSELECT xid\nFROM {}"
+    for comment, table, changed in (("a", "groups", ""), ("b", "groups", ""), ("b", "messages", "xid FROM endpoints")):
+        create_view(session, SCHEMA, "one", statement.format(comment, table))
+        if changed:  # by somebody else
+            session.sql(f"ALTER VIEW one AS SELECT {changed}")
+            create_view(session, SCHEMA, "one", statement.format(comment, table))
+        made = spark.sql(f"SHOW CREATE TABLE {SCHEMA}.one").collect()[0][0]
+        assert f"COMMENT '{comment}'" in made
+        assert made.rstrip().endswith(f"FROM {table}")
