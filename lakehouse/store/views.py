@@ -30,6 +30,8 @@ _BODY = re.compile(r"^AS\n", re.MULTILINE)
 _COLUMN = re.compile(r"^  (\w+) COMMENT '", re.MULTILINE)
 _STATEMENT = "xregistry.statement"  # property of a view: digest of what created it
 _DEPTH = re.compile(r"\b128 AS max_depth\b")
+# Spark resolves a step or less of a query in one; its default is 100. A view keeps this for who reads it.
+_ALL_STEPS = ("spark.sql.analyzer.maxIterations", "300")
 # What reads the stored result of flattening, and what computes it.
 _FLAT, _STORED, _COMPUTED = "flat_messages", "effective_messages", "computed_messages"
 
@@ -71,13 +73,13 @@ def views_named_in(query: str) -> list[str]:
 
 
 def with_read(names: Iterable[str], *, stored: bool = True) -> list[str]:
-    """Give views and the views that they read, each after those that it reads; `stored` as for `views`."""
-    return _with_read(names, views(stored), ())
+    """Give views and the views that must stand for them, each after those that it reads; `stored` as for `views`."""
+    return _with_read(names, _as_created(stored), ())
 
 
 def tables_read_by(names: Iterable[str], *, stored: bool = True) -> list[str]:
     """Give the tables that views read; `stored` as for `views`."""
-    known = views(stored)
+    known = _as_created(stored)
     read = (table for name in names for table in known[name].reads if table not in known)
     return list(dict.fromkeys(read))
 
@@ -95,8 +97,9 @@ def create_views(
         stored: as for `views`: the schema has `effective_messages`, which is what flattening gives.
     """
     session = open_sibling(spark, schema)
+    session.conf.set(*_ALL_STEPS)
     for name in with_read(views() if names is None else names, stored=stored):
-        create_view(session, schema, name, _statement(views(stored)[name], settings))
+        create_view(session, schema, name, _statement(_as_created(stored)[name], settings))
 
 
 def create_view(session: SparkSession, schema: str, name: str, statement: str) -> None:
@@ -153,18 +156,32 @@ def session_with_views(
 def read_view(
     spark: SparkSession, settings: Settings | None, schema: str, stand_ins: Mapping[str, DataFrame], name: str
 ) -> DataFrame:
-    """Read a view that looks at rows that are not stored: as one query with the views that it reads, which Spark analyses once.
+    """Read a view that looks at rows that are not stored, in one query.
 
     Args: as for `session_with_views`; name: the view.
     """
     session = session_with_views(spark, settings, schema, stand_ins, [])
-    session.conf.set("spark.sql.analyzer.maxIterations", "300")  # Spark resolves a step or less in one; its default is 100
-    known = views(stored=False)
+    session.conf.set(*_ALL_STEPS)
+    return session.sql(_with_depth(_in_one(name, views(stored=False), stand_ins), settings))
+
+
+@cache
+def _as_created(stored: bool) -> dict[str, View]:
+    """Give `views` as they are created: what computes flattening holds all that it reads, and stands alone."""
+    known = views(stored)
+    head, _ = _BODY.split(known[_COMPUTED].statement, 1)
+    statement = f"{head}AS\n{_in_one(_COMPUTED, known, ())}"
+    read = (name for step in _with_read([_COMPUTED], known, ()) for name in known[step].reads if name not in known)
+    return known | {_COMPUTED: View(_COMPUTED, tuple(dict.fromkeys(read)), statement)}
+
+
+def _in_one(name: str, known: dict[str, View], stand_ins: Iterable[str]) -> str:
+    """Give the query of a view with the views that it reads in its WITH: Spark analyses the text of each once."""
     steps = []
     for one in _with_read([name], known, stand_ins):
-        head, body = _BODY.split(_statement(known[one], settings), 1)
+        head, body = _BODY.split(known[one].statement, 1)
         steps.append(f"{one} ({', '.join(_COLUMN.findall(head))}) AS (\n{body}\n)")
-    return session.sql(f"WITH {', '.join(steps)}\nSELECT * FROM {name}")
+    return f"WITH {', '.join(steps)}\nSELECT * FROM {name}"
 
 
 def _with_read(names: Iterable[str], known: dict[str, View], stand_ins: Iterable[str]) -> list[str]:
@@ -177,4 +194,8 @@ def _with_read(names: Iterable[str], known: dict[str, View], stand_ins: Iterable
 
 
 def _statement(view: View, settings: Settings | None) -> str:
-    return _DEPTH.sub(f"{settings.max_chain_depth} AS max_depth", view.statement) if settings else view.statement
+    return _with_depth(view.statement, settings)
+
+
+def _with_depth(statement: str, settings: Settings | None) -> str:
+    return _DEPTH.sub(f"{settings.max_chain_depth} AS max_depth", statement) if settings else statement
