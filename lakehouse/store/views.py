@@ -147,7 +147,7 @@ def session_with_views(
     session = open_sibling(spark, schema)
     for name, rows in stand_ins.items():
         hand_over(rows, session).createOrReplaceTempView(name)
-    known = views(stored=False)  # nothing of what stands in is stored
+    known = _as_created(False, frozenset(stand_ins))  # nothing of what stands in is stored
     for name in _with_read(set(names) - set(stand_ins), known, stand_ins):
         session.sql(_CREATES.sub("CREATE OR REPLACE TEMPORARY VIEW", _statement(known[name], settings)))
     return session
@@ -166,13 +166,14 @@ def read_view(
 
 
 @cache
-def _as_created(stored: bool) -> dict[str, View]:
-    """Give `views` as they are created: what computes flattening holds all that it reads, and stands alone."""
+def _as_created(stored: bool, stand_ins: frozenset[str] = frozenset()) -> dict[str, View]:
+    """Give `views` as they are created: what computes flattening holds all views that it reads, but those with a stand-in."""
     known = views(stored)
     head, _ = _BODY.split(known[_COMPUTED].statement, 1)
-    statement = f"{head}AS\n{_in_one(_COMPUTED, known, ())}"
-    read = (name for step in _with_read([_COMPUTED], known, ()) for name in known[step].reads if name not in known)
-    return known | {_COMPUTED: View(_COMPUTED, tuple(dict.fromkeys(read)), statement)}
+    statement = f"{head}AS\n{_in_one(_COMPUTED, known, stand_ins)}"
+    steps = _with_read([_COMPUTED], known, stand_ins)
+    read = dict.fromkeys(name for step in steps for name in known[step].reads if name not in steps)
+    return known | {_COMPUTED: View(_COMPUTED, tuple(read), statement)}
 
 
 def _in_one(name: str, known: dict[str, View], stand_ins: Iterable[str]) -> str:
