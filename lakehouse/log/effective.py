@@ -15,12 +15,11 @@ from pyspark.sql import functions as F
 
 from lakehouse.log.layout import by_key
 from lakehouse.settings import Settings
-from lakehouse.store.delta.positions import first_transaction
 from lakehouse.store.frames import can_skip, count, hand_over, is_empty, is_local, keep, no_rows
-from lakehouse.store.merges import ends_of, merge_rows
+from lakehouse.store.merges import ends_of, fill_table, merge_rows
 from lakehouse.store.schema import EFFECTIVE_MESSAGES, SCHEMA
 from lakehouse.store.sessions import is_interpreted
-from lakehouse.store.tables import open_table, table_name
+from lakehouse.store.tables import open_table
 from lakehouse.store.views import read_view
 
 NAME = "effective_messages"
@@ -41,10 +40,7 @@ def append_all(
     Args: as for `compute_all`.
     """
     messages = open_table(session, "messages") if fresh is None else fresh["messages"]
-    rows = by_key(compute_all(session, settings, snapshot_id, fresh), messages.select(*_KEY))
-    writer = rows.write.format("delta").mode("append").options(**first_transaction(NAME))
-    metadata = session.conf.get("spark.databricks.delta.commitInfo.userMetadata")
-    writer.option("userMetadata", metadata).saveAsTable(table_name(NAME))
+    fill_table(session, NAME, by_key(compute_all(session, settings, snapshot_id, fresh), messages.select(*_KEY)))
 
 
 def compute_all(

@@ -22,7 +22,6 @@ from lakehouse.settings import Settings
 from lakehouse.store.delta.conflicts import is_conflict, retries
 from lakehouse.store.delta.positions import (
     as_transaction,
-    first_transaction,
     last_transaction,
     tell_commits,
     told_by_commits,
@@ -31,7 +30,7 @@ from lakehouse.store.delta.positions import (
     was_never_written,
 )
 from lakehouse.store.frames import hand_over, keep
-from lakehouse.store.merges import ends_of, merge_rows
+from lakehouse.store.merges import ends_of, fill_table, merge_rows
 from lakehouse.store.schema import (
     ENDPOINTS,
     ENTITY_TABLES,
@@ -190,13 +189,10 @@ def _roll_forward(
         log = session.table(table_name("changes")) if at_hand is None else hand_over(at_hand, session)
         unseen = log.filter((F.col("kind") == table.kind) & (F.col("snapshot_id") > position))
         if is_new:
-            # Nothing is there yet: append, as a transaction of its own, so that two processes cannot both do it.
             rows = unseen.filter(F.col("snapshot_id") <= head.snapshot_id)
             rows = rows if position == head.tables[table.name] - 1 else last_rows(rows)
             rows = rows.filter(F.col("op") != "delete")
-            fresh = by_key(project(rows, table), rows.select("registryid", "xid"))
-            writer = fresh.write.format("delta").mode("append").options(**first_transaction(table.name))
-            writer.saveAsTable(table_name(table.name))
+            fill_table(session, table.name, by_key(project(rows, table), rows.select("registryid", "xid")))
         else:
             # Also what was committed meanwhile: what is deleted by now must not be inserted again by a process that is late.
             ends = ends_of(session, table.name, unseen)

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.store.delta.log import Files, current_files, table_bytes
-from lakehouse.store.delta.positions import transaction_of
+from lakehouse.store.delta.positions import first_transaction, transaction_of, write_options
 from lakehouse.store.delta.rewrite import rewrite
 from lakehouse.store.frames import is_local
 from lakehouse.store.sessions import is_interpreted
@@ -45,6 +45,22 @@ def ends_of(session: SparkSession, name: str, keys: DataFrame) -> Ends | None:
     ends = [end(of) for of in ("registryid", "xid") for end in (F.min, F.max)]
     first, last, first_xid, last_xid, snapshot_id = keys.agg(*ends, newest).collect()[0]
     return None if first is None else Ends((first, last), (first_xid, last_xid), snapshot_id)
+
+
+def fill_table(session: SparkSession, name: str, rows: DataFrame) -> None:
+    """Write the first rows of a table, as a transaction of its own, so that two processes cannot both do it.
+
+    Args:
+        session: whose settings tell what the commit says of itself.
+        name: the table, which holds nothing; a table that was filled stays as it is.
+        rows: its columns.
+    """
+    transaction = first_transaction(name)
+    files = current_files(session, name) if is_interpreted(session) else None
+    if files is None or files.locations:
+        rows.write.format("delta").mode("append").options(**write_options(session, *transaction)).saveAsTable(table_name(name))
+    else:
+        rewrite(session, files, rows, *transaction)
 
 
 def merge_rows(

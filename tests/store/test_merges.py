@@ -10,7 +10,7 @@ from lakehouse.store.delta.conflicts import is_conflict
 from lakehouse.store.delta.log import current_files
 from lakehouse.store.delta.positions import as_transaction, tell_commits, told_position
 from lakehouse.store.frames import on_driver
-from lakehouse.store.merges import merge_rows
+from lakehouse.store.merges import fill_table, merge_rows
 from lakehouse.store.schema import GROUPS
 from lakehouse.store.sessions import interpreted, open_sibling
 from lakehouse.store.tables import attach_tables, open_table
@@ -49,6 +49,22 @@ def groups(catalog):
 
 def operations(catalog):
     return [row["operation"] for row in catalog.spark.sql("DESCRIBE HISTORY xregistry.groups").orderBy("version").collect()]
+
+
+@pytest.mark.parametrize("small", [True, False])
+def test_an_empty_table_is_filled_once(catalog, small):
+    attach_tables(catalog.spark, catalog.settings)
+    with interpreted(catalog.spark, True):
+        session = open_sibling(catalog.spark)
+    session.conf.set("spark.sql.adaptive.enabled", str(not small).lower())  # as of large work
+    tell_commits(session, {"snapshot_id": 1, "job": "project"})
+    for name in ("first", "second"):
+        row = session.createDataFrame([("r", f"/messagegroups/{name}", 1)], "registryid string, xid string, snapshot_id long")
+        fill_table(session, "groups", row.selectExpr("*", *OTHERS).select(*GROUPS.columns.names))
+    assert groups(catalog) == [("first", 1)]
+    assert told_position(catalog.spark, "groups") == 1
+    written = catalog.spark.sql("DESCRIBE HISTORY xregistry.groups").filter("version = 1").collect()[0]
+    assert written["operationParameters"]["mode"] == ("Overwrite" if small else "Append")
 
 
 def test_a_small_table_is_written_anew_by_one_query(catalog, merging):

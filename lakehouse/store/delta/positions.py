@@ -135,9 +135,14 @@ def transaction_of(session: SparkSession) -> tuple[str, int] | None:
     return None if application is None or number is None else (str(application), int(str(number)))
 
 
-def first_transaction(name: str) -> dict[str, str | int]:
-    """Give the options of a write that fills an empty table: whatever it brings, only one process can do it."""
-    return {"txnAppId": _application(name), "txnVersion": 1}
+def first_transaction(name: str) -> tuple[str, int]:
+    """Give the application and the number of what fills an empty table: whatever it brings, only one process can do it."""
+    return _application(name), 1
+
+
+def write_options(session: SparkSession, application: str, number: int) -> dict[str, str | int]:
+    """Give the options of a write that is this transaction, and whose commit says what those of the session say."""
+    return {"txnAppId": application, "txnVersion": number, "userMetadata": str(session.conf.get(_METADATA))}
 
 
 def last_transaction(session: SparkSession, name: str) -> int:
