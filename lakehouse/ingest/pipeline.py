@@ -258,7 +258,7 @@ def _roll_forward(spark: SparkSession, settings: Settings) -> None:
 
 
 class _Counted(NamedTuple):
-    """What a stage holds: its rows, its documents by status, and those that were loaded by dialect."""
+    """What a stage holds: its rows but those of unchanged documents, documents by status, those that were loaded by dialect."""
 
     rows: int
     documents: dict[str, int]
@@ -278,7 +278,13 @@ def _count_stage(stage: DataFrame) -> _Counted:
             dialects[row["dialect"]] += row["count"]
     names = ("unchanged", "skipped", "rejected")
     documents = {"read": counts.total()} | {name: counts[name] for name in names}
-    return _Counted(sum(row["count"] for row in rows), documents, dict(sorted(dialects.items())))
+    return _Counted(sum(row["count"] for row in rows) - counts["unchanged"], documents, dict(sorted(dialects.items())))
+
+
+def _without_unchanged(stage: DataFrame) -> DataFrame:
+    """Leave out the rows of documents that were not opened: of a folder they may be many, and change nothing."""
+    is_unchanged = (F.col("row") == "document") & (F.get_json_object("facts", "$.status") == "unchanged")
+    return stage.filter(~F.coalesce(is_unchanged, F.lit(False)))
 
 
 def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _Work, clock: Clock) -> Summary:
@@ -291,9 +297,10 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
                 stand_in_lagging(spark, settings, head)
             else:
                 roll_forward(spark, head, settings=settings)
-            staged = on_driver(stage) if work.few else stage
-            numbered, refused = _numbered(spark, head, staged, work)
             request, sources = work.given.request, work.given.sources
+            # What is pruned is what no document is there for.
+            read = stage if request.policy.prune else _without_unchanged(stage)
+            numbered, refused = _numbered(spark, head, on_driver(read) if work.few else read, work)
             known = work.given.known.documents if work.given.known.head == head else None
             numbered, before = read_before(spark, settings, head, numbered, known, request.policy, sources.scopes, few=work.few)
             with interpreted(spark, before.published is not None):
@@ -313,7 +320,7 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
             record_findings(spark, findings, work.run.ingest_id)
             if not plan.is_empty or work.run.label is not None:
                 snapshot_id = _commit(spark, settings, plan, settled.stage, seen, clock)
-        summary = summarise(numbered, plan, findings, seen.run.documents, dry_run=work.given.request.dry_run)
+        summary = summarise(stage, plan, findings, seen.run.documents, dry_run=work.given.request.dry_run)
         return replace(summary, snapshot_id=snapshot_id, hidden=work.given.sources.hidden, dialects=work.dialects)
 
     return in_turn(settings.warehouse, settings.commit_attempts, attempt)

@@ -11,6 +11,8 @@ from builders import group
 from soak.sessions import forget_attached
 
 from lakehouse.ingest import settle
+from lakehouse.ingest.pipeline import Request
+from lakehouse.log.ownership.owners import Policy
 from lakehouse.settings import read_settings
 
 G = "/messagegroups/g/messages/"
@@ -150,6 +152,25 @@ def test_a_change_is_judged_with_what_it_has_to_do_with(catalog, monkeypatch, ne
     ways[near] = (told, json.dumps(summary.as_json()["entities"]), contents_of(catalog))
     if near:
         assert ways[True] == ways.get(False, ways[True])
+
+
+def test_documents_that_did_not_change_are_no_work(catalog, monkeypatch):
+    for number in range(12):
+        catalog.write(f"{number}.json", groups(**{f"g{number}": {"m": message()}}))
+    catalog.ingest()
+    catalog.settings = read_settings(warehouse=catalog.settings.warehouse, interpreted_rows=10, interpreted_bytes=0)
+    read = []
+    monkeypatch.setattr(settle, "read_near", lambda *given: read.append(near_of(*given)) or read[-1])
+    catalog.write("3.json", groups(g3={"m": message(description="changed")}))
+    forget_attached(catalog.spark)
+    summary = catalog.ingest()
+    assert [one.state.count() for one in read] == [4]  # the registry, the group, the message, its Version
+    assert summary.documents == {"read": 12, "unchanged": 11, "skipped": 0, "rejected": 0}
+    told = summary.as_json()["entities"]["versions"]
+    assert (told["updated"], told["unchanged"]) == (1, 11)
+    (catalog.documents / "5.json").unlink()  # what is pruned may be anything: all documents are looked at
+    summary = catalog.ingest(request=Request(policy=Policy(prune=True)))
+    assert (len(read), summary.as_json()["entities"]["messages"]["deleted"]) == (1, 1)
 
 
 near_of = settle.read_near
