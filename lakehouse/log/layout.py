@@ -1,4 +1,4 @@
-"""How the rows of a large table are laid out in files when it is first written: by their key, some ten thousand in each.
+"""How the rows of a table that is not small are laid out in files when it is first written: by their key, ten thousand in each.
 
 So what asks by key opens few files, and a MERGE of some rows writes few others anew. `maintain` lays out what comes later.
 """
@@ -12,9 +12,11 @@ from lakehouse.store.delta.log import table_bytes
 from lakehouse.store.sessions import is_interpreted
 
 FILE_BYTES = 4 << 20  # of a table that OPTIMIZE lays out
-_SMALL_LOG = 64 << 20  # bytes: no table is worth an order then
-_ROWS_OF_A_FILE = 40_000  # a MERGE writes these anew in about a second
-_FEW_ROWS = 100_000  # that are not worth an order
+_SMALL_LOG = 4 << 20  # bytes: no table is worth an order then
+_FEW_ROWS = 20_000  # that are not worth an order
+_ROWS_OF_A_FILE = 10_000  # of which a MERGE writes all anew; more where there would be many files
+_MOST_ROWS_OF_A_FILE = 40_000  # written anew in about a second
+_MANY_FILES = 25
 _MOST_FILES = 200
 _SAMPLED = 100  # keys for each file
 _BETWEEN = "\0"  # comes before all that an id may hold
@@ -36,7 +38,7 @@ def by_key(rows: DataFrame, keys: DataFrame) -> DataFrame:
     count = keys.count()
     if count <= _FEW_ROWS:
         return rows
-    files = min(count // _ROWS_OF_A_FILE, _MOST_FILES)
+    files = min(count // _ROWS_OF_A_FILE, max(_MANY_FILES, count // _MOST_ROWS_OF_A_FILE), _MOST_FILES)
     sample = keys.sample(min(1.0, files * _SAMPLED / count), seed=1).select(_key().alias("key")).collect()
     seen = sorted(row["key"] for row in sample)
     ends = sorted({seen[len(seen) * number // files] for number in range(1, files)})
