@@ -1,4 +1,4 @@
-"""A Spark standalone cluster on the loopback address: a master and two workers of one core each.
+"""A Spark standalone cluster on the loopback address: a master, and workers of one core each (two unless told otherwise).
 
 `python tests/cluster/cluster.py FOLDER` runs one until it is interrupted.
 """
@@ -23,23 +23,24 @@ HOST = "127.0.0.1"
 class Cluster:
     """A cluster that lives as long as its block; its processes know nothing of this checkout."""
 
-    def __init__(self, folder: Path, port: int = 17077, web: int = 18081, memory: str = "2g") -> None:
+    def __init__(self, folder: Path, port: int = 17077, web: int = 18081, memory: str = "2g", workers: int = 2) -> None:
         self.folder = folder
+        self.workers = workers
         self.master = f"spark://{HOST}:{port}"
         self.web = web
         self.memory = memory
         self.ports = (port, web)
-        self.processes: list[subprocess.Popen] = []
+        self.processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Cluster:
         port, web = self.ports
         self._start("master", "master.Master", "--host", HOST, "--port", str(port), "--webui-port", str(web))
         self._wait(0)
-        for number in (1, 2):
+        for number in range(1, self.workers + 1):
             work = self.folder / f"worker{number}"
             place = ["--host", HOST, "--webui-port", str(web + number), "--work-dir", str(work)]
             self._start(f"worker{number}", "worker.Worker", *place, "--cores", "1", "--memory", self.memory, self.master)
-        self._wait(2)
+        self._wait(self.workers)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -50,7 +51,7 @@ class Cluster:
 
     def executors(self) -> dict[str, list[Path]]:
         """Give for each worker the folders of the executors that ran there."""
-        return {f"worker{n}": sorted((self.folder / f"worker{n}").glob("app-*/*")) for n in (1, 2)}
+        return {f"worker{n}": sorted((self.folder / f"worker{n}").glob("app-*/*")) for n in range(1, self.workers + 1)}
 
     def _start(self, name: str, what: str, *arguments: str) -> None:
         home = Path(pyspark.__file__).parent
