@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from pyspark.errors import PySparkException
+from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -33,16 +34,18 @@ class Result:
     def text_rows(self) -> Iterator[list[str | None]]:
         """Give each row as text, spelled as Spark's own `show` does."""
         named = self.frame.toDF(*(f"c{index}" for index in range(len(self.columns))))
-        for row in named.select(*(F.col(name).cast("string") for name in named.columns)).toLocalIterator():
-            yield list(row)
+        with _told():
+            for row in named.select(*(F.col(name).cast("string") for name in named.columns)).toLocalIterator():
+                yield list(row)
 
     def json_rows(self) -> Iterator[str]:
         """Give each row as a JSON object; NULL is null."""
         row = F.to_json(
             F.struct(*(F.col(f"`{name.replace('`', '``')}`") for name in self.columns)), {"ignoreNullFields": "false"}
         )
-        for one in self.frame.select(row).toLocalIterator():
-            yield one[0]
+        with _told():
+            for one in self.frame.select(row).toLocalIterator():
+                yield one[0]
 
 
 def run_query(
@@ -69,9 +72,23 @@ def run_query(
         schema = open_relations(spark, settings, views_named_in(query), tables_named_in(query), at)
     spark.catalog.setCurrentDatabase(schema)
     try:
-        return Result(spark.sql(query))
-    except PySparkException as error:
-        told = str(error).split("\n\nJVM stacktrace")[0].strip()
-        raise QueryError(f"the query cannot be run: {told}") from error
+        with _told():
+            return Result(spark.sql(query))
     finally:
         spark.catalog.setCurrentDatabase(SCHEMA)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Tell what is wrong with a query in Spark's words, without the plan of all views that it reads.
+
+    Raises:
+        QueryError: Spark does not understand it, or its rows do not allow what it asks.
+    """
+    try:
+        yield
+    except PySparkException as error:
+        told = str(error).split("\n\nJVM stacktrace")[0].strip()
+        if not isinstance(error, ParseException):
+            told = told.split(";\n", 1)[0]
+        raise QueryError(f"the query cannot be run: {told}") from error

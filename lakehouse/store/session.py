@@ -41,7 +41,8 @@ def open_session(settings: Settings, app_name: str = "lakehouse") -> SparkSessio
         LakehouseError: Delta's jars cannot be resolved, or the JVM does not start.
     """
     # PySpark logs each failed query as JSON beside raising it; the error is told once.
-    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+    for told_twice in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        logging.getLogger(told_twice).setLevel(logging.CRITICAL)
     active = SparkSession.getActiveSession()
     if active is not None:
         return active

@@ -1,0 +1,28 @@
+"""Queries that cannot be run: what is wrong is told once, and in few words."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakehouse.errors import QueryError
+from lakehouse.query.sql import run_query
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("SELECT chain_state FROM message_chains", "UNRESOLVED_COLUMN"),
+        ("SELECT * FORM messages", "SELECT * FORM messages\n--------------^^^"),
+        ("SELECT * FROM nowhere", "TABLE_OR_VIEW_NOT_FOUND"),
+        ("SELECT cast('x' AS INT) FROM messages", "CAST_INVALID_INPUT"),
+    ],
+)
+def test_what_is_wrong_with_a_query_is_told_without_its_plan(catalog, capfd, query, told):
+    with pytest.raises(QueryError) as refused:
+        list(run_query(catalog.spark, catalog.settings, query).json_rows())
+    text = str(refused.value)
+    assert text.startswith("the query cannot be run: ")
+    assert told in text
+    assert len(text) < 1000
+    assert "+-" not in text
+    assert capfd.readouterr().err == ""
