@@ -42,10 +42,12 @@ from lakehouse.log.snapshots import open_snapshot, resolve_snapshot
 from lakehouse.operations.maintenance import maintain
 from lakehouse.settings import Settings, read_settings
 from lakehouse.store.delta.log import delta_log, newest_version, table_bytes
-from lakehouse.store.delta.positions import first_transaction
+from lakehouse.store.delta.positions import tell_commits
 from lakehouse.store.jvm import java_class
+from lakehouse.store.merges import fill_table
 from lakehouse.store.schema import CHANGES, EFFECTIVE_MESSAGES, GROUPS, MESSAGES, VERSIONS
 from lakehouse.store.session import open_session
+from lakehouse.store.sessions import open_sibling
 from lakehouse.store.tables import TABLES, attach_tables, create_tables, table_name
 from tests.bench.generator import Shape, write_documents
 from tests.bench.ingest import leave_catalog
@@ -212,9 +214,9 @@ def _write_commits(folder: Path, scale: Scale, told: list[dict[str, Any]], versi
 
 
 def _fill(rows: DataFrame, name: str, scale: Scale) -> None:
-    told = json.dumps({"snapshot_id": scale.snapshots, "job": "project"})
-    writer = rows.write.format("delta").mode("append").options(**first_transaction(name)).option("userMetadata", told)
-    writer.saveAsTable(table_name(name))
+    session = open_sibling(rows.sparkSession)
+    tell_commits(session, {"snapshot_id": scale.snapshots, "job": "project"})
+    fill_table(session, name, rows)
 
 
 def _forget(spark: SparkSession, settings: Settings) -> None:
