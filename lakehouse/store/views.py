@@ -99,7 +99,7 @@ def create_views(
     session = open_sibling(spark, schema)
     session.conf.set(*_ALL_STEPS)
     for name in with_read(views() if names is None else names, stored=stored):
-        create_view(session, schema, name, _statement(_as_created(stored)[name], settings))
+        create_view(session, schema, name, _with_depth(_as_created(stored)[name].statement, settings))
 
 
 def create_view(session: SparkSession, schema: str, name: str, statement: str) -> None:
@@ -145,11 +145,12 @@ def session_with_views(
         names: the views, with those that they read created too.
     """
     session = open_sibling(spark, schema)
+    session.conf.set(*_ALL_STEPS)
     for name, rows in stand_ins.items():
         hand_over(rows, session).createOrReplaceTempView(name)
     known = _as_created(False, frozenset(stand_ins))  # nothing of what stands in is stored
     for name in _with_read(set(names) - set(stand_ins), known, stand_ins):
-        session.sql(_CREATES.sub("CREATE OR REPLACE TEMPORARY VIEW", _statement(known[name], settings)))
+        session.sql(_CREATES.sub("CREATE OR REPLACE TEMPORARY VIEW", _with_depth(known[name].statement, settings)))
     return session
 
 
@@ -161,7 +162,6 @@ def read_view(
     Args: as for `session_with_views`; name: the view.
     """
     session = session_with_views(spark, settings, schema, stand_ins, [])
-    session.conf.set(*_ALL_STEPS)
     return session.sql(_with_depth(_in_one(name, views(stored=False), stand_ins), settings))
 
 
@@ -192,10 +192,6 @@ def _with_read(names: Iterable[str], known: dict[str, View], stand_ins: Iterable
         if name in wanted:
             wanted.update(behind.intersection(known[name].reads))
     return [name for name in known if name in wanted]
-
-
-def _statement(view: View, settings: Settings | None) -> str:
-    return _with_depth(view.statement, settings)
 
 
 def _with_depth(statement: str, settings: Settings | None) -> str:
