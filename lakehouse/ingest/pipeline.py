@@ -22,7 +22,7 @@ from lakehouse.ingest.parse.shared import stage_large
 from lakehouse.ingest.settle import Asked, read_before, settle
 from lakehouse.ingest.sources import Sources, find_sources, large_files, registry_from_path
 from lakehouse.ingest.summary import Summary, of_unchanged, summarise
-from lakehouse.ingest.unchanged import Opened, without_content_of_unchanged
+from lakehouse.ingest.unchanged import Opened, is_unchanged_row, without_content_of_unchanged
 from lakehouse.log.commits import Run, commit, log_rows, read_head
 from lakehouse.log.dryruns import stand_in_lagging, stand_in_missing, without_stand_ins_after
 from lakehouse.log.facts import current_documents
@@ -281,12 +281,6 @@ def _count_stage(stage: DataFrame) -> _Counted:
     return _Counted(sum(row["count"] for row in rows) - counts["unchanged"], documents, dict(sorted(dialects.items())))
 
 
-def _without_unchanged(stage: DataFrame) -> DataFrame:
-    """Leave out the rows of documents that were not opened: of a folder they may be many, and change nothing."""
-    is_unchanged = (F.col("row") == "document") & (F.get_json_object("facts", "$.status") == "unchanged")
-    return stage.filter(~F.coalesce(is_unchanged, F.lit(False)))
-
-
 def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _Work, clock: Clock) -> Summary:
     """Check, commit and project; plan again when another writer was first."""
 
@@ -298,8 +292,8 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
             else:
                 roll_forward(spark, head, settings=settings)
             request, sources = work.given.request, work.given.sources
-            # What is pruned is what no document is there for.
-            read = stage if request.policy.prune else _without_unchanged(stage)
+            # Unchanged documents may be many, and change nothing; but what is pruned is what no document is there for.
+            read = stage if request.policy.prune else stage.filter(~is_unchanged_row())
             numbered, refused = _numbered(spark, head, on_driver(read) if work.few else read, work)
             known = work.given.known.documents if work.given.known.head == head else None
             numbered, before = read_before(spark, settings, head, numbered, known, request.policy, sources.scopes, few=work.few)

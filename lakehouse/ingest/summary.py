@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.ingest.folders import Hidden
+from lakehouse.ingest.unchanged import is_unchanged_row
 from lakehouse.log.plan import Plan
 from lakehouse.rules.declared import SEVERITIES
 from lakehouse.store.frames import can_skip, count_if
@@ -86,8 +87,7 @@ def summarise(stage: DataFrame, plan: Plan, findings: DataFrame, documents: dict
                 entities[table][_OUTCOME_OF_OP[op]] += count
     _add_counts(entities, plan.facts, "quarantined")
     if documents["unchanged"]:
-        is_unchanged = F.get_json_object("facts", "$.status") == "unchanged"
-        same = stage.filter((F.col("row") == "document") & is_unchanged).select("xid").distinct()
+        same = stage.filter(is_unchanged_row()).select("xid").distinct()
         _add_counts(entities, plan.known.join(same, on="xid", how="left_semi"), "unchanged", "facts.entities")
     violations = count_if(findings, {name: F.col("finding.severity") == name for name in SEVERITIES})
     changes = None

@@ -78,6 +78,11 @@ def needs_no_look(facts: str) -> Column:
     return nothing_refused & ~F.coalesce(waits, F.lit(False))
 
 
+def is_unchanged_row() -> Column:
+    """Tell of a row of the stage that it is a document which was not parsed."""
+    return (F.col("row") == "document") & F.get_json_object("facts", "$.status").eqNullSafe("unchanged")
+
+
 class Opened(NamedTuple):
     """Documents, of which no unchanged one was opened again once it was hashed.
 
