@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.log.compare import compare
 from lakehouse.log.facts import current_documents
-from lakehouse.log.ground import find_gone, read_ground, tables_in_use
+from lakehouse.log.ground import find_gone, read_ground, tables_in_use, with_rejected
 from lakehouse.log.head import Head
 from lakehouse.log.ownership.owners import Policy
 from lakehouse.log.plan import Plan, plan_changes
@@ -143,5 +143,7 @@ def settle(
         stage, found, rejected = checked.stage, found.unionByName(checked.findings), rejected + checked.rejected
         if checked.is_settled:
             break
+        if checked.rejected:
+            ground = with_rejected(ground, stage)
     plan = plan_changes(ground, stage, compared.rows, found.unionByName(uncounted))
     return Settled(stage, plan, found, rejected)

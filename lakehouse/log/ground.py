@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from functools import reduce
 
@@ -75,15 +75,34 @@ def read_ground(
     """
     log = open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id)
     committed_at = max(datetime.now(timezone.utc), head.committed_at + timedelta(microseconds=1))
-    said: DataFrame | None = None
-    if not can_skip(known.filter(F.size("facts.disputes") > 0)):
-        said = keep(known_disputes(known, gone))
-        said = None if is_empty(said) else said
+    said = _said(known, gone)
     held = stage.filter(F.col("row") == "entity").select(*KEY, "document_uri")
     if state is None:
         # What is pruned, and how much that is of all, is told of all registries.
         state = read_state(spark, head, None if policy.prune or not head.tables else concerned_registries(stage, gone))
     return Ground(head, committed_at, policy, log, known, gone, said, state, held)
+
+
+def _said(known: DataFrame, gone: DataFrame) -> DataFrame | None:
+    if can_skip(known.filter(F.size("facts.disputes") > 0)):
+        return None
+    said = keep(known_disputes(known, gone))
+    return None if is_empty(said) else said
+
+
+def with_rejected(ground: Ground, stage: DataFrame) -> Ground:
+    """Leave documents where they were that the rules between entities refused whole, though they name another registry now.
+
+    Args:
+        ground: as it was before that.
+        stage: columns `schema.STAGE`, with what was rejected.
+    """
+    if is_empty(ground.gone):
+        return ground
+    is_rejected = (F.col("row") == "document") & (F.get_json_object("facts", "$.status") == "rejected")
+    rejected = stage.filter(is_rejected).select("xid").distinct()
+    gone = keep(ground.gone.join(rejected, on="xid", how="left_anti").select("registryid", "xid"))
+    return replace(ground, gone=gone, said=_said(ground.known, gone))
 
 
 def find_gone(known: DataFrame, stage: DataFrame, policy: Policy, scopes: list[str]) -> DataFrame:

@@ -87,7 +87,7 @@ def check_stage(
     found = keep(found.unionByName(flattened).coalesce(cores))
     if not count_if(found, {"refused": F.col("finding.action") == "quarantined"})["refused"]:
         return Checked(stage, found, 0, True)
-    return _reject_documents(stage, found) if strict else _take_out(stage, what.things, found)
+    return _reject_documents(stage, found, known) if strict else _take_out(stage, what.things, found)
 
 
 def without_refused(stage: DataFrame, spark: SparkSession) -> Checked:
@@ -143,20 +143,25 @@ def _take_out(stage: DataFrame, things: DataFrame | None, found: DataFrame) -> C
     return Checked(kept.unionByName(stage.filter(F.col("row") != "entity")), about, 0, False)
 
 
-def _reject_documents(stage: DataFrame, found: DataFrame) -> Checked:
-    """Refuse each document with an error whole: one finding, which tells the errors."""
+def _reject_documents(stage: DataFrame, found: DataFrame, known: DataFrame | None) -> Checked:
+    """Refuse each document with an error whole: one finding, which tells the errors.
+
+    One that was loaded stays in its registry with all that is published of it, whichever it names now.
+    """
     errors = found.filter(F.col("finding.action") == "quarantined")
     one = F.concat("finding.pointer", F.lit(": "), "finding.rule_id", F.lit(": "), "finding.message")
     by_document = errors.groupBy("document_uri", "registryid").agg(
         F.count("*").alias("n"), F.slice(F.array_sort(F.collect_list(one)), 1, _ERRORS_TOLD).alias("told")
     )
     reason = F.concat(F.col("n").cast("string"), F.lit(" errors under --strict: "), F.array_join("told", "; "))
-    rejected = keep(by_document.select("document_uri", "registryid", reason.alias("reason")))
+    stays = F.col("registryid") if known is None else F.coalesce("_before", "registryid")
+    by_document = by_document if known is None else by_document.join(_where_loaded(stage, known), on="document_uri", how="left")
+    rejected = keep(by_document.select("document_uri", "registryid", stays.alias("stays"), reason.alias("reason")))
     rule = RULES[STRICT]
     no_xid = pointer = F.lit("")
     action = F.lit("quarantined")
     values = {
-        "violation_id": violation_id_column("registryid", "document_uri", F.lit(STRICT), no_xid, pointer, "reason", action),
+        "violation_id": violation_id_column("stays", "document_uri", F.lit(STRICT), no_xid, pointer, "reason", action),
         "pointer": pointer,
         "rule_id": F.lit(STRICT),
         "severity": F.lit("error"),
@@ -168,7 +173,7 @@ def _reject_documents(stage: DataFrame, found: DataFrame) -> Checked:
     told = rejected.select(
         F.lit("finding").alias("row"),
         "document_uri",
-        "registryid",
+        F.col("stays").alias("registryid"),
         F.lit("").alias("kind"),
         F.lit(None).cast("string").alias("xid"),
         F.struct(*(values[field.name].alias(field.name) for field in FINDING)).alias("finding"),
@@ -183,5 +188,16 @@ def _reject_documents(stage: DataFrame, found: DataFrame) -> Checked:
         facts.withField("status", F.lit("rejected")).withField("reason", F.col("reason")),
     )
     is_rejected = (F.col("row") == "document") & F.col("reason").isNotNull()
-    others = others.withColumn("facts", F.when(is_rejected, F.to_json(cleared)).otherwise(F.col("facts")))
+    told_of = {"facts": F.to_json(cleared), "registryid": F.col("stays")}
+    others = others.withColumns({name: F.when(is_rejected, value).otherwise(F.col(name)) for name, value in told_of.items()})
     return Checked(kept.select(*stage.columns).unionByName(others.select(*stage.columns)), told, rejected.count(), False)
+
+
+def _where_loaded(stage: DataFrame, known: DataFrame) -> DataFrame:
+    """Give the registry that documents, which say theirs themselves, were loaded into last: document_uri, _before."""
+    own = F.get_json_object("facts", "$.own_registry") == "true"
+    say = stage.filter((F.col("row") == "document") & own).select("document_uri")
+    last = known.filter("facts.own_registry").groupBy(F.col("xid").alias("document_uri")).agg(
+        F.max_by("registryid", "snapshot_id").alias("_before")
+    )
+    return last.join(F.broadcast(say), on="document_uri", how="left_semi")

@@ -54,10 +54,13 @@ class History:
     def current(self):
         query = """SELECT substring_index(document_uri, '/', -1), rule_id, coalesce(substring_index(xid, '/', -3), '')
             FROM xregistry.current_violations ORDER BY ALL"""
+        return [(uri.removesuffix(".json"), rule, xid) for uri, rule, xid in self.query(query)]
+
+    def query(self, query):
         from lakehouse.query.sql import run_query
 
         rows = run_query(self.catalog.spark, self.catalog.settings, query.replace("xregistry.", "")).frame.collect()
-        return [(uri.removesuffix(".json"), rule, xid) for uri, rule, xid in map(tuple, rows)]
+        return list(map(tuple, rows))
 
 
 @pytest.mark.slow
@@ -186,6 +189,44 @@ def test_a_document_leaves_the_registry_that_it_no_longer_names(history):
     history.ingest(request=PRUNE)
     assert history.catalog.rows(query) == [("two", 1)]
     assert history.ingest().snapshot_id is None
+
+
+AT = "/messagegroups/g/messages/"
+IN_A_CIRCLE = {name: {"basemessage": f"{AT}{base}"} for name, base in (("p", "q"), ("q", "p"))}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "interpreted"),
+    [
+        pytest.param({"n": BAD}, True, id="as it is read", marks=pytest.mark.slow),
+        pytest.param(IN_A_CIRCLE, True, id="by rules between few entities"),
+        pytest.param(IN_A_CIRCLE, False, id="by rules between many entities", marks=pytest.mark.slow),
+    ],
+)
+def test_a_document_that_is_refused_whole_stays_in_the_registry_that_it_no_longer_names(history, wrong, interpreted):
+    if not interpreted:
+        history.catalog.settings = history.catalog.settings.model_copy(update={"interpreted_rows": 0})
+    history.write(a=says(m="M") | {"registryid": "one"}, b=says(n="N") | {"registryid": "one"})
+    history.ingest()
+    # When a document names another registry, and is refused whole
+    history.write(a=says(m="M2", **wrong) | {"registryid": "two"})
+    assert history.ingest(request=Request(strict=True)).documents["rejected"] == 1
+    # Then what is published of it stays, and so does the document
+    assert history.catalog.rows("SELECT registryid, messageid, size(document_uris) FROM xregistry.messages ORDER BY ALL") == [
+        ("one", "m", 1),
+        ("one", "n", 1),
+    ]
+    told = "SELECT registryid, status FROM xregistry.documents WHERE document_uri LIKE '%/a.json'"
+    assert history.query(told) == [("one", "rejected")]
+    found = "SELECT DISTINCT registryid, rule_id FROM xregistry.current_violations"
+    assert history.query(found) == [("one", "DOC-004")]
+    # And once it is mended it goes
+    history.write(a=says(m="M2") | {"registryid": "two"})
+    assert not history.ingest(request=Request(Policy(prune=True), strict=True)).refused
+    assert history.query(told) == [("two", "loaded")]
+    query = "SELECT registryid, message_xid, name FROM xregistry.versions ORDER BY ALL"
+    assert history.catalog.rows(query) == [("one", f"{AT}n", "N"), ("two", f"{AT}m", "M2")]
+    assert history.current() == []
 
 
 @pytest.mark.slow

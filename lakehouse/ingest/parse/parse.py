@@ -307,8 +307,12 @@ class _Parse:
         self._add_facts({"status": "skipped", "reason": reason})
 
     def _reject(self, why: Rejected) -> None:
-        """Refuse the document whole: nothing of it stays but one finding and its facts."""
+        """Refuse the document whole: nothing of it stays but one finding and its facts.
+
+        One that was loaded stays in its registry with all that is published of it, whichever it names now.
+        """
         self.stage.clear()
+        self.registry = self.source.last_registry or self.registry
         finding = Finding("", NO_XID, WHOLE, why.rule_id, "error", "quarantined", why.message, why.hint, self._raw())
         ids = [self.stage.add_finding(self.uri, self.registry, finding)]
         self._add_facts({"status": "rejected", "reason": why.message, "findings": ids})
