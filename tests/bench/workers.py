@@ -63,11 +63,14 @@ class Share:
 @click.option("--documents", default=100)
 @click.option("--share", default=0.66, help="Part of a core that the driver and each worker have; 0: as much as there is.")
 @click.option("--repeat", default=1)
+@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark, beside those of the catalog.")
 @click.option("--load", "loaded", type=(str, str, str), hidden=True, help="Documents, warehouse, master.")
-def main(messages: int, documents: int, share: float, repeat: int, loaded: tuple[str, str, str] | None) -> None:
+def main(
+    messages: int, documents: int, share: float, repeat: int, conf: tuple[str, ...], loaded: tuple[str, str, str] | None
+) -> None:
     """Load with one worker and with two, in turn, and print the seconds of each stage."""
     if loaded is not None:
-        click.echo(json.dumps(_load(*loaded)))
+        click.echo(json.dumps(_load(*loaded, conf)))
         return
     table = Table("workers", *(stages := ["total", "attach", "parse", "check", "commit", "project"]))
     for column in table.columns:
@@ -77,7 +80,7 @@ def main(messages: int, documents: int, share: float, repeat: int, loaded: tuple
         write_documents(Path(scratch) / "documents", Shape(messages, documents=documents))
         for number in range(repeat):
             for workers, of_all in totals.items():
-                seconds = _measure(Path(scratch), f"{number}-{workers}", workers, share)
+                seconds = _measure(Path(scratch), f"{number}-{workers}", workers, share, conf)
                 of_all.append(seconds["total"])
                 table.add_row(str(workers), *(f"{seconds.get(stage, 0.0):.1f}" for stage in stages))
                 click.echo(f"{workers} workers: {seconds['total']:.1f} s", err=True)
@@ -85,7 +88,7 @@ def main(messages: int, documents: int, share: float, repeat: int, loaded: tuple
     click.echo(f"one worker beside two: {sum(totals[1]) / sum(totals[2]):.2f} (goal: at least 1.7)")
 
 
-def _measure(scratch: Path, name: str, workers: int, share: float) -> dict[str, float]:
+def _measure(scratch: Path, name: str, workers: int, share: float, conf: tuple[str, ...]) -> dict[str, float]:
     """Load into a warehouse of its own, and give the seconds by stage."""
     with ExitStack() as stack:
         shares = [stack.enter_context(Share(part, share)) for part in ("driver", "1", "2")[: workers + 1] if share]
@@ -94,6 +97,7 @@ def _measure(scratch: Path, name: str, workers: int, share: float) -> dict[str, 
             part.hold(process.pid)
         command = [sys.executable, "-m", "tests.bench.workers", "--load"]
         command += [str(scratch / "documents"), str(scratch / f"warehouse-{name}"), cluster.master]
+        command += [part for one in conf for part in ("--conf", one)]
         driver = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         if shares:
             shares[0].hold(driver.pid)
@@ -103,7 +107,7 @@ def _measure(scratch: Path, name: str, workers: int, share: float) -> dict[str, 
     return dict(json.loads(told))
 
 
-def _load(documents: str, warehouse: str, master: str) -> dict[str, float]:
+def _load(documents: str, warehouse: str, master: str, conf: tuple[str, ...]) -> dict[str, float]:
     given = {
         "spark.master": master,
         "spark.driver.host": "127.0.0.1",
@@ -111,6 +115,7 @@ def _load(documents: str, warehouse: str, master: str) -> dict[str, float]:
         "spark.executorEnv.PYTHONPATH": str(ROOT),
         "spark.pyspark.python": sys.executable,
         "spark.sql.files.minPartitionNum": "8",
+        **dict(one.split("=", 1) for one in conf),
     }
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable

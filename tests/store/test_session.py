@@ -53,12 +53,12 @@ def test_the_session_has_the_settings_of_the_packaged_file(spark):
     assert {"-XX:+UseParallelGC", "-XX:Tier4InvocationThreshold=100000"} <= set(flags)
 
 
-def test_the_profile_for_one_machine_starts_java_as_the_command_does():
-    named = ("spark-defaults.conf", "spark-local.conf")
+def test_driver_and_executors_start_java_alike_however_they_are_started():
+    named = ("spark-defaults.conf", "spark-local.conf", "spark-cluster.conf")
     lines = [line for name in named for line in (data_folder("conf") / name).read_text().splitlines()]
-    options = [line.split(None, 1)[1] for line in lines if line.startswith("spark.driver.extraJavaOptions")]
-    assert len(options) == 2
-    assert options[0] == options[1]
+    options = [line.split(None, 1) for line in lines if ".extraJavaOptions" in line and not line.startswith("#")]
+    assert [key.split(".")[1] for key, _ in options] == ["driver", "executor", "driver", "driver"]
+    assert len({value for _, value in options}) == 1
 
 
 def test_local_paths_become_absolute_and_uris_stay(tmp_path, monkeypatch):
