@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from lakehouse.errors import SettingsError
+from lakehouse.match.conformance import create_conformance
 from lakehouse.settings import read_settings
 from lakehouse.store.tables import check_writers
 
@@ -65,8 +68,9 @@ def test_on_s3_somebody_must_say_that_one_process_writes(warehouse, given, refus
 
     settings = read_settings(warehouse=warehouse, **given)
     if refused:
-        with pytest.raises(SettingsError, match="single_writer"):
-            check_writers(Session(), settings)
+        for begins in (check_writers, partial(create_conformance, name="results")):
+            with pytest.raises(SettingsError, match="single_writer"):
+                begins(Session(), settings)
     else:
         check_writers(Session(), settings)
     Conf.get = lambda self, key, default: "a.log.Store" if key == "spark.delta.logStore.s3a.impl" else default

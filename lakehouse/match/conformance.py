@@ -20,6 +20,7 @@ from lakehouse.settings import Settings, data_folder
 from lakehouse.store.files import exists, list_folder
 from lakehouse.store.session import absolute_location
 from lakehouse.store.sessions import open_sibling
+from lakehouse.store.tables import check_writers
 from lakehouse.store.views import create_view, with_read
 
 TABLES = ("event_matches", "match_runs", "unmatched_signatures")
@@ -47,17 +48,31 @@ def check_name(name: str) -> None:
         raise SettingsError(f"--into {name}: a name of a schema is needed: letters, digits and _, and not that of the catalog.")
 
 
-def open_conformance(spark: SparkSession, settings: Settings, name: str) -> None:
-    """Make the schema, its tables and views, where they are not there yet.
+def create_conformance(spark: SparkSession, settings: Settings, name: str) -> None:
+    """Make the schema of a run, its tables and views, where they are not there yet.
 
-    Tables that an older version made get the columns that have come since. What is older than `match_retention_days` goes.
+    What is older than `match_retention_days` goes.
 
     Raises:
-        SettingsError: the name is none.
+        SettingsError: the name is none, or on this store a commit could be lost.
         WarehouseError: the warehouse holds no catalog.
         WarehouseTooNew: a newer version of the product made the tables.
     """
     check_name(name)
+    check_writers(spark, settings)
+    open_conformance(spark, settings, name)
+    _forget(open_sibling(spark, name), settings.match_retention_days)
+
+
+def open_conformance(spark: SparkSession, settings: Settings, name: str) -> None:
+    """Make the schema, its tables and views known to the session, and what is not there yet.
+
+    Tables that an older version made get the columns that have come since.
+
+    Raises:
+        WarehouseError: the warehouse holds no catalog.
+        WarehouseTooNew: a newer version of the product made the tables.
+    """
     open_relations(spark, settings, with_read(["endpoint_messages", "flat_messages"]), ("endpoints",))
     location = f"{absolute_location(settings.warehouse)}/{_FOLDER}/{name}"
     spark.sql(f"CREATE SCHEMA IF NOT EXISTS {name} LOCATION '{location}'")
@@ -71,7 +86,6 @@ def open_conformance(spark: SparkSession, settings: Settings, name: str) -> None
             session.sql(statement)
         for missing in missing_columns(statement, session.table(table).columns, f"{name}.{table}"):
             session.sql(f"ALTER TABLE {table} ADD COLUMNS ({missing})")
-    _forget(session, settings.match_retention_days)
     for view in VIEWS:
         create_view(session, name, view, _statement(f"views/{view}.sql"))
 

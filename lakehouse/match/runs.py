@@ -119,7 +119,7 @@ def run_match(spark: SparkSession, settings: Settings, asked: Asked, watcher: Wa
     sources = [read_landed(spark, asked, number) for number in range(len(asked.sources))]
     landed = reduce(DataFrame.unionByName, sources)
     if asked.into:
-        conformance.open_conformance(spark, settings, asked.into)
+        conformance.create_conformance(spark, settings, asked.into)
     with stage("index", "definitions of the catalog"):
         opened = open_index(spark, settings, asked.scope, asked.at)
     begun = datetime.now(timezone.utc)

@@ -54,7 +54,7 @@ def watch(
     """
     rows = read_stream(spark, asked.sources[0], asked.form)
     land(rows, asked)  # tells at once what the columns lack
-    conformance.open_conformance(spark, settings, str(asked.into))
+    conformance.create_conformance(spark, settings, str(asked.into))
     batches = _Batches(spark, settings, asked, told, Clock(watcher))
     writer = rows.writeStream.foreachBatch(batches.match).option("checkpointLocation", checkpoint(settings, asked))
     writer = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=f"{every} seconds")

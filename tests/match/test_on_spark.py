@@ -190,7 +190,10 @@ def test_tables_get_new_columns_and_lose_what_is_too_old(shop, tmp_path):
     run_match(spark, shop.settings, asked)
     assert query(shop, "SELECT seen FROM aged.match_runs ORDER BY begun_at") == [(None,), (1,)]
     assert query(shop, "SELECT count(*) FROM aged.event_matches") == [(2,)]
-    run_match(spark, shop.settings.model_copy(update={"match_retention_days": 2}), asked)
+    brief = shop.settings.model_copy(update={"match_retention_days": 2})
+    open_named_in(spark, brief, "SELECT * FROM aged.event_matches")  # who reads deletes nothing
+    assert query(shop, "SELECT count(*) FROM aged.event_matches") == [(2,)]
+    run_match(spark, brief, asked)
     assert query(shop, "SELECT count(*) FROM aged.event_matches") == [(2,)]
     assert query(shop, "SELECT count(*) FROM aged.match_runs") == [(3,)]
     told = "SELECT comment FROM aged.dictionary WHERE table_name = 'match_runs' AND column_name = 'run_id'"
