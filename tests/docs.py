@@ -163,8 +163,9 @@ def tables_page() -> str:
     parts = [
         "# Tables and views",
         "",
-        "Written from the comments in `ddl` by `make docs`. All tables and views stand in the schema `xregistry`; the view",
-        "`dictionary` holds this page as rows. Views come after the tables.",
+        "Written from the comments in `ddl` by `make docs`. The tables and views stand in the schema `xregistry`; the view",
+        "`dictionary` holds this page as rows. Views come after the tables. Not here: `snapshot_diff`, which",
+        "`lakehouse sql --diff A B` makes ([audits](audits.md)), and the star for BI tools ([bi](bi.md)).",
     ]
     parts += _of_tables(data_folder("ddl") / "tables", TABLES)
     parts += _of_views(data_folder("ddl") / "views", sorted(views()), DICTIONARY)
@@ -176,8 +177,8 @@ def tables_page() -> str:
 
 _ABOUT_MATCH_TABLES = """\
 `lakehouse match --into SCHEMA` makes these in a schema of that name ([match](match.md)); its own `dictionary` holds this part of
-the page. Rows of events are kept for `match_retention_days`. Texts of events are cut at 120 characters and lose what looks like a
-secret."""
+the page. Rows of events are kept for `match_retention_days` (0, the default: for ever). Texts of events are cut at 120
+characters and lose what looks like a secret."""
 
 
 def _of_tables(folder: Any, names: Iterable[str]) -> Iterator[str]:

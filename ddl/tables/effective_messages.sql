@@ -1,4 +1,4 @@
--- effective_messages: Effective messages: flat_messages stored, for readers that know no views; follows the log like the other tables.
+-- effective_messages: Effective messages: what computed_messages computes, stored; flat_messages shows it; follows the log like the other tables.
 -- Grain: one row per message.  Key: registryid, xid.
 -- Retention: Delta's own time travel reaches 30 days back; the log `changes` keeps every past state.
 CREATE TABLE IF NOT EXISTS effective_messages (
@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS effective_messages (
 )
 USING DELTA
 CLUSTER BY (registryid, xid)
-COMMENT 'Effective messages: flat_messages stored, for readers that know no views; follows the log like the other tables.'
+COMMENT 'Effective messages: what computed_messages computes, stored; flat_messages shows it; follows the log like the other tables.'
 TBLPROPERTIES (
   'xregistry.schema_version' = '1',
   'delta.checkpointPolicy' = 'classic',

@@ -312,7 +312,7 @@ FROM VALUES
   ('documents', 'view', 2, 'document_uri', 'string', 'URI of the document'),
   ('documents', 'view', 3, 'status', 'string', 'loaded; skipped: it is no registry document; rejected: it was refused whole'),
   ('documents', 'view', 4, 'reason', 'string', 'Why it was skipped or rejected'),
-  ('documents', 'view', 5, 'dialect', 'string', 'Dialect that was recognised: 1.0-rc1, 1.0-rc2, 1.0-rc4, 0.5-wip or cereg'),
+  ('documents', 'view', 5, 'dialect', 'string', 'Dialect that was recognised: 1.0-rc1, 1.0-rc2, 1.0-rc4, 0.5-wip, cereg or cncf-catalog'),
   ('documents', 'view', 6, 'specversion', 'string', 'specversion as the document says it'),
   ('documents', 'view', 7, 'sha256', 'string', 'SHA-256 of the document in hexadecimal digits'),
   ('documents', 'view', 8, 'size', 'bigint', 'Bytes of the document as stored'),

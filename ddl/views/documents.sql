@@ -5,7 +5,7 @@ CREATE OR REPLACE VIEW documents (
   document_uri COMMENT 'URI of the document',
   status COMMENT 'loaded; skipped: it is no registry document; rejected: it was refused whole',
   reason COMMENT 'Why it was skipped or rejected',
-  dialect COMMENT 'Dialect that was recognised: 1.0-rc1, 1.0-rc2, 1.0-rc4, 0.5-wip or cereg',
+  dialect COMMENT 'Dialect that was recognised: 1.0-rc1, 1.0-rc2, 1.0-rc4, 0.5-wip, cereg or cncf-catalog',
   specversion COMMENT 'specversion as the document says it',
   sha256 COMMENT 'SHA-256 of the document in hexadecimal digits',
   size COMMENT 'Bytes of the document as stored',

@@ -39,7 +39,11 @@ from lakehouse.text.names import RegistryId
 @click.option("--tls-key", metavar="FILE", help="Its key (PEM).")
 @click.option("--behind-proxy", is_flag=True, help="A proxy in front speaks TLS, and tells by X-Forwarded-... what it was asked.")
 @click.option("--base-url", metavar="URL", help="URL under which clients know the server, when Host does not tell it.")
-@click.option("--writable", is_flag=True, help="Requests may write: PUT, PATCH, POST, DELETE. Needs Java.")
+@click.option(
+    "--writable",
+    is_flag=True,
+    help="Requests may write: PUT, PATCH, POST, DELETE. A new warehouse, S3, and tables that follow at once need Java.",
+)
 @click.option(
     "--allow-origin", multiple=True, metavar="ORIGIN", help="Pages of this origin may write, such as https://catalog.example."
 )
