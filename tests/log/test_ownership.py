@@ -209,7 +209,8 @@ def test_a_document_that_is_refused_whole_stays_in_the_registry_that_it_no_longe
     history.write(a=says(m="M") | {"registryid": "one"}, b=says(n="N") | {"registryid": "one"})
     history.ingest()
     # When a document names another registry, and is refused whole
-    history.write(a=says(m="M2", **wrong) | {"registryid": "two"})
+    kept = {"dataschemauri": "file:///home/me/order.avsc", "dataschemaformat": "Avro/1.9"}  # a warning, MSG-179
+    history.write(a=says(m="M2", o=kept, **wrong) | {"registryid": "two"})
     assert history.ingest(request=Request(strict=True)).documents["rejected"] == 1
     # Then what is published of it stays, and so does the document
     assert history.catalog.rows("SELECT registryid, messageid, size(document_uris) FROM xregistry.messages ORDER BY ALL") == [
@@ -513,3 +514,21 @@ def test_what_is_told_of_a_document_that_was_not_read_stands_where_it_wrote_it(c
         catalog.ingest(*([edited] if name == "two" else []))
     told = catalog.rows("SELECT rule_id, pointer FROM xregistry.violations")
     assert told == [("MSG-150", "/messagegroups/g/messages/m/basemessageuri")]
+
+
+def test_what_is_told_of_a_first_owner_that_was_not_read_stands_where_it_wrote_it(catalog):
+    catalog.settings = read_settings(warehouse=catalog.settings.warehouse)  # with the rules between entities
+    based = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "m"}}}
+    no = "/messagegroups/g/messages/no"
+    a = catalog.write(
+        "a.json", {"specversion": "1.0-rc1", "messagegroups": {"g": {"messages": {"m": based | {"basemessageuri": no}}}}}
+    )
+    catalog.ingest(a)
+    # When another document says the same in another dialect
+    b = catalog.write(
+        "b.json", {"specversion": "1.0-rc2", "messagegroups": {"g": {"messages": {"m": based | {"basemessage": no}}}}}
+    )
+    catalog.ingest(b)
+    told = catalog.rows("SELECT substring_index(document_uri, '/', -1), pointer FROM xregistry.violations ORDER BY ALL")
+    at = "/messagegroups/g/messages/m"
+    assert told == [("a.json", f"{at}/basemessageuri"), ("b.json", f"{at}/basemessage")]

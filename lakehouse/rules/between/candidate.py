@@ -63,7 +63,7 @@ def candidate(
         held, rows = _owned(entities, compared)
         leaving = compared.filter(F.col("op") == "delete").select(*KEY)
     read = _with_single(staged_rows(held), entities, compare=compare)
-    staged = read.join(F.broadcast(dialects), on=["registryid", "document_uri"], how="left").select(*COLUMNS)
+    staged = _with_dialect(read, dialects, None if compared is None else known).select(*COLUMNS)
     tables = [table for table in TABLES if table.name in used]
     if not tables:
         return Candidate(staged, rows, leaving, None)
@@ -76,14 +76,19 @@ def candidate(
         there = published.rows
     earlier = _earlier(there, rows) if compare else None
     others = _left_alone(there, documents.select("registryid"), entities.select(*KEY), compared)
-    others = others.join(F.broadcast(dialects), on=["registryid", "document_uri"], how="left")
-    if known is not None:
-        told = F.col("facts.dialect").alias("_dialect")
-        before = known.select("registryid", F.col("xid").alias("document_uri"), told)
-        others = others.join(F.broadcast(before), on=["registryid", "document_uri"], how="left")
-        others = others.withColumn("dialect", F.coalesce("dialect", "_dialect"))
-    things = staged.unionByName(others.select(*COLUMNS))
+    things = staged.unionByName(_with_dialect(others, dialects, known).select(*COLUMNS))
     return Candidate(things if earlier is None else things.unionByName(earlier), rows, leaving, near)
+
+
+def _with_dialect(rows: DataFrame, dialects: DataFrame, known: DataFrame | None) -> DataFrame:
+    """Tell the dialects of documents: as they were read now, else as they were at their last load."""
+    place = ["registryid", "document_uri"]
+    rows = rows.join(F.broadcast(dialects), on=place, how="left")
+    if known is None:
+        return rows
+    before = known.select("registryid", F.col("xid").alias("document_uri"), F.col("facts.dialect").alias("_dialect"))
+    rows = rows.join(F.broadcast(before), on=place, how="left")
+    return rows.withColumn("dialect", F.coalesce("dialect", "_dialect")).drop("_dialect")
 
 
 def _owned(entities: DataFrame, compared: DataFrame) -> tuple[DataFrame, DataFrame]:
