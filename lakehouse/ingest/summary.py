@@ -57,12 +57,12 @@ def of_unchanged(known: DataFrame, documents: DataFrame, number: int) -> Summary
 
     Args:
         known: what is known of each document, as from `current_documents`.
-        documents: those that were found, in a column document_uri.
+        documents: those that were found, as from `with_unchanged`.
         number: how many they are.
     """
     entities = _no_outcomes()
-    same = documents.select(F.col("document_uri").alias("xid")).distinct()
-    _add_counts(entities, known.join(same, on="xid", how="left_semi"), "unchanged", "facts.entities")
+    same = documents.select(F.coalesce("registry", "last_registry").alias("registryid"), F.col("document_uri").alias("xid"))
+    _add_counts(entities, known.join(same, on=["registryid", "xid"], how="left_semi"), "unchanged", "facts.entities")
     counts = {"read": number, "unchanged": number, "skipped": 0, "rejected": 0}
     return Summary(None, counts, entities, dict.fromkeys(SEVERITIES, 0), {})
 
@@ -87,8 +87,8 @@ def summarise(stage: DataFrame, plan: Plan, findings: DataFrame, documents: dict
                 entities[table][_OUTCOME_OF_OP[op]] += count
     _add_counts(entities, plan.facts, "quarantined")
     if documents["unchanged"]:
-        same = stage.filter(is_unchanged_row()).select("xid").distinct()
-        _add_counts(entities, plan.known.join(same, on="xid", how="left_semi"), "unchanged", "facts.entities")
+        same = stage.filter(is_unchanged_row()).select("registryid", "xid")
+        _add_counts(entities, plan.known.join(same, on=["registryid", "xid"], how="left_semi"), "unchanged", "facts.entities")
     violations = count_if(findings, {name: F.col("finding.severity") == name for name in SEVERITIES})
     changes = None
     if dry_run:

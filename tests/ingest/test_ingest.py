@@ -216,6 +216,16 @@ def test_what_is_no_registry_document_is_skipped_with_its_reason(catalog, text, 
     assert reason in catalog.rows("SELECT get_json_object(body, '$.reason') FROM changes WHERE kind = 'document'")[0]
 
 
+def test_an_unchanged_document_of_two_registries_counts_in_the_one_that_it_is_read_into(catalog):
+    catalog.write("a.json", document(registryid="own"))
+    catalog.ingest()
+    catalog.ingest(settings=catalog.settings.model_copy(update={"registry": "given"}))
+    assert catalog.ingest().entities["groups"]["unchanged"] == 1
+    catalog.write("b.json", document(registryid="b"))
+    beside = catalog.ingest().entities["groups"]
+    assert (beside["inserted"], beside["unchanged"]) == (1, 1)
+
+
 def test_a_setting_or_the_document_or_default_names_the_registry(catalog):
     catalog.write("a.json", document(registryid="own"))
     catalog.write("b.json", {"messagegroups": {"h": {}}})
