@@ -173,6 +173,19 @@ class CommitLost(LakehouseError):
         self.snapshot_id = snapshot_id
 
 
+class DocumentsOvertaken(LakehouseError):
+    """Another ingest loaded documents otherwise while this one read them; the caller reads them again.
+
+    Attributes:
+        documents: their URIs.
+    """
+
+    def __init__(self, documents: list[str]) -> None:
+        told = ", ".join(documents[:3]) + (f" and {len(documents) - 3} more" if len(documents) > 3 else "")
+        super().__init__(f"{told}: loaded by another ingest with other content while this one read it. Run the command again.")
+        self.documents = documents
+
+
 class ReplicationError(LakehouseError):
     """Another catalog cannot be read or written as it should; nothing of this one was changed.
 

@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.dialects.detection import DRAFT
+from lakehouse.errors import DocumentsOvertaken
 from lakehouse.expectations.candidate import read_gates, validate_candidate
 from lakehouse.expectations.run import warm_up
 from lakehouse.expectations.suites import Suite
@@ -36,6 +37,7 @@ from lakehouse.progress import Clock, Watcher
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.violations import record_findings
 from lakehouse.settings import Settings
+from lakehouse.store.delta.conflicts import retries
 from lakehouse.store.files import remove_dead_stages, remove_folder, stages_location
 from lakehouse.store.frames import is_local, keep, no_rows, on_driver
 from lakehouse.store.schema import STAGE
@@ -108,33 +110,47 @@ def ingest(
         SourceNotFound: a source names nothing.
         LabelTaken: the label names a snapshot already.
         CommitLost: other writers won the race more often than `commit_attempts`.
+        DocumentsOvertaken: other ingests loaded the same documents otherwise meanwhile, as often.
     """
     clock = Clock(watcher)
     request = request or Request()
     gates = read_gates(settings)  # before anything is done: they may not be understood
     with clock("attach", "tables of the catalog"):
         _attach(spark, settings, request)
-    with clock("list", ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")):
-        found = find_sources(spark, sources)
-        found = found if root is None else replace(found, roots=[root], named=[])
-        found = found if located is None else _at_their_place(found, located)
-        small = is_small(spark, settings)
-        registry = _registry(settings, found, registry_from)
-        with interpreted(spark, small):
-            before = _read_known(spark)
-            known, bound, force = before.documents, settings.stream_bytes, request.policy.force
-            opened = without_content_of_unchanged(spark, found, known, registry, bound, force=force, dialect=request.dialect)
-    if opened.unchanged is not None and not request.policy.prune and request.label is None:
-        with clock("check", "nothing: all documents are unchanged"):
-            summary = of_unchanged(before.documents, opened.rows, opened.unchanged)
-            if not request.dry_run:
-                _roll_forward(spark, settings)
-        return replace(summary, seconds=clock.seconds(), hidden=found.hidden, changes=[] if request.dry_run else None)
-    warm_up()
-    if not request.dry_run:
-        with clock("attach", "tables of the catalog"):
-            create_tables(spark, settings)
-    return _load(spark, settings, opened, _Given(found, request, gates, before, small), clock)
+    told = ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")
+
+    def read_and_load() -> Summary:
+        with clock("list", told):
+            small = is_small(spark, settings)
+            with interpreted(spark, small):
+                before = _read_known(spark)  # first: what other processes load from now on may not be listed
+            found = find_sources(spark, sources)
+            found = found if root is None else replace(found, roots=[root], named=[])
+            found = found if located is None else _at_their_place(found, located)
+            registry = _registry(settings, found, registry_from)
+            with interpreted(spark, small):
+                opened = _open_changed(spark, settings, found, before, registry, request)
+        if opened.unchanged is not None and not request.policy.prune and request.label is None:
+            with clock("check", "nothing: all documents are unchanged"):
+                summary = of_unchanged(before.documents, opened.rows, opened.unchanged)
+                if not request.dry_run:
+                    _roll_forward(spark, settings)
+            return replace(summary, seconds=clock.seconds(), hidden=found.hidden, changes=[] if request.dry_run else None)
+        warm_up()
+        if not request.dry_run:
+            with clock("attach", "tables of the catalog"):
+                create_tables(spark, settings)
+        return _load(spark, settings, opened, _Given(found, request, gates, before, small), clock)
+
+    return retries(settings.commit_attempts, lambda error: isinstance(error, DocumentsOvertaken))(read_and_load)
+
+
+def _open_changed(
+    spark: SparkSession, settings: Settings, found: Sources, before: _Known, registry: Column | None, request: Request
+) -> Opened:
+    known, force = before.documents, request.policy.force
+    bound, dialect = settings.stream_bytes, request.dialect
+    return without_content_of_unchanged(spark, found, known, registry, bound, force=force, dialect=dialect, strict=request.strict)
 
 
 def _at_their_place(found: Sources, located: Located) -> Sources:
@@ -296,11 +312,16 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
             read = stage if request.policy.prune else stage.filter(~is_unchanged_row())
             numbered, refused = _numbered(spark, head, on_driver(read) if work.few else read, work)
             known = work.given.known.documents if work.given.known.head == head else None
-            numbered, before = read_before(spark, settings, head, numbered, known, request.policy, sources.scopes, few=work.few)
+            listed_at = work.given.known.head.snapshot_id
+            numbered, before = read_before(
+                spark, settings, head, numbered, known, request.policy, sources.scopes, listed_at, few=work.few
+            )
             with interpreted(spark, before.published is not None):
                 asked = Asked(request.policy, request.strict, work.dialects)
                 settled = settle(spark, settings, head, numbered, refused, before, asked)
                 plan = settled.plan
+                if work.run.label is not None:
+                    check_label_is_free(spark, work.run.label)  # another process may have given it meanwhile
                 found = numbered.filter(F.col("row") == "finding").select(*plan.findings.columns)
                 # Cut off from the long plans that it comes from: Spark writes a plan out as text whenever it runs one.
                 findings = keep(found.unionByName(settled.findings).unionByName(plan.findings), eager=False)

@@ -8,18 +8,19 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakehouse.errors import DocumentsOvertaken
 from lakehouse.log.compare import compare
 from lakehouse.log.facts import current_documents
-from lakehouse.log.ground import find_gone, read_ground, tables_in_use, with_rejected
+from lakehouse.log.ground import find_gone, find_overtaken, read_ground, tables_in_use, with_rejected
 from lakehouse.log.head import Head
 from lakehouse.log.ownership.owners import Policy
 from lakehouse.log.plan import Plan, plan_changes
 from lakehouse.log.projections import effective_is_behind
 from lakehouse.rules.between.near import Published, read_near, read_published
-from lakehouse.rules.findings import no_findings
-from lakehouse.rules.gate import check_stage, without_refused
+from lakehouse.rules.findings import FOUND, no_findings
+from lakehouse.rules.gate import check_stage, reject_documents, without_refused
 from lakehouse.settings import Settings
-from lakehouse.store.frames import keep, on_driver
+from lakehouse.store.frames import is_empty, keep, on_driver
 from lakehouse.store.sessions import is_interpreted
 from lakehouse.store.tables import open_table
 
@@ -64,6 +65,7 @@ def read_before(
     known: DataFrame | None,
     policy: Policy,
     scopes: list[str],
+    listed_at: int,
     *,
     few: bool,
 ) -> tuple[DataFrame, Before]:
@@ -77,14 +79,20 @@ def read_before(
         known: as from `current_documents` at the head; None: they are read.
         policy: what the ingest may do.
         scopes: as for `find_gone`.
+        listed_at: as for `find_gone`.
         few: the stage has few rows.
 
     Returns:
         Beside it the stage, which the driver holds where what is published was read.
+
+    Raises:
+        DocumentsOvertaken: another ingest loaded documents of the stage otherwise since they were listed.
     """
     if known is None:
         known = keep(current_documents(open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id)))
-    gone = find_gone(known, stage, policy, scopes)
+    if head.snapshot_id > listed_at and (overtaken := find_overtaken(known, stage, listed_at)):
+        raise DocumentsOvertaken(overtaken)
+    gone = find_gone(known, stage, policy, scopes, listed_at)
     used = tables_in_use(head)
     if not used or not few:
         return stage, Before(known, gone, None)
@@ -122,9 +130,13 @@ def settle(
     published = before.published
     state = None if published is None else published.state
     ground = read_ground(spark, head, stage, asked.policy, before.known, before.gone, state)
+    rejected, uncounted, found = 0, refused, no_findings(spark)
+    if asked.strict and refused is not None and not is_empty(refused):
+        whole = reject_documents(stage, refused.select(*FOUND), before.known)
+        stage, found, rejected, uncounted = whole.stage, whole.findings, whole.rejected, None
+        ground = with_rejected(ground, stage)
     first = without_refused(stage, spark)
-    stage, found, rejected = first.stage, first.findings, 0
-    uncounted = no_findings(spark) if refused is None else refused
+    stage, found = first.stage, found.unionByName(first.findings)
     while True:
         compared = compare(ground, stage, found)
         if not settings.check_relations:
@@ -145,5 +157,5 @@ def settle(
             break
         if checked.rejected:
             ground = with_rejected(ground, stage)
-    plan = plan_changes(ground, stage, compared.rows, found.unionByName(uncounted))
+    plan = plan_changes(ground, stage, compared.rows, found if uncounted is None else found.unionByName(uncounted))
     return Settled(stage, plan, found, rejected)

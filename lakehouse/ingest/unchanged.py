@@ -27,6 +27,7 @@ def with_unchanged(
     *,
     force: bool = False,
     dialect: str | None = None,
+    strict: bool = False,
 ) -> DataFrame:
     """Tell which documents need not be parsed: same URI and hash as at the last load, and nothing to be looked at again.
 
@@ -37,6 +38,7 @@ def with_unchanged(
         is_named: tells documents that were named; such a one that was passed over in a folder is looked at again. None: none was.
         force: parse all of them.
         dialect: parse, too, what was read as of another dialect at its last load.
+        strict: parse, too, what had findings: an error that is told, and refuses nothing else, refuses the document now.
 
     Returns:
         `documents` with registry, unchanged, again (the same as at the last load, and parsed all the same), content (NULL for
@@ -48,6 +50,8 @@ def with_unchanged(
     skipped = F.col("facts.status") == "skipped"
     uri, own = F.col("xid").alias("_uri"), F.when(F.col("facts.own_registry"), F.lit(None)).otherwise(F.col("registryid"))
     clean = needs_no_look("facts") & F.lit(not force)
+    if strict:
+        clean &= F.coalesce(F.size("facts.findings"), F.lit(0)) <= 0
     is_same_dialect = F.lit(True) if dialect is None else F.coalesce(F.col("facts.dialect") == dialect, F.lit(False))
     sha256 = F.when(is_same_dialect, F.col("facts.sha256"))
     load = F.struct("snapshot_id", sha256.alias("sha256"), clean.alias("clean"), skipped.alias("skipped"), "registryid")
@@ -104,6 +108,7 @@ def without_content_of_unchanged(
     *,
     force: bool = False,
     dialect: str | None = None,
+    strict: bool = False,
 ) -> Opened:
     """Read the documents, and open no unchanged one again once it was hashed.
 
@@ -115,9 +120,10 @@ def without_content_of_unchanged(
         stream_bytes: as for `read_documents`.
         force: as for `with_unchanged`.
         dialect: as for `with_unchanged`.
+        strict: as for `with_unchanged`.
     """
     documents = read_documents(spark, sources, stream_bytes)
-    every = with_unchanged(documents, known, registry, sources.is_named(), force=force, dialect=dialect)
+    every = with_unchanged(documents, known, registry, sources.is_named(), force=force, dialect=dialect, strict=strict)
     if force or can_skip(known):
         return Opened(every, None, None)
     told = _without_content(every)
@@ -132,7 +138,9 @@ def without_content_of_unchanged(
     files = [uri for uri, size in changed.items() if size and (uri, size) not in unreadable]
     empty = [uri for uri, size in changed.items() if not size]
     few = replace(sources, folders=[], files=files, empty=empty, unreadable=unreadable)
-    again = with_unchanged(read_documents(spark, few, stream_bytes), known, registry, few.is_named(), dialect=dialect)
+    again = with_unchanged(
+        read_documents(spark, few, stream_bytes), known, registry, few.is_named(), dialect=dialect, strict=strict
+    )
     compressed = any(uri.endswith(".gz") for uri in changed)
     return Opened(unchanged.unionByName(again), None, None if compressed else sum(changed.values()))
 

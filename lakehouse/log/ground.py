@@ -105,7 +105,7 @@ def with_rejected(ground: Ground, stage: DataFrame) -> Ground:
     return replace(ground, gone=gone, said=_said(ground.known, gone))
 
 
-def find_gone(known: DataFrame, stage: DataFrame, policy: Policy, scopes: list[str]) -> DataFrame:
+def find_gone(known: DataFrame, stage: DataFrame, policy: Policy, scopes: list[str], listed_at: int | None = None) -> DataFrame:
     """Find the documents that are not where they were.
 
     Args:
@@ -113,13 +113,15 @@ def find_gone(known: DataFrame, stage: DataFrame, policy: Policy, scopes: list[s
         stage: columns `schema.STAGE`, as the documents were read.
         policy: what the ingest may do.
         scopes: as of `sources.Sources`: with `prune`, a known document in them that is no longer there dropped everything.
+        listed_at: snapshot before the sources were listed: what was loaded since may have come since. None: the head.
 
     Returns:
         registryid, xid (the document's URI).
     """
     gone = find_moved(known, stage)
     if policy.prune and scopes:
-        gone = gone.unionByName(find_vanished(known, stage, scopes)).distinct()
+        before = known if listed_at is None else known.filter(F.col("snapshot_id") <= listed_at)
+        gone = gone.unionByName(find_vanished(before, stage, scopes)).distinct()
     return keep(gone)
 
 
@@ -178,6 +180,27 @@ def find_vanished(known: DataFrame, stage: DataFrame, scopes: list[str]) -> Data
     covered = reduce(Column.__or__, [F.col("xid").rlike(scope) for scope in scopes])
     seen = stage.filter(F.col("row") == "document").select("xid").distinct()
     return known.filter(covered).select("registryid", "xid").join(seen, on="xid", how="left_anti").select("registryid", "xid")
+
+
+def find_overtaken(known: DataFrame, stage: DataFrame, listed_at: int) -> list[str]:
+    """Find documents that another ingest loaded otherwise after they were listed: which of both is newer nobody knows.
+
+    Args:
+        known: as from `current_documents`.
+        stage: columns `schema.STAGE`, as the documents were read.
+        listed_at: snapshot before the sources were listed.
+
+    Returns:
+        Their URIs, sorted.
+    """
+    told = [F.get_json_object("facts", f"$.{name}").alias(f"_{name}") for name in ("status", "sha256", "own_registry")]
+    read = stage.filter(F.col("row") == "document").select("xid", F.col("registryid").alias("_registryid"), *told)
+    since = known.filter(F.col("snapshot_id") > listed_at).join(read.filter("_status <> 'unchanged'"), on="xid")
+    is_same_place = (F.col("registryid") == F.col("_registryid")) | (
+        F.col("facts.own_registry") & (F.col("_own_registry") == "true")
+    )
+    others = since.filter(is_same_place & ~F.col("facts.sha256").eqNullSafe(F.col("_sha256")))
+    return sorted(row["xid"] for row in others.select("xid").distinct().collect())
 
 
 def find_moved(known: DataFrame, stage: DataFrame) -> DataFrame:

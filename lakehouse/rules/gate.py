@@ -87,7 +87,7 @@ def check_stage(
     found = keep(found.unionByName(flattened).coalesce(cores))
     if not count_if(found, {"refused": F.col("finding.action") == "quarantined"})["refused"]:
         return Checked(stage, found, 0, True)
-    return _reject_documents(stage, found, known) if strict else _take_out(stage, what.things, found)
+    return reject_documents(stage, found, known) if strict else _take_out(stage, what.things, found)
 
 
 def without_refused(stage: DataFrame, spark: SparkSession) -> Checked:
@@ -143,10 +143,15 @@ def _take_out(stage: DataFrame, things: DataFrame | None, found: DataFrame) -> C
     return Checked(kept.unionByName(stage.filter(F.col("row") != "entity")), about, 0, False)
 
 
-def _reject_documents(stage: DataFrame, found: DataFrame, known: DataFrame | None) -> Checked:
+def reject_documents(stage: DataFrame, found: DataFrame, known: DataFrame | None) -> Checked:
     """Refuse each document with an error whole: one finding, which tells the errors.
 
     One that was loaded stays in its registry with all that is published of it, whichever it names now.
+
+    Args:
+        stage: columns `schema.STAGE`.
+        found: findings, columns `FOUND`.
+        known: as from `facts.current_documents`; None: nothing is.
     """
     errors = found.filter(F.col("finding.action") == "quarantined")
     one = F.concat("finding.pointer", F.lit(": "), "finding.rule_id", F.lit(": "), "finding.message")
@@ -184,10 +189,11 @@ def _reject_documents(stage: DataFrame, found: DataFrame, known: DataFrame | Non
     facts = F.from_json("facts", DOCUMENT_BODY)
     cleared = reduce(
         lambda facts, name: facts.withField(name, F.lit(None).cast(DOCUMENT_BODY[name].dataType)),
-        ("entities", "quarantined", "spellings", "root"),
+        ("entities", "quarantined", "spellings", "root", "findings"),
         facts.withField("status", F.lit("rejected")).withField("reason", F.col("reason")),
     )
     is_rejected = (F.col("row") == "document") & F.col("reason").isNotNull()
+    others = others.filter((F.col("row") != "finding") | F.col("reason").isNull())
     told_of = {"facts": F.to_json(cleared), "registryid": F.col("stays")}
     others = others.withColumns({name: F.when(is_rejected, value).otherwise(F.col(name)) for name, value in told_of.items()})
     return Checked(kept.select(*stage.columns).unionByName(others.select(*stage.columns)), told, rejected.count(), False)
@@ -197,7 +203,9 @@ def _where_loaded(stage: DataFrame, known: DataFrame) -> DataFrame:
     """Give the registry that documents, which say theirs themselves, were loaded into last: document_uri, _before."""
     own = F.get_json_object("facts", "$.own_registry") == "true"
     say = stage.filter((F.col("row") == "document") & own).select("document_uri")
-    last = known.filter("facts.own_registry").groupBy(F.col("xid").alias("document_uri")).agg(
-        F.max_by("registryid", "snapshot_id").alias("_before")
+    last = (
+        known.filter("facts.own_registry")
+        .groupBy(F.col("xid").alias("document_uri"))
+        .agg(F.max_by("registryid", "snapshot_id").alias("_before"))
     )
     return last.join(F.broadcast(say), on="document_uri", how="left_semi")
