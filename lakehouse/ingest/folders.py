@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -9,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 SUFFIXES = (".json", ".cereg", ".yaml", ".yml")
-_NAME = "Hadoop hides names that start with _ or ."
+HIDDEN_NAME = "Hadoop hides names that start with _ or ."
+_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 class Hidden(NamedTuple):
@@ -28,6 +30,7 @@ class Inside:
         empty: URIs of empty files, which Spark does not list.
         unreadable: URIs and sizes of files that may not be read, at which Spark would end.
         hidden: what is not read.
+        closed: URIs of folders and files of which nobody knows whether they hold or are documents: they cannot be looked at.
         is_tree: no link leads back to a folder around it; Spark would follow one until the path is too long.
     """
 
@@ -35,6 +38,7 @@ class Inside:
     empty: list[str] = field(default_factory=list)
     unreadable: list[tuple[str, int]] = field(default_factory=list)
     hidden: list[Hidden] = field(default_factory=list)
+    closed: list[str] = field(default_factory=list)
     is_tree: bool = True
 
 
@@ -75,6 +79,7 @@ def _look(folder: str, inside: Inside, around: list[str], *, hidden: bool) -> No
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
         inside.hidden.append(Hidden(_printable(folder), f"the folder cannot be read: {error.strerror}"))
+        inside.closed.append(f"file:{folder}")
         return
     for entry in entries:
         is_link = entry.is_symlink()
@@ -95,11 +100,14 @@ def _sort_in(entry: os.DirEntry[str], inside: Inside, *, hidden: bool) -> None:
     try:
         status = entry.stat()
     except OSError as error:
-        reason = "a link that leads nowhere" if entry.is_symlink() else f"it cannot be looked at: {error.strerror}"
+        is_nowhere = error.errno in _NOWHERE
+        reason = "a link that leads nowhere" if is_nowhere else f"it cannot be looked at: {error.strerror}"
         inside.hidden.append(Hidden(path, reason))
+        if not is_nowhere:
+            inside.closed.append(uri)
         return
     if hidden:
-        inside.hidden.append(Hidden(path, _NAME))
+        inside.hidden.append(Hidden(path, HIDDEN_NAME))
     elif not stat.S_ISREG(status.st_mode):
         inside.hidden.append(Hidden(path, "no file, but a pipe, socket or device"))
     elif path != entry.path:

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.errors import SourceNotFound
-from lakehouse.ingest.folders import Hidden, is_document, is_hidden, is_readable, look_into
+from lakehouse.ingest.folders import HIDDEN_NAME, Hidden, is_document, is_hidden, is_readable, look_into
 from lakehouse.store.jvm import java_class
 from lakehouse.store.session import absolute_location
 
@@ -39,7 +39,7 @@ class Sources:
         roots: for each source the URI that document paths are relative to, longest first.
         scopes: regular expressions (Java) for the URIs that each source covers: a known document that one of them matches and
             that is not found any more has vanished. A folder covers what a search of it lists, a glob what it matches, a file
-            itself.
+            itself; none covers what stands in a folder that cannot be read.
         hidden: what is not read, and why (local folders only, and what a glob matches).
         named: files that were named, and not only found in a folder or by a glob.
         empty: empty files as far as they are known: Spark does not list them.
@@ -79,6 +79,7 @@ def find_sources(spark: SparkSession, sources: list[str]) -> Sources:
     named: set[str] = set()
     empty: set[str] = set()
     unreadable: dict[str, int] = {}
+    closed: set[str] = set()
     scopes: list[str] = []
     for source in sources:
         statuses, scope = _statuses(spark, source)
@@ -88,10 +89,9 @@ def find_sources(spark: SparkSession, sources: list[str]) -> Sources:
             if found.is_folder:
                 folders.add(found.uri)
             elif is_hidden(found.uri.rsplit("/", 1)[-1]):
-                reason = "Hadoop hides names that start with _ or ."
                 if found.is_named:
-                    raise SourceNotFound(source, f"{reason} Rename it.")
-                hidden.append(Hidden(found.uri, reason))
+                    raise SourceNotFound(source, f"{HIDDEN_NAME} Rename it.")
+                hidden.append(Hidden(found.uri, HIDDEN_NAME))
             else:
                 named |= {found.uri} if found.is_named else set()
                 if is_readable(found.uri):
@@ -103,9 +103,12 @@ def find_sources(spark: SparkSession, sources: list[str]) -> Sources:
             folders.remove(folder)
             continue
         inside = look_into(folder)
+        if folder in inside.closed:
+            raise SourceNotFound(folder, inside.hidden[0].reason)
         hidden.extend(inside.hidden)
         empty.update(inside.empty)
-        if inside.unreadable or not inside.is_tree:  # Spark would end there, or go round in circles
+        closed.update(inside.closed)
+        if inside.unreadable or inside.closed or not inside.is_tree:  # Spark would end there, or go round in circles
             folders.remove(folder)
             files.update(inside.files)
             unreadable.update(inside.unreadable)
@@ -114,8 +117,8 @@ def find_sources(spark: SparkSession, sources: list[str]) -> Sources:
         sorted(folders),
         listed,
         sorted(roots, key=len, reverse=True),
-        hidden,
-        scopes,
+        [one for one in hidden if not _is_read(one, files, folders)],
+        [_without(scope, sorted(closed)) for scope in scopes],
         sorted(named),
         sorted(empty),
         sorted(unreadable.items()),
@@ -251,6 +254,14 @@ def _statuses(spark: SparkSession, source: str) -> tuple[list[_Found], str]:
     return found, rf"\A{_as_regex(pattern)}(/{_LISTED})?\z"
 
 
+def _without(scope: str, closed: list[str]) -> str:
+    """Let a scope not cover some folders and files."""
+    if not closed:
+        return scope
+    others = "|".join(_quoted(uri) for uri in closed)
+    return rf"\A(?!(?:{others})(?:/|\z)){scope.removeprefix(chr(92) + 'A')}"
+
+
 def _quoted(text: str) -> str:
     """Quote a text for a regular expression of Java."""
     return re.sub(r"([^\w/])", r"\\\1", text, flags=re.ASCII)
@@ -286,7 +297,15 @@ def _as_regex(glob: str) -> str:
 
 
 def _stands_in(path: str, folders: set[str]) -> bool:
-    return any(path.startswith(folder.rstrip("/") + "/") for folder in folders)
+    """Tell that a search of one of the folders finds a file, or what is in a folder: nothing between them is hidden."""
+    above = [folder.rstrip("/") + "/" for folder in folders]
+    return any(path.startswith(one) and not any(map(is_hidden, path[len(one) :].split("/"))) for one in above)
+
+
+def _is_read(hidden: Hidden, files: set[str], folders: set[str]) -> bool:
+    """Tell that a search passes over a file by its name, and another source names it, or a folder around it."""
+    uri = f"file:{hidden.path}"
+    return hidden.reason == HIDDEN_NAME and (uri in files or _stands_in(uri, folders))
 
 
 def _no_glob(path: str) -> str:

@@ -44,6 +44,15 @@ def test_a_document_named_by_several_sources_is_read_once(catalog):
     assert names(catalog, catalog.documents, catalog.documents / "sub", path) == ["sub/a.json"]
 
 
+def test_what_is_named_below_a_hidden_folder_is_read_beside_the_folder_around_it(catalog):
+    catalog.write("a.json", b"{}")
+    draft, _ = catalog.write("_drafts/b.json", b"{}"), catalog.write("_drafts/c.json", b"{}")
+    assert names(catalog, catalog.documents, draft) == ["_drafts/b.json", "a.json"]
+    assert names(catalog, catalog.documents, catalog.documents / "_drafts") == ["_drafts/b.json", "_drafts/c.json", "a.json"]
+    told = find_sources(catalog.spark, [str(catalog.documents), str(draft)]).hidden
+    assert [one.path.rsplit("/", 1)[1] for one in told] == ["c.json"]
+
+
 @pytest.mark.parametrize("name", ["with blank.json", "br[ac]ket.json", "st{a}r.json", "ünïcode.json", "per%20cent.json"])
 def test_odd_names_are_names(catalog, name):
     path = catalog.write(name, b"{}")

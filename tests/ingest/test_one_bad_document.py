@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -11,12 +12,15 @@ import pyarrow as pa
 import pytest
 from builders import document, group, stage
 
+from lakehouse.errors import SourceNotFound
 from lakehouse.ingest.parse import batches as stagebatches
 from lakehouse.ingest.parse import parse, parts
 from lakehouse.ingest.parse.batches import BATCH_BYTES, StageBatches
 from lakehouse.ingest.parse.limits import Limits
 from lakehouse.ingest.parse.parse import Source, _Parse, parser
+from lakehouse.ingest.pipeline import Request
 from lakehouse.ingest.sources import empty_files, find_sources, read_documents
+from lakehouse.log.ownership.owners import Policy
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.views import create_views
 from lakehouse.text.problems import FAULT, NO_DOCUMENT
@@ -267,6 +271,27 @@ def test_a_named_file_counts_more_than_its_folder(catalog):
     assert catalog.rows("SELECT DISTINCT rule_id FROM violations") == [NO_DOCUMENT]
     # Beside its folder, one of them is named still
     assert catalog.ingest(catalog.documents, empty).documents == {"read": 3, "unchanged": 1, "skipped": 1, "rejected": 1}
+
+
+def test_a_folder_that_cannot_be_read_costs_no_other_and_nothing_of_it_is_pruned(catalog, monkeypatch):
+    catalog.write("a.json", document({"g": group({"m": {}, "n": {}, "o": {}})}))
+    catalog.write("team/b.json", document({"h": group({"p": {}})}))
+    catalog.ingest()
+    team, genuine = str(catalog.documents / "team"), os.scandir  # the tests may run as root, who may read anything
+
+    def scandir(folder):
+        if str(folder) == team:
+            raise PermissionError(errno.EACCES, "Permission denied", team)
+        return genuine(folder)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    catalog.write("a.json", document({"g": group({"m": {}, "n": {}})}))
+    summary = catalog.ingest(request=Request(Policy(prune=True)))
+    assert (summary.documents["read"], summary.entities["messages"]["deleted"]) == (1, 1)
+    assert summary.hidden == [(team, "the folder cannot be read: Permission denied")]
+    assert catalog.rows("SELECT messageid FROM messages ORDER BY ALL") == ["m", "n", "p"]
+    with pytest.raises(SourceNotFound, match="Permission denied"):
+        catalog.ingest(catalog.documents / "team")
 
 
 def test_a_file_that_may_not_be_read_is_left_to_the_parser_which_rejects_it(catalog, monkeypatch):
