@@ -57,6 +57,11 @@ def is_readable(uri: str) -> bool:
     return not uri.startswith("file:") or os.access(_local(uri), os.R_OK)
 
 
+def is_gone(uri: str) -> bool:
+    """Tell whether a local file is there no more; of others only opening them tells."""
+    return uri.startswith("file:") and not os.path.lexists(_local(uri))
+
+
 def look_into(folder: str) -> Inside:
     """Look through a folder.
 

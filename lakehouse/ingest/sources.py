@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, NamedTuple
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.errors import SourceNotFound
-from lakehouse.ingest.folders import HIDDEN_NAME, Hidden, is_document, is_hidden, is_readable, look_into
+from lakehouse.ingest.folders import HIDDEN_NAME, Hidden, is_document, is_gone, is_hidden, is_readable, look_into
 from lakehouse.store.jvm import java_class
 from lakehouse.store.session import absolute_location
 
@@ -135,17 +135,17 @@ def read_documents(spark: SparkSession, sources: Sources, stream_bytes: int) -> 
 
     Returns:
         One row per document: document_uri, size (bytes as stored), sha256 (hexadecimal) and content (bytes as stored), both
-        NULL for a document above `stream_bytes` or one that may not be read.
+        NULL for a document above `stream_bytes` or one that may not be read. None of a file that was taken away meanwhile.
     """
     parts = []
     empty = set(sources.empty)
     if sources.folders:
-        reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true").option("pathGlobFilter", NAME_PATTERN)
+        reader = _reader(spark).option("recursiveFileLookup", "true").option("pathGlobFilter", NAME_PATTERN)
         parts.append(reader.load([_no_glob(folder) for folder in sources.folders]))
         if not all(folder.startswith("file:") for folder in sources.folders):
             empty |= set(empty_files(parts[0]))
-    if sources.files:
-        parts.append(spark.read.format("binaryFile").load([_no_glob(file) for file in sources.files]))
+    if files := [_no_glob(file) for file in sources.files if not is_gone(file)]:
+        parts.append(_reader(spark).load(files))
     unread: list[tuple[str, int, str | None, bytearray | None]] = [(uri, 0, _NOTHING, bytearray()) for uri in sorted(empty)]
     unread += [(uri, size, None, None) for uri, size in sources.unreadable]
     made = [spark.createDataFrame(unread, _DOCUMENTS)] if unread or not parts else []
@@ -154,6 +154,10 @@ def read_documents(spark: SparkSession, sources: Sources, stream_bytes: int) -> 
         return read
     known_as = F.create_map(*(F.lit(part) for uri, file in sources.located.items() for part in (file, uri)))
     return read.withColumn("document_uri", F.coalesce(known_as[F.col("document_uri")], F.col("document_uri")))
+
+
+def _reader(spark: SparkSession) -> DataFrameReader:
+    return spark.read.format("binaryFile").option("ignoreMissingFiles", "true")
 
 
 def _read(parts: list[DataFrame], stream_bytes: int) -> DataFrame:

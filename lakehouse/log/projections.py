@@ -109,7 +109,12 @@ def lagging(spark: SparkSession, head: Head, verified: Head | None = None, setti
 
 
 def effective_is_behind(spark: SparkSession, head: Head) -> bool:
-    """Tell whether `effective_messages` has not reached the last snapshot that changed a message or a Version."""
+    """Tell whether `effective_messages` has not reached the last snapshot that changed a message or a Version.
+
+    One that is not there has not; a dry run makes none.
+    """
+    if not spark.catalog.tableExists(table_name(effective.NAME)):
+        return True
     needed = _defined(head)
     return told_position(spark, effective.NAME) < needed and _position(spark, effective.NAME, needed)[1] < needed
 

@@ -44,6 +44,18 @@ def test_a_document_named_by_several_sources_is_read_once(catalog):
     assert names(catalog, catalog.documents, catalog.documents / "sub", path) == ["sub/a.json"]
 
 
+def test_a_file_that_is_taken_away_meanwhile_is_not_there(catalog):
+    for name in "abc":
+        catalog.write(f"{name}.json", b"{}")
+    listed = find_sources(catalog.spark, [str(catalog.documents / f"{name}.json") for name in "abc"])
+    (catalog.documents / "a.json").unlink()
+    read = read_documents(catalog.spark, listed, 1 << 20)
+    searched = read_documents(catalog.spark, find_sources(catalog.spark, [str(catalog.documents)]), 1 << 20)
+    (catalog.documents / "b.json").unlink()
+    for frame in (read, searched):
+        assert [row["document_uri"].rsplit("/", 1)[1] for row in frame.select("document_uri", "sha256").collect()] == ["c.json"]
+
+
 def test_what_is_named_below_a_hidden_folder_is_read_beside_the_folder_around_it(catalog):
     catalog.write("a.json", b"{}")
     draft, _ = catalog.write("_drafts/b.json", b"{}"), catalog.write("_drafts/c.json", b"{}")

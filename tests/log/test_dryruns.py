@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from histories import shop
+from soak.sessions import forget
 
 from lakehouse.errors import CandidateRefused, WarehouseError, WarehouseTooNew
 from lakehouse.faults import CrashRequested
@@ -159,3 +160,14 @@ def test_spark_itself_makes_no_folder_of_the_warehouse(spark):
     place = spark.conf.get("spark.sql.warehouse.dir")
     assert place.startswith("file:")
     assert "lakehouse-" in place
+
+
+def test_a_large_catalog_without_effective_messages_is_told_of(catalog):
+    settings = catalog.settings.model_copy(update=AS_SHIPPED)
+    catalog.write("shop.json", shop("one"))
+    catalog.ingest(settings=settings)
+    forget(catalog.spark, Path(settings.warehouse))
+    shutil.rmtree(f"{settings.warehouse}/effective_messages")
+    catalog.write("shop.json", shop("one") | {"name": "edited"})
+    large = settings.model_copy(update={"interpreted_bytes": 0})
+    assert changes(dry(catalog, settings=large)) == [("update", "registry", "/")]
