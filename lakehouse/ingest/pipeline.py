@@ -23,7 +23,7 @@ from lakehouse.ingest.parse.shared import stage_large
 from lakehouse.ingest.settle import Asked, read_before, settle
 from lakehouse.ingest.sources import Sources, find_sources, large_files, registry_from_path
 from lakehouse.ingest.summary import Summary, of_unchanged, summarise
-from lakehouse.ingest.unchanged import Opened, is_unchanged_row, without_content_of_unchanged
+from lakehouse.ingest.unchanged import Opened, Reread, find_followers, is_unchanged_row, without_content_of_unchanged
 from lakehouse.log.commits import Run, commit, log_rows, read_head
 from lakehouse.log.dryruns import stand_in_lagging, stand_in_missing, without_stand_ins_after
 from lakehouse.log.facts import current_documents
@@ -117,6 +117,7 @@ def ingest(
     gates = read_gates(settings)  # before anything is done: they may not be understood
     with clock("attach", "tables of the catalog"):
         _attach(spark, settings, request)
+    wanted: list[str] = []
     told = ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")
 
     def read_and_load() -> Summary:
@@ -129,7 +130,7 @@ def ingest(
             found = found if located is None else _at_their_place(found, located)
             registry = _registry(settings, found, registry_from)
             with interpreted(spark, small):
-                opened = _open_changed(spark, settings, found, before, registry, request)
+                opened = _open_changed(spark, settings, found, before, registry, request, wanted)
         if opened.unchanged is not None and not request.policy.prune and request.label is None:
             with clock("check", "nothing: all documents are unchanged"):
                 summary = of_unchanged(before.documents, opened.rows, opened.unchanged)
@@ -142,15 +143,35 @@ def ingest(
                 create_tables(spark, settings)
         return _load(spark, settings, opened, _Given(found, request, gates, before, small), clock)
 
-    return retries(settings.commit_attempts, lambda error: isinstance(error, DocumentsOvertaken))(read_and_load)
+    def load() -> Summary:
+        try:
+            return retries(settings.commit_attempts, lambda error: isinstance(error, DocumentsOvertaken))(read_and_load)
+        except _Unread as error:
+            wanted.extend(error.documents)
+            return load()
+
+    return load()
+
+
+class _Unread(Exception):
+    """Unchanged documents must be read, too."""
+
+    def __init__(self, documents: list[str]) -> None:
+        super().__init__(documents)
+        self.documents = documents
 
 
 def _open_changed(
-    spark: SparkSession, settings: Settings, found: Sources, before: _Known, registry: Column | None, request: Request
+    spark: SparkSession,
+    settings: Settings,
+    found: Sources,
+    before: _Known,
+    registry: Column | None,
+    request: Request,
+    wanted: list[str],
 ) -> Opened:
-    known, force = before.documents, request.policy.force
-    bound, dialect = settings.stream_bytes, request.dialect
-    return without_content_of_unchanged(spark, found, known, registry, bound, force=force, dialect=dialect, strict=request.strict)
+    reread = Reread(request.policy.force, request.dialect, request.strict, tuple(wanted))
+    return without_content_of_unchanged(spark, found, before.documents, registry, settings.stream_bytes, reread)
 
 
 def _at_their_place(found: Sources, located: Located) -> Sources:
@@ -316,6 +337,8 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
             numbered, before = read_before(
                 spark, settings, head, numbered, known, request.policy, sources.scopes, listed_at, few=work.few
             )
+            if unread := find_followers(before.known, before.gone, stage):
+                raise _Unread(unread)
             with interpreted(spark, before.published is not None):
                 asked = Asked(request.policy, request.strict, work.dialects)
                 settled = settle(spark, settings, head, numbered, refused, before, asked)

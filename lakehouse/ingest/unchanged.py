@@ -5,18 +5,35 @@ Only a document that changed, or of which something was refused, goes on to be p
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.ingest.sources import Sources, read_documents
-from lakehouse.store.frames import can_skip, count, keep
+from lakehouse.store.frames import can_skip, count, is_empty, keep
 from lakehouse.store.sessions import is_interpreted
 from lakehouse.text.problems import TOLD_ONLY
 
 _FEW_DOCUMENTS = 1000  # that are named to Spark one by one
+
+
+@dataclass(frozen=True)
+class Reread:
+    """Which documents are parsed though they are as they were at their last load.
+
+    Attributes:
+        force: all of them.
+        dialect: what was read as of another one than this.
+        strict: what had findings: an error that is told, and refuses nothing else, refuses the document now.
+        documents: these, by their URIs.
+    """
+
+    force: bool = False
+    dialect: str | None = None
+    strict: bool = False
+    documents: tuple[str, ...] = ()
 
 
 def with_unchanged(
@@ -24,10 +41,7 @@ def with_unchanged(
     known: DataFrame,
     registry: Column | None,
     is_named: Column | None = None,
-    *,
-    force: bool = False,
-    dialect: str | None = None,
-    strict: bool = False,
+    reread: Reread | None = None,
 ) -> DataFrame:
     """Tell which documents need not be parsed: same URI and hash as at the last load, and nothing to be looked at again.
 
@@ -36,9 +50,7 @@ def with_unchanged(
         known: one row per document and registry, as from `current_documents`.
         registry: registry that the documents go into; None when each document says it itself.
         is_named: tells documents that were named; such a one that was passed over in a folder is looked at again. None: none was.
-        force: parse all of them.
-        dialect: parse, too, what was read as of another dialect at its last load.
-        strict: parse, too, what had findings: an error that is told, and refuses nothing else, refuses the document now.
+        reread: what is parsed all the same.
 
     Returns:
         `documents` with registry, unchanged, again (the same as at the last load, and parsed all the same), content (NULL for
@@ -49,10 +61,15 @@ def with_unchanged(
     is_named = F.lit(False) if is_named is None else is_named
     skipped = F.col("facts.status") == "skipped"
     uri, own = F.col("xid").alias("_uri"), F.when(F.col("facts.own_registry"), F.lit(None)).otherwise(F.col("registryid"))
-    clean = needs_no_look("facts") & F.lit(not force)
-    if strict:
+    reread = reread or Reread()
+    clean = needs_no_look("facts") & F.lit(not reread.force)
+    if reread.strict:
         clean &= F.coalesce(F.size("facts.findings"), F.lit(0)) <= 0
-    is_same_dialect = F.lit(True) if dialect is None else F.coalesce(F.col("facts.dialect") == dialect, F.lit(False))
+    if reread.documents:
+        clean &= ~F.col("xid").isin(list(reread.documents))
+    is_same_dialect = F.lit(True)
+    if reread.dialect is not None:
+        is_same_dialect = F.coalesce(F.col("facts.dialect") == reread.dialect, F.lit(False))
     sha256 = F.when(is_same_dialect, F.col("facts.sha256"))
     load = F.struct("snapshot_id", sha256.alias("sha256"), clean.alias("clean"), skipped.alias("skipped"), "registryid")
     last = known.groupBy(uri, own.alias("_registry")).agg(F.max(load).alias("last"))
@@ -87,6 +104,31 @@ def is_unchanged_row() -> Column:
     return (F.col("row") == "document") & F.get_json_object("facts", "$.status").eqNullSafe("unchanged")
 
 
+def find_followers(known: DataFrame, gone: DataFrame, stage: DataFrame) -> list[str]:
+    """Find unchanged documents that must be read since the first document of their registry is gone (decision 3).
+
+    Its own attributes are those of the next one then, and whoever differs from the first differs from that one, or not at all.
+
+    Args:
+        known: as from `current_documents`.
+        gone: as from `find_gone`.
+        stage: columns `schema.STAGE`, with the unchanged documents.
+
+    Returns:
+        Their URIs: of each such registry the next document, and those of which something is told.
+    """
+    if is_empty(gone):
+        return []
+    loaded = known.filter("facts.status = 'loaded'").select("registryid", "xid", (F.size("facts.findings") > 0).alias("_told"))
+    marked = loaded.join(gone.withColumn("_gone", F.lit(True)), on=["registryid", "xid"], how="left")
+    first = marked.groupBy("registryid").agg(
+        F.min_by("_gone", "xid").alias("_first_gone"), F.min(F.when(F.col("_gone").isNull(), F.col("xid"))).alias("_next")
+    )
+    left = marked.join(first.filter("_first_gone"), on="registryid").filter("_gone IS NULL AND (_told OR xid = _next)")
+    unchanged = stage.filter(is_unchanged_row()).select("registryid", "xid")
+    return sorted(row["xid"] for row in left.join(unchanged, on=["registryid", "xid"], how="left_semi").select("xid").collect())
+
+
 class Opened(NamedTuple):
     """Documents, of which no unchanged one was opened again once it was hashed.
 
@@ -105,10 +147,7 @@ def without_content_of_unchanged(
     known: DataFrame,
     registry: Column | None,
     stream_bytes: int,
-    *,
-    force: bool = False,
-    dialect: str | None = None,
-    strict: bool = False,
+    reread: Reread,
 ) -> Opened:
     """Read the documents, and open no unchanged one again once it was hashed.
 
@@ -118,13 +157,11 @@ def without_content_of_unchanged(
         known: as from `current_documents`.
         registry: as for `with_unchanged`.
         stream_bytes: as for `read_documents`.
-        force: as for `with_unchanged`.
-        dialect: as for `with_unchanged`.
-        strict: as for `with_unchanged`.
+        reread: as for `with_unchanged`.
     """
     documents = read_documents(spark, sources, stream_bytes)
-    every = with_unchanged(documents, known, registry, sources.is_named(), force=force, dialect=dialect, strict=strict)
-    if force or can_skip(known):
+    every = with_unchanged(documents, known, registry, sources.is_named(), reread)
+    if reread.force or can_skip(known):
         return Opened(every, None, None)
     told = _without_content(every)
     first = told.filter(~F.col("unchanged")).select("document_uri", "size").limit(_FEW_DOCUMENTS + 1).collect()
@@ -138,9 +175,7 @@ def without_content_of_unchanged(
     files = [uri for uri, size in changed.items() if size and (uri, size) not in unreadable]
     empty = [uri for uri, size in changed.items() if not size]
     few = replace(sources, folders=[], files=files, empty=empty, unreadable=unreadable)
-    again = with_unchanged(
-        read_documents(spark, few, stream_bytes), known, registry, few.is_named(), dialect=dialect, strict=strict
-    )
+    again = with_unchanged(read_documents(spark, few, stream_bytes), known, registry, few.is_named(), reread)
     compressed = any(uri.endswith(".gz") for uri in changed)
     return Opened(unchanged.unionByName(again), None, None if compressed else sum(changed.values()))
 

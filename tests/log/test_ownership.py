@@ -532,3 +532,26 @@ def test_what_is_told_of_a_first_owner_that_was_not_read_stands_where_it_wrote_i
     told = catalog.rows("SELECT substring_index(document_uri, '/', -1), pointer FROM xregistry.violations ORDER BY ALL")
     at = "/messagegroups/g/messages/m"
     assert told == [("a.json", f"{at}/basemessageuri"), ("b.json", f"{at}/basemessage")]
+
+
+def test_a_registry_shows_the_attributes_of_the_first_document_that_is_left(history):
+    history.write(a=says(m="M") | {"name": "A"}, b=says(n="N", o="O", p="P") | {"name": "B"}, c=says(q="Q") | {"name": "C"})
+    history.ingest()
+    query = "SELECT name, epoch FROM registries"
+    assert history.catalog.rows(query) == [("A", 1)]
+    history.remove("a")
+    history.ingest(request=PRUNE)
+    assert history.catalog.rows(query) == [("B", 2)]
+    assert history.current() == [("c", "DOC-001", "/")]
+    assert history.ingest(request=PRUNE).snapshot_id is None
+
+
+@pytest.mark.slow
+def test_a_registry_that_its_first_document_left_shows_the_attributes_of_the_next(history):
+    history.write(a=says(m="M") | {"name": "A", "registryid": "r"}, b=says(n="N") | {"name": "B", "registryid": "r"})
+    history.ingest()
+    history.write(a=says(m="M") | {"name": "A", "registryid": "s"})
+    history.ingest()
+    query = "SELECT registryid, name, size(document_uris) FROM registries ORDER BY registryid"
+    assert history.catalog.rows(query) == [("r", "B", 1), ("s", "A", 1)]
+    assert history.current() == []

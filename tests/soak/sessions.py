@@ -21,14 +21,20 @@ QUICK = {
 }
 
 
-def open_quick(folder: Path, **settings: str) -> SparkSession:
-    """Open a session for small catalogs, with these Spark settings beside."""
-    # Nor is anything worth compiling twice: Java's first compiler alone, a fourteenth less time. All other options as shipped.
+def open_quick(folder: Path, *, once: bool = True, **settings: str) -> SparkSession:
+    """Open a session for small catalogs, with these Spark settings beside.
+
+    Args:
+        folder: its warehouse.
+        once: it lives for some minutes, so that nothing is worth compiling twice: Java's first compiler alone, a fourteenth less
+            time. All other options as shipped.
+        settings: of Spark.
+    """
     shipped = (data_folder("conf") / "spark-defaults.conf").read_text()
     options = re.search(r"(?m)^spark\.driver\.extraJavaOptions\s+(.*)$", shipped)
     assert options is not None
-    once = {"spark.driver.extraJavaOptions": f"{options[1]} -XX:TieredStopAtLevel=1"}
-    return open_session(read_settings(warehouse=str(folder), spark=QUICK | once | settings), "tests")
+    java = {"spark.driver.extraJavaOptions": f"{options[1]} -XX:TieredStopAtLevel=1"} if once else {}
+    return open_session(read_settings(warehouse=str(folder), spark=QUICK | java | settings), "tests")
 
 
 def forget(spark: SparkSession, warehouse: Path) -> None:
