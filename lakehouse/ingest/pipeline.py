@@ -117,40 +117,27 @@ def ingest(
     gates = read_gates(settings)  # before anything is done: they may not be understood
     with clock("attach", "tables of the catalog"):
         _attach(spark, settings, request)
-    wanted: list[str] = []
-    told = ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")
+    call = _Call(sources, registry_from, request, root, located, gates)
 
-    def read_and_load() -> Summary:
-        with clock("list", told):
-            small = is_small(spark, settings)
-            with interpreted(spark, small):
-                before = _read_known(spark)  # first: what other processes load from now on may not be listed
-            found = find_sources(spark, sources)
-            found = found if root is None else replace(found, roots=[root], named=[])
-            found = found if located is None else _at_their_place(found, located)
-            registry = _registry(settings, found, registry_from)
-            with interpreted(spark, small):
-                opened = _open_changed(spark, settings, found, before, registry, request, wanted)
-        if opened.unchanged is not None and not request.policy.prune and request.label is None:
-            with clock("check", "nothing: all documents are unchanged"):
-                summary = of_unchanged(before.documents, opened.rows, opened.unchanged)
-                if not request.dry_run:
-                    _roll_forward(spark, settings)
-            return replace(summary, seconds=clock.seconds(), hidden=found.hidden, changes=[] if request.dry_run else None)
-        warm_up()
-        if not request.dry_run:
-            with clock("attach", "tables of the catalog"):
-                create_tables(spark, settings)
-        return _load(spark, settings, opened, _Given(found, request, gates, before, small), clock)
-
-    def load() -> Summary:
+    def load(unread: tuple[str, ...] = ()) -> Summary:
+        again = retries(settings.commit_attempts, lambda error: isinstance(error, DocumentsOvertaken))
         try:
-            return retries(settings.commit_attempts, lambda error: isinstance(error, DocumentsOvertaken))(read_and_load)
+            return again(_read_and_load, spark, settings, call, unread, clock)
         except _Unread as error:
-            wanted.extend(error.documents)
-            return load()
+            return load((*unread, *error.documents))
 
     return load()
+
+
+class _Call(NamedTuple):
+    """What `ingest` was called with."""
+
+    sources: list[str]
+    registry_from: str | None
+    request: Request
+    root: str | None
+    located: Located | None
+    gates: list[Suite]
 
 
 class _Unread(Exception):
@@ -161,17 +148,31 @@ class _Unread(Exception):
         self.documents = documents
 
 
-def _open_changed(
-    spark: SparkSession,
-    settings: Settings,
-    found: Sources,
-    before: _Known,
-    registry: Column | None,
-    request: Request,
-    wanted: list[str],
-) -> Opened:
-    reread = Reread(request.policy.force, request.dialect, request.strict, tuple(wanted))
-    return without_content_of_unchanged(spark, found, before.documents, registry, settings.stream_bytes, reread)
+def _read_and_load(spark: SparkSession, settings: Settings, call: _Call, unread: tuple[str, ...], clock: Clock) -> Summary:
+    """Load the documents that changed, and those that must be read though they did not."""
+    request = call.request
+    with clock("list", ", ".join(call.sources[:3]) + (f" and {len(call.sources) - 3} more" if len(call.sources) > 3 else "")):
+        small = is_small(spark, settings)
+        with interpreted(spark, small):
+            before = _read_known(spark)  # first: what other processes load from now on may not be listed
+        found = find_sources(spark, call.sources)
+        found = found if call.root is None else replace(found, roots=[call.root], named=[])
+        found = found if call.located is None else _at_their_place(found, call.located)
+        registry = _registry(settings, found, call.registry_from)
+        reread = Reread(request.policy.force, request.dialect, request.strict, unread)
+        with interpreted(spark, small):
+            opened = without_content_of_unchanged(spark, found, before.documents, registry, settings.stream_bytes, reread)
+    if opened.unchanged is not None and not request.policy.prune and request.label is None:
+        with clock("check", "nothing: all documents are unchanged"):
+            summary = of_unchanged(before.documents, opened.rows, opened.unchanged)
+            if not request.dry_run:
+                _roll_forward(spark, settings)
+        return replace(summary, seconds=clock.seconds(), hidden=found.hidden, changes=[] if request.dry_run else None)
+    warm_up()
+    if not request.dry_run:
+        with clock("attach", "tables of the catalog"):
+            create_tables(spark, settings)
+    return _load(spark, settings, opened, _Given(found, request, call.gates, before, small), clock)
 
 
 def _at_their_place(found: Sources, located: Located) -> Sources:
