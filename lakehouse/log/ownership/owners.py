@@ -93,12 +93,12 @@ def with_verdict(
         One row per entity: KEY; op (insert, update, own, delete; NULL: nothing); refused (NULL, or the rule by which all that
         was said of it was refused); document_uri (whose text is taken; NULL where none is); content_hash, LIFE, isdefault,
         defaultversionid and document_uris after the change; taken_from (owner before, where another document takes it over);
-        regained (it had lost its last owner); source_uri (the document of which that is told); agreed and opposed (staged claims
-        that say what is published, and the others: document_uri, content_hash, is_new, again, rule_id and other of an earlier
-        dispute); displaced (owners that were not read and are none any more); joined (documents that waited, were not read, and
-        say what is published now); kept (owners before that still are, or could not be read); stored_in (snapshot of the stored
-        row) and what is stored. A declared epoch or date is stored as declared; where none is, an update counts the epoch and
-        sets modifiedat.
+        regained (it had lost its last owner); source_uri (the document of which that is told); agreed and opposed (staged
+        claims that say what is published, and the others: document_uri, content_hash, is_new, again, rule_id and other of an
+        earlier dispute); displaced (owners that were not read and are none any more, or a registry's next document); joined
+        (documents that waited, were not read, and say what is published now); kept (owners before that still are, or could not
+        be read); stored_in (snapshot of the stored row) and what is stored. A declared epoch or date is stored as declared;
+        where none is, an update counts the epoch and sets modifiedat.
     """
     stored = state.select(*KEY, *(F.col(name).alias(f"stored_{name}") for name in state.columns if name not in KEY))
     before = deleted.groupBy(*KEY).agg(F.max("epoch").alias("deleted_epoch"))
@@ -191,11 +191,16 @@ def _with_owners(won: DataFrame) -> DataFrame:
     same_now = F.array_union(F.array_union(stay, uris("agreed")), F.col("joined"))
     owners = F.when(F.col("is_root"), all_documents).otherwise(same_now)
     read = F.array_union(uris("agreed"), uris("opposed"))
+    # Of a registry whose first document is gone the next one must be read, be it by a later ingest.
+    first = F.get("stored_document_uris", F.lit(0))
+    follows = F.col("is_root") & (F.size("kept") > 0) & ~F.array_contains("kept", first)
+    next_one = F.filter(F.slice("kept", 1, 1), lambda uri: ~F.array_contains(uris("claims"), uri))
+    displaced = F.when(F.col("changes") & ~F.col("is_root"), F.array_except("kept", read)).when(follows, next_one)
     return (
         won.withColumns({"agreed": F.filter("claims", agrees), "opposed": F.filter("claims", lambda claim: ~agrees(claim))})
         .withColumn("joined", F.when(F.col("changes") & ~F.col("is_root"), joined).otherwise(no_uris()))
         .withColumn("owners_after", F.array_sort(owners))
-        .withColumn("displaced", F.when(F.col("changes") & ~F.col("is_root"), F.array_except("kept", read)).otherwise(no_uris()))
+        .withColumn("displaced", F.coalesce(displaced, no_uris()))
     )
 
 
