@@ -230,7 +230,7 @@ def _try_effective_forward(
     """Bring `effective_messages` forward beside the tables that it follows: with their new rows, which it has at hand.
 
     Returns:
-        Its name; None where another process was at it too, so that it has to be looked at again.
+        Its name; None where it had been filled before, or another process was at it too, so that it has to be looked at again.
     """
     session = _open_projecting(spark, head)
     as_transaction(session, effective.NAME, head.snapshot_id)
@@ -241,6 +241,8 @@ def _try_effective_forward(
             effective.refresh(session, settings, rows.filter(F.col("kind").isin("message", "version")), head.snapshot_id, fresh)
         else:
             effective.append_all(session, settings, head.snapshot_id, fresh)
+            if told_position(session, effective.NAME) < head.snapshot_id:
+                return None
     except Exception as error:
         if is_conflict(error):
             return None

@@ -16,6 +16,7 @@ from lakehouse.ingest.pipeline import Request, ingest
 from lakehouse.log import effective
 from lakehouse.log.ownership.owners import Policy
 from lakehouse.log.relations import open_relations
+from lakehouse.operations.doctor import rebuild
 from lakehouse.query.sql import run_query
 from lakehouse.store.views import with_read
 
@@ -116,6 +117,18 @@ def test_a_refresh_that_was_lost_is_made_up(catalog, monkeypatch):
     history = catalog.spark.sql("DESCRIBE HISTORY effective_messages").count()
     assert catalog.ingest().snapshot_id is None
     assert catalog.spark.sql("DESCRIBE HISTORY effective_messages").count() == history
+
+
+def test_a_table_that_was_rebuilt_empty_takes_the_first_messages(catalog):
+    """Delta knows its first transaction by then, and leaves out another one."""
+    catalog.write("a.json", document({"g": group({})}))
+    catalog.ingest()
+    rebuild(catalog.spark, catalog.settings)
+    write(catalog, {0: None, 1: 0}, {})
+    catalog.ingest()
+    found = rows_of(catalog, "effective_messages")
+    assert [xid for _, xid in sorted(found)] == [f"{G}m0", f"{G}m1"]
+    assert found == rows_of(catalog, "computed_messages")
 
 
 def tables_read(catalog, relation: str) -> set[str]:
