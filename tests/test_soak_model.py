@@ -150,6 +150,15 @@ def test_a_takeover_is_told_no_more_when_another_document_takes_over(history):
     assert (history.catalog.taken["b"], history.catalog.taken["c"]) == (frozenset(), {M})
 
 
+def test_a_takeover_stays_told_where_only_what_is_left_out_is_said_otherwise(history):
+    history.ingest(files={"a": of(m=X1)})
+    history.ingest(files={"b": of(m=Resource({"1": Text("X2", odd=True)}, plain=True))})
+    history.ingest(files={"b": of(m=Resource({"1": Text("X3", odd=True)}, plain=True))})  # the same text
+    assert history.catalog.taken["b"] == {M}
+    history.ingest(files={"b": of(m=Resource({"1": Text("X3", odd=True)}, plain=True), n=X1)})
+    assert history.catalog.taken["b"] == frozenset()
+
+
 def test_one_version_is_the_default_when_two_documents_name_another(history):
     def versions(default):
         return Resource({"1": Text("X1"), "2": Text("X2")}, default)

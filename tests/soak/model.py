@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
+from .documents import write
 from .terms import NO_DOCUMENTS, Document, Endpoint, Group, Resource, Text
 
 DEFAULT_REGISTRY = "default"
@@ -183,7 +184,7 @@ class Catalog:
     lost: Mapping[str, frozenset[Key]] = field(default_factory=dict)
     taken: Mapping[str, frozenset[Key]] = field(default_factory=dict)
     refused: Mapping[str, frozenset[Key]] = field(default_factory=dict)
-    texts: Mapping[str, Document] = field(default_factory=dict)
+    texts: Mapping[str, bytes] = field(default_factory=dict)
 
     def isdefault(self, key: Key) -> bool:
         """Tell whether a Version is the default one: the published message names it (9)."""
@@ -217,6 +218,7 @@ class _Step:
             self.said[path] = self._standing(path) | accepted
         self.refused = {path: keys for path, keys in before.refused.items() if path in self.said}
         self.refused |= {path: self._refused(path) for path in self.accepted}
+        self.written = {path: write(document, path) for path, document in ingest.documents.items()}
         self.lost: dict[str, set[Key]] = {path: set() for path in self.said}
         self.taken: dict[str, set[Key]] = {path: set() for path in self.said}
         self.published: dict[Key, Published] = {}
@@ -227,7 +229,7 @@ class _Step:
             if one is not None:
                 self.published[key] = one
         deleted = self._prune() if self.ingest.prune else {}
-        texts = {path: text for path, text in self.before.texts.items() if path in self.said} | dict(self.ingest.documents)
+        texts = {path: text for path, text in self.before.texts.items() if path in self.said} | self.written
         return Catalog(
             self.said, self.published, {**self.before.deleted, **deleted},
             {path: frozenset(keys) for path, keys in self.lost.items()},
@@ -293,9 +295,12 @@ class _Step:
             waits = key in every and every[key] != said
             if path in lost or (waits and key in self.before.lost.get(path, ())):
                 self.lost[path].add(key)
-            is_same = path not in self.ingest.documents or self.before.texts.get(path) == self.ingest.documents[path]
-            if is_same and every.get(key) == said and key in self.before.taken.get(path, ()):
+            if self._is_same(path) and every.get(key) == said and key in self.before.taken.get(path, ()):
                 self.taken[path].add(key)
+
+    def _is_same(self, path: str) -> bool:
+        """Tell whether a document's text did not change; what is left out of it may be said otherwise."""
+        return path not in self.written or self.before.texts.get(path) == self.written[path]
 
     def _counted(self, key: Key, said: Definition, owners: tuple[str, ...]) -> Published:
         old = self.before.published.get(key)
