@@ -8,6 +8,7 @@ import pytest
 from builders import document, group
 
 from lakehouse.ingest.pipeline import Request
+from lakehouse.log.ownership.owners import Policy
 from lakehouse.rules.published import check_catalog
 
 EVENT = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"id": {"required": True}}}
@@ -134,3 +135,17 @@ def test_errors_between_entities_take_out_the_entity_and_what_cannot_live_withou
     # And the catalog itself has no error
     catalog.spark.catalog.setCurrentDatabase("xregistry")
     assert check_catalog(catalog.spark).filter("finding.severity = 'error'").count() == 0
+
+
+def test_what_is_published_unchanged_is_looked_at_with_the_default_version_that_is_published(catalog):
+    """Of a document that names another one, and lost it."""
+    message = "/messagegroups/g/messages/m"
+    catalog.write("a.json", document({"g": group({"m": {"name": "first"}})}))
+    two = {"versions": {"1": {"name": "first"}, "2": {"basemessage": message}}, "meta": {"defaultversionid": "2"}}
+    catalog.write("b.json", document({"g": group({"m": two})}))
+    request = Request(Policy(on_conflict="refuse"))
+    for snapshot_id in (1, None):
+        assert catalog.ingest(request=request).snapshot_id == snapshot_id
+        found = catalog.rows("SELECT rule_id, xid FROM xregistry.violations WHERE severity = 'error'")
+        assert found == [("DOC-001", message)]  # and no MSG-146: the base is Version 1
+    assert catalog.rows("SELECT versionid FROM xregistry.versions ORDER BY 1") == ["1", "2"]

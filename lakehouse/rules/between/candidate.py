@@ -106,7 +106,7 @@ def _owned(entities: DataFrame, compared: DataFrame) -> tuple[DataFrame, DataFra
         *KEY,
         "document_uris",
         F.col("document_uri").alias("_source"),
-        F.when(F.col("flipped"), F.col("isdefault")).alias("_isdefault"),
+        F.col("isdefault").alias("_isdefault"),
         F.get("agreed", F.lit(0))["document_uri"].alias("_first_staged"),
     )
     both = entities.join(verdict, on=KEY, how="inner")
@@ -137,7 +137,7 @@ def _left_alone(published: DataFrame, concerned: DataFrame, staged: DataFrame, c
             *KEY,
             F.coalesce(is_deleted | is_held, F.lit(False)).alias("_is_elsewhere"),
             F.coalesce(F.get("document_uris", F.lit(0)), F.lit("")).alias("_owner"),
-            F.when(F.col("flipped"), F.col("isdefault")).alias("_isdefault"),
+            F.col("isdefault").alias("_isdefault"),
         )
         concerned = concerned.unionByName(compared.filter(is_deleted).select("registryid"))
         alone = published.join(after, on=KEY, how="left").filter(~F.coalesce("_is_elsewhere", F.lit(False)))
