@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -18,6 +20,9 @@ from lakehouse.settings import Settings
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.tables import attach_tables, tables_named_in
 from lakehouse.store.views import views_named_in
+
+# A condition of Spark's in the text of an error, but for those of its own faults.
+_CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]*\] .*SQLSTATE: (?!XX)\w{5}")
 
 
 @dataclass(frozen=True)
@@ -92,3 +97,8 @@ def _told() -> Iterator[None]:
         if not isinstance(error, ParseException):
             told = told.split(";\n", 1)[0]
         raise QueryError(f"the query cannot be run: {told}") from error
+    except Py4JJavaError as error:  # of a task
+        condition = _CONDITION.search(str(error))
+        if condition is None:
+            raise
+        raise QueryError(f"the query cannot be run: {condition[0]}") from error

@@ -15,6 +15,8 @@ from lakehouse.query.sql import run_query
         ("SELECT * FORM messages", "SELECT * FORM messages\n--------------^^^"),
         ("SELECT * FROM nowhere", "TABLE_OR_VIEW_NOT_FOUND"),
         ("SELECT cast('x' AS INT) FROM messages", "CAST_INVALID_INPUT"),
+        ("SELECT 1 / (id - 3) FROM range(9)", "DIVIDE_BY_ZERO"),
+        ("SELECT (SELECT id FROM range(2))", "SCALAR_SUBQUERY_TOO_MANY_ROWS"),
     ],
 )
 def test_what_is_wrong_with_a_query_is_told_without_its_plan(catalog, capfd, query, told):
