@@ -83,6 +83,14 @@ def test_a_version_may_extend_an_older_one_of_its_message_and_not_itself(history
     assert dict(history.catalog.published[second].said)["base"] == "/messagegroups/g/messages/m/versions/1"
 
 
+def test_a_version_falls_with_the_ancestor_that_rules_refuse(history):
+    own = {"1": Text("X1", base="g/m/1"), "2": Text("X2"), "3": Text("X3")}
+    settled = history.ingest(files={"a": of(m=Resource(own), n=X1)})
+    assert {key.xid.rsplit("/", 1)[1] for key in settled.refused["a"]} == {"1", "2", "3"}
+    assert MESSAGE not in history.catalog.published
+    assert M._replace(xid="/messagegroups/g/messages/n/versions/1") in history.catalog.published
+
+
 def test_a_document_that_names_its_registry_is_broken_and_mended(history):
     history.ingest(files={"a": of("r", m=X1)})
     then = history.catalog

@@ -10,7 +10,7 @@ from .model import TABLES, Catalog, Ingest, Key, Reading, missed, read, unfounde
 from .off import OFF
 from .warehouse import Load, Row, Warehouse, kind_of
 
-RELATIONS = {"MSG-146", "MSG-183", "END-173"}  # rules between entities that the model knows
+RELATIONS = {"MSG-049", "MSG-146", "MSG-183", "END-173"}  # rules between entities that the model knows
 
 
 class Broken(AssertionError):

@@ -336,7 +336,7 @@ class _Step:
 
 
 def broken(published: Mapping[Key, Published]) -> dict[Key, str]:
-    """Give the entities that break a rule between entities: a cycle of bases, a schema or will message that is not there."""
+    """Give the entities that break a rule between entities: a cycle of bases; a schema, will message or ancestor that lacks."""
     said = {key: dict(one.said) for key, one in published.items()}
     found: dict[Key, str] = {}
     for key, values in said.items():
@@ -344,6 +344,8 @@ def broken(published: Mapping[Key, Published]) -> dict[Key, str]:
             is_kept = Key(key.registry, "group", "/".join(schema.split("/")[:3])) in said
             if is_kept and Key(key.registry, "schema", schema) not in said:
                 found[key] = "schema"
+        if key.kind == "version" and _ancestor_of(key, values) not in said:
+            found[key] = "ancestor"
         if key.kind == "endpoint" and (will := values["will"]) is not None and Key(key.registry, "message", will) not in said:
             found[key] = "will"
     for version in [key for key in said if key.kind == "version"]:
@@ -363,6 +365,10 @@ def _base_of(said: Mapping[Key, dict[str, str | None]], version: Key) -> Key | N
     xid = base if message is None else f"{base}/versions/{message['default']}"
     found = None if xid is None else Key(version.registry, "version", xid)
     return found if found in said else None
+
+
+def _ancestor_of(version: Key, values: Mapping[str, str | None]) -> Key:
+    return version._replace(xid=f"{_resource(version).xid}/versions/{values['ancestor']}")
 
 
 def with_dependents(reading: Reading, refused: Iterable[Key]) -> frozenset[Key]:
@@ -443,6 +449,7 @@ def unfounded(before: Catalog, ingest: Ingest, after: Catalog) -> dict[str, set[
             values = dict(own.get(key, ()))
             needed = {"schema": values.get("schema"), "message": values.get("will")}
             has_reason = any(xid is not None and Key(key.registry, kind, xid) not in there for kind, xid in needed.items())
+            has_reason |= key.kind == "version" and bool(values) and _ancestor_of(key, values) not in there | {key}
             has_reason |= any(_is_on_cycle(links, one) for one in links.get(_resource(key).xid, ()))
             if not has_reason or not _is_new(before, own, key):
                 found.setdefault(path, set()).add(key)
