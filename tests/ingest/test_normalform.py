@@ -261,6 +261,13 @@ def test_a_group_that_falls_takes_its_messages_and_versions_each_with_a_finding_
     assert reading.quarantined == {"groups": 1, "messages": 2, "versions": 3}
 
 
+def test_what_falls_in_two_spellings_is_counted_once():
+    other = {"definitionGroups": {"g": group({"m": message(), "n": message()})}}
+    reading = read(document({"g": group({"m": message()}, envelope=5)}) | other)
+    assert len([finding for finding in errors(reading) if finding.xid == M]) == 2
+    assert reading.quarantined == {"groups": 1, "messages": 2, "versions": 2, "registries": 1}
+
+
 def test_a_schema_group_that_falls_takes_its_schemas():
     reading = read(document(schemagroups={"s": group({"t": {}}, holds="schemas", epoch=-1)}))
     assert set(refused(reading)) == {"/schemagroups/s", "/schemagroups/s/schemas/t", "/schemagroups/s/schemas/t/versions/1"}

@@ -18,6 +18,7 @@ class Refusals:
 
     def __init__(self, reading: Reading) -> None:
         self.reading = reading
+        self._counted: set[tuple[str, str]] = set()
 
     def refuse_shape(self, kind: str, xid: Xid, here: Pointer, written: Any, rule: str) -> None:
         """Refuse what is not an object."""
@@ -50,8 +51,14 @@ class Refusals:
 
     def refuse(self, kind: str, xid: Xid, problem: Problem, raw: str | None) -> None:
         """Refuse an entity for a problem, and keep its JSON."""
-        self.reading.quarantined[TABLE_NAMES[kind]] += 1
+        self.count(kind, xid)
         self.tell(kind, xid, problem, "quarantined", raw)
+
+    def count(self, kind: str, xid: Xid) -> None:
+        """Count an entity as refused; what stands twice, once."""
+        if (kind, xid) not in self._counted:
+            self._counted.add((kind, xid))
+            self.reading.quarantined[TABLE_NAMES[kind]] += 1
 
     def tell(self, kind: str, xid: Xid, problem: Problem, action: str, raw: str | None) -> None:
         """Add a finding about an entity; raw: its JSON, where the problem has none of its own."""
