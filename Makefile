@@ -90,12 +90,12 @@ java:
 $(VENV)/installed: pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.10 or newer is needed: install it, or name it with make PYTHON=..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --use-pep517 --editable '.[dev]'
 	touch $@
 
 .venv-%/installed: tests/%/requirements.txt
 	$(PYTHON) -m venv .venv-$*
-	.venv-$*/bin/pip install --quiet --disable-pip-version-check --requirement $<
+	.venv-$*/bin/pip install --quiet --disable-pip-version-check --use-pep517 --requirement $<
 	touch $@
 
 clean:
