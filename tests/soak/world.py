@@ -22,7 +22,7 @@ from lakehouse.settings import read_settings
 from .checks import Broken, Step, check, check_counts, check_documents, check_entities, check_refused, with_refused
 from .documents import write
 from .edits import NEEDLE
-from .model import Catalog, Ingest, Key, TooMuchPruned
+from .model import Catalog, Ingest, Key, TooMuchPruned, settle
 from .runs import Run
 from .terms import Document
 from .warehouse import Row, Search, Warehouse, differing, digest
@@ -148,11 +148,13 @@ class World:
         asked = with_refused(asked, self.warehouse)
         before = self.model
         try:
-            self.model = before.after(asked)
+            after = before.after(asked)
         except TooMuchPruned as error:
             check("pruning", is_refused, f"it was to be refused: {error}")
         else:
-            check("pruning", not is_refused, "it was refused")
+            # Of what was not written nobody is told what rules between entities refused of it.
+            check("pruning", not is_refused or _prunes_too_much(before, asked), "it was refused")
+            self.model = before if is_refused else after
         return Step(before, self.model, asked)
 
     # Checks of files
@@ -185,6 +187,15 @@ class World:
         rebuild(self.spark, self.settings)
         check("rebuild", self.warehouse.entities() == self.rows, "a rebuild gives other rows")
         self._check_secrets(again=True)
+
+
+def _prunes_too_much(before: Catalog, asked: Ingest) -> bool:
+    """Tell whether pruning is refused once rules between entities have refused what they may."""
+    try:
+        settle(before, asked._replace(refused={}, rejected=frozenset()))
+    except TooMuchPruned:
+        return True
+    return False
 
 
 __all__ = ["Broken", "World"]
