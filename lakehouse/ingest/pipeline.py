@@ -23,7 +23,14 @@ from lakehouse.ingest.parse.shared import stage_large
 from lakehouse.ingest.settle import Asked, read_before, settle
 from lakehouse.ingest.sources import Sources, find_sources, large_files, registry_from_path
 from lakehouse.ingest.summary import Summary, of_unchanged, summarise
-from lakehouse.ingest.unchanged import Opened, Reread, find_followers, is_unchanged_row, without_content_of_unchanged
+from lakehouse.ingest.unchanged import (
+    Opened,
+    Reread,
+    find_displaced,
+    find_followers,
+    is_unchanged_row,
+    without_content_of_unchanged,
+)
 from lakehouse.log.commits import Run, commit, log_rows, read_head
 from lakehouse.log.dryruns import stand_in_lagging, stand_in_missing, without_stand_ins_after
 from lakehouse.log.facts import current_documents
@@ -344,6 +351,8 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
                 asked = Asked(request.policy, request.strict, work.dialects)
                 settled = settle(spark, settings, head, numbered, refused, before, asked)
                 plan = settled.plan
+                if plan.displaced and (unread := find_displaced(plan.compared, stage)):
+                    raise _Unread(unread)
                 if work.run.label is not None:
                     check_label_is_free(spark, work.run.label)  # another process may have given it meanwhile
                 found = numbered.filter(F.col("row") == "finding").select(*plan.findings.columns)

@@ -129,6 +129,25 @@ def find_followers(known: DataFrame, gone: DataFrame, stage: DataFrame) -> list[
     return sorted(row["xid"] for row in left.join(unchanged, on=["registryid", "xid"], how="left_semi").select("xid").collect())
 
 
+def find_displaced(compared: DataFrame, stage: DataFrame) -> list[str]:
+    """Find unchanged documents from which others take an entity.
+
+    They wait with it, and so the next ingest reads them. What is then told of them is told now: the same documents again change
+    nothing.
+
+    Args:
+        compared: as from `compare`.
+        stage: columns `schema.STAGE`, with the unchanged documents.
+
+    Returns:
+        Their URIs.
+    """
+    displaced = compared.select("registryid", F.explode("displaced").alias("xid"))
+    unchanged = stage.filter(is_unchanged_row()).select("registryid", "xid")
+    both = unchanged.join(displaced, on=["registryid", "xid"], how="left_semi")
+    return sorted({row["xid"] for row in both.select("xid").collect()})
+
+
 class Opened(NamedTuple):
     """Documents, of which no unchanged one was opened again once it was hashed.
 

@@ -47,6 +47,7 @@ class Plan:
         document_rows: rows of `documents`.
         digest: of all rows, whatever their order.
         whole_stage: all entities of the stage are new, and each stands in one document.
+        displaced: entities that are taken from documents which were not read.
     """
 
     head: Head
@@ -60,6 +61,7 @@ class Plan:
     document_rows: int
     digest: str
     whole_stage: bool
+    displaced: int
 
     @property
     def entities(self) -> DataFrame:
@@ -122,6 +124,7 @@ def plan_changes(ground: Ground, stage: DataFrame, compared: DataFrame, found: D
         total["n"],
         digest,
         whole_stage,
+        count.displaced,
     )
 
 
@@ -142,23 +145,30 @@ class _Count(NamedTuple):
     """Totals of a comparison.
 
     by_table: rows by table and outcome; digest: of the changed rows; all_single_inserts: all are new, each in one document, and
-    published as it says; told: rows that findings or disputes are about.
+    published as it says; told: rows that findings or disputes are about; displaced: of these, whose owners that were not read are
+    none any more.
     """
 
     by_table: dict[str, dict[str, int]]
     digest: int
     all_single_inserts: bool
     told: int
+    displaced: int
 
 
 def _count(compared: DataFrame) -> _Count:
     outcome = F.coalesce("op", F.when(F.col("refused").isNotNull(), "refused"), F.lit("unchanged"))
     is_single = is_single_insert() & ~F.col("flipped")
-    has_dispute = (F.size("opposed") > 0) | (F.size("displaced") > 0)
+    is_displaced = F.size("displaced") > 0
+    has_dispute = (F.size("opposed") > 0) | is_displaced
     is_told = F.col("refused").isNotNull() | F.col("taken_from").isNotNull() | F.col("regained") | has_dispute
     is_told = is_told | F.exists("agreed", lambda claim: claim["rule_id"].isNotNull())
     folded = compared.groupBy("kind", outcome.alias("outcome")).agg(
-        F.count("*").alias("n"), F.count_if(~is_single).alias("others"), F.count_if(is_told).alias("told"), rows_digest()
+        F.count("*").alias("n"),
+        F.count_if(~is_single).alias("others"),
+        F.count_if(is_told).alias("told"),
+        F.count_if(is_displaced).alias("displaced"),
+        rows_digest(),
     )
     totals = folded.collect()
     by_table: dict[str, dict[str, int]] = {table.name: {} for table in ENTITY_TABLES}
@@ -170,6 +180,7 @@ def _count(compared: DataFrame) -> _Count:
         reduce(lambda one, other: one ^ other, written, 0),
         not any(total["others"] for total in totals),
         sum(total["told"] for total in totals),
+        sum(total["displaced"] for total in totals),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -149,3 +150,15 @@ def test_what_is_published_unchanged_is_looked_at_with_the_default_version_that_
         found = catalog.rows("SELECT rule_id, xid FROM xregistry.violations WHERE severity = 'error'")
         assert found == [("DOC-001", message)]  # and no MSG-146: the base is Version 1
     assert catalog.rows("SELECT versionid FROM xregistry.versions ORDER BY 1") == ["1", "2"]
+
+
+def test_who_loses_an_entity_is_told_at_once_what_the_next_ingest_would_tell(catalog):
+    catalog.write("a.json", document({"g": group({"m": {"basemessage": "/messagegroups/g/messages/nowhere"}})}))
+    catalog.ingest()
+    findings = "SELECT rule_id, document_uri LIKE '%/a.json' FROM xregistry.violations WHERE severity <> 'warning'"
+    assert catalog.rows(findings) == [("MSG-150", True)]
+    catalog.write("b.json", document({"g": group({"m": {"name": "other"}})}))
+    assert catalog.ingest().snapshot_id == 2
+    facts = "SELECT max_by(body, snapshot_id) FROM xregistry.changes WHERE kind = 'document' AND xid LIKE '%/a.json'"
+    assert "findings" not in json.loads(catalog.rows(facts)[0])
+    assert catalog.ingest().snapshot_id is None
