@@ -20,6 +20,7 @@ COLLECTIONS = {
 }
 _OTHER_KINDS = {"asyncapi": "an AsyncAPI document", "openapi": "an OpenAPI document", "swagger": "an OpenAPI document"}
 _OWN = {"labels", "capabilities", "model", "modelsource"}
+_READ_BY = ("dialect_types", "dialect_rules", "dialect_checks")  # tables of what one dialect alone asks for
 DRAFT = "cncf-catalog"
 _CLOUDEVENT = {"specversion", "id", "source", "type"}
 
@@ -88,7 +89,7 @@ def dialect_of(document: dict[str, Any], spellings: Counter[str], marks: Collect
     """Name the dialect of a document that was read: what it tells, else by the spellings and names in it.
 
     Args:
-        document: the document as written, or its root when it was read part by part.
+        document: the document as written; its root, or nothing of it, when it was read part by part.
         spellings: how often each other spelling was met, as 'entity: spelled → normal'.
         marks: as from `marks_of`, of the other parts.
     """
@@ -103,6 +104,11 @@ def dialect_of(document: dict[str, Any], spellings: Counter[str], marks: Collect
         elif row["what"] == "member" and (row["mark"] in marks or _member(document, row)):
             return row["dialect"]
     return NORMAL
+
+
+def has_own_rules(dialect: str) -> bool:
+    """Tell whether a document of a dialect is read otherwise than one of the normal form."""
+    return any(row["dialect"] == dialect for name in _READ_BY for row in table(name))
 
 
 def marks_of(document: Any) -> set[str]:

@@ -41,17 +41,22 @@ def by_many_tasks(source: Source, limits: Limits) -> list[dict[str, Any]] | None
     ((outline,),) = [made.to_pylist() for made in outliner(limits)([batch_of([source._asdict()])])]
     if outline["outline"] is None:
         return None
+    rows, (closed,) = of_parts(source, limits, outline)
+    if closed["row"] != "document" and (dialect := json.loads(closed["facts"]).get("dialect")):
+        rows, (closed,) = of_parts(source, limits, outline, dialect)
+    return [*rows, closed] if closed["row"] == "document" else None
+
+
+def of_parts(source: Source, limits: Limits, outline: dict[str, Any], dialect: str | None = None) -> tuple[list[Any], list[Any]]:
     names = ("document_uri", "outline", "root", "range")
-    parts = [dict(zip(names, part, strict=True)) for part in shared._parts_of(outline)]
+    parts = [dict(zip(names, part, strict=True)) for part in shared._parts_of(outline, dialect)]
     assert len(parts) > 2
     rows = [row for part in reversed(parts) for made in part_parser(limits)([batch_of([part])]) for row in made.to_pylist()]
     told = [row for row in rows if row["row"] == "document"]
     assert len(told) == len(parts)
     schema = next(iter(parser(limits)([batch_of([source._replace(unchanged=True)._asdict()])]))).schema
     closed = [row for made in closer(limits)([pa.RecordBatch.from_pylist(told, schema=schema)]) for row in made.to_pylist()]
-    if closed[0]["row"] != "document":
-        return None
-    return [row for row in rows if row["row"] != "document"] + closed
+    return [row for row in rows if row["row"] != "document"], closed
 
 
 def source_of(folder: Path, written: dict[str, Any] | str, name: str = "a.json", **others: Any) -> Source:
@@ -63,6 +68,7 @@ def source_of(folder: Path, written: dict[str, Any] | str, name: str = "a.json",
 
 
 MESSAGES = {f"m{n}": {"name": "x" * 20 * n, "envelope": "CloudEvents/1.0"} for n in range(4)}
+OLDER = {f"s{n}": group({"a": {"format": "JsonSchema/draft-07", "schema": {"q": ["z" * 90]}}}, holds="schemas") for n in range(5)}
 SHAPES: dict[str, dict[str, Any]] = {
     "plain": document({f"g{n}": group(MESSAGES) for n in range(5)}, registryid="mine", name="whole"),
     "with what is wrong": document(
@@ -85,13 +91,20 @@ SHAPES: dict[str, dict[str, Any]] = {
         },
         {"e": group({"b": {"basemessage": "/messagegroups/i/messages/o", "protocoloptions": {"qos": 1}}}, usage=["producer"])},
     ),
-    "older names": {"specversion": "0.5-wip"}
-    | document(
-        schemagroups={
-            f"s{n}": group({"a": {"format": "JsonSchema/draft-07", "schema": {"q": ["z" * 90]}}}, holds="schemas")
-            for n in range(5)
-        }
-    ),
+    "older names": document(schemagroups=OLDER) | {"specversion": "0.5-wip"},
+    "no specversion": {"messagegroups": {f"g{n}": group(MESSAGES) for n in range(5)}},
+    "a dialect of no rules, told by a spelling of one part": {
+        "messagegroups": {f"g{n}": group(MESSAGES) for n in range(5)}
+        | {"h": group({"m": {"basemessageuri": "/messagegroups/g0"}})}
+    },
+    "a dialect of no rules, told by a member of one part": {
+        "messagegroups": {f"g{n}": group(MESSAGES) for n in range(5)},
+        "endpoints": {"e": {"usage": ["consumer"], "protocol": "MQTT/5.0", "protocoloptions": {"topicfilter": "a/#"}}},
+    },
+    "a dialect of its own rules, told by spellings": {
+        "schemagroups": OLDER,
+        "messagegroups": {"g": group({"m": {"basemessageurl": "/messagegroups/h", "protocol": "HTTP/1.1"}} | MESSAGES)},
+    },
 }
 
 
@@ -115,11 +128,8 @@ ALONE: dict[str, tuple[Any, dict[str, Any], str]] = {
     "ids that clash": (document({"g": group(MESSAGES), "G": group(MESSAGES)}), {}, "a.json"),
     "strict": (SHAPES["plain"], {"strict": True}, "a.json"),
     "too many": (SHAPES["plain"], {"entities": 20}, "a.json"),
-    "a dialect that nothing tells": (
-        {key: value for key, value in SHAPES["plain"].items() if key != "specversion"},
-        {},
-        "a.json",
-    ),
+    "the draft": ([{"messagedefinitions": [], "id": "x" * STREAM}], {}, "a.json"),
+    "read as of the draft": (SHAPES["plain"], {"dialect": "cncf-catalog"}, "a.json"),
     "packed": (SHAPES["plain"], {}, "a.json.gz"),
     "a registry of no name": (SHAPES["plain"] | {"registryid": "no name"}, {}, "a.json"),
     "another model": ({"openapi": "3", "messagegroups": SHAPES["plain"]["messagegroups"]}, {}, "a.json"),

@@ -16,8 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from lakehouse.dialects.detection import DRAFT, dialect_of, is_draft, not_a_registry, told_dialect
-from lakehouse.dialects.tables import table
+from lakehouse.dialects.detection import DRAFT, dialect_of, has_own_rules, is_draft, not_a_registry, told_dialect
 from lakehouse.ingest.parse.batches import NotWritable, StageBatches
 from lakehouse.ingest.parse.document import read_document, wrong_collection
 from lakehouse.ingest.parse.draft import read_draft
@@ -362,6 +361,6 @@ def read_as(document: Any, problems: list[Problem], uri: str, dialect: str | Non
     reading = read_document(document, problems, told or "", rules=rules)
     if told is None:
         told = dialect_of(document, reading.spellings)
-        if any(row["dialect"] == told for name in ("dialect_types", "dialect_rules") for row in table(name)):
+        if has_own_rules(told):
             reading = read_document(document, problems, told, rules=rules)  # again, now that its own rules are known
     return told, reading

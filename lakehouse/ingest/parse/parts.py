@@ -81,10 +81,10 @@ class Parts:
         told = told_dialect(self.root)
         if told:
             return told
-        spellings = Counter[str]()
+        total = Reading()
         for reading in self.readings(NORMAL):
-            spellings.update(reading.spellings)
-        return dialect_of(self.root, spellings, {mark for value in self._values() for mark in marks_of(value)})
+            total.add_counts(reading)
+        return dialect_of(self.root, total.spellings, total.marks)
 
     def root_reading(self, dialect: str) -> Reading:
         """Read the root by itself."""
@@ -124,7 +124,10 @@ class Parts:
 def read_part(text: bytes, dialect: str, whole: Whole, depth: int) -> Reading:
     """Read groups that were cut out of a document."""
     value, found = read_text(text, "", depth)
-    return _read_groups(value, found + redact(value, text), dialect, whole)
+    marks = marks_of(value)
+    reading = _read_groups(value, found + redact(value, text), dialect, whole)
+    reading.marks = marks
+    return reading
 
 
 def check_parts(open_text: Callable[[], BinaryIO], limits: Limits) -> None:

@@ -24,13 +24,14 @@ TABLE_NAMES = {  # by kind; without the tables themselves, which need Spark
 
 @dataclass
 class Reading:
-    """What came out of one document: rows, findings, counts by table, and spellings met."""
+    """What came out of one document: rows, findings, counts by table, spellings met, and of a part names that tell a dialect."""
 
     rows: list[Row] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     entities: Counter[str] = field(default_factory=Counter)
     quarantined: Counter[str] = field(default_factory=Counter)
     spellings: Counter[str] = field(default_factory=Counter)
+    marks: set[str] = field(default_factory=set)
     registryid: RegistryId | None = None
     root: str = "{}"
 
@@ -39,6 +40,7 @@ class Reading:
         self.entities.update(part.entities)
         self.quarantined.update(part.quarantined)
         self.spellings.update(part.spellings)
+        self.marks |= part.marks
 
 
 @dataclass

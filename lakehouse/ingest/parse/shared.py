@@ -1,9 +1,10 @@
 """One large document on all cores: its parts are shared over tasks.
 
 A task cuts the document and reads its root (an outline); then each part is read by itself, wherever there is a core; then one
-task adds up what the parts tell of the document: counts, findings, ids of groups. Whatever cannot be told part by part (an
-error, ids that clash, `--strict`, a dialect that only the spellings tell, a `.gz`) is left to one task, which reads the document
-as if nothing had been shared: the rows are the same, whichever way they came.
+task adds up what the parts tell of the document: counts, findings, ids of groups. Where its root tells no dialect, the parts are
+read as of the normal form, and tell the spellings and names in them; where these tell a dialect of its own rules, the parts are
+read again. Whatever cannot be told part by part (an error, ids that clash, `--strict`, a `.gz`) is left to one task, which reads
+the document as if nothing had been shared: the rows are the same, whichever way they came.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from functools import cache
+from functools import cache, reduce
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.dialects.detection import not_a_registry, told_dialect
+from lakehouse.dialects.detection import dialect_of, has_own_rules, marks_of, not_a_registry, told_dialect
+from lakehouse.dialects.tables import NORMAL
 from lakehouse.ingest.parse.batches import StageBatches
 from lakehouse.ingest.parse.document import wrong_collection
 from lakehouse.ingest.parse.limits import Limits
@@ -42,6 +44,7 @@ _SOURCE = (
 _OUTLINE = "document_uri string, sha256 string, again boolean, outline string, root binary"
 _PART = "document_uri string, outline string, root binary, range string"
 
+_PartRow = tuple[str, str, bytearray | None, str | None]  # columns _PART
 Keep = Callable[[DataFrame, str], DataFrame]
 
 
@@ -51,7 +54,7 @@ class Outline(NamedTuple):
     Attributes:
         size: bytes of the document, as its other facts are.
         registry: that it goes into.
-        dialect: of all its parts.
+        dialect: of all its parts; None: only they tell it.
         ranges: where its groups stand, as of `Range`.
     """
 
@@ -60,7 +63,7 @@ class Outline(NamedTuple):
     own_registry: bool
     registry: RegistryId
     again: bool
-    dialect: str
+    dialect: str | None
     specversion: str | None
     ranges: list[tuple[str, int, int]]
 
@@ -92,19 +95,43 @@ def stage_large(documents: DataFrame, large: list[str], limits: Limits, keep: Ke
     kept = [keep(parse_documents(rest, limits), "whole")]
     if not outlines:
         return kept[0]
-    parts = [part for row in outlines.values() for part in _parts_of(row)]
+    shared = _read_shared(spark, [part for row in outlines.values() for part in _parts_of(row)], limits, keep, "")
+    kept.append(shared.rows)
+    others = {uri: dialect for uri, dialect in shared.left.items() if dialect}
+    failed = [uri for uri in shared.left if uri not in others]
+    if others:
+        parts = [part for uri, dialect in others.items() for part in _parts_of(outlines[uri], dialect)]
+        again = _read_shared(spark, parts, limits, keep, "-of-dialect")
+        kept.append(again.rows)
+        failed += again.left
+    if failed:
+        kept.append(keep(parse_documents(_frame(spark, [sources[uri] for uri in failed]), limits), "again"))
+    return reduce(DataFrame.unionByName, kept)
+
+
+class _Shared(NamedTuple):
+    """What was read part by part.
+
+    rows: of the stage; left: documents that have none yet, and the dialect as of which their parts must be read; None: one task
+    must read it.
+    """
+
+    rows: DataFrame
+    left: dict[str, str | None]
+
+
+def _read_shared(spark: SparkSession, parts: list[_PartRow], limits: Limits, keep: Keep, name: str) -> _Shared:
     tasks = min(len(parts), _TASKS_A_CORE * spark.sparkContext.defaultParallelism)
     told = spark.createDataFrame(parts, _PART).repartition(tasks).mapInArrow(part_parser(limits), STAGE)
-    read = keep(told, "parts")
-    closed = keep(read.filter(F.col("row") == "document").repartition(1).mapInArrow(closer(limits), STAGE), "closed")
-    failed = [row["document_uri"] for row in closed.filter(F.col("row") != "document").select("document_uri").collect()]
-    if failed:
-        again = _frame(spark, [sources[uri] for uri in failed])
-        kept.append(keep(parse_documents(again, limits), "again"))
-    wanted = (F.col("row") != "document") & ~F.col("document_uri").isin(failed)
-    for frame in (read.filter(wanted), closed.filter(F.col("row") == "document"), *kept[1:]):
-        kept[0] = kept[0].unionByName(frame)
-    return kept[0]
+    read = keep(told, f"parts{name}")
+    is_document = F.col("row") == "document"
+    closed = keep(read.filter(is_document).repartition(1).mapInArrow(closer(limits), STAGE), f"closed{name}")
+    left = {
+        row["document_uri"]: json.loads(row["facts"]).get("dialect")
+        for row in closed.filter(~is_document).select("document_uri", "facts").collect()
+    }
+    rows = read.filter(~is_document & ~F.col("document_uri").isin(list(left)))
+    return _Shared(rows.unionByName(closed.filter(is_document)), left)
 
 
 def _frame(spark: SparkSession, sources: Iterable[Source]) -> DataFrame:
@@ -113,9 +140,10 @@ def _frame(spark: SparkSession, sources: Iterable[Source]) -> DataFrame:
     return spark.createDataFrame([tuple(one) for one in rows], _SOURCE).repartition(max(len(rows), 1))
 
 
-def _parts_of(row: Any) -> Iterator[tuple[str, str, bytearray | None, str | None]]:
-    """Give the parts of an outlined document: its root first."""
+def _parts_of(row: Any, dialect: str | None = None) -> Iterator[_PartRow]:
+    """Give the parts of an outlined document, its root first, to be read as of a dialect; None: as of the one that it tells."""
     outline = Outline(*json.loads(row["outline"]))
+    outline = outline._replace(dialect=dialect or outline.dialect)
     shared = json.dumps(outline._replace(ranges=[]))
     yield row["document_uri"], shared, row["root"], None
     for one in outline.ranges:
@@ -153,12 +181,11 @@ def _outline(source: Source, limits: Limits) -> tuple[str | None, bool, Outline 
         parts = Parts.cut(lambda: open_document(location, None, limits.unpacked), limits)
         root = parts.root
         dialect = limits.dialect or told_dialect(root)
-        is_odd = not parts.ranges or dialect is None or not_a_registry(root) is not None or wrong_collection(root) is not None
+        is_odd = not parts.ranges or dialect in READERS or not_a_registry(root) is not None or wrong_collection(root) is not None
         if is_odd or len(parts.root_text) > _LARGEST_ROOT:
             return sha256, False, None, None
-        assert dialect is not None
         parts.redact()
-        own = parts.root_reading(dialect).registryid
+        own = parts.root_reading(dialect or NORMAL).registryid
     except Exception:  # whatever it is, the task that reads the document alone tells it
         return sha256, False, None, None
     registry = source.registry or own or DEFAULT_REGISTRY
@@ -220,18 +247,20 @@ def _add_part(stage: StageBatches, uri: str, outline: Outline, row: dict[str, An
     location = limits.located.get(uri, uri)
     whole = Whole(find)
     facts: dict[str, Any] = {}
+    dialect, marks = outline.dialect or NORMAL, set[str]()
     if row["root"] is not None:
         parts = Parts(lambda: open_document(location, None, limits.unpacked), limits, row["root"], [])
+        marks = marks_of(parts.root)
         parts.redact()
-        readings = list(parts.readings(outline.dialect, whole))
+        readings = list(parts.readings(dialect, whole))
         facts = {name: getattr(outline, name) for name in ("size", "sha256", "own_registry", "dialect", "specversion")}
         facts["root"] = readings[0].root
     else:
         one = Range(*json.loads(row["range"]))
         with closing(open_document(location, None, limits.unpacked, at=one.start)) as stream:
             ((_, text),) = read_ranges(stream, [one], one.start)
-        readings = [read_part(text, outline.dialect, whole, limits.depth)]
-    total = Reading()
+        readings = [read_part(text, dialect, whole, limits.depth)]
+    total = Reading(marks=marks)
     findings = set()
     for reading in readings:
         stage.add_entities(uri, outline.registry, reading.rows, again=outline.again, draft=False)
@@ -239,13 +268,15 @@ def _add_part(stage: StageBatches, uri: str, outline: Outline, row: dict[str, An
         total.add_counts(reading)
     counted = {name: getattr(total, name) for name in _COUNTED}
     groups = {collection: list(ids) for collection, ids in whole.groups.items()}
-    stage.add_facts(uri, outline.registry, facts | counted | {"findings": sorted(findings), "groups": groups})
+    told = {"findings": sorted(findings), "groups": groups, "marks": sorted(total.marks)}
+    stage.add_facts(uri, outline.registry, facts | counted | told)
 
 
 def closer(limits: Limits) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Give the function that adds up what the parts of documents tell: rows of parts in, a row of each document out.
 
-    A document that must be read by one task, after all, has a row that is none of a document.
+    A document that must be read again has a row that is none of a document: with the dialect as of which its parts must be read,
+    and with none where one task must read all of it.
     """
 
     def close(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -255,30 +286,37 @@ def closer(limits: Limits) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.R
                 told.setdefault((row["document_uri"], row["registryid"]), []).append(json.loads(row["facts"]))
         stage = StageBatches()
         for (uri, registry), parts in told.items():
-            stage.add_facts(uri, registry, _added_up(parts, limits) or {})
+            stage.add_facts(uri, registry, _added_up(parts, limits))
         for made in stage.batches():
-            is_none = [facts == "{}" for facts in made.column("facts").to_pylist()]
-            rows = pa.array(["failed" if one else "document" for one in is_none], pa.string())
+            is_read = ["status" in json.loads(facts) for facts in made.column("facts").to_pylist()]
+            rows = pa.array(["document" if one else "left" for one in is_read], pa.string())
             yield made.set_column(0, "row", rows)
 
     return close
 
 
-def _added_up(parts: list[dict[str, Any]], limits: Limits) -> dict[str, Any] | None:
-    """Add up what the parts tell of their document; None: one task must read it."""
+def _added_up(parts: list[dict[str, Any]], limits: Limits) -> dict[str, Any]:
+    """Add up what the parts tell of their document; a dialect alone when they must be read as of it, nothing: by one task."""
     facts: dict[str, Any] = {"status": "loaded"}
     counts = {name: Counter[str]() for name in _COUNTED}
     findings: set[str] = set()
     groups: set[tuple[str, str]] = set()
+    marks: set[str] = set()
     for part in parts:
         own = {(collection, groupid) for collection, ids in part.pop("groups", {}).items() for groupid in ids}
         if part.get("failed") or not groups.isdisjoint(own):
-            return None
+            return {}
         groups |= own
+        marks.update(part.pop("marks", ()))
         for name, count in counts.items():
             count.update(part.pop(name, {}))
         findings.update(part.pop("findings", ()))
         facts |= part
     if sum(counts["entities"].values()) + sum(counts["quarantined"].values()) > limits.entities:
-        return None
+        return {}
+    if "dialect" not in facts:
+        dialect = dialect_of({}, counts["spellings"], marks)
+        if has_own_rules(dialect):
+            return {"dialect": dialect}
+        facts["dialect"] = dialect
     return facts | counts | {"findings": sorted(findings)}
