@@ -88,11 +88,13 @@ def refresh(
         parts["scope"] = parts["messages"]
     else:
         parts["scope"] = _only(parts["messages"], affected, F.col("xid"))
-    if is_empty(parts["versions"].filter(F.col("basemessage").isNotNull())):
+    with_base = parts["versions"].filter(F.col("basemessage").isNotNull())
+    based = count(with_base) if is_local(with_base) else None
+    if based == 0 or (based is None and is_empty(with_base)):
         parts |= _nothing_merged(session)
     _plan_once(session)
     session.conf.set("spark.sql.shuffle.partitions", 1 + count(affected) // _ROWS_OF_A_PARTITION)
-    flat = read_view(session, settings, SCHEMA, parts, "computed_messages")
+    flat = read_view(session, settings, SCHEMA, parts, "computed_messages", based=based)
     flat = hand_over(keep(flat) if is_interpreted(session) else flat, session).withColumn("is_there", F.lit(True))
     if not is_local(flat) or count(flat) < count(affected):  # some may be no more
         flat = affected.join(flat, on=_KEY, how="left")

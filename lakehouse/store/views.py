@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.frames import hand_over
 from lakehouse.store.jvm import java_class
+from lakehouse.store.rounds import with_depth, with_rounds
 from lakehouse.store.sessions import open_sibling
 
 _READS = re.compile(r"^-- .*\bReads: ([\w, ]+)\.", re.MULTILINE)
@@ -29,7 +30,6 @@ _CREATES = re.compile(r"^CREATE OR REPLACE VIEW\b", re.MULTILINE)
 _BODY = re.compile(r"^AS\n", re.MULTILINE)
 _COLUMN = re.compile(r"^  (\w+) COMMENT '", re.MULTILINE)
 _STATEMENT = "xregistry.statement"  # property of a view: digest of what created it
-_DEPTH = re.compile(r"\b128 AS max_depth\b")
 # Spark resolves a step or less of a query in one; its default is 100. A view keeps this for who reads it.
 _ALL_STEPS = ("spark.sql.analyzer.maxIterations", "300")
 # What reads the stored result of flattening, and what computes it.
@@ -155,14 +155,22 @@ def session_with_views(
 
 
 def read_view(
-    spark: SparkSession, settings: Settings | None, schema: str, stand_ins: Mapping[str, DataFrame], name: str
+    spark: SparkSession,
+    settings: Settings | None,
+    schema: str,
+    stand_ins: Mapping[str, DataFrame],
+    name: str,
+    *,
+    based: int | None = None,
 ) -> DataFrame:
     """Read a view that looks at rows that are not stored, in one query.
 
-    Args: as for `session_with_views`; name: the view.
+    Args: as for `session_with_views`; name: the view; based: how many of the Versions that are looked at have a base, None where
+        they were not counted.
     """
     session = session_with_views(spark, settings, schema, stand_ins, [])
-    return session.sql(_with_depth(_in_one(name, views(stored=False), stand_ins), settings))
+    statement = _with_depth(_in_one(name, views(stored=False), stand_ins), settings)
+    return session.sql(statement if based is None else with_rounds(statement, based))
 
 
 @cache
@@ -195,4 +203,4 @@ def _with_read(names: Iterable[str], known: dict[str, View], stand_ins: Iterable
 
 
 def _with_depth(statement: str, settings: Settings | None) -> str:
-    return _DEPTH.sub(f"{settings.max_chain_depth} AS max_depth", statement) if settings else statement
+    return with_depth(statement, settings.max_chain_depth) if settings else statement

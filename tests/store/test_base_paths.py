@@ -7,6 +7,7 @@ import re
 import pytest
 
 from lakehouse.settings import data_folder
+from lakehouse.store.rounds import with_depth, with_rounds
 
 VIEW = (data_folder("ddl") / "views" / "base_paths.sql").read_text(encoding="utf-8")
 ROUNDS = re.findall(r"^answers_(\d+) AS \((.*?)^\),\n\npaths_\1 AS \((.*?)^\)", VIEW, re.DOTALL | re.MULTILINE)
@@ -33,3 +34,32 @@ def test_seven_rounds_see_as_far_as_chains_are_followed():
     assert "128 AS max_depth" in VIEW
     assert ROUNDS[-1][0] == "128"
     assert "size(path) = 128 OR" in VIEW
+
+
+@pytest.mark.parametrize(("based", "seen"), [(0, 1), (1, 2), (2, 4), (3, 4), (4, 8), (63, 64), (64, 128), (5000, 128)])
+def test_rounds_that_see_no_more_are_left_out(based, seen):
+    fewer = with_rounds(VIEW, based)
+    assert [int(number) for number in re.findall(r"^answers_(\d+) AS", fewer, re.MULTILINE)] == [
+        2**n for n in range(1, seen.bit_length())
+    ]
+    assert f"FROM paths_{seen}\n)\n\nSELECT" in fewer
+    assert f"size(path) = {seen} OR" in fewer
+    assert "128 AS max_depth" in fewer
+
+
+# Chains of so many Versions, and one that ends in a cycle of two.
+LINKS = [
+    ("r", f"v{n}", None if n == 5 else f"v{n + 1}") for n in range(6)
+] + [("r", "w", "x"), ("r", "x", "y"), ("r", "y", "x"), ("r", "z", "z")]  # fmt: skip
+
+
+@pytest.mark.parametrize("links", [LINKS[:6], LINKS[6:9], LINKS[9:], LINKS, LINKS[4:6]])
+@pytest.mark.parametrize("most", [1, 3, 128])
+def test_fewer_rounds_give_the_same_paths(spark, links, most):
+    session = spark.newSession()
+    columns = "registryid string, version_xid string, base_version_xid string"
+    session.createDataFrame(links, columns).createOrReplaceTempView("base_links")
+    query = with_depth(re.split(r"^AS\n", VIEW.rstrip().removesuffix(";"), flags=re.MULTILINE)[1], most)
+    every = session.sql(query).orderBy("version_xid").collect()
+    assert len(every) == len(links)
+    assert session.sql(with_rounds(query, len(links))).orderBy("version_xid").collect() == every
