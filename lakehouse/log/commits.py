@@ -19,14 +19,17 @@ from pyspark.sql import functions as F
 import lakehouse
 from lakehouse.errors import CommitLost
 from lakehouse.faults import crash_point
-from lakehouse.log.head import LOGGED, Head
+from lakehouse.log.head import APPLICATION, LOGGED, Head
 from lakehouse.log.ownership.defaults import with_isdefault
 from lakehouse.log.plan import Plan, changed_rows, rows_digest
 from lakehouse.store.delta.conflicts import is_conflict
+from lakehouse.store.delta.log import newest_version
 from lakehouse.store.delta.positions import told_by_appends, was_never_written
+from lakehouse.store.delta.transactions import append
 from lakehouse.store.frames import can_skip
 from lakehouse.store.keys import KEY
 from lakehouse.store.schema import CHANGES, SCHEMA
+from lakehouse.store.sessions import is_interpreted
 from lakehouse.store.tables import open_table, table_name
 
 _FEW_ROWS = 50_000
@@ -207,19 +210,11 @@ def chained_digest(snapshot_id: int, body: dict[str, Any], labels: dict[str, Any
 
 
 def _append(spark: SparkSession, snapshot_id: int, rows: DataFrame, snapshot: dict[str, Any], run: Run) -> Head:
-    told = _user_metadata(snapshot_id, snapshot, run)
-    writer = (
-        rows.withColumn("snapshot_id", F.lit(snapshot_id).cast("bigint"))
-        .select(*CHANGES.names)
-        .write.format("delta")
-        .mode("append")
-        .option("txnAppId", "lakehouse.changes")
-        .option("txnVersion", snapshot_id)
-        .option("userMetadata", json.dumps(told))
-    )
+    told = json.dumps(_user_metadata(snapshot_id, snapshot, run))
+    numbered = rows.withColumn("snapshot_id", F.lit(snapshot_id).cast("bigint")).select(*CHANGES.names)
     crash_point("before_commit")
     try:
-        writer.saveAsTable(table_name("changes"))
+        _append_rows(spark, snapshot_id, numbered, told)
     except Exception as error:
         if is_conflict(error):
             raise CommitLost(snapshot_id) from error
@@ -229,6 +224,16 @@ def _append(spark: SparkSession, snapshot_id: int, rows: DataFrame, snapshot: di
         raise CommitLost(snapshot_id)
     crash_point("after_commit")
     return _head(snapshot_id, snapshot)
+
+
+def _append_rows(spark: SparkSession, snapshot_id: int, rows: DataFrame, told: str) -> None:
+    newest = newest_version(spark, "changes") if is_interpreted(spark) else None
+    if newest is not None and set(newest.schema().fieldNames()) == set(CHANGES.names):
+        append(spark, newest, rows, APPLICATION, snapshot_id, told)
+    else:
+        writer = rows.write.format("delta").mode("append").option("userMetadata", told)
+        writer = writer.option("txnAppId", APPLICATION).option("txnVersion", snapshot_id)
+        writer.saveAsTable(table_name("changes"))
 
 
 def _user_metadata(snapshot_id: int, snapshot: dict[str, Any], run: Run) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 
 from lakehouse.store.keys import KEY
 
+APPLICATION = "lakehouse.changes"  # whose transactions of Delta Lake the snapshots are
 LOGGED = [*KEY, "op", "content_hash", "epoch", "createdat", "modifiedat", "document_uris"]
 
 

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 import lakehouse
 from lakehouse.errors import BackupError
 from lakehouse.log.commits import read_head
+from lakehouse.log.head import APPLICATION
 from lakehouse.log.projections import roll_forward
 from lakehouse.operations.digests import Link, check_chain
 from lakehouse.settings import Settings
@@ -120,9 +121,9 @@ def restore(spark: SparkSession, settings: Settings, folder: str) -> Manifest:
     findings = findings.join(spark.table(table_name("violations")).select("violation_id"), on="violation_id", how="left_anti")
     findings.select(*VIOLATIONS.names).write.format("delta").mode("append").saveAsTable(table_name("violations"))
     told = json.dumps({"snapshot_id": manifest.snapshot_id, "command": "restore"})
-    rows.select(*CHANGES.names).write.format("delta").mode("append").option("txnAppId", "lakehouse.changes").option(
-        "txnVersion", manifest.snapshot_id
-    ).option("userMetadata", told).saveAsTable(table_name("changes"))
+    writer = rows.select(*CHANGES.names).write.format("delta").mode("append").option("userMetadata", told)
+    writer = writer.option("txnAppId", APPLICATION).option("txnVersion", manifest.snapshot_id)
+    writer.saveAsTable(table_name("changes"))
     head = read_head(spark)
     if (head.snapshot_id, head.digest) != (manifest.snapshot_id, manifest.digest):
         raise BackupError(f"another process committed snapshot {head.snapshot_id} to {settings.warehouse} meanwhile.")

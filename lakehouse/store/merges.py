@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.store.delta.log import Files, current_files, table_bytes
 from lakehouse.store.delta.positions import first_transaction, transaction_of, write_options
-from lakehouse.store.delta.rewrite import rewrite
+from lakehouse.store.delta.transactions import rewrite
 from lakehouse.store.frames import is_local
 from lakehouse.store.sessions import is_interpreted
 from lakehouse.store.tables import read_files, table_name

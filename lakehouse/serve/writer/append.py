@@ -21,7 +21,7 @@ from lakehouse.faults import crash_point
 from lakehouse.ingest.parse.readings import TABLE_NAMES
 from lakehouse.ingest.parse.rows import leaves_of_body
 from lakehouse.log.commits import Run, Totals, commit_rows, own_bodies
-from lakehouse.log.head import LOGGED, Head
+from lakehouse.log.head import APPLICATION, LOGGED, Head
 from lakehouse.readmodel.file.delta import Warehouse
 from lakehouse.serve.write.working import Change
 from lakehouse.settings import Settings
@@ -91,7 +91,7 @@ class DeltaAppender:
         properties = CommitProperties(
             custom_metadata={"userMetadata": json.dumps(told)},
             max_commit_retries=0,
-            app_transactions=[Transaction("lakehouse.changes", snapshot_id)],
+            app_transactions=[Transaction(APPLICATION, snapshot_id)],
         )
         table = self.warehouse.newest("changes")
         if table.version() != version:
