@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import document, group
+from conftest import Catalog
 
 from lakehouse.ingest.pipeline import Request
 from lakehouse.log.ownership.owners import Policy
@@ -162,3 +164,54 @@ def test_who_loses_an_entity_is_told_at_once_what_the_next_ingest_would_tell(cat
     facts = "SELECT max_by(body, snapshot_id) FROM xregistry.changes WHERE kind = 'document' AND xid LIKE '%/a.json'"
     assert "findings" not in json.loads(catalog.rows(facts)[0])
     assert catalog.ingest().snapshot_id is None
+
+
+def _shows(versionid: str, base: str | None = "/messagegroups/g/messages/m") -> dict[str, Any]:
+    second = {"name": "second"} | ({} if base is None else {"basemessage": base})
+    return {"versions": {"1": {"name": "first"}, "2": second}, "meta": {"defaultversionid": versionid}}
+
+
+def _shown_and_told(catalog: Catalog) -> tuple[list[Any], list[Any]]:
+    told = "SELECT rule_id, action, xid FROM xregistry.violations WHERE severity = 'error' AND rule_id LIKE 'MSG-%' ORDER BY 3"
+    return catalog.rows("SELECT defaultversionid FROM xregistry.messages WHERE messageid = 'm'"), catalog.rows(told)
+
+
+_CLOSED = [
+    ("MSG-146", "quarantined", "/messagegroups/g/messages/m"),
+    ("MSG-115", "quarantined", "/messagegroups/g/messages/m/versions/1"),
+    ("MSG-115", "quarantined", "/messagegroups/g/messages/m/versions/2"),
+]
+
+
+def test_a_message_that_comes_to_show_a_version_on_a_cycle_is_refused(catalog):
+    catalog.write("a.json", document({"g": group({"m": _shows("1")})}))
+    catalog.ingest()
+    assert _shown_and_told(catalog) == (["1"], [])  # Version 2 extends Version 1
+    catalog.write("a.json", document({"g": group({"m": _shows("2")})}))  # and itself
+    assert catalog.ingest().refused
+    assert _shown_and_told(catalog) == (["1"], _CLOSED)
+    assert catalog.ingest().snapshot_id is None
+    catalog.write("a.json", document({"g": group({"m": _shows("2", base=None)})}))
+    assert not catalog.ingest().refused
+    assert _shown_and_told(catalog)[0] == ["2"]
+
+
+def test_a_message_that_waits_is_refused_where_it_would_show_a_version_on_a_cycle(catalog):
+    catalog.write("a.json", document({"g": group({"m": {"name": "first"}})}))
+    catalog.write("b.json", document({"g": group({"m": _shows("2")})}))
+    catalog.ingest(request=Request(Policy(on_conflict="refuse")))
+    catalog.write("a.json", document({"g": group({})}))
+    assert catalog.ingest(request=Request(Policy(prune=True, force=True))).refused
+    assert _shown_and_told(catalog) == (["1"], _CLOSED)
+
+
+def test_a_message_may_show_a_version_of_another_document(catalog):
+    """The first document says what Version 2 is, the second one comes to name it."""
+    catalog.write("a.json", document({"g": group({"m": _shows("1")})}))
+    catalog.write("b.json", document({"g": group({"m": _shows("1", base=None)})}))
+    catalog.ingest()
+    catalog.write("b.json", document({"g": group({"m": _shows("2", base=None)})}))
+    catalog.ingest()
+    assert _shown_and_told(catalog) == (["1"], _CLOSED)
+    catalog.spark.catalog.setCurrentDatabase("xregistry")
+    assert check_catalog(catalog.spark).filter("finding.severity = 'error'").count() == 0

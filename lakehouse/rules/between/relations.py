@@ -204,8 +204,17 @@ def check_cycles(things: DataFrame, present: Present) -> DataFrame:
         return no_findings(things.sparkSession)
     on_cycle = way.select("registryid", F.col("to").alias("xid")).distinct()
     on_it = versions.join(on_cycle, on=["registryid", "xid"])
-    told = F.concat(F.lit("`basemessage` leads over "), "basemessage", F.lit(" back to this message"))
-    return findings_of(on_it, [broken("MSG-146", told, "/basemessage")])
+    # A message that is written anew, and comes to show a Version that was there, is what closes the cycle: that is told of it.
+    shown = on_it.filter("isdefault").groupBy("registryid", "message_xid")
+    there = shown.agg(F.bool_or("staged").alias("_is_written"), F.min("basemessage").alias("_base")).filter("NOT _is_written")
+    messages = things.filter((F.col("kind") == "message") & F.col("staged")).drop("basemessage")
+    closing = keep(messages.join(there, on=["registryid", "message_xid"]).withColumnRenamed("_base", "basemessage"))
+    by_shown = closing.select("registryid", "message_xid", F.lit(True).alias("isdefault"))
+    others = on_it.join(by_shown.distinct(), on=by_shown.columns, how="left_anti")
+    over = (F.lit(" leads over "), F.col("basemessage"), F.lit(" back to this message"))
+    found = findings_of(others, [broken("MSG-146", F.concat(F.lit("`basemessage`"), *over), "/basemessage")])
+    told = F.concat(F.lit("`basemessage` of its default Version"), *over)
+    return found.unionByName(findings_of(closing, [broken("MSG-146", told, "")]))
 
 
 def _as_bases(things: DataFrame, versions: DataFrame, present: Present) -> DataFrame:
