@@ -56,10 +56,11 @@ def compute_all(
     """
     parts = {} if fresh is None else {name: rows.filter("op <> 'delete'").drop("op") for name, rows in fresh.items()}
     versions = parts.get("versions", open_table(session, "versions"))
-    has_bases = not is_empty(versions.filter(F.col("basemessage").isNotNull()))
+    based = _count_based(versions, is_stored=fresh is None)
     _plan_once(session)
-    parts = parts if has_bases else parts | _nothing_merged(session)
-    return _stamped(hand_over(read_view(session, settings, SCHEMA, parts, "computed_messages"), session), snapshot_id)
+    parts = parts if based != 0 else parts | _nothing_merged(session)
+    flat = read_view(session, settings, SCHEMA, parts, "computed_messages", based=based)
+    return _stamped(hand_over(flat, session), snapshot_id)
 
 
 def refresh(
@@ -88,10 +89,8 @@ def refresh(
         parts["scope"] = parts["messages"]
     else:
         parts["scope"] = _only(parts["messages"], affected, F.col("xid"))
-    with_base = parts["versions"].filter(F.col("basemessage").isNotNull())
-    based = count(with_base) if is_local(with_base) else None
-    if based == 0 or (based is None and is_empty(with_base)):
-        parts |= _nothing_merged(session)
+    based = _count_based(parts["versions"])
+    parts = parts if based != 0 else parts | _nothing_merged(session)
     _plan_once(session)
     session.conf.set("spark.sql.shuffle.partitions", 1 + count(affected) // _ROWS_OF_A_PARTITION)
     flat = read_view(session, settings, SCHEMA, parts, "computed_messages", based=based)
@@ -144,6 +143,14 @@ def find_near(session: SparkSession, changed: DataFrame, led_to: DataFrame, mess
 def _nothing_merged(session: SparkSession) -> dict[str, DataFrame]:
     """Give no rows to stand for what follows bases, when no Version has one: most small changes are told so much sooner."""
     return {"merged_versions": no_rows(session, _MERGED)}
+
+
+def _count_based(versions: DataFrame, *, is_stored: bool = False) -> int | None:
+    """Count the Versions that have a base; None: some, for rows that are not cheap to count are only looked at."""
+    based = versions.filter(F.col("basemessage").isNotNull())
+    if is_stored or is_local(based):
+        return count(based)
+    return 0 if is_empty(based) else None
 
 
 def _plan_once(session: SparkSession) -> None:
