@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial, reduce
+import json
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from lakehouse.dialects.tables import DIALECTS, severity_in, spelled_in, that_ask
 from lakehouse.rules.declared import RULES
-from lakehouse.store.frames import no_rows
+from lakehouse.store.frames import can_skip, no_rows
 from lakehouse.store.keys import KEY
 from lakehouse.store.schema import STAGE
 from lakehouse.store.xids import message_of
@@ -20,6 +20,16 @@ from lakehouse.text.names import Pointer
 from lakehouse.text.problems import violation_id_column
 
 FOUND = ("row", "document_uri", *KEY, "finding")
+# What is broken, and in which document, which would write the entity anew (staged) or not; `entity` is what its pointer leads to.
+BREACH = (
+    "document_uri string, registryid string, kind string, xid string, staged boolean, dialect string, entity string, "
+    "told struct<rule_id: string, pointer: string, message: string, severity: string>"
+)
+# Places in an entity that the rules between entities tell of; each dialect spells them in its way.
+POINTERS = (
+    "", "/ancestor", "/basemessage", "/dataschema", "/dataschemauri", "/dataschemaxid", "/envelope", "/envelopemetadata",
+    "/envelopemetadata/type", "/messagegroups", "/meta/xref", "/protocol", "/protocoloptions", "/protocoloptions/willmessage",
+)  # fmt: skip
 # Collections from the inside out: what stands before them in an XID, which entity has them, their name.
 _COLLECTIONS = (
     ("/messagegroups/[^/]+", "messagegroup", "messages"),
@@ -39,19 +49,19 @@ class Telling(NamedTuple):
 
     def when(self, condition: Column) -> Column:
         """Make it a struct where a condition holds, NULL elsewhere."""
-        rule = RULES[self.rule_id]
         told = F.struct(
             F.lit(self.rule_id).alias("rule_id"),
-            _by_dialect(self.severity or rule.severity, partial(_severity, self)).alias("severity"),
-            _by_dialect(self.pointer, partial(_spelled, self.pointer)).alias("pointer"),
+            F.lit(str(self.pointer)).alias("pointer"),
             self.message.alias("message"),
-            F.lit(rule.hint).alias("hint"),
+            F.lit(self.severity).cast("string").alias("severity"),
         )
         return F.when(condition, told)
 
 
 def broken(rule_id: str, message: Column, pointer: str, severity: str | None = None) -> Telling:
-    """Tell that a rule is broken."""
+    """Tell that a rule is broken, at one of `POINTERS`."""
+    if pointer not in POINTERS:
+        raise ValueError(f"no spellings of {pointer} are known: add it to POINTERS")
     return Telling(rule_id, message, Pointer(pointer), severity)
 
 
@@ -60,24 +70,56 @@ def asked(rule_id: str) -> Column:
     return F.col("dialect").isin(that_ask(rule_id))
 
 
-def findings_of(rows: DataFrame, told: list[Column] | list[Telling]) -> DataFrame:
-    """Make findings of rows that have the columns of `KEY`, document_uri, staged and dialect."""
+def breaches_of(rows: DataFrame, told: list[Column] | list[Telling]) -> DataFrame:
+    """Tell what is broken in rows that have the columns of `KEY`, document_uri, staged and dialect.
+
+    Returns:
+        One row for each time: columns `BREACH`. What all findings have is added to the few there are (`as_findings`), and not
+        planned for each rule.
+    """
     columns = [one.when(F.lit(True)) if isinstance(one, Telling) else one for one in told]
     shows_message = (F.col("kind") == "version") & (F.col("isdefault") if "isdefault" in rows.columns else F.lit(False))
-    entity = F.when(shows_message, message_of("xid")).otherwise(F.col("xid"))
-    found = rows.withColumn("told", F.explode(F.filter(F.array(*columns), F.isnotnull)))
-    named = found.withColumn("_at", _as_written(entity))  # of what is told, and not of each row
-    pointer = F.concat("_at", "told.pointer")
-    action = F.when(F.col("staged") & (F.col("told.severity") == "error"), "quarantined").otherwise("kept")
-    name = violation_id_column("registryid", "document_uri", "told.rule_id", "xid", pointer, "told.message", action)
+    entity = F.when(shows_message, message_of("xid")).otherwise(F.col("xid")).alias("entity")
+    one = F.explode(F.filter(F.array(*columns), F.isnotnull)).alias("told")
+    return rows.select("document_uri", *KEY, "staged", "dialect", entity, one)
+
+
+def no_breaches(spark: SparkSession) -> DataFrame:
+    """Give a frame of breaches without any."""
+    return no_rows(spark, BREACH)
+
+
+def as_findings(breaches: DataFrame) -> DataFrame:
+    """Make findings of breaches: of what two documents hold in common, or two ways lead to, one.
+
+    Args:
+        breaches: as from `breaches_of`.
+
+    Returns:
+        Columns `FOUND`.
+    """
+    if can_skip(breaches):
+        return no_findings(breaches.sparkSession)
+    rule, dialect = F.col("told.rule_id"), F.coalesce("dialect", F.lit(""))
+    usual, hints = ({name: getattr(one, field) for name, one in RULES.items()} for field in ("severity", "hint"))
+    milder = _in_dialects(RULES, severity_in)
+    spelled = _in_dialects(POINTERS, _spelled)
+    severity = F.coalesce(_looked_up(milder, dialect, rule), "told.severity", _looked_up(usual, rule))
+    below = F.coalesce(_looked_up(spelled, dialect, F.col("told.pointer")), "told.pointer")
+    # Step by step, so that no expression is copied into those that build on it.
+    named = breaches.withColumns({"_severity": severity, "_pointer": F.concat(_as_written(F.col("entity")), below)})
+    is_refused = F.col("staged") & (F.col("_severity") == "error")
+    named = named.withColumn("_action", F.when(is_refused, "quarantined").otherwise("kept"))
+    parts = ("registryid", "document_uri", "told.rule_id", "xid", "_pointer", "told.message", "_action")
+    named = named.withColumn("_id", violation_id_column(*parts)).dropDuplicates(["_id"])
     finding = F.struct(
-        name.alias("violation_id"),
-        pointer.alias("pointer"),
-        F.col("told.rule_id").alias("rule_id"),
-        F.col("told.severity").alias("severity"),
-        action.alias("action"),
+        F.col("_id").alias("violation_id"),
+        F.col("_pointer").alias("pointer"),
+        rule.alias("rule_id"),
+        F.col("_severity").alias("severity"),
+        F.col("_action").alias("action"),
         F.col("told.message").alias("message"),
-        F.col("told.hint").alias("hint"),
+        _looked_up(hints, rule).alias("hint"),
         F.lit(None).cast("string").alias("raw"),
     )
     return named.select(F.lit("finding").alias("row"), "document_uri", *KEY, finding.alias("finding"))
@@ -88,21 +130,19 @@ def no_findings(spark: SparkSession) -> DataFrame:
     return no_rows(spark, StructType([STAGE[name] for name in FOUND]))
 
 
-def _by_dialect(usual: str, in_dialect: Callable[[str], str]) -> Column:
-    """Give a text that some dialects have otherwise."""
-    others = [(dialect, in_dialect(dialect)) for dialect in DIALECTS]
-    return reduce(
-        lambda so_far, other: F.when(F.col("dialect") == other[0], other[1]).otherwise(so_far),
-        [other for other in others if other[1] != usual],
-        F.lit(usual),
-    )
+def _looked_up(values: dict[str, str], *key: Column) -> Column:
+    """Look up what stands under a key, of parts with blanks between; NULL: nothing does."""
+    every = F.from_json(F.lit(json.dumps(values)), "map<string, string>")  # one constant, whatever their number
+    return every[F.concat_ws(" ", *key)]
 
 
-def _severity(telling: Telling, dialect: str) -> str:
-    return severity_in(dialect, telling.rule_id) or telling.severity or RULES[telling.rule_id].severity
+def _in_dialects(names: Iterable[str], told: Callable[[str, str], str | None]) -> dict[str, str]:
+    """Give what a dialect has instead of the usual, by the dialect and the name with a blank between."""
+    every = {f"{dialect} {name}": (told(dialect, name), name) for dialect in DIALECTS for name in names}
+    return {key: value for key, (value, name) in every.items() if value is not None and value != name}
 
 
-def _spelled(pointer: Pointer, dialect: str) -> str:
+def _spelled(dialect: str, pointer: str) -> str:
     entity = "endpoint" if pointer.startswith(("/messagegroups", "/protocoloptions")) else "message"
     return spelled_in(dialect, entity, *pointer.split("/")[1:])
 

@@ -19,7 +19,7 @@ from lakehouse.rules.between.flattened import check_flattened
 from lakehouse.rules.between.near import Published
 from lakehouse.rules.between.relations import ABOUT_CHANGE, check_entities
 from lakehouse.rules.declared import RULES
-from lakehouse.rules.findings import FOUND, broken, findings_of, no_findings
+from lakehouse.rules.findings import FOUND, as_findings, breaches_of, broken, no_findings
 from lakehouse.settings import Settings
 from lakehouse.store.frames import can_skip, count_if, is_empty, keep
 from lakehouse.store.keys import KEY
@@ -81,10 +81,10 @@ def check_stage(
     what = candidate(spark, stage, set(used), compared, compare=compare, published=published, known=known)
     what = what._replace(things=keep(what.things.coalesce(cores)))
     flattened = check_flattened(spark, settings, what, set(used))
-    found = check_entities(what.things, settings.duplicate_messageids)
+    breaches = check_entities(what.things, settings.duplicate_messageids)
     if published is not None and published.beside is not None:
-        found = found.join(F.broadcast(published.beside), on=KEY, how="left_anti").select(*FOUND)
-    found = keep(found.unionByName(flattened).coalesce(cores))
+        breaches = breaches.join(F.broadcast(published.beside), on=KEY, how="left_anti").select(*breaches.columns)
+    found = keep(as_findings(keep(breaches.unionByName(flattened).coalesce(cores))))
     if not count_if(found, {"refused": F.col("finding.action") == "quarantined"})["refused"]:
         return Checked(stage, found, 0, True)
     return reject_documents(stage, found, known) if strict else _take_out(stage, what.things, found)
@@ -132,7 +132,7 @@ def _take_out(stage: DataFrame, things: DataFrame | None, found: DataFrame) -> C
     hanging = hanging.join(refused, on=keys, how="left_anti").join(entities.select(*keys), on=keys, how="left_semi")
     dependent = hanging.withColumns({"staged": F.lit(True), "dialect": F.lit(None).cast("string")})
     told = F.concat(F.lit("it cannot be loaded: "), "cause", F.lit(" was refused"))
-    every = found.unionByName(findings_of(dependent, [broken("MSG-115", told, "")]))
+    every = found.unionByName(as_findings(breaches_of(dependent, [broken("MSG-115", told, "")])))
     texts = entities.select(*keys, F.coalesce("raw", "body").alias("_raw"))
     raw = F.when(F.col("finding.action") == "quarantined", F.col("_raw"))
     every = every.join(texts, on=keys, how="left").withColumn("finding", F.col("finding").withField("raw", raw)).select(*FOUND)

@@ -20,7 +20,7 @@ from lakehouse.rules.between.flattened import check_published
 from lakehouse.rules.between.lookedat import COLUMNS, TABLES, published_rows
 from lakehouse.rules.between.relations import check_entities
 from lakehouse.rules.declared import RULES
-from lakehouse.rules.findings import FOUND
+from lakehouse.rules.findings import FOUND, as_findings
 from lakehouse.rules.one.engine import check_entity
 from lakehouse.rules.one.table import Subject
 from lakehouse.settings import Settings
@@ -74,7 +74,8 @@ def check_catalog(spark: SparkSession, settings: Settings | None = None) -> Data
         alone = pool.submit(lambda: keep(_check_alone(spark, documents)))
         things = things.withColumn("staged", F.lit(False)).select(*COLUMNS).localCheckpoint()
         between = check_entities(things, settings.duplicate_messageids if settings else None)
-        return between.unionByName(check_published(spark, settings, things)).unionByName(alone.result())
+        found = as_findings(keep(between.unionByName(check_published(spark, settings, things))))
+        return found.unionByName(alone.result())
 
 
 def current_dialects(spark: SparkSession) -> DataFrame:

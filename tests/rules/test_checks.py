@@ -15,6 +15,7 @@ from lakehouse.ingest.parse.parse import limits_of, parse_documents
 from lakehouse.rules.between.candidate import candidate
 from lakehouse.rules.between.relations import check_changes, check_cycles, check_entities, check_variants, look_at
 from lakehouse.rules.declared import RULES, examples, registry_of
+from lakehouse.rules.findings import as_findings, broken
 from lakehouse.settings import read_settings
 
 
@@ -150,7 +151,7 @@ def found(spark: SparkSession) -> dict[str, list[tuple[str, str, str, str, str, 
             for name, fragment in (("bad", example.bad), ("good", example.good)):
                 documents[f"{rule_id}.{name}"] = fragment if isinstance(fragment, str) else registry_of(example.at, fragment)
     things = candidate(spark, staged(spark, documents), set()).things
-    rows = check_entities(things.localCheckpoint()).select("registryid", "xid", "finding.*").collect()
+    rows = as_findings(check_entities(things.localCheckpoint())).select("registryid", "xid", "finding.*").collect()
     told: dict[str, list[tuple[str, str, str, str, str, str]]] = {registry: [] for registry in documents}
     for row in sorted(rows, key=lambda row: (row["registryid"], row["rule_id"], row["xid"])):
         told[row["registryid"]].append(
@@ -275,7 +276,7 @@ def test_a_pointer_leads_into_the_document_as_written(found):
 def test_findings_have_one_name_in_every_run(spark: SparkSession):
     documents = {"itself": OWN["itself"]}
     things = [candidate(spark, staged(spark, documents), set()).things for _ in range(2)]
-    runs = [check_cycles(one, look_at(one)).select("finding.violation_id") for one in things]
+    runs = [as_findings(check_cycles(one, look_at(one))).select("finding.violation_id") for one in things]
     assert runs[0].intersect(runs[1]).filter(F.length("violation_id") == 32).count() == 1
 
 
@@ -295,7 +296,7 @@ def test_the_oldest_dialect_forbids_changes(spark: SparkSession):
     published = before.withColumns({"kind": F.concat(F.lit("earlier "), "kind"), "staged": F.lit(False)})
     # When
     things = after.unionByName(published)
-    found = check_changes(things, look_at(things)).select("finding.rule_id", "xid", "finding.message").collect()
+    found = as_findings(check_changes(things, look_at(things))).select("finding.rule_id", "xid", "finding.message").collect()
     # Then a declared Version, the group's format and the authorities must not change; the Version that is only implied may
     at = "/messagegroups/g/messages"
     assert sorted((row["rule_id"], row["xid"]) for row in found) == [
@@ -315,7 +316,7 @@ def test_what_is_published_under_another_spelling_keeps_its_id(spark: SparkSessi
     published = published.withColumns({"staged": F.lit(False), "xid": F.replace("xid", F.lit("/G"), F.lit("/g"))})
     published = published.withColumn("xid", F.replace("xid", F.lit("/M"), F.lit("/m")))
     things = things.unionByName(published)
-    found = check_variants(things, look_at(things)).select("finding.rule_id", "xid", "finding.action").collect()
+    found = as_findings(check_variants(things, look_at(things))).select("finding.rule_id", "xid", "finding.action").collect()
     assert sorted(tuple(row) for row in found) == [
         ("MSG-020", "/messagegroups/G", "quarantined"),
         ("MSG-037", "/messagegroups/h/messages/M", "quarantined"),
@@ -330,7 +331,7 @@ def test_one_messageid_twice_is_an_error_where_a_setting_says_so(spark: SparkSes
     )
     things = candidate(spark, staged(spark, {"r": twice}), set()).things
     told = [
-        check_entities(things, severity).select("finding.rule_id", "finding.severity", "finding.action").collect()
+        as_findings(check_entities(things, severity)).select("finding.rule_id", "finding.severity", "finding.action").collect()
         for severity in (None, "warning", "error")
     ]
     assert [[tuple(row) for row in rows] for rows in told] == [
@@ -338,3 +339,8 @@ def test_one_messageid_twice_is_an_error_where_a_setting_says_so(spark: SparkSes
         [("END-130", "warning", "kept")],
         [("END-130", "error", "quarantined")],
     ]
+
+
+def test_where_a_finding_stands_must_be_known_in_all_dialects():
+    with pytest.raises(ValueError, match="/no/such"):
+        broken("MSG-146", F.lit(""), "/no/such")

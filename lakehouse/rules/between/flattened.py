@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.log.projections import project
 from lakehouse.rules.between.candidate import Candidate, holders_of
-from lakehouse.rules.findings import broken, findings_of, no_findings
+from lakehouse.rules.findings import breaches_of, broken, no_breaches
 from lakehouse.settings import Settings
 from lakehouse.store.frames import can_skip, is_empty, keep
 from lakehouse.store.schema import MESSAGES, VERSIONS, Table
@@ -28,7 +28,7 @@ def check_flattened(spark: SparkSession, settings: Settings, found: Candidate, u
     """
     lacking = _find_lacking(found.things, F.col("staged"))
     if is_empty(lacking):
-        return no_findings(spark)
+        return no_breaches(spark)
     stand_ins = {table.name: _candidate_rows(spark, found, table, used) for table in (MESSAGES, VERSIONS)}
     stand_ins["scope"] = _only_lacking(stand_ins["messages"], lacking)
     return _judge(lacking, _read_flattened(spark, settings, stand_ins))
@@ -44,7 +44,7 @@ def check_published(spark: SparkSession, settings: Settings | None, things: Data
     """
     lacking = _find_lacking(things, F.lit(True))
     if is_empty(lacking):
-        return no_findings(spark)
+        return no_breaches(spark)
     scope = {"scope": _only_lacking(spark.table("messages"), lacking)}
     return _judge(lacking, _read_flattened(spark, settings, scope))
 
@@ -92,7 +92,7 @@ def _judge(lacking: DataFrame, flattened: DataFrame) -> DataFrame:
     message = F.concat(F.lit("`dataschemauri` "), uri, without)
     told.append(broken("MSG-181", message, "/dataschemauri").when(uri.isNotNull() & form.isNull() & ~is_near))
     told.append(broken("MSG-181", message, "/dataschemauri", "warning").when(uri.isNotNull() & form.isNull() & is_near))
-    return keep(findings_of(both, told))
+    return keep(breaches_of(both, told))
 
 
 def _candidate_rows(spark: SparkSession, found: Candidate, table: Table, used: set[str]) -> DataFrame:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse.rules.findings import broken, findings_of
+from lakehouse.rules.findings import breaches_of, broken
 from lakehouse.store.keys import KEY
 
 _SUFFIX = r":[^:]*\z"  # of a type within the schema document
@@ -28,7 +28,7 @@ def check_schema_uris(things: DataFrame) -> DataFrame:
     known = absent.join(groups.withColumn("is_here", F.lit(True)), on=["registryid", "group"], how="left")
     nowhere = known.filter(F.col("schema_reference").startswith("#") | F.col("is_here"))
     message = F.concat(F.lit("`dataschemauri`: it leads to "), path, F.lit(", and there is no such schema"))
-    return findings_of(nowhere, [broken("MSG-179", message, "/dataschemauri")])
+    return breaches_of(nowhere, [broken("MSG-179", message, "/dataschemauri")])
 
 
 def check_aliases(things: DataFrame) -> DataFrame:
@@ -51,7 +51,7 @@ def check_aliases(things: DataFrame) -> DataFrame:
         # It may come later, like a base (MSG-150).
         broken("MSG-096", F.concat(leads, F.lit(", which is not there")), "/meta/xref", "info").when(F.col("is_there").isNull()),
     ]
-    return findings_of(both, told)
+    return breaches_of(both, told)
 
 
 def schema_targets() -> Column:

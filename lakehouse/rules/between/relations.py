@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from lakehouse.dialects.tables import FAMILIES, shorthands
 from lakehouse.rules.between.candidate import holders_of
 from lakehouse.rules.between.references import check_aliases, check_schema_uris
-from lakehouse.rules.findings import asked, broken, findings_of, no_findings
+from lakehouse.rules.findings import asked, breaches_of, broken, no_breaches
 from lakehouse.store.frames import can_skip, count, count_if, keep
 from lakehouse.store.keys import KEY
 from lakehouse.store.sessions import is_interpreted
@@ -57,7 +57,7 @@ def check_entities(things: DataFrame, duplicate_messageids: str | None = None) -
         duplicate_messageids: severity of END-130 where it is not the rule's (END-132).
 
     Returns:
-        Findings: columns row, document_uri, registryid, kind, xid, finding, as in `schema.STAGE`.
+        Breaches, as from `findings.breaches_of`; one may come in several rows.
     """
     present = look_at(things)
     checks: dict[_Check, int] = {
@@ -72,9 +72,7 @@ def check_entities(things: DataFrame, duplicate_messageids: str | None = None) -
         lambda rows, _: check_aliases(rows): present.aliases,
     }
     found = [check(things, present) for check, concerned in checks.items() if concerned]
-    every = reduce(DataFrame.unionByName, found, no_findings(things.sparkSession))
-    # What two documents hold in common, or two ways lead to, is told once.
-    return every.withColumn("_id", F.col("finding.violation_id")).dropDuplicates(["_id"]).drop("_id")
+    return reduce(DataFrame.unionByName, found, no_breaches(things.sparkSession))
 
 
 def look_at(things: DataFrame) -> Present:
@@ -131,7 +129,7 @@ def check_members(things: DataFrame, present: Present) -> DataFrame:
         broken("END-074", _differ("envelope"), "/envelope").when(~is_group & ~_is_as_precise()),
         broken("END-096", _differ("protocol"), "/protocol").when(~is_group & other_protocol),
     ]
-    return findings_of(both.filter(envelope.isNotNull() | protocol.isNotNull() | F.col("holder_envelope").isNotNull()), told)
+    return breaches_of(both.filter(envelope.isNotNull() | protocol.isNotNull() | F.col("holder_envelope").isNotNull()), told)
 
 
 def check_references(things: DataFrame, present: Present) -> DataFrame:
@@ -163,7 +161,7 @@ def check_references(things: DataFrame, present: Present) -> DataFrame:
     for rule, pointer in _PLACES.items():
         message = F.concat(F.lit(f"`{pointer.split('/')[-1]}`: "), leads_nowhere)
         told.append(broken(rule, message, pointer).when((F.col("rule") == rule) & is_told))
-    nowhere = findings_of(known, told)
+    nowhere = breaches_of(known, told)
     return nowhere.unionByName(_check_wills(things, wanted, present)) if present.wills else nowhere
 
 
@@ -181,7 +179,7 @@ def _check_wills(things: DataFrame, wanted: DataFrame, present: Present) -> Data
     is_event = F.lower("target_envelope").startswith("cloudevents") | F.upper("target_protocol").startswith("MQTT")
     message = F.concat(F.lit("`willmessage` leads to "), "target", F.lit(", which is neither a CloudEvents nor an MQTT message"))
     told = broken("END-174", message, "/protocoloptions/willmessage").when(~F.coalesce(is_event, F.lit(False)))
-    return findings_of(both, [told])
+    return breaches_of(both, [told])
 
 
 def check_cycles(things: DataFrame, present: Present) -> DataFrame:
@@ -201,7 +199,7 @@ def check_cycles(things: DataFrame, present: Present) -> DataFrame:
         way = keep(way.join(further, on=["registryid", "to"]).select("registryid", "from", F.col("end").alias("to")))
         left, length = count(way), length * 2
     if not left:
-        return no_findings(things.sparkSession)
+        return no_breaches(things.sparkSession)
     on_cycle = way.select("registryid", F.col("to").alias("xid")).distinct()
     on_it = versions.join(on_cycle, on=["registryid", "xid"])
     # A message that is written anew, and comes to show a Version that was there, is what closes the cycle: that is told of it.
@@ -212,9 +210,9 @@ def check_cycles(things: DataFrame, present: Present) -> DataFrame:
     by_shown = closing.select("registryid", "message_xid", F.lit(True).alias("isdefault"))
     others = on_it.join(by_shown.distinct(), on=by_shown.columns, how="left_anti")
     over = (F.lit(" leads over "), F.col("basemessage"), F.lit(" back to this message"))
-    found = findings_of(others, [broken("MSG-146", F.concat(F.lit("`basemessage`"), *over), "/basemessage")])
+    found = breaches_of(others, [broken("MSG-146", F.concat(F.lit("`basemessage`"), *over), "/basemessage")])
     told = F.concat(F.lit("`basemessage` of its default Version"), *over)
-    return found.unionByName(findings_of(closing, [broken("MSG-146", told, "")]))
+    return found.unionByName(breaches_of(closing, [broken("MSG-146", told, "")]))
 
 
 def _as_bases(things: DataFrame, versions: DataFrame, present: Present) -> DataFrame:
@@ -245,14 +243,14 @@ def check_versions(things: DataFrame, present: Present) -> DataFrame:
     differing = differing.filter((F.col("least") != F.col("most")) & (F.col("based") == 0)).select("place")
     several = _with_one_of(differing, versions.filter("isdefault").withColumn("place", place))
     told = F.lit("its Versions differ in envelope or protocol: messages with other metadata are other messages")
-    first = findings_of(several, [broken("MSG-140", told, "")])
+    first = breaches_of(several, [broken("MSG-140", told, "")])
     old = versions.filter(asked("CAT-007") & F.col("isdefault") & F.col("ce_type").isNotNull() & F.col("basemessage").isNull())
     same = Window.partitionBy("registryid", "ce_type")
     published = F.min(F.when(~F.col("staged"), F.col("message_xid"))).over(same)
     doubled = old.withColumn("earliest", F.coalesce(published, F.min("message_xid").over(same)))
     doubled = doubled.filter(F.col("earliest") != F.col("message_xid"))
     twice = F.concat(F.lit("`type` "), "ce_type", F.lit(" is that of "), "earliest", F.lit(" too"))
-    return first.unionByName(findings_of(doubled, [broken("CAT-007", twice, "/envelopemetadata/type")]))
+    return first.unionByName(breaches_of(doubled, [broken("CAT-007", twice, "/envelopemetadata/type")]))
 
 
 def check_endpoints(things: DataFrame, present: Present, duplicate_messageids: str | None = None) -> DataFrame:
@@ -293,7 +291,7 @@ def check_endpoints(things: DataFrame, present: Present, duplicate_messageids: s
         broken("END-074", counted("envelope"), "/messagegroups", "warning").when(F.col("other_envelope").isNotNull()),
         broken("END-096", counted("protocol"), "/messagegroups", "warning").when(F.col("other_protocol").isNotNull()),
     ]
-    found = findings_of(grouped.filter(F.coalesce("other_envelope", "other_protocol").isNotNull()), told)
+    found = breaches_of(grouped.filter(F.coalesce("other_envelope", "other_protocol").isNotNull()), told)
     found = found.unionByName(_check_groups_named(things, lists, present))
     # Only what has messages in two places can have an id twice.
     several = grouped.filter(F.col("containers") > 1).select(*KEY, "document_uri")
@@ -305,7 +303,7 @@ def check_endpoints(things: DataFrame, present: Present, duplicate_messageids: s
     ids = same_id.agg(F.min("message_xid").alias("least"), F.max("message_xid").alias("most"))
     twice = ids.filter(F.col("least") != F.col("most")).groupBy(*endpoint).agg(F.min("messageid").alias("twice"))
     message = F.concat(F.lit("it carries several messages with the id "), "twice")
-    return found.unionByName(findings_of(twice, [broken("END-130", message, "/messagegroups", duplicate_messageids)]))
+    return found.unionByName(breaches_of(twice, [broken("END-130", message, "/messagegroups", duplicate_messageids)]))
 
 
 def _check_groups_named(things: DataFrame, lists: DataFrame, present: Present) -> DataFrame:
@@ -314,7 +312,7 @@ def _check_groups_named(things: DataFrame, lists: DataFrame, present: Present) -
     named = lists.filter(F.col("container").startswith("/"))
     absent = named.join(_few(there.distinct(), present.holders), on=["registryid", "container"], how="left_anti")
     message = F.concat(F.lit("`messagegroups`: it leads to "), "container", F.lit(", which is not there"))
-    return findings_of(absent, [broken("END-125", message, "/messagegroups")])
+    return breaches_of(absent, [broken("END-125", message, "/messagegroups")])
 
 
 def check_variants(things: DataFrame, present: Present) -> DataFrame:
@@ -335,7 +333,7 @@ def check_variants(things: DataFrame, present: Present) -> DataFrame:
     earlier = F.coalesce("published", "least")
     variants = near.join(spelled, on=place, how="inner").filter(F.col("xid") != earlier)
     told = F.concat(F.lit("its id differs from that of "), earlier, F.lit(" in letter case only"))
-    return findings_of(variants, [broken(rule, told, "").when(F.col("kind") == kind) for kind, rule in rules.items()])
+    return breaches_of(variants, [broken(rule, told, "").when(F.col("kind") == kind) for kind, rule in rules.items()])
 
 
 def check_changes(things: DataFrame, present: Present) -> DataFrame:
@@ -363,7 +361,7 @@ def check_changes(things: DataFrame, present: Present) -> DataFrame:
             F.col("old_authority") != F.col("authority")
         ),
     ]
-    return findings_of(both, told)
+    return breaches_of(both, told)
 
 
 def _differ(name: str) -> Column:
