@@ -149,7 +149,7 @@ def test_a_change_is_judged_with_what_it_has_to_do_with(catalog, monkeypatch, ne
     assert [one is not None for one in read] == ([True, True] if near else [])
     broken = catalog.write("z.json", b"{")  # which has to do with nothing
     assert catalog.ingest(broken).documents == {"read": 1, "unchanged": 0, "skipped": 0, "rejected": 1}
-    assert len(read) == 2 * near
+    assert len(read) == 3 * near
     ways[near] = (told, json.dumps(summary.as_json()["entities"]), contents_of(catalog))
     if near:
         assert ways[True] == ways.get(False, ways[True])
