@@ -13,7 +13,9 @@ from pyspark.sql import functions as F
 
 from lakehouse.ingest.parse.parse import limits_of, parse_documents
 from lakehouse.rules.between.candidate import candidate
-from lakehouse.rules.between.relations import check_changes, check_cycles, check_entities, check_variants, look_at
+from lakehouse.rules.between.cycles import check_cycles
+from lakehouse.rules.between.present import look_at
+from lakehouse.rules.between.relations import check_changes, check_entities, check_variants
 from lakehouse.rules.declared import RULES, examples, registry_of
 from lakehouse.rules.findings import as_findings, broken
 from lakehouse.settings import read_settings

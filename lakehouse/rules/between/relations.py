@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, reduce
-from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from lakehouse.dialects.tables import FAMILIES, shorthands
 from lakehouse.rules.between.candidate import holders_of
+from lakehouse.rules.between.cycles import check_cycles
+from lakehouse.rules.between.present import Present, few, look_at
 from lakehouse.rules.between.references import check_aliases, check_schema_uris
 from lakehouse.rules.findings import asked, breaches_of, broken, no_breaches
-from lakehouse.store.frames import can_skip, count, count_if, keep
+from lakehouse.store.frames import can_skip, keep
 from lakehouse.store.keys import KEY
 from lakehouse.store.sessions import is_interpreted
 from lakehouse.store.xids import without_version
@@ -31,19 +32,6 @@ _PLACES = {
     "MSG-049": "/ancestor",
     "END-173": "/protocoloptions/willmessage",
 }
-
-
-class Present(NamedTuple):
-    """How many there are of what rules are about."""
-
-    holders: int
-    aliases: int
-    references: int
-    bases: int
-    wills: int
-    lists: int
-    earlier: int
-    uris: int
 
 
 _Check = Callable[[DataFrame, Present], DataFrame]
@@ -75,23 +63,6 @@ def check_entities(things: DataFrame, duplicate_messageids: str | None = None) -
     return reduce(DataFrame.unionByName, found, no_breaches(things.sparkSession))
 
 
-def look_at(things: DataFrame) -> Present:
-    """Count what rules are about."""
-    version, endpoint = F.col("kind") == "version", F.col("kind") == "endpoint"
-    references = F.coalesce("basemessage", "dataschemaxid", "ancestor", "willmessage").isNotNull()
-    counted = {
-        "holders": F.col("kind").isin("group", "endpoint"),
-        "aliases": F.col("kind").isin("message", "schema") & F.col("xref").isNotNull(),
-        "references": (version | endpoint) & references,
-        "bases": version & F.col("basemessage").isNotNull(),
-        "wills": endpoint & F.col("willmessage").isNotNull(),
-        "lists": endpoint & F.col("messagegroups").isNotNull(),
-        "earlier": F.startswith("kind", F.lit("earlier ")),
-        "uris": F.col("schema_reference").isNotNull(),
-    }
-    return Present(**count_if(things, counted))
-
-
 def members(things: DataFrame, present: Present) -> DataFrame:
     """Give the messages with what they say by their default Version: also those that stand for another one (xref).
 
@@ -103,7 +74,7 @@ def members(things: DataFrame, present: Present) -> DataFrame:
     own = defaults.withColumn("borrowed", F.lit(False))
     if not present.aliases:
         return own
-    aliases = _few(things.filter((F.col("kind") == "message") & F.col("xref").isNotNull()), present.aliases)
+    aliases = few(things.filter((F.col("kind") == "message") & F.col("xref").isNotNull()), present.aliases)
     targets = defaults.select(
         "registryid", F.col("message_xid").alias("xref"), *(F.col(name).alias(f"_{name}") for name in ("envelope", "protocol"))
     )
@@ -115,7 +86,7 @@ def members(things: DataFrame, present: Present) -> DataFrame:
 
 def check_members(things: DataFrame, present: Present) -> DataFrame:
     """A message has the envelope and the protocol of its group or endpoint (MSG-134, 156, 157; END-074, 096)."""
-    holders = _few(holders_of(things), present.holders)
+    holders = few(holders_of(things), present.holders)
     both = members(things, present).join(holders, on=["registryid", "container"], how="inner")
     is_group = F.col("holder_kind") == "group"
     envelope, protocol = F.col("envelope"), F.col("protocol")
@@ -152,7 +123,7 @@ def check_references(things: DataFrame, present: Present) -> DataFrame:
     absent = wanted.join(there, on=["registryid", "target"], how="left_anti")
     # A schema of a group that nothing is known of may be anywhere.
     groups = things.filter(F.col("kind") == "group").select("registryid", F.col("xid").alias("target_group"))
-    groups = _few(groups.withColumn("has_group", F.lit(True)).distinct(), present.holders)
+    groups = few(groups.withColumn("has_group", F.lit(True)).distinct(), present.holders)
     target_group = F.when(F.col("rule") == "MSG-183", F.regexp_replace("target", r"/[^/]+/[^/]+\z", ""))
     known = absent.withColumn("target_group", target_group).join(groups, on=["registryid", "target_group"], how="left")
     leads_nowhere = F.concat(F.lit("it leads to "), "target", F.lit(", which is not there"))
@@ -174,63 +145,12 @@ def _check_wills(things: DataFrame, wanted: DataFrame, present: Present) -> Data
         F.col("envelope").alias("target_envelope"),
         F.col("protocol").alias("target_protocol"),
     )
-    wills = _few(wanted.filter(F.col("rule") == "END-173"), present.wills)
+    wills = few(wanted.filter(F.col("rule") == "END-173"), present.wills)
     both = kinds.join(wills, on=["registryid", "target"], how="inner")
     is_event = F.lower("target_envelope").startswith("cloudevents") | F.upper("target_protocol").startswith("MQTT")
     message = F.concat(F.lit("`willmessage` leads to "), "target", F.lit(", which is neither a CloudEvents nor an MQTT message"))
     told = broken("END-174", message, "/protocoloptions/willmessage").when(~F.coalesce(is_event, F.lit(False)))
     return breaches_of(both, [told])
-
-
-def check_cycles(things: DataFrame, present: Present) -> DataFrame:
-    """A chain of bases does not come back to the same Version (MSG-146); to an older one of the same message it may lead.
-
-    Each step doubles the way: an edge then leads two, four, eight bases on. Ways that end drop out, so a catalog without
-    cycles is done after as many steps as its longest chain has bits.
-    """
-    versions = things.filter((F.col("kind") == "version") & F.col("basemessage").startswith("/"))
-    edges = versions.select("registryid", F.col("xid").alias("from"), "basemessage")
-    # Each step is a checkpoint: a plan that holds the earlier steps twice would double with each.
-    way = keep(edges.join(_as_bases(things, versions, present), on=["registryid", "basemessage"]).drop("basemessage").distinct())
-    total = left = count(way)
-    length = 1
-    while left and length <= total:  # a way longer than there are edges comes back somewhere
-        further = way.select("registryid", F.col("from").alias("to"), F.col("to").alias("end"))
-        way = keep(way.join(further, on=["registryid", "to"]).select("registryid", "from", F.col("end").alias("to")))
-        left, length = count(way), length * 2
-    if not left:
-        return no_breaches(things.sparkSession)
-    on_cycle = way.select("registryid", F.col("to").alias("xid")).distinct()
-    on_it = versions.join(on_cycle, on=["registryid", "xid"])
-    # A message that is written anew, and comes to show a Version that was there, is what closes the cycle: that is told of it.
-    shown = on_it.filter("isdefault").groupBy("registryid", "message_xid")
-    there = shown.agg(F.bool_or("staged").alias("_is_written"), F.min("basemessage").alias("_base")).filter("NOT _is_written")
-    messages = things.filter((F.col("kind") == "message") & F.col("staged")).drop("basemessage")
-    closing = keep(messages.join(there, on=["registryid", "message_xid"]).withColumnRenamed("_base", "basemessage"))
-    by_shown = closing.select("registryid", "message_xid", F.lit(True).alias("isdefault"))
-    others = on_it.join(by_shown.distinct(), on=by_shown.columns, how="left_anti")
-    over = (F.lit(" leads over "), F.col("basemessage"), F.lit(" back to this message"))
-    found = breaches_of(others, [broken("MSG-146", F.concat(F.lit("`basemessage`"), *over), "/basemessage")])
-    told = F.concat(F.lit("`basemessage` of its default Version"), *over)
-    return found.unionByName(breaches_of(closing, [broken("MSG-146", told, "")]))
-
-
-def _as_bases(things: DataFrame, versions: DataFrame, present: Present) -> DataFrame:
-    """Give the names by which a base means a Version: its own; of the default one its message's, and that of each alias of it.
-
-    Returns:
-        One row per name: registryid, basemessage (the name), to (the Version).
-    """
-    default = F.when(F.col("isdefault"), F.col("message_xid"))
-    names = F.explode(F.array_compact(F.array("xid", default))).alias("basemessage")
-    own = versions.select("registryid", F.col("xid").alias("to"), names)
-    if not present.aliases:
-        return own
-    aliases = _few(things.filter((F.col("kind") == "message") & F.col("xref").isNotNull()), present.aliases)
-    aliases = aliases.select("registryid", F.col("xid").alias("basemessage"), F.col("xref").alias("message_xid"))
-    shown = versions.filter("isdefault").select("registryid", "message_xid", F.col("xid").alias("to"))
-    borrowed = shown.join(aliases, on=["registryid", "message_xid"])
-    return own.unionByName(borrowed.select("registryid", "to", "basemessage"))
 
 
 def check_versions(things: DataFrame, present: Present) -> DataFrame:
@@ -310,7 +230,7 @@ def _check_groups_named(things: DataFrame, lists: DataFrame, present: Present) -
     """A group that an endpoint names is there (END-125)."""
     there = things.filter(F.col("kind").isin("group", "endpoint")).select("registryid", F.col("xid").alias("container"))
     named = lists.filter(F.col("container").startswith("/"))
-    absent = named.join(_few(there.distinct(), present.holders), on=["registryid", "container"], how="left_anti")
+    absent = named.join(few(there.distinct(), present.holders), on=["registryid", "container"], how="left_anti")
     message = F.concat(F.lit("`messagegroups`: it leads to "), "container", F.lit(", which is not there"))
     return breaches_of(absent, [broken("END-125", message, "/messagegroups")])
 
@@ -385,14 +305,6 @@ def _is_as_precise() -> Column:
     return F.coalesce((given == asked) | refines, F.lit(True))
 
 
-_FEW = 100_000
-
-
-def _few(rows: DataFrame, count: int) -> DataFrame:
-    """Let rows be sent to all tasks that join with them, when they are few; then the other side stays where it is."""
-    return F.broadcast(rows) if count <= _FEW else rows
-
-
 def _with_one_of(places: DataFrame, rows: DataFrame) -> DataFrame:
     """Keep the rows in one of the places, which are looked for first: mostly there is none, and nothing is joined.
 
@@ -404,4 +316,4 @@ def _with_one_of(places: DataFrame, rows: DataFrame) -> DataFrame:
         return rows.join(F.broadcast(places), on="place", how="left_semi")
     found = places.localCheckpoint(eager=False)
     number = found.count()
-    return rows.join(_few(found, number), on="place", how="left_semi") if number else rows.filter(F.lit(False))
+    return rows.join(few(found, number), on="place", how="left_semi") if number else rows.filter(F.lit(False))
