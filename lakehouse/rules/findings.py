@@ -20,10 +20,11 @@ from lakehouse.text.names import Pointer
 from lakehouse.text.problems import violation_id_column
 
 FOUND = ("row", "document_uri", *KEY, "finding")
-# What is broken, and in which document, which would write the entity anew (staged) or not; `entity` is what its pointer leads to.
+# What is broken, and in which document, which would write the entity anew (staged) or not. `entity` is what its pointer leads to,
+# or `own_entity` where it is refused: what would be published depends on what else is refused, and the document's text does not.
 BREACH = (
     "document_uri string, registryid string, kind string, xid string, staged boolean, dialect string, entity string, "
-    "told struct<rule_id: string, pointer: string, message: string, severity: string>"
+    "own_entity string, told struct<rule_id: string, pointer: string, message: string, severity: string>"
 )
 # Places in an entity that the rules between entities tell of; each dialect spells them in its way.
 POINTERS = (
@@ -78,10 +79,15 @@ def breaches_of(rows: DataFrame, told: list[Column] | list[Telling]) -> DataFram
         planned for each rule.
     """
     columns = [one.when(F.lit(True)) if isinstance(one, Telling) else one for one in told]
-    shows_message = (F.col("kind") == "version") & (F.col("isdefault") if "isdefault" in rows.columns else F.lit(False))
-    entity = F.when(shows_message, message_of("xid")).otherwise(F.col("xid")).alias("entity")
+    entities = (_shown_at(rows, flag).alias(name) for flag, name in (("isdefault", "entity"), ("own_default", "own_entity")))
     one = F.explode(F.filter(F.array(*columns), F.isnotnull)).alias("told")
-    return rows.select("document_uri", *KEY, "staged", "dialect", entity, one)
+    return rows.select("document_uri", *KEY, "staged", "dialect", *entities, one)
+
+
+def _shown_at(rows: DataFrame, flag: str) -> Column:
+    """Give the XID of the entity that shows a row's attributes: of a Version with this flag its message."""
+    shows_message = (F.col("kind") == "version") & (F.col(flag) if flag in rows.columns else F.lit(False))
+    return F.when(shows_message, message_of("xid")).otherwise(F.col("xid"))
 
 
 def no_breaches(spark: SparkSession) -> DataFrame:
@@ -107,9 +113,10 @@ def as_findings(breaches: DataFrame) -> DataFrame:
     severity = F.coalesce(_looked_up(milder, dialect, rule), "told.severity", _looked_up(usual, rule))
     below = F.coalesce(_looked_up(spelled, dialect, F.col("told.pointer")), "told.pointer")
     # Step by step, so that no expression is copied into those that build on it.
-    named = breaches.withColumns({"_severity": severity, "_pointer": F.concat(_as_written(F.col("entity")), below)})
     is_refused = F.col("staged") & (F.col("_severity") == "error")
-    named = named.withColumn("_action", F.when(is_refused, "quarantined").otherwise("kept"))
+    named = breaches.withColumn("_severity", severity).withColumn("_action", F.when(is_refused, "quarantined").otherwise("kept"))
+    entity = F.when(is_refused, F.col("own_entity")).otherwise(F.col("entity"))
+    named = named.withColumn("_entity", entity).withColumn("_pointer", F.concat(_as_written(F.col("_entity")), below))
     parts = ("registryid", "document_uri", "told.rule_id", "xid", "_pointer", "told.message", "_action")
     named = named.withColumn("_id", violation_id_column(*parts)).dropDuplicates(["_id"])
     finding = F.struct(

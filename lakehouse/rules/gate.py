@@ -87,7 +87,7 @@ def check_stage(
     found = keep(as_findings(keep(breaches.unionByName(flattened).coalesce(cores))))
     if not count_if(found, {"refused": F.col("finding.action") == "quarantined"})["refused"]:
         return Checked(stage, found, 0, True)
-    return reject_documents(stage, found, known) if strict else _take_out(stage, what.things, found)
+    return reject_documents(stage, found, known) if strict else _take_out(stage, found)
 
 
 def without_refused(stage: DataFrame, spark: SparkSession) -> Checked:
@@ -104,19 +104,18 @@ def without_refused(stage: DataFrame, spark: SparkSession) -> Checked:
     found = keep(refused.join(both.select(*keys), on=keys, how="left_semi").select(*FOUND))
     if is_empty(found):
         return Checked(stage, no_findings(spark), 0, True)
-    taken = _take_out(stage, None, found)
+    taken = _take_out(stage, found)
     # The findings themselves are in the stage.
     return taken._replace(findings=taken.findings.join(found.select(*keys).distinct(), on=keys, how="left_anti").select(*FOUND))
 
 
-def _take_out(stage: DataFrame, things: DataFrame | None, found: DataFrame) -> Checked:
+def _take_out(stage: DataFrame, found: DataFrame) -> Checked:
     """Take what was refused out of the stage, and what cannot live without it: each with a finding of its own."""
     entities = stage.filter(F.col("row") == "entity")
     keys = ["document_uri", *KEY]
     refused = found.filter(F.col("finding.action") == "quarantined").select(*keys).distinct()
-    # A message shows nothing without its default Version.
-    rows = entities if things is None else things.filter("staged")
-    defaults = rows.filter(F.col("isdefault") & (F.col("kind") == "version")).select(*keys)
+    # A message shows nothing without its default Version: the one that its own document names, whichever is published.
+    defaults = entities.filter(F.col("isdefault") & (F.col("kind") == "version")).select(*keys)
     bare = refused.join(defaults, on=keys, how="left_semi").select(
         "document_uri", "registryid", F.lit("message").alias("kind"), message_of("xid").alias("xid"), F.col("xid").alias("cause")
     )

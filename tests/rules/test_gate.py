@@ -215,3 +215,21 @@ def test_a_message_may_show_a_version_of_another_document(catalog):
     assert _shown_and_told(catalog) == (["1"], _CLOSED)
     catalog.spark.catalog.setCurrentDatabase("xregistry")
     assert check_catalog(catalog.spark).filter("finding.severity = 'error'").count() == 0
+
+
+def test_a_message_falls_with_the_default_version_of_its_own_document(catalog):
+    """Two documents have the same Version on a cycle; it is the default one of the second only, which loses the message."""
+    message = "/messagegroups/g/messages/m"
+    cycle = {"name": "first", "basemessage": f"{message}/versions/1"}
+    other = {"versions": {"1": cycle, "2": {"name": "second", "ancestor": "2"}}, "meta": {"defaultversionid": "2"}}
+    catalog.write("a.json", document({"g": group({"m": other})}))
+    catalog.write("b.json", document({"g": group({"m": {"versions": {"1": cycle}}})}))
+    for snapshot_id in (1, None):
+        assert catalog.ingest().snapshot_id == snapshot_id
+        told = "SELECT right(document_uri, 6), rule_id, xid FROM xregistry.violations WHERE severity = 'error' ORDER BY ALL"
+        assert catalog.rows(told) == [
+            ("a.json", "MSG-146", f"{message}/versions/1"),
+            ("b.json", "MSG-115", message),
+            ("b.json", "MSG-146", f"{message}/versions/1"),
+        ]
+    assert catalog.rows("SELECT versionid, isdefault FROM xregistry.versions") == [("2", True)]

@@ -41,6 +41,7 @@ COLUMNS = (
     "schema_reference",
     "ancestor",
     "isdefault",
+    "own_default",
     "xref",
     "authority",
     "messagegroups",
@@ -59,7 +60,8 @@ def staged_rows(entities: DataFrame) -> DataFrame:
     """Give what the rules look at of staged entities.
 
     Args:
-        entities: rows of entities of `schema.STAGE`, of the kinds of `TABLES`; staged; _isdefault (NULL: as the text says).
+        entities: rows of entities of `schema.STAGE`, of the kinds of `TABLES`; staged; _isdefault (NULL: as the text says, which
+            is own_default).
     """
     # Of Versions of schemas, which are large, only the XIDs are looked at.
     body = F.from_json(F.when(F.col("kind") != SCHEMAVERSIONS.kind, F.col("body")), _LOOKED_AT)
@@ -69,6 +71,7 @@ def staged_rows(entities: DataFrame) -> DataFrame:
         "staged",
         *(F.col(f"b.{name}").alias(name) for name in _LOOKED_AT.names if name != "isdefault"),
         F.coalesce("_isdefault", "b.isdefault").alias("isdefault"),
+        F.col("b.isdefault").alias("own_default"),
         F.col("attributes")["/envelopemetadata/type/value"].alias("_type"),
         F.col("attributes")["/dataschema"].alias("_schema"),
         "content_hash",
@@ -97,6 +100,7 @@ def published_rows(rows: DataFrame, table: Table, *also: str | Column) -> DataFr
         schema.alias("_schema"),
         "content_hash",
         F.lit(False).alias("single"),
+        F.lit(None).cast("boolean").alias("own_default"),
         *also,
     )
     return _derived(read)
