@@ -191,7 +191,6 @@ def main() -> None:
     with ExitStack() as scratch:
         below = (asked.folder or Path(scratch.enter_context(tempfile.TemporaryDirectory()))).absolute()
         below.mkdir(parents=True, exist_ok=True)
-        # Hours are worth compiling well, and with half the heap each tenth second goes into collecting: Java as shipped.
         spark = open_quick(below / "session", once=False)
         if asked.replay:
             shutil.rmtree(below / "replay", ignore_errors=True)
