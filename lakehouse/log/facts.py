@@ -70,6 +70,8 @@ def document_facts(stage: DataFrame, findings: DataFrame) -> DataFrame:
 def with_document_op(facts: DataFrame, known: DataFrame, gone: DataFrame, disputes: DataFrame | None) -> DataFrame:
     """Keep the documents whose facts differ from those of their last load, and those that are gone.
 
+    What a document that is rejected said before stands, so it stays of the dialect in which it said that.
+
     Args:
         facts: as from `document_facts`.
         known: as from `current_documents`.
@@ -81,7 +83,9 @@ def with_document_op(facts: DataFrame, known: DataFrame, gone: DataFrame, disput
     """
     before = known.select("registryid", "xid", F.col("facts").alias("_facts"))
     op = F.when(F.col("_facts").isNull(), "insert").otherwise("update")
-    written = facts.join(before, on=["registryid", "xid"], how="left").withColumn("body", as_json(F.col("facts")))
+    dialect = F.coalesce("facts.dialect", F.when(F.col("facts.status") == "rejected", F.col("_facts.dialect")))
+    body = as_json(F.col("facts").withField("dialect", dialect))
+    written = facts.join(before, on=["registryid", "xid"], how="left").withColumn("body", body)
     differs = written.filter(F.col("_facts").isNull() | (F.col("body") != as_json(F.col("_facts"))))
     differs = differs.select("registryid", "xid", op.alias("op"), "body")
     left = gone.select("registryid", "xid", F.lit("delete").alias("op"), F.lit(None).cast("string").alias("body"))

@@ -233,3 +233,19 @@ def test_a_message_falls_with_the_default_version_of_its_own_document(catalog):
             ("b.json", "MSG-146", f"{message}/versions/1"),
         ]
     assert catalog.rows("SELECT versionid, isdefault FROM xregistry.versions") == [("2", True)]
+
+
+def test_what_a_rejected_document_said_before_is_told_of_in_its_spelling(catalog):
+    message = {"basemessageurl": "#/messagegroups/g/messages/nowhere"}
+    catalog.write("b.json", document({"h": group({"ok": {}, "bad": {"envelope": 7}})}))  # read each time
+    catalog.write("a.json", {"specversion": "0.5-wip", "messagegroups": {"g": group({"m": message})}})
+    catalog.ingest()
+    told = "SELECT pointer FROM xregistry.violations WHERE rule_id = 'MSG-150'"
+    assert catalog.rows(told) == ["/messagegroups/g/messages/m/basemessageurl"]
+    catalog.write("a.json", {"messagegroups": []})
+    for snapshot_id in (2, None, None):
+        assert catalog.ingest().snapshot_id == snapshot_id
+        assert catalog.rows(told) == ["/messagegroups/g/messages/m/basemessageurl"]
+    facts = "SELECT max_by(body, snapshot_id) FROM xregistry.changes WHERE kind = 'document'"
+    known = json.loads(catalog.rows(facts)[0])
+    assert (known["status"], known["dialect"]) == ("rejected", "0.5-wip")
