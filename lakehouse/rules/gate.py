@@ -72,7 +72,7 @@ def check_stage(
         `findings` has the columns row, document_uri, registryid, kind, xid, finding, as in `schema.STAGE`: all of them when
         nothing was refused, else those about what was refused. The rest may look otherwise once that is out.
     """
-    if compared is None and is_empty(stage.filter(F.col("row") == "entity")):
+    if compared is None and is_empty(_looked_at(stage, published=bool(set(used)))):
         return Checked(stage, no_findings(spark), 0, True)
     # Checkpoints, not caches: what follows is planned over rows, and not over all that they were made from.
     # A union of a dozen frames has a dozen times their partitions, each of which costs every later step a task.
@@ -88,6 +88,15 @@ def check_stage(
     if not count_if(found, {"refused": F.col("finding.action") == "quarantined"})["refused"]:
         return Checked(stage, found, 0, True)
     return reject_documents(stage, found, known) if strict else _take_out(stage, found)
+
+
+def _looked_at(stage: DataFrame, *, published: bool) -> DataFrame:
+    """Give the rows for which there is something to check: entities, and documents that were read, where anything is published.
+
+    One that is rejected holds no entities, and what it said before stands: that is told of, whichever else was read.
+    """
+    is_read = ~F.get_json_object("facts", "$.status").isin("unchanged", "skipped")
+    return stage.filter((F.col("row") == "entity") | (F.lit(published) & (F.col("row") == "document") & is_read))
 
 
 def without_refused(stage: DataFrame, spark: SparkSession) -> Checked:
