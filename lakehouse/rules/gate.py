@@ -72,15 +72,16 @@ def check_stage(
         `findings` has the columns row, document_uri, registryid, kind, xid, finding, as in `schema.STAGE`: all of them when
         nothing was refused, else those about what was refused. The rest may look otherwise once that is out.
     """
-    if compared is None and is_empty(_looked_at(stage, published=bool(set(used)))):
+    used = set(used)
+    if compared is None and is_empty(_looked_at(stage, is_published=bool(used))):
         return Checked(stage, no_findings(spark), 0, True)
     # Checkpoints, not caches: what follows is planned over rows, and not over all that they were made from.
     # A union of a dozen frames has a dozen times their partitions, each of which costs every later step a task.
     cores = spark.sparkContext.defaultParallelism
     compare = any(asks(dialect, rule) for dialect in dialects for rule in ABOUT_CHANGE)
-    what = candidate(spark, stage, set(used), compared, compare=compare, published=published, known=known)
+    what = candidate(spark, stage, used, compared, compare=compare, published=published, known=known)
     what = what._replace(things=keep(what.things.coalesce(cores)))
-    flattened = check_flattened(spark, settings, what, set(used))
+    flattened = check_flattened(spark, settings, what, used)
     breaches = check_entities(what.things, settings.duplicate_messageids)
     if published is not None and published.beside is not None:
         breaches = breaches.join(F.broadcast(published.beside), on=KEY, how="left_anti").select(*breaches.columns)
@@ -90,13 +91,13 @@ def check_stage(
     return reject_documents(stage, found, known) if strict else _take_out(stage, found)
 
 
-def _looked_at(stage: DataFrame, *, published: bool) -> DataFrame:
+def _looked_at(stage: DataFrame, *, is_published: bool) -> DataFrame:
     """Give the rows for which there is something to check: entities, and documents that were read, where anything is published.
 
     One that is rejected holds no entities, and what it said before stands: that is told of, whichever else was read.
     """
     is_read = ~F.get_json_object("facts", "$.status").isin("unchanged", "skipped")
-    return stage.filter((F.col("row") == "entity") | (F.lit(published) & (F.col("row") == "document") & is_read))
+    return stage.filter((F.col("row") == "entity") | (F.lit(is_published) & (F.col("row") == "document") & is_read))
 
 
 def without_refused(stage: DataFrame, spark: SparkSession) -> Checked:

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 # An ingest of three messages, warm: 22 CPU seconds with compiled code, 11 interpreted. Of some rows, a plan is not worth a second
 # look while it runs, nor more than one partition, nor the conditions that could be derived.
-_INTERPRETED = {
+INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
@@ -26,7 +26,7 @@ def open_sibling(spark: SparkSession, schema: str | None = None) -> SparkSession
     """Open a session of its own, in a schema: that of the given session when none is named."""
     session = spark.newSession()
     session.catalog.setCurrentDatabase(schema or spark.catalog.currentDatabase())
-    for key in _INTERPRETED:
+    for key in INTERPRETED:
         session.conf.set(key, str(spark.conf.get(key)))
     return session
 
@@ -34,9 +34,9 @@ def open_sibling(spark: SparkSession, schema: str | None = None) -> SparkSession
 @contextmanager
 def interpreted(spark: SparkSession, wanted: bool) -> Iterator[None]:
     """Let what this session and its siblings to come run be interpreted, when it is wanted, until the end of the block."""
-    before = {key: str(spark.conf.get(key)) for key in _INTERPRETED}
+    before = {key: str(spark.conf.get(key)) for key in INTERPRETED}
     try:
-        for key, value in _INTERPRETED.items() if wanted else ():
+        for key, value in INTERPRETED.items() if wanted else ():
             spark.conf.set(key, value)
         yield
     finally:
@@ -46,4 +46,4 @@ def interpreted(spark: SparkSession, wanted: bool) -> Iterator[None]:
 
 def is_interpreted(spark: SparkSession) -> bool:
     """Tell that this session's work is small."""
-    return all(spark.conf.get(key) == value for key, value in _INTERPRETED.items())
+    return all(spark.conf.get(key) == value for key, value in INTERPRETED.items())
