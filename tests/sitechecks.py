@@ -12,11 +12,13 @@ LARGEST = 100_000
 
 
 class Page(HTMLParser):
-    """A page, read: its links, ids, text, and what no page may hold."""
+    """A page, read: its links, forms (where to, and the first values of their fields), ids, text, and what no page may hold."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
         self.links: list[str] = []
+        self.forms: list[tuple[str, dict[str, str]]] = []
+        self.select = ""
         self.ids: list[str] = []
         self.scripts: list[str] = []
         self.faults: list[str] = []
@@ -40,6 +42,13 @@ class Page(HTMLParser):
                 self.links.append(value or "")
             if name == "id" and value:
                 self.ids.append(value)
+        if tag == "form":
+            self.forms.append((told.get("action") or "", {}))
+        if tag in ("input", "select") and self.forms and told.get("name"):
+            self.forms[-1][1][told["name"] or ""] = told.get("value") or ""
+            self.select = told["name"] if tag == "select" else ""
+        if tag == "option" and self.forms and self.select and (told.get("value") or "") and not self.forms[-1][1][self.select]:
+            self.forms[-1][1][self.select] = told["value"] or ""
         if tag == "script":
             self.scripts.append(told.get("src") or "")
         if tag == "style":

@@ -9,6 +9,7 @@ from lakehouse.serve.answer.asking import Answer, Asked
 from lakehouse.serve.answer.live import Head
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.site import Site
+from lakehouse.site.addresses import HOME
 from lakehouse.site.served import HEADERS
 
 UI = "ui"
@@ -34,7 +35,8 @@ def ui_answer(site: Site, asked: Asked, head: Head) -> Answer:
         return Answer(200, dict(HEADERS), _EMPTY, "text/html; charset=utf-8")
     query = dict(parse_qsl(asked.query.decode("ascii", "replace"), max_num_fields=_MOST_PARAMETERS, errors="replace"))
     try:
-        shown = site.page(unquote(below[1:]), query, asked.origin, asked.target.at)
+        named = unquote(below[1:])
+        shown = site.page(named, query, asked.origin, asked.target.at)
         whole = below.rstrip("/") + ENDING  # as the page is named, for who left it out
         lacks_ending = not shown.is_there and not below.endswith(ENDING)
         if lacks_ending and site.page(unquote(whole[1:]), query, asked.origin, asked.target.at).is_there:
@@ -42,10 +44,13 @@ def ui_answer(site: Site, asked: Asked, head: Head) -> Answer:
     except SnapshotNotFound as error:
         raise ProblemFound("not_found", f"/at/{asked.target.at}", str(error)) from error
     page = shown.page
+    if shown.is_there and page.path != (named or HOME):  # what a form chose has an address of its own, from which its links lead
+        return _led_to(asked, f"/{page.path}", 303, query="")
     return Answer(200 if shown.is_there else 404, dict(HEADERS), page.body, page.media_type, shown.snapshot_id)
 
 
-def _led_to(asked: Asked, below: str) -> Answer:
-    query = f"?{asked.query.decode('ascii', 'replace')}" if asked.query else ""
-    url = f"{asked.origin}{asked.target.prefix}/{UI}{below}{query}"
-    return Answer(307, {"Location": url, "Cache-Control": "no-cache"}, media_type="")
+def _led_to(asked: Asked, below: str, status: int = 307, query: str | None = None) -> Answer:
+    """Lead to another address below `/ui`; query: its parameters, None: those of the request."""
+    kept = asked.query.decode("ascii", "replace") if query is None else query
+    url = f"{asked.origin}{asked.target.prefix}/{UI}{below}" + (f"?{kept}" if kept else "")
+    return Answer(status, {"Location": url, "Cache-Control": "no-cache"}, media_type="")

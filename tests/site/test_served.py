@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urldefrag, urlencode, urljoin
+
 import pytest
 from serve.served import Shops, serving
 from sitecatalogs import opened, write_demo
@@ -65,7 +67,52 @@ def test_a_page_is_found_without_its_ending(server, path):
         led = server.ask(before + path)
         whole = name.rstrip("/") + ".html" + (f"?{query}" if query else "")
         assert (led.status, led.headers["location"]) == (307, f"{server.url}{before}{whole}")
-        assert server.ask(before + whole).status == 200
+        assert server.ask(before + whole).status in (200, 303)
+
+
+def followed(server, url: str) -> tuple[str, Page]:
+    """Ask for a page as a browser does: led on, and every link and source of the page asked for too."""
+    for _ in range(3):
+        answer = server.ask(url.removeprefix(server.url))
+        if answer.status not in (303, 307):
+            break
+        url = answer.headers["location"]
+    assert answer.status == 200, url
+    page = Page(answer.body.decode())
+    for link in page.links:
+        target = urldefrag(urljoin(url, link))[0]
+        assert server.ask(target.removeprefix(server.url)).status in (200, 303), f"{url}: {link}"
+    return url, page
+
+
+FORMS = {
+    "index.html": {"q": "order"},
+    "search.html": {"q": "order"},
+    "compare.html": {"a": "1", "b": "3"},
+    KAFKA: {},
+    "reg-default/schemagroups/shop.orders.schemas/shop.orders.OrderPlacedData.html": {"a": "v1"},
+}
+
+
+@pytest.mark.parametrize("path", FORMS)
+@pytest.mark.parametrize("prefix", ["/ui/", "/at/3/ui/"])
+def test_what_a_form_leads_to_is_a_page_whose_links_lead_on(server, prefix, path):
+    url, page = followed(server, server.url + prefix + path)
+    assert page.forms
+    for action, fields in page.forms:
+        values = {name: FORMS[path].get(name, value) for name, value in fields.items()}
+        led, answer = followed(server, f"{urljoin(url, action)}?{urlencode(values)}")
+        assert answer.links
+        if "b" in fields:
+            assert "~to~" in led
+            assert "?" not in led
+
+
+def test_the_form_of_compare_leads_to_the_address_of_the_comparison(server):
+    for query in ("a=1&b=3", "a=spring&b=head"):
+        answer = server.ask(f"/ui/compare.html?{query}")
+        assert (answer.status, answer.headers["location"]) == (303, f"{server.url}/ui/compare/1~to~3.html")
+    assert b"names no snapshot" in server.ask("/ui/compare.html?a=never&b=head").body
 
 
 def test_what_is_not_there_is_404_with_a_page(server):
