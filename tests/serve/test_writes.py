@@ -333,6 +333,44 @@ def test_entities_are_deleted(served, group):
     assert served.send("GET", group).status == 404
 
 
+def test_the_epoch_of_a_deletion_is_that_of_meta(served, group):
+    for path in (group + "/messages/m", group.replace("messagegroups", "schemagroups") + "/schemas/m"):
+        served.done("PUT", path + "$details", {"versions": {"1": {}, "2": {}}})
+        for name in "ab":
+            served.done("PATCH", path + "/meta", {"labels": {"a": name}})
+        assert (served.get(path + "$details")["epoch"], served.get(path + "/meta")["epoch"]) == (1, 3)
+        assert served.refused("DELETE", path + "?epoch=1") == (400, "mismatched_epoch")
+        assert served.refused("DELETE", path.rsplit("/", 1)[0], {"m": {"meta": {"epoch": 1}}}) == (400, "mismatched_epoch")
+        assert served.get(path + "$details")["versionscount"] == 2
+        served.done("DELETE", path + "?epoch=3")
+        assert served.send("GET", path + "$details").status == 404
+
+
+def test_a_deletion_of_members_names_them_by_their_own_ids(served, group):
+    schemas, endpoints = (group.replace("messagegroups", name) for name in ("schemagroups", "endpoints"))
+    put(served, group + "/messages/m")
+    served.done("PUT", schemas + "/schemas/m$details", {})
+    served.done("PUT", endpoints, {"usage": ["producer"], "messages": {"m": EVENT}})
+    foreign = {"messageid": "zz"}
+    for path, body in (
+        (group + "/messages", {"m": foreign}),
+        (group + "/messages", {"none": foreign}),
+        (schemas + "/schemas", {"m": {"schemaid": "zz"}}),
+        (endpoints + "/messages", {"m": foreign}),
+        (group + "/messages/m/versions", {"1": {"versionid": "2"}}),
+        (group + "/messages/m/versions", {"1": foreign}),
+        (schemas + "/schemas/m/versions", {"1": {"versionid": "2"}}),
+        ("/messagegroups", {group.rsplit("/", 1)[1]: {"messagegroupid": "zz"}}),
+        ("/schemagroups", {schemas.rsplit("/", 1)[1]: {"schemagroupid": "zz"}}),
+        ("/endpoints", {endpoints.rsplit("/", 1)[1]: {"endpointid": "zz"}}),
+    ):
+        assert served.refused("DELETE", path, body) == (400, "mismatched_id"), path
+    own = {"messageid": "m", "epoch": 7, "meta": {"epoch": 1}, "name": 5}  # the epoch of the Version is passed over then
+    served.done("DELETE", group + "/messages", {"m": own})
+    served.done("DELETE", "/endpoints", {endpoints.rsplit("/", 1)[1]: {"endpointid": endpoints.rsplit("/", 1)[1]}})
+    assert (served.get(group)["messagescount"], served.send("GET", endpoints).status) == (0, 404)
+
+
 def _unsupported(served):
     return "method_not_allowed" if served.get("/")["specversion"] == "1.0-rc2" else "action_not_supported"
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from lakehouse.serve.problems import ProblemFound
-from lakehouse.serve.write.asked import object_of
+from lakehouse.serve.requests import SINGULAR
+from lakehouse.serve.write.asked import Json, object_of
 from lakehouse.serve.write.context import Context
-from lakehouse.serve.write.trees import Tree, check_given_epoch
+from lakehouse.serve.write.trees import Tree, check_given_epoch, check_id
 from lakehouse.serve.write.working import Row, check_owner, holder_of
 from lakehouse.text.names import Xid
 from lakehouse.text.xid import xid_of, xid_of_version
@@ -28,17 +29,7 @@ def delete(context: Context) -> None:
         row = context.row(path)
         if row is None:
             raise ProblemFound("not_found", path)
-        epoch = context.given_epoch()
-        # Clients send the epoch that they see at a Resource: that of its default Version.
-        if row.kind in ("message", "schema") and epoch == _epoch_shown(context, row):
-            epoch = None
-        _delete_whole(context, row, epoch)
-
-
-def _epoch_shown(context: Context, row: Row) -> int | None:
-    tree = context.tree(row.xid)
-    shown = None if tree.default.versionid is None else tree.rows.get(tree.default.versionid)
-    return None if shown is None else shown.epoch
+        _delete_whole(context, row, context.given_epoch())
 
 
 def _tree_of_path(context: Context) -> Tree:
@@ -49,7 +40,7 @@ def _tree_of_path(context: Context) -> Tree:
 
 
 def _delete_members(context: Context) -> None:
-    """Delete the members of a collection that the body names; without a body, all of them."""
+    """Delete the members of a collection that the body names; without a body, all of them (spec.md, Deleting Entities)."""
     parts, path = context.writing.parts, context.writing.path
     holder = holder_of(Xid(path + "/x"))
     if len(parts) > 1 and context.row(holder) is None:
@@ -60,14 +51,38 @@ def _delete_members(context: Context) -> None:
     for name, told in given.items():
         xid = Xid(f"{path}/{name}")
         body = object_of(told, xid)
-        if len(parts) == 3 and "epoch" in body:
-            raise ProblemFound("misplaced_epoch", xid)
-        place = body.get("meta") or {} if len(parts) == 3 else body
-        epoch = object_of(place, xid).get("epoch") if context.checks_epoch else None
+        _check_ids(body, xid)
+        epoch = _epoch_of_member(body, xid, is_resource=len(parts) == 3) if context.checks_epoch else None
         if xid in rows and tree is not None:
             _delete_version(tree, name, epoch)
         elif xid in rows:
             _delete_whole(context, rows[xid], epoch)
+
+
+def _check_ids(body: Json, xid: Xid) -> None:
+    """Make sure that the ids that a body gives a member are those of its key, and of the Resource that holds it.
+
+    Raises:
+        ProblemFound: one is another entity's.
+    """
+    parts = xid[1:].split("/")
+    for place in (4, 2) if len(parts) == 6 else (len(parts) - 2,):
+        singular = SINGULAR[parts[place]]
+        check_id(body, f"{singular}id", singular, xid, parts[place + 1])
+
+
+def _epoch_of_member(body: Json, xid: Xid, *, is_resource: bool) -> Any:
+    """Give the epoch that a body asks for; that of a Resource is in its `meta`.
+
+    Raises:
+        ProblemFound: it is elsewhere only.
+    """
+    if not is_resource:
+        return body.get("epoch")
+    meta = object_of(body.get("meta") or {}, xid + "/meta")
+    if body.get("epoch") is not None and meta.get("epoch") is None:
+        raise ProblemFound("misplaced_epoch", xid)
+    return meta.get("epoch")
 
 
 def _held(context: Context, path: str) -> list[Row]:
