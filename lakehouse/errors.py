@@ -6,6 +6,11 @@ Each error carries its facts as attributes, and its text says what is wrong, whe
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lakehouse.text.names import Xid
+
 
 class LakehouseError(Exception):
     """Base of all errors that this package raises; the command line prints its text and exits with `exit_code`."""
@@ -88,6 +93,7 @@ class EntityAbsent(LakehouseError):
     Attributes:
         xid: as given.
         told: what is not there.
+        advice: where to look.
     """
 
     exit_code = 2
@@ -96,6 +102,7 @@ class EntityAbsent(LakehouseError):
         super().__init__(f"{told} {advice}")
         self.xid = xid
         self.told = told
+        self.advice = advice
 
     def because(self, reasons: list[str]) -> None:
         """Tell why it is not there, one reason a line, in place of the advice."""
@@ -256,10 +263,16 @@ class UnknownRule(LakehouseError):
 
 
 class MessageNotFound(EntityAbsent):
-    """The catalog holds no message of that XID or id (exit code 2)."""
+    """The catalog holds no message of that XID or id (exit code 2).
 
-    def __init__(self, xid: str) -> None:
-        told = f"{xid}: the catalog holds no such message."
+    Args:
+        xid: as given.
+        others: XIDs of what else has that id.
+    """
+
+    def __init__(self, xid: str, others: list[Xid] | None = None) -> None:
+        also = f" The id is also that of {', '.join(others)}: name that by its XID." if others else ""
+        told = f"{xid}: the catalog holds no such message.{also}"
         super().__init__(xid, told, "`lakehouse search --kind message` finds those that there are.")
 
 
@@ -268,6 +281,15 @@ class XidNotFound(EntityAbsent):
 
     def __init__(self, xid: str) -> None:
         super().__init__(xid, f"{xid}: the catalog holds no such thing.", "`lakehouse search` finds what there is.")
+
+
+class DocumentNotFound(EntityAbsent):
+    """The catalog knows no document of that URI, path or end of one (exit code 2)."""
+
+    def __init__(self, text: str, registryid: str | None = None) -> None:
+        where = "" if registryid is None else f" in registry {registryid!r}"
+        told = f"{text}: the catalog has loaded no such document{where}."
+        super().__init__(text, told, "`lakehouse search --kind document NAME` finds those that there are.")
 
 
 class AmbiguousId(LakehouseError):

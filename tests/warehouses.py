@@ -174,7 +174,12 @@ class Written:
             "severity": "warning",
             "rule_id": "MSG-1",
         }
-        row |= {"found_at": START + timedelta(minutes=self.head), "document_uri": _DOCUMENT, "registryid": "r"}
+        self.find(f"v{self.found - 1}", row | {"document_uri": _DOCUMENT, "registryid": "r"})
+
+    def find(self, violation_id: str, told: dict[str, Any]) -> None:
+        """Append a finding that says what is given."""
+        row = dict.fromkeys(VIOLATION_COLUMNS, "x") | told | {"violation_id": violation_id}
+        row["found_at"] = START + timedelta(minutes=self.head)
         self.append("violations", pa.Table.from_pylist([row], _VIOLATIONS), None)
 
     def _definition(self, xid: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import click
 
 from lakehouse.cli.completion import KINDS, complete_snapshot, complete_xid
 from lakehouse.cli.console import Context, at_option, open_spark, read_model, session, with_globals
-from lakehouse.cli.printing import lag_of, printable, show_examples, show_exported, show_one_entity, show_table, tell_lag
+from lakehouse.cli.printing import lag_of, printable, show_examples, show_exported, show_one_entity, show_table, tell, tell_lag
 from lakehouse.dialects.tables import NORMAL, WRITABLE
 from lakehouse.text.names import RegistryId
 
@@ -55,7 +55,7 @@ def sql(context: Context, query: str, at: str | None, diff: tuple[str, str] | No
 @click.pass_obj
 def show(context: Context, xid: str, at: str | None) -> int:
     """Show a message: attributes with their origin, examples; or a group, endpoint, schema, document. A unique id will do."""
-    from lakehouse.readmodel.found import with_reasons
+    from lakehouse.readmodel.found import notes_on, with_reasons
     from lakehouse.readmodel.shown import Shown
     from lakehouse.readmodel.shown import show as show_one
     from lakehouse.render.example.messages import examples_in
@@ -63,7 +63,7 @@ def show(context: Context, xid: str, at: str | None) -> int:
     with read_model(context) as (model, settings):
         registryid, depth = RegistryId(settings.registry) or None, settings.max_chain_depth
 
-        def ask(view: View) -> tuple[list[tuple[Any, list[dict[str, Any]] | None]], dict[str, Any]]:
+        def ask(view: View) -> tuple[list[tuple[Any, list[dict[str, Any]] | None]], dict[str, Any], list[str]]:
             told: list[tuple[Any, list[dict[str, Any]] | None]] = []
             with with_reasons(view, registryid):
                 shown = show_one(view, xid, registryid, depth)
@@ -72,9 +72,9 @@ def show(context: Context, xid: str, at: str | None) -> int:
                     told.append((one, examples_in(view, one.message["registryid"], one.message["xid"])))
                 else:
                     told.append((one, None))
-            return told, lag_of(view)
+            return told, lag_of(view), notes_on(view, xid, registryid, of_message=isinstance(shown[0], Shown))
 
-        found, lag = model.answer(ask, at)
+        found, lag, notes = model.answer(ask, at)
     if context.as_json:
         told = [shown.as_json() | ({} if examples is None else {"examples": examples}) | lag for shown, examples in found]
         click.echo(json.dumps(told, ensure_ascii=False))
@@ -83,6 +83,8 @@ def show(context: Context, xid: str, at: str | None) -> int:
             show_one_entity(shown)
             show_examples(examples or [])
         tell_lag(lag)
+    for note in notes:
+        tell(f"note: {note}")
     return 0
 
 

@@ -14,6 +14,7 @@ from lakehouse.cli.completion import complete_snapshot, complete_xid
 from lakehouse.cli.console import BREAKING, Context, bring_read_model, open_spark, read_model, session, with_globals
 from lakehouse.cli.printing import printable, show_table, tell
 from lakehouse.text.names import Xid
+from lakehouse.text.xid import is_message
 
 if TYPE_CHECKING:
     from lakehouse.readmodel.view import View
@@ -117,21 +118,27 @@ def blame(context: Context, xid: str, at: str | None) -> int:
 def _read_history(context: Context, xid: str, at: str | None, *, below: bool = False) -> list[Any]:
     from lakehouse.errors import EntityNotFound
     from lakehouse.query.audit import history
-    from lakehouse.readmodel.found import with_reasons
+    from lakehouse.readmodel.found import notes_on, with_reasons
     from lakehouse.readmodel.shown import full_xid
 
     registryid = context.options.get("registry")
     with read_model(context) as (model, _):
 
-        def ask(view: View) -> list[Any]:
+        def ask(view: View) -> tuple[list[Any], list[str]]:
             with with_reasons(view, registryid):
                 wanted = Xid(full_xid(view, xid, registryid))
+                if not wanted.startswith("/"):
+                    raise click.UsageError(f"{wanted} is a document, and has no history of its own: `lakehouse show {xid}`.")
                 rows = view.history_rows(wanted, registryid, below=below)
                 if not rows:
                     raise EntityNotFound(xid, registryid)
-            return history(rows, {number: view.commit_of(number) for number in {row["snapshot_id"] for row in rows}})
+            found = history(rows, {number: view.commit_of(number) for number in {row["snapshot_id"] for row in rows}})
+            return found, notes_on(view, xid, registryid, of_message=is_message(wanted))
 
-        return list(model.answer(ask, at))
+        found, notes = model.answer(ask, at)
+    for note in notes:
+        tell(f"note: {note}")
+    return list(found)
 
 
 @click.command()

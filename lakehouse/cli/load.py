@@ -133,7 +133,7 @@ def validate(context: Context, suites: tuple[str, ...], at: str | None, exit_zer
     metavar="last|ID",
     help="Only what this ingest was the first to find; without it: all findings of each document's latest load.",
 )
-@click.option("--document", metavar="URI", help="Of this document only: its URI, or the end of it.")
+@click.option("--document", metavar="URI|PATH", help="Of this document only: its URI, its path, or the end of one.")
 @at_option
 @click.option("--examples", type=click.IntRange(1), default=5, help="Findings told of each rule (default 5).")
 @with_globals

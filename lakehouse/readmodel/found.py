@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from lakehouse.errors import EntityAbsent
+from lakehouse.errors import DocumentNotFound, EntityAbsent
 from lakehouse.readmodel.file.schema import FEW
 from lakehouse.readmodel.view import View
+from lakehouse.text.documentnames import documents_of
 from lakehouse.text.names import RegistryId, Xid
-from lakehouse.text.xid import xid_of_resource
+from lakehouse.text.xid import is_message, xid_of_resource
 
 LAST = "last"
 TOLD_OF_FINDING = ("document_uri", "pointer", "xid", "action", "message", "hint")
@@ -47,23 +48,17 @@ def find_violations(
         registryid: only of this registry.
         ingest: only those that this run found first, or the last one that found any ('last'); None: those of each document's
             latest load.
-        document: URI of a document, or its end after a `/`.
+        document: URI of a document in any spelling, a path, or the end of one after a `/`.
         xid: only of this entity, and of its Versions.
 
     Returns:
         Rows of the table `violations`, without `raw`.
+
+    Raises:
+        DocumentNotFound: `document` names none that the snapshot holds, nor one that a finding is about.
     """
-    holds = f"snapshot_id <= {view.snapshot_id:d}" + (
-        f" AND until > {view.snapshot_id:d} AND op <> 'delete'" if not ingest else ""
-    )
-    loads = view.db.execute(f"SELECT body FROM log WHERE kind = 'document' AND {FEW} AND {holds}")
-    wanted = {violation_id for (body,) in loads for violation_id in orjson.loads(body or "{}").get("findings") or []}
-    found = []
-    for row in view.db.execute(f"SELECT {', '.join(_COLUMNS)} FROM violations"):
-        one = dict(zip(_COLUMNS, row, strict=True))
-        is_known = one["violation_id"] in wanted or (bool(ingest) and view.is_live)
-        if is_known:
-            found.append(one)
+    found = _findings(view, of_past_loads=bool(ingest))
+    named = None if document is None else _named(view, document, found, registryid)
     if ingest == LAST:
         newest = max(found, key=lambda one: one["found_at"], default=None)
         ingest = None if newest is None else newest["ingest_id"]
@@ -73,10 +68,30 @@ def find_violations(
         for one in found
         if (ingest is None or one["ingest_id"] == ingest)
         and (registryid is None or one["registryid"] == registryid)
-        and (document is None or one["document_uri"] == document or one["document_uri"].endswith("/" + document))
+        and (named is None or one["document_uri"] in named)
         and (xid is None or one["xid"] == xid or (one["xid"] or "").startswith(f"{xid}/versions/"))
     ]
     return sorted(found, key=_order)
+
+
+def _findings(view: View, where: str = "1", values: tuple[str, ...] = (), *, of_past_loads: bool = False) -> list[dict[str, Any]]:
+    """Read the findings of each document's latest load at the snapshot, or of all loads up to it."""
+    rows = view.db.execute(f"SELECT {', '.join(_COLUMNS)} FROM violations WHERE {where}", values).fetchall()
+    found = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
+    if not found or (of_past_loads and view.is_live):
+        return found
+    holds = f"snapshot_id <= {view.snapshot_id:d}" if of_past_loads else view.holds()
+    loads = view.db.execute(f"SELECT body FROM log WHERE kind = 'document' AND {FEW} AND {holds}")
+    told = {violation_id for (body,) in loads for violation_id in orjson.loads(body or "{}").get("findings") or []}
+    return [one for one in found if one["violation_id"] in told]
+
+
+def _named(view: View, text: str, found: list[dict[str, Any]], registryid: RegistryId | None) -> list[str]:
+    of_findings = (one["document_uri"] for one in found if registryid is None or one["registryid"] == registryid)
+    named = documents_of(text, [*(uri for _, uri, _, _ in view.documents(registryid)), *of_findings])
+    if not named:
+        raise DocumentNotFound(text, registryid)
+    return named
 
 
 def violations_by_rule(findings: list[dict[str, Any]], examples: int = 5) -> list[Broken]:
@@ -115,9 +130,10 @@ def with_reasons(view: View, registryid: RegistryId | None = None) -> Iterator[N
     try:
         yield
     except EntityAbsent as error:
-        reasons = reasons_of(view, error.xid, registryid)
-        if reasons:
-            error.because(reasons)
+        known = [] if isinstance(error, DocumentNotFound) else reasons_of(view, error.xid, registryid)
+        whole = [] if known else rejected_documents(view, registryid)
+        if known or whole:
+            error.because(known or [error.advice, *whole])
         raise
 
 
@@ -132,37 +148,78 @@ def reasons_of(view: View, text: str, registryid: RegistryId | None = None) -> l
     wanted = text.strip().removeprefix("#")
     if not wanted.rstrip("/"):
         return []
-    found = [*_refused(view, wanted, registryid), *_deleted(view, wanted, registryid)]
+    found = [*refused(view, wanted, registryid), *_deleted(view, wanted, registryid)]
     return found[:_MOST_REASONS]
 
 
-def _refused(view: View, wanted: str, registryid: RegistryId | None) -> list[str]:
+def notes_on(view: View, text: str, registryid: RegistryId | None = None, *, of_message: bool = True) -> list[str]:
+    """Tell what an answer does not show: text that was refused; a deleted message, where its id named something else.
+
+    Args:
+        view: the snapshot.
+        text: the XID or id that was asked for.
+        registryid: of this registry only; None: of all.
+        of_message: the answer is about a message.
+    """
+    wanted = text.strip()
+    gone = [] if of_message or wanted.startswith("/") else _deleted(view, wanted, registryid, only_messages=True)
+    return [*refused(view, wanted, registryid), *gone][:_MOST_REASONS]
+
+
+def rejected_documents(view: View, registryid: RegistryId | None = None) -> list[str]:
+    """Tell which documents were refused whole: nobody knows which entities they hold."""
+    found = [
+        f"{uri} was refused whole, so nothing that it holds was loaded: {facts.get('reason')}. `lakehouse show {uri}` tells more."
+        for _, uri, _, facts in view.documents(registryid)
+        if facts.get("status") == "rejected"
+    ]
+    more = [f"{len(found) - _MOST_REASONS} more documents were refused whole."] if len(found) > _MOST_REASONS else []
+    return [*found[:_MOST_REASONS], *more]
+
+
+def refused(view: View, wanted: str, registryid: RegistryId | None = None, *, only_messages: bool = False) -> list[str]:
+    """Tell which rule refused an entity in the latest load of its document, one text for each finding; empty: none did.
+
+    Args:
+        view: the snapshot.
+        wanted: an XID or an id.
+        registryid: of this registry only; None: of all.
+        only_messages: leave out what is no message.
+    """
     findings = [
         one
-        for one in find_violations(view, registryid=registryid)
-        if one["action"] == "quarantined" and one["xid"] and _is_meant(xid_of_resource(one["xid"]), wanted)
+        for one in _findings(view, "action = 'quarantined' AND instr(xid, ?)", (xid_of_resource(Xid(wanted)),))
+        if _is_meant(xid_of_resource(one["xid"]), wanted)
+        and (registryid is None or one["registryid"] == registryid)
+        and (not only_messages or is_message(one["xid"]))
     ]
     causes = [one for one in findings if one["rule_id"] != _LOST_WITH_ANOTHER]
-    return list(dict.fromkeys(_told_of(one) for one in causes or findings))
+    return list(dict.fromkeys(_told_of(one) for one in sorted(causes or findings, key=_order)))
 
 
 def _told_of(finding: dict[str, Any]) -> str:
     uri, rule_id = finding["document_uri"], finding["rule_id"]
     return (
-        f"{xid_of_resource(finding['xid'])} was refused by {rule_id}: {finding['message']}. `lakehouse violations --document "
-        f"{uri.rsplit('/', 1)[-1] or uri}` lists what was refused of its document, `lakehouse explain {rule_id}` tells the rule."
+        f"{xid_of_resource(finding['xid'])} was refused by {rule_id}: {finding['message']} ({uri}, {finding['pointer'] or '/'}). "
+        f"`lakehouse violations --document {uri.rsplit('/', 1)[-1] or uri}` lists what was refused of its document, "
+        f"`lakehouse explain {rule_id}` tells the rule."
     )
 
 
-def _deleted(view: View, wanted: str, registryid: RegistryId | None) -> Iterator[str]:
+def _deleted(view: View, wanted: str, registryid: RegistryId | None, *, only_messages: bool = False) -> Iterator[str]:
     for xid in [xid_of_resource(Xid(wanted))] if wanted.startswith("/") else _deleted_of_id(view, wanted):
+        if only_messages and not is_message(xid):
+            continue
         rows = [row for row in view.history_rows(xid, registryid) if row["xid"] == xid]
         last = {row["registryid"]: row for row in sorted(rows, key=lambda row: int(row["snapshot_id"]))}
         for one, row in sorted(last.items()):
             if row["op"] == "delete":
+                number = int(row["snapshot_id"])
+                facts = view.commit_of(number)
                 yield (
-                    f"{xid} was deleted from registry {one} in snapshot {row['snapshot_id']}. `lakehouse show {xid} --at "
-                    f"{row['snapshot_id'] - 1}` shows it as it was, `lakehouse log {xid}` tells who deleted it."
+                    f"{xid} was deleted from registry {one} in snapshot {number}. `lakehouse show {xid} --at {number - 1}` shows "
+                    f"it as it was. {facts['committed_by']} deleted it at {facts['committed_at']} by {facts['command']}: "
+                    f"`lakehouse log {xid}`."
                 )
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from lakehouse.readmodel.file.words import KINDS
 from lakehouse.readmodel.view import View
+from lakehouse.text.documentnames import documents_of
 from lakehouse.text.names import RegistryId, Xid
 
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
@@ -43,9 +44,9 @@ class Filters(NamedTuple):
 # The columns of the index, in the order in which a hit names those that hold a word.
 _COLUMNS = ("ids", "name", "type", "address", "labels", "description", "attributes")
 _SEARCH = f"""
-  SELECT f.registryid, f.kind, f.xid, w.name, w.description, w.ids, w.type, w.address, w.labels, w.attributes
+  SELECT f.registryid, f.kind, f.xid, coalesce(f.name, w.name), w.description, w.ids, w.type, w.address, w.labels, w.attributes
   FROM (
-    SELECT r.id, r.rank, s.registryid, s.kind, s.xid
+    SELECT r.id, r.rank, s.registryid, s.kind, s.xid, e.name  -- of a message `words` has the name's words, too
     FROM (SELECT rowid AS id, {_RANK} AS rank FROM words WHERE words MATCH :query LIMIT :most) AS r
     INNER JOIN searched AS s ON s.id = r.id
     LEFT JOIN effective AS e ON e.registryid = s.registryid AND e.xid = s.xid AND s.kind = 'message'
@@ -114,7 +115,7 @@ def search(
     for one, kind, xid, name, description, ids, types, address, labels, attributes in rows:
         columns = dict(zip(_COLUMNS, (ids, name, types, address, labels, description, attributes), strict=True))
         where = [column for column, held in columns.items() if held and any(word.lower() in held.lower() for word in words)]
-        found.append(Hit(one, kind, xid, name.split("\n")[0] if name else None, description, where))
+        found.append(Hit(one, kind, xid, name, description, where))
     return found
 
 
@@ -136,6 +137,5 @@ def find_ids(
 
 
 def find_documents(view: View, text: str, registryid: RegistryId | None = None) -> list[str]:
-    """Find documents by their URI, or by its end after a `/`; sorted, each once."""
-    uris = {uri for _, uri, _, _ in view.documents(registryid)}
-    return sorted(uri for uri in uris if uri == text or uri.endswith("/" + text))
+    """Find documents by any spelling of their URI, or by its end after a `/`; sorted, each once."""
+    return documents_of(text, (uri for _, uri, _, _ in view.documents(registryid)))

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from lakehouse.dialects.detection import COLLECTIONS
 from lakehouse.errors import AmbiguousId, DefinitionNotYet, MessageNotFound, XidNotFound
 from lakehouse.readmodel.view import Entity, View
 from lakehouse.text.names import RegistryId, Xid
+from lakehouse.text.xid import is_message
 
 _TOLD = ("registryid", "xid", "version_xid", "chain_status", "protocol", "envelope", "address", "document_uris")
 _CARRIED = ("endpoint_xid", "via_xid", "usage", "protocol", "matches")
@@ -98,21 +100,27 @@ def full_xid(view: View, text: str, registryid: RegistryId | None = None) -> str
 
     Raises:
         XidNotFound: nothing in the catalog has that id.
+        MessageNotFound: a message of that id was refused; what else has it is not meant.
         AmbiguousId: several have it, under different XIDs.
     """
+    from lakehouse.readmodel.found import refused
     from lakehouse.readmodel.search import find_documents, find_ids
 
     wanted = text.strip()
-    if wanted.startswith("/"):
+    if wanted.startswith("/") and wanted.split("/")[1] in {"", *COLLECTIONS.values()}:
         return wanted
     # A message is meant before anything else that has the same id.
     for kinds in (("message",), ("group", "endpoint", "schema")):
         found = sorted({xid for _, _, xid in find_ids(view, wanted, kinds, registryid)})
+        if found and "message" not in kinds and refused(view, wanted, registryid, only_messages=True):
+            raise MessageNotFound(wanted, found[:_MOST_IDS])
         if len(found) == 1:
             return found[0]
         if found:
             raise AmbiguousId(wanted, list(found[:_MOST_IDS]), max(0, len(found) - _MOST_IDS))
     documents = find_documents(view, wanted, registryid)
+    if wanted.startswith("/") and not documents:
+        return wanted
     if len(documents) > 1:
         raise AmbiguousId(wanted, documents[:_MOST_IDS], max(0, len(documents) - _MOST_IDS))
     if not documents:
@@ -140,7 +148,7 @@ def show(
     parts = xid.split("/")
     if not xid.startswith("/"):
         return [_document(view, *one) for one in view.documents(registryid) if one[1] == xid]
-    if len(parts) >= 5 and parts[3] == "messages":
+    if len(parts) >= 5 and is_message(Xid(xid)):
         return list(show_messages(view, Xid("/".join(parts[:5])), registryid, max_depth))
     found = [_entity(view, entity) for entity in view.entities(Xid(xid), registryid)]
     if not found:

@@ -59,6 +59,11 @@ def xid_of_resource(xid: Xid) -> Xid:
     return Xid("/".join(xid.split("/")[:5]))
 
 
+def is_message(xid: Xid) -> bool:
+    """Tell whether an XID is that of a message, or of a Version of one."""
+    return xid.split("/")[3:4] == ["messages"]
+
+
 def xid_of_group(xid: Xid) -> Xid:
     """Give the XID of the group that an entity stands in, or is."""
     return Xid("/".join(xid.split("/")[:3]))

@@ -1,0 +1,40 @@
+"""The command in this process: what it prints and its exit code, as `main` gives them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from lakehouse.cli.main import main
+
+Caller = Callable[..., "Called"]
+
+
+class Called(NamedTuple):
+    """What a call gave."""
+
+    code: int
+    out: str
+    err: str
+
+
+def caller(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Caller:
+    """Give a function that runs the command on the warehouse of a folder, and keeps its read model beside it."""
+
+    def call(place: Path, *arguments: str) -> Called:
+        capsys.readouterr()
+        given = {"LAKEHOUSE_WAREHOUSE": str(place / "warehouse"), "LAKEHOUSE_READMODEL_DIR": str(place / "model")}
+        for name, value in given.items():
+            monkeypatch.setitem(os.environ, name, value)
+        monkeypatch.setattr(sys, "argv", ["lakehouse", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        return Called(int(ended.value.code or 0), printed.out, printed.err)
+
+    return call
