@@ -31,7 +31,7 @@ from lakehouse.serve.metrics import Metrics
 from lakehouse.serve.options import Options
 from lakehouse.serve.origins import Origins
 from lakehouse.serve.problems import ProblemFound
-from lakehouse.serve.requests import read_target
+from lakehouse.serve.requests import Target, read_target
 from lakehouse.serve.sending import Ready, ReadyAnswers, Send, as_ready, matches, send_answer, takes_gzip
 from lakehouse.serve.state import state_routes
 from lakehouse.settings import Settings
@@ -46,7 +46,6 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 METHODS = "GET, HEAD, OPTIONS"
-WRITING = ("PUT", "PATCH", "POST", "DELETE")
 _REQUESTED_HEADERS = re.compile(r"[A-Za-z0-9!#$&'*+.^_`|~, -]{1,1000}")
 _MOST_WAITING = 200
 
@@ -115,9 +114,10 @@ class App:
             if len(raw_path) + len(query) > self.options.max_url_bytes:
                 raise ProblemFound("", status=414, detail=f"The URL is longer than {self.options.max_url_bytes} bytes.")
             if method not in ("GET", "HEAD"):
-                if self.writes is None or method not in WRITING:
-                    raise self._not_allowed(raw_path, method)
-                asked = Asked(read_target(raw_path), query, raw_path.decode("ascii", "replace"), origin)
+                target = read_target(raw_path)
+                if self.writes is None or method not in self.writes.methods(target):
+                    raise self._not_allowed(target, method)
+                asked = Asked(target, query, raw_path.decode("ascii", "replace"), origin)
                 return as_ready(*await self.writes.answer(method, asked, headers, receive, user))
             if raw_path == b"/" and not query and _is_browser(headers):
                 return _to_the_site(origin)
@@ -177,18 +177,22 @@ class App:
             logger.warning("the warehouse cannot be read: %s", error)
             raise ProblemFound("data_retrieval_error", status=503, headers={"Retry-After": "5"}) from error
 
-    def _not_allowed(self, raw_path: bytes, method: str) -> ProblemFound:
-        path = read_target(raw_path).path
-        return ProblemFound("action_not_supported", path, action=method, headers={"Allow": self._methods(raw_path)})
+    def _not_allowed(self, target: Target, method: str) -> ProblemFound:
+        if not self.pages.has_path(target):
+            return ProblemFound("api_not_found", target.path)
+        allow = {"Allow": self._methods(target)}
+        if self.writes is not None and method in self.writes.methods(target._replace(details=True)):
+            return ProblemFound("details_required", target.path, headers=allow)
+        return ProblemFound("action_not_supported", target.path, action=method, headers=allow)
 
-    def _methods(self, raw_path: bytes) -> str:
+    def _methods(self, target: Target) -> str:
         """Tell the methods of a path."""
         if self.writes is None:
             return METHODS
-        return ", ".join((METHODS, *self.writes.methods(read_target(raw_path))))
+        return ", ".join((METHODS, *self.writes.methods(target)))
 
     def _options(self, raw_path: bytes, headers: dict[bytes, bytes]) -> Ready:
-        methods = self._methods(raw_path).encode()
+        methods = self._methods(read_target(raw_path)).encode()
         allowed = [(b"allow", methods), (b"access-control-allow-methods", methods)]
         wanted = headers.get(b"access-control-request-headers", b"").decode("latin-1")
         if wanted and _REQUESTED_HEADERS.fullmatch(wanted):

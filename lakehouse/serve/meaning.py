@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -14,6 +15,8 @@ from lakehouse.serve.options import Options
 from lakehouse.serve.problems import RC2, RC4, ProblemFound
 from lakehouse.serve.requests import mount_of
 from lakehouse.text.names import RegistryId
+
+_PATCH_NUMBER = re.compile(r"\A([0-9]+\.[0-9]+)\.[0-9]+(?=-|\Z)")  # of a version: it does not count (core, SpecVersion flag)
 
 
 class Meaning(NamedTuple):
@@ -53,7 +56,8 @@ class Meanings:
         wanted = next((value for name, value in parameters if name == "specversion"), None)
         if wanted is None:
             return self.specifications[0]
-        found = next((one for one in self.specifications if one == wanted.lower()), None)
+        named = _PATCH_NUMBER.sub(r"\1", wanted.lower())
+        found = next((one for one in self.specifications if one == named), None)
         if found is None:
             raise ProblemFound("unsupported_specversion", "/", specversion=wanted[:80], list=", ".join(self.specifications))
         return found

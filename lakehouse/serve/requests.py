@@ -75,6 +75,19 @@ def read_target(raw_path: bytes) -> Target:
     return Target(at, registry, tuple(rest), prefix, details)
 
 
+def is_known(parts: tuple[str, ...]) -> bool:
+    """Return whether a path below `/` names a collection or an entity."""
+    if not parts:
+        return True
+    if parts[0] not in MEMBERS or len(parts) > 6:
+        return False
+    if len(parts) > 2 and parts[2] != MEMBERS[parts[0]]:
+        return False
+    if len(parts) > 4:
+        return parts[4] == "versions" or (parts[4] == "meta" and len(parts) == 5)
+    return True
+
+
 def mount_of(registryid: RegistryId) -> str:
     """Give the path of a registry's mount."""
     return "/reg-" + quote(registryid, safe="")

@@ -23,7 +23,6 @@ from lakehouse.serve.writer.wire import Address, Done
 from lakehouse.serve.written import written_answer
 from lakehouse.text.names import RegistryId
 
-_READ = ("GET", "HEAD", "OPTIONS")
 _PARALLEL = 128  # requests that wait for the writer at once
 _SECONDS_TO_FOLLOW = 30.0
 
@@ -48,7 +47,7 @@ class Writes:
         """Have a request done, and answer it.
 
         Args:
-            method: PUT, PATCH, POST or DELETE.
+            method: one of `methods`.
             asked: the request.
             headers: as they came.
             receive: gives the body.
@@ -58,10 +57,6 @@ class Writes:
             ProblemFound: nothing was written.
         """
         self._check_origin(headers)
-        allowed = methods_at(asked.target.parts)  # a PATCH of a document is told what it lacks
-        if method not in allowed or asked.target.at is not None:
-            allow = ", ".join((*_READ, *(allowed if asked.target.at is None else ())))
-            raise ProblemFound("action_not_supported", asked.target.path, action=method, headers={"Allow": allow})
         if self.waiting >= _PARALLEL:
             raise ProblemFound("server_busy", asked.target.path, headers={"Retry-After": "1"})
         self.waiting += 1

@@ -414,6 +414,32 @@ def test_paths_tell_their_methods(served):
     assert served.refused("PUT", "/at/1/messagegroups/g", {})[0] == 405
 
 
+def test_a_method_that_a_path_has_not_is_405_with_those_it_has_and_another_path_is_404(served):
+    for path in ("/foos/x", "/foos", "/messagegroups/g/foos/x", "/messagegroups/g/messages/m/foos", "/at/1/foos"):
+        for method in ("PUT", "PATCH", "POST", "DELETE"):
+            assert served.refused(method, path, {}) == (404, "api_not_found")
+    for method, path in (
+        ("PUT", "/model"), ("POST", "/effective/messagegroups/g/messages/m"), ("PUT", "/ui/"),
+        ("DELETE", "/at/1/messagegroups/g"), ("PUT", "/messagecatalog/g/messagedefinitions"),
+        ("PATCH", "/schemagroups/g/schemas/s"), ("TRACE", "/"),
+        ("DELETE", "/messagegroups/g/messages/m/meta"), ("PUT", "/health"), ("DELETE", "/openapi.json"),
+    ):  # fmt: skip
+        answer = served.send(method, path, {})
+        assert answer.status == 405, (method, path)
+        assert "GET" in answer.headers["allow"].split(", ")
+        assert method not in answer.headers["allow"].split(", ")
+
+
+def test_the_patch_number_of_a_specversion_does_not_count(rc4, rc2):
+    """Core, SpecVersion flag; a suffix counts."""
+    assert rc4.get("/?specversion=1.0.5-rc4")["specversion"] == "1.0-rc4"
+    assert rc4.get("/?specversion=1.0.0-RC2")["specversion"] == rc2.get("/?specversion=1.0.1-rc2")["specversion"] == "1.0-rc2"
+    assert put(rc4, "/messagegroups/patched/messages/m?specversion=1.0.7-rc4")["messageid"] == "m"
+    for wrong in ("1.0.5-rc3", "1.0.5", "1.0.5.1-rc4", "1.1.0-rc4", "1.0.-rc4", "1.0.x-rc4"):
+        answer = rc4.send("GET", f"/?specversion={wrong}")
+        assert (answer.status, answer.json["type"].endswith("#unsupported_specversion")) == (400, True), wrong
+
+
 def test_capabilities_tell_that_entities_may_be_written(rc4, rc2):
     told = rc4.get("/capabilities")
     assert told["available"]["entities"]["mutable"] is True

@@ -23,7 +23,7 @@ from lakehouse.serve.describe.configuration import capabilities, capabilities_of
 from lakehouse.serve.meaning import Meaning, Meanings
 from lakehouse.serve.options import Options
 from lakehouse.serve.problems import RC2, RC4, ProblemFound
-from lakehouse.serve.requests import MEMBERS, Target, mount_of
+from lakehouse.serve.requests import MEMBERS, Target, is_known, mount_of
 from lakehouse.serve.ui import UI, ui_answer
 from lakehouse.settings import Settings
 from lakehouse.site import Site
@@ -146,14 +146,13 @@ class Pages:
     def _parts(self, target: Target) -> tuple[str, ...]:
         """Give the path for flags: `/export` and its like are of the root."""
         known = target.parts and target.parts[0] in MEMBERS
-        return target.parts if known and self._is_known(target.parts) else ()
+        return target.parts if known and is_known(target.parts) else ()
 
-    @staticmethod
-    def _is_known(parts: tuple[str, ...]) -> bool:
-        """Tell whether the API has such a path."""
-        if len(parts) > 2 and parts[2] != MEMBERS[parts[0]]:
-            return False
-        return len(parts) <= 4 or (parts[4] == "versions" and len(parts) <= 6) or (parts[4] == "meta" and len(parts) == 5)
+    def has_path(self, target: Target) -> bool:
+        """Return whether there is such a path, whatever it names is in the catalog or not."""
+        parts = target.parts
+        first = parts[0] if parts else ""
+        return first == UI or first in self.others or (len(parts) <= 1 and first in _ROOT) or is_known(parts)
 
     def answered(self, request: Request) -> Answer:
         """Answer a request for what a registry has.
@@ -163,7 +162,7 @@ class Pages:
         """
         parts, path = request.parts, request.asked.target.path
         first = parts[0] if parts else ""
-        if first in MEMBERS and self._is_known(parts):
+        if first in MEMBERS and is_known(parts):
             if any("/" in part for part in parts):
                 raise ProblemFound("not_found", path)
             return entity_answer(request)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from lakehouse.dialects.detection import DRAFT
 from lakehouse.serve.problems import ProblemFound
-from lakehouse.serve.requests import MEMBERS
-from lakehouse.serve.write.asked import Writing, is_known
+from lakehouse.serve.requests import MEMBERS, is_known
+from lakehouse.serve.write.asked import Writing
 from lakehouse.serve.write.context import Context
 from lakehouse.serve.write.deletions import delete
 from lakehouse.serve.write.documents import body_of_document
@@ -133,8 +133,6 @@ def _of_resource(context: Context) -> Outcome:
     """Write a Resource, or a part of one."""
     writing, parts = context.writing, context.writing.parts
     is_document = parts[2] == "schemas" and not writing.details and len(parts) in (4, 6)
-    if is_document and context.patch:
-        raise ProblemFound("details_required", writing.path)
     if not is_document:
         _check_headers(writing)
     given = body_of_document(writing) if is_document else context.body()

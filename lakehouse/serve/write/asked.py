@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from lakehouse.serve.describe.configuration import IGNORABLE
 from lakehouse.serve.problems import RC2, ProblemFound, raise_problems
-from lakehouse.serve.requests import MEMBERS
 from lakehouse.text.jsontext import NotJson, read_json
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.problems import Problem
@@ -128,16 +127,3 @@ def object_of(value: Any, subject: str) -> Json:
     if not isinstance(value, dict):
         raise ProblemFound("bad_request", subject, error_detail=f"{subject} is not a JSON object")
     return value
-
-
-def is_known(parts: tuple[str, ...]) -> bool:
-    """Tell whether a path below `/` names a collection or an entity."""
-    if not parts:
-        return True
-    if parts[0] not in MEMBERS or len(parts) > 6:
-        return False
-    if len(parts) > 2 and parts[2] != MEMBERS[parts[0]]:
-        return False
-    if len(parts) > 4:
-        return parts[4] == "versions" or (parts[4] == "meta" and len(parts) == 5)
-    return True
