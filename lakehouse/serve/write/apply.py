@@ -97,7 +97,7 @@ def _outcome(context: Context) -> Outcome:
         given = context.body()
         if writing.method != "POST":
             return Outcome("entity", [REGISTRY], put_registry(context, given))
-        only(given, tuple(MEMBERS), "groups_only", writing.path)
+        given = only(given, tuple(MEMBERS), "groups_only", writing.path)
         return Outcome("types", put_types(context, given, ""))
     if len(parts) == 1:
         return Outcome("collection", put_members(context, context.body(), writing.path))
@@ -105,7 +105,7 @@ def _outcome(context: Context) -> Outcome:
         given = context.body()
         if writing.method != "POST":
             return Outcome("entity", [writing.path], put_group(context, writing.path, given))
-        only(given, (MEMBERS[parts[0]],), "resources_only", writing.path)
+        given = only(given, (MEMBERS[parts[0]],), "resources_only", writing.path)
         context.make_parents()
         return Outcome("types", put_types(context, given, writing.path))
     context.make_parents()
@@ -135,7 +135,7 @@ def _of_resource(context: Context) -> Outcome:
     is_document = parts[2] == "schemas" and not writing.details and len(parts) in (4, 6)
     if not is_document:
         _check_headers(writing)
-    given = body_of_document(writing) if is_document else context.body()
+    given = context.without_ids(body_of_document(writing)) if is_document else context.body()
     tree = context.tree(xid_of(*parts[:4]))
     is_new, before = tree.is_new, set(tree.versions)
     if len(parts) == 4 and writing.method == "POST":

@@ -6,11 +6,12 @@ from typing import Any
 
 from lakehouse.dialects.detection import DRAFT
 from lakehouse.dialects.tables import NORMAL
-from lakehouse.serve.problems import ProblemFound
+from lakehouse.serve.problems import RC2, ProblemFound
+from lakehouse.serve.requests import SINGULAR
 from lakehouse.serve.write.asked import Json, Writing, ignored_by, read_body
 from lakehouse.serve.write.settle import Effects
 from lakehouse.serve.write.trees import Tree, read_tree
-from lakehouse.serve.write.working import Row, Working, check_owner
+from lakehouse.serve.write.working import Row, Working, owner_problem
 from lakehouse.text.names import Xid
 from lakehouse.text.xid import xid_of
 
@@ -51,7 +52,46 @@ class Context:
         Raises:
             ProblemFound: there is none.
         """
-        return read_body(self.writing, self.max_depth)
+        return self.without_ids(read_body(self.writing, self.max_depth))
+
+    def without_ids(self, given: Json) -> Json:
+        """Leave out the ids of the entity that the path names, where `?ignore=id` says so (core, Ignore flag).
+
+        The id of a Resource is written in its `meta` and its Versions once more; other entities in a body keep their ids.
+        """
+        parts = self.writing.parts
+        if "id" not in self.ignored or (len(parts) % 2 and parts[4:] != ("meta",)):
+            return given
+        if len(parts) <= 2:
+            return _without(given, f"{SINGULAR[parts[0]]}id" if parts else "registryid")
+        name = f"{SINGULAR[parts[2]]}id"
+        found = _without(given, name, *(("versionid",) if len(parts) == 6 else ()))
+        if isinstance(found.get("meta"), dict):
+            found["meta"] = _without(found["meta"], name)
+        if isinstance(found.get("versions"), dict):
+            versions = found["versions"]
+            found["versions"] = {key: _without(one, name) if isinstance(one, dict) else one for key, one in versions.items()}
+        return found
+
+    def leaves_out(self, xid: Xid) -> bool:
+        """Return whether a group, message or schema is passed over: it is read-only, and `?ignore=readonly` says so.
+
+        Raises:
+            ProblemFound: it is read-only, and was not to be ignored; or the request is directed at it, and would be about
+                nothing without it (core, Ignore flag).
+        """
+        is_resource = xid.count("/") == 4
+        return self._passes_over(xid, _read_only(self._read_tree(xid)) if is_resource else owner_problem(xid, self.row(xid)))
+
+    def _passes_over(self, xid: Xid, problem: ProblemFound | None) -> bool:
+        if problem is None:
+            return False
+        if "readonly" not in self.ignored:
+            raise problem
+        if self.writing.path == xid or self.writing.path.startswith(f"{xid}/"):
+            told = f"Without what is read-only, nothing is left of the request. {problem.detail}"
+            raise ProblemFound("bad_flag", xid, told, flag="noreadonly" if self.writing.dialect == RC2 else "ignore")
+        return True
 
     def make_parents(self) -> None:
         """Make the group of a Resource that is not there yet."""
@@ -65,17 +105,28 @@ class Context:
         Raises:
             ProblemFound: documents hold it, or it is read-only.
         """
+        tree = self.tree_unless_left_out(xid)
+        if tree is None:
+            raise ProblemFound("readonly", xid)
+        return tree
+
+    def tree_unless_left_out(self, xid: Xid) -> Tree | None:
+        """Give a Resource to change it; None: it is passed over, as `leaves_out` says.
+
+        Raises:
+            ProblemFound: as `leaves_out`.
+        """
         tree = self.effects.trees.get(xid)
         if tree is None:
-            tree = self.effects.trees[xid] = read_tree(
-                self.working, self.registryid, xid, NORMAL if self.writing.dialect == DRAFT else self.writing.dialect
-            )
-            check_owner(xid, tree.row)
-            if tree.meta.get("readonly") and "readonly" not in self.ignored:
-                raise ProblemFound("readonly", xid, "Its `readonly` is true.")
-            for row in tree.rows.values():
-                check_owner(row.xid, row)
+            tree = self._read_tree(xid)
+            if self._passes_over(xid, _read_only(tree)):
+                return None
+            self.effects.trees[xid] = tree
         return tree
+
+    def _read_tree(self, xid: Xid) -> Tree:
+        dialect = NORMAL if self.writing.dialect == DRAFT else self.writing.dialect
+        return read_tree(self.working, self.registryid, xid, dialect)
 
     def given_epoch(self) -> Any:
         """Give the epoch of the query.
@@ -89,3 +140,15 @@ class Context:
         if not told.isdecimal():
             raise ProblemFound("bad_request", self.writing.path, error_detail='The flag "epoch" is not a number')
         return int(told)
+
+
+def _read_only(tree: Tree) -> ProblemFound | None:
+    """Return what is wrong with a write to a Resource: it is read-only, or documents hold something of it; None: nothing is."""
+    if tree.meta.get("readonly"):
+        return ProblemFound("readonly", tree.xid, "Its `readonly` is true.")
+    held = [(tree.xid, tree.row), *((row.xid, row) for row in tree.rows.values())]
+    return next((one for one in (owner_problem(*each) for each in held) if one is not None), None)
+
+
+def _without(given: Json, *names: str) -> Json:
+    return {name: value for name, value in given.items() if name not in names}

@@ -55,7 +55,7 @@ def _delete_members(context: Context) -> None:
         epoch = _epoch_of_member(body, xid, is_resource=len(parts) == 3) if context.checks_epoch else None
         if xid in rows and tree is not None:
             _delete_version(tree, name, epoch)
-        elif xid in rows:
+        elif xid in rows and not _leaves_out(context, xid):
             _delete_whole(context, rows[xid], epoch)
 
 
@@ -83,6 +83,15 @@ def _epoch_of_member(body: Json, xid: Xid, *, is_resource: bool) -> Any:
     if body.get("epoch") is not None and meta.get("epoch") is None:
         raise ProblemFound("misplaced_epoch", xid)
     return meta.get("epoch")
+
+
+def _leaves_out(context: Context, xid: Xid) -> bool:
+    """Return whether a member of a collection is passed over (`?ignore=readonly`): it is read-only, or a group that holds it."""
+    if "readonly" not in context.ignored:
+        return False
+    return context.leaves_out(xid) or any(
+        context.leaves_out(child.xid) for child in context.working.children(context.registryid, xid) if xid.count("/") == 2
+    )
 
 
 def _held(context: Context, path: str) -> list[Row]:

@@ -9,9 +9,9 @@ from lakehouse.serve.write.context import Context
 from lakehouse.serve.write.resources import put_resource
 from lakehouse.serve.write.rows import group_attributes, registry_attributes
 from lakehouse.serve.write.trees import check_given_epoch, check_id, life_of
-from lakehouse.serve.write.working import check_owner
 from lakehouse.text.names import REGISTRY, Xid
 
+_OF_COLLECTION = ("url", "count")
 _CONFIGURATION = ("capabilities", "model", "modelsource")
 _OF_SERVER = frozenset(("self", "shortself", "xid", "epoch", "createdat", "modifiedat", "specversion", "registryid"))
 
@@ -28,8 +28,10 @@ def put_registry(context: Context, given: Json) -> bool:
         check_given_epoch(given, REGISTRY, row.epoch)
     for name in ("capabilities", "modelsource"):
         if name in given and name not in context.ignored:
-            raise ProblemFound("bad_request", "/", error_detail=f"`{name}` cannot be changed here; leave it out")
-    check_owner(REGISTRY, row)
+            raise ProblemFound(
+                "bad_request", "/", error_detail=f"`{name}` cannot be changed here; leave it out, or add ?ignore={name}"
+            )
+    context.leaves_out(REGISTRY)
     own = {name: value for name, value in given.items() if name not in (*MEMBERS, *_CONFIGURATION)}
     context.effects.registry = _merged(context, own, REGISTRY)
     context.effects.life[REGISTRY] = life_of(given, REGISTRY, row)
@@ -46,13 +48,13 @@ def put_group(context: Context, xid: Xid, given: Json) -> bool:
     collection, groupid = xid[1:].split("/")
     row = context.row(xid)
     check_id(given, f"{SINGULAR[collection]}id", SINGULAR[collection], xid, groupid)
-    if context.checks_epoch and row is not None:
-        check_given_epoch(given, xid, row.epoch)
-    check_owner(xid, row)
     members = given.get(MEMBERS[collection])
-    own = {name: value for name, value in given.items() if name != MEMBERS[collection]}
-    context.effects.groups[xid] = _merged(context, own, xid)
-    context.effects.life[xid] = life_of(given, xid, row)
+    if not context.leaves_out(xid):
+        if context.checks_epoch and row is not None:
+            check_given_epoch(given, xid, row.epoch)
+        own = {name: value for name, value in given.items() if name != MEMBERS[collection]}
+        context.effects.groups[xid] = _merged(context, own, xid)
+        context.effects.life[xid] = life_of(given, xid, row)
     if members is not None:
         put_types(context, {MEMBERS[collection]: members}, xid)
     return row is None
@@ -84,31 +86,38 @@ def put_members(context: Context, given: Json, path: str) -> list[Xid]:
             raise ProblemFound("malformed_id", xid, id=name[:128], error_detail="an id is not empty, and has no `/`")
         if path.count("/") == 1:
             put_group(context, xid, body)
+            is_left_out = xid not in context.effects.groups
         else:
-            put_resource(context, context.tree(xid), body)
-        xids.append(xid)
+            tree = context.tree_unless_left_out(xid)
+            is_left_out = tree is None
+            if tree is not None:
+                put_resource(context, tree, body)
+        if not is_left_out:
+            xids.append(xid)
     return xids
 
 
-def only(given: Json, names: tuple[str, ...], problem: str, path: str) -> None:
-    """Make sure that a body names collections only.
+def only(given: Json, names: tuple[str, ...], problem: str, path: str) -> Json:
+    """Return the collections of a body that names nothing else; their URLs and counts are ignored (core, Registry Collections).
 
     Raises:
         ProblemFound: it names something else.
     """
-    other = next((name for name in given if name not in names), None)
+    counted = {f"{name}{end}" for name in names for end in _OF_COLLECTION}
+    other = next((name for name in given if name not in names and name not in counted), None)
     if other is not None:
         raise ProblemFound(problem, path, name=other[:128])
+    return {name: value for name, value in given.items() if name in names}
 
 
 def _merged(context: Context, given: Json, xid: Xid) -> Json:
     """Give the attributes of a group or the registry: as given, or laid over what is there."""
     names = set(_OF_SERVER)
     if xid == "/":
-        names |= {f"{name}{end}" for name in MEMBERS for end in ("url", "count")}
+        names |= {f"{name}{end}" for name in MEMBERS for end in _OF_COLLECTION}
     else:
         collection = xid[1:].split("/", 1)[0]
-        names |= {f"{SINGULAR[collection]}id", f"{MEMBERS[collection]}url", f"{MEMBERS[collection]}count"}
+        names |= {f"{SINGULAR[collection]}id", *(f"{MEMBERS[collection]}{end}" for end in _OF_COLLECTION)}
     before = {}
     if context.patch:
         of = registry_attributes if xid == "/" else group_attributes

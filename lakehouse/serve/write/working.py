@@ -189,10 +189,18 @@ def check_owner(xid: Xid, row: Row | None) -> None:
     Raises:
         ProblemFound: documents hold it; it names them.
     """
+    problem = owner_problem(xid, row)
+    if problem is not None:
+        raise problem
+
+
+def owner_problem(xid: Xid, row: Row | None) -> ProblemFound | None:
+    """Return what is wrong with a write to an entity that documents hold; None: none does."""
     others = [] if row is None else [uri for uri in row.document_uris if uri != OVER_HTTP]
-    if others:
-        named = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
-        raise ProblemFound("readonly", xid, f"It is held by documents, which are to be changed instead: {named}.")
+    if not others:
+        return None
+    named = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
+    return ProblemFound("readonly", xid, f"It is held by documents, which are to be changed instead: {named}.")
 
 
 def _of(entity: Entity) -> Row:
