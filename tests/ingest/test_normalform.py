@@ -177,6 +177,19 @@ def test_unknown_attributes_are_kept_as_written_at_every_level():
     assert {xid: body(reading, xid).get("extensions") for xid in holders} == dict.fromkeys(holders, unknown)
 
 
+def test_readonly_false_is_what_its_absence_means():
+    for entity in ("message", "schema"):
+        told = document({"g": group({"m": message()})}, schemagroups={"s": {"schemas": {"m": {"format": "x/1"}}}})
+        bare, spelled, fixed = (json.loads(json.dumps(told)) for _ in range(3))
+        for written, value in ((spelled, False), (fixed, True)):
+            written["messagegroups"]["g"]["messages"]["m"]["meta"] = {"readonly": value}
+            written["schemagroups"]["s"]["schemas"]["m"]["meta"] = {"readonly": value}
+        found = [next(iter(rows(read(one), entity).values())) for one in (bare, spelled, fixed)]
+        assert found[0].content_hash == found[1].content_hash != found[2].content_hash
+        assert "readonly" not in json.loads(found[1].body)
+        assert json.loads(found[2].body)["readonly"] is True
+
+
 def test_an_unknown_member_of_meta_is_kept():
     assert body(read(message_document(message(meta={"x-acme": 1}))), M)["extensions"] == {"x-acme": 1}
 

@@ -42,6 +42,8 @@ SHOP: dict[str, Any] = {
                 "of-nothing": {"meta": {"xref": "/messagegroups/orders/messages/none"}},
                 "based": {"basemessage": "/messagegroups/orders/messages/placed", "big": 123456789012345678901234567890},
                 "x:y@z~1": {"description": "an odd id"},
+                "fixed": {"name": "fixed", "meta": {"readonly": True}},
+                "free": {"name": "free", "meta": {"readonly": False}},
             },
         },
         "empty": {},

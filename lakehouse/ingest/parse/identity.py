@@ -34,10 +34,13 @@ def meta_of(entity: str, written: dict[str, Any]) -> dict[str, Any]:
 
 
 def split_meta(meta: dict[str, Any] | None, entity: str) -> Entity:
-    """Divide `meta` into attributes that are known there and extensions."""
+    """Divide `meta` into attributes that are known there and extensions.
+
+    `readonly: false` says what its absence says (core/spec.md, "`readonly` Attribute"), so the normal form leaves it out.
+    """
     if not meta:
         return Entity()
-    known = {key: meta[key] for key in _META if key in meta}
+    known = {key: meta[key] for key in _META if key in meta and (key, meta[key]) != ("readonly", False)}
     rest = {key: value for key, value in meta.items() if key not in _META and key != f"{entity}id"}
     return Entity(known=known, extensions=rest)
 

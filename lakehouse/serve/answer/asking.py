@@ -81,7 +81,7 @@ def page_of(request: Request, answer: Answer, found: list[Any]) -> list[Any]:
     """Sort the members of a collection, and cut out the page that is asked for; the answer gets the links to the others."""
     flags = request.flags
     if flags.sort is not None and (not found or isinstance(found[0], Found)):
-        found = sorted_by(found, flags.sort, read_steps(flags.sort[0]))
+        found = sorted_by(found, flags.sort, read_steps(flags.sort[0]), request.catalog)
     if flags.limit is None:
         return found
     offset = read_page(flags.page, request.asked.target.path)[2] if flags.page else 0

@@ -122,7 +122,6 @@ class Resource:
         self.ids = {f"{singular}id": xid.rsplit("/", 1)[1], "self": here + suffix, "xid": xid}
         own = alias_of if alias_of is not None else view
         self.xref: str | None = own.get("meta", {}).get("xref")
-        self.meta_in_document = _named_meta(own.get("meta", {}), here, "", None)
         self.documents: dict[str, Document] = {}
         self.versions = {
             versionid: self._version(versionid, version, f"{here}/versions/{quoted(versionid)}{suffix}")
@@ -132,12 +131,11 @@ class Resource:
         self.default: str | None = default if default in self.versions else next(reversed(self.versions), None)
         for versionid, version in self.versions.items():
             version["isdefault"] = versionid == self.default
-        self.meta = _named_meta(
-            ({} if own is view else {"xref": self.xref}) | view.get("meta", {}),
-            here,
-            suffix if dialect == RC4 else "",
-            self.default,
-        )
+        suffix = suffix if dialect == RC4 else ""
+        self.meta = _named_meta(({} if own is view else {"xref": self.xref}) | view.get("meta", {}), here, suffix, self.default)
+        if self.default is not None:
+            self.meta.setdefault("defaultversionsticky", False)
+        self.meta_in_document = _named_meta(own.get("meta", {}), here, suffix, self.default if self.xref is None else None)
         if is_held and "readonly" in self.meta:
             self.meta["readonly"] = True
         self.attributes = self._attributes(here)
@@ -253,10 +251,10 @@ def _written(xid: Xid, row: Stored | None, versions: list[Stored], protocol: str
 
 
 def _named_meta(meta: dict[str, Any], here: str, suffix: str, default: str | None) -> dict[str, Any]:
+    """Give a meta entity with its URL, and with what each has whose Resource has a default Version (core/spec.md, "Doc Flag")."""
     shown = dict(meta) | {"self": here + "/meta"}
     if default is not None:
         shown |= {"readonly": shown.get("readonly", False), "defaultversionid": default}
-        shown["defaultversionsticky"] = shown.get("defaultversionsticky", False)
         shown["defaultversionurl"] = f"{here}/versions/{quoted(default)}{suffix}"
     return shown
 

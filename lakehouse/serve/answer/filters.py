@@ -63,7 +63,7 @@ def read_filter(written: str, holds: tuple[str, ...], subject: str) -> Filter:
     Raises:
         ProblemFound: it is malformed.
     """
-    return [_expression(text, holds, written, subject) for text in _split(written)]
+    return [_expression(text, holds, written, subject) for text in split_expressions(written)]
 
 
 def below(filters: list[Filter], collection: str) -> list[Filter]:
@@ -72,12 +72,21 @@ def below(filters: list[Filter], collection: str) -> list[Filter]:
     return [[expression._replace(path=expression.path[1:]) for expression in one] for one in leading]
 
 
-def admitted(entity: dict[str, Any], filters: list[Filter]) -> list[Filter]:
-    """Ask an entity: which filters hold for its own attributes, and what do they ask of what it holds."""
+def admitted(entity: dict[str, Any], filters: list[Filter], as_shown: Callable[[Any], Any]) -> list[Filter]:
+    """Ask an entity: which filters hold for its own attributes, and what do they ask of what it holds.
+
+    Args:
+        entity: its attributes.
+        filters: what is asked.
+        as_shown: gives a value as clients see it.
+    """
     return [
         [expression for expression in one if expression.path]
         for one in filters
-        if all(expression.path or expression.test(values_at(entity, expression.steps)) for expression in one)
+        if all(
+            expression.path or expression.test([as_shown(value) for value in values_at(entity, expression.steps)])
+            for expression in one
+        )
     ]
 
 
@@ -109,8 +118,8 @@ def read_steps(name: str) -> tuple[Step, ...]:
     return tuple(_steps(name))
 
 
-def _split(written: str) -> list[str]:
-    """Split at commas that no backslash stands before."""
+def split_expressions(written: str) -> list[str]:
+    """Split the value of a `?filter` at its commas, but for those behind a backslash."""
     return [part.replace("\\,", ",") for part in re.split(r"(?<!\\),", written)]
 
 

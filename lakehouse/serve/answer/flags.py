@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote_plus
 
-from lakehouse.serve.answer.filters import Filter, read_filter, read_steps
+from lakehouse.serve.answer.filters import Filter, read_filter, read_steps, split_expressions
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.requests import MEMBERS
 
@@ -107,9 +107,9 @@ def read_flags(parameters: list[tuple[str, str]], parts: tuple[str, ...], path: 
 
 
 def _filter(flags: Flags, value: str, kind: str, path: str) -> None:
-    if value == "excludeall":
-        flags.excludes_all = True
-    else:
+    """Read a filter; `excludeall` with any other expression is an error (1.0-rc4, core/spec.md, "Filter Flag")."""
+    flags.excludes_all |= "excludeall" in split_expressions(value)
+    if value != "excludeall":
         flags.filters.append(read_filter(value, _holds(kind), path))
     if flags.excludes_all and flags.filters:
         raise ProblemFound("bad_filter", path, value="excludeall", error_detail="it stands alone")

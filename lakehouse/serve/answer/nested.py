@@ -6,7 +6,7 @@ made once for all who ask.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import orjson
@@ -28,12 +28,15 @@ _ALL: Inline = {"*": {}}
 class Answers:
     """Puts answers together for one request."""
 
-    def __init__(self, catalog: Catalog, flags: Flags, configuration: dict[str, Callable[[], bytes]], most_bytes: int) -> None:
+    def __init__(
+        self, catalog: Catalog, flags: Flags, base: str, configuration: dict[str, Callable[[], bytes]], most_bytes: int
+    ) -> None:
         """Prepare.
 
         Args:
             catalog: the registry at the snapshot.
             flags: of the request.
+            base: URL of the registry.
             configuration: `capabilities`, `model`, `modelsource` as text.
             most_bytes: of the answer.
         """
@@ -42,19 +45,19 @@ class Answers:
         self.configuration = configuration
         self.most_bytes = most_bytes
         self.bytes = 0
-        self.selection = Selection(catalog, flags)
+        self.selection = Selection(catalog, flags, base)
 
     # What is asked for
 
     def registry(self) -> bytes:
         """Answer with the registry."""
         attributes = self.catalog.registry()
-        filters = self.selection.own(attributes, "/")
+        filters = self.selection.own_of_registry(attributes)
         if self.flags.doc:
             attributes = attributes | {"self": relative("/")[:-1]}
         parts = [] if self.flags.collections else [in_order(attributes)[1:-1]]
         for name, text in self.configuration.items():
-            if name in self.flags.inline:
+            if name in self.flags.inline and not self.flags.collections:
                 parts.append(keyed(name) + text())
         for collection in sorted(MEMBERS):
             asked = None if filters is None else below(filters, collection)
@@ -68,7 +71,7 @@ class Answers:
 
     def group(self, group: Group) -> bytes:
         """Answer with a Group."""
-        filters = self.selection.own(group.attributes, group.xid)
+        filters = self.selection.own(group, group.xid)
         return self._group(Found(group, filters), self.flags.inline, is_top=True)
 
     def resources(self, group: Group, choose: Callable[[list[Any]], list[Any]]) -> bytes:
@@ -83,14 +86,14 @@ class Answers:
 
     def resource(self, resource: Resource) -> bytes:
         """Answer with a Resource as metadata."""
-        filters = self.selection.own(resource.shown, resource.xid)
+        filters = self.selection.own(resource, resource.xid)
         members = None if filters is None else self.selection.versions(resource, below(filters, "versions"))
         return self.resource_text(Found(resource, filters, members), self.flags.inline)
 
     def meta(self, resource: Resource) -> bytes:
         """Answer with the meta entity of a Resource."""
         self.selection.own(resource.meta, resource.xid + "/meta")
-        return in_order(self._meta(resource, has_versions=False))
+        return in_order(self._meta(resource, ()))
 
     def versions(self, resource: Resource, choose: Callable[[list[Found]], list[Found]]) -> bytes:
         """Answer with the Versions of a Resource; `choose` sorts and cuts out the page."""
@@ -111,7 +114,7 @@ class Answers:
         found = self.selection.groups(collection, filters) if is_asked or inline is not None else None
         count = len(self.catalog.ids_of_groups(collection)) if found is None else len(found)
         url = self._url(f"/{collection}", inline is not None)
-        if is_asked or self.flags.filters:
+        if (is_asked or self.flags.filters) and not self._is_within(inline is not None):
             url = self.selection.url_of(url, filters, f"{collection[:-1]}id", is_empty=not count)
         texts = None if inline is None else ((one.entity.id, self._group(one, inline)) for one in found or [])
         return self._collection(collection, url, count, texts, is_bare=self.flags.collections)
@@ -130,7 +133,7 @@ class Answers:
             members = self.selection.resources(group, asked)
         count = len(self.catalog.entries(group.xid)) if members is None else len(members)
         url = self._url(f"{group.xid}/{group.members}", inner is not None)
-        if asked is not None:
+        if asked is not None and not self._is_within(inner is not None):
             url = self.selection.url_of(url, asked, f"{group.members[:-1]}id", is_empty=not count)
         texts = None if inner is None else ((id_of(one.entity), self.resource_text(one, inner)) for one in members or [])
         return _object(parts + self._collection(group.members, url, count, texts, is_bare=is_bare))
@@ -163,22 +166,24 @@ class Answers:
                 attributes |= document_member(resource, resource.default, self.flags, self.catalog.dialect)
         parts = [in_order(attributes)[1:-1]]
         if meta:
-            parts.append(keyed("meta") + in_order(self._meta(resource, has_versions=versions)))
+            included = [one.entity["versionid"] for one in members] if versions else []
+            parts.append(keyed("meta") + in_order(self._meta(resource, included)))
         if "versionsurl" in resource.attributes and not (is_doc and resource.xref):
             url = self._url(resource.xid + "/versions", versions)
-            if found.filters is not None:
+            if found.filters is not None and not self._is_within(versions):
                 url = self.selection.url_of(url, below(found.filters, "versions"), "versionid", is_empty=not members)
             written = ((one.entity["versionid"], self._version(resource, one.entity, versions_schema)) for one in members)
             parts += self._collection("versions", url, len(members), written if versions else None)
         return _object(parts)
 
-    def _meta(self, resource: Resource, *, has_versions: bool) -> dict[str, Any]:
+    def _meta(self, resource: Resource, included: Collection[str]) -> dict[str, Any]:
+        """Give the meta entity; `included` are the Versions that are in the answer."""
         if not self.flags.doc:
             return resource.meta
         meta = resource.meta_in_document | {"self": relative(resource.xid + "/meta")}
         default = meta.get("defaultversionid")
-        if "defaultversionurl" in meta and default is not None:
-            meta["defaultversionurl"] = self._url(xid_of_version(resource.xid, default), has_versions)
+        if default is not None and default in included:
+            meta["defaultversionurl"] = relative(xid_of_version(resource.xid, default))
         return meta
 
     def _version(self, resource: Resource, version: dict[str, Any], has_schema: bool) -> bytes:
@@ -191,7 +196,11 @@ class Answers:
 
     def _url(self, path: str, is_included: bool) -> str:
         """Give the URL of a collection or entity; in the document view a reference, when it is in the answer."""
-        return relative(path) if self.flags.doc and is_included else ABSOLUTE + quoted(path)
+        return relative(path) if self._is_within(is_included) else ABSOLUTE + quoted(path)
+
+    def _is_within(self, is_included: bool) -> bool:
+        """Tell whether the URL of what is in the answer is a reference into it: in the document view."""
+        return self.flags.doc and is_included
 
     def _collection(
         self, name: str, url: str, count: int, texts: Iterable[tuple[str, bytes]] | None, *, is_bare: bool = False

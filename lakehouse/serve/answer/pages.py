@@ -228,7 +228,7 @@ def entity_answers(request: Request, specifications: tuple[str, ...] = ()) -> An
         "model": lambda: _compact(model(dialect)),
         "modelsource": lambda: _compact(modelsource(dialect)),
     }
-    return Answers(request.catalog, request.flags, configuration, request.options.max_response_bytes)
+    return Answers(request.catalog, request.flags, request.asked.base, configuration, request.options.max_response_bytes)
 
 
 def _registry_answer(request: Request, specifications: tuple[str, ...]) -> Answer:
@@ -236,10 +236,11 @@ def _registry_answer(request: Request, specifications: tuple[str, ...]) -> Answe
 
 
 def _export(request: Request, specifications: tuple[str, ...]) -> Answer:
-    """Answer `/export`: the document view of everything, with what the dialect adds."""
+    """Answer `/export`: the document view of everything, with what the dialect adds; of what `?inline` names, if it is given."""
     added = ("capabilities", "modelsource") if request.dialect == RC4 else ("model", "capabilities")
     request.flags.doc = True
-    request.flags.inline = {"*": {}} | {name: {} for name in added}
+    if not any(name == "inline" for name, _ in request.flags.given):  # core/http.md, "GET /export"
+        request.flags.inline = {"*": {}} | {name: {} for name in added}
     return _json(request, entity_answers(request, specifications).registry(), Answer(), "/")
 
 

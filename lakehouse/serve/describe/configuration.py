@@ -26,6 +26,7 @@ _APIS = tuple(f"/{name}" for name in AVAILABLE if name != "entities")
 _VERSIONMODES = ("manual",)
 
 _ANYTHING = {"*": {"name": "*", "type": "any"}}
+_OBJECT = {"type": "object", "attributes": _ANYTHING}
 _TYPES: dict[str, dict[str, Any]] = {
     "text": {"type": "string"},
     "id": {"type": "string"},
@@ -37,11 +38,22 @@ _TYPES: dict[str, dict[str, Any]] = {
     "boolean": {"type": "boolean"},
     "timestamp": {"type": "timestamp"},
     "labels": {"type": "map", "item": {"type": "string"}},
-    "object": {"type": "object", "attributes": _ANYTHING},
+    "strings": {"type": "array", "item": {"type": "string"}},
+    # Its names may hold what the keys of a map hold, as `message-id` does (core/model.md, `namecharset`).
+    "object": _OBJECT | {"namecharset": "extended"},
 }  # what else there is, is any value
 _GIVEN = {"readonly": True, "immutable": True, "required": True}
 _COUNTED = {"readonly": True, "required": True}
 _NOT_OWN = ("entities", "computed")
+_MORE: dict[str, dict[str, Any]] = {  # what rules say of an attribute, and its type does not
+    "usage": {"required": True},  # END-058
+    "basemessage": {"type": "uri"},  # MSG-153: in another registry it is absolute
+    "messagegroups": {"type": "array", "item": {"type": "uri"}},  # END-124, likewise
+}
+# core/spec.md, "`deprecated` Attribute"
+_DEPRECATED = {"effective": "timestamp", "removal": "timestamp", "alternative": "url", "documentation": "url"}
+# core/spec.md, "`compatibility` Attribute"
+_COMPATIBILITIES = ("backward", "backward_transitive", "forward", "forward_transitive", "full", "full_transitive")
 
 
 @cache
@@ -105,7 +117,7 @@ def model(dialect: str) -> bytes:
 
 @cache
 def modelsource(dialect: str) -> bytes:
-    """Write the model without what every registry has."""
+    """Write the model without what every registry has: with it another server takes what `/export` gives."""
     groups: dict[str, Any] = {}
     for collection in sorted(MEMBERS):
         members = MEMBERS[collection]
@@ -116,10 +128,11 @@ def modelsource(dialect: str) -> bytes:
                 "maxversions": 0,
                 "hasdocument": members == "schemas",
                 "attributes": _own(SINGULAR[members], dialect),
+                "metaattributes": _ANYTHING,
             }
         }
         groups[collection] = group
-    return _text({"groups": groups})
+    return _text({"attributes": _ANYTHING, "groups": groups})
 
 
 def _offered(value: Any) -> dict[str, Any]:
@@ -170,12 +183,12 @@ def _own(entity: str, dialect: str) -> dict[str, dict[str, Any]]:
         if is_own and row["name"] != "*":
             spelled = (row.get(dialect) or "").split()
             name = spelled[0] if spelled and not spelled[0].startswith("/") else row["name"]
-            found[name] = _TYPES.get(row["type"], {"type": "any"})
+            found[name] = _TYPES.get(row["type"], {"type": "any"}) | _MORE.get(row["name"], {})
     return _named(found) | _ANYTHING
 
 
 def _registry_attributes() -> dict[str, dict[str, Any]]:
-    inlined: dict[str, dict[str, Any]] = dict.fromkeys(("capabilities", "model", "modelsource"), _TYPES["object"])
+    inlined: dict[str, dict[str, Any]] = dict.fromkeys(("capabilities", "model", "modelsource"), _OBJECT)
     found = {"specversion": {"type": "string"} | _COUNTED} | _common("registry") | inlined
     for name in sorted(MEMBERS):
         found |= _collection(name)
@@ -184,13 +197,27 @@ def _registry_attributes() -> dict[str, dict[str, Any]]:
 
 def _group(collection: str, dialect: str) -> dict[str, Any]:
     singular, members = SINGULAR[collection], MEMBERS[collection]
-    attributes = _common(singular) | {"deprecated": _TYPES["object"]} | _collection(members)
+    attributes = _common(singular) | {"deprecated": _deprecated()} | _collection(members)
+    if dialect == RC4:
+        attributes["constraints"] = _constraints()
     return {
         "plural": collection,
         "singular": singular,
         "attributes": _named(attributes) | _own(singular, dialect),
         "resources": {members: _resource(members, dialect)},
     }
+
+
+def _deprecated() -> dict[str, Any]:
+    parts = {name: {"type": kind} for name, kind in _DEPRECATED.items()}
+    return {"type": "object", "attributes": _named(parts) | _ANYTHING}
+
+
+def _constraints() -> dict[str, Any]:
+    """Describe what a Group may demand of its Resources (core/spec.md, "`constraints` Attribute"): path → constraint."""
+    parts: dict[str, dict[str, Any]] = {"default": {"type": "any"}, "equals": {"type": "string"}}
+    parts["enum"] = {"type": "array", "item": {"type": "any"}}
+    return {"type": "map", "item": {"type": "object", "attributes": _named(parts)}}
 
 
 def _resource(members: str, dialect: str) -> dict[str, Any]:
@@ -203,12 +230,12 @@ def _resource(members: str, dialect: str) -> dict[str, Any]:
     version["ancestorid" if dialect == RC4 else "ancestor"] = {"type": "string", "required": True}
     if has_document:
         version |= {"schema": {"type": "any"}, "schemaurl": {"type": "url"}, "schemabase64": {"type": "string"}}
-    resource = ids | {"metaurl": {"type": "url"} | _GIVEN, "meta": _TYPES["object"]} | _collection("versions")
+    resource = ids | {"metaurl": {"type": "url"} | _GIVEN, "meta": _OBJECT} | _collection("versions")
     meta = ids | {"xref": {"type": "url"}} | life
     meta |= {
         "readonly": {"type": "boolean", "readonly": True, "required": True, "default": False},
-        "compatibility": {"type": "string"},
-        "deprecated": _TYPES["object"],
+        "compatibility": {"type": "string", "enum": list(_COMPATIBILITIES), "strict": False},  # any is kept, none is enforced
+        "deprecated": _deprecated(),
         "defaultversionid": {"type": "string", "required": True},
         "defaultversionurl": {"type": "url"} | _COUNTED,
         "defaultversionsticky": {"type": "boolean", "required": True, "default": False},
