@@ -154,8 +154,101 @@ def test_the_default_version_is_chosen(served, group):
     assert default() == ("3", False)
     assert served.refused("PATCH", path + "/meta", {"defaultversionid": "9"}) == (400, "unknown_id")
     assert served.refused("PATCH", path + "?setdefaultversionid=9", {}) == (400, "unknown_id")
-    assert served.refused("PUT", path + "/meta", {"defaultversionid": "1"})[0] == 400  # not the newest, and not sticky
+    served.done("PUT", path + "/meta", {"defaultversionid": "1"})  # not sticky, so the newest is it
+    assert default() == ("3", False)
     assert served.refused("PATCH", group + "?setdefaultversionid=1", {}) == (400, "bad_flag")
+
+
+def test_attributes_go_to_the_version_that_was_the_default(served, group):
+    """spec.md, Resource Processing Algorithm, step 2; resource.md has more of its kind."""
+    path = group + "/messages/m"
+    served.done("PUT", path, {"versions": {name: EVENT | {"name": name, "labels": {"a": name}} for name in "12"}})
+
+    def names():
+        return {name: one.get("name") for name, one in served.get(path + "/versions").items()}
+
+    told = served.done("PUT", path, EVENT | {"name": "top", "meta": {"defaultversionid": "1", "defaultversionsticky": True}})
+    assert (told["versionid"], names()) == ("1", {"1": "1", "2": "top"})
+    served.done("PATCH", path, {"versions": {"2": {"labels": {"a": "2"}}}})
+    told = served.done("PUT", path, {"name": "top", "meta": {}, "versions": {"1": EVENT | {"name": "uno"}}})
+    assert (told["versionid"], told["labels"], names()) == ("2", {"a": "2"}, {"1": "uno", "2": "top"})
+    told = served.done("PATCH", path, {"name": "dos", "meta": {"defaultversionid": "1"}})
+    assert (told["versionid"], names()) == ("1", {"1": "uno", "2": "dos"})
+    told = served.done("PATCH", path, {"name": "one", "meta": {"defaultversionsticky": False}})
+    assert (told["versionid"], names()) == ("2", {"1": "one", "2": "dos"})
+    assert served.refused("PUT", path, {"versionid": "1", "meta": {"defaultversionid": "1"}}) == (400, "mismatched_id")
+    served.done("PUT", path, {"versions": {"1": EVENT}})  # no attributes are none that stay
+    assert names() == {"1": None, "2": None}
+
+
+def test_a_default_that_becomes_sticky_is_the_newest_when_all_is_written(served, group):
+    path = group + "/messages/m"
+    put(served, path)
+    told = served.done("PATCH", path, {"meta": {"defaultversionsticky": True}, "versions": {"2": EVENT}})
+    assert (told["versionid"], served.get(path + "/meta")["defaultversionsticky"]) == ("2", True)
+    told = served.done("PATCH", path, {"meta": {"defaultversionsticky": True}, "versions": {"3": EVENT}})
+    assert told["versionid"] == "2"  # it was sticky before
+
+
+def test_meta_is_written_back(served, group):
+    path = group + "/messages/m"
+    put(served, path)
+    meta = served.get(path + "/meta")
+    assert served.done("PUT", path + "/meta", meta)["defaultversionid"] == "1"
+    meta = served.get(path + "/meta")
+    served.done("POST", path, EVENT)
+    ignoring = "?noepoch" if served.get("/")["specversion"] == "1.0-rc2" else "?ignore=epoch"
+    for method in ("PUT", "PATCH"):
+        told = served.done(method, path + "/meta" + ignoring, meta)
+        assert (told["defaultversionid"], told["defaultversionsticky"]) == ("2", False)
+    told = served.done("PUT", path, EVENT | {"meta": {"defaultversionid": "none"}})
+    assert told["versionid"] == "2"
+    sticky = {"defaultversionid": "none", "defaultversionsticky": True}
+    assert served.refused("PUT", path + "/meta", sticky) == (400, "unknown_id")
+    assert served.refused("PATCH", path, {"meta": {"defaultversionid": 7}})[0] == 400
+
+
+def test_a_message_is_made_through_meta(served, group):
+    for name, method, body, versionid in (
+        ("a", "PUT", {}, "1"),
+        ("b", "PATCH", {"labels": {"a": "b"}}, "1"),
+        ("c", "PUT", {"defaultversionid": "v9", "defaultversionsticky": True}, "v9"),
+        ("d", "PATCH", {"defaultversionid": "v9"}, "v9"),
+    ):
+        path = f"{group}/messages/{name}/meta"
+        answer = served.send(method, path, body)
+        assert (answer.status, answer.headers.get("location"), answer.json) == (201, served.url + path, served.get(path))
+        assert (answer.json["defaultversionid"], answer.json["epoch"]) == (versionid, 1)
+        assert list(served.get(f"{group}/messages/{name}/versions")) == [versionid]
+        assert served.send(method, path, {}).status == 200
+    answer = served.send("PUT", group + "/messages/e/meta", {"xref": group + "/messages/c"})
+    assert (answer.status, served.get(group + "/messages/e")["versionid"]) == (201, "v9")
+    new = group.replace("messagegroups", "schemagroups") + "/schemas/s/meta"
+    assert served.send("PUT", new, {"labels": {"a": "b"}}).status == 201
+    assert served.refused("PATCH", group + "/messages/f/meta", {"xref": "nowhere"})[0] == 400
+    assert served.send("GET", group + "/messages/f").status == 404
+
+
+def test_a_new_message_names_its_default_version(served, group):
+    def made(name, body, flag=""):
+        path = f"{group}/messages/{name}"
+        served.done("PUT", path + flag, body)
+        shown = {versionid: one.get("name") for versionid, one in served.get(path + "/versions").items()}
+        meta = served.get(path + "/meta")
+        return shown, meta["defaultversionid"], meta["defaultversionsticky"]
+
+    top = EVENT | {"name": "top"}
+    v1 = {"versions": {"v1": EVENT}}
+    assert made("a", top | {"meta": {"defaultversionid": "v9"}}) == ({"v9": "top"}, "v9", False)
+    assert made("b", top, "?setdefaultversionid=v9") == ({"v9": "top"}, "v9", True)
+    assert made("c", top, "?setdefaultversionid=null") == ({"1": "top"}, "1", False)
+    assert made("d", top | v1) == ({"v1": None}, "v1", False)  # nothing says that there is another one
+    assert made("e", top | v1 | {"versionid": "v0"}) == ({"v0": "top", "v1": None}, "v1", False)
+    assert made("f", top | v1 | {"meta": {"defaultversionid": "v1"}}) == ({"v1": None}, "v1", False)
+    assert made("g", top | v1, "?setdefaultversionid=v0") == ({"v0": "top", "v1": None}, "v0", True)
+    sticky = {"meta": {"defaultversionid": "v1", "defaultversionsticky": True}}
+    assert made("h", top | v1 | sticky | {"versionid": "v2"}) == ({"v1": None, "v2": "top"}, "v1", True)
+    assert served.refused("PUT", group + "/messages/i?setdefaultversionid=v9", {"versionid": "v1"}) == (400, "unknown_id")
 
 
 def test_one_version_shows_itself_as_the_default(served, group):

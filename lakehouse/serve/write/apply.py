@@ -147,7 +147,7 @@ def _of_resource(context: Context) -> Outcome:
         return Outcome("entity", [tree.xid], is_new, xid_of_version(tree.xid, made[-1]) if made else None)
     if parts[4] == "meta":
         put_meta(context, tree, given)
-        return Outcome("entity", [writing.path])
+        return Outcome("entity", [writing.path], is_new)
     if len(parts) == 5:
         return Outcome("collection", put_versions(context, tree, given))
     put_version(context, tree, parts[5], given, is_patch=context.patch or is_document)

@@ -22,17 +22,18 @@ class Default:
     versionid: str | None = None
     sticky: bool = False
 
-    def choose(self, given: Json, here: str, newest: str | None, *, patch: bool) -> None:
-        """Take what a body says of it.
+    def choose(self, given: Json, here: str, *, patch: bool) -> None:
+        """Take what a body says of it (spec.md, `defaultversionid` and `defaultversionsticky` attributes).
+
+        An id without stickiness says nothing: the newest Version is the default one then, which `settle` finds.
 
         Args:
             given: attributes of the meta entity.
             here: its XID.
-            newest: id of the newest Version, if there is one.
             patch: what is not given stays.
 
         Raises:
-            ProblemFound: a value is of the wrong type, or a Version that is not the newest is named without being sticky.
+            ProblemFound: a value is of the wrong type.
         """
         has_id, has_sticky = "defaultversionid" in given, "defaultversionsticky" in given
         if patch and not has_id and not has_sticky:
@@ -44,12 +45,10 @@ class Default:
             raise _wrong_type("defaultversionid", here, "it is not a string")
         if patch and has_id and not has_sticky:
             sticky = wanted is not None
-        if patch and has_sticky and not has_id:
-            wanted = self.versionid if sticky else None
-        self.versionid, self.sticky = wanted, bool(sticky)
-        if wanted is not None and not self.sticky and newest is not None and wanted != newest:
-            told = "it is not the newest Version, and `defaultversionsticky` is not true"
-            raise ProblemFound("bad_defaultversionid", here, value=wanted, error_detail=told)
+        if patch and not has_id and self.sticky:
+            wanted = self.versionid
+        self.sticky = bool(sticky)
+        self.versionid = wanted if self.sticky else None
 
     def settle(self, xid: Xid, versions: Collection[str], removed: Collection[str], newest: str | None) -> None:
         """Find it once all Versions are written.

@@ -18,7 +18,7 @@ _OF_SERVER = (
 
 
 def put_resource(context: Context, tree: Tree, given: Json, *, is_patch: bool | None = None) -> None:
-    """Write a Resource.
+    """Write a Resource: its own attributes into the Version that was the default one, whatever the body makes the default.
 
     Args:
         context: the request.
@@ -31,10 +31,10 @@ def put_resource(context: Context, tree: Tree, given: Json, *, is_patch: bool | 
     """
     patch = context.patch if is_patch is None else is_patch
     check_id(given, f"{tree.singular}id", tree.singular, tree.xid, tree.xid.rsplit("/", 1)[1])
-    meta, was_alias = given.get("meta"), tree.xref is not None
+    before = None if tree.is_new or tree.xref is not None else tree.default.versionid
+    meta = None if given.get("meta") is None else object_of(given["meta"], tree.xid + "/meta")
     if meta is not None:
-        told = object_of(meta, tree.xid + "/meta")
-        tree.put_meta(told, patch=context.patch, check_epoch=context.checks_epoch, ignored=context.ignored)
+        tree.put_meta(meta, patch=context.patch, check_epoch=context.checks_epoch, ignored=context.ignored)
     own = {name: value for name, value in given.items() if name not in ("meta", "versions")}
     versions = object_of({} if given.get("versions") is None else given["versions"], tree.xid + "/versions")
     if tree.xref is not None:
@@ -42,16 +42,39 @@ def put_resource(context: Context, tree: Tree, given: Json, *, is_patch: bool | 
         return
     for name, body in versions.items():
         put_version(context, tree, name, object_of(body, xid_of_version(tree.xid, name)), is_patch=context.patch)
-    says = [name for name in own if name not in (*_OF_SERVER, f"{tree.singular}id")]
-    is_about_meta = tree.versions and not tree.is_new and not was_alias and patch and meta is not None
-    if not says and (is_about_meta or versions):
+    if before is None:
+        _make_default(context, tree, own, meta, versions)
         return
-    default = tree.default.versionid if tree.default.versionid in tree.versions else None
-    versionid = id_of_version(own.get("versionid") or default or (tree.newest() if tree.versions else "1"), tree.xid)
-    if default is not None and not tree.is_new and not was_alias:
-        check_id(own, "versionid", "version", tree.xid, default)
-    if versionid not in versions:
-        put_version(context, tree, versionid, own, is_patch=patch)
+    check_id(own, "versionid", "version", tree.xid, before)
+    says = any(name not in (*_OF_SERVER, f"{tree.singular}id") for name in own)
+    is_elsewhere = patch and not says and (meta is not None or versions)  # nothing is said of the default Version
+    if before not in versions and not is_elsewhere:
+        put_version(context, tree, before, own, is_patch=patch)
+
+
+def _make_default(context: Context, tree: Tree, own: Json, meta: Json | None, versions: Json) -> None:
+    """Make the Version that a Resource's own attributes are of, where it had no default Version before.
+
+    The body names it (its `versionid`, else `?setdefaultversionid`, else `meta.defaultversionid`); where it does not, Versions
+    of the body are all that there are (spec.md, Resource Processing Algorithm, step 2).
+
+    Raises:
+        ProblemFound: it cannot be done.
+    """
+    named = own.get("versionid") or _named_default(context, meta or {})
+    versionid = id_of_version(named or "1", tree.xid)
+    if versionid not in versions and (named or not versions):
+        put_version(context, tree, versionid, own, is_patch=False)
+
+
+def _named_default(context: Context, meta: Json) -> Any:
+    """Return the Version that a request names as the default one; the flag goes before the body."""
+    if "defaultversionid" in context.ignored:
+        return None
+    flag = context.writing.flag("setdefaultversionid")
+    if flag is not None:
+        return None if flag in ("null", "request") else flag
+    return meta.get("defaultversionid")
 
 
 def put_version(context: Context, tree: Tree, versionid: str, given: Json, *, is_patch: bool) -> None:
@@ -95,19 +118,17 @@ def post_version(context: Context, tree: Tree, given: Json) -> tuple[Xid, bool]:
 
 
 def put_meta(context: Context, tree: Tree, given: Json) -> None:
-    """Write the meta entity; what stood for another one and does no more begins anew.
+    """Write the meta entity; a Resource that is new, or stood for another one and does no more, begins with a Version.
 
     Raises:
         ProblemFound: it cannot be done.
     """
-    if tree.is_new:
-        raise ProblemFound("not_found", tree.xid)
-    was_alias = tree.xref is not None
+    begins = tree.is_new or tree.xref is not None
     tree.put_meta(given, patch=context.patch, check_epoch=context.checks_epoch, ignored=context.ignored)
     if tree.xref is not None:
         make_alias(tree, {}, {})
-    elif was_alias:
-        tree.put_version("1", {}, patch=False, check_epoch=False)
+    elif begins:
+        _make_default(context, tree, {}, given, {})
 
 
 def make_alias(tree: Tree, own: Json, versions: Json) -> None:

@@ -158,7 +158,7 @@ class Tree:
         """Write the meta entity: all of it, or with `patch` what is given only.
 
         Raises:
-            ProblemFound: another id or epoch is given, or a default Version that cannot be it.
+            ProblemFound: another id or epoch is given, or a value is of the wrong type.
         """
         here = self.xid + "/meta"
         check_id(given, f"{self.singular}id", self.singular, here, self.xid.rsplit("/", 1)[1])
@@ -179,7 +179,7 @@ class Tree:
             self.xref = _xref(given.get("xref"), self.xid)
         if self.xref is None:
             chosen = {name: value for name, value in given.items() if name not in ignored}
-            self.default.choose(chosen, here, self.newest(), patch=patch)
+            self.default.choose(chosen, here, patch=patch)
 
     def set_default(self, wanted: str | None) -> None:
         """Choose the default Version (`?setdefaultversionid`); None: the newest from now on."""
