@@ -130,6 +130,35 @@ def test_several_versions_at_once_answer_with_those(served, group):
     assert served.refused("POST", group + "/messages/other/versions", {}) == (400, "missing_versions")
 
 
+def test_new_versions_of_one_request_follow_each_other_by_id(served, group):
+    """model.md, `versionmode`: manual."""
+    ancestor = "ancestor" if served.get("/")["specversion"] == "1.0-rc2" else "ancestorid"
+
+    def lineage(name, method, body, path=""):
+        served.done(method, f"{group}/messages/{name}{path}", body)
+        found = {one: told[ancestor] for one, told in served.get(f"{group}/messages/{name}/versions").items()}
+        return found, served.get(f"{group}/messages/{name}")["versionid"]
+
+    one, two = {"1": "1", "2": "1"}, {"versions": {"2": EVENT, "1": EVENT}}
+    assert lineage("a", "PUT", two) == (one, "2")
+    new = dict.fromkeys(("5", "3", "4"), EVENT)
+    assert lineage("a", "POST", new, "/versions") == (one | {"3": "2", "4": "3", "5": "4"}, "5")
+    assert lineage("b", "PUT", {"versions": dict.fromkeys(("z2", "B3", "a1"), EVENT)}) == (
+        {"a1": "a1", "B3": "a1", "z2": "B3"}, "z2",
+    )  # fmt: skip
+    said = {"b": EVENT, "c": EVENT | {ancestor: "b"}, "a": EVENT}  # c comes after b, as it says
+    assert lineage("c", "PATCH", said, "/versions") == ({"a": "a", "b": "a", "c": "b"}, "c")
+    said = {"z": EVENT, "y": EVENT | {ancestor: "z"}}
+    assert lineage("d", "POST", said, "/versions") == ({"z": "z", "y": "z"}, "y")  # from z something was made, so y is the newest
+    assert lineage("d", "POST", EVENT | {"versionid": "x"}) == ({"z": "z", "y": "z", "x": "y"}, "x")
+    path = group + "/messages/d/versions"
+    circle = {"z": {ancestor: "x"}}
+    assert served.refused("PATCH", path, circle)[0] == 400
+    for wrong in ({}, 5, "none", []):
+        assert served.refused("PATCH", path, {"z": {ancestor: wrong}}) == (400, "unknown_id"), wrong
+    assert lineage("d", "PATCH", {"x": {ancestor: None}}, "/versions")[0]["x"] == "y"
+
+
 def test_the_default_version_is_chosen(served, group):
     path = group + "/messages/m"
     put(served, path, name="one")

@@ -73,8 +73,8 @@ class _Settling:
                     raise ProblemFound("missing_versions", xid)
                 deleted.append(xid)  # the last Version takes the Resource along
             else:
+                tree.settle_ancestors()
                 tree.settle_default()
-                tree.check_ancestors()
                 kept.append(tree)
         for xid in deleted:
             self._delete(xid)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lakehouse.dialects.versionorder import natural_order
 from lakehouse.serve.answer.entities import Resource, make_resource
 from lakehouse.serve.problems import RC4, ProblemFound
 from lakehouse.serve.requests import SINGULAR
 from lakehouse.serve.write.asked import Json
 from lakehouse.serve.write.defaults import Default
+from lakehouse.serve.write.lineage import find_circle, newest_of, with_ancestors
 from lakehouse.serve.write.working import Row, Working, holder_of
 from lakehouse.text.jsontext import read_canonical
 from lakehouse.text.names import RegistryId, Xid
@@ -115,9 +115,6 @@ class Tree:
                 kept.pop(name, None)
             else:
                 kept[name] = value
-        if self.ancestor not in kept:
-            newest = self.newest()
-            kept[self.ancestor] = versionid if newest is None else newest
         self.versions[versionid] = kept
         self.touched.add(versionid)
         self.removed.discard(versionid)
@@ -134,18 +131,18 @@ class Tree:
                 self.touched.add(other)
 
     def newest(self) -> str | None:
-        """Give the newest Version: the one that was made last; of several the last by id."""
-        if not self.versions:
-            return None
+        """Return the newest Version, if there is one."""
+        return newest_of(self._ancestors(), self._made)
 
-        def key(versionid: str) -> tuple[Any, ...]:
-            given = self.life.get(versionid)
-            made = given.createdat if given is not None else None
-            if made is None:
-                made = self.rows[versionid].createdat if versionid in self.rows else 2**62
-            return made, natural_order(versionid)
+    def _ancestors(self) -> dict[str, str | None]:
+        return {versionid: attributes.get(self.ancestor) for versionid, attributes in self.versions.items()}
 
-        return max(self.versions, key=key)
+    def _made(self, versionid: str) -> int:
+        """Return when a Version was made: as a client says, else when it came; a new one comes last."""
+        given = self.life.get(versionid)
+        if given is not None and given.createdat is not None:
+            return given.createdat
+        return self.rows[versionid].createdat if versionid in self.rows else 2**62
 
     def next_number(self) -> int:
         """Give the id of a Version that the client does not name: a number that was never one."""
@@ -197,21 +194,21 @@ class Tree:
         else:
             self.default.settle(self.xid, self.versions, self.removed, self.newest())
 
-    def check_ancestors(self) -> None:
-        """Make sure that each Version's ancestor is one of the Versions, and that none leads back to itself.
+    def settle_ancestors(self) -> None:
+        """Find the ancestors of Versions that the request gives none, and make sure that each one leads to a root.
 
         Raises:
             ProblemFound: one is not there, or they go round in a circle.
         """
         for versionid in self.touched:
-            seen, at = [versionid], self.versions[versionid].get(self.ancestor)
-            if not isinstance(at, str) or (at not in self.versions and at not in self.rows):
+            at = self.versions[versionid].get(self.ancestor)
+            if at is not None and (not isinstance(at, str) or (at not in self.versions and at not in self.rows)):
                 raise ProblemFound("unknown_id", xid_of_version(self.xid, versionid), singular="version", id=str(at)[:128])
-            while at in self.versions and at != seen[-1]:
-                if at in seen:
-                    raise ProblemFound("ancestor_circular_reference", self.xid, list=", ".join([*seen, at]))
-                seen.append(at)
-                at = self.versions[at].get(self.ancestor)
+        for versionid, ancestor in with_ancestors(self._ancestors(), self._made).items():
+            self.versions[versionid][self.ancestor] = ancestor
+        circle = find_circle(self._ancestors(), sorted(self.touched))
+        if circle:
+            raise ProblemFound("ancestor_circular_reference", self.xid, list=", ".join(circle))
 
     def as_json(self) -> Json:
         """Write it as a document has it."""
