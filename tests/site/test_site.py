@@ -154,6 +154,23 @@ def test_texts_from_right_to_left_are_set_apart(strange):
     assert "<bdi>تم تقديم الطلب</bdi>" in page
 
 
+def test_tables_of_fields_say_what_they_lack(tmp_path):
+    proto = 'syntax = "proto3"; import "google/protobuf/any.proto"; message A { string a = 1; string b = 2; } enum E { X = 0; }'
+    texts = {"proto": ("Protobuf/3", proto), "xsd": ("XSD/1.1", "<broken>"), "thrift": ("Thrift/1", "struct A {}")}
+    schemas = {name: {"versions": {"1": {"format": format_, "schema": text}}} for name, (format_, text) in texts.items()}
+    message = {"dataschemaformat": "Protobuf/3", "dataschemauri": "#/schemagroups/s/schemas/proto"}
+    document = {"messagegroups": {"g": {"messages": {"m": message}}}, "schemagroups": {"s": {"schemas": schemas}}}
+    catalog = Catalog(tmp_path / "warehouse")
+    catalog.ingest({"file:/schemas.json": ("default", document)})
+    site = Site(tmp_path / "site", catalog)
+    for path in ("schemagroups/s/proto", "schemagroups/s/proto/1", "messagegroups/g/m"):
+        text = site.text(f"reg-default/{path}.html")
+        for told in ("b string no. 2", "X value no. 0", "What it imports is not listed: google/protobuf/any.proto."):
+            assert told in text
+    assert "Its fields are not listed: the schema is not XML" in site.text("reg-default/schemagroups/s/xsd.html")
+    assert "Fields of the format Thrift/1 are not listed." in site.text("reg-default/schemagroups/s/thrift.html")
+
+
 def test_long_lists_are_paged(many):
     group = "reg-default/messagegroups/g0"
     assert "1\u2013100 of 130" in many.text(f"{group}.html")

@@ -6,8 +6,8 @@ read by the JSON mapping of Protobuf.
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import os
+import re
 import tempfile
 from collections.abc import Callable
 from functools import lru_cache
@@ -20,11 +20,13 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from grpc_tools import protoc
 
 from lakehouse.match.definition.valuetypes import media_type
+from lakehouse.match.payload.apart import NoAnswer, apart
 from lakehouse.match.payload.schemas import Resolved
 from lakehouse.match.payload.validators import CONFLUENT, FRAME, Decoded, Error, Undecodable, Unsupported, is_json
 
 _NAME = "schema.proto"
-_SECONDS = 30
+_SECONDS = 10
+_LOGGED = re.compile(r"WARNING: All log messages|[IWEF]\d{4} ")  # what the compiler says of itself
 
 
 class ProtobufValidator:
@@ -35,11 +37,10 @@ class ProtobufValidator:
     def __init__(self, document: Any, resolved: Resolved, find: Callable[[str], Any]) -> None:
         if not isinstance(document, str):
             raise Unsupported("a Protobuf schema is text")
-        files = _compile(document)
+        own, files = compiled(document)
         pool = descriptor_pool.DescriptorPool()
-        for file in files.file:
+        for file in files:
             pool.Add(file)
-        own = next(file for file in files.file if file.name == _NAME)
         names = [f"{own.package}.{one.name}".lstrip(".") for one in own.message_type]
         schema_id = resolved.xid.partition("/schemas/")[2].partition("/")[0]
         wanted = resolved.named or schema_id
@@ -118,18 +119,38 @@ def _unknown(message: Any, pointer: str) -> list[Error]:
 
 
 @lru_cache(256)
-def _compile(text: str) -> descriptor_pb2.FileDescriptorSet:
-    """Compile the text alone: what it imports must be of Google's well-known types."""
-    well_known = str(Path(protoc.__file__).parent / "_proto")
+def compiled(text: str) -> tuple[descriptor_pb2.FileDescriptorProto, list[descriptor_pb2.FileDescriptorProto]]:
+    """Compile the text alone: what it imports must be of Google's well-known types.
+
+    Returns:
+        What it declares, with its comments; and all files, those that it imports first.
+
+    Raises:
+        Unsupported: the compiler refuses it, or takes too long.
+    """
     with tempfile.TemporaryDirectory(prefix="lakehouse-") as folder:
-        source, target = Path(folder, _NAME), Path(folder, "out")
-        source.write_text(text, encoding="utf-8")
-        ran = subprocess.run(  # noqa: S603  a process of its own: the compiler writes to standard error, and text may be hostile
-            [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", f"-I{well_known}", "--include_imports",
-             f"--descriptor_set_out={target}", str(source)],
-            capture_output=True, text=True, check=False, timeout=_SECONDS,
-        )  # fmt: skip
-        if ran.returncode or not target.exists():
-            told = ran.stderr.strip().replace(f"{source}:", "").replace(folder, "")
+        Path(folder, _NAME).write_text(text, encoding="utf-8", errors="replace")
+        try:
+            told = apart(lambda: _compile(folder), _SECONDS)
+        except NoAnswer as error:
+            raise Unsupported(f"protoc does not compile the schema: {error}") from error
+        if isinstance(told, str):
             raise Unsupported(f"protoc does not compile the schema: {told[:200]}")
-        return descriptor_pb2.FileDescriptorSet.FromString(target.read_bytes())
+    files = list(descriptor_pb2.FileDescriptorSet.FromString(told).file)
+    return next(file for file in files if file.name == _NAME), files
+
+
+def _compile(folder: str) -> bytes | str:
+    """Run the compiler, in a process of its own, since text may be hostile: the descriptors, or what it says against the text."""
+    well_known = str(Path(protoc.__file__).parent / "_proto")
+    source, target, errors = Path(folder, _NAME), Path(folder, "out"), Path(folder, "errors")
+    os.dup2(os.open(errors, os.O_CREAT | os.O_WRONLY), 2)
+    code = protoc.main(
+        ["protoc", f"-I{folder}", f"-I{well_known}", "--include_imports", "--include_source_info",
+         f"--descriptor_set_out={target}", str(source)]
+    )  # fmt: skip
+    if code or not target.exists():
+        lines = [one for one in errors.read_text(encoding="utf-8", errors="replace").split("\n") if not _LOGGED.match(one)]
+        said = " ".join(lines).replace(f"{source}:", "").replace(f"{_NAME}:", "").replace(folder, "")
+        return " ".join(said.split()) or f"exit code {code}"
+    return target.read_bytes()

@@ -50,7 +50,7 @@ class Combinations:
                 rest = {
                     word: held for word, held in schema.items() if word not in ("$ref", "$dynamicRef", "$recursiveRef", *_NOTES)
                 }
-                target, root = self._resolve(reference, root)
+                target, root = referred(reference, root, self._find)
                 if target is False:
                     raise Impossible(f"{reference} is false")
                 schema = _merged(target if isinstance(target, dict) else {}, rest)
@@ -88,22 +88,35 @@ class Combinations:
         other = schema.get("else")
         return _merged(rest, other if isinstance(other, dict) else {})
 
-    def _resolve(self, reference: str, root: Any) -> tuple[Any, Any]:
-        base = next((root[word] for word in ("$id", "id") if isinstance(root, dict) and isinstance(root.get(word), str)), "")
+
+def referred(reference: str, root: Any, find: Callable[[str], Any]) -> tuple[Any, Any]:
+    """Follow a reference.
+
+    Args:
+        reference: as it is written.
+        root: the document in which it is.
+        find: gives another document by its `$id`; raises LookupError when there is none.
+
+    Returns:
+        What it leads to, and the document in which that is.
+
+    Raises:
+        Impossible: it leads nowhere.
+    """
+    base = next((root[word] for word in ("$id", "id") if isinstance(root, dict) and isinstance(root.get(word), str)), "")
+    document = root
+    try:
         uri, fragment = urldefrag(reference)
-        document = root
-        if uri:
-            whole = urljoin(base, uri)
-            if whole != urldefrag(base)[0]:
-                document = _by_id(root, uri, whole)
-                if document is None:
-                    try:
-                        document = self._find(whole)
-                    except LookupError as error:
-                        raise Impossible(str(error)) from error
-        if fragment.startswith("/"):
-            return value_at(document, fragment), document
-        return (_by_anchor(document, fragment) if fragment else document), document
+        whole = urljoin(base, uri)
+        if uri and whole != urldefrag(base)[0]:
+            document = _by_id(root, uri, whole)
+            if document is None:
+                document = find(whole)
+    except (LookupError, ValueError) as error:  # none has this `$id`, or it is no URI
+        raise Impossible(str(error)) from error
+    if fragment.startswith("/"):
+        return value_at(document, fragment), document
+    return (_by_anchor(document, fragment) if fragment else document), document
 
 
 def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

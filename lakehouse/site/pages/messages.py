@@ -154,8 +154,7 @@ def _schema(book: Book, registryid: RegistryId, definition: dict[str, Any] | Non
     version, versions = found
     held = version.attributes
     format_ = format_ or held.get("format")
-    key = ("readable", registryid, version.xid, format_)
-    text = book.remember(key, lambda: readable(held["schema"], format_), 200) if "schema" in held else None
+    text = readable(held["schema"], format_) if "schema" in held else None
     return {"readable": text, "format": format_, "xid": version.xid, "uri": held.get("schemauri") or uri, "versions": versions}
 
 

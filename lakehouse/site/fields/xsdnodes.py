@@ -1,0 +1,172 @@
+"""Fields of XML Schema, out of what xmlschema makes of it: elements, attributes, choices, and types that no element has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+from xmlschema.validators import XsdAnyElement, XsdGroup
+
+from lakehouse.match.payload.apart import NoAnswer, apart
+from lakehouse.match.payload.schemas import Resolved
+from lakehouse.match.payload.validators import Unsupported
+from lakehouse.match.payload.xsd import XsdValidator
+from lakehouse.site.fields.listing import Listing, Node, Steps, joined, listed, one_of
+from lakehouse.text.names import JsonText, Xid
+
+_XSD = "{http://www.w3.org/2001/XMLSchema}"
+_FACETS = ("length", "minLength", "maxLength", "minInclusive", "maxInclusive", "minExclusive", "maxExclusive", "totalDigits",
+           "fractionDigits")  # fmt: skip
+_SECONDS = 5
+
+
+def xsd_fields(text: str, format_: str) -> Listing:
+    """List the elements of a schema and what they hold.
+
+    Raises:
+        Unsupported: it is no schema that is read.
+    """
+
+    def work() -> Listing | str:
+        try:
+            return _Reader(XsdValidator(text, Resolved(Xid(""), format_, JsonText("")), _none).schema).listing()
+        except Unsupported as error:
+            return str(error)
+
+    _warm(format_)
+    try:  # hostile text may keep the library busy
+        found = apart(work, _SECONDS)
+    except NoAnswer as error:
+        raise Unsupported(f"the schema cannot be read: {error}") from error
+    if isinstance(found, str):
+        raise Unsupported(found)
+    return found
+
+
+@lru_cache
+def _warm(format_: str) -> None:
+    """Make the library read the schema of schemas, which each process of its own would read again."""
+    XsdValidator(f'<xs:schema xmlns:xs="{_XSD[1:-1]}"/>', Resolved(Xid(""), format_, JsonText("")), _none)
+
+
+def _none(uri: str) -> Any:
+    raise LookupError(uri)
+
+
+class _Reader:
+    """Reads a schema of xmlschema."""
+
+    def __init__(self, schema: Any) -> None:
+        self._schema = schema
+        self._steps = Steps()
+        self._seen: set[Any] = set()
+
+    def listing(self) -> Listing:
+        """List all elements, then the types that none of them has."""
+        return listed(self._roots())
+
+    def _roots(self) -> Iterator[Node]:
+        for one in self._schema.elements.values():
+            yield self._element(one, is_root=True)
+        for name, kind in self._schema.types.items():
+            if kind.is_complex() and kind not in self._seen:
+                yield Node(name, "complexType", None, _documentation(kind), below=self._below(kind), keys=frozenset({kind}))
+
+    def _element(self, declared: Any, *, is_optional: bool = False, is_root: bool = False) -> Node:
+        one = declared.ref or declared
+        kind = one.type
+        self._seen.add(kind)
+        required = None if is_root else declared.min_occurs > 0 and not is_optional
+        others = sorted(str(other.local_name) for other in self._schema.maps.substitution_groups.get(one.name, ()))
+        fixed = [f"{word} {getattr(one, word)}" for word in ("fixed", "default") if getattr(one, word) is not None]
+        limits = [*fixed, _times(declared), self._facets(kind), "abstract" if one.abstract else "",
+                  "nillable" if one.nillable else "", f"or {', '.join(others)} in its place" if others else ""]  # fmt: skip
+        keys = frozenset({kind}) if kind.is_complex() and not kind.has_simple_content() else frozenset()
+        text = _documentation(declared) or _documentation(one)
+        return Node(str(one.local_name), _type(kind), required, text, joined(limits), below=self._below(kind), keys=keys)
+
+    def _below(self, kind: Any) -> Callable[[], Sequence[Node]]:
+        def below() -> Sequence[Node]:
+            self._steps.spend()
+            self._seen.add(kind)
+            if not kind.is_complex():
+                return []
+            found = [
+                self._attribute(name, one) for name, one in kind.attributes.items() if name is None or one.use != "prohibited"
+            ]
+            if not kind.has_simple_content() and not kind.is_simple():
+                found += self._group(kind.content, is_optional=False)
+            return found
+
+        return below
+
+    def _attribute(self, name: str | None, one: Any) -> Node:
+        if name is None:
+            return Node("@(any)", "any attribute")
+        fixed = [f"{word} {getattr(one, word)}" for word in ("fixed", "default") if getattr(one, word) is not None]
+        limits = joined([*fixed, self._facets(one.type)])
+        return Node(f"@{one.local_name}", _type(one.type), one.use == "required", _documentation(one), limits)
+
+    def _group(self, group: Any, *, is_optional: bool) -> list[Node]:
+        """Give the elements of a group; those of a choice below a row of their own."""
+        self._steps.spend()
+        held = group.ref or group
+        is_optional = is_optional or group.min_occurs == 0
+        is_choice = held.model == "choice" and len(held) > 1
+        found: list[Node] = []
+        for one in held:
+            if isinstance(one, XsdGroup):
+                inner = self._group(one, is_optional=is_optional)
+                is_apart = is_choice and len(inner) > 1 and (one.ref or one).model != "choice"
+                found += [_row("(together)", _times(one), inner)] if is_apart else inner
+            elif isinstance(one, XsdAnyElement):
+                found.append(Node("(any element)", "any", one.min_occurs > 0 and not is_optional, "", _times(one)))
+            else:
+                found.append(self._element(one, is_optional=is_optional or is_choice))
+        if is_choice and found:
+            return [_row("(one of)", _times(group), found)]
+        return [_row("(group)", _times(group), found)] if found and _times(group) else found
+
+    def _facets(self, kind: Any) -> str:
+        if kind.is_complex():
+            if not kind.has_simple_content():
+                return ""
+            kind = kind.content
+        told = []
+        for name in _FACETS:
+            facet = kind.get_facet(f"{_XSD}{name}")
+            value = None if facet is None else facet.value
+            told += [] if value is None else [f"{name} {value}"]
+        patterns = kind.patterns.regexps if kind.patterns is not None else ()
+        return joined([one_of([str(one) for one in kind.enumeration or ()]), *(f"pattern {one}" for one in patterns), *told])
+
+
+def _row(name: str, limits: str, members: list[Node]) -> Node:
+    return Node(name, "group", None, "", limits, below=lambda: members)
+
+
+def _times(particle: Any) -> str:
+    """Tell how often a particle may be there, where that is more than once."""
+    most = particle.max_occurs
+    if most is not None and most <= 1:
+        return ""
+    return f"{particle.min_occurs} to {most} times" if most is not None else f"{particle.min_occurs} times or more"
+
+
+def _type(kind: Any) -> str:
+    if kind.local_name:
+        return str(kind.local_name)
+    if kind.is_complex():
+        return _type(kind.content) if kind.has_simple_content() else "complexType"
+    if kind.is_list():
+        return f"list of {_type(kind.item_type)}" if hasattr(kind, "item_type") else "list"
+    if getattr(kind, "member_types", None):
+        return " or ".join(_type(one) for one in kind.member_types[:6])
+    base = kind.base_type
+    return _type(base) if base is not None else "any"
+
+
+def _documentation(one: Any) -> str:
+    texts = [" ".join("".join(held.itertext()).split()) for held in getattr(one.annotation, "documentation", None) or ()]
+    return " ".join(texts)
