@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType
 
@@ -13,6 +13,7 @@ from lakehouse.log.ownership.disputes import added_to
 from lakehouse.store.frames import keep
 from lakehouse.store.keys import KEY
 from lakehouse.store.schema import CHANGES, DOCUMENT_BODY, TABLE_OF_KIND
+from lakehouse.store.tables import open_table
 from lakehouse.store.xids import no_uris
 
 
@@ -31,6 +32,13 @@ def current_documents(changes: DataFrame) -> DataFrame:
         F.col("last.snapshot_id").alias("snapshot_id"),
         facts.alias("facts"),
     )
+
+
+def find_refused(spark: SparkSession, documents: list[str]) -> list[str]:
+    """Find documents of which something was refused at their last load; their URIs."""
+    known = current_documents(open_table(spark, "changes").filter(F.col("xid").isin(documents)))
+    is_refused = (F.col("facts.status") == "rejected") | (F.coalesce(F.size("facts.quarantined"), F.lit(0)) > 0)
+    return sorted(row["xid"] for row in known.filter(is_refused).select("xid").distinct().collect())
 
 
 def document_facts(stage: DataFrame, findings: DataFrame) -> DataFrame:

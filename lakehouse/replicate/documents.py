@@ -11,8 +11,9 @@ from typing import Any, BinaryIO
 from lakehouse.errors import ReplicationError
 from lakehouse.replicate.screen import Screen
 from lakehouse.text.blanking import blank_text
-from lakehouse.text.jsontext import NotJson, as_written, read_json
-from lakehouse.text.streams import split_groups
+from lakehouse.text.jsontext import BOM, NotJson, as_read, read_json
+from lakehouse.text.streams import Part, split_groups
+from lakehouse.text.twins import members, values_of, without
 
 COLLECTIONS = ("endpoints", "messagegroups", "schemagroups")
 MEMBERS = {"endpoints": "messages", "messagegroups": "messages", "schemagroups": "schemas"}
@@ -33,15 +34,20 @@ class Writer:
         self.stream = stream
         self.groups = 0
         self._collection: str | None = None
-        self._is_empty = True
+        self._is_empty = self._is_bare = True
         stream.write(b"{")
 
-    def text(self, collection: str, members: bytes) -> None:
+    def close(self) -> None:
+        """End a collection: one of the same name that comes next is a member of its own, as a key that occurs twice has it."""
+        self.stream.write(b"}" if self._collection else b"")
+        self._collection = None
+
+    def text(self, collection: str, groups: bytes) -> None:
         """Write groups as text: members of a JSON object, without its braces."""
-        if not members.strip():
+        if not groups.strip():
             return
         self._enter(collection)
-        self.stream.write((b"" if self._is_empty else b",") + members)
+        self.stream.write((b"" if self._is_empty else b",") + groups)
         self._is_empty = False
 
     def group(self, collection: str, groupid: str, text: bytes) -> None:
@@ -59,24 +65,23 @@ class Writer:
 
     def finish(self, root: dict[str, Any]) -> None:
         """Write the registry's own attributes."""
-        text = as_written(_own_attributes(root)).encode()
-        self.stream.write(b"}" if self._collection else b"")
-        inner = text[1:-1]
-        self.stream.write((b"," if self._collection and inner else b"") + inner + b"}")
+        inner = as_read(_own_attributes(root))[1:-1]
+        self.close()
+        self.stream.write((b"," if inner and not self._is_bare else b"") + inner + b"}")
 
     def _enter(self, collection: str) -> None:
         if collection == self._collection:
             return
-        self.stream.write(b"}," if self._collection else b"")
-        self.stream.write(json.dumps(collection).encode() + b":{")
-        self._collection, self._is_empty = collection, True
+        self.close()
+        self.stream.write((b"" if self._is_bare else b",") + json.dumps(collection).encode() + b":{")
+        self._collection, self._is_empty, self._is_bare = collection, True, False
 
 
 def _own_attributes(root: dict[str, Any]) -> dict[str, Any]:
     """Give a registry's attributes without what a server computes, and without collections that this catalog does not know."""
     collections = {name.removesuffix("url") for name in root if name.endswith("surl") and name != "url"}
     computed = {"self", "shortself", *_OF_SERVER, *(one + end for one in collections for end in ("", "url", "count"))}
-    return {name: value for name, value in root.items() if name not in computed}
+    return without(root, computed)
 
 
 def settle(source: Path, target: Path, screen: Screen, url: str, depth: int) -> None:
@@ -95,21 +100,8 @@ def settle(source: Path, target: Path, screen: Screen, url: str, depth: int) -> 
     aside = target.with_suffix(".writing")
     try:
         with source.open("rb") as stream, aside.open("wb") as out:
-            writer = Writer(out)
-            for part in split_groups(stream, _PART_BYTES, COLLECTIONS):
-                if part.collection is not None:
-                    _add_part(writer, part.collection, part.text, screen, depth)
-                    continue
-                root = read_json(part.text, depth)[0]
-                if not isinstance(root, dict) or not isinstance(root.get("specversion"), str):
-                    raise ReplicationError(url, "its answer is not a registry: there is no `specversion`.")
-                for collection in COLLECTIONS:  # those of which nothing was cut off
-                    left = root.pop(collection, None)
-                    if isinstance(left, dict) and left:
-                        _add_groups(writer, collection, left, screen)
-                    elif left is not None and not isinstance(left, dict):
-                        raise ReplicationError(url, f"`{collection}` of its answer is not a map.")
-                writer.finish(root)
+            out.write(stream.peek(3)[:3] if stream.peek(3).startswith(BOM) else b"")  # the ingest reports it
+            _Settled(out, screen, url, depth).read(stream)
         aside.replace(target)
     except NotJson as error:
         raise ReplicationError(url, f"its answer is not whole, or not JSON: {blank_text(str(error))}") from error
@@ -117,30 +109,78 @@ def settle(source: Path, target: Path, screen: Screen, url: str, depth: int) -> 
         aside.unlink(missing_ok=True)
 
 
-def _add_part(writer: Writer, collection: str, text: bytes, screen: Screen, depth: int) -> None:
-    value = read_json(text, depth)[0][collection]  # strictly: half a body must not pass
-    if screen.is_open:
-        writer.text(collection, text[text.index(b"{", 1) + 1 : -2])
-        writer.groups += len(value)
-    else:
-        _add_groups(writer, collection, value, screen)
+class _Settled:
+    """An answer that becomes a document, part by part; keys that occur twice stay twice, so that the ingest reports them."""
+
+    def __init__(self, out: BinaryIO, screen: Screen, url: str, depth: int) -> None:
+        self.screen = screen
+        self.url = url
+        self.depth = depth
+        self.writer = Writer(out)
+
+    def read(self, stream: BinaryIO) -> None:
+        for part in split_groups(stream, _PART_BYTES, COLLECTIONS):
+            if part.collection is not None:
+                self._add_part(part, part.collection)
+            else:
+                self._add_root(read_json(part.text, self.depth)[0])
+
+    def _add_part(self, part: Part, collection: str) -> None:
+        value = read_json(part.text, self.depth)[0][collection]  # strictly: half a body must not pass
+        if part.opens:
+            self.writer.close()
+        if not self.screen.is_open:
+            self._add_groups(collection, value)
+            return
+        for groupid, group in members(value):
+            check_count(self.url, collection, groupid, group)
+            self.writer.groups += 1
+        self.writer.text(collection, part.text[part.text.index(b"{", 1) + 1 : -2])
+
+    def _add_root(self, root: Any) -> None:
+        if not isinstance(root, dict) or not isinstance(root.get("specversion"), str):
+            raise ReplicationError(self.url, "its answer is not a registry: there is no `specversion`.")
+        for collection in COLLECTIONS:  # those of which nothing was cut off
+            for left in values_of(root, collection):
+                if left is not None and not isinstance(left, dict):
+                    raise ReplicationError(self.url, f"`{collection}` of its answer is not a map.")
+                self.writer.close()
+                self._add_groups(collection, left or {})
+        self.writer.finish(without(root, COLLECTIONS))
+
+    def _add_groups(self, collection: str, groups: dict[str, Any]) -> None:
+        for groupid, group in members(groups):
+            check_count(self.url, collection, groupid, group)
+            taken = self.screen.group(group) if isinstance(group, dict) else group
+            if taken is not None:
+                self.writer.group(collection, groupid, as_read(taken))
 
 
-def _add_groups(writer: Writer, collection: str, groups: dict[str, Any], screen: Screen) -> None:
-    for groupid, group in groups.items():
-        taken = screen.group(group) if isinstance(group, dict) else group
-        if taken is not None:
-            writer.group(collection, groupid, as_written(taken).encode())
+def check_count(url: str, collection: str, groupid: str, group: Any) -> None:
+    """Compare how many messages or schemas an answer holds of a group with how many it says there are.
+
+    An answer with fewer is not whole: what is missing in it would be deleted here.
+
+    Raises:
+        ReplicationError: they differ.
+    """
+    name = MEMBERS[collection]
+    count, held = (group.get(f"{name}count"), group.get(name)) if isinstance(group, dict) else (None, None)
+    if not isinstance(held, dict) or type(count) is not int:
+        return
+    if count not in (len(held), every := sum(1 for _ in members(held))):
+        told = f"/{collection}/{groupid} has `{name}count` {count}, and {every} {name}"
+        raise ReplicationError(url, f"its answer is not whole: {told}. Report it to whoever runs that server.")
 
 
 def write_members(stream: BinaryIO, own: dict[str, Any], name: str, pages: Iterable[dict[str, Any]]) -> int:
     """Write a group whose members come page by page; give how many they are."""
-    text = as_written(own).encode()
+    text = as_read(own)
     stream.write(text[:-1] + (b"," if len(text) > 2 else b"") + json.dumps(name).encode() + b":{")
     count = 0
     for page in pages:
-        for key, value in page.items():
-            stream.write((b"," if count else b"") + json.dumps(key).encode() + b":" + as_written(value).encode())
+        for key, value in members(page):
+            stream.write((b"," if count else b"") + json.dumps(key).encode() + b":" + as_read(value))
             count += 1
     stream.write(b"}}")
     return count

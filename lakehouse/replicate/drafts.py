@@ -17,6 +17,7 @@ from lakehouse.replicate.screen import Json, Screen
 from lakehouse.replicate.state import State
 from lakehouse.replicate.walk import Unit
 from lakehouse.text.names import Xid
+from lakehouse.text.twins import members, object_of, without
 
 _AT_ONCE = 8
 _WALKS = 4
@@ -114,9 +115,9 @@ class DraftWalk:
         if not versions:
             raise ReplicationError(url, "it has no version (CAT-034).")
         latest = versions[max(versions, key=int)] if all(one.isdigit() for one in versions) else {}
-        own = {name: latest[name] for name in ("format", "authority") if name in latest}
-        bare = {number: {name: value for name, value in one.items() if name != "authority"} for number, one in versions.items()}
-        return {"id": definition_id} | own | {"versions": bare}
+        own = [(name, value) for name, value in members(latest) if name in ("format", "authority")]
+        bare = {number: without(one, ("authority",)) for number, one in versions.items()}
+        return object_of([("id", definition_id), *own, ("versions", bare)])
 
     def _get(self, url: str) -> Answer:
         answer = self.client.get(url)

@@ -70,6 +70,7 @@ class Fetched(NamedTuple):
         scope: regular expression (Java) for the URIs of all documents that this round is about.
         snapshot: of the source, where it tells that.
         requests, received: what it took; bytes are unpacked ones.
+        refused: URIs of documents that did not change, and of which the catalog refused something when it took them.
     """
 
     units: list[Unit]
@@ -79,6 +80,7 @@ class Fetched(NamedTuple):
     snapshot: str | None
     requests: int
     received: int
+    refused: list[str]
 
     @property
     def is_changed(self) -> bool:
@@ -88,7 +90,8 @@ class Fetched(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """Give what was fetched as a JSON value."""
         told = {"documents": len(self.units), "changed": len(self.changed), "vanished": len(self.vanished)}
-        return told | {"requests": self.requests, "bytes": self.received, "snapshot": self.snapshot}
+        told |= {"requests": self.requests, "bytes": self.received, "refused": len(self.refused)}
+        return told | {"snapshot": self.snapshot}
 
 
 def read_scope(groups: tuple[str, ...]) -> tuple[Xid, ...]:
@@ -154,7 +157,9 @@ class Puller:
         if len(changed) < len(units) or self.asked.scope:  # the others are not there to be seen by the ingest
             pattern = "|".join(_quoted(uri) for uri in [*(unit.uri for unit in changed), *vanished])
         scope = rf"\A(?:{pattern})\z"
-        return Fetched(units, changed, vanished, scope, snapshot, self.client.requests, self.client.received)
+        same = {unit.uri for unit in units} - {unit.uri for unit in changed}
+        refused = sorted(same.intersection(self.state.refused))
+        return Fetched(units, changed, vanished, scope, snapshot, self.client.requests, self.client.received, refused)
 
     def load(self, spark: SparkSession, fetched: Fetched, watcher: Watcher | None = None) -> Summary:
         """Load what was fetched: one snapshot, in which everything is as at the source.
@@ -165,6 +170,7 @@ class Puller:
         """
         from lakehouse.ingest.pipeline import Located, Request, ingest  # noqa: PLC0415  Spark is wanted from here on
         from lakehouse.log.commits import read_head  # noqa: PLC0415
+        from lakehouse.log.facts import find_refused  # noqa: PLC0415
         from lakehouse.log.ownership.owners import Policy  # noqa: PLC0415
 
         files = {unit.uri: self._at_hand(unit.file) for unit in fetched.changed if unit.file is not None}
@@ -175,6 +181,7 @@ class Puller:
         summary = ingest(spark, self.settings, list(files.values()), request=request, watcher=watcher, located=located)
         head = read_head(spark)
         self.state.loaded = {unit.uri: unit.digest for unit in fetched.units}
+        self.state.refused = [*fetched.refused, *(find_refused(spark, list(files)) if summary.refused else [])]
         self.state.commit = (head.snapshot_id, head.digest)
         self.state.save()
         for unit in fetched.units:

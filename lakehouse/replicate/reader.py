@@ -13,6 +13,7 @@ from lakehouse.errors import ReplicationError
 from lakehouse.replicate.client import Answer, Client, Refused, is_json
 from lakehouse.replicate.screen import Json
 from lakehouse.text.names import Xid
+from lakehouse.text.twins import members, object_of
 from lakehouse.text.xid import xid_of_version
 
 WHOLE = "doc&inline=*"
@@ -73,20 +74,24 @@ class Reader:
             return self.value(self.get(self.url(xid + ("$details" if "/schemas/" in xid else ""), WHOLE)))
         details = "$details" if "/schemas/" in xid else ""
         meta = self.value(self.get(self.url(f"{xid}/meta")))
-        own = {key: meta[key] for key in ("messageid", "schemaid") if key in meta}
+        ids = ("messageid", "schemaid")
+        own = [(key, value) for key, value in members(meta) if key in ids]
         if meta.get("xref") is not None:  # the rest is that of what it stands for
-            return own | {
-                "meta": {name: meta[name] for name in (*own, "xref", "epoch", "createdat", "modifiedat") if name in meta}
-            }
+            alias = (*ids, "xref", "epoch", "createdat", "modifiedat")
+            return object_of([*own, ("meta", object_of((name, value) for name, value in members(meta) if name in alias))])
         # What the server's own clients may change is its affair; a default that is not sticky is shown where nobody wrote so.
-        meta = {name: value for name, value in meta.items() if (name, value) != ("defaultversionsticky", False)}
-        meta.pop("readonly", None)
-        versions: Json = {}
+        meta = object_of(
+            (name, value)
+            for name, value in members(meta)
+            if name != "readonly" and (name, value) != ("defaultversionsticky", False)
+        )
+        versions = []
         for page in self.collection(f"{xid}/versions"):
-            for key, version in page.items():
+            for key, version in members(page):
                 shown = self.value(self.get(self.url(f"{xid}/versions/{key}{details}"))) if details else version
-                versions[key] = shown | self._document(xid_of_version(xid, key), shown) if details else shown
-        return own | {"meta": meta, "versions": versions}
+                document = self._document(xid_of_version(xid, key), shown) if details else {}
+                versions.append((key, object_of([*members(shown), *members(document)]) if document else shown))
+        return object_of([*own, ("meta", meta), ("versions", object_of(versions))])
 
     def _document(self, xid: Xid, version: Json) -> Json:
         """Give the document of a Version of a schema where it does not stand elsewhere: as JSON, as text, or else as base64."""
@@ -104,7 +109,7 @@ class Reader:
     def listed(self, collection: str) -> Iterator[tuple[str, Json]]:
         """Give the groups of a collection: id and attributes."""
         for page in self.collection(f"/{collection}"):
-            yield from page.items()
+            yield from members(page)
 
     def collection(self, path: str, query: str = "") -> Iterator[Json]:
         """Give a collection page by page, as `Link` leads."""

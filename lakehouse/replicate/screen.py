@@ -6,8 +6,9 @@ taken back, so that copies which go round in a ring end where they began. An aut
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple
+
+from lakehouse.text.twins import members, object_of, values_of, with_member, without
 
 Json = dict[str, Any]
 
@@ -34,34 +35,52 @@ class Screen(NamedTuple):
 
     def group(self, group: Json) -> Json | None:
         """Give a group or endpoint as it is taken; None: all of its messages are ours, so it is ours too."""
-        messages = group.get("messages")
-        if self.is_open or not isinstance(messages, dict) or not messages:
+        if self.is_open or not any(isinstance(one, dict) and one for one in values_of(group, "messages")):
             return group
-        taken = self.messages(messages)
-        return None if not taken else group | {"messages": taken}
+        screened = object_of(
+            (name, self.messages(value) if name == "messages" and isinstance(value, dict) else value)
+            for name, value in members(group)
+        )
+        return screened if any(values_of(screened, "messages")) else None
 
     def messages(self, messages: Json) -> Json:
         """Give messages as they are taken, in their order."""
-        taken = {}
-        for messageid, message in messages.items():
-            if not isinstance(message, dict):  # the ingest tells what is wrong with it
-                taken[messageid] = message
-                continue
-            told = message.get("meta")
-            meta: Json = told if isinstance(told, dict) else {}
-            authority = meta.get("authority") or message.get("authority")
-            if self.is_own(authority):
-                continue
-            is_filled = not authority and self.filled is not None and meta.get("xref") is None
-            taken[messageid] = message | {"meta": meta | {"authority": self.filled}} if is_filled else message
-        return taken
+        return object_of(
+            (messageid, self._message(message) if isinstance(message, dict) else message)  # the ingest reports what is no object
+            for messageid, message in members(messages)
+            if not (isinstance(message, dict) and self._is_ours(message))
+        )
+
+    def _is_ours(self, message: Json) -> bool:
+        """Tell that a message is this catalog's; where its authority occurs twice, each of them has to be."""
+        told = _authorities(message)
+        return bool(told) and all(self.is_own(one) for one in told)
+
+    def _message(self, message: Json) -> Json:
+        """Give a message with the authority that it gets."""
+        metas = [one for one in values_of(message, "meta") if isinstance(one, dict)]
+        if self.filled is None or _authorities(message) or any(meta.get("xref") is not None for meta in metas):
+            return message
+        if not metas:
+            return with_member(message, "meta", {"authority": self.filled})
+        return object_of(
+            (name, with_member(value, "authority", self.filled) if name == "meta" and isinstance(value, dict) else value)
+            for name, value in members(message)
+        )
 
     def definition(self, definition: Json) -> Json | None:
         """Give a definition of the draft as it is taken; None: it is ours."""
-        authority = definition.get("authority")
-        if self.is_own(authority):
+        told = [one for one in values_of(definition, "authority") if one]
+        if told and all(self.is_own(one) for one in told):
             return None
-        return definition if authority or self.filled is None else definition | {"authority": self.filled}
+        return definition if told or self.filled is None else with_member(definition, "authority", self.filled)
+
+
+def _authorities(message: Json) -> list[Any]:
+    """Give what a message says of its authority: in its meta object, else itself."""
+    metas = [one for one in values_of(message, "meta") if isinstance(one, dict)]
+    inside = [authority for meta in metas for authority in values_of(meta, "authority") if authority]
+    return inside or [one for one in values_of(message, "authority") if one]
 
 
 # What a server computes of the others, relative to the answer that it stands in.
@@ -71,18 +90,17 @@ _COMPUTED_OF_GROUPS = ("self", "shortself", "messagesurl", "messagescount", "sch
 
 def bare_group(group: Json) -> Json:
     """Give the attributes of a group without what a server computes."""
-    return {name: value for name, value in group.items() if name not in _COMPUTED_OF_GROUPS}
+    return without(group, _COMPUTED_OF_GROUPS)
 
 
 def bare_resource(resource: Json) -> Json:
     """Give a message or schema without what a server computes, in its meta object and its Versions too."""
-    own = _without(resource)
-    if isinstance(own.get("meta"), dict):
-        own["meta"] = _without(own["meta"])
-    if isinstance(own.get("versions"), dict):
-        own["versions"] = {key: _without(one) if isinstance(one, dict) else one for key, one in own["versions"].items()}
-    return own
+    return object_of((name, _bare_member(name, value)) for name, value in members(without(resource, _COMPUTED)))
 
 
-def _without(entity: Json, names: Iterable[str] = _COMPUTED) -> Json:
-    return {name: value for name, value in entity.items() if name not in names}
+def _bare_member(name: str, value: Any) -> Any:
+    if not isinstance(value, dict) or name not in ("meta", "versions"):
+        return value
+    if name == "meta":
+        return without(value, _COMPUTED)
+    return object_of((key, without(one, _COMPUTED) if isinstance(one, dict) else one) for key, one in members(value))

@@ -35,6 +35,7 @@ class State:
         folder: holds the parts that were fetched, and what this class writes.
         marks: mark of what was fetched: its name → ETag, digest, and what else is known of it.
         loaded: URI of each document that the catalog has taken → its sha256.
+        refused: URIs of those of which the ingest refused something.
         commit: snapshot and digest of the catalog's head after that.
         subscription: id of the subscription that is kept at the source; None: there is none.
     """
@@ -43,6 +44,7 @@ class State:
         self.folder = folder
         self.marks: dict[str, dict[str, Any]] = {}
         self.loaded: dict[str, str] = {}
+        self.refused: list[str] = []
         self.commit: tuple[int, str] | None = None
         self.subscription: str | None = None
         self._file = folder / "state.json"
@@ -56,12 +58,12 @@ class State:
         if isinstance(told, dict) and told.get("version") == _VERSION:
             self.marks, self.loaded = told["marks"], told["loaded"]
             self.commit = tuple(told["commit"]) if told["commit"] else None
-            self.subscription = told.get("subscription")
+            self.subscription, self.refused = told.get("subscription"), told.get("refused", [])
 
     def save(self) -> None:
         """Write what is known, in one step."""
         told = {"version": _VERSION, "marks": self.marks, "loaded": self.loaded, "commit": self.commit}
-        told |= {"subscription": self.subscription}
+        told |= {"subscription": self.subscription, "refused": self.refused}
         aside = self._file.with_suffix(".next")
         with aside.open("w", encoding="utf-8") as stream:
             json.dump(told, stream)

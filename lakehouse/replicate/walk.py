@@ -7,18 +7,19 @@ was cut short goes on where it was; one during which the source changed begins a
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lakehouse.errors import ReplicationError
-from lakehouse.replicate.client import Client, Refused, TooLarge
-from lakehouse.replicate.documents import COLLECTIONS, MEMBERS, Writer, digest_of, settle, write_members
+from lakehouse.replicate.client import Answer, Client, Refused, TooLarge
+from lakehouse.replicate.documents import COLLECTIONS, MEMBERS, Writer, check_count, digest_of, settle, write_members
 from lakehouse.replicate.reader import MISSING, WHOLE, Changed, Reader
 from lakehouse.replicate.screen import Json, Screen, bare_group, bare_resource
 from lakehouse.replicate.state import State
-from lakehouse.text.jsontext import as_written
+from lakehouse.text.jsontext import as_read
 from lakehouse.text.names import Xid
+from lakehouse.text.twins import members, object_of, values_of, with_member, without
 from lakehouse.text.xid import xid_of, xid_of_group
 
 logger = logging.getLogger(__name__)
@@ -115,7 +116,7 @@ class Walk:
         groups: dict[str, list[str]] = {}
         for collection in COLLECTIONS:
             listed = list(self.reader.listed(collection)) if f"{collection}url" in root else []
-            if root.get(f"{collection}count") not in (None, len(listed)):
+            if root.get(f"{collection}count") not in (None, len(listed), len(dict(listed))):
                 raise Changed
             groups[collection] = [groupid for groupid, _ in listed]
             for groupid, group in listed:
@@ -148,9 +149,9 @@ class Walk:
                 group = self.reader.value(self.reader.get(self.reader.url(group_xid)))
                 if member:
                     found = bare_resource(self.reader.resource(xid))
-                    text = bare_group(group) | {member[0]: {member[1]: found}}
+                    text = with_member(bare_group(group), member[0], {member[1]: found})
                     screened = self.screen.group(text)
-                    content = None if screened is None else as_written(screened).encode()
+                    content = None if screened is None else as_read(screened)
                 else:
                     self._group(group_xid, group)
                     is_own = self.state.marks[group_xid].get("own")
@@ -190,8 +191,7 @@ class Walk:
             else:
                 if answer.status == 304:
                     return
-                group = self.reader.value(answer)
-                self._keep(xid, group, [group.get(MEMBERS[collection]) or {}], {"etag": answer.etag, "url": url})
+                self._keep_whole(xid, url, answer)
                 return
         life = [listed.get(name) for name in ("epoch", "modifiedat", "createdat")]
         mark = {"snapshot": self.reader.snapshot, "life": life}
@@ -202,29 +202,47 @@ class Walk:
             and part.is_file()
         ):
             return  # fetched by a walk of the same snapshot that was cut short
-        self._keep(xid, listed, self._paged(xid), mark, count if isinstance(count, int) else None)
+        own = without(bare_group(listed), (MEMBERS[collection],))
+        self._keep(xid, own, self._paged(xid), mark, count if isinstance(count, int) else None)
 
-    def _keep(self, xid: Xid, group: Json, pages: Any, mark: Json, count: int | None = None) -> None:
+    def _keep_whole(self, xid: Xid, url: str, answer: Answer) -> None:
+        """Write the part of a group that came in one answer."""
+        group = self.reader.value(answer)
+        _, collection, groupid = xid.split("/")
+        name = MEMBERS[collection]
+        check_count(url, collection, groupid, group)
+        held = [one or {} for one in values_of(group, name)] or [{}]
+        if not all(isinstance(one, dict) for one in held):
+            raise ReplicationError(url, f"`{name}` of its answer is not a map.")
+        twins = [(name, self._taken(name, one)) for one in held[:-1]]  # of a key that occurs twice
+        own = object_of([*members(without(bare_group(group), (name,))), *twins])
+        self._keep(xid, own, held[-1:], {"etag": answer.etag, "url": url})
+
+    def _keep(self, xid: Xid, own: Json, pages: Iterable[Json], mark: Json, count: int | None = None) -> None:
         """Write a group's part, and its mark once it is whole."""
         name = MEMBERS[xid.split("/")[1]]
-        got, part = 0, self.state.part(xid)
+        got, every, part = 0, 0, self.state.part(xid)
 
         def screened() -> Iterator[Json]:
-            nonlocal got
+            nonlocal got, every
             for page in pages:
                 got += len(page)
-                members = {key: bare_resource(one) if isinstance(one, dict) else one for key, one in page.items()}
-                yield self.screen.messages(members) if name == "messages" and not self.screen.is_open else members
+                every += sum(1 for _ in members(page))
+                yield self._taken(name, page)
 
-        own = {key: value for key, value in bare_group(group).items() if key != name}
         aside = part.with_suffix(".writing")
         with aside.open("wb") as stream:
             taken = write_members(stream, own, name, screened())
-        if count is not None and got != count:
+        if count not in (None, got, every):
             raise Changed
         aside.replace(part)
         self.state.marks[xid] = mark | {"own": bool(got) and not taken}
         self.state.save()
+
+    def _taken(self, name: str, page: Json) -> Json:
+        """Give messages or schemas of an answer as they are taken."""
+        bare = object_of((key, bare_resource(one) if isinstance(one, dict) else one) for key, one in members(page))
+        return self.screen.messages(bare) if name == "messages" and not self.screen.is_open else bare
 
     def _paged(self, xid: Xid) -> Iterator[Json]:
         """Give the members of a group page by page."""
@@ -233,7 +251,7 @@ class Walk:
             yield from self.reader.collection(f"{xid}/{name}", WHOLE)
             return
         for page in self.reader.collection(f"{xid}/{name}"):
-            yield {key: self.reader.resource(Xid(f"{xid}/{name}/{key}")) for key in page}
+            yield object_of((key, self.reader.resource(Xid(f"{xid}/{name}/{key}"))) for key, _ in members(page))
 
     def _mark(self, known: Json, file: Path, url: str) -> str | None:
         """Give the mark for a conditional request where what it stands for is here, or in the catalog."""

@@ -21,8 +21,9 @@ import orjson
 from lakehouse.text.blanking import REDACTED, blank_value, looks_secret
 from lakehouse.text.names import WHOLE, JsonText, Pointer
 from lakehouse.text.problems import BYTE_ORDER_MARK, DUPLICATE_KEY, Problem
+from lakehouse.text.twins import Duplicated, members, object_of
 
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 # Plain functions, of which mypy knows what they make: each leaf goes through them, and the call of a NewType would cost.
 _quoted = cast("Callable[[str], JsonText]", encode_basestring)
 decoded = cast("Callable[[bytes], JsonText]", bytes.decode)
@@ -66,8 +67,8 @@ def read_json(text: bytes, max_depth: int) -> tuple[Any, list[Problem]]:
         NotJson: the text is not JSON, not UTF-8, too deep, or holds NaN, Infinity or a number outside the doubles.
     """
     problems: list[Problem] = []
-    if text.startswith(_BOM):
-        text = text[len(_BOM) :]
+    if text.startswith(BOM):
+        text = text[len(BOM) :]
         problems.append(
             Problem(
                 WHOLE, BYTE_ORDER_MARK, "warning", "the document starts with a byte order mark", "Save it as UTF-8 without one."
@@ -122,6 +123,14 @@ def as_written(value: Any) -> JsonText:
         return decoded(orjson.dumps(value, default=_spelling))
     except TypeError:
         return decoded(orjson.dumps(_with_big_integers(value), default=_spelling))
+
+
+def as_read(value: Any) -> bytes:
+    """Write a value that was read like `as_written`, with every value of keys that occur twice: read again, as much is found."""
+    try:
+        return orjson.dumps(value, default=_with_twins, option=orjson.OPT_PASSTHROUGH_SUBCLASS)
+    except TypeError:
+        return orjson.dumps(_with_big_integers(value), default=_with_twins, option=orjson.OPT_PASSTHROUGH_SUBCLASS)
 
 
 def read_canonical(text: JsonText) -> Any:
@@ -214,10 +223,17 @@ def _spelling(number: Any) -> orjson.Fragment:
     return orjson.Fragment(bytes(number))
 
 
+def _with_twins(value: Any) -> orjson.Fragment:
+    if isinstance(value, Duplicated):
+        told = (as_read(key) + b":" + as_read(member) for key, member in members(value))
+        return orjson.Fragment(b"{" + b",".join(told) + b"}")
+    return _spelling(value)
+
+
 def _with_big_integers(value: Any) -> Any:
     """Replace integers of more than 64 bits by their text: orjson writes none."""
     if isinstance(value, dict):
-        return {key: _with_big_integers(member) for key, member in value.items()}
+        return object_of((key, _with_big_integers(member)) for key, member in members(value))
     if isinstance(value, list):
         return [_with_big_integers(member) for member in value]
     is_big = isinstance(value, int) and not -(2**63) <= value < 2**64
@@ -252,29 +268,16 @@ _KIND_OF_BYTE[list(b"}]")] = -1
 _KIND_OF_BYTE[ord('"')] = _QUOTE
 
 
-class _Duplicated(dict[str, Any]):
-    """An object in which keys stand twice: all values of each such key."""
-
-    twice: dict[str, list[Any]]
-
-
 def _read_with_duplicates(text: bytes, max_depth: int) -> Any:
-    def keep(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        first = _Duplicated()
-        first.twice = {}
-        for key, value in pairs:
-            if key in first:
-                first.twice.setdefault(key, [first[key]]).append(value)
-            else:
-                first[key] = value
-        return first if first.twice else dict(first)
-
     def refuse(constant: str) -> Any:
         raise ValueError(f"{constant} is not a JSON number")
 
     try:
         value = json.loads(
-            text.decode(), object_pairs_hook=keep, parse_constant=refuse, parse_float=lambda t: jiter.LosslessFloat(t.encode())
+            text.decode(),
+            object_pairs_hook=object_of,
+            parse_constant=refuse,
+            parse_float=lambda t: jiter.LosslessFloat(t.encode()),
         )
         as_written(value)  # a lone surrogate cannot be written
     except RecursionError as error:
@@ -294,7 +297,7 @@ def _told_with_place(text: bytes, error: Exception) -> Exception:
 
 
 def _duplicates(value: Any, pointer: Pointer) -> Iterator[Problem]:
-    if isinstance(value, _Duplicated):
+    if isinstance(value, Duplicated):
         for key, values in value.twice.items():
             differs = len({_comparable(one) for one in values}) > 1
             told = "different values" if differs else "the same value"

@@ -41,13 +41,15 @@ class NotReadable(Exception):
 class Part(NamedTuple):
     """A piece of a document: `collection` is None for the root's own attributes, which come last.
 
-    `start` and `end` tell where the groups of a part stand in the text of the document.
+    `start` and `end` tell where the groups of a part stand in the text of the document; `opens`: the member of the root begins
+    with it, so one that comes with the same collection again is of a key that occurs twice.
     """
 
     collection: str | None
     text: bytes
     start: int = 0
     end: int = 0
+    opens: bool = False
 
 
 class Range(NamedTuple):
@@ -223,9 +225,9 @@ class _Cutter:
             if not text.startswith(b","):
                 raise NotJson(f"not JSON: a comma is missing between two members of `{_told(self.collection)}`")
             text = text[1:]
-        self.cut_before = True
+        opens, self.cut_before = not self.cut_before, True
         assert self.collection is not None
-        return Part(_told(self.collection), part_of(self.collection, text), end - len(text), end)
+        return Part(_told(self.collection), part_of(self.collection, text), end - len(text), end, opens)
 
     def _leave(self, end: int) -> Iterator[Part]:
         """The member of the root ends: what is left of it is a part, or stays with the root when nothing was cut out."""

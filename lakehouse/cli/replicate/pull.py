@@ -151,7 +151,7 @@ class _Rounds:
         fetched = self.puller.fetch()
         if not fetched.is_changed:
             self._show(fetched, None)
-            return False
+            return bool(fetched.refused)
         if self.opened is None:
             self.opened = self.stack.enter_context(session(self.context))
         spark, settings, watcher = self.opened
@@ -160,7 +160,7 @@ class _Rounds:
             bring_read_model(self.context, settings, watcher)
         self.puller.asked = replace(self.puller.asked, force=False)  # of rounds that follow
         self._show(fetched, summary.as_json())
-        return bool(summary.refused)
+        return bool(summary.refused or fetched.refused)
 
     def _show(self, fetched: Fetched, summary: dict[str, Any] | None) -> None:
         told = {"source": self.puller.asked.source.url, **fetched.as_json(), "ingest": summary}
@@ -171,7 +171,14 @@ class _Rounds:
             return
         if summary is None:
             click.echo(one_line(f"{told['source']}: nothing changed."))
+            self._tell_refused(fetched)
             return
         what = f"{len(fetched.units)} documents, {len(fetched.changed)} changed, {len(fetched.vanished)} vanished"
         click.echo(one_line(f"{told['source']}: {what}; {fetched.requests} requests, {fetched.received} bytes."))
+        self._tell_refused(fetched)
         show_summary(summary)
+
+    def _tell_refused(self, fetched: Fetched) -> None:
+        if fetched.refused:
+            told = f"{len(fetched.refused)} unchanged documents hold what was refused before: `lakehouse violations` shows it."
+            click.echo(one_line(told))
