@@ -65,6 +65,20 @@ class Outbox:
         row = self.db.execute("SELECT xid FROM outbox ORDER BY place LIMIT 1").fetchone()
         return row[0] if row else None
 
+    def waits(self, xid: Xid) -> bool:
+        """Tell that something is still to be sent."""
+        return self.db.execute("SELECT 1 FROM outbox WHERE xid = ?", (xid,)).fetchone() is not None
+
+    def postpone(self, xid: Xid) -> None:
+        """Put something behind all else that is left."""
+        self.db.execute("UPDATE outbox SET place = (SELECT max(place) + 1 FROM outbox) WHERE xid = ?", (xid,))
+
+    def again(self, xids: Iterable[Xid]) -> None:
+        """Put into the outbox, in order, what was refused: what it refers to may be at the target by now."""
+        self.db.execute("BEGIN IMMEDIATE")
+        with self.db:
+            self.db.executemany("INSERT OR IGNORE INTO outbox (xid) VALUES (?)", ((xid,) for xid in xids))
+
     def waiting(self) -> int:
         """Count what is left."""
         return int(self.db.execute("SELECT count(*) FROM outbox").fetchone()[0])

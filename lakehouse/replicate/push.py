@@ -23,6 +23,7 @@ from lakehouse.replicate.state import State
 from lakehouse.settings import Settings
 from lakehouse.text.jsontext import as_written
 from lakehouse.text.names import RegistryId, Xid
+from lakehouse.text.twins import without
 from lakehouse.text.xid import xid_of_resource, xid_of_version
 
 _DIALECTS = ("1.0-rc2", "1.0-rc4")
@@ -155,26 +156,38 @@ class Pusher:
         return not scope or any(one == xid or xid.startswith(one + "/") or one.startswith(xid + "/") for one in scope)
 
     def _send_all(self, model: ReadModel, registryid: RegistryId) -> Pushed:
-        written = deleted = left = 0
+        """Send what waits; then what was refused, as long as less is refused each time: it may refer to what came later."""
+        counts = {"written": 0, "deleted": 0, "left": 0}
+        refused: list[tuple[Xid, str]] = []
         with model.at() as view:
-            while (xid := self.outbox.next()) is not None:
-                self.told(xid, self.outbox.waiting())
-                try:
-                    if not _is_there(view, registryid, xid):
-                        deleted += self._delete(xid)
-                    elif self._write(view, registryid, xid):
-                        written += 1
-                    else:
-                        left += 1
-                except Refused as refused:
-                    if refused.status in _STOPS:
-                        told = (
-                            f"it does not let itself be written ({refused.status}): it may take nothing in (CAT-184). {refused}"
-                        )
-                        raise ReplicationError(self.asked.target.url, told) from refused
-                    self.outbox.refuse(xid, str(refused))
+            while True:
+                before, progress = len(refused), sum(counts.values())
+                while (xid := self.outbox.next()) is not None:
+                    self.told(xid, self.outbox.waiting())
+                    self._send(view, registryid, xid, counts)
+                refused = self.outbox.refused()
+                if not refused or sum(counts.values()) == progress or (before and len(refused) >= before):
+                    break
+                self.outbox.again(sorted((one for one, _ in refused), key=_order))
             self.outbox.finish()
-            return Pushed(view.head, written, deleted, left, self.outbox.refused())
+            return Pushed(view.head, **counts, refused=refused)
+
+    def _send(self, view: View, registryid: RegistryId, xid: Xid, counts: dict[str, int]) -> None:
+        """Send what comes next.
+
+        Raises:
+            ReplicationError: the target does not answer, or cannot be written.
+        """
+        try:
+            if not _is_there(view, registryid, xid):
+                counts["deleted"] += self._delete(xid)
+            elif (written := self._write(view, registryid, xid)) is not None:
+                counts["written" if written else "left"] += 1
+        except Refused as refused:
+            if refused.status in _STOPS:
+                told = f"it does not let itself be written ({refused.status}): it may take nothing in (CAT-184). {refused}"
+                raise ReplicationError(self.asked.target.url, told) from refused
+            self.outbox.refuse(xid, str(refused))
 
     def _delete(self, xid: Xid) -> bool:
         """Delete what the target has from us; False: it has nothing of it."""
@@ -191,19 +204,12 @@ class Pusher:
         found = self._found(xid)
         return bool(found and found.get(f"{MEMBERS[xid.split('/')[1]]}count"))
 
-    def _write(self, view: View, registryid: RegistryId, xid: Xid) -> bool:
-        """Write an entity; False: the target has it as it is, or it is the target's own."""
+    def _write(self, view: View, registryid: RegistryId, xid: Xid) -> bool | None:
+        """Write an entity; False: the target has it as it is, or it is the target's own; None: it comes later."""
         body = body_of(view, registryid, xid, self._dialect or _DIALECTS[0])
-        sent = self.outbox.sent(xid)
         if xid.count("/") == 2:
-            found = self._found(xid)
-            if found is not None and is_held_group(found, body):
-                self.outbox.leave(xid)
-                return False
-            self.outbox.begin(xid, [])
-            self._request("PUT", xid, body)
-            self.outbox.done(xid, [])
-            return True
+            return self._write_group(xid, body)
+        sent = self.outbox.sent(xid)
         meta: Json = body.setdefault("meta", {})
         authority = meta.get("authority")
         if xid.split("/")[3] == "messages":
@@ -219,6 +225,32 @@ class Pusher:
             self.outbox.leave(xid) if sent is None else self.outbox.done(xid, list(body.get("versions", {})))
             return False
         self._write_resource(xid, body, sent)
+        return True
+
+    def _write_group(self, xid: Xid, body: Json) -> bool | None:
+        """Write a group or endpoint; False: the target has it as it is; None: it comes later.
+
+        A message that an endpoint refers to may be the endpoint's own, so neither can be first: while the message is still to be
+        sent, the endpoint is sent without its `willmessage`, and again behind the rest.
+        """
+        found = self._found(xid)
+        if found is not None and is_held_group(found, body):
+            self.outbox.leave(xid)
+            return False
+        options = body.get("protocoloptions")
+        will = options.get("willmessage") if isinstance(options, dict) else None
+        comes = isinstance(will, str) and will.startswith("/") and self.outbox.waits(xid_of_resource(Xid(will)))
+        if comes and found is not None:
+            self.outbox.postpone(xid)
+            return None
+        self.outbox.begin(xid, [])
+        if comes:
+            assert isinstance(options, dict)
+            self._request("PUT", xid, body | {"protocoloptions": without(options, ("willmessage",))})
+            self.outbox.postpone(xid)
+            return None
+        self._request("PUT", xid, body)
+        self.outbox.done(xid, [])
         return True
 
     def _write_resource(self, xid: Xid, body: Json, sent: list[str] | None) -> None:

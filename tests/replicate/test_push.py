@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -257,3 +258,79 @@ def test_the_command_over_a_real_socket(catalog, tmp_path):
     assert "secret-word" not in ran.stdout + ran.stderr
     assert all(headers.get("authorization", "").startswith("Basic ") for _, _, headers, _ in server.seen)
     assert refused.returncode == 2
+
+
+REFERRING: dict[str, Any] = {
+    "specversion": "1.0-rc4",
+    "registryid": "shop",
+    "messagegroups": {
+        "g": {
+            "messages": {
+                "a": {"basemessage": "/messagegroups/g/messages/m"},
+                "m": {"basemessage": "/messagegroups/g/messages/z"},
+                "z": {"name": "z"},
+                "alias": {"meta": {"xref": "/messagegroups/g/messages/z"}},
+            }
+        }
+    },
+    "endpoints": {
+        name: {
+            "usage": ["producer"],
+            "protocol": "MQTT/5.0",
+            "protocoloptions": {"topic": "t", "willmessage": f"/endpoints/{other}/messages/own"},
+            "messages": {"own": {"protocol": "MQTT/5.0", "protocoloptions": {"topicname": {"value": "t"}}}},
+        }
+        for name, other in (("e", "e"), ("first", "second"), ("second", "first"))
+    },
+}
+
+
+class Strict(Target):
+    """A target that refuses what refers to something that it does not have."""
+
+    def answer(self, method: str, path: str, value: Any) -> tuple[int, Any]:
+        if method in ("PUT", "POST") and path != "/":
+            named = re.findall(r'"(?:basemessage|willmessage|xref)":"([^"]*)"', json.dumps(value, separators=(",", ":")))
+            if gone := [xid for xid in named if xid not in self.held]:
+                return 400, {"title": f"it leads to {gone[0]}"}
+        return super().answer(method, path, value)
+
+
+def test_what_refers_to_something_of_the_same_push_is_taken(tmp_path):
+    """In whatever order: bases behind what bases on them, will messages of endpoints in a circle, aliases."""
+    catalog, target = Catalog(tmp_path / "warehouse"), Strict()
+    catalog.load(REFERRING)
+    with answering(target) as server:
+        pushed = push(settings_of(catalog), server.url)
+        assert (pushed.written, pushed.left, pushed.refused) == (11, 0, [])
+        assert push(settings_of(catalog), server.url)[1:4] == (0, 0, 0)
+    assert set(target.held) == {xid for xid in catalog.held if xid.count("/") in (2, 4)}
+    assert target.held["/endpoints/first"]["protocoloptions"]["willmessage"] == "/endpoints/second/messages/own"
+
+
+def test_an_endpoint_keeps_its_will_message_until_the_next_one_is_there(tmp_path):
+    catalog, target = Catalog(tmp_path / "warehouse"), Strict()
+    catalog.load(REFERRING)
+    settings = settings_of(catalog)
+    with answering(target) as server:
+        push(settings, server.url)
+        after = copy.deepcopy(REFERRING)
+        own = after["endpoints"]["e"]["messages"]
+        own["next"] = own["own"]
+        after["endpoints"]["e"]["protocoloptions"]["willmessage"] = "/endpoints/e/messages/next"
+        catalog.load(after)
+        start = len(server.seen)
+        assert push(settings, server.url)[1:] == (2, 0, 0, [])
+        sent = [json.loads(body) for method, path, _, body in server.seen[start:] if (method, path) == ("PUT", "/endpoints/e")]
+    assert [one["protocoloptions"]["willmessage"] for one in sent] == ["/endpoints/e/messages/next"]
+
+
+def test_a_reference_that_leads_nowhere_is_refused_and_costs_no_other(tmp_path):
+    catalog, target = Catalog(tmp_path / "warehouse"), Strict()
+    catalog.load(REFERRING)
+    target.refuses = lambda method, path: 400 if path.startswith("/endpoints/second/messages") and method != "GET" else 0
+    with answering(target) as server:
+        pushed = push(settings_of(catalog), server.url)
+    assert [xid for xid, _ in pushed.refused] == ["/endpoints/first", "/endpoints/second/messages/own"]
+    assert pushed.written == 9
+    assert "it leads to /endpoints/second/messages/own" in pushed.refused[0][1]

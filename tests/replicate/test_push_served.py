@@ -25,7 +25,7 @@ from lakehouse.replicate.client import Limits
 from lakehouse.replicate.push import Pushed
 from lakehouse.settings import Settings, read_settings
 from replicate.sources import QUICK, Catalog
-from replicate.test_push import push, settings_of
+from replicate.test_push import REFERRING, push, settings_of
 
 # The first write waits until the process that writes is there.
 PATIENT = Limits(connect_seconds=5, read_seconds=60, answer_seconds=60, attempts=3, pause=0.1)
@@ -261,3 +261,16 @@ def test_an_authorization_that_is_a_list_is_taken_and_its_secrets_are_not():
         reading = read(json.dumps({"specversion": "1.0-rc4", "registryid": "r", "endpoints": {"e": endpoint}}).encode())
         assert [one.rule_id for one in reading.findings] == rules
         assert not any(secret in str((row.body, row.raw)) for row in reading.rows for secret in ("hunter2", "abc"))
+
+
+def test_the_first_push_takes_what_refers_to_something_of_the_same_push(tmp_path, stack):
+    """END-173 at the target: a will message has to be there."""
+    catalog = Catalog(tmp_path / "warehouse")
+    catalog.load(REFERRING)
+    settings = settings_of(catalog)
+    (target,) = nodes(tmp_path, stack, "target")
+    pushed = push(settings, target.served.url, limits=PATIENT)
+    assert (pushed.written, pushed.refused) == (11, [])
+    held = holds(settings, "shop")
+    assert {xid: one for xid, one in target.holds().items() if xid in held} == held
+    assert push(settings, target.served.url, limits=PATIENT)[1:] == (0, 0, 0, [])
