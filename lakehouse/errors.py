@@ -122,6 +122,20 @@ class BackupError(LakehouseError):
     """A backup cannot be made or restored."""
 
 
+class NoBackup(BackupError):
+    """A folder holds no backup."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(f"{folder} holds no backup. `lakehouse backup {folder}` makes one.")
+
+
+class WarehouseTaken(BackupError):
+    """A backup would be restored into a warehouse that holds snapshots."""
+
+    def __init__(self, warehouse: str) -> None:
+        super().__init__(f"{warehouse} holds a catalog already. Restore into an empty warehouse, then take that.")
+
+
 class LabelTaken(LakehouseError):
     """The label names another snapshot already (exit code 2)."""
 

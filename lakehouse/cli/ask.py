@@ -33,11 +33,13 @@ if TYPE_CHECKING:
 @click.pass_obj
 def sql(context: Context, query: str, at: str | None, diff: tuple[str, str] | None) -> int:
     """Run a Spark SQL query on the catalog and print its rows."""
+    from lakehouse.cli.beforehand import check_snapshots
     from lakehouse.match.conformance import open_named_in
     from lakehouse.query.sql import run_query
 
     if at is not None and diff is not None:
         raise click.UsageError("--at and --diff exclude each other.")
+    check_snapshots(context, at, *(diff or ()))
     spark, settings = open_spark(context)
     open_named_in(spark, settings, query)
     result = run_query(spark, settings, query, at, diff)
@@ -145,6 +147,7 @@ def search(context: Context, text: tuple[str, ...], kinds: tuple[str, ...], limi
 @click.pass_obj
 def export(context: Context, /, out: str, split: str | None, **flags: Any) -> int:
     """Write the catalog, or a registry of it, as xRegistry documents."""
+    from lakehouse.cli.beforehand import check_export
     from lakehouse.dialects.layouts import layout_of
     from lakehouse.export.run import Request
     from lakehouse.export.run import export as run_export
@@ -173,6 +176,7 @@ def export(context: Context, /, out: str, split: str | None, **flags: Any) -> in
         to_folder = bool(split) or (not to_stdout and (out.endswith("/") or os.path.isdir(out)))
         ways = {name: flags[name] for name in ("at", "flat", "lossy", "replace")}
         request = Request(target, RegistryId(settings.registry) or None, to_folder, style, select=select, **ways)
+        check_export(context, request)
         with session(context) as (spark, settings, watcher), watcher.stage("export", "rows to documents"):
             exported = run_export(spark, settings, request)
         if to_stdout:
@@ -205,10 +209,12 @@ def serve_sql(context: Context, /, at: str | None, **door: Any) -> int:
     """Serve the catalog to JDBC and ODBC clients, such as BI tools, until stopped (Ctrl-C, SIGTERM)."""
     import signal
 
+    from lakehouse.cli.beforehand import check_snapshots
     from lakehouse.query.sqlserver import Door, open_catalog, serving_settings, start_server
 
     entrance = Door(**door)
     entrance.check()
+    check_snapshots(context, at)
     with session(context, serving_settings) as (spark, settings, watcher):
         with watcher.stage("attach", "tables and views"):
             schema = open_catalog(spark, settings, at)

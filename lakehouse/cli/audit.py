@@ -194,11 +194,17 @@ def _quick_diff(context: Context, before: str, after: str) -> list[Any] | None:
 
 
 def _diff(context: Context, before: str, after: str, *, are_documents: bool) -> list[Any]:
+    from lakehouse.cli.beforehand import check_sources
     from lakehouse.log.snapshots import resolve_snapshot
     from lakehouse.query.diff import diff_documents, diff_snapshots, read_differences
     from lakehouse.store.tables import attach_tables
 
-    with session(context) as (spark, settings, watcher), watcher.stage("diff", f"{before} to {after}"):
+    if are_documents:
+        check_sources(context.settings, [before, after])
+    with (
+        session(context, makes_catalog=are_documents) as (spark, settings, watcher),
+        watcher.stage("diff", f"{before} to {after}"),
+    ):
         if are_documents:
             return read_differences(diff_documents(spark, settings, [before], [after]))
         attach_tables(spark, settings, ["changes"])

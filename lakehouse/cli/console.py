@@ -105,12 +105,25 @@ exit_zero_option = click.option(
 
 @contextmanager
 def session(
-    context: Context, adapt: Callable[[Settings], Settings] = lambda settings: settings
+    context: Context, adapt: Callable[[Settings], Settings] = lambda settings: settings, *, makes_catalog: bool = False
 ) -> Iterator[tuple[Any, Settings, Any]]:
-    """Start Spark, and tell of what is done then: the session, the settings, and who is told of the stages."""
+    """Start Spark, and tell of what is done then: the session, the settings, and who is told of the stages.
+
+    Args:
+        context: of the command.
+        adapt: what the command makes of the settings.
+        makes_catalog: the warehouse need not be there.
+
+    Raises:
+        WarehouseError: the warehouse is a folder that does not exist.
+    """
+    from lakehouse.store.places import local_path, no_catalog
     from lakehouse.store.session import open_session
 
     settings = adapt(context.settings)
+    folder = None if makes_catalog or "PYSPARK_GATEWAY_PORT" in os.environ else local_path(settings.warehouse)
+    if folder is not None and not folder.exists():
+        raise no_catalog(settings.warehouse, "changes")
     run = context.begin(settings)
     with _progress(context) as shown:
         watcher = run.watch(shown)
@@ -127,7 +140,7 @@ def read_model(context: Context) -> Iterator[tuple[Any, Settings]]:
     settings = context.settings
     if context.options.get("log_json") or context.options.get("metrics"):
         context.begin(settings)
-    with _bar(context) as progress, open_model(settings, progress=progress) as model:
+    with bar(context) as progress, open_model(settings, progress=progress) as model:
         yield model, settings
 
 
@@ -147,7 +160,8 @@ def bring_read_model(context: Context, settings: Settings, watcher: Any = None) 
 
 
 @contextmanager
-def _bar(context: Context) -> Iterator[Any]:
+def bar(context: Context) -> Iterator[Any]:
+    """Show on a terminal how far the read model is built: a function that takes the rows done, and of how many."""
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal or context.quiet) as shown:
         tasks: list[Any] = []

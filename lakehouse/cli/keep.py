@@ -50,7 +50,7 @@ def migrate(context: Context) -> int:
     """Bring the tables of an older release forward; what the ingests of this release do too."""
     from lakehouse.store.tables import SCHEMA_VERSION, create_tables
 
-    with session(context) as (spark, settings, watcher), watcher.stage("migrate", settings.warehouse):
+    with session(context, makes_catalog=True) as (spark, settings, watcher), watcher.stage("migrate", settings.warehouse):
         create_tables(spark, settings)
     click.echo(json.dumps({"schema_version": SCHEMA_VERSION}) if context.as_json else f"Tables of version {SCHEMA_VERSION}.")
     return 0
@@ -81,9 +81,11 @@ def maintain(context: Context, dry_run: bool, full: bool) -> int:
 @click.pass_obj
 def backup(context: Context, folder: str) -> int:
     """Copy what came since the last backup into DIR and verify it; ingests may run meanwhile."""
+    from lakehouse.cli.beforehand import check_backup
     from lakehouse.operations.backups import backup as make_backup
 
-    return _tell_backup(context, folder, make_backup, "Backup of snapshots 1 to {} in {}")
+    check_backup(context.settings, folder)
+    return _tell_backup(context, folder, make_backup, "Backup of snapshots 1 to {} in {}", makes_catalog=False)
 
 
 @click.command()
@@ -92,14 +94,15 @@ def backup(context: Context, folder: str) -> int:
 @click.pass_obj
 def restore(context: Context, folder: str) -> int:
     """Make a catalog in an empty warehouse out of the newest backup in DIR, which is verified first."""
+    from lakehouse.cli.beforehand import check_restore
     from lakehouse.operations.backups import restore as restore_backup
 
-    return _tell_backup(context, folder, restore_backup, "Restored snapshots 1 to {} from {}")
+    check_restore(context, folder)
+    return _tell_backup(context, folder, restore_backup, "Restored snapshots 1 to {} from {}", makes_catalog=True)
 
 
-def _tell_backup(context: Context, folder: str, act: Callable[..., Any], told: str) -> int:
-
-    with session(context) as (spark, settings, watcher), watcher.stage("backup", folder):
+def _tell_backup(context: Context, folder: str, act: Callable[..., Any], told: str, *, makes_catalog: bool) -> int:
+    with session(context, makes_catalog=makes_catalog) as (spark, settings, watcher), watcher.stage("backup", folder):
         manifest = act(spark, settings, folder)
     counts = f"{manifest.rows} rows, {manifest.findings_count} findings; digests verified"
     click.echo(json.dumps(manifest.as_json()) if context.as_json else f"{told.format(manifest.snapshot_id, folder)}: {counts}.")

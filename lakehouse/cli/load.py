@@ -45,19 +45,21 @@ from lakehouse.dialects.tables import DIALECTS
 @click.pass_obj
 def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | None, **flags: Any) -> int:
     """Load documents: files, folders (all *.json, *.cereg, *.yaml, *.yml and .gz of them), globs, or URIs that Spark reads."""
+    from lakehouse.cli.beforehand import check_label_is_free, check_sources
+    from lakehouse.expectations.candidate import read_gates
     from lakehouse.ingest.pipeline import Request
     from lakehouse.ingest.pipeline import ingest as run_ingest
     from lakehouse.log.ownership.owners import Policy
-    from lakehouse.log.snapshotfacts import check_label
 
     settings = context.settings
-    if flags["label"] is not None:
-        check_label(flags["label"])
+    read_gates(settings)  # they may not be understood
+    check_sources(settings, sources)
+    check_label_is_free(context, flags["label"])
     policy = Policy(flags["force"], flags["prune"], settings.on_conflict)
     request = Request(policy, flags["strict"], flags["dry_run"], flags["label"], flags["dialect"])
     if flags["watch"] or flags["available_now"]:
         return _watch(context, sources, registry_from, request, flags)
-    with session(context) as (spark, settings, watcher):
+    with session(context, makes_catalog=True) as (spark, settings, watcher):
         summary = run_ingest(spark, settings, list(sources), registry_from=registry_from, request=request, watcher=watcher)
         if summary.snapshot_id is not None and not flags["dry_run"]:
             bring_read_model(context, settings, watcher)
@@ -93,7 +95,7 @@ def _watch(context: Context, sources: tuple[str, ...], registry_from: str | None
         else:
             show_summary(summary.as_json())
 
-    with session(context) as (spark, settings, watcher):
+    with session(context, makes_catalog=True) as (spark, settings, watcher):
         for name in (signal.SIGINT, signal.SIGTERM):  # now, as a Spark session takes Ctrl-C for itself when it opens
             signal.signal(name, lambda number, _: stopped.append(number))
         asked = {"registry_from": registry_from, "request": request, "watcher": watcher}
@@ -109,12 +111,16 @@ def _watch(context: Context, sources: tuple[str, ...], registry_from: str | None
 @click.pass_obj
 def validate(context: Context, suites: tuple[str, ...], at: str | None, exit_zero: bool) -> int:
     """Run all rules and suites of expectations over the catalog, and write Data Docs."""
+    from lakehouse.cli.beforehand import check_snapshots
     from lakehouse.expectations.run import warm_up
+    from lakehouse.expectations.suites import choose_suites, read_suites
     from lakehouse.expectations.validation import validate as run_validate
     from lakehouse.match.conformance import all_runs
     from lakehouse.match.definition.definitionchecks import check_all
     from lakehouse.rules.declared import RULES
 
+    choose_suites(read_suites(context.settings), suites)
+    check_snapshots(context, at)
     warm_up()
     with session(context) as (spark, settings, watcher):
         check, others = partial(check_all, settings=settings), {"match_runs": partial(all_runs, settings=settings)}
@@ -236,7 +242,7 @@ def demo(context: Context) -> int:
     with as_file(files("lakehouse.cli") / "demo") as folder:
         click.echo(f"$ lakehouse --warehouse {settings.warehouse} ingest {folder}")
         warm_up()
-        with session(context) as (spark, settings, watcher):
+        with session(context, makes_catalog=True) as (spark, settings, watcher):
             summary = run_ingest(spark, settings, [str(folder)], watcher=watcher)
     show_summary(summary.as_json())
     titled = [*(("A few rows", query) for query in GLIMPSES), *QUESTIONS]

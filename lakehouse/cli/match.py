@@ -180,6 +180,7 @@ def _match_one(context: Context, one: str, flags: dict[str, Any], fails: tuple[s
 
 
 def _asked(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) -> Asked:
+    from lakehouse.cli.beforehand import check_match
     from lakehouse.match.conformance import check_name
     from lakehouse.match.definition.catalog import Scope
     from lakehouse.match.event.sources import read_map
@@ -190,9 +191,11 @@ def _asked(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) ->
     if flags["into"]:
         check_name(flags["into"])
     settings = context.settings
+    scope = Scope(RegistryId(settings.registry) or None, flags["group"], flags["endpoint"], flags["versions"] == "all")
+    check_match(context, sources, scope, flags["at"], flags["results"])
     return Asked(
         sources,
-        Scope(RegistryId(settings.registry) or None, flags["group"], flags["endpoint"], flags["versions"] == "all"),
+        scope,
         _request(flags, settings),
         mapping=read_map(flags["mapping"]) if flags["mapping"] else None,
         **{name: flags[name] for name in ("at", "form", "protocol", "since", "into", "results", "again", "samples")},

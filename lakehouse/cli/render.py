@@ -57,9 +57,12 @@ def render(context: Context, /, xids: tuple[str, ...], **flags: Any) -> int:
     XID is that of a message, or its id where that is unique. Exit code 2: values are missing; 3: a message was refused.
     """
     from lakehouse.render.given import is_file
+    from lakehouse.store.places import check_target
 
     _check(xids, flags)
     values = flags["values"]
+    if flags["out"] != "-":
+        check_target(flags["out"], to_folder=False, parents=False)
     if values and not is_file(values):
         return _render_table(context, xids, flags)
     run, common = _run_of(context, xids, flags)

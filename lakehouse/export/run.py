@@ -21,7 +21,8 @@ from pyspark.sql.window import Window
 
 from lakehouse.dialects.layouts import layout_of, to_dialect
 from lakehouse.dialects.tables import NORMAL
-from lakehouse.errors import LossyExport, NothingToExport
+from lakehouse.errors import LossyExport
+from lakehouse.export.asked import Chosen, choose_registry
 from lakehouse.export.lines import LINES, TRAILER_DIGITS, Run, Trailer, writer
 from lakehouse.export.losses import Losses, told_losses
 from lakehouse.export.selection import Selection, current_rows, select_units
@@ -40,7 +41,6 @@ logger = logging.getLogger(__name__)
 
 _ROWS_PER_TASK = 50_000
 _FEWEST_ROWS_PER_TASK = 10_000
-_MAX_TOLD = 20
 _WRITERS = 8  # files that are written at once
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.\-/]")
 
@@ -52,7 +52,8 @@ class Request:
     Attributes:
         out: file or folder, a path or a URI.
         registry: the registry; None: all of them, which is one file only when there is one registry.
-        to_folder: `out` is a folder with a file for each registry, or with `Style.by_group` for each group.
+        to_folder: `out` is a folder with a file for each registry, or with `Style.by_group` for each group; where several
+            registries need one, a name that is not that of a document is a folder, too.
         style: how entities are written.
         at: the catalog as of this snapshot: number, label, date, time or head; None: as it is.
         select: groups, endpoints, messages or schemas, which are exported with what they hold and refer to; none: all.
@@ -114,10 +115,11 @@ def export(spark: SparkSession, settings: Settings, request: Request) -> Exporte
     attach_tables(spark, settings, ["changes"])
     snapshot_id = None if request.at is None else resolve_snapshot(spark, request.at)
     log = read_log(spark, snapshot_id)
-    registryid, count = _find_registry(log, request)
+    chosen, count = _find_registry(log, request)
+    registryid = chosen.registryid
     if registryid is not None:
         log = log.filter(F.col("registryid") == registryid)
-    with Target(spark, request.out, is_folder=request.to_folder, replace=request.replace) as target:
+    with Target(spark, request.out, is_folder=chosen.to_folder, replace=request.replace) as target:
         selection = select_units(log, list(request.select)) if request.select else Selection(log)
         rows = with_flat_versions(selection.log, _flat_messages(spark, settings, snapshot_id)) if request.flat else selection.log
         _write_parts(rows, _partitions(spark, count), request.style, target)
@@ -193,28 +195,17 @@ def _flat_messages(spark: SparkSession, settings: Settings, snapshot_id: int | N
     return spark.table(f"{open_relations(spark, settings, with_read(['flat_messages']), at=at)}.flat_messages")
 
 
-def _find_registry(log: DataFrame, request: Request) -> tuple[RegistryId | None, int]:
-    """Give the registry to export, None: all of them; and how many rows of the log that is.
+def _find_registry(log: DataFrame, request: Request) -> tuple[Chosen, int]:
+    """Choose the registry to export; and count how many rows of the log that is.
 
     Raises:
         NothingToExport: there is none, or not one when one is needed.
     """
     counts: dict[RegistryId, int] = {row["registryid"]: int(row["count"]) for row in log.groupBy("registryid").count().collect()}
-    known = sorted(counts)
-    told = ", ".join(known[:_MAX_TOLD]) + (" ..." if len(known) > _MAX_TOLD else "")
-    if not known:
-        raise NothingToExport("the catalog is empty. Load documents with `lakehouse ingest SOURCE`.")
-    if request.registry is not None:
-        if current_rows(log.filter(F.col("registryid") == request.registry)).isEmpty():
-            raise NothingToExport(f"there is nothing in a registry {request.registry!r}. The catalog holds {told}.")
-        return request.registry, counts.get(request.registry, 0)
-    if len(known) == 1:
-        return known[0], counts[known[0]]
-    if not request.to_folder or request.select:
-        raise NothingToExport(
-            f"the catalog holds several registries ({told}). Choose one with --registry, or name a folder for a file of each."
-        )
-    return None, sum(counts.values())
+    chosen = choose_registry(counts, request.registry, request.out, to_folder=request.to_folder, is_selected=bool(request.select))
+    if request.registry is not None and current_rows(log.filter(F.col("registryid") == request.registry)).isEmpty():
+        choose_registry(counts.keys() - {request.registry}, request.registry, request.out, to_folder=True, is_selected=False)
+    return chosen, counts[chosen.registryid] if chosen.registryid is not None else sum(counts.values())
 
 
 def _partitions(spark: SparkSession, rows: int) -> int:

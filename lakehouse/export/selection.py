@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from lakehouse.errors import NothingToExport
+from lakehouse.export.asked import refuse_unknown
 from lakehouse.text.names import Xid
 
 MAX_TOLD = 20
@@ -114,9 +114,4 @@ def edges_of(state: DataFrame) -> DataFrame:
 
 def _check_known(asked: DataFrame, xids: list[Xid]) -> None:
     found = {row["xid"] for row in asked.collect()}
-    missing = [xid for xid in xids if xid not in found]
-    if missing:
-        raise NothingToExport(
-            f"there is no group, endpoint, message or schema {', '.join(missing)} in the registry. "
-            "Write XIDs as /messagegroups/<id>/messages/<id>."
-        )
+    refuse_unknown([xid for xid in xids if xid not in found])

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from lakehouse.errors import TargetError, reason_of
 from lakehouse.store.files import is_local
 from lakehouse.store.jvm import java_class
+from lakehouse.store.places import refuse_target
 from lakehouse.store.session import absolute_location
 
 
@@ -62,18 +63,10 @@ class Target:
         with self._told():
             if self._fs.exists(self._path):
                 is_folder = self._fs.getFileStatus(self._path).isDirectory()
-                if is_folder and not self.is_folder:
-                    raise TargetError(self.location, "it is a folder, and one file was asked for. Name a file in it.")
-                if self.is_folder and not is_folder:
-                    raise TargetError(self.location, "it is a file, and a folder was asked for. Name a folder.")
+                holds = is_folder and not self.replace and bool(self._fs.listStatus(self._path))
+                refuse_target(self.location, to_folder=self.is_folder, is_folder=is_folder, holds_something=holds)
                 if is_folder and self.replace:
                     self._check_that_only_exports_go()
-                elif is_folder and self._fs.listStatus(self._path):
-                    raise TargetError(
-                        self.location,
-                        "the folder is not empty, and what is in it might be taken for the export. Name a new one, or if it "
-                        "holds an earlier export use --replace.",
-                    )
             self._fs.mkdirs(self._parent)
             if not self._fs.mkdirs(self._parts):
                 raise TargetError(self.location, "cannot be written beside it")

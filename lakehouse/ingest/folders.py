@@ -9,9 +9,17 @@ import stat
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from lakehouse.errors import SourceNotFound
+from lakehouse.store.places import local_path
+
 SUFFIXES = (".json", ".cereg", ".yaml", ".yml")
 HIDDEN_NAME = "Hadoop hides names that start with _ or ."
 _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+
+
+NOT_THERE = "no such file or folder. Name a file, a folder, a glob, or a URI that Spark reads."
+NO_MATCH = "the glob matches nothing."
+GLOB = re.compile(r"[*?\[{]")
 
 
 class Hidden(NamedTuple):
@@ -40,6 +48,22 @@ class Inside:
     hidden: list[Hidden] = field(default_factory=list)
     closed: list[str] = field(default_factory=list)
     is_tree: bool = True
+
+
+def check_source(source: str) -> None:
+    """Check without Spark that a local file or folder is there; of a glob the folder before its first wildcard.
+
+    Raises:
+        SourceNotFound: it is not.
+    """
+    path = local_path(source)
+    if path is None or os.path.lexists(path):
+        return
+    fixed = GLOB.split(str(path), maxsplit=1)[0]
+    if fixed == str(path):
+        raise SourceNotFound(source, NOT_THERE)
+    if not os.path.isdir(os.path.dirname(fixed)):
+        raise SourceNotFound(source, NO_MATCH)
 
 
 def is_document(path: str) -> bool:

@@ -16,13 +16,23 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.errors import SourceNotFound
-from lakehouse.ingest.folders import HIDDEN_NAME, Hidden, is_document, is_gone, is_hidden, is_readable, look_into
+from lakehouse.ingest.folders import (
+    GLOB,
+    HIDDEN_NAME,
+    NO_MATCH,
+    NOT_THERE,
+    Hidden,
+    is_document,
+    is_gone,
+    is_hidden,
+    is_readable,
+    look_into,
+)
 from lakehouse.store.jvm import java_class
 from lakehouse.store.session import absolute_location
 
 NAME_PATTERN = "*.{json,cereg,yaml,yml,json.gz,cereg.gz,yaml.gz,yml.gz}"
 _STATUS = re.compile(r"FileStatus\{path=(.*?); isDirectory=false; length=(\d+); ")
-_GLOB = re.compile(r"[*?\[{]")
 # What a search of a folder lists below it, as a regular expression of Java.
 _LISTED = r"(?:[^_./][^/]*/)*[^_./][^/]*\.(?:json|cereg|ya?ml)(?:\.gz)?"
 _DOCUMENTS = "document_uri string, size long, sha256 string, content binary"
@@ -239,9 +249,9 @@ def _statuses(spark: SparkSession, source: str) -> tuple[list[_Found], str]:
             is_folder = status.isDirectory()
             scope = rf"\A{_quoted(uri.rstrip('/'))}/{_LISTED}\z" if is_folder else rf"\A{_quoted(uri)}\z"
             return [_Found(uri, is_folder, status.getLen(), uri if is_folder else uri.rsplit("/", 1)[0], True)], scope
-        fixed = _GLOB.split(local, maxsplit=1)[0]
+        fixed = GLOB.split(local, maxsplit=1)[0]
         if fixed == local:
-            raise SourceNotFound(source, "no such file or folder. Name a file, a folder, a glob, or a URI that Spark reads.")
+            raise SourceNotFound(source, NOT_THERE)
         base = filesystem.makeQualified(java_class(jvm, "org.apache.hadoop.fs.Path")(fixed.rsplit("/", 1)[0] or "/")).toString()
         pattern = base.rstrip("/") + local[len(fixed.rsplit("/", 1)[0]) :]
         found = [
@@ -254,7 +264,7 @@ def _statuses(spark: SparkSession, source: str) -> tuple[list[_Found], str]:
         told = str(getattr(error, "java_exception", error)).splitlines()[0]
         raise SourceNotFound(source, f"cannot be read: {told}") from error
     if not found:
-        raise SourceNotFound(source, "the glob matches nothing.")
+        raise SourceNotFound(source, NO_MATCH)
     return found, rf"\A{_as_regex(pattern)}(/{_LISTED})?\z"
 
 

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import lakehouse
-from lakehouse.errors import BackupError
+from lakehouse.errors import BackupError, NoBackup, WarehouseTaken
 from lakehouse.log.commits import read_head
 from lakehouse.log.head import APPLICATION
 from lakehouse.log.projections import roll_forward
@@ -109,14 +109,14 @@ def restore(spark: SparkSession, settings: Settings, folder: str) -> Manifest:
     """
     place, manifest = absolute_location(folder), read_manifest(spark, folder)
     if manifest.snapshot_id == 0:
-        raise BackupError(f"{folder} holds no backup. `lakehouse backup {folder}` makes one.")
+        raise NoBackup(folder)
     if manifest.schema_version > SCHEMA_VERSION:
         raise BackupError(f"the backup in {folder} was made by a newer release ({manifest.product_version}). Install that.")
     rows = _read(spark, place, manifest.parts, CHANGES)
     _verify(rows, Link(), Link(manifest.snapshot_id, manifest.digest), folder)
     create_tables(spark, settings)
     if read_head(spark).snapshot_id:
-        raise BackupError(f"{settings.warehouse} holds a catalog already. Restore into an empty warehouse, then take that.")
+        raise WarehouseTaken(settings.warehouse)
     findings = _read(spark, place, manifest.findings, VIOLATIONS)
     findings = findings.join(spark.table(table_name("violations")).select("violation_id"), on="violation_id", how="left_anti")
     findings.select(*VIOLATIONS.names).write.format("delta").mode("append").saveAsTable(table_name("violations"))

@@ -22,6 +22,7 @@ from lakehouse.store.files import exists
 from lakehouse.store.frames import no_rows
 from lakehouse.store.jvm import java_class
 from lakehouse.store.migrations import check_not_newer, migrate, stored_version
+from lakehouse.store.places import no_catalog
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.session import absolute_location
 from lakehouse.store.sessions import interpreted, is_interpreted, open_sibling
@@ -148,9 +149,7 @@ def attach_tables(spark: SparkSession, settings: Settings, names: Iterable[str] 
     there = attach_existing(spark, settings, wanted)
     missing = [name for name in wanted if name not in there]
     if missing:
-        raise WarehouseError(
-            f"{settings.warehouse} holds no catalog (no table {missing[0]}). Load documents with `lakehouse ingest SOURCE`."
-        )
+        raise no_catalog(settings.warehouse, missing[0])
     if "changes" in wanted:
         _check_version(spark)
 

@@ -153,7 +153,7 @@ class _Rounds:
             self._show(fetched, None)
             return bool(fetched.refused)
         if self.opened is None:
-            self.opened = self.stack.enter_context(session(self.context))
+            self.opened = self.stack.enter_context(session(self.context, makes_catalog=True))
         spark, settings, watcher = self.opened
         summary = self.puller.load(spark, fetched, watcher)
         if summary.snapshot_id is not None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lakehouse.errors import WarehouseError, WarehouseTooNew
 from lakehouse.readmodel.file.place import is_remote
 from lakehouse.settings import Settings
+from lakehouse.store.places import no_catalog
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -93,9 +94,7 @@ class Warehouse:
         try:
             table = DeltaTable(uri, version=version, storage_options=self._options or None)
         except TableNotFoundError as error:
-            raise WarehouseError(
-                f"{self.location} holds no catalog (no table {name}). Load documents with `lakehouse ingest SOURCE`."
-            ) from error
+            raise no_catalog(self.location, name) from error
         except (DeltaError, OSError) as error:
             told = " ".join(_COLOURS.sub("", str(error)).replace("↳", "").split())
             raise WarehouseError(f"{uri}: cannot be read ({told}). `lakehouse doctor` tells what is wrong.") from error
