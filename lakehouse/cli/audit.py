@@ -200,7 +200,7 @@ def _diff(context: Context, before: str, after: str, *, are_documents: bool) -> 
     from lakehouse.store.tables import attach_tables
 
     if are_documents:
-        check_sources(context.settings, [before, after])
+        check_sources(context, [before, after])
     with (
         session(context, makes_catalog=are_documents) as (spark, settings, watcher),
         watcher.stage("diff", f"{before} to {after}"),

@@ -25,14 +25,16 @@ from lakehouse.text.names import RegistryId, Xid
 if TYPE_CHECKING:
     from lakehouse.match.definition.catalog import Scope
     from lakehouse.readmodel.view import View
-    from lakehouse.settings import Settings
 
 T = TypeVar("T")
 _UNITS = ("group", "endpoint", "message", "schema")
 
 
-def is_local(settings: Settings) -> bool:
-    """Tell whether a path without a scheme is one of this machine's disks, for Spark too."""
+def _is_local(context: Context) -> bool:
+    """Tell whether a path without a scheme is one of this machine's disks, for Spark too. The run begins here, for machines."""
+    settings = context.settings
+    if context.options.get("log_json") or context.options.get("metrics"):
+        context.begin(settings)
     elsewhere = {"PYSPARK_GATEWAY_PORT", "HADOOP_CONF_DIR"} & set(os.environ)
     return not elsewhere and "spark.hadoop.fs.defaultFS" not in settings.spark
 
@@ -46,7 +48,7 @@ def ask(context: Context, question: Callable[[View], T], at: str | None = None) 
     from lakehouse.readmodel import open_model
 
     settings = context.settings
-    if not is_local(settings) or local_path(settings.warehouse) is None or not holds_table(settings.warehouse, "changes"):
+    if not _is_local(context) or local_path(settings.warehouse) is None or not holds_table(settings.warehouse, "changes"):
         return None
     try:
         with bar(context) as progress, open_model(settings, progress=progress) as model:
@@ -67,7 +69,7 @@ def check_snapshots(context: Context, *snapshots: str | None) -> None:
         ask(context, lambda view: [view.resolve(one) for one in named])
 
 
-def check_sources(settings: Settings, sources: Iterable[str]) -> None:
+def check_sources(context: Context, sources: Iterable[str]) -> None:
     """Check that files and folders are there; of a glob the folder before its first wildcard.
 
     Raises:
@@ -75,7 +77,7 @@ def check_sources(settings: Settings, sources: Iterable[str]) -> None:
     """
     from lakehouse.ingest.folders import check_source
 
-    for source in sources if is_local(settings) else ():
+    for source in sources if _is_local(context) else ():
         check_source(source)
 
 
@@ -113,7 +115,7 @@ def check_export(context: Context, request: Any) -> None:
         return chosen.to_folder
 
     to_folder = ask(context, choose, request.at)
-    if is_local(context.settings):
+    if _is_local(context):
         check_target(request.out, to_folder=request.to_folder or bool(to_folder), replace=request.replace)
 
 
@@ -130,11 +132,11 @@ def check_match(context: Context, sources: Iterable[str], scope: Scope, at: str 
         SnapshotNotFound, SettingsError: a snapshot, registry, group or endpoint is not there.
         TargetError: the file of results cannot be written.
     """
-    check_sources(context.settings, [source for source in sources if "/" in source])
+    check_sources(context, [source for source in sources if "/" in source])
     check_snapshots(context, at)
     if at is None and (scope.registry or scope.group or scope.endpoint):
         ask(context, lambda view: _check_scope(view, scope))
-    if results is not None and is_local(context.settings):
+    if results is not None and _is_local(context):
         path = local_path(results)
         to_folder = results.endswith("/") or (path is not None and path.is_dir())
         check_target(results, to_folder=to_folder, parents=to_folder)
@@ -148,13 +150,13 @@ def _check_scope(view: View, scope: Scope) -> None:
     in_scope(one, [endpoint_row(entity) for entity in found], scope)
 
 
-def check_backup(settings: Settings, folder: str) -> None:
+def check_backup(context: Context, folder: str) -> None:
     """Check that a backup can be written into a folder.
 
     Raises:
         TargetError: it cannot.
     """
-    if is_local(settings):
+    if _is_local(context):
         check_target(folder, to_folder=True)
 
 
@@ -165,7 +167,7 @@ def check_restore(context: Context, folder: str) -> None:
         BackupError: it is not so.
     """
     settings, place = context.settings, local_path(folder)
-    if is_local(settings) and place is not None and not any((place / "manifests").glob("*.json")):
+    if _is_local(context) and place is not None and not any((place / "manifests").glob("*.json")):
         raise NoBackup(folder)
     if ask(context, lambda view: view.head):
         raise WarehouseTaken(settings.warehouse)

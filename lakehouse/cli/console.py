@@ -32,9 +32,11 @@ class Context:
         self.run: Any = None  # as soon as Spark is wanted
 
     def begin(self, settings: Settings) -> Any:
-        """Begin to record the run: its stages, figures and lineage."""
+        """Begin to record the run: its stages, figures and lineage; one that has begun goes on."""
         from lakehouse.cli.telemetry import Run
 
+        if self.run is not None:
+            return self.run
         called = click.get_current_context()
         inputs = called.params.get("sources") or ()
         self.run = Run(

@@ -84,7 +84,7 @@ def backup(context: Context, folder: str) -> int:
     from lakehouse.cli.beforehand import check_backup
     from lakehouse.operations.backups import backup as make_backup
 
-    check_backup(context.settings, folder)
+    check_backup(context, folder)
     return _tell_backup(context, folder, make_backup, "Backup of snapshots 1 to {} in {}", makes_catalog=False)
 
 

@@ -53,7 +53,7 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
 
     settings = context.settings
     read_gates(settings)  # they may not be understood
-    check_sources(settings, sources)
+    check_sources(context, sources)
     check_label_is_free(context, flags["label"])
     policy = Policy(flags["force"], flags["prune"], settings.on_conflict)
     request = Request(policy, flags["strict"], flags["dry_run"], flags["label"], flags["dialect"])

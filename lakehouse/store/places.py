@@ -23,8 +23,9 @@ def no_catalog(warehouse: str, table: str) -> WarehouseError:
     path = local_path(warehouse)
     if path is not None and not path.exists():
         return WarehouseError(
-            f"{warehouse} holds no catalog: the warehouse folder does not exist. `lakehouse --warehouse {warehouse} ingest SOURCE` "
-            "makes it; or name the folder of a catalog with --warehouse (LAKEHOUSE_WAREHOUSE)."
+            f"{warehouse} holds no catalog: the warehouse folder does not exist. "
+            f"`lakehouse --warehouse {warehouse} ingest SOURCE` makes it; or name the folder of a catalog with --warehouse "
+            "(LAKEHOUSE_WAREHOUSE)."
         )
     return WarehouseError(f"{warehouse} holds no catalog (no table {table}). Load documents with `lakehouse ingest SOURCE`.")
 

@@ -116,3 +116,10 @@ def test_several_registries_are_exported_into_a_folder_and_not_into_a_document(t
         assert (ran.code, "the catalog holds several registries (r, s)" in ran.err) == (2, True), ran.err
     for command in ("export --out new", "export --out new/", "export --registry r"):
         assert "Started" in call(tmp_path, *command.split()).err
+
+
+def test_a_wrong_call_has_figures_and_lines_for_machines_too(golden: Path, call: Caller, monkeypatch):
+    monkeypatch.chdir(golden)
+    ran = call(golden, "ingest", "nosuchfolder", "--log-json", "--metrics", "figures.txt")
+    assert '"exit_code": 2' in ran.err.splitlines()[-1]
+    assert "lakehouse_run_exit_code" in (golden / "figures.txt").read_text()
