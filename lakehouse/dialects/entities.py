@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from lakehouse.dialects.coercions import COERCIONS, Coercion
 from lakehouse.dialects.entity import Entity, Noting
 from lakehouse.dialects.places import read_place
+from lakehouse.dialects.schemabytes import decoded_base64, document_of
 from lakehouse.dialects.tables import FAMILIES, Attribute, dialect_rules, family_of, moves_of, places_of
 from lakehouse.text.jsontext import pointer_of, same
 from lakehouse.text.names import Pointer
@@ -38,10 +39,23 @@ def read_entity(entity: str, written: dict[str, Any], pointer: Pointer, family: 
     for place in _PLACES:
         if isinstance(found.known.get(place), dict):
             found.known[place] = read_place(reading, place, found.known[place], own, dialect)
+    if entity == "schema" and "schemabase64" in found.extensions:
+        _read_bytes(found)
     asked = dialect_rules(dialect, entity)
     if asked:
         _check_dialect(reading, asked)
     return found
+
+
+def _read_bytes(found: Entity) -> None:
+    """Bring a document in `schemabase64` into normal form; bytes that are no text stay there."""
+    coded, contenttype = found.extensions["schemabase64"], found.known.get("contenttype")
+    content = decoded_base64(coded) if isinstance(coded, str) and coded and "schema" not in found.known else None
+    document = None if content is None else document_of(content, contenttype if isinstance(contenttype, str) else None)
+    if document is not None:
+        found.known["schema"] = document
+        found.pointers["schema"] = "/schemabase64"
+        del found.extensions["schemabase64"]
 
 
 def _check_dialect(noting: Noting, asked: list[dict[str, str]]) -> None:

@@ -141,6 +141,11 @@ def read_canonical(text: JsonText) -> Any:
     return orjson.loads(text)
 
 
+def read_written(text: JsonText) -> Any:
+    """Read what `as_written` wrote; written so again it is the same text."""
+    return jiter.from_json(text.encode(), float_mode="lossless-float")
+
+
 def in_order(value: Any) -> bytes:
     """Write a value like `canonical`, with its keys in their order."""
     try:

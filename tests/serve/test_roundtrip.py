@@ -68,6 +68,16 @@ SHOP: dict[str, Any] = {
                 },
                 "proto": {"format": "Protobuf/3", "schema": 'syntax = "proto3"; // ä'},
                 "bytes": {"format": "x", "contenttype": "image/png", "schemabase64": "iVBORw=="},
+                "spelled": {
+                    "contenttype": "application/json",
+                    "schema": {"z": 1e2, "a": [1.5, {"y": 1, "b": 123456789012345678901}]},
+                },
+                "coded": {"schemabase64": "77u/eyAieiI6IDFlMiwgImEiOiBbXSB9Cg=="},
+                "xml": {"format": "XSD/1.1", "contenttype": "application/xml", "schema": "<x>ä</x>"},
+                "coded-xml": {"contenttype": "application/xml", "schemabase64": "PHgvPg=="},
+                "string": {"contenttype": "application/json", "schema": "{}"},
+                "number": {"contenttype": "application/json", "schema": 5},
+                "empty": {"schemabase64": ""},
                 "far": {"format": "Avro/1.11", "schemaurl": "https://example.com/far"},
                 "nothing": {},
             }

@@ -27,8 +27,8 @@ from lakehouse.text.xid import xid_of
 T = TypeVar("T")
 _AT_ONCE = 500  # rows of the log that are fetched with one statement
 _MOST_ENTRIES = 60_000  # of lists that are kept
-# The text as written is needed where it tells how a date was spelled.
-_DATED = "CASE WHEN instr(raw, 'createdat\"') OR instr(raw, 'modifiedat\"') THEN raw END"
+# The text as written is needed where it tells how a date was spelled, or the bytes of a document.
+_DATED = "CASE WHEN kind = 'schemaversion' OR instr(raw, 'createdat\"') OR instr(raw, 'modifiedat\"') THEN raw END"
 _COLUMNS = f"id, registryid, kind, xid, epoch, createdat, modifiedat, body, {_DATED}"
 _IS_HELD = f"EXISTS (SELECT 1 FROM json_each(document_uris) WHERE value <> '{OVER_HTTP}')"
 

@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 import orjson
 
 from lakehouse.dialects.layouts import to_dialect
+from lakehouse.dialects.schemabytes import content_of, decoded_base64, document_of, is_shown_as_string
 from lakehouse.dialects.tables import NORMAL, family_of
 from lakehouse.dialects.versionorder import natural_order
 from lakehouse.export.view import Stored, Urls, group_view, registry_view, resource_view
 from lakehouse.serve.problems import RC4
 from lakehouse.serve.requests import DETAILS, MEMBERS, SINGULAR, quoted
-from lakehouse.text.jsontext import in_order
+from lakehouse.text.jsontext import as_written, in_order, read_written
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.xid import xid_of_version
 
@@ -33,13 +34,22 @@ _NO_DATE = "1970-01-01T00:00:00Z"
 
 
 class Document(NamedTuple):
-    """The document of a schema Version: the value of `schema`, or bytes; and its media type."""
+    """The document of a schema Version.
+
+    Attributes:
+        value: of `schema` in normal form, or bytes that are no text.
+        contenttype: its media type, as declared.
+        content: its bytes as they were written; None: they are those of the value.
+    """
 
     value: Any
     contenttype: str | None
+    content: bytes | None = None
 
     def as_bytes(self) -> bytes:
-        """Give it as a client downloads it: a text as it is, all else as JSON."""
+        """Give it as a client downloads it: as it was written."""
+        if self.content is not None:
+            return self.content
         if isinstance(self.value, bytes):
             return self.value
         return self.value.encode() if isinstance(self.value, str) else in_order(self.value)
@@ -54,10 +64,13 @@ class Document(NamedTuple):
         return "text/plain; charset=utf-8" if isinstance(self.value, str) else "application/json"
 
     def member(self, *, binary: bool) -> tuple[str, Any]:
-        """Give it as it is inlined: `schema`, or `schemabase64`."""
-        if binary or isinstance(self.value, bytes):
+        """Give it as it is inlined: `schema`, or `schemabase64`; JSON as it was written, but without its blanks."""
+        is_text = isinstance(self.value, str)
+        if binary or isinstance(self.value, bytes) or (is_text and not is_shown_as_string(self.contenttype)):
             return "schemabase64", base64.b64encode(self.as_bytes()).decode()
-        return "schema", self.value
+        if self.content is None or not isinstance(self.value, (dict, list)):
+            return "schema", self.value
+        return "schema", orjson.Fragment(as_written(document_of(self.content, None)))
 
 
 class Group(NamedTuple):
@@ -106,12 +119,20 @@ class Resource:
     """
 
     __slots__ = (
-        "__weakref__", "attributes", "default", "documents", "ids", "meta", "meta_in_document", "shown", "texts", "versions",
+        "__weakref__", "_contents",
+        "attributes", "default", "documents", "ids", "meta", "meta_in_document", "shown", "texts", "versions",
         "xid", "xref",
     )  # fmt: skip
 
     def __init__(
-        self, xid: Xid, view: dict[str, Any], dialect: str, alias_of: dict[str, Any] | None = None, *, is_held: bool = False
+        self,
+        xid: Xid,
+        view: dict[str, Any],
+        dialect: str,
+        alias_of: dict[str, Any] | None = None,
+        *,
+        is_held: bool = False,
+        contents: dict[str, bytes] | None = None,
     ) -> None:
         collection = xid.split("/")[3]
         suffix = DETAILS if collection == "schemas" else ""
@@ -123,6 +144,7 @@ class Resource:
         own = alias_of if alias_of is not None else view
         self.xref: str | None = own.get("meta", {}).get("xref")
         self.documents: dict[str, Document] = {}
+        self._contents = contents or {}
         self.versions = {
             versionid: self._version(versionid, version, f"{here}/versions/{quoted(versionid)}{suffix}")
             for versionid, version in sorted(view.get("versions", {}).items(), key=lambda one: natural_order(one[0]))
@@ -148,10 +170,12 @@ class Resource:
         value = shown.pop("schema", None)
         coded = shown.pop("schemabase64", None)
         if value is None and isinstance(coded, str):
-            value = _decoded(coded)
+            value = decoded_base64(coded)
+            value = coded if value is None else value
         if value is not None and "schemaid" in self.ids:
             contenttype = shown.get("contenttype")
-            self.documents[versionid] = Document(value, contenttype if isinstance(contenttype, str) else None)
+            declared = contenttype if isinstance(contenttype, str) else None
+            self.documents[versionid] = Document(value, declared, self._contents.get(versionid))
         return with_life(shown)
 
     def _attributes(self, here: str) -> dict[str, Any]:
@@ -202,10 +226,11 @@ def make_resource(
     view = _written(xid, row, versions, protocol, dialect)
     is_held = any(one is not None and one.is_held for one in (row, *versions))
     if target is None:
-        return Resource(xid, view, dialect, is_held=is_held)
+        return Resource(xid, view, dialect, is_held=is_held, contents=_contents_of(versions))
     aimed, its_versions, its_protocol = target
     moved = [version._replace(xid=xid_of_version(xid, version.xid.rsplit("/", 1)[1])) for version in its_versions]
-    return Resource(xid, _written(xid, aimed, moved, its_protocol, dialect), dialect, view, is_held=is_held)
+    shown = _written(xid, aimed, moved, its_protocol, dialect)
+    return Resource(xid, shown, dialect, view, is_held=is_held, contents=_contents_of(moved))
 
 
 def with_life(shown: dict[str, Any]) -> dict[str, Any]:
@@ -259,8 +284,12 @@ def _named_meta(meta: dict[str, Any], here: str, suffix: str, default: str | Non
     return shown
 
 
-def _decoded(coded: str) -> Any:
-    try:
-        return base64.b64decode(coded, validate=True)
-    except ValueError:
-        return coded
+def _contents_of(versions: list[Stored]) -> dict[str, bytes]:
+    """Give the bytes of the documents of a schema's Versions as they were written, where their normal form may be another."""
+    found: dict[str, bytes] = {}
+    for row in versions:
+        if row.kind == "schemaversion" and row.raw is not None:
+            content = content_of(read_written(row.raw))
+            if content is not None:
+                found[row.xid.rsplit("/", 1)[1]] = content
+    return found

@@ -10,6 +10,7 @@ from lakehouse.serve.problems import RC2, ProblemFound
 from lakehouse.serve.requests import SINGULAR
 from lakehouse.serve.write.asked import Json, Writing, ignored_by, read_body
 from lakehouse.serve.write.settle import Effects
+from lakehouse.serve.write.spelled import with_texts
 from lakehouse.serve.write.trees import Tree, read_tree
 from lakehouse.serve.write.working import Row, Working, owner_problem
 from lakehouse.text.names import Xid
@@ -52,7 +53,8 @@ class Context:
         Raises:
             ProblemFound: there is none.
         """
-        return self.without_ids(read_body(self.writing, self.max_depth))
+        given = read_body(self.writing, self.max_depth)
+        return self.without_ids(with_texts(given, self.writing.body, self.writing.parts))
 
     def without_ids(self, given: Json) -> Json:
         """Leave out the ids of the entity that the path names, where `?ignore=id` says so (core, Ignore flag).

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from lakehouse.dialects.schemabytes import document_of, member_of
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.write.asked import Json, Writing, check_text
-from lakehouse.text.jsontext import NotJson, read_json
 
 _PREFIX = "xregistry-"
 _NUMBER = re.compile(r"[0-9]{1,18}")
-_JSON = re.compile(r"application/(?:[A-Za-z0-9!#$&^_.+-]+\+)?json\s*(?:;.*)?", re.IGNORECASE)
-_MAX_DEPTH = 200
 _NUMBERS = ("epoch",)
 _BOOLEANS = ("isdefault", "readonly")
 
@@ -47,9 +44,9 @@ def body_of_document(writing: Writing) -> Json:
             told = "the body must be empty beside it"
             raise ProblemFound("extra_xregistry_header", writing.path, name="xRegistry-schemaurl", error_detail=told)
         return given
-    given |= _document(writing.body, contenttype)
-    check_text(given, [], writing.path)
-    return given
+    check_text(given | {"schema": document_of(writing.body, contenttype)}, [], writing.path)
+    name, document = member_of(writing.body, contenttype)
+    return given | {name: document}
 
 
 def _value(attribute: str, text: str) -> Any:
@@ -60,21 +57,6 @@ def _value(attribute: str, text: str) -> Any:
     if attribute in _BOOLEANS and text in ("true", "false"):
         return text == "true"
     return text
-
-
-def _document(body: bytes, contenttype: str | None) -> Json:
-    """Give a document as an attribute: JSON as a value, other text as a string, other bytes in base64."""
-    if contenttype is None or _JSON.fullmatch(contenttype):
-        try:
-            value, problems = read_json(body, _MAX_DEPTH)
-            if isinstance(value, (dict, list)) and not any(one.severity == "error" for one in problems):
-                return {"schema": value}
-        except NotJson:
-            pass  # it is kept as the text that it is
-    try:
-        return {"schema": body.decode()}
-    except UnicodeDecodeError:
-        return {"schemabase64": base64.b64encode(body).decode()}
 
 
 def _decoded(name: str, value: str, path: str) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from lakehouse.dialects.schemabytes import member_of
 from lakehouse.serve.answer.entities import Resource, make_resource
 from lakehouse.serve.problems import RC4, ProblemFound
 from lakehouse.serve.requests import SINGULAR
 from lakehouse.serve.write.asked import Json
 from lakehouse.serve.write.defaults import Default
 from lakehouse.serve.write.lineage import find_circle, newest_of, with_ancestors
+from lakehouse.serve.write.spelled import Spelled
 from lakehouse.serve.write.working import Row, Working, holder_of
 from lakehouse.text.jsontext import read_canonical
 from lakehouse.text.names import RegistryId, Xid
@@ -115,6 +117,8 @@ class Tree:
                 kept.pop(name, None)
             else:
                 kept[name] = value
+        if self.documents:
+            _settle_document(kept, given)
         self.versions[versionid] = kept
         self.touched.add(versionid)
         self.removed.discard(versionid)
@@ -245,7 +249,7 @@ def _tree_of(shown: Resource, row: Row | None, rows: dict[str, Row], dialect: st
         kept = {name: value for name, value in attributes.items() if name not in left_out}
         document = shown.documents.get(versionid)
         if document is not None:
-            name, value = document.member(binary=False)
+            name, value = member_of(document.as_bytes(), document.contenttype)
             kept[name] = value
         versions[versionid] = kept
     own = shown.meta_in_document if shown.xref else shown.meta
@@ -255,6 +259,17 @@ def _tree_of(shown: Resource, row: Row | None, rows: dict[str, Row], dialect: st
         meta["readonly"] = True
     default = Default(shown.default if rows else None, bool(own.get("defaultversionsticky", False)))
     return Tree(shown.xid, dialect, False, meta, versions, rows, row, default, shown.xref)
+
+
+def _settle_document(kept: Json, given: Json) -> None:
+    """Hold a document that came as a JSON value with its text; its media type is that of JSON where none is given."""
+    value = kept.get("schema")
+    if given.get("schema") is not None and not isinstance(value, str) and "contenttype" not in given:
+        kept.setdefault("contenttype", "application/json")
+    if isinstance(value, Spelled):
+        del kept["schema"]
+        name, kept_as = member_of(value.text, kept.get("contenttype"))
+        kept[name] = kept_as
 
 
 def check_id(given: Json, name: str, singular: str, subject: str, expected: str) -> None:
