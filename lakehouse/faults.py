@@ -1,6 +1,7 @@
 """Crash points: places at which a test lets the process die, to prove that nothing is half done afterwards.
 
-`LAKEHOUSE_CRASH_AT` names one: after_stage, before_commit, after_commit, after_project_<table>. The process raises
+`LAKEHOUSE_CRASH_AT` names one: after_stage, before_commit, after_commit, after_project_<table>, after_load
+(of a pull: all is committed, and what is known of the source is not written yet). The process raises
 `CrashRequested` there, or with `LAKEHOUSE_CRASH_BY=kill` ends as by kill -9.
 """
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from lakehouse.errors import SettingsError
+from lakehouse.faults import crash_point
 from lakehouse.readmodel.file.place import is_remote, location_of
 from lakehouse.replicate.address import Address
 from lakehouse.replicate.client import Client, Limits
@@ -179,6 +180,7 @@ class Puller:
         request = Request(policy, strict=self.asked.strict, command="replicate pull")
         located = Located(files, fetched.scope)
         summary = ingest(spark, self.settings, list(files.values()), request=request, watcher=watcher, located=located)
+        crash_point("after_load")
         head = read_head(spark)
         self.state.loaded = {unit.uri: unit.digest for unit in fetched.units}
         self.state.refused = [*fetched.refused, *(find_refused(spark, list(files)) if summary.refused else [])]

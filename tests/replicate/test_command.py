@@ -12,7 +12,10 @@ from typing import Any
 
 import pytest
 
-from replicate.sources import Asked, answering
+from lakehouse.readmodel import open_model
+from lakehouse.replicate.state import open_state
+from lakehouse.settings import read_settings
+from replicate.sources import Asked, Catalog, answering, fetch
 
 ROOT = Path(__file__).parents[2]
 
@@ -88,3 +91,30 @@ def test_a_source_without_subscriptions_is_told_with_on_events(tmp_path):
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=30)
     assert process.returncode == 0
+
+
+def test_what_was_refused_is_told_while_nothing_changes(tmp_path):
+    """As `lakehouse ingest` ends: with 3 until it is right at the source."""
+    export = {"specversion": "1.0-rc4", "registryid": "r", "messagegroups": {"g": {"messages": {"m": {}}}}}
+    flags = {"apis": ["/export"], "flags": ["doc", "inline"], "pagination": False}
+
+    def answer(asked: Asked) -> None:
+        if asked.headers.get("If-None-Match"):
+            asked.give(b"", 304, Content_Type="")
+        else:
+            asked.give(flags if asked.path == "/capabilities" else export, ETag='"1"')
+
+    catalog = Catalog(tmp_path / "warehouse")
+    catalog.load({"specversion": "1.0-rc4", "registryid": "r"})
+    settings = read_settings(warehouse=str(catalog.folder)).model_copy(update={"readmodel_dir": str(tmp_path / "model")})
+    with open_model(settings) as model, model.at() as view:
+        commit = (view.head, str(view.commit_of(view.head)["digest"]))
+    with answering(answer) as source:
+        fetch(settings, source.url, loaded=True)
+        for refused, code in (([source.url], 3), (["http://127.0.0.1:9/"], 0)):
+            with open_state(settings, source.url, (), "auto") as state:
+                state.refused, state.commit = refused, commit
+                state.save()
+            ran = run(tmp_path, source.url)
+            assert (ran.returncode, "nothing changed" in ran.stdout) == (code, True), ran.stderr
+            assert ("`lakehouse violations` shows it" in ran.stdout) == bool(code)
