@@ -12,7 +12,7 @@ CREATE TABLE IF NOT EXISTS event_matches (
   ce_source STRING COMMENT 'CloudEvents source: who produced it',
   ce_type STRING COMMENT 'CloudEvents type',
   address STRING COMMENT 'Where it travelled: topic, topic_name, subject or path',
-  status STRING COMMENT 'matched; ambiguous: several definitions of one registry are equally specific; unmatched; unreadable',
+  status STRING COMMENT 'matched; ambiguous: several definitions of one registry are equally specific; incomplete: only definitions may match whose chain of bases is not whole; unmatched; unreadable',
   registryid STRING COMMENT 'Registry of the best definition',
   xid STRING COMMENT 'XID of the best definition; the first of them when there are several',
   version_xid STRING COMMENT 'XID of the Version that was the default then',
@@ -22,7 +22,7 @@ CREATE TABLE IF NOT EXISTS event_matches (
   reasons ARRAY<STRUCT<pointer: STRING, reason: STRING, expected: STRING, actual: STRING>> COMMENT 'Why it is not what nearest_xid says, or cannot be read',
   deviations ARRAY<STRUCT<pointer: STRING, reason: STRING, expected: STRING, actual: STRING>> COMMENT 'What differs from the best definition and does not decide',
   unchecked ARRAY<STRING> COMMENT 'JSON Pointers to declared attributes that the landing does not show',
-  nearest_xid STRING COMMENT 'Definition that came nearest: of an unmatched event; of a matched one, a more specific one that it misses',
+  nearest_xid STRING COMMENT 'Definition that came nearest: of an unmatched or incomplete event; of a matched one, a more specific one that it misses',
   why STRING COMMENT 'Why it matches nothing or cannot be read, in one line; the same for all events of a kind',
   payload_status STRING COMMENT 'valid, invalid, undecodable, none, no_schema, schema_unresolved, unsupported_format or not_checked',
   payload_errors ARRAY<STRUCT<pointer: STRING, keyword: STRING, message: STRING>> COMMENT 'Where the payload breaks its schema, at most five',
@@ -36,5 +36,5 @@ TBLPROPERTIES (
   'delta.enableDeletionVectors' = 'false',
   'delta.deletedFileRetentionDuration' = 'interval 30 days',
   'delta.logRetentionDuration' = 'interval 30 days',
-  'delta.constraints.status_is_known' = 'status IN (\'matched\', \'ambiguous\', \'unmatched\', \'unreadable\')'
+  'delta.constraints.status_is_known' = 'status IN (\'matched\', \'ambiguous\', \'incomplete\', \'unmatched\', \'unreadable\')'
 );

@@ -11,19 +11,20 @@ CREATE TABLE IF NOT EXISTS match_runs (
   placeholders STRING COMMENT 'What a placeholder takes: auto, segment or any',
   catalog_snapshot BIGINT COMMENT 'Snapshot of the catalog',
   definitions BIGINT COMMENT 'Definitions that were asked',
-  `read` BIGINT COMMENT 'Events: matched + ambiguous + unmatched + unreadable',
+  `read` BIGINT COMMENT 'Events: matched + ambiguous + incomplete + unmatched + unreadable',
   matched BIGINT COMMENT 'Events with one best definition in each registry that knows them',
   ambiguous BIGINT COMMENT 'Events with several equally specific definitions',
   unmatched BIGINT COMMENT 'Events of no definition',
   unreadable BIGINT COMMENT 'Rows that are no event that can be read',
   deviating BIGINT COMMENT 'Matched events that deviate in what does not decide',
   payloads MAP<STRING, BIGINT> COMMENT 'Events by payload_status',
-  seen BIGINT COMMENT 'Definitions that an event was of'
+  seen BIGINT COMMENT 'Definitions that an event was of',
+  incomplete BIGINT COMMENT 'Events that only definitions may match whose chain of bases is not whole; NULL in runs of before that was counted'
 )
 USING DELTA
 COMMENT 'Runs of `lakehouse match`: counts only, no value of any event.'
 TBLPROPERTIES (
   'delta.checkpointPolicy' = 'classic',
   'delta.enableDeletionVectors' = 'false',
-  'delta.constraints.counts_add_up' = '`read` = matched + ambiguous + unmatched + unreadable'
+  'delta.constraints.counts_add_up' = '`read` = matched + ambiguous + coalesce(incomplete, 0) + unmatched + unreadable'
 );

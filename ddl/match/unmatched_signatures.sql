@@ -3,7 +3,7 @@
 -- Retention: the setting match_retention_days.
 CREATE TABLE IF NOT EXISTS unmatched_signatures (
   run_id STRING NOT NULL COMMENT 'Run that found it: a row of match_runs',
-  status STRING COMMENT 'unmatched or unreadable',
+  status STRING COMMENT 'unmatched, incomplete or unreadable',
   why STRING COMMENT 'Why, in one line',
   pointers ARRAY<STRING> COMMENT 'JSON Pointers to the declared attributes that fail',
   nearest_xid STRING COMMENT 'Definition that came nearest',

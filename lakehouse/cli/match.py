@@ -26,7 +26,7 @@ _NOT_WITH_ONE = {
     "into": "--into", "results": "--results", "again": "--again", "watch": "--watch", "available_now": "--available-now",
     "mapping": "--map", "since": "--since", "samples": "--samples", "max_unmatched": "--max-unmatched",
 }  # fmt: skip
-_FAILURES = ("unmatched", "unreadable", "ambiguous", "invalid", "unseen", "deviations")
+_FAILURES = ("unmatched", "incomplete", "unreadable", "ambiguous", "invalid", "unseen", "deviations")
 
 
 @click.command()
@@ -70,7 +70,9 @@ _FAILURES = ("unmatched", "unreadable", "ambiguous", "invalid", "unseen", "devia
 @click.option("--samples", type=click.IntRange(0, 100), default=0, help="Events that are named for each reason (default 0).")
 @click.option("--no-values", is_flag=True, help="Leave texts of events out of the results.")
 @click.option("--fail-on", metavar="WHAT,...", help=f"Exit with 3 when there are any: {', '.join(_FAILURES)}.")
-@click.option("--max-unmatched", metavar="N%", help="Exit with 3 when more than this share of the events is unmatched.")
+@click.option(
+    "--max-unmatched", metavar="N%", help="Exit with 3 when more than this share of the events is unmatched or incomplete."
+)
 @with_globals
 @click.pass_obj
 def match(context: Context, /, sources: tuple[str, ...], one: str | None, **flags: Any) -> int:
@@ -90,7 +92,7 @@ def match(context: Context, /, sources: tuple[str, ...], one: str | None, **flag
         return _match_one(context, one, flags, fails)
     summary = _watch(context, sources, flags) if flags["watch"] or flags["available_now"] else _match_all(context, sources, flags)
     failed = any(summary[name] for name in fails) or (
-        share is not None and summary["read"] > 0 and summary["unmatched"] / summary["read"] > share
+        share is not None and summary["read"] > 0 and (summary["unmatched"] + summary["incomplete"]) / summary["read"] > share
     )
     return REFUSED if failed else 0
 
@@ -139,7 +141,9 @@ def _added(total: dict[str, Any], one: dict[str, Any]) -> dict[str, Any]:
     """Add the counts of a micro-batch to those before it; what is no count is that of the last one."""
     if not total:
         return one
-    counts = ("read", "matched", "ambiguous", "unmatched", "unreadable", "deviating")
+    from lakehouse.match.matching.choice import STATUSES
+
+    counts = ("read", *STATUSES, "deviating")
     payloads = Counter(total["payloads"]) + Counter(one["payloads"])
     return one | {name: total[name] + one[name] for name in counts} | {"payloads": dict(sorted(payloads.items()))}
 
@@ -233,11 +237,11 @@ def _counted(summary: dict[str, Any]) -> dict[str, Any]:
 
 
 def _fail_on(text: str | None) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
+    names = [name.strip() for name in (text or "").split(",") if name.strip()]
     for name in names:
         if name not in _FAILURES:
             raise click.UsageError(f"--fail-on {one_line(name)}: one of {', '.join(_FAILURES)}.")
-    return names
+    return (*names, "incomplete") if "unmatched" in names else tuple(names)  # nothing that is whole matches these either
 
 
 def _percent(text: str, option: str) -> float:

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 def show_matches(summary: dict[str, Any]) -> None:
     """Print the summary of a run."""
-    counts = ", ".join(f"{summary[name]:,} {name}" for name in ("read", "matched", "ambiguous", "unmatched", "unreadable"))
+    from lakehouse.match.matching.choice import INCOMPLETE, STATUSES
+
+    shown = (name for name in ("read", *STATUSES) if name != INCOMPLETE or summary[name])
+    counts = ", ".join(f"{summary[name]:,} {name}" for name in shown)
     payloads = ", ".join(f"{count:,} {name}" for name, count in summary["payloads"].items()) or "none"
     click.echo(f"Events: {counts}. Payloads: {payloads}. Catalog: snapshot {summary['catalog_snapshot']}.")
     if summary["deviating"]:

@@ -113,8 +113,9 @@ def figures(run: Run, exit_code: int, seconds: float) -> str:
     if result.get("snapshot_id"):
         gauge("snapshot_id", "Snapshot that was committed or looked at.", [({}, result["snapshot_id"])])
     if run.command == "match" and result:
-        statuses = ("matched", "ambiguous", "unmatched", "unreadable")
-        events = [({"status": name, "endpoint": run.endpoint}, result[name]) for name in statuses]
+        from lakehouse.match.matching.choice import STATUSES
+
+        events = [({"status": name, "endpoint": run.endpoint}, result[name]) for name in STATUSES]
         gauge("events", "Events by what came of them.", events)
         gauge("payloads", "Payloads of events by status.", [({"status": name}, n) for name, n in result["payloads"].items()])
         gauge("messages_unseen", "Definitions that no event was of.", [({}, result["unseen"])])

@@ -16,6 +16,7 @@ from pyspark.sql.window import Window
 
 from lakehouse.errors import SettingsError, WarehouseTooNew
 from lakehouse.log.relations import open_relations
+from lakehouse.match.matching.choice import FAILURES, UNREADABLE
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.files import exists, list_folder
 from lakehouse.store.session import absolute_location
@@ -32,6 +33,7 @@ _FOLDER = "_match"
 _MOST_RUNS = 1_000  # whose rows one statement deletes; it takes no subquery
 _NAME = re.compile(r"\A[A-Za-z_][A-Za-z0-9_]{0,62}\Z")
 _COLUMN = re.compile(r"^  `?(\w+)`? (.+?)(?: NOT NULL)? COMMENT ('(?:[^'\\]|\\.)*'),?$", re.MULTILINE)
+_CONSTRAINT = re.compile(r"^  'delta\.constraints\.(\w+)' = '((?:[^'\\]|\\.)*)',?$", re.MULTILINE)
 _RESERVED = re.compile(r"\Axregistry", re.IGNORECASE)
 
 
@@ -86,6 +88,7 @@ def open_conformance(spark: SparkSession, settings: Settings, name: str) -> None
             session.sql(statement)
         for missing in missing_columns(statement, session.table(table).columns, f"{name}.{table}"):
             session.sql(f"ALTER TABLE {table} ADD COLUMNS ({missing})")
+        _renew_constraints(session, table, statement)
     for view in VIEWS:
         create_view(session, name, view, _statement(f"views/{view}.sql"))
 
@@ -106,6 +109,19 @@ def missing_columns(statement: str, there: list[str], table: str) -> list[str]:
     if unknown:
         raise WarehouseTooNew(f"{table} has columns of a newer version: {', '.join(unknown)}. Install that version.")
     return [text for column, text in declared.items() if column not in there]
+
+
+def _renew_constraints(session: SparkSession, table: str, statement: str) -> None:
+    """Give a table that an older version made the constraints that its statement declares now."""
+    declared = {name: text.replace("\\'", "'") for name, text in _CONSTRAINT.findall(statement)}
+    if not declared:
+        return
+    properties = {row["key"]: row["value"] for row in session.sql(f"SHOW TBLPROPERTIES {table}").collect()}
+    for name, text in declared.items():
+        held = properties.get(f"delta.constraints.{name}")
+        if held != text:
+            session.sql(f"ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {name}")
+            session.sql(f"ALTER TABLE {table} ADD CONSTRAINT {name} CHECK ({text})")
 
 
 def _forget(session: SparkSession, days: int) -> None:
@@ -132,10 +148,12 @@ def open_named_in(spark: SparkSession, settings: Settings, query: str) -> None:
 
 def all_runs(spark: SparkSession, settings: Settings) -> DataFrame | None:
     """Give the runs of all schemas of results of a warehouse: the columns of `match_runs`, and `schema`; None: there are none."""
-    found = []
+    found, declared = [], _COLUMN.findall(_statement("match_runs.sql"))
     for folder, _, _ in sorted(list_folder(spark, f"{absolute_location(settings.warehouse)}/{_FOLDER}")):
         if exists(spark, f"{folder}/match_runs/_delta_log"):
             rows = spark.read.format("delta").load(f"{folder}/match_runs")
+            missing = [(column, kind) for column, kind, _ in declared if column not in rows.columns]
+            rows = rows.withColumns({column: F.lit(None).cast(kind) for column, kind in missing}) if missing else rows
             found.append(rows.withColumn("schema", F.lit(folder.rpartition("/")[2])))
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), found) if found else None
 
@@ -182,7 +200,7 @@ def write_signatures(
     spark: SparkSession, name: str, results: DataFrame, run: dict[str, Any], *, batch: Batch | None = None
 ) -> None:
     """Append the kinds of events that match nothing."""
-    failed = results.filter(F.col("status").isin("unmatched", "unreadable"))
+    failed = results.filter(F.col("status").isin(*FAILURES, UNREADABLE))
     grouped = failed.groupBy(
         "status", "why", F.expr("transform(reasons, r -> r.pointer)").alias("pointers"), "nearest_xid", "ce_type", "ce_source"
     ).agg(

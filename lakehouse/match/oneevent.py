@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakehouse.match.definition.catalog import Catalog, Scope, read_catalog
-from lakehouse.match.definition.definitions import OWN_PROTOCOL
+from lakehouse.match.definition.definitions import OWN_PROTOCOL, Definition
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.event.captured import landed_of_text, read_lines
 from lakehouse.match.event.encodings import unpacked
 from lakehouse.match.event.landed import Event, Landed, events_of
-from lakehouse.match.matching.choice import UNMATCHED
+from lakehouse.match.matching.choice import FAILURES
 from lakehouse.match.matching.evaluation import Outcome, values_of
 from lakehouse.match.matching.index import Index
 from lakehouse.match.matching.matcher import Matcher, Request
@@ -67,7 +67,7 @@ def match_text(
     if len(events) > _FEW_EVENTS or scope.endpoint:
         return _match(events, read_catalog(view, scope), request, explain=explain)
     found = _match(events, read_catalog(view, scope, Preselection(events)), request, explain=False)
-    near = events if explain else [event for event, one in zip(events, found, strict=True) if one.row["status"] == UNMATCHED]
+    near = events if explain else [event for event, one in zip(events, found, strict=True) if one.row["status"] in FAILURES]
     if not near:
         return found
     selection = Preselection(events, near, view.telling(scope.registry or None, group_xid=scope.group))
@@ -107,11 +107,16 @@ def _candidates(matcher: Matcher, event: Event, row: dict[str, Any]) -> list[dic
         {
             "registryid": outcome.definition.registryid,
             "xid": outcome.definition.xid,
-            "matches": outcome.definition.key in matched if outcome.definition.is_bare else outcome.matches,
+            "matches": outcome.matches and (outcome.definition.key in matched or not _is_left_open(outcome.definition)),
             "attributes": _attributes(outcome, event),
         }
         for outcome in outcomes[:_MOST_CANDIDATES]
     ]
+
+
+def _is_left_open(definition: Definition) -> bool:
+    """Return whether what a definition declares does not say which events are of it."""
+    return definition.is_bare or bool(definition.incomplete)
 
 
 def _attributes(outcome: Outcome, event: Event) -> list[dict[str, Any]]:
@@ -119,7 +124,10 @@ def _attributes(outcome: Outcome, event: Event) -> list[dict[str, Any]]:
     failed = {reason.pointer: f"fail: {reason.reason}" for reason in outcome.reasons}
     failed |= {reason.pointer: f"deviates: {reason.reason}" for reason in outcome.deviations if reason.pointer not in failed}
     failed |= dict.fromkeys(outcome.unchecked, "unknown")
-    told = []
+    told: list[dict[str, Any]] = []
+    if outcome.definition.incomplete:
+        verdict = f"unknown: the chain is {outcome.definition.incomplete}"
+        told.append({"pointer": "/basemessage", "declared": None, "actual": None, "verdict": verdict})
     if outcome.definition.family:
         verdict = failed.get(OWN_PROTOCOL, "pass")
         told.append({"pointer": OWN_PROTOCOL, "declared": outcome.definition.family, "actual": event.family, "verdict": verdict})

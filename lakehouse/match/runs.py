@@ -23,13 +23,13 @@ from lakehouse.match import conformance
 from lakehouse.match.definition.catalog import Scope
 from lakehouse.match.event.adapters import to_landed
 from lakehouse.match.event.sources import read_source
+from lakehouse.match.matching.choice import AMBIGUOUS, MATCHED, STATUSES
 from lakehouse.match.matching.engine import Opened, large_batches, open_index, with_matches
 from lakehouse.match.matching.matcher import Request
 from lakehouse.match.matching.results import COUNTED, RESULT_COLUMNS, TOLD
 from lakehouse.progress import Clock, Watcher
 from lakehouse.settings import Settings
 
-STATUSES = ("matched", "ambiguous", "unmatched", "unreadable")
 _MOST_LINES = 1_000_000
 _MOST_TOLD = 20
 RESULTS_FILE = "results-{:05d}.jsonl"
@@ -169,7 +169,7 @@ def summarize(results: DataFrame, opened: Opened, run_id: str) -> Summary:
     why: list[dict[str, Any]] = []
     for row in grouped.toLocalIterator():
         summary.counts[row["status"]] += row["events"]
-        if row["status"] in ("matched", "ambiguous"):
+        if row["status"] in (MATCHED, AMBIGUOUS):
             payloads[row["payload_status"]] += row["events"]
             summary.deviating += row["events"] if row["deviates"] else 0
         seen.update((one["registryid"], one["xid"]) for one in row["seen"])

@@ -43,6 +43,7 @@ class Telling(NamedTuple):
     registryid: RegistryId
     group_xid: Xid
     xid: Xid
+    chain_status: str | None
     envelope: str | None
     ce_type: str | None
     protocol: str | None

@@ -98,7 +98,9 @@ def test_exit_codes(warehouse, tmp_path):
 def test_counts_of_micro_batches_are_added():
     one = {"read": 3, "matched": 2, "ambiguous": 0, "unmatched": 1, "unreadable": 0, "deviating": 1, "payloads": {"valid": 2}}
     two = {"read": 1, "matched": 1, "ambiguous": 0, "unmatched": 0, "unreadable": 0, "deviating": 0, "payloads": {"invalid": 1}}
+    one, two = one | {"incomplete": 1}, two | {"incomplete": 2}
     total = _added(_added({}, one | {"catalog_snapshot": 1}), two | {"catalog_snapshot": 2})
+    assert total.pop("incomplete") == 3
     assert total == {"read": 4, "matched": 3, "ambiguous": 0, "unmatched": 1, "unreadable": 0, "deviating": 1,
                      "payloads": {"invalid": 1, "valid": 2}, "catalog_snapshot": 2}  # fmt: skip
 

@@ -178,6 +178,11 @@ def test_again_adds_only_what_changed(shop, tmp_path):
     assert [row["ce_id"] for row in found] == ["3"]
 
 
+def constraints(shop: Any, table: str) -> str:
+    rows = shop.spark.sql(f"SHOW TBLPROPERTIES aged.{table}").collect()
+    return " ".join(row["value"] for row in rows if row["key"].startswith("delta.constraints."))
+
+
 @pytest.mark.slow
 def test_tables_get_new_columns_and_lose_what_is_too_old(shop, tmp_path):
     spark = shop.spark
@@ -185,11 +190,22 @@ def test_tables_get_new_columns_and_lose_what_is_too_old(shop, tmp_path):
     asked = Asked((str(tmp_path / "e.jsonl"),), into="aged")
     run_match(spark, shop.settings, asked)
     spark.sql("ALTER TABLE aged.match_runs SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
-    spark.sql("ALTER TABLE aged.match_runs DROP COLUMN seen")  # as an older version made it
+    older = {"match_runs": "`read` = matched + ambiguous + unmatched + unreadable", "event_matches": "status IN ('matched')"}
+    declared = {"match_runs": "counts_add_up", "event_matches": "status_is_known"}
+    for table, text in older.items():  # as an older version made them
+        spark.sql(f"ALTER TABLE aged.{table} DROP CONSTRAINT {declared[table]}")
+        if table == "match_runs":
+            spark.sql("ALTER TABLE aged.match_runs DROP COLUMNS (seen, incomplete)")
+        spark.sql(f"ALTER TABLE aged.{table} ADD CONSTRAINT {declared[table]} CHECK ({text})")
     spark.sql("UPDATE aged.match_runs SET begun_at = begun_at - INTERVAL 3 DAYS")
     run_match(spark, shop.settings, asked)
-    assert query(shop, "SELECT seen FROM aged.match_runs ORDER BY begun_at") == [(None,), (1,)]
+    assert query(shop, "SELECT seen, incomplete FROM aged.match_runs ORDER BY begun_at") == [(None, None), (1, 0)]
+    held = {table: constraints(shop, table) for table in older}
+    assert "incomplete" in held["match_runs"]
+    assert "'incomplete'" in held["event_matches"]
+    before = spark.sql("DESCRIBE HISTORY aged.event_matches").count()
     assert query(shop, "SELECT count(*) FROM aged.event_matches") == [(2,)]
+    assert spark.sql("DESCRIBE HISTORY aged.event_matches").count() == before  # they are as declared, and stay
     brief = shop.settings.model_copy(update={"match_retention_days": 2})
     open_named_in(spark, brief, "SELECT * FROM aged.event_matches")  # who reads deletes nothing
     assert query(shop, "SELECT count(*) FROM aged.event_matches") == [(2,)]

@@ -173,3 +173,24 @@ def test_one_percent_decoding_is_forgiven():
         attributes = EVENT | {"source": "/a%20b", "subject": subject}
         headers = [{"name": f"ce_{name}", "value": text} for name, text in attributes.items()]
         assert verdict(definition, "KAFKA", {"topic": "t", "headers": headers})[0] == expected, subject
+
+
+def test_the_nearest_is_the_one_for_the_own_protocol_which_only_misses_the_type():
+    base = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "shop.Order"}}}
+    others = {
+        name: {**base, "protocol": protocol, "protocoloptions": told}
+        for name, protocol, told in (
+            ("amqp", "AMQP/1.0", {"properties": {"subject": {"value": "s"}}}), ("kafka", "KAFKA", {"topic": {"value": "t"}}),
+        )
+    }  # fmt: skip
+    rows, schemas = load({"r": document({"g": group({"a": base, **others})})})
+    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), Request())
+    headers = {f"ce_{name}": text for name, text in (EVENT | {"type": "shop.order"}).items()}
+    [landed] = landed_of_text(json.dumps({"protocol": "KAFKA", "captured": {"topic": "t", "headers": headers}}).encode())
+    [found] = matcher.rows(landed)
+    assert found["nearest_xid"] == "/messagegroups/g/messages/kafka"
+    assert [(one["pointer"], one["expected"]) for one in found["reasons"]] == [("/envelopemetadata/type", "shop.Order")]
+    [landed] = landed_of_text(
+        json.dumps({"protocol": "MQTT/5.0", "captured": {"user_properties": EVENT | {"type": "shop.order"}}}).encode()
+    )
+    assert next(matcher.rows(landed))["nearest_xid"] == "/messagegroups/g/messages/a"  # for any protocol

@@ -5,7 +5,7 @@ CREATE OR REPLACE VIEW conformance_by_producer (
   ce_source COMMENT 'CloudEvents source: the producer; NULL: events without',
   events COMMENT 'Events that were read',
   matched COMMENT 'Events of a definition, ambiguous ones too',
-  unmatched COMMENT 'Events of no definition',
+  unmatched COMMENT 'Events of no definition, incomplete ones too',
   deviating COMMENT 'Matched events that deviate in what does not decide',
   invalid COMMENT 'Events whose payload breaks its schema or cannot be decoded',
   conforming_share COMMENT 'Share of the events that match and whose payload does not break its schema, 0 to 1'
@@ -17,7 +17,7 @@ SELECT
   ce_source,
   count(*) AS events,
   count_if(status IN ('matched', 'ambiguous')) AS matched,
-  count_if(status = 'unmatched') AS unmatched,
+  count_if(status IN ('unmatched', 'incomplete')) AS unmatched,
   count_if(size(deviations) > 0) AS deviating,
   count_if(payload_status IN ('invalid', 'undecodable')) AS invalid,
   count_if(status IN ('matched', 'ambiguous') AND payload_status NOT IN ('invalid', 'undecodable')) / count(*) AS conforming_share

@@ -20,6 +20,7 @@ from lakehouse.text.names import NO_XID, JsonText, Pointer, RegistryId, Xid
 
 ENVELOPE, PROTOCOL = "/envelopemetadata/", "/protocoloptions/"
 TYPE, OWN_PROTOCOL, CONTENT_TYPE = Pointer("/envelopemetadata/type"), Pointer("/protocol"), Pointer("/datacontenttype")
+SPECVERSION = Pointer("/envelopemetadata/specversion")
 CORE = ("type", "source", "id", "specversion")  # CloudEvents asks for them, declared or not (MSG-245, MSG-274)
 # Hops change these, so they only deviate.
 _CHANGED_BY_HOPS = ("header/", "delivery-annotations/", "footer/")
@@ -161,7 +162,6 @@ def definition_of(row: Mapping[str, Any], rule: Rule = "auto", endpoint: Mapping
     known = family.upper() if family.upper() not in ("", "NONE") else None
     envelope = (row.get("envelope") or _text(leaves.get("/envelope")) or "").upper()
     is_cloudevent = envelope.startswith("CLOUDEVENTS") or (not envelope and any(name.startswith(ENVELOPE) for name in leaves))
-    status = row.get("chain_status") or "none"
     return Definition(
         registryid=row["registryid"],
         xid=row["xid"],
@@ -176,10 +176,15 @@ def definition_of(row: Mapping[str, Any], rule: Rule = "auto", endpoint: Mapping
         schema_xid=row.get("schema_xid"),
         schema_format=row.get("dataschemaformat") or _text(leaves.get("/dataschemaformat")),
         inline_schema=leaves.get("/dataschema"),
-        incomplete="" if status in ("none", "resolved") else status,
+        incomplete=incomplete_of(row.get("chain_status")),
         deprecated=bool(row.get("deprecated")),
         older=row.get("older") or 0,
     )
+
+
+def incomplete_of(chain_status: str | None) -> str:
+    """Return the status of a chain of bases that is not whole: dangling, external, too_deep or cycle; else an empty text."""
+    return "" if chain_status in (None, "", "none", "resolved") else chain_status
 
 
 def separator_of(family: str | None, key: str) -> str:

@@ -9,13 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from lakehouse.match.definition.definitions import ADDRESSES, OWN_PROTOCOL, PROTOCOL, TYPE, Definition
+from lakehouse.match.definition.definitions import (
+    ADDRESSES,
+    CONTENT_TYPE,
+    OWN_PROTOCOL,
+    PROTOCOL,
+    SPECVERSION,
+    TYPE,
+    Definition,
+)
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.event.landed import Event
 from lakehouse.match.matching.evaluation import Outcome, Reason, Tolerance, evaluate
 from lakehouse.text.names import WHOLE, Pointer
 
-MATCHED, AMBIGUOUS, UNMATCHED, UNREADABLE = "matched", "ambiguous", "unmatched", "unreadable"
+STATUSES = MATCHED, AMBIGUOUS, INCOMPLETE, UNMATCHED, UNREADABLE = "matched", "ambiguous", "incomplete", "unmatched", "unreadable"
+FAILURES = (UNMATCHED, INCOMPLETE)  # nothing whole matches
 _ENOUGH_BARE = 100
 _WEIGHTS = {TYPE: 100, OWN_PROTOCOL: 40, "/envelopemetadata/source": 20, "/envelopemetadata/subject": 20}
 _ADDRESSES = frozenset(PROTOCOL + name for name in ADDRESSES.values())
@@ -26,13 +35,15 @@ class Match:
     """What is told of one event.
 
     Attributes:
-        status: matched, ambiguous (more than one best in one registry), unmatched or unreadable.
+        status: matched, ambiguous (more than one best in one registry), incomplete (only definitions may match whose chain of
+            bases is not whole), unmatched or unreadable.
         matches: outcomes that match, sorted by registry and XID.
         best: those of them that nothing is more specific than.
         nearest: the outcome that came nearest: of an unmatched event; of one that matches, of a definition for its own protocol
             that
             would have been more specific. None: there is none.
         reasons: why it is unreadable, or what the event lacks of `nearest`.
+        undecided: of an incomplete one, outcomes of definitions whose chain of bases is not whole, and of which nothing fails.
     """
 
     status: str
@@ -40,6 +51,7 @@ class Match:
     best: list[Outcome] = field(default_factory=list)
     nearest: Outcome | None = None
     reasons: list[Reason] = field(default_factory=list)
+    undecided: list[Outcome] = field(default_factory=list)
 
     @property
     def shown(self) -> Outcome | None:
@@ -74,7 +86,7 @@ def match_event(
         return Match(UNREADABLE, reasons=[Reason(Pointer(pointer), "unreadable", None, told)])
     outcomes, matches, bare = [], [], []
     for definition in candidates:
-        if definition.older:
+        if definition.older or definition.incomplete:
             continue
         if definition.is_bare:
             bare.append(definition)
@@ -91,7 +103,8 @@ def match_event(
     if not matches:
         matches = _match_older(event, candidates, tolerance)
     if not matches:
-        return _unmatched(event, outcomes, tolerance, near)
+        partial = [evaluate(one, event, tolerance) for one in candidates if one.incomplete and not one.older]
+        return _unmatched(event, outcomes, [one for one in partial if one.matches], tolerance, near)
     matches.sort(key=lambda outcome: outcome.definition.key)
     best = best_of(matches, protocol_known=event.family is not None)
     missed = _missed(event, best, outcomes)
@@ -160,7 +173,9 @@ def _match_bare(
 def _match_older(event: Event, candidates: Sequence[Definition], tolerance: Tolerance) -> list[Outcome]:
     """Match Versions that are not the default; of each message the newest that matches."""
     found: dict[tuple[str, str], Outcome] = {}
-    for definition in sorted((one for one in candidates if one.older and not one.is_bare), key=lambda one: one.older):
+    for definition in sorted(
+        (one for one in candidates if one.older and not (one.is_bare or one.incomplete)), key=lambda one: one.older
+    ):
         outcome = evaluate(definition, event, tolerance)
         if outcome.matches:
             found.setdefault(definition.key, outcome)
@@ -190,23 +205,51 @@ def narrow(match: Match, is_valid: Callable[[Definition], bool | None]) -> None:
 
 
 def _unmatched(
-    event: Event, outcomes: list[Outcome], tolerance: Tolerance, near: Callable[[Event], Iterable[Definition]] | None
+    event: Event,
+    outcomes: list[Outcome],
+    undecided: list[Outcome],
+    tolerance: Tolerance,
+    near: Callable[[Event], Iterable[Definition]] | None,
 ) -> Match:
-    """Find what came nearest: of the definitions of its type, else of those like it, else of all that were asked."""
+    """Find what came nearest: of the definitions of its type, else of those like it, else of all that were asked.
+
+    Definitions whose chain of bases is not whole leave it open what an event is where a value that they declare holds, and where
+    no whole one is for a type like its own.
+    """
     known = {outcome.definition.key for outcome in outcomes}
     further = [] if near is None else [one for one in near(event) if one.key not in known and not one.is_bare]
     alike = [evaluate(definition, event, tolerance) for definition in further]
     tiers = ([one for one in outcomes if _is_of_type(one.definition, event)], alike, outcomes)
-    ranked = next((found for tier in tiers if (found := [one for one in tier if one.reasons])), [])
+    told = ((number, found) for number, tier in enumerate(tiers) if (found := [one for one in tier if one.reasons]))
+    number, ranked = next(told, (len(tiers), []))
+    is_near = number < len(tiers) - 1
+    undecided = [one for one in undecided if not is_near or _shows_value(one)]
+    undecided.sort(key=lambda outcome: outcome.definition.key)
+    status = INCOMPLETE if undecided else UNMATCHED
     if not ranked:
         kind = event.ce.get("type")
-        told = [] if kind is None else [Reason(TYPE, "undeclared", None, as_text(kind))]
-        return Match(UNMATCHED, reasons=told)
-    nearest = min(ranked, key=lambda outcome: (_distance(outcome), outcome.definition.key))
-    reasons = nearest.reasons
-    if any(reason.pointer == OWN_PROTOCOL for reason in reasons):
-        reasons = [_other_protocol(reason) for reason in reasons]
-    return Match(UNMATCHED, nearest=nearest, reasons=list(reasons))
+        undeclared = [] if kind is None else [Reason(TYPE, "undeclared", None, as_text(kind))]
+        return Match(status, reasons=undeclared, undecided=undecided)
+    nearest = min((_with_envelope(one, event, tolerance) for one in ranked), key=lambda one: _nearness(one, event))
+    reasons = [_other_protocol(reason) for reason in nearest.reasons]
+    return Match(status, nearest=nearest, reasons=reasons, undecided=undecided)
+
+
+def _shows_value(outcome: Outcome) -> bool:
+    """Return whether a value of the event is one that the definition declares, so that more than silence speaks for it."""
+    quiet = {CONTENT_TYPE, SPECVERSION, *outcome.unchecked}
+    return any(one.has_value and one.pointer not in quiet for one in outcome.definition.attributes)
+
+
+def _with_envelope(outcome: Outcome, event: Event, tolerance: Tolerance) -> Outcome:
+    """Check the envelope of a definition for another protocol, too: it would seem nearer than one that only misses there."""
+    is_other = any(reason.pointer == OWN_PROTOCOL for reason in outcome.reasons)
+    return evaluate(outcome.definition, event, tolerance, envelope_too=True) if is_other else outcome
+
+
+def _nearness(outcome: Outcome, event: Event) -> tuple[int, bool, tuple[str, str]]:
+    """Return what sorts outcomes: the nearest first; where two miss alike, the one for the event's own protocol."""
+    return _distance(outcome), outcome.definition.family != event.family, outcome.definition.key
 
 
 def _is_of_type(definition: Definition, event: Event) -> bool:

@@ -82,16 +82,24 @@ class Outcome:
         return not self.reasons
 
 
-def evaluate(definition: Definition, event: Event, tolerance: Tolerance) -> Outcome:
-    """Check all that a definition asks of an event."""
+def evaluate(definition: Definition, event: Event, tolerance: Tolerance, *, envelope_too: bool = False) -> Outcome:
+    """Check all that a definition asks of an event.
+
+    Args:
+        definition: what is asked.
+        event: the event.
+        tolerance: how strictly.
+        envelope_too: where the protocol is another, check what is asked of the envelope all the same.
+    """
     outcome = Outcome(definition)
     _check_protocol(definition, event, tolerance, outcome)
-    if outcome.reasons:
+    is_other = bool(outcome.reasons)
+    if is_other and not envelope_too:
         return outcome
     captures: dict[str, list[tuple[Pointer, str]]] = {}
     repeated = []
     for attribute in definition.attributes:
-        if tolerance.native and attribute.section != "protocol":
+        if (tolerance.native and attribute.section != "protocol") or (is_other and attribute.section != "envelope"):
             continue
         if event.repeated and attribute.key in event.repeated:
             repeated.append(attribute)  # last: of its values the one that holds what the others do

@@ -117,7 +117,7 @@ class Index:
         Similar are types but for letter case and blanks, or for their namespace, or for two letters.
         """
         for keys in self._near_keys(event):
-            found = [one for key in keys for one in self._by_key(key) if not one.older]
+            found = [one for key in keys for one in self._by_key(key) if not (one.older or one.incomplete)]
             if found:
                 return iter(found)
         return iter(())

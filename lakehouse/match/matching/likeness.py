@@ -76,7 +76,9 @@ class Likeness:
     def _candidates(self, definitions: tuple[Definition, ...], family: str | None) -> Candidates:
         """Give the candidates of rows of a type: definitions that the index gave, the protocol of the rows."""
         wanted = [
-            one for one in definitions if not (one.is_bare or one.older) and (family is None or one.family in (None, family))
+            one
+            for one in definitions
+            if not (one.is_bare or one.older or one.incomplete) and (family is None or one.family in (None, family))
         ]
         return Candidates(wanted, [self._number_of(one) for one in wanted], protocol_known=family is not None)
 

@@ -11,7 +11,7 @@ from lakehouse.match.definition.definitions import Definition
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.event.encodings import MOST_UNPACKED
 from lakehouse.match.event.landed import Event, Landed, events_of
-from lakehouse.match.matching.choice import Match, match_event, narrow
+from lakehouse.match.matching.choice import INCOMPLETE, Match, match_event, narrow
 from lakehouse.match.matching.evaluation import Outcome, Reason, Tolerance, evaluate
 from lakehouse.match.matching.index import Index
 from lakehouse.match.matching.likeness import Candidates, Likeness
@@ -19,6 +19,7 @@ from lakehouse.match.payload.payloads import NOT_CHECKED, PayloadError, Payloads
 from lakehouse.text.blanking import REDACTED, blank_value, looks_secret
 
 LONGEST_VALUE = 120
+_MOST_LEFT_OPEN = 5
 _NOT_ASKED = PayloadVerdict(NOT_CHECKED)
 _UNMATCHED_PAYLOAD = PayloadVerdict(NOT_CHECKED, (), ("no definition, so no schema",))
 
@@ -108,7 +109,7 @@ class Matcher:
             "nearest_xid": nearest.definition.xid if nearest else None,
             "payload_status": verdict.status,
             "payload_errors": [self.told_error(error) for error in verdict.errors],
-            "remarks": [*event.remarks, *verdict.remarks, *(remarks_of(shown.definition) if shown else ())],
+            "remarks": [*event.remarks, *verdict.remarks, *(remarks_of(shown.definition) if shown else _left_open(match))],
         }
 
     def explain(self, event: Event) -> list[Outcome]:
@@ -150,10 +151,15 @@ class Matcher:
 
 def remarks_of(definition: Definition) -> list[str]:
     """Tell what is to be known of a definition that matches."""
-    told = [f"incomplete: the chain of bases is {definition.incomplete}"] if definition.incomplete else []
-    if definition.older:
-        told.append(f"matches Version {definition.version_xid.rpartition('/')[2]}, which is not the default")
+    version = definition.version_xid.rpartition("/")[2]
+    told = [f"matches Version {version}, which is not the default"] if definition.older else []
     return told + (["deprecated"] if definition.deprecated else [])
+
+
+def _left_open(match: Match) -> list[str]:
+    """Return which definitions leave it open what an event is."""
+    definitions = [outcome.definition for outcome in match.undecided[:_MOST_LEFT_OPEN]]
+    return [f"{INCOMPLETE}: {one.xid}: its chain of bases is {one.incomplete}" for one in definitions]
 
 
 def _key(definition: Definition) -> dict[str, str]:

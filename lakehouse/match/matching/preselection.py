@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from lakehouse.match.definition.definitions import separator_of
+from lakehouse.match.definition.definitions import incomplete_of, separator_of
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.event.landed import Event
 from lakehouse.match.matching.index import CLOSE_TYPES, is_close, last_segment
@@ -50,7 +50,8 @@ class Preselection:
 
 def _near_ones(events: Sequence[Event], among: Iterable[Telling]) -> Iterator[tuple[str, str]]:
     """Give the definitions that `Index.near` would give, for each event those of the first likeness that any has."""
-    typed = [(kind, one) for one in among if (kind := _constant_type(one)) is not None]
+    whole = (one for one in among if not incomplete_of(one.chain_status))
+    typed = [(kind, one) for one in whole if (kind := _constant_type(one)) is not None]
     known = {kind for kind, _ in typed}
     for event in events:
         for wanted in _likenesses(event, known):

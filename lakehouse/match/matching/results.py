@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakehouse.match.matching.choice import INCOMPLETE, UNMATCHED, UNREADABLE
 from lakehouse.match.matching.index import is_close
 
 _REASON = pa.struct([("pointer", pa.string()), ("reason", pa.string()), ("expected", pa.string()), ("actual", pa.string())])
@@ -51,7 +52,10 @@ def why_of(row: dict[str, Any]) -> str | None:
 
     A constant that differs is told with both values; what holes of a template hold is not, since it differs by event.
     """
-    if row["status"] not in ("unmatched", "unreadable"):
+    if row["status"] == INCOMPLETE:
+        left_open = (remark.removeprefix(f"{INCOMPLETE}: ") for remark in row["remarks"] if remark.startswith(f"{INCOMPLETE}: "))
+        return next(left_open)
+    if row["status"] not in (UNMATCHED, UNREADABLE):
         return None
     reasons = row["reasons"]
     if not reasons:

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-FORMAT = 3  # a file of another format is made anew
+FORMAT = 4  # a file of another format is made anew
 NEVER = 2**62  # `until` of a row that nothing has replaced
 
 # Kinds that are listed whole; a query says these words, so that SQLite takes the index.
@@ -29,7 +29,7 @@ EFFECTIVE_COLUMNS = (
     "schema_xid", "dataschemauri", "datacontenttype", "document_uris", "attributes", "inferred", "depends_on", "snapshot_id",
 )  # fmt: skip
 # What tells definitions apart: read of all of them, out of an index alone.
-TELLING_COLUMNS = ("envelope", "ce_type", "protocol", "address")
+TELLING_COLUMNS = ("chain_status", "envelope", "ce_type", "protocol", "address")
 BOOLEAN_COLUMNS = ("ce_type_required", "ce_source_required", "ce_subject_required")
 VIOLATION_COLUMNS = (
     "violation_id", "ingest_id", "found_at", "registryid", "document_uri", "xid", "pointer", "rule_id", "severity", "action",
