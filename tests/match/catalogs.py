@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from oracle import Catalog, flatten
 
 from lakehouse.match.definition.definitions import escape
 from lakehouse.match.payload.schemas import SchemaVersion
+from lakehouse.text.referring import schema_places
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
 _OPAQUE = ("dataschema",)
@@ -75,14 +75,12 @@ def row_of(registryid: str, xid: str, status: str, merged: dict[str, Any], chain
             if f"/envelopemetadata/{name}/type" not in attributes:
                 inferred[f"/envelopemetadata/{name}/type"] = json.dumps(_INFERRED_TYPES.get(name, "string"))
     uri = merged.get("dataschemauri") or ""
-    named = re.match(r"\A#?(/schemagroups/[^/#]+/schemas/[^/#]+)/versions/", uri) or re.match(
-        r"\A#?(/schemagroups/[^/#]+/schemas/[^/#]+?)(:[^:/#]*)?(#.*)?\Z", uri
-    )
+    places = schema_places(uri)
     return {
         "registryid": registryid, "xid": xid, "version_xid": f"{xid}/versions/1", "group_xid": xid.rpartition("/messages/")[0],
         "chain_status": status, "envelope": envelope, "protocol": merged.get("protocol"),
         "dataschemaformat": merged.get("dataschemaformat"), "dataschemauri": merged.get("dataschemauri"),
-        "schema_xid": merged.get("dataschemaxid") or (named and named[1]) or None,
+        "schema_xid": merged.get("dataschemaxid") or (places[-1].schema if places else None),
         "attributes": attributes, "inferred": inferred, "depends_on": chain or [xid], "deprecated": None,
     }  # fmt: skip
 

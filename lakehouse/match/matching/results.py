@@ -53,8 +53,8 @@ def why_of(row: dict[str, Any]) -> str | None:
     A constant that differs is told with both values; what holes of a template hold is not, since it differs by event.
     """
     if row["status"] == INCOMPLETE:
-        left_open = (remark.removeprefix(f"{INCOMPLETE}: ") for remark in row["remarks"] if remark.startswith(f"{INCOMPLETE}: "))
-        return next(left_open)
+        left_open = [remark for remark in row["remarks"] if remark.startswith(f"{INCOMPLETE}: ")]
+        return str(left_open[0]).removeprefix(f"{INCOMPLETE}: ")
     if row["status"] not in (UNMATCHED, UNREADABLE):
         return None
     reasons = row["reasons"]

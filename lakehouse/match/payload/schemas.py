@@ -14,21 +14,14 @@ import orjson
 
 from lakehouse.match.definition.definitions import Definition
 from lakehouse.text.names import JsonText, RegistryId, Xid
-from lakehouse.text.xid import xid_of_version
+from lakehouse.text.referring import SchemaPlace, schema_places
 
-_REFERENCE = re.compile(
-    r"\A#?(?P<schema>/schemagroups/[^/#]+/schemas/[^/#]+)(?:/versions/(?P<version>[^/#]+))?(?P<rest>[/#].*)?\Z"
-)
 _OTHER = re.compile(r'"\$ref"\s*:\s*"[^#"]')
 
 
 def schema_xids(uri: str) -> list[Xid]:
-    """Give the XIDs of the schemas that a reference may mean: as it stands, or before a colon, behind which a type is named."""
-    found = _REFERENCE.match(uri)
-    if found is None:
-        return []
-    base, colon, _ = found["schema"].rpartition(":")
-    return [Xid(found["schema"]), *([Xid(base)] if colon and "/schemas/" in base else [])]
+    """Return the XIDs of the schemas that a reference may mean: as it is written, or without the type that it names."""
+    return list(dict.fromkeys(place.schema for place in schema_places(uri)))
 
 
 def names_others(text: JsonText | None) -> bool:
@@ -136,15 +129,14 @@ class Schemas:
         uri = definition.dataschemauri or definition.schema_xid
         if not uri:
             return "no_schema"
-        found = _REFERENCE.match(uri)
-        if found is None:
-            return "schema_unresolved"
-        version, type_name = self._version(definition.registryid, found["schema"], found["version"])
-        if version is None or version.text is None:
-            return "schema_unresolved"
-        fragment = (found["rest"] or "").lstrip("#") or None
-        written = definition.schema_format or version.format or ""
-        return Resolved(version.xid, written, version.text, type_name, fragment, definition.registryid)
+        for place in schema_places(uri):
+            version = self._version(definition.registryid, place)
+            if version is not None:
+                if version.text is None:
+                    break
+                written = definition.schema_format or version.format or ""
+                return Resolved(version.xid, written, version.text, place.type_name, place.place, definition.registryid)
+        return "schema_unresolved"
 
     def finder(self, registryid: RegistryId) -> Callable[[str], Any]:
         """Give what finds another schema of a registry by its `$id`; it raises LookupError when there is none."""
@@ -170,12 +162,8 @@ class Schemas:
             self._named[registryid] = found
         return self._named[registryid]
 
-    def _version(self, registryid: RegistryId, schema: str, version: str | None) -> tuple[SchemaVersion | None, str | None]:
-        """Find a Version by its id, else by what stands before a colon, behind which a type is named."""
-        written = Xid(schema) if version is None else xid_of_version(Xid(schema), version)
-        find = self._versions.default if version is None else self._versions.version
-        found = find((registryid, written))
-        if found is not None or ":" not in written.rpartition("/")[2]:
-            return found, None
-        base, _, type_name = written.rpartition(":")
-        return find((registryid, Xid(base))), type_name
+    def _version(self, registryid: RegistryId, place: SchemaPlace) -> SchemaVersion | None:
+        """Find the Version that a reference names, else the default one."""
+        if place.version is None:
+            return self._versions.default((registryid, place.schema))
+        return self._versions.version((registryid, place.version))

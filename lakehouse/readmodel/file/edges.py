@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 
 import orjson
 
 from lakehouse.text.names import JsonText, Pointer, Xid
+from lakehouse.text.referring import spelled
 
 _OF_VERSION = {name: Pointer(f"/{name}") for name in ("basemessage", "dataschemauri", "dataschemaxid")}
 _XREF, _WILL = Pointer("/meta/xref"), Pointer("/protocoloptions/willmessage")
-_HASH = re.compile(r"\A[ \t\n\x0b\f\r]*#")
-_TO_FRAGMENT = re.compile(r"\A[ \t\n\x0b\f\r]*#?[^#]*#")
-_OLD_GROUPS = re.compile(r"\A/schemaGroups/")
-_HAS_SUFFIX = re.compile(r"\A/[^/]+/[^/]+/[^/]+/.*:")
-_SUFFIX = re.compile(r":[^:]*\Z")
-_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 class Edge(NamedTuple):
@@ -80,18 +73,4 @@ def _edges_of_endpoint(known: dict[str, Any]) -> Iterator[Edge]:
 
 
 def _edge(relation: str, pointer: Pointer, target: str) -> Edge:
-    bare = _HASH.sub("", target, count=1)
-    path, _, _ = bare.partition("#")
-    fragment = _TO_FRAGMENT.sub("", target, count=1) if "#" in bare else None
-    whole: str | None = None
-    if path.startswith("/"):
-        whole = _unescaped(path) if target.lstrip(" ").startswith("#") else path
-    suffixed = relation == "dataschemauri" and whole is not None and _HAS_SUFFIX.match(whole) is not None
-    whole = None if whole is None else _OLD_GROUPS.sub("/schemagroups/", whole)
-    bare_xid = Xid(_SUFFIX.sub("", whole)) if suffixed and whole else None
-    return Edge(relation, pointer, target, None if whole is None else Xid(whole), bare_xid, fragment)
-
-
-def _unescaped(path: str) -> str:
-    decoded = path if _BAD_ESCAPE.search(path) else unquote(path, errors="replace")
-    return decoded.replace("~1", "/").replace("~0", "~")
+    return Edge(relation, pointer, target, *spelled(target, names_type=relation == "dataschemauri"))

@@ -23,6 +23,7 @@ from lakehouse.site.pages.past import MOST_ON_PAGE, history_of, pairs_of, states
 from lakehouse.site.schematext import readable
 from lakehouse.site.templating import Attributes
 from lakehouse.text.names import RegistryId, Xid
+from lakehouse.text.referring import schema_places
 from lakehouse.text.timestamps import microseconds, rfc3339
 from lakehouse.text.xid import xid_of_version
 
@@ -159,21 +160,15 @@ def _schema(book: Book, registryid: RegistryId, definition: dict[str, Any] | Non
 
 
 def _version_of(book: Book, registryid: RegistryId, schema_xid: Xid | None, uri: str | None) -> tuple[Entity, list[str]] | None:
-    """Find the Version of a schema that a reference names, else the default one; with the XIDs of all."""
-    if schema_xid is None:
-        return None
-    schema = book.entity(registryid, schema_xid)
-    versions = book.view.versions(registryid, schema_xid)
-    if schema is None or not versions:
-        return None
-    start = f"{schema_xid}/versions/"
-    named = (uri or "").partition(start)[2]
-    default = f"{start}{schema.attributes.get('defaultversionid')}"
-    for wanted in (start + named, start + named.partition("#")[0], start + named.rpartition(":")[0], default):
-        found = next((one for one in versions if one.xid == wanted), None)
+    """Find the Version of a schema that a reference names (without one: the default Version); with the XIDs of all."""
+    for place in schema_places(uri or schema_xid or ""):
+        schema = book.entity(registryid, place.schema)
+        versions = book.view.versions(registryid, place.schema)
+        default = None if schema is None else xid_of_version(place.schema, schema.attributes.get("defaultversionid"))
+        found = next((one for one in versions if one.xid == (place.version or default)), None)
         if found is not None:
             return found, [one.xid for one in versions]
-    return versions[-1], [one.xid for one in versions]
+    return None
 
 
 def _examples(book: Book, entity: Entity, definition: dict[str, Any] | None) -> list[dict[str, Any]]:
