@@ -28,11 +28,13 @@ STRUCTURE = {"$schema": "https://json-structure.org/meta/core/v0/#", "$id": "urn
 S = "/schemagroups/g/schemas/R"
 
 
-def verdict(format_: str, schema: Any, *, uri: str = S, more: tuple[SchemaVersion, ...] = (), **event: Any) -> Any:
+def verdict(
+    format_: str, schema: Any, *, uri: str = S, more: tuple[SchemaVersion, ...] = (), unpacked: int = 10_000, **event: Any
+) -> Any:
     versions = [SchemaVersion("r", f"{S}/versions/1", S, True, format_, json.dumps(schema)), *more]
     definition = Definition("r", "/messagegroups/g/messages/m", dataschemauri=uri, schema_xid=S)
     given = {"mode": "binary", "family": "KAFKA", "content_type": "application/json"} | event
-    return Payloads(Schemas(versions), 10_000).check(definition, Event(**given))
+    return Payloads(Schemas(versions), unpacked).check(definition, Event(**given))
 
 
 def told(found: Any) -> tuple[str, list[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import fastavro
@@ -11,7 +11,7 @@ from fastavro.schema import SchemaParseException, UnknownType
 from fastavro.validation import ValidationError
 
 from lakehouse.match.definition.valuetypes import media_type
-from lakehouse.match.payload.effort import depth_of
+from lakehouse.match.payload.effort import depth_of, places_of
 from lakehouse.match.payload.schemas import Resolved
 from lakehouse.match.payload.validators import CONFLUENT, FRAME, Decoded, Error, Undecodable, Unsupported, decode_json, is_json
 
@@ -19,13 +19,26 @@ _SINGLE_OBJECT = b"\xc3\x01"  # then eight bytes of fingerprint
 
 
 _DEEP, _LONG = 10, 1_000  # of what calls itself: levels of JSON, bytes of Avro
+_MOST_WORK = 5_000_000  # looks at the places of a payload
+_FEW_LOOKS = 10  # at one place of a record that calls itself
+_MOST = 10**12  # costs are not counted further
+
+
+class _Cost(NamedTuple):
+    """What data of a type takes at least: bytes, and values in it."""
+
+    size: int = 0
+    parts: int = 1
 
 
 class _Parts(NamedTuple):
-    """What of a schema makes short bytes costly: a record in itself, or lists whose items take no bytes."""
+    """What of a schema makes short data costly: a record in itself, lists whose items take no bytes, and the highest costs."""
 
     is_recursive: bool = False
     has_empty_items: bool = False
+    parts_of_byte: int = 1
+    parts_of_default: int = 1
+    looks: int = 1
 
 
 class AvroValidator:
@@ -55,10 +68,20 @@ class AvroValidator:
 
     def may_hang(self, body: bytes | None, data: Any) -> bool:
         """Tell whether fastavro may count far, or call itself too deep: it has no limit for either."""
-        if body is None:
-            return self._parts.is_recursive and depth_of(data) > _DEEP
+        parts = self._parts
+        if body is None or body.lstrip()[:1] in (b"{", b"["):
+            places = places_of(data) if body is None else len(body)
+            deep = parts.is_recursive and (
+                body is not None or (depth := depth_of(data)) > _DEEP or parts.looks**depth > _MOST_WORK
+            )
+            if deep or places * parts.parts_of_default * parts.looks > _MOST_WORK:
+                return True
+            if body is None:
+                return False
         packed = body.startswith(b"Obj\x01")  # with a schema of its own, and maybe compressed
-        return packed or self._parts.has_empty_items or (self._parts.is_recursive and len(body) > _LONG)
+        if packed or parts.has_empty_items or (parts.is_recursive and (len(body) > _LONG or parts.looks > _FEW_LOOKS)):
+            return True
+        return (len(body) + 1) * parts.parts_of_byte * parts.looks > _MOST_WORK
 
     def decode(self, body: bytes | None, data: Any, content_type: str | None) -> Decoded:
         """Read Avro binary, bare, as single object, in a container or with Confluent's five bytes; or JSON."""
@@ -129,30 +152,85 @@ def _parts(schema: Any) -> _Parts:
             left += [part.get("items"), part.get("values"), part.get("type"), *part.get("fields", ())]
         elif isinstance(part, list):
             left += part
-    endless = next((name for name in named if _size(named[name], named, frozenset()) is None), None)
-    if endless is not None:
-        raise Unsupported(f"no Avro schema that data can be of: the record {endless} always holds itself")
+    costs = _Costs(named)
+    all_costs = [costs.of(schema)]
+    for name, record in named.items():
+        all_costs.append(costs.of(record))
+        if all_costs[-1] is None:
+            raise Unsupported(f"no Avro schema that data can be of: the record {name} always holds itself")
     uses = {name: {one for one in _names_in(record["fields"]) if one in named} for name, record in named.items()}
     is_recursive = any(_reaches(name, name, uses) for name in named)
-    return _Parts(is_recursive, any(_size(items, named, frozenset()) == 0 for items in _items_in(schema)))
+    held = [cost for cost in all_costs if cost is not None]
+    return _Parts(
+        is_recursive,
+        any((cost := costs.of(items)) is not None and cost.size == 0 for items in _items_in(schema)),
+        max((cost.parts // max(1, cost.size) for cost in held), default=1),
+        max((cost.parts for cost in held), default=1) if _has_defaults(named.values()) else 1,
+        max(costs.looks(one) for one in (schema, *named.values())),
+    )
 
 
-def _size(part: Any, named: dict[str, Any], within: frozenset[str]) -> int | None:
-    """Give a number of bytes that data of a type takes at least (0: it may take none); None: it never ends."""
-    if isinstance(part, list):
-        return 1
-    kind = part.get("type") if isinstance(part, dict) else part
-    if isinstance(kind, dict | list):
-        return _size(kind, named, within)
-    if kind in ("record", "error") or (isinstance(kind, str) and kind in named):
-        record = part if kind in ("record", "error") else named[kind]
-        if record["name"] in within:
-            return None
-        sizes = [_size(field["type"], named, within | {record["name"]}) for field in record["fields"]]
-        return None if None in sizes else min(1, sum(size or 0 for size in sizes))
-    if kind == "fixed":
-        return min(1, int(part["size"]))
-    return 0 if kind == "null" else 1
+class _Costs:
+    """Costs of types; each record is looked at once, however often it is named.
+
+    Args:
+        named: the records of a schema by name.
+    """
+
+    def __init__(self, named: dict[str, Any]) -> None:
+        self._named = named
+        self._known: dict[str, _Cost | None] = {}
+        self._looks: dict[str, int] = {}
+        self._open: set[str] = set()
+
+    def of(self, part: Any) -> _Cost | None:
+        """Return what data of a type takes; None: it never ends."""
+        kind = self._kind(part)
+        if isinstance(kind, dict):
+            name = kind["name"]
+            if name in self._open:
+                return None
+            if name not in self._known:
+                self._open.add(name)
+                fields = [self.of(field["type"]) for field in kind["fields"]]
+                self._open.discard(name)
+                ends = [one for one in fields if one is not None]
+                size, parts = sum(one.size for one in ends), 1 + sum(one.parts for one in ends)
+                self._known[name] = _Cost(min(size, _MOST), min(parts, _MOST)) if len(ends) == len(fields) else None
+            return self._known[name]
+        if kind == "fixed":
+            return _Cost(min(1, int(part["size"])))
+        return _Cost(0 if kind == "null" else 1)
+
+    def looks(self, part: Any) -> int:
+        """Return how often a validator may look at one place of data, as it tries the branches of unions one after the other."""
+        kind = self._kind(part)
+        if isinstance(kind, list):
+            return min(_MOST, 1 + sum(map(self.looks, kind)))
+        if kind in ("array", "map"):
+            return 1 + self.looks(part["items" if kind == "array" else "values"])
+        if not isinstance(kind, dict):
+            return 1
+        name = kind["name"]
+        if name not in self._looks:
+            self._looks[name] = 1  # where it calls itself
+            self._looks[name] = 1 + max((self.looks(field["type"]) for field in kind["fields"]), default=0)
+        return self._looks[name]
+
+    def _kind(self, part: Any) -> Any:
+        """Return the record, the branches of the union, or the name of the type that a part is."""
+        kind = part.get("type") if isinstance(part, dict) else part
+        if kind in ("record", "error"):
+            return part
+        if isinstance(kind, dict):
+            return self._kind(kind)
+        return self._named.get(kind, kind) if isinstance(kind, str) else kind
+
+
+def _has_defaults(records: Iterable[Any]) -> bool:
+    """Return whether what is missing in data may be an object, whose parts are then looked at, too."""
+    fields = (field for record in records for field in record["fields"])
+    return any(isinstance(field.get("default"), dict | list) for field in fields)
 
 
 def _items_in(schema: Any) -> Iterator[Any]:

@@ -1,7 +1,8 @@
 """What a schema may cost: how often a validator may look at one place of a payload, before it is asked to.
 
 A schema may call its parts in several ways, and those theirs, so that a short one stands for millions; where it calls itself in
-several ways, each level of a payload doubles the work. Libraries have no limit for that.
+several ways, each level of a payload doubles the work. Libraries have no limit for that, nor for how often a payload asks them to
+look: what each place costs is multiplied with how many places there are.
 """
 
 from __future__ import annotations
@@ -12,14 +13,22 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urljoin
 
+import orjson
+
 _HERE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "type", "$extends")  # of the same value
 _NAMED_HERE = ("dependentSchemas", "dependencies")
 _NAMED_BELOW = ("properties", "choices")
+_OF_MEMBERS = ("contains", "propertyNames")
+_TWICE = ("unevaluatedProperties", "unevaluatedItems")  # what the same value is checked with is gone through once more
 _REST = ("additionalProperties", "unevaluatedProperties", "items", "additionalItems", "unevaluatedItems", "values")
 _LISTS = ("items", "prefixItems")  # where each is for one place
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef", "$root")
 _ANY = ""  # member: any of them
-_MOST_LOOKS = 1_000_000
+_MOST_LOOKS = 1_000_000  # at one place
+_FEW_LOOKS = 200  # at one place: with so few, time grows with the payload alone
+_MOST_WORK = 5_000_000  # looks at all places of a payload
+_MOST_TOLD = 200_000_000  # bytes of errors, each of which may quote the schema
+_QUICK = 20  # comparisons with texts or numbers that take the time of one look
 _MOST_PARTS = 200_000
 
 Edge = tuple[str | None, int]  # the member that a part is for (None: the same value), and which part it is
@@ -32,21 +41,31 @@ class Effort:
     Attributes:
         looks: how often the validator may look at one place of a payload, where the schema does not call itself.
         branches: in how many ways it calls itself for one value; 1: each level is looked at once.
+        size: how long the schema is, as JSON text.
     """
 
     looks: int
     branches: int
+    size: int = 0
 
     @property
     def is_plain(self) -> bool:
-        """Tell that no payload makes it costly."""
-        return self.branches <= 1 and self.looks <= _MOST_LOOKS
+        """Tell that checking takes time in proportion to the payload alone."""
+        return self.branches <= 1 and self.looks <= _FEW_LOOKS
 
-    def is_high(self, value: Any) -> bool:
-        """Tell whether a JSON value may make it costly."""
+    def is_high(self, value: Any, *, slowness: int = 1) -> bool:
+        """Tell whether a JSON value may make it costly.
+
+        Args:
+            value: the payload.
+            slowness: how many looks of a quick library one look of this one takes.
+        """
         if self.looks > _MOST_LOOKS:
             return True
-        levels, most = depth_of(value), _MOST_LOOKS // self.looks
+        places = places_of(value)
+        if places * max(self.looks * slowness / _MOST_WORK, self.size / _MOST_TOLD) > 1:
+            return True
+        levels, most = depth_of(value) if self.branches > 1 else 0, _MOST_LOOKS // self.looks
         return self.branches > 1 and (levels > 20 or self.branches**levels > most)
 
 
@@ -59,6 +78,19 @@ def depth_of(value: Any) -> int:
     return levels
 
 
+def places_of(value: Any) -> int:
+    """Count a JSON value and all that stands in it."""
+    count, left = 0, [value]
+    while left:
+        part = left.pop()
+        count += 1
+        if isinstance(part, dict):
+            left += part.values()
+        elif isinstance(part, list):
+            left += part
+    return count
+
+
 def effort_of(schema: Any, find: Callable[[str], Any] | None = None) -> Effort:
     """Estimate what a JSON Schema or a JSON Structure document may cost.
 
@@ -68,7 +100,7 @@ def effort_of(schema: Any, find: Callable[[str], Any] | None = None) -> Effort:
     """
     graph = _Graph(schema, find)
     order, group = _groups(graph.edges)
-    looks = [1] * len(graph.edges)
+    looks = [1 + comparisons for comparisons in graph.comparisons]
     branches = 2 if graph.leaves_document else 1
     for part in order:  # what a part calls comes before it
         outside = Counter[str | None]()
@@ -78,9 +110,9 @@ def effort_of(schema: Any, find: Callable[[str], Any] | None = None) -> Effort:
                 inside[member] += 1
             else:
                 outside[member] += looks[target]
-        looks[part] = min(1 + _overlapping(outside), 10 * _MOST_LOOKS)
+        looks[part] = min(looks[part] + _overlapping(outside), 10 * _MOST_LOOKS)
         branches = max(branches, _overlapping(inside))
-    return Effort(max(looks, default=1), branches)
+    return Effort(max(looks, default=1), branches, len(orjson.dumps(schema)))
 
 
 def _overlapping(counts: Counter[str | None]) -> int:
@@ -94,6 +126,7 @@ class _Graph:
 
     def __init__(self, schema: Any, find: Callable[[str], Any] | None) -> None:
         self.edges: list[list[Edge]] = []
+        self.comparisons: list[int] = []  # of a value with what each part lists
         self.leaves_document = False
         self._find = find
         self._numbers: dict[int, int] = {}
@@ -113,12 +146,20 @@ class _Graph:
                 raise ValueError(f"the schema has more than {_MOST_PARTS} parts")
             self._numbers[id(part)] = len(self.edges)
             self.edges.append([])
+            self.comparisons.append(_comparisons(part))
         return self._numbers[id(part)]
 
     def _called(self, part: Any, root: Any) -> Iterator[tuple[str | None, dict[str, Any], Any]]:
         """Give the parts that a part calls, for which member, and the document that they stand in."""
         if not isinstance(part, dict):
             return
+        found = self._called_once(part, root)
+        if any(keyword in part for keyword in _TWICE):
+            once = list(found)
+            found = iter([*once, *(one for one in once if one[0] is None)])
+        yield from found
+
+    def _called_once(self, part: dict[str, Any], root: Any) -> Iterator[tuple[str | None, dict[str, Any], Any]]:
         for keyword, value in part.items():
             if keyword in _REFERENCES and isinstance(value, str):
                 target, where = self._target(value, root)
@@ -129,10 +170,7 @@ class _Graph:
 
     def _target(self, reference: str, root: Any) -> tuple[Any, Any]:
         """Give what a reference is of, and the document that this stands in."""
-        anchors = self._anchors.get(id(root))
-        if anchors is None:
-            anchors = self._anchors[id(root)] = dict(_anchors(root))
-        if reference in anchors:
+        if reference in (anchors := self._anchors_of(root)):
             return anchors[reference], root
         uri, _, place = reference.partition("#")
         if uri:
@@ -140,7 +178,7 @@ class _Graph:
         if not place or root is None:
             return root, root
         if not place.startswith("/"):
-            return dict(_anchors(root)).get(f"#{place}"), root
+            return self._anchors_of(root).get(f"#{place}"), root
         found = root
         for token in unquote(place).split("/")[1:]:
             name = token.replace("~1", "/").replace("~0", "~")
@@ -151,6 +189,11 @@ class _Graph:
             else:
                 return None, root
         return found, root
+
+    def _anchors_of(self, root: Any) -> dict[str, Any]:
+        if id(root) not in self._anchors:
+            self._anchors[id(root)] = dict(_anchors(root))
+        return self._anchors[id(root)]
 
     def _other(self, uri: str) -> Any:
         if self._find is None:
@@ -174,8 +217,18 @@ def _parts_of(keyword: str, value: Any) -> Iterator[tuple[str | None, dict[str, 
         yield from ((_ANY, one) for one in value.values() if isinstance(one, dict))
     elif keyword in _LISTS and isinstance(value, list):
         yield from ((f"\0{at}", one) for at, one in enumerate(value) if isinstance(one, dict))
-    elif keyword in _REST or keyword == "contains":
-        yield from ((_ANY if keyword == "contains" else "\0", one) for one in _dicts(value))
+    elif keyword in _REST or keyword in _OF_MEMBERS:
+        yield from ((_ANY if keyword in _OF_MEMBERS else "\0", one) for one in _dicts(value))
+
+
+def _comparisons(part: Any) -> int:
+    """Count in looks what a value is compared with: what `enum` and `const` list, and the names that `required` does."""
+    if not isinstance(part, dict):
+        return 0
+    lists = [part.get("enum"), part.get("required"), [part["const"]] if "const" in part else None]
+    listed = [one for values in lists if isinstance(values, list) for one in values]
+    deep = sum(places_of(one) for one in listed if isinstance(one, dict | list))
+    return deep + len(listed) // _QUICK
 
 
 def _dicts(value: Any) -> Iterator[dict[str, Any]]:

@@ -16,6 +16,7 @@ from lakehouse.match.payload.validators import Decoded, Error, Unsupported, deco
 
 instance_validator.re = re2  # each `pattern` of a schema goes through this name of the module; RE2 is linear
 _PLACE = re.compile(r"(?<= at )(?P<place>#[^\s:,]*)")
+_SLOWNESS = 20  # it is plain Python
 _INDEX = re.compile(r"\[(\d+)\]")
 _MISSING = re.compile(r"(?:Missing required property|Required property|missing required property) '(?P<name>[^']*)'")
 
@@ -35,7 +36,7 @@ class StructureValidator:
 
     def may_hang(self, body: bytes | None, data: Any) -> bool:
         """Tell whether a payload may make the schema costly."""
-        return may_be_long(self._effort, body, data)
+        return may_be_long(self._effort, body, data, slowness=_SLOWNESS)
 
     def decode(self, body: bytes | None, data: Any, content_type: str | None) -> Decoded:
         """Read JSON."""

@@ -18,13 +18,21 @@ from lakehouse.match.event.encodings import ELSEWHERE, MOST_UNPACKED, PLACES, un
 from lakehouse.match.event.landed import Event
 from lakehouse.match.payload.apart import NoAnswer, apart
 from lakehouse.match.payload.schemas import Resolved, Schemas
-from lakehouse.match.payload.validators import Undecodable, Unresolved, Unsupported, Validator, make_validator
+from lakehouse.match.payload.validators import (
+    Undecodable,
+    Unresolved,
+    Unsupported,
+    Validator,
+    is_made_at_once,
+    make_validator,
+)
 
 VALID, INVALID, UNDECODABLE, NONE = "valid", "invalid", "undecodable", "none"
 NO_SCHEMA, UNRESOLVED, UNSUPPORTED, NOT_CHECKED = "no_schema", "schema_unresolved", "unsupported_format", "not_checked"
 _MOST_ERRORS = 5
 _KEPT = 5_000
 _SECONDS = 3.0  # for a payload that may make its schema costly
+_SECONDS_TO_MAKE = 10.0  # for what validates a schema
 _MOST_HUNG = 3  # payloads of a schema, after which no other is tried
 
 
@@ -57,6 +65,7 @@ class Payloads:
         self._limit = max_unpacked_bytes
         self._validators = lru_cache(_KEPT)(self._validator)
         self._hung: Counter[Validator] = Counter()
+        self._seconds_to_make = _SECONDS_TO_MAKE
         self._made = lru_cache(_KEPT)(self._make)  # definitions of one schema share what validates
 
     def check(self, definition: Definition, event: Event) -> PayloadVerdict:
@@ -117,7 +126,19 @@ class Payloads:
         return self._made(resolved)
 
     def _make(self, resolved: Resolved) -> tuple[Validator, tuple[str, ...]] | PayloadVerdict:
-        return _guarded(lambda: make_validator(resolved, self._schemas.finder(resolved.registryid)), resolved)
+        """Make a validator: at first in a process of its own, where making it may take long."""
+
+        def make() -> tuple[Validator, tuple[str, ...]] | PayloadVerdict:
+            return _guarded(lambda: make_validator(resolved, self._schemas.finder(resolved.registryid)), resolved)
+
+        if is_made_at_once(resolved):
+            return make()
+        try:
+            made = apart(lambda: found if isinstance(found := make(), PayloadVerdict) else None, self._seconds_to_make)
+        except NoAnswer as error:
+            self._seconds_to_make = _SECONDS  # others may be as costly
+            return PayloadVerdict(UNSUPPORTED, (), (f"{resolved.xid}: the schema cannot be read: {error}",))
+        return make() if made is None else made
 
     def _unpacked(self, event: Event) -> bytes | None:
         """Undo the content encoding, up to the limit; that of a structured event was its envelope's."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import importlib
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -31,6 +32,10 @@ CONFLUENT = (
     b"\x00"  # what its serializers put first, then four bytes of a schema's id in that registry, which the catalog does not know
 )
 FRAME = 5
+_SHORT = 16_000  # letters of a schema
+_FEW_REPEATED = 20
+_REPEATED = re.compile(r"\{\d")
+_FEW_BYTES = 20_000_000  # of a schema and a payload, multiplied: a payload need not be looked through
 
 
 class Undecodable(Exception):
@@ -88,6 +93,18 @@ def family_of_format(written: str, document: Any) -> str:
     return name or "unknown"
 
 
+def is_made_at_once(resolved: Resolved) -> bool:
+    """Return whether what validates a schema is made in a short time, whatever the schema holds.
+
+    For JSON Schema and Avro that takes at most the square of the text, where patterns do not repeat much; JSON Structure is read
+    with a payload only; Protobuf is compiled in a process of its own.
+    """
+    family = family_of_format(resolved.format, None)
+    if family in ("jsonschema", "avro", "unknown"):
+        return len(resolved.text) <= _SHORT and len(_REPEATED.findall(resolved.text)) <= _FEW_REPEATED
+    return family != "xsd"
+
+
 def make_validator(resolved: Resolved, find: Callable[[str], Any]) -> Validator:
     """Make the validator of a schema.
 
@@ -137,12 +154,12 @@ def decode_json(body: bytes | None, data: Any, content_type: str | None) -> Deco
         return Decoded(_big(text, error), remarks)
 
 
-def may_be_long(effort: Effort, body: bytes | None, data: Any) -> bool:
+def may_be_long(effort: Effort, body: bytes | None, data: Any, *, slowness: int = 1) -> bool:
     """Tell whether a JSON payload may make a schema costly."""
-    if effort.is_plain:
+    if body is not None and effort.is_plain and len(body) * max(effort.size, slowness * 100) < _FEW_BYTES:
         return False
     try:
-        return effort.is_high(data if body is None else orjson.loads(body))
+        return effort.is_high(data if body is None else orjson.loads(body), slowness=slowness)
     except orjson.JSONDecodeError:
         return False
 
