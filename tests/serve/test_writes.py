@@ -302,6 +302,53 @@ def test_an_alias_shows_what_it_stands_for(served, group):
     assert (served.get(path)["name"], served.get(path)["versionscount"]) == ("again", 1)
 
 
+def test_an_alias_has_nothing_of_its_own(served, group):
+    """spec.md, Cross Referencing Resources."""
+    target, path = group + "/messages/target", group + "/messages/alias"
+    put(served, target, name="shown")
+    put(served, path, name="own", meta={"labels": {"a": "b"}})
+    error = "extra_xref_attributes" if served.get("/")["specversion"] == "1.0-rc2" else "extra_xref_attribute"
+    xref = {"xref": target}
+    for more in ({"defaultversionid": "1"}, {"defaultversionsticky": True}, {"labels": {}}, {"deprecated": {}}, {"x": 1}):
+        assert served.refused("PUT", path, {"meta": xref | more}) == (400, error), more
+        assert served.refused("PATCH", path + "/meta", xref | more) == (400, error), more
+    for more in (
+        {"versions": {}},
+        {"versions": {"1": EVENT}},
+        {"name": "x"},
+        {"versionid": "1"},
+        {"createdat": "2020-01-01T00:00:00Z"},
+    ):
+        assert served.refused("PUT", path, {"meta": xref} | more) == (400, error), more
+    assert served.refused("PUT", path + "/meta?setdefaultversionid=1", xref) == (400, error)
+    assert served.refused("PUT", group + "/messages/new", {"meta": xref, "versions": {}}) == (400, error)
+    assert served.get(path)["name"] == "own"
+    told = {"self": "x", "readonly": False, "epoch": served.get(path + "/meta")["epoch"], "messageid": "alias", "name": None}
+    served.done("PATCH", path, {"meta": xref | told, "messageid": "alias", "versions": None})
+    assert (served.get(path)["name"], "labels" in served.get(path + "?doc&inline=meta")["meta"]) == ("shown", False)
+    assert served.refused("PATCH", path + "/meta", {"labels": {"a": "b"}}) == (400, error)
+    assert served.refused("PATCH", path, {"versions": {}}) == (400, error)
+    exported = served.get(path + "?doc&inline=meta")
+    assert served.done("PUT", path, exported)["name"] == "shown"  # what is exported is loaded again
+
+
+def test_what_a_version_has_not_is_refused(served, group):
+    path = group + "/messages/m"
+    put(served, path)
+    for name, value in (("versions", {"7": EVENT}), ("meta", {"defaultversionid": "1"})):
+        for method, place, told in (
+            ("POST", path, EVENT | {name: value}),
+            ("POST", group + "/messages/new", EVENT | {name: value}),
+            ("PUT", path + "/versions/2", EVENT | {name: value}),
+            ("PATCH", path + "/versions", {"2": EVENT | {name: value}}),
+            ("PUT", path, {"versions": {"2": EVENT | {name: value}}}),
+        ):
+            assert served.refused(method, place, told) == (400, "unknown_attribute"), (method, place)
+    assert (served.get(path)["versionscount"], served.send("GET", group + "/messages/new").status) == (1, 404)
+    shown = {name: value for name, value in served.get(path).items() if name not in ("versionid", "epoch")}
+    assert served.done("POST", path, shown | {"meta": None})["versionid"] == "2"  # counts and URLs are the server's
+
+
 def test_the_epoch_of_a_holder_grows_with_what_comes_and_goes(served, group):
     assert served.get(group)["epoch"] == 1
     put(served, group + "/messages/m")

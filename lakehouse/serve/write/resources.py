@@ -7,14 +7,12 @@ from typing import Any
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.write.asked import Json, object_of
 from lakehouse.serve.write.context import Context
-from lakehouse.serve.write.trees import Tree, check_id
+from lakehouse.serve.write.trees import READ_ONLY, Tree, check_id
 from lakehouse.text.names import Xid
 from lakehouse.text.xid import xid_of_version
 
-_OF_SERVER = (
-    "self", "shortself", "xid", "metaurl", "versionsurl", "versionscount", "isdefault", "epoch", "createdat", "modifiedat",
-    "versionid",
-)  # fmt: skip
+_OF_SERVER = (*READ_ONLY, "epoch", "createdat", "modifiedat", "versionid")
+_OF_ALIAS = ("xref", "epoch", "createdat", "modifiedat")
 
 
 def put_resource(context: Context, tree: Tree, given: Json, *, is_patch: bool | None = None) -> None:
@@ -38,7 +36,7 @@ def put_resource(context: Context, tree: Tree, given: Json, *, is_patch: bool | 
     own = {name: value for name, value in given.items() if name not in ("meta", "versions")}
     versions = object_of({} if given.get("versions") is None else given["versions"], tree.xid + "/versions")
     if tree.xref is not None:
-        make_alias(tree, own, versions)
+        make_alias(context, tree, {name: value for name, value in given.items() if name != "meta"}, meta or {})
         return
     for name, body in versions.items():
         put_version(context, tree, name, object_of(body, xid_of_version(tree.xid, name)), is_patch=context.patch)
@@ -81,12 +79,17 @@ def put_version(context: Context, tree: Tree, versionid: str, given: Json, *, is
     """Write a Version.
 
     Raises:
-        ProblemFound: the Resource stands for another one, or `Tree.put_version` finds something.
+        ProblemFound: the Resource stands for another one, the body holds what a Resource has and a Version has not, or
+            `Tree.put_version` finds something.
     """
     if tree.xref is not None:
         raise ProblemFound("extra_xref_attribute", tree.xid, name="versions", singular=tree.singular)
     if "/" in versionid or not versionid:
         raise ProblemFound("malformed_id", tree.xid, id=versionid[:128], error_detail="an id is not empty, and has no `/`")
+    extra = next((name for name in ("meta", "versions") if given.get(name) is not None), None)
+    if extra is not None:
+        told = "This writes a Version. Write `meta` and `versions` with PUT or PATCH of the Resource, or at paths of their own."
+        raise ProblemFound("unknown_attribute", xid_of_version(tree.xid, versionid), told, name=extra)
     tree.put_version(versionid, given, patch=is_patch, check_epoch=context.checks_epoch)
 
 
@@ -112,8 +115,7 @@ def post_version(context: Context, tree: Tree, given: Json) -> tuple[Xid, bool]:
     """
     versionid = id_of_version(given.get("versionid") or str(tree.next_number()), tree.xid)
     is_new = versionid not in tree.versions
-    rest = {name: value for name, value in given.items() if name not in ("meta", "versions")}
-    put_version(context, tree, versionid, rest, is_patch=False)
+    put_version(context, tree, versionid, given, is_patch=False)
     return xid_of_version(tree.xid, versionid), is_new
 
 
@@ -126,21 +128,26 @@ def put_meta(context: Context, tree: Tree, given: Json) -> None:
     begins = tree.is_new or tree.xref is not None
     tree.put_meta(given, patch=context.patch, check_epoch=context.checks_epoch, ignored=context.ignored)
     if tree.xref is not None:
-        make_alias(tree, {}, {})
+        make_alias(context, tree, {}, given)
     elif begins:
         _make_default(context, tree, {}, given, {})
 
 
-def make_alias(tree: Tree, own: Json, versions: Json) -> None:
-    """Let a Resource stand for another one: it has no Versions of its own then.
+def make_alias(context: Context, tree: Tree, own: Json, meta: Json) -> None:
+    """Let a Resource stand for another one: it has no Versions of its own then (spec.md, Cross Referencing Resources).
+
+    In `meta` dates are taken beside `xref` and epoch, since `/export` has those of an alias.
 
     Raises:
-        ProblemFound: the body has attributes beside `meta`.
+        ProblemFound: the body has other attributes, or names a default Version.
     """
-    of_server = (*_OF_SERVER, f"{tree.singular}id")
-    other = next((name for name in own if name not in of_server and own[name] is not None), None)
-    if versions or other is not None:
-        raise ProblemFound("extra_xref_attribute", tree.xid, name=other or "versions", singular=tree.singular)
+    named = f"{tree.singular}id"
+    flag = {} if context.writing.flag("setdefaultversionid") is None else {"defaultversionid": ""}
+    for subject, given, allowed in ((tree.xid, own | flag, ()), (tree.xid + "/meta", meta, _OF_ALIAS)):
+        for name, value in given.items():
+            if value is not None and name not in (*READ_ONLY, *allowed, *context.ignored, named):
+                raise ProblemFound("extra_xref_attribute", subject, name=name, singular=tree.singular)
+    tree.meta = {}
     for versionid in list(tree.versions):
         tree.remove_version(versionid)
     tree.touched.clear()

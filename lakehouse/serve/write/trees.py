@@ -20,12 +20,13 @@ from lakehouse.text.timestamps import microseconds
 from lakehouse.text.xid import xid_of_version
 
 _DOCUMENTS = ("schema", "schemabase64", "schemaurl")
-# What the server says, and a client may send back: it is passed over.
-_SERVER = frozenset(
-    ("self", "shortself", "xid", "isdefault", "metaurl", "versionsurl", "versionscount", "meta", "versions", "readonly")
-)
+# What only the server says, and a client may send back: it is passed over.
+READ_ONLY = (
+    "self", "shortself", "xid", "isdefault", "metaurl", "versionsurl", "versionscount", "readonly", "defaultversionurl",
+)  # fmt: skip
+_SERVER = frozenset((*READ_ONLY, "meta", "versions"))
 _LIFE = ("epoch", "createdat", "modifiedat")
-_OF_META = frozenset(("defaultversionid", "defaultversionsticky", "defaultversionurl", "xref"))
+_OF_META = frozenset(("defaultversionid", "defaultversionsticky", "xref"))
 
 
 @dataclass
