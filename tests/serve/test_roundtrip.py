@@ -95,16 +95,22 @@ class Trip(NamedTuple):
     exported: dict[str, bytes]
 
 
-def journey(folder: Path, document: bytes) -> Trip:
-    """Make a catalog of a document, and ask a server of it for `/export` in each dialect."""
+def write_document(folder: Path, document: bytes) -> list[dict[str, Any]]:
+    """Write a warehouse with what a document says; give the rows of its log."""
     reading = read(document)
     assert reading.findings == []
-    written = Written(folder / "w", 1)
+    written = Written(folder, 1)
     written.head = 1
     told = [written.row(row.kind, row.xid, "insert", json.loads(row.body)) | stored(row) for row in reading.rows]
     written.append("changes", pa.Table.from_pylist([*told, written.snapshot()], CHANGES), '{"snapshot_id": 1}')
+    return told
+
+
+def journey(folder: Path, document: bytes) -> Trip:
+    """Make a catalog of a document, and ask a server of it for `/export` in each dialect."""
+    told = write_document(folder / "w", document)
     exported = {}
-    with serving(written.folder, folder / "model") as served:
+    with serving(folder / "w", folder / "model") as served:
         for dialect in DIALECTS:
             answer = served.ask(f"/export?specversion={dialect}")
             assert answer.status == 200, answer.body[:500]
