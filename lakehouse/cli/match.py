@@ -156,7 +156,7 @@ def _match_one(context: Context, one: str, flags: dict[str, Any], fails: tuple[s
     if flags["versions"] == "all":
         raise click.UsageError("--one asks default Versions, which are flattened already: --versions all goes with SOURCE.")
     refused = [option for name, option in _NOT_WITH_ONE.items() if flags[name]]
-    refused += ["--format " + flags["form"]] if flags["form"] not in (None, "json", "har") else []
+    refused += ["--format " + flags["form"]] if flags["form"] in ("delta", "parquet", "avro") else []
     if refused:
         raise click.UsageError(f"--one prints what it finds in a file of JSON: it goes without {', '.join(refused)}.")
     try:
@@ -167,7 +167,10 @@ def _match_one(context: Context, one: str, flags: dict[str, Any], fails: tuple[s
         scope = Scope(RegistryId(settings.registry) or None, flags["group"], flags["endpoint"])
         request = _request(flags, settings)
         found = model.answer(
-            lambda view: match_text(text, view, scope, request, protocol=flags["protocol"], explain=flags["explain"]), flags["at"]
+            lambda view: match_text(
+                text, view, scope, request, protocol=flags["protocol"], form=flags["form"], explain=flags["explain"]
+            ),
+            flags["at"],
         )
     if context.as_json:
         click.echo(json.dumps([one.as_json() for one in found], ensure_ascii=False))

@@ -43,9 +43,16 @@ class Explained:
 
 
 def match_text(
-    text: bytes, view: View, scope: Scope, request: Request, *, protocol: str | None = None, explain: bool = False
+    text: bytes,
+    view: View,
+    scope: Scope,
+    request: Request,
+    *,
+    protocol: str | None = None,
+    form: str | None = None,
+    explain: bool = False,
 ) -> list[Explained]:
-    """Match what stands in a text: a captured message, a CloudEvent, a batch, a HAR file, or lines of them.
+    """Match what stands in a text: captured messages, CloudEvents, columns of a platform, a HAR file; one, or lines of them.
 
     Args:
         text: the file.
@@ -53,6 +60,7 @@ def match_text(
         scope: whose messages are candidates.
         request: how they are matched.
         protocol: what the landing was, where the text does not tell.
+        form: the platform whose columns it holds; None: what it holds tells.
         explain: tell the candidates too.
 
     Raises:
@@ -61,7 +69,7 @@ def match_text(
     """
     events = [
         event
-        for landed in _landed(text, protocol, request.max_unpacked_bytes)
+        for landed in _landed(text, protocol, form, request.max_unpacked_bytes)
         for event in events_of(landed, request.max_unpacked_bytes)
     ]
     if len(events) > _FEW_EVENTS or scope.endpoint:
@@ -87,15 +95,15 @@ def _match(events: list[Event], catalog: Catalog, request: Request, *, explain: 
     return found
 
 
-def _landed(text: bytes, protocol: str | None, most: int) -> list[Landed]:
+def _landed(text: bytes, protocol: str | None, form: str | None, most: int) -> list[Landed]:
     if text.startswith(_GZIP):
         try:
             text = unpacked(text, "gzip", most)
         except ValueError as error:
             return [Landed(None, problem=f"file: {error}")]
-    whole = landed_of_text(text, protocol)
+    whole = landed_of_text(text, protocol, form)
     if len(whole) == 1 and whole[0].problem.startswith("line: not JSON") and len(text.splitlines()) > 1:
-        return list(read_lines(text.splitlines(), protocol))
+        return list(read_lines(text.splitlines(), protocol, form))
     return whole
 
 

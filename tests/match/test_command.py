@@ -87,7 +87,7 @@ def test_exit_codes(warehouse, tmp_path):
     assert code(run(warehouse, tmp_path, "--fail-on", "unmatched", ce_type="U")) == 3
     assert code(run(warehouse, tmp_path, ce_type="U")) == 0
     for wrong in (["--fail-on", "rain"], ["--payload", "5"], ["--placeholders", "all"], ["--into", "x"], ["--versions", "all"],
-                  ["--map", "m.toml"], ["--since", "2026-01-01"], ["--watch"], ["--format", "kafka"]):  # fmt: skip
+                  ["--map", "m.toml"], ["--since", "2026-01-01"], ["--watch"], ["--format", "parquet"]):  # fmt: skip
         assert code(run(warehouse, tmp_path, *wrong)) == 2, wrong
     both = ["x", "--endpoint", "/endpoints/e", "--group", "/messagegroups/g"]
     unseen = ["x", "--watch", "--into", "y", "--fail-on", "unseen"]

@@ -14,9 +14,20 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType, TimestampType
 
 from lakehouse.errors import SettingsError
+from lakehouse.match.event.platforms import (
+    AMQP_SECTIONS,
+    ATTRIBUTES,
+    BODIES,
+    KNOWN_COLUMNS,
+    KQL,
+    MQTT_OPTIONS,
+    PLATFORMS,
+    captured_names,
+    known_platform,
+    missing_columns,
+)
 from lakehouse.match.event.sources import LINE, PLACE
 
-FORMATS = ("json", "har", "kafka", "cloudevents", "eventhubs", "http", "mqtt", "amqp")
 _PAIRS = "ARRAY<STRUCT<key: STRING, value: STRING>>"  # a map, made without hashing each row; NULL values do not count
 _HEADERS = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
 LANDED: dict[str, str] = {
@@ -37,8 +48,8 @@ LANDED: dict[str, str] = {
     "line": "BINARY",
     "problem": "STRING",
 }
-_ATTRIBUTES = ("specversion", "id", "source", "type", "subject", "time", "datacontenttype", "dataschema")
-_KQL = "___"  # before the attributes of a CloudEvent in KQL tables
+_LINES, _CAPTURED = frozenset({"line", "source", "partition"}), frozenset({"captured", "protocol"})
+FORM = "form"  # the option of a line that says which platform's columns it holds
 JSON = "json"  # what mappings call the text of a line
 _CAPTURE_TIME = "M/d/yyyy h:mm:ss a"  # as Event Hubs Capture writes it
 _TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
@@ -59,13 +70,15 @@ def to_landed(
         The columns of `LANDED`.
 
     Raises:
-        SettingsError: the columns are those of no format.
+        SettingsError: the columns are those of no format, or columns of `form` are missing.
     """
     made: dict[str, Column] = {"place": F.col(PLACE)} if PLACE in rows.columns else {}
     plain = rows.drop(PLACE)
-    adapter = form if form in _ADAPTERS else detect(plain.schema, strict=not mapping)
+    adapter = _adapter(plain.schema, form, strict=not mapping)
     if adapter is not None:
         made |= _ADAPTERS[adapter](plain)
+    if adapter == "json" and form in PLATFORMS and not mapping:
+        made["options"] = _options({FORM: F.lit(form)})
     if mapping:
         if adapter == "json" and JSON not in plain.columns:
             rows, plain = (one.withColumn(JSON, F.decode(made[LINE], "UTF-8")) for one in (rows, plain))
@@ -79,6 +92,30 @@ def to_landed(
     )
 
 
+def _adapter(schema: StructType, form: str | None, *, strict: bool) -> str | None:
+    """Return the adapter of a format that is named, else the one that the columns tell.
+
+    Raises:
+        SettingsError: columns are missing, or those of no format (only when `strict`).
+    """
+    if form not in _ADAPTERS:
+        return detect(schema, strict=strict)
+    if form in PLATFORMS and _are_lines(schema):
+        return "json"
+    missing = missing_columns(form, schema.names)
+    if missing and strict:
+        raise SettingsError(
+            f"--format {form}: the column {', '.join(missing)} is missing; there are: {', '.join(schema.names) or 'none'}. "
+            "Name it with --map FILE (docs/match.md)."
+        )
+    return None if missing else form
+
+
+def _are_lines(schema: StructType) -> bool:
+    names = {name.lower() for name in schema.names}
+    return names >= _LINES or (len(schema) == 1 and isinstance(schema[0].dataType, StringType | BinaryType))
+
+
 def detect(schema: StructType, *, strict: bool = True) -> str | None:
     """Tell which adapter reads rows of a schema.
 
@@ -86,16 +123,12 @@ def detect(schema: StructType, *, strict: bool = True) -> str | None:
         SettingsError: none does (only when `strict`).
     """
     names = {name.lower() for name in schema.names}
-    for adapter, needed in _NEEDED:
-        if needed <= names:
-            return adapter
-    kinds = [field.dataType for field in schema]
-    if len(kinds) == 1 and isinstance(kinds[0], StringType | BinaryType):
+    if _are_lines(schema) or names >= _CAPTURED:
         return "json"
-    if not strict:
-        return None
-    known = {name for _, needed in _NEEDED for name in needed}
-    found = sorted(names & known)
+    platform = known_platform(schema.names)
+    if platform is not None or not strict:
+        return platform
+    found = sorted(names & (KNOWN_COLUMNS | _LINES | _CAPTURED))
     raise SettingsError(
         f"the columns are those of no landing that is known: {', '.join(schema.names) or 'none'}. Recognised: "
         f'{", ".join(found) or "none"}. Name the others with --map FILE, such as `payload = "body"`, `protocol = "\'KAFKA\'"`, '
@@ -134,14 +167,14 @@ def _kafka(rows: DataFrame) -> dict[str, Column]:
 
 def _cloudevents(rows: DataFrame) -> dict[str, Column]:
     names = {name.lower(): name for name in rows.columns}
-    prefix = _KQL if f"{_KQL}type" in names else ""
-    known = {name: names[prefix + name] for name in _ATTRIBUTES if prefix + name in names}
+    prefix = KQL if f"{KQL}type" in names else ""
+    known = {name: names[prefix + name] for name in ATTRIBUTES if prefix + name in names}
     texts = {name: _text(rows, column) for name, column in known.items()}
     texts.setdefault("specversion", F.lit("1.0"))
     made = {"ce": _options(texts), "captured": F.array().cast("ARRAY<STRING>")}
-    data = next((names[name] for name in ("data", "data_base64", "payload", "body") if name in names), None)
+    data = next((names[name] for name in BODIES["cloudevents"] if name in names), None)
     if prefix:
-        others = [name for name in rows.columns if not name.startswith(_KQL)]
+        others = [name for name in rows.columns if not name.startswith(KQL)]
         made["payload"] = F.encode(F.to_json(F.struct(*others)), "UTF-8")
     elif data is not None:
         is_base64 = data.lower() == "data_base64" and isinstance(rows.schema[data].dataType, StringType)
@@ -188,21 +221,20 @@ def _http(rows: DataFrame) -> dict[str, Column]:
     if "query" in names and "url" not in names:
         url = F.concat_ws("?", url, F.col(names["query"]))
     options = {"url": url} | {name: F.col(names[name]) for name in ("method", "status") if name in names}
-    body = next((names[name] for name in ("body", "payload", "content") if name in names), None)
+    body = next((names[name] for name in BODIES["http"] if name in names), None)
     made = {"protocol": F.lit("HTTP"), "options": _options(options)}
     if "headers" in names:
         made["headers"] = _pairs(rows, names["headers"])
     if body is not None:
         made["payload"] = _binary(rows, body)
     has_query = "url" in names or "query" in names
-    known = ["path", "method", "status", "query" if has_query else "", "headers" if "headers" in names else ""]
+    known = ["path", "status", "query" if has_query else "", *(name for name in ("method", "headers") if name in names)]
     return made | {"captured": _captured(*known)}  # what has no status is a request
 
 
 def _mqtt(rows: DataFrame) -> dict[str, Column]:
     names = {name.lower(): name for name in rows.columns}
-    plain = ("qos", "retain", "content_type", "payload_format", "response_topic", "correlation_data", "message_expiry_interval")
-    found = {name: F.col(names[name]) for name in plain if name in names}
+    found = {name: F.col(names[name]) for name in MQTT_OPTIONS if name in names}
     topic = names.get("topic", names.get("topic_name"))
     properties = next((names[name] for name in ("user_properties", "properties", "userproperties") if name in names), None)
     made = {
@@ -216,10 +248,9 @@ def _mqtt(rows: DataFrame) -> dict[str, Column]:
 
 def _amqp(rows: DataFrame) -> dict[str, Column]:
     names = {name.lower().replace("_", "-"): name for name in rows.columns}
-    sections = ("properties", "application-properties", "message-annotations", "delivery-annotations", "header", "footer")
-    there = [section for section in sections if section in names]
+    there = [section for section in AMQP_SECTIONS if section in names]
     columns = F.to_json(F.struct(*(F.col(names[section]).alias(section) for section in there)))
-    body = next((names[name] for name in ("body", "payload", "data") if name in names), None)
+    body = next((names[name] for name in BODIES["amqp"] if name in names), None)
     encoded = F.base64(_binary(rows, body)) if body is not None else F.lit(None).cast("STRING")
     line = F.concat(
         F.lit('{"protocol":"AMQP/1.0","captured":'), columns,
@@ -233,20 +264,6 @@ _ADAPTERS: dict[str, Callable[[DataFrame], dict[str, Column]]] = {
     "json": _json, "har": _json, "kafka": _kafka, "cloudevents": _cloudevents, "eventhubs": _eventhubs, "http": _http,
     "mqtt": _mqtt, "amqp": _amqp,
 }  # fmt: skip
-_NEEDED: tuple[tuple[str, set[str]], ...] = (
-    ("json", {"line", "source", "partition"}),
-    ("json", {"captured", "protocol"}),
-    ("eventhubs", {"systemproperties", "properties", "body", "sequencenumber"}),
-    ("kafka", {"topic", "value"}),
-    ("cloudevents", {"___type", "___source"}),
-    ("cloudevents", {"type", "source", "id"}),
-    ("amqp", {"properties", "application_properties"}),
-    ("amqp", {"properties", "application-properties"}),
-    ("http", {"method", "url"}),
-    ("http", {"method", "path"}),
-    ("mqtt", {"topic", "payload"}),
-    ("mqtt", {"topic_name", "payload"}),
-)
 
 
 def _mapped(rows: DataFrame, mapping: Mapping[str, Any], made: Mapping[str, Column]) -> dict[str, Column]:
@@ -297,9 +314,8 @@ def _merged(*pairs: Column) -> Column:
 
 
 def _captured(*names: str) -> Column:
-    """Give the pointers of what a landing shows; a Kafka key shows in both its forms."""
-    wanted = [name for name in names if name] + (["key_base64"] if "key" in names else [])
-    return F.array(*(F.lit(f"/protocoloptions/{name}") for name in wanted)).cast("ARRAY<STRING>")
+    """Give the pointers of what a landing shows, for each row the same."""
+    return F.array(*map(F.lit, captured_names(names))).cast("ARRAY<STRING>")
 
 
 def _is_of(kind: DataType, written: str) -> bool:

@@ -21,6 +21,7 @@ from lakehouse.dialects.tables import FAMILIES, listed_options
 from lakehouse.match.definition.definitions import escape
 from lakehouse.match.definition.valuetypes import timestamp_of
 from lakehouse.match.event.landed import SECTIONS, Landed, captured_by, events_of, named_values
+from lakehouse.match.event.platforms import PLATFORMS, Unreadable, columns_of_object
 
 SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
 _PAIRS = {family: listed_options(family) for family in FAMILIES}
@@ -34,12 +35,13 @@ def _named(*names: str) -> dict[str, str]:
     return {_letters(name): name for name in names}
 
 
-def landed_of_text(text: bytes, protocol: str | None = None) -> list[Landed]:
-    """Read one JSON text: a captured message, a CloudEvent or a batch of them, a HAR file.
+def landed_of_text(text: bytes, protocol: str | None = None, form: str | None = None) -> list[Landed]:
+    """Read one JSON text: a captured message, a CloudEvent or a batch of them, a HAR file, or the columns of a platform.
 
     Args:
         text: one line, or a whole file.
         protocol: what the landing was, where the text does not tell.
+        form: the platform whose columns it holds; None: what it holds tells.
 
     Returns:
         What stands in it; a text that is none of them is one row that cannot be read, with the reason.
@@ -49,21 +51,40 @@ def landed_of_text(text: bytes, protocol: str | None = None) -> list[Landed]:
     except orjson.JSONDecodeError as error:
         return [Landed(None, problem=f"line: not JSON ({error})")]
     if isinstance(value, list):
-        return [one for member in value for one in _of_value(member, protocol)]
-    return list(_of_value(value, protocol))
+        return [one for member in value for one in _of_value(member, protocol, form)]
+    return list(_of_value(value, protocol, form))
 
 
-def _of_value(value: Any, protocol: str | None) -> Iterator[Landed]:
-    if isinstance(value, dict) and isinstance(value.get("captured"), dict):
+def _of_value(value: Any, protocol: str | None, form: str | None) -> Iterator[Landed]:
+    if form in PLATFORMS:
+        found = landed_of_object(value, protocol, form) if isinstance(value, dict) else None
+        yield found or Landed(None, problem=f"line: no JSON object, and the columns of {form} are in one")
+    elif isinstance(value, dict) and isinstance(value.get("captured"), dict):
         yield landed_of_captured(value, protocol)
     elif isinstance(value, dict) and isinstance(value.get("log"), dict) and isinstance(value["log"].get("entries"), list):
         for entry in value["log"]["entries"]:
             yield from landed_of_har(entry)
     elif isinstance(value, dict) and "specversion" in value:
         yield landed_of_cloudevent(value, protocol)
+    elif isinstance(value, dict) and (found := landed_of_object(value, protocol)) is not None:
+        yield found
     else:
         told = ", ".join(sorted(value)[:8]) if isinstance(value, dict) else type(value).__name__
-        yield Landed(None, problem=f"line: neither a captured message nor a CloudEvent nor a HAR entry (it has: {told})")
+        wanted = "neither a captured message nor a CloudEvent nor a HAR entry, nor columns of a platform"
+        yield Landed(None, problem=f"line: {wanted} (it has: {told}): say --format, or name the columns with --map")
+
+
+def landed_of_object(value: Mapping[str, Any], protocol: str | None = None, form: str | None = None) -> Landed | None:
+    """Read a JSON object that holds the columns of a platform; None: it holds those of none."""
+    try:
+        row = columns_of_object(value, form)
+    except Unreadable as error:
+        return Landed(None, problem=str(error))
+    if row is None:
+        return None
+    if row["message"] is not None:
+        return landed_of_captured(row["message"])
+    return landed_of_columns(row | {"protocol": row["protocol"] or protocol})
 
 
 def landed_of_cloudevent(value: Mapping[str, Any], protocol: str | None = None) -> Landed:
@@ -203,11 +224,11 @@ def key_options(key: bytes | str) -> dict[str, Any]:
         return {"key_base64": base64.b64encode(written).decode()}
 
 
-def read_lines(lines: Iterable[bytes], protocol: str | None = None) -> Iterator[Landed]:
+def read_lines(lines: Iterable[bytes], protocol: str | None = None, form: str | None = None) -> Iterator[Landed]:
     """Read JSON lines; empty ones are no events."""
     for line in lines:
         if line.strip():
-            yield from landed_of_text(line, protocol)
+            yield from landed_of_text(line, protocol, form)
 
 
 def _payload(value: Mapping[str, Any]) -> tuple[bytes | None, str]:

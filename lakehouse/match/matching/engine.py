@@ -26,7 +26,7 @@ from pyspark.sql.window import Window
 from lakehouse.log.relations import open_relations
 from lakehouse.log.snapshots import resolve_snapshot
 from lakehouse.match.definition.catalog import MESSAGE_COLUMNS, SCHEMA_COLUMNS, Scope, in_scope
-from lakehouse.match.event.adapters import LANDED, to_landed
+from lakehouse.match.event.adapters import FORM, LANDED, to_landed
 from lakehouse.match.event.captured import landed_of_columns, landed_of_text
 from lakehouse.match.event.landed import Landed
 from lakehouse.match.matching.columns import match_columns
@@ -218,7 +218,8 @@ def landed_of_row(row: dict[str, Any]) -> Iterable[Landed]:
     if row["problem"]:
         return [Landed(row["protocol"], problem=row["problem"])]
     if row["line"] is not None and row["captured"] is None:  # with a mapping, the columns tell what the line is
-        return landed_of_text(row["line"], row["protocol"])
+        form = next((one["value"] for one in row["options"] or () if one["key"] == FORM), None)
+        return landed_of_text(row["line"], row["protocol"], form)
     return [landed_of_columns(row)]
 
 

@@ -243,7 +243,8 @@ def columns_of(batch: pa.RecordBatch) -> Iterator[Columns]:
     """
     is_free = pc.is_null(batch.column("problem")).to_numpy(zero_copy_only=False)
     is_line = is_free & pc.is_valid(batch.column("line")).to_numpy(zero_copy_only=False)
-    is_line &= pc.is_null(batch.column("captured")).to_numpy(zero_copy_only=False)  # a mapping tells what others are
+    for name in ("captured", "options"):  # a mapping, or a format that is named, tells what others are
+        is_line &= pc.is_null(batch.column(name)).to_numpy(zero_copy_only=False)
     for binding in BINDINGS:
         outer = _bound(binding, batch, is_free & ~is_line)
         if outer is not None:

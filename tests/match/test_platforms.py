@@ -1,0 +1,174 @@
+"""JSON lines of the columns of platforms: each is read as the same columns of a table are."""
+
+from __future__ import annotations
+
+import base64
+import json
+from functools import partial
+from typing import Any
+
+import pytest
+from builders import document, group
+from click.testing import CliRunner
+
+from lakehouse.cli.main import cli
+from lakehouse.match.event.captured import landed_of_captured, landed_of_text
+from lakehouse.match.event.landed import events_of
+from lakehouse.match.event.platforms import PLATFORMS, missing_columns
+from match.stored import write_catalog
+
+CE = {"specversion": "1.0", "id": "1", "type": "T", "source": "/s"}
+
+
+def text64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def prefixed(start: str) -> dict[str, str]:
+    return {start + name: text for name, text in CE.items()}
+
+
+def named(start: str, key: str = "name") -> list[dict[str, str]]:
+    return [{key: name, "value": text} for name, text in prefixed(start).items()]
+
+
+KAFKA = {"topic": "t", "value": '{"n":1}', "key": "k", "partition": 0, "offset": 7}
+HTTP = {"method": "post", "url": "/in?a=1", "body": '{"n":1}'}
+MQTT = {"topic": "a/b", "payload": {"n": 1}, "qos": 1}
+AMQP = {"properties": {"subject": "s", "content_type": "application/json"}, "body": {"n": 1}}
+HUBS = {"SequenceNumber": 1, "EnqueuedTimeUtc": "2026-03-02T18:32:19Z", "Body": '{"n":1}'}
+NGINX = {"time_local": "now", "request_method": "POST", "request_uri": "/in?a=1", "status": "202", "request_body": '{"n":1}',
+         "content_type": "application/json"}  # fmt: skip
+LINES: dict[str, tuple[str, dict[str, Any]]] = {  # the platform, and a line
+    "kafka, pairs": ("kafka", KAFKA | {"headers": named("ce_", "key")}),
+    "kafka, names": ("kafka", KAFKA | {"headers": named("ce_")}),
+    "kafka, map": ("kafka", KAFKA | {"headers": prefixed("ce_")}),
+    "kafka, by Spark": ("kafka", KAFKA | {"value": text64('{"n":1}'), "key": text64("k"),
+        "headers": [one | {"value": text64(one["value"])} for one in named("ce_", "key")]}),
+    "kafka, Glue": ("kafka", KAFKA | {"glue_streaming_kafka_headers": named("ce_", "key")}),
+    "kafka, structured": ("kafka", KAFKA | {"value": json.dumps(CE | {"data": {"n": 1}}),
+        "headers": [{"key": "content-type", "value": "application/cloudevents+json"}]}),
+    "kcat": ("kafka", {"topic": "t", "partition": 0, "offset": 7, "tstype": "create", "ts": 1, "broker": 0, "key": "k",
+        "headers": [part for pair in prefixed("ce_").items() for part in pair], "payload": '{"n":1}'}),
+    "http": ("http", HTTP | {"headers": named("ce-")}),
+    "http, path": ("http", {"method": "POST", "path": "/in", "query": "a=1", "headers": prefixed("CE-"), "body": {"n": 1}}),
+    "nginx": ("http", NGINX | prefixed("http_ce_")),
+    "nginx, request line": ("http", prefixed("http_ce_") | {"request": "POST /in?a=1 HTTP/1.1", "status": 202,
+        "request_body": '{"n":1}'}),
+    "Caddy": ("http", {"logger": "http.log.access", "request": {"method": "POST", "uri": "/in?a=1", "body": '{"n":1}',
+        "headers": {name: [text] for name, text in prefixed("Ce-").items()}}, "status": 202, "duration": 0.1}),
+    "load balancer": ("http", prefixed("request_ce-") | {"request_verb": "POST", "request_url": "https://h.example/in?a=1",
+        "elb_status_code": "202"}),
+    "Google": ("http", prefixed("http_ce_") | {"httpRequest": {"requestMethod": "POST", "requestUrl": "/in?a=1", "status": 202}}),
+    "mqtt": ("mqtt", MQTT | {"user_properties": prefixed("")}),
+    "mqtt, list": ("mqtt", MQTT | {"properties": named("")}),
+    "mosquitto_sub": ("mqtt", {"tst": "2026", "topic": "a/b", "qos": 1, "payload": {"n": 1}, "properties": {
+        "content-type": "application/json", "user-properties": [{name: text} for name, text in CE.items()]}}),
+    "amqp": ("amqp", AMQP | {"application_properties": prefixed("cloudEvents:")}),
+    "eventhubs": ("eventhubs", HUBS | {"Properties": prefixed("cloudEvents:"),
+        "SystemProperties": {"content-type": "application/json"}}),
+    "eventhubs, unions": ("eventhubs", HUBS | {"SystemProperties": {}, "Body": text64('{"n":1}'),
+        "Properties": {name: {"string": text} for name, text in prefixed("cloudEvents:").items()}}),
+    "eventhubs, by Spark": ("eventhubs", HUBS | {"SystemProperties": {},
+        "Properties": {name: {"member0": None, "member1": text} for name, text in prefixed("cloudEvents:").items()}}),
+    "eventhubs, Kafka": ("eventhubs", HUBS | {"Properties": prefixed("ce_"), "SystemProperties": {}}),
+    "cloudevents, KQL": ("cloudevents", {f"___{name}": text for name, text in CE.items()} | {"n": 1}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_line_is_read_by_its_columns(name):
+    platform, line = LINES[name]
+    for form in (None, platform):
+        [landed] = landed_of_text(json.dumps(line).encode(), None, form)
+        assert landed.problem == ""
+        [event] = events_of(landed)
+        assert event.problem == ""
+        assert {name: event.ce[name] for name in CE} == CE
+        if name not in ("load balancer", "Google"):  # which log no bodies
+            assert (event.data if event.has_data else json.loads(event.body)) == {"n": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("kafka, pairs", {"topic": "t", "key": "k", "partition": "0"}), ("kafka, by Spark", {"topic": "t", "key": "k"}),
+        ("kcat", {"topic": "t", "key": "k", "partition": "0"}), ("http, path", {"path": "/in", "query/a": "1", "method": "POST"}),
+        ("nginx", {"path": "/in", "query/a": "1", "method": "POST", "headers/content-type": "application/json"}),
+        ("Caddy", {"path": "/in", "method": "POST"}), ("load balancer", {"path": "/in", "method": "POST"}),
+        ("mqtt", {"topic_name": "a/b", "qos": "1"}), ("mosquitto_sub", {"topic_name": "a/b", "content_type": "application/json"}),
+        ("amqp", {"properties/subject": "s", "properties/content-type": "application/json"}),
+        ("eventhubs", {"properties/content-type": "application/json"}),
+    ],
+)  # fmt: skip
+def test_what_a_line_tells_of_the_protocol(name, options):
+    [landed] = landed_of_text(json.dumps(LINES[name][1]).encode())
+    assert {name: landed.options[name] for name in options} == options
+    assert "status" not in landed.options  # that of a log is of the answer
+
+
+def test_a_log_knows_the_headers_that_it_logs():
+    [event] = events_of(landed_of_text(json.dumps(NGINX | prefixed("http_ce_")).encode())[0])
+    assert event.knows("/protocoloptions/headers/ce-type")
+    assert not event.knows("/protocoloptions/headers/region")
+    [bare] = events_of(landed_of_text(json.dumps(NGINX).encode())[0])
+    assert bare.problem.startswith("headers: ")
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_a_column_that_is_missing_is_named(platform):
+    for line in ({}, {"a": 1}, {"topic": "t"}, {"value": 1}):
+        [landed] = landed_of_text(json.dumps(line).encode(), None, platform)
+        for wanted in missing_columns(platform, line):
+            assert wanted in landed.problem
+            assert f"{platform} has the column" in landed.problem
+    assert landed_of_text(b"[1]", None, platform)[0].problem.startswith("line: no JSON object")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        KAFKA | {"headers": 7}, KAFKA | {"headers": [7]}, HTTP | {"headers": "x"}, MQTT | {"properties": [[1, 2]]},
+        HUBS | {"Properties": 1, "SystemProperties": {}}, {"properties": 1, "application_properties": {}},
+    ],
+)  # fmt: skip
+def test_columns_that_hold_something_else_are_told(line):
+    [landed] = landed_of_text(json.dumps(line).encode())
+    assert "needed" in landed.problem
+
+
+def test_lines_that_are_of_no_platform_say_so():
+    for line in ({"a": 1}, {"type": "T", "source": "/s", "id": "1"}):
+        [landed] = landed_of_text(json.dumps(line).encode())
+        assert "--format" in landed.problem
+    [typed] = landed_of_text(json.dumps({"type": "T", "source": "/s", "id": "1", "data": {"n": 1}}).encode(), None, "cloudevents")
+    assert typed.ce == CE | {"id": "1"}
+
+
+def test_the_command_reads_them(tmp_path):
+    message = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "T"}}}
+    run = partial(CliRunner().invoke, cli, standalone_mode=False)
+    warehouse = write_catalog(tmp_path / "w", {"r": document({"g": group({"m": message})})})
+    for platform in PLATFORMS:
+        lines = [line for of, line in LINES.values() if of == platform]
+        file = tmp_path / f"{platform}.jsonl"
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        for more in ([], ["--format", platform]):
+            told = run(["match", "--warehouse", warehouse, "--one", str(file), *more, "--json"])
+            assert [one["status"] for one in json.loads(told.stdout)] == ["matched"] * len(lines)
+    file.write_text(json.dumps({"value": 1}))
+    assert "topic" in run(["match", "--warehouse", warehouse, "--one", str(file), "--format", "kafka"]).stdout
+
+
+def test_a_captured_message_tells_the_same():
+    for name, protocol, options in (
+        ("kafka, map", "KAFKA", {"topic": "t", "partition": 0, "key": "k", "headers": prefixed("ce_")}),
+        ("mqtt", "MQTT/5.0", {"topic": "a/b", "qos": 1, "user_properties": prefixed("")}),
+        ("http", "HTTP", {"method": "POST", "url": "/in?a=1", "headers": named("ce-")}),
+    ):
+        [one] = events_of(landed_of_text(json.dumps(LINES[name][1]).encode())[0])
+        [other] = events_of(landed_of_captured({"protocol": protocol, "captured": options, "payload": {"n": 1}}))
+        assert {key: str(value) for key, value in one.options.items()} == {
+            key: str(value) for key, value in other.options.items()
+        }
+        assert (one.ce, one.mode, json.loads(one.body)) == (other.ce, other.mode, json.loads(other.body))
