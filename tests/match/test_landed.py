@@ -63,7 +63,7 @@ def test_structured_events_and_batches():
     ("text", "told"),
     [
         (b"{", "not JSON"),
-        (b"7", "neither a captured message nor a CloudEvent"),
+        (b"7", "no captured message, CloudEvent or HAR entry"),
         (b'{"captured": {}}', "names the protocol"),
         (b'{"protocol": "KAFKA", "captured": {}, "payload_base64": "%"}', "no base64"),
     ],

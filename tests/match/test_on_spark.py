@@ -22,6 +22,7 @@ from lakehouse.match.matching.matcher import Request
 from lakehouse.match.runs import Asked, read_landed, run_match
 from lakehouse.match.streaming import watch
 from lakehouse.query.sql import run_query
+from match.test_costly import HANGING
 
 ORDER = {
     "envelope": "CloudEvents/1.0",
@@ -316,3 +317,44 @@ def test_a_stream_writes_each_batch_once(shop, tmp_path):
     statuses = query(shop, "SELECT status FROM streamed.event_matches ORDER BY event_ref.`offset`")
     assert [status for (status,) in statuses] == EXPECTED
     assert query(shop, "SELECT sum(read), count(*) FROM streamed.match_runs") == [(6, 2)]
+
+
+@pytest.mark.slow
+def test_schemas_that_would_hang_cost_their_own_events(catalog, tmp_path):
+    """Cover a whole run: each event of such a schema has a status, and those of others are validated."""
+    messages, events = {}, []
+    for number, name in enumerate(("avro unions", "xsd unions", "all of", "unevaluated", "good")):
+        format_, schema, body, kind = HANGING.get(name, ("JSONSchema/draft-07", {"type": "object"}, b"{}", "application/json"))
+        metadata = {"type": {"value": f"T{number}"}}
+        messages[f"m{number}"] = {
+            "envelope": "CloudEvents/1.0", "envelopemetadata": metadata, "dataschemaformat": format_, "dataschema": schema,
+        }  # fmt: skip
+        encoded = base64.b64encode(body).decode()
+        event = attributes(number, type=f"T{number}") | {"datacontenttype": kind, "data_base64": encoded}
+        events += [event] * 2
+    catalog.write("hostile.json", document({"g": group(messages)}))
+    catalog.ingest()
+    (tmp_path / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    summary = run_match(
+        catalog.spark, catalog.settings, Asked((str(tmp_path / "events.jsonl"),), results=str(tmp_path / "told.jsonl"))
+    )
+    assert (summary.counts["matched"], summary.payloads) == (10, {"unsupported_format": 8, "valid": 2})
+    assert [row["payload_status"] for row in lines(tmp_path / "told.jsonl")] == ["unsupported_format"] * 8 + ["valid"] * 2
+
+
+def test_an_event_that_only_a_dangling_variant_could_be_is_incomplete(catalog, tmp_path):
+    dangling = {"basemessage": "/messagegroups/none/messages/gone", "protocol": "AMQP/1.0",
+                "protocoloptions": {"application-properties": {"region": {"value": "eu"}}}}  # fmt: skip
+    catalog.write("shop.json", document({"shop": group({"Order": ORDER, "Variant": dangling})}))
+    catalog.ingest()
+    told = [attributes(0), attributes(1, type="other.Thing"), attributes(2, type="shop.order")]
+    (tmp_path / "e.jsonl").write_text("".join(json.dumps(one | {"data": {"total": 1}}) + "\n" for one in told * 40))
+    asked = Asked((str(tmp_path / "e.jsonl"),), into="partial")
+    summary = run_match(catalog.spark, catalog.settings, asked).as_json()
+    assert [summary[name] for name in ("read", "matched", "incomplete", "unmatched", "unreadable")] == [120, 40, 40, 40, 0]
+    assert summary["why"][0]["why"] in ("/messagegroups/shop/messages/Variant: its chain of bases is dangling",
+                                        "type shop.order: letter case, declared shop.Order")  # fmt: skip
+    assert query(catalog, "SELECT incomplete, unmatched FROM partial.match_runs") == [(40, 40)]
+    assert query(catalog, "SELECT status, sum(events) FROM partial.unmatched_signatures GROUP BY 1 ORDER BY 1") == [
+        ("incomplete", 40), ("unmatched", 40),
+    ]  # fmt: skip

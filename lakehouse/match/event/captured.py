@@ -70,8 +70,8 @@ def _of_value(value: Any, protocol: str | None, form: str | None) -> Iterator[La
         yield found
     else:
         told = ", ".join(sorted(value)[:8]) if isinstance(value, dict) else type(value).__name__
-        wanted = "neither a captured message nor a CloudEvent nor a HAR entry, nor columns of a platform"
-        yield Landed(None, problem=f"line: {wanted} (it has: {told}): say --format, or name the columns with --map")
+        wanted = "no captured message, CloudEvent or HAR entry, nor columns that are known"
+        yield Landed(None, problem=f"line: {wanted}: say --format, or use --map (it has: {told})")
 
 
 def landed_of_object(value: Mapping[str, Any], protocol: str | None = None, form: str | None = None) -> Landed | None:
