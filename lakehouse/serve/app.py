@@ -288,7 +288,7 @@ def make_app(
         await anyio.to_thread.run_sync(live.stop)
 
     own: list[Route] = [
-        *state_routes(live, metrics, told),
+        *state_routes(live, metrics, told, None if writes is None else writes.writers.is_there),
         *others.routes(options.specification, methods_of_path, told.described() if told is not None else None),
         *(told.routes() if told is not None else ()),
     ]

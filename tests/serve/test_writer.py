@@ -305,6 +305,33 @@ def test_a_writer_that_dies_is_replaced_and_no_answered_write_is_lost(warehouse,
     assert 201 in answers.values()
 
 
+def test_the_server_is_ready_when_a_write_would_be_done(warehouse, tmp_path):
+    """Without Java no writer can make a catalog: the server of one that is not there is never ready, and reads are answered."""
+    with writing(tmp_path / "none", tmp_path / "n") as served:
+        for _ in range(3):
+            ready = served.ask("/ready")
+            assert (ready.status, ready.json["status"], ready.headers["retry-after"]) == (503, "starting", "2")
+            assert served.get("/")["messagegroupscount"] == 0
+            time.sleep(0.5)
+    with writing(warehouse, tmp_path / "r") as served:
+        await_ready(served)
+        (pid,) = writer_of(served)
+        os.kill(pid, signal.SIGKILL)
+        while Path(f"/proc/{pid}").exists() and Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z":
+            time.sleep(0.01)
+        assert served.ask("/ready").status == 503
+        await_ready(served)
+        assert writer_of(served) != [pid]
+        assert served.send("PUT", "/messagegroups/g", {}).status == 201
+
+
+def await_ready(served):
+    until = time.monotonic() + 60
+    while served.ask("/ready").status != 200 and time.monotonic() < until:
+        time.sleep(0.05)
+    assert served.ask("/ready").json["status"] == "ready"
+
+
 @pytest.mark.parametrize(("point", "is_there"), [("before_commit", False), ("after_commit", True)])
 def test_a_request_whose_writer_died_is_told_what_became_of_it(warehouse, tmp_path, point, is_there):
     environment = {"LAKEHOUSE_CRASH_AT": point, "LAKEHOUSE_CRASH_BY": "kill"}

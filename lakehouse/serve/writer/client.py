@@ -56,6 +56,14 @@ class Writers:
             link.close()
             return self._found_out(writing, announced)
 
+    def is_there(self) -> bool:
+        """Return whether a writer takes requests now: it listens once it has opened the catalog, or made it."""
+        try:
+            Client(self.address.path, "AF_UNIX", authkey=self.address.key).close()
+        except (OSError, EOFError):
+            return False
+        return True
+
     def _sent(self, writing: Writing) -> Connection:
         """Send a request to a writer that is there; one that is starting is waited for."""
         until = time.monotonic() + self.seconds
