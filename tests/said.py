@@ -141,7 +141,8 @@ def messages(draw: st.DrawFn) -> dict[str, Any]:
             holder[row["name"]] = draw(_VALUES[row["type"]])
     protocol = {"AMQP": "AMQP/1.0", "MQTT": draw(st.sampled_from(["MQTT/5.0", "MQTT/3.1.1"]))}.get(family, family)
     extra = draw(st.fixed_dictionaries({}, optional={
-        "description": _texts, "name": _texts, "labels": st.dictionaries(_texts, st.sampled_from(["", "v"]), max_size=2),
+        "description": _texts, "name": _texts.filter(bool),
+        "labels": st.dictionaries(_texts, st.sampled_from(["", "v"]), max_size=2),
         "basemessage": st.sampled_from([BASE, "https://other.example/messages/m", "/messagegroups/g/messages/a~1b"]),
         "dataschemauri": st.just("https://a.example/s"), "dataschemaformat": st.sampled_from(["Avro/1.9.0", "Avro/2"]),
         "datacontenttype": st.just("a/b"), "deprecated": st.just({"effective": NOW}), "x": _texts,

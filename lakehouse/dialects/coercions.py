@@ -89,6 +89,8 @@ def _protocol(reading: Teller, attribute: Attribute, value: Any, where: str, pat
 
 
 def _text(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+    if attribute.name == "name" and value == "":  # core, `name` attribute: a description may be empty
+        return reading.leave_out(attribute, value, where, "a string that is not empty")
     return value if isinstance(value, str) else reading.leave_out(attribute, value, where, "a string")
 
 

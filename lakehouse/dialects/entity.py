@@ -58,7 +58,7 @@ class Noting:
     def leave_out(self, attribute: Attribute, value: Any, where: str, wanted: str) -> None:
         """Note an error that takes nothing out: the attribute is not in the normal form, and stays in `raw`."""
         left_out = f"`{attribute.name.split('.')[0]}` is left out"
-        told = f"`{attribute.name}` is {kind_of(value)} and must be {wanted}; {left_out}"
+        told = f"`{attribute.name}` is {'empty' if value == '' else kind_of(value)} and must be {wanted}; {left_out}"
         self.told(where, attribute.rule, "error", told, f"Write {wanted}.", kept=True)
 
     def warn(self, where: str, rule: str, message: str, hint: str) -> None:

@@ -17,7 +17,7 @@ from lakehouse.text.problems import ICON
 G, E, S = "/messagegroups/g", "/endpoints/e", "/schemagroups/s"
 M, T = f"{G}/messages/m", f"{S}/schemas/t"
 WRONG: dict[str, list[Any]] = {
-    "name": [5, {"en": "Orders"}, ["a"], True],
+    "name": [5, {"en": "Orders"}, ["a"], True, ""],
     "description": [1.50, {"a": 1}, []],
     "documentation": [{"description": "prose", "files": ["README.md"]}, "All about it. See below.", "", 7, ["https://a.example"]],
     "icon": [{"small": "a.png"}, "a b", 5],
@@ -63,7 +63,7 @@ def test_a_word_of_a_wrong_type_is_left_out_and_the_entity_is_loaded(place, name
 @pytest.mark.parametrize(
     "right",
     [
-        {"name": "", "description": "any", "labels": {}},
+        {"name": "any", "description": "", "labels": {}},
         {"documentation": "https://a.example/docs", "icon": "data:image/png;base64,AAAA"},
         {"documentation": "docs/README.md", "icon": "/a.svg"},
         {"name": None, "documentation": None, "labels": None},

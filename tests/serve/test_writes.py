@@ -609,6 +609,47 @@ def test_the_patch_number_of_a_specversion_does_not_count(rc4, rc2):
         assert (answer.status, answer.json["type"].endswith("#unsupported_specversion")) == (400, True), wrong
 
 
+def test_the_attributes_of_the_server_are_not_set_by_clients(served, group):
+    """Core: a request to write a read-only attribute is ignored; `$schema` at the root of a body is none."""
+    said = {
+        "formatvalidated": True,
+        "formatvalidatedreason": "x",
+        "compatibilityvalidated": 7,
+        "compatibilityvalidatedreason": "",
+    }
+    schemas = group.replace("messagegroups", "schemagroups") + "/schemas"
+    told = {"$schema": "http://x/", **said}
+    for path in (group + "/messages/m", schemas + "/s$details", schemas + "/s/versions/2$details", schemas + "/s/meta"):
+        served.done("PUT", path, told)
+        assert not told.keys() & served.get(path).keys(), path
+    for path in (group, "/"):
+        assert "$schema" not in served.done("PATCH", path, {"$schema": "http://x/"})
+    assert "m" in served.done("POST", group + "/messages", {"$schema": "http://x/", "m": {}})
+
+
+def test_names_and_dates_that_the_specification_does_not_allow_are_refused(served, group):
+    """Core, Attributes, `name` and `deprecated`: MSG-007, 025, 031, 043, END-035, 046."""
+    refusal = (400, "invalid_data" if served.get("/")["specversion"] == "1.0-rc2" else "invalid_attribute")
+    endpoint = group.replace("messagegroups", "endpoints")
+    usage = {"usage": ["producer"], "protocol": "HTTP"}
+    message, schema = group + "/messages/m", group.replace("messagegroups", "schemagroups") + "/schemas/s"
+    places = {"/": {}, group: {}, endpoint: usage, message: {}, message + "/versions/1": {}, schema + "$details": {}}
+    for path, body in places.items():
+        for name in ("My-Ext", "Ext", "1ext", "e.x", "", "x" * 64, "$schemas"):
+            assert served.refused("PATCH", path, body | {name: 1}) == refusal, (path, name)
+        answer = served.send("PATCH", path, body | {"name": ""})
+        assert (answer.status, answer.json["title"].count("`name` is empty")) == (400, 1), path
+        assert served.done("PATCH", path, body | {"my_ext1": 1, "x" * 63: 2, "My-Ext": None})["my_ext1"] == 1
+    put(served, message)
+    assert served.refused("PATCH", message + "/meta", {"My-Ext": 1}) == refusal
+    early = {"effective": "2030-01-02T00:00:00Z", "removal": "2030-01-02T00:00:00+01:00"}
+    for path, body in {group: {}, endpoint: usage, message + "/meta": {}, schema + "/meta": {}}.items():
+        for wrong in (early, {"removal": "soon"}, {"effective": 7}):
+            assert served.refused("PATCH", path, body | {"deprecated": wrong}) == refusal, (path, wrong)
+        fine = early | {"removal": "2030-01-02T00:00:00Z"}
+        assert served.done("PATCH", path, body | {"deprecated": fine})["deprecated"] == fine
+
+
 def test_capabilities_tell_that_entities_may_be_written(rc4, rc2):
     told = rc4.get("/capabilities")
     assert told["available"]["entities"]["mutable"] is True

@@ -14,6 +14,7 @@ from typing import Any
 from lakehouse.dialects.tables import FAMILIES, family_of
 from lakehouse.text import values
 from lakehouse.text.jsontext import as_written
+from lakehouse.text.timestamps import microseconds
 
 _LONGEST_VALUE = 100
 
@@ -99,6 +100,21 @@ def _distinct(value: Any, argument: str, around: Around) -> str | None:
 def _each(value: Any, argument: str, around: Around) -> str | None:
     other = [one for one in value if not _pattern(argument).fullmatch(one)] if isinstance(value, list) else []
     return f"holds {shown(other[0])}, which has not the form asked for" if other else None
+
+
+def _deprecation(value: Any, argument: str, around: Around) -> str | None:
+    if not isinstance(value, dict):
+        return None
+    moments: dict[str, int] = {}
+    for name in ("effective", "removal"):
+        if value.get(name) is not None:
+            try:
+                moments[name] = microseconds(value[name] if isinstance(value[name], str) else "")[0]
+            except ValueError:
+                return f"has `{name}` {shown(value[name])}, which is no timestamp such as 2024-12-31T23:59:59Z"
+    if len(moments) == 2 and moments["removal"] < moments["effective"]:
+        return f"has `removal` {value['removal']}, which is before `effective` {value['effective']}"
+    return None
 
 
 def _one_of(value: Any, argument: str, around: Around) -> str | None:
@@ -327,6 +343,7 @@ TESTS: dict[str, Test] = {
     "array": _array,
     "boolean": _boolean,
     "constant": _constant,
+    "deprecation": _deprecation,
     "distinct": _distinct,
     "each": _each,
     "fits": _fits,

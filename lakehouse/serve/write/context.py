@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from lakehouse.dialects.detection import DRAFT
@@ -15,6 +16,8 @@ from lakehouse.serve.write.trees import Tree, read_tree
 from lakehouse.serve.write.working import Row, Working, owner_problem
 from lakehouse.text.names import Xid
 from lakehouse.text.xid import xid_of
+
+_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
 class Context:
@@ -53,8 +56,23 @@ class Context:
         Raises:
             ProblemFound: there is none.
         """
-        given = read_body(self.writing, self.max_depth)
+        given = _without(read_body(self.writing, self.max_depth), "$schema")  # it is a tool's, and no attribute
         return self.without_ids(with_texts(given, self.writing.body, self.writing.parts))
+
+    def check_names(self, given: Json, xid: str) -> None:
+        """Make sure that the attributes that a body sets have names of the specification's form (core, Attributes).
+
+        Documents are not held to it: what they add is stored as it is (MSG-102, END-022); the draft has other names (CAT-057).
+
+        Raises:
+            ProblemFound: one has not.
+        """
+        if self.writing.dialect == DRAFT:
+            return
+        wrong = next((name for name, value in given.items() if value is not None and not _NAME.fullmatch(name)), None)
+        if wrong is not None:
+            told = "a name has 1 to 63 characters of a to z, 0 to 9 and _, and begins with no digit"
+            raise ProblemFound("invalid_attribute", xid, name=wrong[:128], error_detail=told)
 
     def without_ids(self, given: Json) -> Json:
         """Leave out the ids of the entity that the path names, where `?ignore=id` says so (core, Ignore flag).

@@ -112,6 +112,7 @@ def only(given: Json, names: tuple[str, ...], problem: str, path: str) -> Json:
 
 def _merged(context: Context, given: Json, xid: Xid) -> Json:
     """Give the attributes of a group or the registry: as given, or laid over what is there."""
+    context.check_names(given, xid)
     names = set(_OF_SERVER)
     if xid == "/":
         names |= {f"{name}{end}" for name in MEMBERS for end in _OF_COLLECTION}

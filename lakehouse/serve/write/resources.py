@@ -32,6 +32,7 @@ def put_resource(context: Context, tree: Tree, given: Json, *, is_patch: bool | 
     before = None if tree.is_new or tree.xref is not None else tree.default.versionid
     meta = None if given.get("meta") is None else object_of(given["meta"], tree.xid + "/meta")
     if meta is not None:
+        context.check_names(meta, tree.xid + "/meta")
         tree.put_meta(meta, patch=context.patch, check_epoch=context.checks_epoch, ignored=context.ignored)
     own = {name: value for name, value in given.items() if name not in ("meta", "versions")}
     versions = object_of({} if given.get("versions") is None else given["versions"], tree.xid + "/versions")
@@ -90,6 +91,7 @@ def put_version(context: Context, tree: Tree, versionid: str, given: Json, *, is
     if extra is not None:
         told = "This writes a Version. Write `meta` and `versions` with PUT or PATCH of the Resource, or at paths of their own."
         raise ProblemFound("unknown_attribute", xid_of_version(tree.xid, versionid), told, name=extra)
+    context.check_names(given, xid_of_version(tree.xid, versionid))
     tree.put_version(versionid, given, patch=is_patch, check_epoch=context.checks_epoch)
 
 
@@ -126,6 +128,7 @@ def put_meta(context: Context, tree: Tree, given: Json) -> None:
         ProblemFound: it cannot be done.
     """
     begins = tree.is_new or tree.xref is not None
+    context.check_names(given, tree.xid + "/meta")
     tree.put_meta(given, patch=context.patch, check_epoch=context.checks_epoch, ignored=context.ignored)
     if tree.xref is not None:
         make_alias(context, tree, {}, given)

@@ -23,6 +23,7 @@ _DOCUMENTS = ("schema", "schemabase64", "schemaurl")
 # What only the server says, and a client may send back: it is passed over.
 READ_ONLY = (
     "self", "shortself", "xid", "isdefault", "metaurl", "versionsurl", "versionscount", "readonly", "defaultversionurl",
+    "formatvalidated", "formatvalidatedreason", "compatibilityvalidated", "compatibilityvalidatedreason",
 )  # fmt: skip
 _SERVER = frozenset((*READ_ONLY, "meta", "versions"))
 _LIFE = ("epoch", "createdat", "modifiedat")
