@@ -146,19 +146,29 @@ def read_model(context: Context) -> Iterator[tuple[Any, Settings]]:
         yield model, settings
 
 
-def bring_read_model(context: Context, settings: Settings, watcher: Any = None) -> None:
-    """Bring the read model up to date after a commit. What was committed stays so, whatever becomes of this."""
+def bring_read_model(context: Context, settings: Settings, watcher: Any = None, summary: Any = None) -> None:
+    """Bring the read model up to date after a commit. What was committed stays so, whatever becomes of this.
+
+    Args:
+        context: of the command.
+        settings: the warehouse.
+        watcher: is told of the stage.
+        summary: of the ingest that committed, which counts the seconds as its stage `index`.
+    """
     from lakehouse.cli.printing import tell
     from lakehouse.progress import Unwatched
     from lakehouse.readmodel import open_model
 
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit: nobody asks quick questions where the driver runs
         return
+    begun = time.monotonic()
     try:
         with (watcher or Unwatched()).stage("index", "quick commands follow"):
             open_model(settings).close()
     except Exception as error:
         tell(f"note: quick commands will follow later: {error}")
+    if summary is not None:
+        summary.add_stage("index", time.monotonic() - begun)
 
 
 @contextmanager

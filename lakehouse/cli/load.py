@@ -62,7 +62,7 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
     with session(context, makes_catalog=True) as (spark, settings, watcher):
         summary = run_ingest(spark, settings, list(sources), registry_from=registry_from, request=request, watcher=watcher)
         if summary.snapshot_id is not None and not flags["dry_run"]:
-            bring_read_model(context, settings, watcher)
+            bring_read_model(context, settings, watcher, summary)
     context.run.result = summary.as_json()
     for path, reason in summary.hidden:
         tell(f"warning: not read: {path}: {reason}")
@@ -87,7 +87,7 @@ def _watch(context: Context, sources: tuple[str, ...], registry_from: str | None
     stopped: list[int] = []
 
     def told(summary: Any) -> None:
-        bring_read_model(context, context.settings)
+        bring_read_model(context, context.settings, summary=summary)
         refused.append(summary.refused)
         context.run.result = summary.as_json()
         if context.as_json:
@@ -137,7 +137,8 @@ def validate(context: Context, suites: tuple[str, ...], at: str | None, exit_zer
 @click.option(
     "--ingest",
     metavar="last|ID",
-    help="Only what this ingest was the first to find; without it: all findings of each document's latest load.",
+    help="Only what this ingest was the first to find (last: the last one that found anything new, and not what it found again); "
+    "without it: all findings of each document's latest load.",
 )
 @click.option("--document", metavar="URI|PATH", help="Of this document only: its URI, its path, or the end of one.")
 @at_option

@@ -197,14 +197,29 @@ def show_maintained(maintained: dict[str, Any]) -> None:
     """Print what maintenance did, with the files and bytes of each table before and after."""
     counted = ("files", "bytes", "files_on_disk", "bytes_on_disk")
     done = ("compacted", "removed", "measured")
+    if maintained["dry_run"]:
+        _show_what_would_be_done(maintained, counted, done)
+        return
     rows = [
         [one["table"], *(f"{one['before'][name]} → {one['after'][name]}" for name in counted), *(str(one[name]) for name in done)]
         for one in maintained["tables"]
     ]
     show_table(["table", *counted, *done], rows, numbers=True)
-    stages = f"{len(maintained['stages'])} stages of dead runs"
-    told = f"Dry run: nothing was done; {stages} are there" if maintained["dry_run"] else f"{stages} removed"
-    click.echo(f"{told}, in {maintained['seconds']:.1f} s.")
+    click.echo(f"{len(maintained['stages'])} stages of dead runs removed, in {maintained['seconds']:.1f} s.")
+
+
+def _show_what_would_be_done(maintained: dict[str, Any], counted: tuple[str, ...], done: tuple[str, ...]) -> None:
+    """Print the tables that a dry run would change, as they are, with the files that would be compacted, removed, measured."""
+    changed = [one for one in maintained["tables"] if any(one[name] for name in done)]
+    if changed:
+        columns = ["table", *counted, *(f"would be {name}" for name in done)]
+        rows = (
+            [one["table"], *(str(one["before"][name]) for name in counted), *(str(one[name]) for name in done)] for one in changed
+        )
+        show_table(columns, rows, numbers=True)
+    told = f"{len(changed)} of {len(maintained['tables'])} tables would be changed"
+    stages = f"{len(maintained['stages'])} stages of dead runs would be removed"
+    click.echo(f"Dry run, nothing was done: {told}, {stages}; in {maintained['seconds']:.1f} s.")
 
 
 def printable(value: str) -> str:

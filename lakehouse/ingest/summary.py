@@ -39,6 +39,11 @@ class Summary:
         """Tell that something was refused: exit code 3."""
         return bool(self.documents["rejected"]) or any(counts["quarantined"] for counts in self.entities.values())
 
+    def add_stage(self, name: str, seconds: float) -> None:
+        """Count a stage that came after the ingest itself, in the total too."""
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+        self.seconds["total"] = self.seconds.get("total", 0.0) + seconds
+
     def as_json(self) -> dict[str, Any]:
         """Give the summary as one JSON value."""
         return {

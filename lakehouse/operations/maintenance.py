@@ -152,8 +152,19 @@ def _look_at(spark: SparkSession, name: str) -> Upkeep:
         F.count_if(F.col("stats").isNull()).alias("unmeasured"),
     )
     told = files.collect()[0]
+    # Of a table without keys, one small file has nothing that it could be put together with.
+    is_alone = told["unsorted"] == 1 and not _is_clustered(session, name)
     removed = session.sql(f"VACUUM {table_name(name)} DRY RUN").count()
-    return Upkeep(name, before, before, told["unsorted"], removed, told["unmeasured"], retention, time.monotonic() - begun)
+    return Upkeep(
+        name,
+        before,
+        before,
+        0 if is_alone else told["unsorted"],
+        removed,
+        told["unmeasured"],
+        retention,
+        time.monotonic() - begun,
+    )
 
 
 @retries(8).wraps

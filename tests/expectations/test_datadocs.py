@@ -45,7 +45,13 @@ def test_what_does_not_hold_stands_first_the_worst_at_the_top():
     )["suites/messages.html"]
     assert page.index(">bad<") < page.index(">mild<") < page.index(">fine<")
     assert "1,234" in page
-    assert "1 error" in page
+    assert "1 broken expectation of severity error" in page
+
+
+def test_the_first_page_says_what_is_counted():
+    page = render_pages("Snapshot 1", [result(outcome("fine"))], AT)["index.html"]
+    assert "what is published breaks no expectation of severity error or warning" in page
+    assert "What documents were refused for is not published, and so\nnot counted here: <code>lakehouse violations</code>" in page
 
 
 def test_everything_is_escaped_and_nothing_is_loaded():

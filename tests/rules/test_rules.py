@@ -283,3 +283,21 @@ def test_what_only_an_older_dialect_asks_is_explained_too():
 def test_an_unknown_rule_is_told_with_others():
     with pytest.raises(UnknownRule, match=r"there is no rule MSG-999\. Ids with that prefix: MSG-001"):
         run("explain", "MSG-999")
+
+
+FITTING = [
+    ("CAT-024", "format", "Write the format"),
+    ("END-053", '`retain` is "no" and must be true or false', "true or false"),
+    ("MSG-038", "", "Rename it."),
+    ("MSG-306", "has the type 'integer'; allowed", "declare a type that is allowed"),
+    ("MSG-343", "none of its type `integer`", "Write a value of that type"),
+    ("MSG-177", "not a URI-reference", "a relative reference"),
+]
+
+
+@pytest.mark.parametrize(("rule_id", "message", "hint"), FITTING, ids=[one[0] for one in FITTING])
+def test_the_hint_of_a_rule_fits_its_message(rule_id, message, hint):
+    at, bad, _ = examples()[rule_id]
+    written = bad if isinstance(bad, str) else registry_of(at, bad)
+    [told] = {(one.message, one.hint) for one in read(written, rules=True).findings if one.rule_id == rule_id}
+    assert (message in told[0], hint in told[1]) == (True, True), told

@@ -157,7 +157,7 @@ class _Rounds:
         spark, settings, watcher = self.opened
         summary = self.puller.load(spark, fetched, watcher)
         if summary.snapshot_id is not None:
-            bring_read_model(self.context, settings, watcher)
+            bring_read_model(self.context, settings, watcher, summary)
         self.puller.asked = replace(self.puller.asked, force=False)  # of rounds that follow
         self._show(fetched, summary.as_json())
         return bool(summary.refused or fetched.refused)
