@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 from builders import law
 from hypothesis import given as for_all
 from hypothesis import strategies as st
+from match.test_costly import HANGING
 
 from lakehouse.match import Schemas
+from lakehouse.match.payload.apart import apart
 from lakehouse.match.payload.schemas import SchemaVersion
 from lakehouse.render import Given, Renderer, RenderRefused, Style, ways_of
 from render.definitions import NOW, cloudevent, row
@@ -387,3 +390,18 @@ def test_a_schema_that_is_not_there_is_told():
     message = Renderer(Schemas([]), Style(example=True)).render(way)
     assert message.remarks[0] == f"no payload was made up: {XID} is not in the catalog"
     assert "data" not in message.event
+
+
+@pytest.mark.parametrize("name", ["xsd choice", "property names", "avro records"])
+def test_a_schema_that_would_hang_has_no_example(name, monkeypatch):
+    monkeypatch.setattr("lakehouse.match.payload.payloads._SECONDS_TO_MAKE", 1.0)
+    monkeypatch.setattr("lakehouse.render.example.payload._SECONDS", 0.5)
+    format_, schema, _, _ = HANGING[name]
+
+    def told() -> str:
+        try:
+            return example(schema, format_).remarks[0]
+        except RenderRefused as error:
+            return str(error)
+
+    assert re.search("took more than|asks for too much", apart(told, 60))

@@ -126,19 +126,13 @@ class Payloads:
         return self._made(resolved)
 
     def _make(self, resolved: Resolved) -> tuple[Validator, tuple[str, ...]] | PayloadVerdict:
-        """Make a validator: at first in a process of its own, where making it may take long."""
-
-        def make() -> tuple[Validator, tuple[str, ...]] | PayloadVerdict:
-            return _guarded(lambda: make_validator(resolved, self._schemas.finder(resolved.registryid)), resolved)
-
-        if is_made_at_once(resolved):
-            return make()
+        find = self._schemas.finder(resolved.registryid)
         try:
-            made = apart(lambda: found if isinstance(found := make(), PayloadVerdict) else None, self._seconds_to_make)
+            flaw = try_to_make(resolved, find, self._seconds_to_make)
         except NoAnswer as error:
             self._seconds_to_make = _SECONDS  # others may be as costly
-            return PayloadVerdict(UNSUPPORTED, (), (f"{resolved.xid}: the schema cannot be read: {error}",))
-        return make() if made is None else made
+            flaw = PayloadVerdict(UNSUPPORTED, (), (f"{resolved.xid}: the schema cannot be read: {error}",))
+        return _guarded(lambda: make_validator(resolved, find), resolved) if flaw is None else flaw
 
     def _unpacked(self, event: Event) -> bytes | None:
         """Undo the content encoding, up to the limit; that of a structured event was its envelope's."""
@@ -177,6 +171,30 @@ def _verdict(
         return PayloadVerdict(VALID, (), remarks)
     told = tuple(PayloadError(pointer, keyword, message[:300]) for pointer, keyword, message in errors[:_MOST_ERRORS])
     return PayloadVerdict(INVALID, told, remarks)
+
+
+def try_to_make(resolved: Resolved, find: Callable[[str], Any], seconds: float | None = None) -> PayloadVerdict | None:
+    """Make what validates a schema in a process of its own, where that may take long; it can be made here then.
+
+    Args:
+        resolved: the schema.
+        find: as `make_validator` takes it.
+        seconds: how long it may take; None: the usual limit.
+
+    Returns:
+        Why none can be made; None: one can.
+
+    Raises:
+        NoAnswer: it took too long, or all memory.
+    """
+    if is_made_at_once(resolved):
+        return None
+
+    def make() -> PayloadVerdict | None:
+        made = _guarded(lambda: make_validator(resolved, find), resolved)
+        return made if isinstance(made, PayloadVerdict) else None
+
+    return apart(make, _SECONDS_TO_MAKE if seconds is None else seconds)
 
 
 def _guarded(make: Callable[[], Validator], resolved: Resolved) -> tuple[Validator, tuple[str, ...]] | PayloadVerdict:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from random import Random
 from typing import Any, NamedTuple
 
@@ -18,7 +18,8 @@ import orjson
 from lakehouse.match.definition.definitions import ENVELOPE, Attribute, Definition
 from lakehouse.match.definition.valuetypes import TEMPLATED_THEN_TYPED, as_text, is_of_type, is_uri_reference, media_type
 from lakehouse.match.event.landed import Event
-from lakehouse.match.payload.payloads import INVALID, NONE, UNDECODABLE, Payloads
+from lakehouse.match.payload.apart import NoAnswer, apart
+from lakehouse.match.payload.payloads import INVALID, NONE, UNDECODABLE, Payloads, try_to_make
 from lakehouse.match.payload.schemas import Resolved, Schemas
 from lakehouse.match.payload.validators import Unsupported, family_of_format, is_json, make_validator
 from lakehouse.render.bindings import declared_content_type
@@ -34,6 +35,7 @@ _ADDRESSED = ("topic", "topic_name", "subject", "reply-to", "path", "method")  #
 _SAFE = re.compile(r"\A[A-Za-z0-9_-]+\Z")
 _HEADER = re.compile(r"\A[\x21-\x7e]+\Z")
 _MOST_MEMBERS = 2_000
+_SECONDS = 3.0  # for an example of a schema that may be costly
 
 
 class _Maker(NamedTuple):
@@ -100,6 +102,9 @@ class Examples:
             except Impossible as error:
                 told = str(error)
                 continue
+            except NoAnswer as error:
+                told = str(error)
+                break
             for candidate in dict.fromkeys((_with_given(payload, given.values, content_type), payload)):
                 event = Event(mode="binary", content_type=content_type, body=candidate)
                 verdict = self._payloads.check(way.definition, event)
@@ -131,6 +136,12 @@ def _maker(family: str, resolved: Resolved, find: Callable[[str], Any], content_
     """
     as_json = is_json(media_type(content_type)[0]) if content_type else True
     try:
+        flaw = try_to_make(resolved, find)
+    except NoAnswer as error:
+        raise Unsupported(f"the schema cannot be read: {error}") from error
+    if flaw is not None:
+        raise Unsupported(flaw.remarks[0].removeprefix(f"{resolved.xid}: "))
+    try:
         validator: Any = make_validator(resolved, find)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise Unsupported(f"{type(error).__name__}: {error}") from error
@@ -142,7 +153,10 @@ def _maker(family: str, resolved: Resolved, find: Callable[[str], Any], content_
     if family == "jsonschema":
         from lakehouse.render.example.jsonschema import JsonExample
 
-        return lambda made: orjson.dumps(JsonExample(document, find, made).make(resolved.fragment))
+        def example(made: Plausible) -> bytes:
+            return orjson.dumps(JsonExample(document, find, made).make(resolved.fragment))
+
+        return example if validator.is_valid is not None else partial(_made_apart, example)
     if family == "jsonstructure":
         from lakehouse.render.example.jsonstructure import StructureExample
 
@@ -165,6 +179,26 @@ def _maker(family: str, resolved: Resolved, find: Callable[[str], Any], content_
         return encoded
 
     return protobuf
+
+
+def _made_apart(example: Callable[[Plausible], bytes], made: Plausible) -> bytes:
+    """Make up a payload in a process of its own: its schema may keep that busy for long.
+
+    Raises:
+        Impossible: none was found.
+        NoAnswer: it took too long.
+    """
+
+    def work() -> bytes | str:
+        try:
+            return example(made)
+        except Impossible as error:
+            return str(error)
+
+    found = apart(work, _SECONDS)
+    if isinstance(found, str):
+        raise Impossible(found)
+    return found
 
 
 def _avro_maker(validator: Any, as_json: bool) -> Callable[[Plausible], bytes]:
