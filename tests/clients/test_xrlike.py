@@ -247,6 +247,31 @@ def test_what_documents_hold_is_left_out_of_a_map(documents):
     documents.delete(ORDERS + "/new-one")
 
 
+def test_what_a_read_adds_is_ignored_in_a_write(xr, group):
+    """`$schema`, read-only attributes, URLs and counts: a Version's validation is the server's to say."""
+    path = group + "/messages/m"
+    made = xr.create(path, EVENT | {"$schema": "https://schema.example", "versionscount": 9, "xid": "/x", "self": "x"})
+    assert (made["versionscount"], "$schema" in made, made["xid"]) == (1, False, path)
+    read = xr.get(path)
+    assert xr.replace(path, read)["epoch"] == 2
+    schema = "/schemagroups/s/schemas/validated$details"
+    xr.replace(schema, {"format": "JSONSchema/draft-07", "formatvalidated": True, "compatibilityvalidated": True})
+    assert {"formatvalidated", "compatibilityvalidated"}.isdisjoint(xr.get(schema))
+
+
+@pytest.mark.parametrize(
+    ("told", "name"),
+    [
+        ({"My-Ext": 1}, "invalid_attribute"),
+        ({"name": ""}, "invalid_attribute"),
+        ({"deprecated": {"effective": "2030-01-01T00:00:00Z", "removal": "2029-01-01T00:00:00Z"}}, "invalid_attribute"),
+    ],
+)
+def test_what_no_entity_may_say_is_refused(xr, told, name):
+    assert refused(xr.replace, "/messagegroups/never", told) == (400, name)
+    assert not xr.is_there("/messagegroups/never")
+
+
 def test_paths_and_methods_that_there_are_not(xr):
     assert refused(xr.replace, "/foos/x", {}) == (404, "api_not_found")
     assert refused(xr.request, "PUT", "/messagegroups", {}) == (405, "action_not_supported")
