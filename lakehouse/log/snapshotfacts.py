@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -36,6 +37,14 @@ class Snapshot:
         """Give the time of the commit."""
         return datetime.fromisoformat(self.facts["committed_at"])
 
+    @property
+    def ops(self) -> dict[str, int]:
+        """Count what it changed, by op; `own`: only the documents that hold it."""
+        found = Counter[str]()
+        for counts in self.facts["counts"].values():
+            found.update(counts)
+        return dict(found)
+
     def as_json(self) -> dict[str, Any]:
         """Give the contract of `lakehouse snapshots --json`."""
         counted = {"inserted": ("insert",), "updated": ("update", "own"), "deleted": ("delete",)}
@@ -43,10 +52,7 @@ class Snapshot:
         return {
             "snapshot_id": self.snapshot_id,
             **{name: self.facts[name] for name in told},
-            **{
-                name: sum(counts.get(op, 0) for counts in self.facts["counts"].values() for op in ops)
-                for name, ops in counted.items()
-            },
+            **{name: sum(self.ops.get(op, 0) for op in ops) for name, ops in counted.items()},
             "labels": self.labels,
         }
 

@@ -99,15 +99,21 @@ def endpoints_of(view: View, definition: Record) -> list[Record]:
     """Give a message's rows of the view `endpoint_messages`, by endpoint and way."""
     registryid, group_xid = definition["registryid"], definition["group_xid"]
     own = view.entity(registryid, group_xid)
+    group = own if own is not None and own.kind == "group" else None
+    rows = [carried(endpoint, definition, group) for endpoint in carrying(view, registryid, group_xid)]
+    return sorted(rows, key=lambda row: (row["endpoint_xid"], row["via_xid"]))
+
+
+def carrying(view: View, registryid: RegistryId, group_xid: Xid) -> list[Entity]:
+    """Give the endpoints that carry the messages of a group: those that name it, and the one that it is."""
+    own = view.entity(registryid, group_xid)
     carriers = [own] if own is not None and own.kind == "endpoint" else []
     naming = (one for one in view.referring_to(registryid, group_xid) if one.relation == "messagegroups")
     for source in dict.fromkeys(one.source_xid for one in naming if one.target == group_xid):
         endpoint = view.entity(registryid, source)
         if endpoint is not None and endpoint not in carriers:
             carriers.append(endpoint)
-    group = own if own is not None and own.kind == "group" else None
-    rows = [carried(endpoint, definition, group) for endpoint in carriers]
-    return sorted(rows, key=lambda row: (row["endpoint_xid"], row["via_xid"]))
+    return carriers
 
 
 def messages_of(view: View, endpoint: Entity) -> list[Record]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from contextvars import ContextVar
 from datetime import datetime, timezone
 from functools import cache, lru_cache
@@ -11,9 +10,10 @@ from importlib.resources import files
 from itertools import islice
 from typing import Any, TypeVar
 
-import orjson
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
+
+from lakehouse.site.twotexts import parts_apart, unquoted
 
 T = TypeVar("T")
 MEDIA_TYPES = {
@@ -54,6 +54,7 @@ def environment() -> Environment:
     )
     made.filters |= {
         "moment": moment, "day": day, "shown": shown, "folded": folded, "grouped": grouped, "plural": plural, "cut": cut,
+        "apart": apart,
         "some": some,
     }  # fmt: skip
     made.globals |= {"policy": POLICY}
@@ -102,12 +103,13 @@ def day(value: Any) -> str:
 
 def shown(text: str | None) -> str:
     """Write JSON text for a person: texts without quotes, all else as it is, long ones cut."""
-    if text is None:
-        return ""
-    if text.startswith('"'):
-        with suppress(orjson.JSONDecodeError):  # else it is no JSON text: shown as it is
-            text = str(orjson.loads(text))
-    return cut(text)
+    return "" if text is None else cut(unquoted(text))
+
+
+def apart(before: str | None, after: str | None, most: int = _MOST) -> tuple[str, str]:
+    """Write two JSON texts for a person as `shown` does; of long ones the parts by which they differ."""
+    sides = parts_apart(before, after, max(_LEAST, int(most * _scale.get())))
+    return cut(sides[0], most), cut(sides[1], most)
 
 
 def cut(text: str, most: int = _MOST) -> str:

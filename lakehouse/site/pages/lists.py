@@ -33,7 +33,7 @@ def home_page(book: Book) -> Page:
             (len(overview.documents), "document", "documents"),
         ],
         protocols=_bars(overview.by_protocol),
-        latest=[(one, book.changes_of(one.snapshot_id)) for one in latest],
+        latest=latest,
         severities=severities,
         rules=_rules(book)[:_MOST_RULES],
         registries=[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -11,7 +12,7 @@ from lakehouse.errors import LakehouseError
 from lakehouse.ingest.parse.rows import leaves_of_body
 from lakehouse.match.definition.catalog import endpoint_row, schema_version
 from lakehouse.match.payload.schemas import SchemaVersion
-from lakehouse.readmodel.flattened import attributes_of, chain_of, endpoints_of
+from lakehouse.readmodel.flattened import attributes_of, carrying, chain_of, endpoints_of
 from lakehouse.readmodel.listed import extending
 from lakehouse.readmodel.view import Entity
 from lakehouse.render.catalog import Selected
@@ -25,7 +26,7 @@ from lakehouse.site.templating import Attributes
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.referring import schema_places
 from lakehouse.text.timestamps import microseconds, rfc3339
-from lakehouse.text.xid import xid_of_version
+from lakehouse.text.xid import xid_of_group, xid_of_version
 
 _MOST_RELATED = 40
 _MOST_EXAMPLE = 3_000
@@ -62,6 +63,7 @@ def message_page(book: Book, entity: Entity) -> Page:
         default=default,
         schema=_schema(book, registryid, definition, own),
         related=_related(book, registryid, xid, told["chain"]),
+        through=_through(book, registryid, xid) if definition is not None else [],
         findings=book.overview.findings_by_xid.get((registryid, xid), [])[:50],
         history=history[:MOST_ON_PAGE],
         changes=len(history),
@@ -135,6 +137,22 @@ def _related(book: Book, registryid: RegistryId, xid: Xid, chain: list[dict[str,
         for one in told[name][:_MOST_RELATED]
     ]
     return {"rows": rows, "is_more": any(len(one) > _MOST_RELATED for one in told.values())}
+
+
+def _through(book: Book, registryid: RegistryId, xid: Xid) -> list[dict[str, Any]]:
+    """List the endpoints that carry messages that extend this one, at first or second hand: XID, and the first such message."""
+    found: dict[Xid, Xid] = {}
+    seen, left = {xid}, [xid]
+    while left and len(seen) <= _MOST_RELATED:
+        variants = [one for one in extending(book.view, registryid, left.pop(0), _MOST_RELATED) if one not in seen]
+        seen.update(variants)
+        left += variants
+        for variant in variants:
+            group = xid_of_group(variant)
+            key = ("carrying", registryid, group)
+            for endpoint in book.remember(key, partial(carrying, book.view, registryid, group), 200):
+                found.setdefault(endpoint.xid, variant)
+    return [{"endpoint_xid": endpoint, "variant": variant} for endpoint, variant in sorted(found.items())]
 
 
 def _schema(book: Book, registryid: RegistryId, definition: dict[str, Any] | None, own: dict[str, Any]) -> dict[str, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -178,10 +179,10 @@ def comparison_page(book: Book, entity: Entity, before: str, after: str) -> Page
         return None
     path = path_of(entity.registryid, entity.xid)
     key = (entity.registryid, "message" if entity.kind == "message" else "schemaversion", entity.xid)
-    found, is_effective = [], False
+    found: list[Difference] = []
     if sides is not None:
-        one, other, is_effective = sides
-        found = differences({} if one is None else {key: one}, {} if other is None else {key: other})
+        found = differences(*({} if one is None else {key: one} for one in (sides.before, sides.after)))
+        found = found if sides.is_same_version else [_of_two_versions(one) for one in found]
     return book.page(
         "comparison.html",
         path_of_comparison(path, before, after) if before else f"{path.removesuffix('.html')}~compare.html",
@@ -190,22 +191,39 @@ def comparison_page(book: Book, entity: Entity, before: str, after: str) -> Page
         after=State(after, titles.get(after, "")),
         found=found[:300],
         more=max(0, len(found) - 300),
-        is_effective=is_effective,
+        is_effective=sides is not None and sides.is_effective,
         states=states,
         pairs=pairs_of(states),
         page_path=path,
     )
 
 
-def _sides(book: Book, entity: Entity, before: str, after: str) -> tuple[Leaves | None, Leaves | None, bool] | None:
+def _of_two_versions(one: Difference) -> Difference:
+    """Tell a difference of two Versions of a schema; the rule is for one Version that changes under its id."""
+    if one.rule != "schema-document":
+        return one
+    told = "Another Version, which says otherwise; whoever names the first one still gets that"
+    return replace(one, class_="compatible", for_producers="compatible", for_consumers="compatible", told=told)
+
+
+class _Sides(NamedTuple):
+    """Two states: their leaves, whether these are in effect, and whether they are of one Version."""
+
+    before: Leaves | None
+    after: Leaves | None
+    is_effective: bool
+    is_same_version: bool
+
+
+def _sides(book: Book, entity: Entity, before: str, after: str) -> _Sides:
     """Give both states: in effect where both are of snapshots whose effective definitions are kept, else as declared."""
     tokens = (before, after)
     if entity.kind == "message" and all(one.isdigit() for one in tokens):
         found = [_effective_at(book, entity, int(one)) for one in tokens]
         if all(one is not None for one in found):
-            return found[0], found[1], True
-    declared = [_declared_at(book, entity, one) for one in tokens]
-    return declared[0], declared[1], False
+            return _Sides(found[0], found[1], is_effective=True, is_same_version=True)
+    (one, earlier), (other, later) = (_declared_at(book, entity, token) for token in tokens)
+    return _Sides(one, other, is_effective=False, is_same_version=earlier == later or None in (earlier, later))
 
 
 def _effective_at(book: Book, entity: Entity, snapshot_id: int) -> Leaves | None:
@@ -219,27 +237,32 @@ def _effective_at(book: Book, entity: Entity, snapshot_id: int) -> Leaves | None
     return told | {pointer: value for pointer, value in leaves.items() if value is not None and value != "{}"}
 
 
-def _declared_at(book: Book, entity: Entity, token: str) -> Leaves | None:
+def _declared_at(book: Book, entity: Entity, token: str) -> tuple[Leaves | None, Xid | None]:
+    """Give a state as it is declared, and the XID of the Version that declares it."""
     registryid, xid = entity.registryid, entity.xid
     if token.startswith("v"):
         wanted = read(token[1:], (one.xid.rpartition("/")[2] for one in book.view.versions(registryid, xid)))
         version = None if wanted is None else book.entity(registryid, xid_of_version(xid, wanted))
-        return None if version is None else _leaves(registryid, version.kind, version.xid, version.body)
+        return _leaves_of_version(version) if version is not None else (None, None)
     try:
         with book.view.model.at(int(token)) as view:
             return _default_leaves(view, registryid, xid)
     except SnapshotNotFound:
-        return None
+        return None, None
 
 
-def _default_leaves(view: View, registryid: RegistryId, xid: Xid) -> Leaves | None:
+def _default_leaves(view: View, registryid: RegistryId, xid: Xid) -> tuple[Leaves | None, Xid | None]:
     there = view.entity(registryid, xid)
     if there is None:
-        return None
+        return None, None
     versions = view.versions(registryid, xid)
     wanted = xid_of_version(xid, there.attributes.get("defaultversionid"))
     version = next((one for one in versions if one.xid == wanted), versions[-1] if versions else None)
-    return {} if version is None else _leaves(registryid, version.kind, version.xid, version.body)
+    return ({}, None) if version is None else _leaves_of_version(version)
+
+
+def _leaves_of_version(version: Entity) -> tuple[Leaves, Xid]:
+    return _leaves(version.registryid, version.kind, version.xid, version.body), version.xid
 
 
 def tokens_of(text: str) -> tuple[str, str] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain, groupby
 from typing import Any, NamedTuple
 
 from lakehouse.errors import DefinitionsGone, SnapshotNotFound
@@ -37,8 +38,7 @@ def snapshot_page(book: Book, snapshot_id: int, number: int) -> Page | None:
     known = next((one for one in book.overview.snapshots if one.snapshot_id == snapshot_id), None)
     if known is None or snapshot_id > book.view.snapshot_id:
         return None
-    counts = book.changes_of(snapshot_id)
-    total = sum(counts.values())
+    total = sum(book.changes_of(snapshot_id).values())
     pages = max(1, -(-total // PER_PAGE))
     if not 1 <= number <= pages:
         return None
@@ -46,7 +46,7 @@ def snapshot_page(book: Book, snapshot_id: int, number: int) -> Page | None:
     part = Part(rows, number, pages, total, path_of_snapshot(snapshot_id))
     documents = [(key, facts) for key, (at, facts) in book.overview.documents.items() if at == snapshot_id]
     return book.page(
-        "snapshot.html", part.at(number), snapshot=known, counts=counts, part=part, documents=sorted(documents)[:50],
+        "snapshot.html", part.at(number), snapshot=known, part=part, documents=sorted(documents)[:50],
         compared=_path(book, snapshot_id),
     )  # fmt: skip
 
@@ -90,7 +90,7 @@ def compare_page(book: Book, before: str, after: str, number: int = 1) -> Page |
     if before and after:
         try:
             pair = (book.view.resolve(before), book.view.resolve(after))
-            found = book.remember(("diff", *pair), lambda: diff_snapshots(book.view.model, *pair), 2)
+            found = _gravest_first(book.remember(("diff", *pair), lambda: diff_snapshots(book.view.model, *pair), 2))
         except (SnapshotNotFound, DefinitionsGone) as error:
             problem = str(error)
         except TooManyChanges:
@@ -104,8 +104,24 @@ def compare_page(book: Book, before: str, after: str, number: int = 1) -> Page |
         return None
     counts: dict[str, int] = {name: sum(one.class_ == name for one in found) for name in CLASSES}
     ready = [(one, other, path_of_comparison(COMPARE, str(one), str(other))) for one, other in ready_pairs(book)]
-    told: dict[str, Any] = {"part": part, "counts": counts, "pair": pair, "problem": problem, "ready": ready}
+    entities = [(key, list(rows)) for key, rows in groupby(part.rows, lambda one: (one.registryid, one.xid))]
+    told: dict[str, Any] = {
+        "part": part,
+        "entities": entities,
+        "counts": counts,
+        "pair": pair,
+        "problem": problem,
+        "ready": ready,
+    }
     return book.page("compare.html", part.at(number), before=before, after=after, **told)
+
+
+def _gravest_first(found: list[Difference]) -> list[Difference]:
+    """Put the differences of each entity together; entities with the gravest ones come first, as in the list."""
+    entities: dict[tuple[str, str], list[Difference]] = {}
+    for one in found:
+        entities.setdefault((one.registryid, one.xid), []).append(one)
+    return list(chain.from_iterable(entities.values()))
 
 
 def count_differences(book: Book, before: int, after: int) -> int:

@@ -1,0 +1,137 @@
+"""What pages say of two states: the parts that differ, the gravest first, and the same counts wherever a snapshot is counted."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from sitecatalogs import Catalog, opened
+from sitechecks import Page, broken_links, pages_of
+
+from lakehouse.site import Site, write_site
+from lakehouse.site.twotexts import parts_apart
+
+SCHEMA = "reg-default/schemagroups/s/order"
+
+
+def schema(*names: str) -> dict:
+    """Tell a JSON Schema whose text is long before it comes to these properties."""
+    return {
+        "properties": {f"p{n:03}": {"type": "string", "description": "d" * 40} for n in range(40)} | {one: {} for one in names}
+    }
+
+
+def document(first: dict, second: dict, **more) -> dict:
+    versions = {"1": {"format": "JSONSchema/draft-07", "schema": first}, "2": {"format": "JSONSchema/draft-07", "schema": second}}
+    return {"specversion": "1.0-rc2", "schemagroups": {"s": {"schemas": {"order": {"versions": versions}}}}, **more}
+
+
+def text_of(site: Site, path: str) -> str:
+    page, is_there, _ = site.page(path, {}, "http://x")
+    assert is_there, path
+    return Page(page.body.decode()).text
+
+
+class Shared(Catalog):
+    """A catalog whose second snapshot changes the documents of two entities, too, and rejects one of another registry."""
+
+    def _changes(self, wanted):
+        rows = super()._changes(wanted)
+        if self.head == 2:
+            kept = [(key, held) for key, held in wanted.items() if held[0] == "group"][:2]
+            rows += [self._row(kind, *key, "own", body, uri) for key, (kind, body, uri) in kept]
+            rejected = json.dumps({"status": "rejected", "reason": "not JSON", "findings": []})
+            rows.append(self._row("document", "ghost", "file:/broken.json", "insert", rejected, None))
+        return rows
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("compared")
+    catalog = Shared(folder / "warehouse")
+
+    def groups(required: bool, text: str) -> dict:
+        message = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"subject": {"type": "string", "required": required}}}
+        return {
+            "a": {"messages": {"first": {"description": text}}},
+            "b": {"messages": {"later": message}},
+        }
+
+    before = document(schema("old"), schema("old", "new"), messagegroups=groups(required=False, text="one"))
+    after = document(schema("changed"), schema("old", "new"), messagegroups=groups(required=True, text="two"))
+    catalog.ingest({"file:/shop.json": ("default", before)})
+    catalog.ingest({"file:/shop.json": ("default", after)})
+    return Site(opened(catalog.folder, folder / "readmodel"), 128)
+
+
+def test_two_versions_of_a_schema_are_compared_as_two(site):
+    text = text_of(site, f"{SCHEMA}~comparev1~to~v2.html")
+    assert "under the id of its Version" not in text
+    assert "Another Version, which says otherwise" in text
+    for part in ('"changed": {}', '"old": {}', '"new": {}'):
+        assert part in text
+
+
+def test_a_version_that_changed_under_its_id_is_told_so(site):
+    assert "A schema changed under the id of its Version" in text_of(site, "compare/1~to~2.html")
+    assert '"changed": {}' in text_of(site, "compare/1~to~2.html")
+
+
+def test_what_breaks_comes_first_whatever_its_name(site):
+    text = text_of(site, "compare/1~to~2.html")
+    classes = re.findall(r"\b(breaking|compatible|cosmetic)\b(?! ·)", text.partition("Definitions as they are in effect")[2])
+    assert "cosmetic" in classes
+    assert classes == sorted(classes)
+    assert text.index("later") < text.index("first")
+
+
+def test_a_snapshot_is_counted_alike_wherever_it_is_counted(site):
+    counts = {path: re.findall(r"[\d,]+ created, .*? deleted(?:, \d+ held by other documents)?", text_of(site, path))
+              for path in ("index.html", "snapshots.html", "snapshots/2.html")}  # fmt: skip
+    assert counts["index.html"][0] == counts["snapshots.html"][0] == counts["snapshots/2.html"][0]
+    assert counts["snapshots/2.html"][0].endswith(", 2 held by other documents")
+    assert counts["index.html"] == counts["snapshots.html"]
+
+
+def test_the_page_of_a_rejected_document_links_to_no_registry_that_is_not_there(site, tmp_path):
+    write_site(site.model, str(tmp_path / "site"))
+    pages = pages_of(tmp_path / "site")
+    path = next(path for path in pages if path.startswith("documents/broken"))
+    assert "registry ghost" in pages[path].text
+    assert broken_links(tmp_path / "site", pages) == []
+
+
+def test_a_base_says_who_carries_its_variants(tmp_path):
+    base = {"description": "What a variant extends"}
+    told = {
+        "specversion": "1.0-rc2",
+        "messagegroups": {
+            "base": {"messages": {"placed": base}},
+            "middle": {"messages": {"placed": {"basemessage": "/messagegroups/base/messages/placed"}}},
+            "kafka": {"messages": {"placed": {"basemessage": "/messagegroups/middle/messages/placed", "protocol": "KAFKA"}}},
+        },
+        "endpoints": {
+            name: {"usage": ["producer"], "protocol": "KAFKA", "messagegroups": ["/messagegroups/kafka"]}
+            for name in ("one", "two")
+        },
+    }
+    catalog = Catalog(tmp_path / "warehouse")
+    catalog.ingest({"file:/shop.json": ("default", told)})
+    site = Site(opened(catalog.folder, tmp_path / "readmodel"), 128)
+    for group in ("base", "middle"):
+        text = text_of(site, f"reg-default/messagegroups/{group}/placed.html")
+        assert "By messages that extend it: one (kafka / placed) two (kafka / placed)" in text
+    assert "By messages that extend it" not in text_of(site, "reg-default/messagegroups/kafka/placed.html")
+
+
+def test_long_texts_show_where_they_differ():
+    one, other = parts_apart(json.dumps(schema("a", "c")), json.dumps(schema("b", "c")), 400)
+    assert one.strip() == '"a": {},'
+    assert other.strip() == '"b": {},'
+    one, other = parts_apart(json.dumps("x" * 900 + "old"), json.dumps("x" * 900 + "new"), 400)
+    assert (one, other) == ("…" + "x" * 40 + "old", "…" + "x" * 40 + "new")
+    assert parts_apart('"a"', "1", 400) == ("a", "1")
+    assert parts_apart(None, json.dumps("y" * 900), 400) == ("", "y" * 900)
+    many = ["\n".join(str(n + shift) for n in range(2_000)) for shift in (0, 5_000)]
+    assert all(parts_apart(*map(json.dumps, many), 400))
