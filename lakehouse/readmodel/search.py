@@ -53,7 +53,8 @@ _SEARCH = f"""
     WHERE (:registryid IS NULL OR s.registryid = :registryid) AND s.kind IN (SELECT value FROM json_each(:kinds))
       AND (:protocol IS NULL OR e.protocol_family = :protocol)
       AND (
-        :groupid IS NULL OR s.xid LIKE :within ESCAPE '\\'
+        :groupid IS NULL
+        OR substr(s.xid, instr(substr(s.xid, 2), '/') + 2, length(:groupid) + 1) = :groupid || '/'
         OR (s.kind IN ('group', 'endpoint') AND s.entityid = :groupid)
       )
       AND (:label IS NULL OR EXISTS (
@@ -104,7 +105,6 @@ def search(
             "kinds": "[" + ",".join(f'"{kind}"' for kind in kinds) + "]",
             "protocol": wanted.protocol.upper() if wanted.protocol else None,
             "groupid": wanted.groupid,
-            "within": f"/%s/{_like(wanted.groupid or '')}/%s/%",
             "label": label or None,
             "value": value if has_value else None,
             "limit": limit,
@@ -117,11 +117,6 @@ def search(
         where = [column for column, held in columns.items() if held and any(word.lower() in held.lower() for word in words)]
         found.append(Hit(one, kind, xid, name, description, where))
     return found
-
-
-def _like(text: str) -> str:
-    """Write a text as a part of a pattern of LIKE."""
-    return re.sub(r"([%_\\])", r"\\\1", text)
 
 
 def find_ids(

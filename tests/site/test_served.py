@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import unicodedata
 from urllib.parse import urldefrag, urlencode, urljoin
 
 import pytest
@@ -160,6 +163,53 @@ def test_search_ranks_and_filters(site):
     assert all("/shop.orders/" in link or link.endswith("/shop.orders.html") for link in links)
     assert "Nothing has all these words" in text_of(site, "search.html", q="order", label="team=nobody")
     assert "Nothing has all these words" in text_of(site, "search.html", q='"; DROP TABLE log; --')
+
+
+def found_in_files(told: dict, q: str, **wanted: str) -> set[str]:
+    """Search the index of the files, as the script does."""
+    plain = "".join(one for one in unicodedata.normalize("NFD", q) if not unicodedata.category(one).startswith("M")).lower()
+    words = re.findall(r"[^\W_]+", plain)
+    sets = [{n for n, one in enumerate(told["words"]) if one == word} for word in words[:-1]]
+    sets += [{n for n, one in enumerate(told["words"]) if one.startswith(word)} for word in words[-1:]]
+    rows = [row for row in told["rows"] if words and all(one & set(row[9]) for one in sets)]
+    kinds = told["kinds"]
+    if "protocol" in wanted:
+        rows = [row for row in rows if kinds[row[0]] == "message" and told["protocols"][row[6]] == wanted["protocol"]]
+    if "label" in wanted:
+        rows = [row for row in rows if kinds[row[0]] == "message" and wanted["label"] in row[8]]
+    if "group" in wanted:
+        rows = [row for row in rows if told["groups"][row[7]] == wanted["group"]]
+    return {row[2] for row in rows}
+
+
+def found_by_server(site: Site, q: str, **wanted: str) -> set[str]:
+    found: set[str] = set()
+    for number in range(1, 9):
+        page, *_ = site.page("search.html", {"q": q, "page": str(number), **wanted}, "http://x")
+        hits = page.body.decode().partition('<section id="results"')[2].partition('<nav class="pager"')[0]
+        found |= {link.removeprefix("./") for link in Page(f"<div>{hits}").links}
+    return found
+
+
+def test_the_files_find_what_the_server_finds(site, tmp_path):
+    write_site(site.model, str(tmp_path / "site"))
+    text = (tmp_path / "site" / "search-index.js").read_text()
+    told = json.loads(text.removeprefix("lakehouseIndex(").rstrip().removesuffix(");"))
+    assert len(told["words"]) > 200
+    queries = [
+        *told["words"],
+        *(one[:3] for one in told["words"]),
+        "order placed",
+        "Customer bóught",
+        "placed ka",
+        "nothing of it",
+    ]
+    for q in queries:
+        assert found_in_files(told, q) == found_by_server(site, q), q
+    some = ({"protocol": "KAFKA"}, {"protocol": "AMQP"}, {"group": "shop.orders"}, {"label": "team=orders"}, {"group": "shop"})
+    for wanted in some:
+        for q in ("order", "shop", "stock"):
+            assert found_in_files(told, q, **wanted) == found_by_server(site, q, **wanted), (q, wanted)
 
 
 def test_two_states_are_compared_as_they_are_asked_for(site):

@@ -71,6 +71,32 @@ def test_the_search_page_filters(site, look):
     expect(page.locator("#results")).to_contain_text("Nothing has all these words")
 
 
+def test_files_and_server_find_the_same(files, server, look):
+    page = look().page
+    found = []
+    for site in (f"{files}/demo/", f"{server}/ui/"):
+        found.append({})
+        for q in (
+            "order",
+            "partitionkey",
+            "customer bought",
+            "isbn",
+            "harbour.orders",
+            "placed ka",
+            "OrderPl",
+            "team",
+            "zzz",
+            "...",
+        ):
+            for more in ("", "&protocol=KAFKA", "&kind=message&group=shop.orders"):
+                page.goto(f"{site}search.html?q={q}{more}")
+                expect(page.locator("#results p").last).to_be_visible()
+                links = page.locator("#results .hits a").evaluate_all("all => all.map((one) => one.href)")
+                found[-1][q + more] = sorted(link.removeprefix(site) for link in links)
+    assert found[0] == found[1]
+    assert sum(map(len, found[0].values())) > 50
+
+
 def test_three_clicks_to_what_a_variant_needs_and_what_changed_last(site, look):
     page = look().page
     page.goto(site)
@@ -124,6 +150,31 @@ def test_an_xid_is_copied(site, look):
     looked.page.get_by_role("button", name="Copy XID").click()
     copied = looked.page.evaluate("navigator.clipboard.readText()")
     assert copied == "/messagegroups/shop.orders.kafka/messages/shop.orders.OrderPlaced"
+
+
+def test_an_xid_is_copied_where_scripts_have_no_clipboard(site, look):
+    page = look().page
+    page.add_init_script("Object.defineProperty(navigator, 'clipboard', { value: undefined })")  # as on http of another machine
+    page.goto(site + KAFKA)
+    page.get_by_role("button", name="Copy XID").click()
+    expect(page.get_by_role("button", name="Copied XID")).to_be_visible()
+    page.locator("#find").click()
+    page.keyboard.press("Control+V")
+    assert page.locator("#find").input_value() == "/messagegroups/shop.orders.kafka/messages/shop.orders.OrderPlaced"
+
+
+def test_the_form_of_compare_leads_to_a_styled_page_whose_links_lead_on(server, look):
+    page = look().page
+    page.goto(server + "/ui/compare.html")
+    page.get_by_label("Compare").fill("1")
+    page.get_by_label("with").fill("3")
+    page.get_by_role("button", name="Compare").click()
+    page.wait_for_url(re.compile("/ui/compare/1~to~3.html$"))
+    SHOTS.mkdir(exist_ok=True)
+    page.screenshot(path=SHOTS / "compare-form.png", full_page=True)
+    assert page.evaluate("document.styleSheets[0].cssRules.length") > 10
+    page.locator("main h2 a").first.click()
+    expect(page.locator("#attributes")).to_be_visible()
 
 
 def test_pages_read_without_script(site, look):

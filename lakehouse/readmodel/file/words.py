@@ -15,7 +15,7 @@ from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.xid import xid_of_resource, xid_of_version
 
 KINDS = ("message", "group", "endpoint", "schema", "document")
-_EFFECTIVE = ("name", "ce_type", "address", "labels", "description", "attributes", "protocol")
+EFFECTIVE = ("name", "ce_type", "address", "labels", "description", "attributes", "protocol")
 _HOLDER = {"version": "message", "schemaversion": "schema"}
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _MOST = 20_000  # characters of one entity's attributes: a schema that stands in the definition may be as long as a book
@@ -42,14 +42,14 @@ def holder_of(kind: str, xid: Xid) -> tuple[str, Xid] | None:
 
 def index_all(db: sqlite3.Connection) -> None:
     """Index every entity of a file that has nothing indexed yet."""
-    columns = ", ".join(f"e.{name}" for name in _EFFECTIVE)
+    columns = ", ".join(f"e.{name}" for name in EFFECTIVE)
     messages = db.execute(
         f"SELECT l.registryid, l.xid, e.xid, {columns} FROM log AS l"
         " LEFT JOIN effective AS e ON e.registryid = l.registryid AND e.xid = l.xid"
         " WHERE l.kind = 'message' AND l.until = ? AND l.op <> 'delete'",
         (NEVER,),
     )
-    found = ((one, "message", xid, _words_of_message(xid, row if own else None)) for one, xid, own, *row in messages)
+    found = ((one, "message", xid, words_of_message(xid, row if own else None)) for one, xid, own, *row in messages)
     last = _insert(db, found, 0)
     kinds = ", ".join(f"'{kind}'" for kind in KINDS if kind != "message")
     others = db.execute(
@@ -106,19 +106,19 @@ def _parts(found: Iterable[tuple[str, str, str, Words]]) -> Iterator[list[tuple[
 def words_of(db: sqlite3.Connection, registryid: RegistryId, kind: str, xid: Xid) -> Words:
     """Give what an entity is found by: a message by its effective definition, where there is one yet."""
     if kind == "message":
-        row = db.execute(f"SELECT {', '.join(_EFFECTIVE)} FROM effective WHERE registryid = ? AND xid = ?", (registryid, xid))
-        return _words_of_message(xid, row.fetchone())
+        row = db.execute(f"SELECT {', '.join(EFFECTIVE)} FROM effective WHERE registryid = ? AND xid = ?", (registryid, xid))
+        return words_of_message(xid, row.fetchone())
     if kind == "document":
         return Words(xid)
     body = _body(db, registryid, kind, xid)
     if kind == "schema":
         default = body.get("defaultversionid")
         body = (_body(db, registryid, "schemaversion", xid_of_version(xid, default)) if default is not None else {}) | body
-    return _words_of_body(xid, kind, body)
+    return words_of_body(xid, kind, body)
 
 
-def _words_of_message(xid: Xid, row: Sequence[Any] | None) -> Words:
-    """Give what a message is found by: columns `_EFFECTIVE`; None: its definition is not computed yet."""
+def words_of_message(xid: Xid, row: Sequence[Any] | None) -> Words:
+    """Give what a message is found by; row: columns `EFFECTIVE` of its definition, None: its definition is not computed yet."""
     ids = _split(xid)
     if row is None:
         return Words(ids)
@@ -127,7 +127,8 @@ def _words_of_message(xid: Xid, row: Sequence[Any] | None) -> Words:
     return Words(ids, _split(name or "") or None, kinds, address, labels, description, _plain(attributes))
 
 
-def _words_of_body(xid: Xid, kind: str, body: dict[str, Any]) -> Words:
+def words_of_body(xid: Xid, kind: str, body: dict[str, Any]) -> Words:
+    """Give what a group, an endpoint or a schema (with what its default Version says) is found by."""
     named = {name: body[name] for name in ("name", "description") if isinstance(body.get(name), str)}
     kinds = [body[name] for name in ("format", "protocol", "envelope") if isinstance(body.get(name), str)]
     rest = {name: body[name] for name in ("protocoloptions", "schema", "channel", "usage", "extensions") if name in body}

@@ -4,7 +4,7 @@
   const body = document.body, root = body.dataset.root, box = document.getElementById("find");
   const form = box && box.closest("form"), results = document.getElementById("results");
   const isPage = Boolean(results);
-  let index = null, waiting = null, panel = null, asked = 0;
+  let waiting = null, panel = null, asked = 0;
 
   // Words of a text as the index of the server has them: lower case, without accents.
   const plain = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
@@ -21,13 +21,7 @@
   function loadIndex() {
     if (!waiting) {
       waiting = new Promise((done, failed) => {
-        window.lakehouseIndex = (told) => {
-          for (const row of told.rows) {
-            row.fields = [row[3], row[4], row[9], told.groups[row[7]], row[8].join(" "), row[5]].map(plain);
-          }
-          index = told;
-          done(told);
-        };
+        window.lakehouseIndex = done;
         const script = element("script", { src: body.dataset.index });
         script.onerror = () => failed(new Error("the index cannot be loaded"));
         document.head.append(script);
@@ -36,38 +30,48 @@
     return waiting;
   }
 
-  // How well a row fits: 0 when a word is nowhere; an id counts more than a description, and a beginning more than a middle.
-  const WEIGHTS = [10, 8, 5, 4, 3, 2];
-  function score(row, words, whole) {
-    let sum = row.fields[0] === whole ? 100 : 0;
+  // For each word that is searched for the numbers of the index's words that it is; the last one may be the beginning of one.
+  function numbersOf(told, words) {
+    return words.map((word, at) => {
+      const found = new Set();
+      told.words.forEach((one, number) => { if (one === word || (at === words.length - 1 && one.startsWith(word))) found.add(number); });
+      return found;
+    });
+  }
+
+  // How well a row fits that has all words; an id counts more than a description, and a beginning more than a middle.
+  const WEIGHTS = [10, 8, 4, 3, 2];
+  function score(row, told, words) {
+    row.fields ||= [row[3], row[4], told.groups[row[7]], row[8].join(" "), row[5]].map(plain);
+    let sum = 0;
     for (const word of words) {
-      let best = 0;
+      let best = 1;
       row.fields.forEach((field, at) => {
         const found = field.indexOf(word);
         if (found >= 0) best = Math.max(best, WEIGHTS[at] * (found === 0 || !/[\p{L}\p{N}]/u.test(field[found - 1]) ? 1 : 0.4));
       });
-      if (!best) return 0;
       sum += best;
     }
     return sum - row.fields[0].length / 1000;
   }
 
+  // As a server does: only messages have a protocol and labels there.
   function fits(row, told, wanted) {
+    if ((wanted.protocol || wanted.label) && told.kinds[row[0]] !== "message") return false;
     return (!wanted.kind || told.kinds[row[0]] === wanted.kind) && (!wanted.registry || told.registries[row[1]] === wanted.registry)
       && (!wanted.protocol || told.protocols[row[6]] === wanted.protocol.toUpperCase()) && (!wanted.group || told.groups[row[7]] === wanted.group)
-      && (!wanted.label || row[8].some((one) => one === wanted.label || one.startsWith(wanted.label + "=")));
+      && (!wanted.label || row[8].some((one) => one === wanted.label || (!wanted.label.includes("=") && one.startsWith(wanted.label + "="))));
   }
 
   const KNOWN = ["HTTP", "KAFKA", "AMQP", "MQTT", "NATS"];
   function hitsOf(told, wanted, most) {
-    const words = wordsOf(wanted.q), found = [];
-    if (words.length) {
-      for (const row of told.rows) {
-        const points = fits(row, told, wanted) ? score(row, words, plain(wanted.q.trim())) : 0;
-        if (points > 0) found.push([points, row]);
-      }
-      found.sort((one, other) => other[0] - one[0] || (one[1][3] < other[1][3] ? -1 : 1));
+    const words = wordsOf(wanted.q), sets = numbersOf(told, words), found = [], whole = wanted.q.trim();
+    const isWhole = (row) => row[3] === whole && !wanted.protocol && !wanted.group && !wanted.label;
+    for (const row of whole ? told.rows : []) {
+      const has = words.length > 0 && sets.every((set) => set.size > 0 && row[9].some((number) => set.has(number)));
+      if ((has || isWhole(row)) && fits(row, told, wanted)) found.push([(isWhole(row) ? 1000 : 0) + score(row, told, words), row]);
     }
+    found.sort((one, other) => other[0] - one[0] || (one[1][3] < other[1][3] ? -1 : 1));
     const list = element("ol", { class: "hits" });
     for (const [, row] of found.slice(0, most)) {
       const family = told.protocols[row[6]], link = element("a", { href: root + row[2] }, element("bdi", {}, row[3]));
@@ -78,7 +82,7 @@
       list.append(element("li", {}, first, second));
     }
     const count = element("p", { class: "quiet" }, found.length === 0 ? "Nothing has all these words." : found.length > most ? `The best ${most} of ${found.length}.` : `${found.length} found.`);
-    return words.length ? [list, count] : [];
+    return whole ? [list, count] : [];
   }
 
   const wantedOf = () => Object.fromEntries([...new FormData(form)].map(([name, value]) => [name, String(value)]));
@@ -136,13 +140,21 @@
     }
   }
 
+  // Browsers have a clipboard for scripts on https and on this machine only; elsewhere a selected text can be copied.
+  async function copy(text, shown) {
+    if (navigator.clipboard) {
+      try { await navigator.clipboard.writeText(text); return "Copied"; } catch (error) { /* not allowed: as without it */ }
+    }
+    getSelection().selectAllChildren(shown);
+    return document.execCommand("copy") ? "Copied" : "Selected";
+  }
+
   for (const button of document.querySelectorAll(".copy")) {
-    button.hidden = !navigator.clipboard;
+    button.hidden = false;
     button.addEventListener("click", async () => {
-      const text = button.firstChild;
-      await navigator.clipboard.writeText(button.dataset.copy);
-      text.data = "Copied";
-      setTimeout(() => { text.data = "Copy"; }, 1500);
+      const label = button.firstChild;
+      label.data = await copy(button.dataset.copy, button.parentElement.querySelector("code"));
+      setTimeout(() => { label.data = "Copy"; }, 1500);
     });
   }
 })();

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
+from unicodedata import category, normalize
 
 import orjson
 
+from lakehouse.readmodel.file.words import EFFECTIVE, KINDS, Words, words_of_body, words_of_message
 from lakehouse.readmodel.search import Filters, Hit, find_ids, search
 from lakehouse.site.addresses import SEARCH, path_of, path_of_document
 from lakehouse.site.book import Book, Page
@@ -20,8 +25,8 @@ INDEX = "search-index.js"
 PER_SEARCH = 30
 _MOST_CHOICES = 60
 _MOST_TEXT = 110
-_MOST_WORDS = 240
-KINDS = ("message", "group", "endpoint", "schema", "document")
+_MOST_WORDS = 2_000  # of one entity: more than that has only a schema in a definition that is as long as a book
+_WORD = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True)
@@ -86,25 +91,46 @@ def _told(book: Book, hit: Hit) -> dict[str, Any]:
 def search_index(book: Book) -> Page:
     """Make the index of a static site: a script that hands over rows, for pages that are files may load scripts and nothing else.
 
-    A row is kind, registry, path, id, name, description, protocol, group, labels (each name=value) and other words; names of
-    registries, protocols and groups stand once, and rows have their numbers.
+    A row is kind, registry, path, id, name, description, protocol, group, labels (each name=value) and words: all by which a
+    server finds it. Names of registries, protocols and groups, and words, the most frequent first, are there once, and rows have
+    their numbers.
     """
     tables: dict[str, dict[str, int]] = {"registries": {}, "protocols": {}, "groups": {}}
+    known: dict[str, int] = {}
+    uses = array("I")
 
     def number(table: str, name: str) -> int:
         return tables[table].setdefault(name, len(tables[table]))
 
-    rows = [
-        [
+    rows: list[list[Any]] = []
+    for one in _indexed(book):
+        numbers = array("I", (known.setdefault(word, len(known)) for word in _words_in(one["words"])))
+        uses.extend([0] * (len(known) - len(uses)))
+        for at in numbers:
+            uses[at] += 1
+        rows.append([
             KINDS.index(one["kind"]), number("registries", one["registryid"]), one["path"], one["id"], one["name"],
-            one["description"], number("protocols", one["protocol"]), number("groups", one["group"]), one["labels"], one["words"],
-        ]
-        for one in _indexed(book)
-    ]  # fmt: skip
-    told = {"kinds": KINDS, **{name: list(held) for name, held in tables.items()}, "rows": rows}
+            one["description"], number("protocols", one["protocol"]), number("groups", one["group"]), one["labels"], numbers,
+        ])  # fmt: skip
+    order = sorted(range(len(uses)), key=lambda at: (-uses[at], at))
+    place = array("I", [0] * len(order))
+    for number_, at in enumerate(order):
+        place[at] = number_
+    for row in rows:
+        row[-1] = sorted(place[at] for at in row[-1])
+    words = list(known)
+    told = {"kinds": KINDS, **{name: list(held) for name, held in tables.items()}, "words": [words[at] for at in order]}
     # `<` is written out, so that the text is harmless wherever it is put.
-    text = orjson.dumps(told).replace(b"<", b"\\u003c")
+    text = orjson.dumps(told | {"rows": rows}).replace(b"<", b"\\u003c")
     return Page(INDEX, b"lakehouseIndex(" + text + b");\n", MEDIA_TYPES["js"])
+
+
+def _words_in(held: Words) -> Iterator[str]:
+    """Give the words of an entity, each once, as the index of a server has them: in lower case, without accents."""
+    text = " ".join(part for part in held if part)
+    if not text.isascii():
+        text = "".join(one for one in normalize("NFD", text) if category(one)[0] != "M")
+    return islice(dict.fromkeys(_WORD.findall(text.lower())), _MOST_WORDS)
 
 
 def _indexed(book: Book) -> Iterator[dict[str, Any]]:
@@ -119,13 +145,13 @@ def _indexed(book: Book) -> Iterator[dict[str, Any]]:
             "description": _text(told.get("description"))[:_MOST_TEXT],
             "protocol": told.get("protocol_family") or "",
             "group": xid.split("/")[2],
-            "labels": [f"{name}={_text(value)}" for name, value in sorted((labels or {}).items())][:12],
-            "words": told.get("words", "")[:_MOST_WORDS],
+            "labels": [f"{name}={_text(value)}" for name, value in sorted((labels or {}).items())],
+            "words": told["words"],
         }
     for registryid, uri in sorted(book.overview.documents):
         yield {
             "kind": "document", "registryid": registryid, "path": path_of_document(registryid, uri), "id": uri, "name": "",
-            "description": "", "protocol": "", "group": "", "labels": [], "words": "",
+            "description": "", "protocol": "", "group": "", "labels": [], "words": Words(uri),
         }  # fmt: skip
 
 
@@ -134,7 +160,7 @@ def _entities(book: Book) -> Iterator[tuple[RegistryId, Xid, str, dict[str, Any]
         told = group.attributes
         protocol = told.get("protocol")
         family = protocol.partition("/")[0].upper() if isinstance(protocol, str) else ""
-        yield registryid, xid, group.kind, told | {"protocol_family": family}
+        yield registryid, xid, group.kind, told | {"protocol_family": family, "words": words_of_body(xid, group.kind, told)}
     for (registryid, group_xid), members in sorted(book.overview.members.items()):
         is_schema = group_xid.startswith("/schemagroups/")
         for xid in members:
@@ -147,19 +173,17 @@ def _schema(book: Book, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
     own = entity.attributes if entity is not None else {}
     version = book.entity(registryid, xid_of_version(xid, own.get("defaultversionid")))
     told = version.attributes if version is not None else {}
-    return {name: told.get(name) or own.get(name) for name in ("name", "description", "labels")} | {
-        "words": _text(told.get("format"))
-    }
+    shown = {name: told.get(name) or own.get(name) for name in ("name", "description", "labels")}
+    return shown | {"words": words_of_body(xid, "schema", told | own)}
 
 
 def _message(book: Book, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
     found = book.definition(registryid, xid)
     if found is None:
         entity = book.entity(registryid, xid)
-        return {} if entity is None else entity.attributes
-    names = [one.split("/")[2] for one in found["attributes"] if one.startswith("/envelopemetadata/")]
-    words = [found["ce_type"], found["address"], *dict.fromkeys(names)]
-    return found | {"words": " ".join(_text(word) for word in words if word)}
+        return ({} if entity is None else entity.attributes) | {"words": words_of_message(xid, None)}
+    row = [orjson.dumps(found[name]).decode() if isinstance(found[name], dict) else found[name] for name in EFFECTIVE]
+    return found | {"words": words_of_message(xid, row)}
 
 
 def _text(value: Any) -> str:
