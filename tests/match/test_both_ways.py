@@ -219,4 +219,4 @@ def test_lines_keep_the_format_that_is_named(spark):
     lines = spark.createDataFrame([(line, "f", 0), (b'{"value": 1}', "f", 0)], "line BINARY, source STRING, `partition` BIGINT")
     found = [one for row in to_landed(lines, "kafka").collect() for one in landed_of_row(row.asDict(recursive=True))]
     assert (found[0].protocol, found[0].body) == ("KAFKA", json.dumps(CE).encode())
-    assert found[1].problem.startswith("topic: missing")
+    assert found[1].problem.startswith("topic: kafka: the column topic is missing")

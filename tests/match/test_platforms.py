@@ -121,7 +121,7 @@ def test_a_column_that_is_missing_is_named(platform):
         [landed] = landed_of_text(json.dumps(line).encode(), None, platform)
         for wanted in missing_columns(platform, line):
             assert wanted in landed.problem
-            assert f"{platform} has the column" in landed.problem
+            assert f"{platform}: the column" in landed.problem
     assert landed_of_text(b"[1]", None, platform)[0].problem.startswith("line: no JSON object")
 
 

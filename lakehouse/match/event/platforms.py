@@ -118,7 +118,7 @@ def columns_of_object(value: Mapping[str, Any], platform: str | None = None) -> 
     if missing:
         there = ", ".join(sorted(value)[:8]) or "none"
         raise Unreadable(
-            f"{missing[0].partition(' ')[0]}: missing: {platform} has the column {', '.join(missing)} (there: {there})"
+            f"{missing[0].partition(' ')[0]}: {platform}: the column {', '.join(missing)} is missing (there: {there})"
         )
     names = {name.lower(): name for name in value}
     row: dict[str, Any] = dict.fromkeys(("protocol", "ce", "options", "headers", "key", "captured", "payload", "message"))
