@@ -31,8 +31,9 @@ from lakehouse.serve.metrics import Metrics
 from lakehouse.serve.options import Options
 from lakehouse.serve.origins import Origins
 from lakehouse.serve.problems import ProblemFound
+from lakehouse.serve.protection import Send, protecting
 from lakehouse.serve.requests import Target, read_target
-from lakehouse.serve.sending import Ready, ReadyAnswers, Send, as_ready, matches, send_answer, takes_gzip
+from lakehouse.serve.sending import Ready, ReadyAnswers, as_ready, matches, send_answer, takes_gzip
 from lakehouse.serve.state import state_routes
 from lakehouse.settings import Settings
 
@@ -229,6 +230,7 @@ class Front:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or begin and end."""
+        send = protecting(send)
         if scope["type"] == "http" and scope["raw_path"] not in self.own and not self._is_below(scope["raw_path"]):
             await self.app(scope, receive, send)
         else:

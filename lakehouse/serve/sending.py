@@ -5,15 +5,13 @@ from __future__ import annotations
 import gzip
 import hashlib
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple
 
 import anyio
 
 from lakehouse.serve.answer.asking import Answer, Asked
 from lakehouse.serve.answer.live import Head
-
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+from lakehouse.serve.protection import Send
 
 _WORTH_COMPRESSING = 1024
 _COMPRESSION = 4
@@ -46,7 +44,6 @@ def as_ready(answer: Answer, asked: Asked) -> Ready:
         headers["Lakehouse-Snapshot"] = str(answer.snapshot)
     if answer.media_type and answer.status != 307:
         headers["Content-Type"] = answer.media_type
-    headers["X-Content-Type-Options"] = "nosniff"
     packed = gzip.compress(answer.body, _COMPRESSION, mtime=0) if len(answer.body) >= _WORTH_COMPRESSING else None
     written = [(name.lower().encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
     return Ready(answer.status, written, answer.body, etag.encode(), packed)

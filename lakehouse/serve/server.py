@@ -24,6 +24,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from lakehouse.errors import LakehouseError, SettingsError
 from lakehouse.serve.options import Options
+from lakehouse.serve.protection import raw_answer
 from lakehouse.settings import Settings
 
 if TYPE_CHECKING:
@@ -35,10 +36,8 @@ _BACKLOG = 2048
 _SECONDS_BETWEEN_LOOKS = 0.1
 _SECONDS_KEPT_ALIVE = 65
 _SECONDS_OF_A_THREAD = 0.001  # before another one has its turn: those that make answers let those go on that send them
-_TOO_LARGE = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
-    b'connection: close\r\ncontent-length: 63\r\n\r\n{"type":"about:blank","title":"The request line is too long."}\n'
-)
+_TOO_LARGE = raw_answer(431, "Request Header Fields Too Large", "The request line and headers are too long.")
+_NO_REQUEST = raw_answer(400, "Bad Request", "This is no HTTP request.")
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -74,6 +73,11 @@ class LimitedProtocol(HttpToolsProtocol):
         """Begin to answer."""
         self._stop_waiting()
         super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no request."""
+        self.transport.write(_NO_REQUEST)
+        self.transport.close()
 
     def _stop_waiting(self) -> None:
         self._head_bytes = 0

@@ -107,7 +107,7 @@ def test_a_schema_is_its_document_with_metadata_in_headers(served):
     assert answer.headers["xregistry-versionid"] == "2"
     assert answer.headers["xregistry-xid"] == "/schemagroups/s/schemas/json"
     assert answer.headers["xregistry-labels.c" if is_rc4 else "xregistry-labels-c"] == "1%202"
-    assert answer.headers["content-disposition"] == "json"
+    assert answer.headers["content-disposition"] == "attachment; filename*=UTF-8''json"
     assert answer.headers["content-location"] == served.url + "/schemagroups/s/schemas/json/versions/2"
     assert not any("details" in value for value in answer.headers.values())
     old = served.ask("/schemagroups/s/schemas/json/versions/1")

@@ -19,12 +19,12 @@ from lakehouse.readmodel.events import FEEDS, change_events
 from lakehouse.serve.answer.asking import Answer, Asked, Request
 from lakehouse.serve.answer.flags import read_parameters
 from lakehouse.serve.problems import ProblemFound
+from lakehouse.serve.protection import Send
 from lakehouse.text.names import RegistryId
 
 if TYPE_CHECKING:
     from lakehouse.serve.app import App
 
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 _BATCH = "application/cloudevents-batch+json"

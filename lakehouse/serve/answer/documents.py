@@ -11,6 +11,7 @@ from lakehouse.serve.answer.entities import ABSOLUTE, Resource
 from lakehouse.serve.answer.filters import as_text
 from lakehouse.serve.answer.flags import Flags
 from lakehouse.serve.problems import RC4
+from lakehouse.serve.protection import as_attachment
 from lakehouse.serve.requests import DETAILS, quoted
 
 _TOKEN = re.compile(r"[A-Za-z0-9!#$&'*+.^_`|~-]+")
@@ -23,7 +24,7 @@ def document_answer(request: Request, resource: Resource, versionid: str | None)
     answer = Answer(headers=_headers(attributes, request))
     if default is not None and versionid is None:
         answer.headers["Content-Location"] = header_value(version_url(request, resource, default))
-    answer.headers["Content-Disposition"] = header_value(resource.xid.rsplit("/", 1)[1])
+    answer.headers["Content-Disposition"] = as_attachment(resource.xid.rsplit("/", 1)[1])
     document = resource.documents.get(default or "")
     if document is not None:
         answer.body, answer.media_type = document.as_bytes(), header_value(document.media_type, keep=" ")

@@ -102,7 +102,6 @@ class Subscriptions:
         except ClientDisconnect:
             found = Response(b"", 400)
         found.headers["Cache-Control"] = "no-store"
-        found.headers["X-Content-Type-Options"] = "nosniff"
         return found
 
     def _check_host(self, origin: str) -> None:
