@@ -16,7 +16,7 @@ from lakehouse.faults import crash_point
 from lakehouse.readmodel.file.build import CannotFollow, Facts, Progress, build, follow
 from lakehouse.readmodel.file.delta import READ, Known, Warehouse
 from lakehouse.readmodel.file.place import Place, location_of
-from lakehouse.readmodel.file.schema import FORMAT, connect
+from lakehouse.readmodel.file.schema import FORMAT, Reading, connect
 from lakehouse.readmodel.view import View
 from lakehouse.settings import Settings
 
@@ -50,7 +50,7 @@ class ReadModel:
         self.place = Place(self.location, settings.readmodel_dir)
         self.progress = progress
         self._file: Path | None = None
-        self._free: list[sqlite3.Connection] = []
+        self._free: list[Reading] = []
         self._guard = threading.Lock()
 
     def __enter__(self) -> ReadModel:
@@ -108,7 +108,7 @@ class ReadModel:
             try:
                 yield View(db, self, snapshot)
             finally:
-                db.execute("ROLLBACK")
+                db.end()
             is_sound = True
         except sqlite3.DatabaseError:
             raise
@@ -207,7 +207,7 @@ class ReadModel:
         if file is not None:
             self.place.discard(file)
 
-    def _take(self) -> tuple[Path, sqlite3.Connection]:
+    def _take(self) -> tuple[Path, Reading]:
         """Give a connection, and the file that it reads."""
         with self._guard:
             if self._file is None:
@@ -219,7 +219,7 @@ class ReadModel:
             file = self._file
         return file, connect(file)
 
-    def _give_back(self, file: Path, db: sqlite3.Connection, is_sound: bool) -> None:
+    def _give_back(self, file: Path, db: Reading, is_sound: bool) -> None:
         with self._guard:
             if is_sound and self._file == file:
                 self._free.append(db)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import weakref
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -108,14 +109,43 @@ def create(path: Path) -> sqlite3.Connection:
     return made
 
 
-def connect(path: Path, *, write: bool = False) -> sqlite3.Connection:
+class Reading(sqlite3.Connection):
+    """A connection that knows its cursors.
+
+    SQLite lets a statement that was not read to its end go on after ROLLBACK: the connection would show its next reader the state
+    of then. An error keeps such a cursor alive, as long as its traceback is kept.
+    """
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._cursors: weakref.WeakSet[sqlite3.Cursor] = weakref.WeakSet()
+
+    def execute(self, *given: Any) -> sqlite3.Cursor:
+        """Execute a statement."""
+        made = super().execute(*given)
+        self._cursors.add(made)
+        return made
+
+    def end(self) -> None:
+        """End the transaction, and with it whatever still reads in it."""
+        for cursor in list(self._cursors):
+            cursor.close()
+        self.execute("ROLLBACK")
+
+
+def connect(path: Path, *, write: bool = False) -> Reading:
     """Open a file that is whole; a reader cannot change it.
 
     Raises:
         sqlite3.OperationalError: it is not there.
     """
     opened = sqlite3.connect(
-        f"{path.as_uri()}?mode=rw", uri=True, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS
+        f"{path.as_uri()}?mode=rw",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=_BUSY_SECONDS,
+        factory=Reading,
     )
     opened.execute("PRAGMA cell_size_check = ON")
     opened.execute(f"PRAGMA query_only = {'OFF' if write else 'ON'}")

@@ -1,0 +1,63 @@
+"""Whoever was shown a snapshot is shown no older one after it, by the same process."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakehouse.serve.answer.live import Live
+from lakehouse.serve.options import Options
+from lakehouse.serve.problems import ProblemFound
+from lakehouse.settings import read_settings
+from serve.served import Shops, message
+
+
+def messages(count: int) -> dict:
+    return {"default": {"messagegroups": {"g": {"messages": {f"m{number}": message("m") for number in range(count)}}}}}
+
+
+@pytest.fixture
+def shops(tmp_path):
+    return Shops(tmp_path / "w")
+
+
+@pytest.fixture
+def live(shops, tmp_path):
+    shops.load(messages(50))
+    found = Live(read_settings(warehouse=str(shops.folder), readmodel_dir=str(tmp_path / "model")), Options())
+    yield found
+    found.stop()
+
+
+def failing(live: Live) -> ProblemFound:
+    """Ask in vain, and give the error, whose traceback keeps the rows that were not read to their end."""
+
+    def ask(view):
+        rows = view.db.execute("SELECT id FROM log")
+        for _ in rows:
+            raise ProblemFound("not_found", "/")
+
+    with pytest.raises(ProblemFound) as caught:
+        live.model.answer(ask)
+    return caught.value
+
+
+def test_an_error_between_rows_does_not_keep_the_next_reader_in_the_past(shops, live):
+    live.load()
+    error = failing(live)
+    shops.load(messages(51))
+    assert live.load().number == 2
+    assert [live.model.answer(lambda view: view.head) for _ in range(3)] == [2, 2, 2]
+    assert error.name == "not_found"
+
+
+def test_of_several_readers_none_goes_back(shops, live):
+    live.load()
+    with live.model.at() as _:  # so that the next one has another connection
+        error = failing(live)
+    for count in (51, 52, 53):
+        before = live.head
+        shops.load(messages(count))
+        assert live.load().number == before.number + 1
+        with live.model.at() as first, live.model.at() as second:
+            assert first.head == second.head == before.number + 1
+    assert error.name == "not_found"
