@@ -16,6 +16,8 @@ from lakehouse.serve.protection import Send
 _WORTH_COMPRESSING = 1024
 _COMPRESSION = 4
 _AT_ONCE = 256 << 10  # bytes that are sent before the client has to take some
+_BYTES_OF_AN_ANSWER = 1000  # of memory for the objects that hold it and its key, besides what is in them
+_BYTES_OF_A_HEADER = 150  # two texts and a tuple
 _FOREVER = "max-age=31536000, immutable"
 
 
@@ -105,16 +107,17 @@ class ReadyAnswers:
 
     def keep(self, key: tuple[Any, ...], ready: Ready) -> None:
         """Keep an answer, unless it takes more than a quarter of the room."""
-        size = _size(ready)
+        size = _size(key, ready)
         if size > self.most_bytes // 4:
             return
         before = self._ready.pop(key, None)  # two who asked at once were both answered anew
-        self._bytes += size - (0 if before is None else _size(before))
+        self._bytes += size - (0 if before is None else _size(key, before))
         self._ready[key] = ready
         while self._bytes > self.most_bytes:
-            _, gone = self._ready.popitem(last=False)
-            self._bytes -= _size(gone)
+            self._bytes -= _size(*self._ready.popitem(last=False))
 
 
-def _size(ready: Ready) -> int:
-    return len(ready.body) + len(ready.packed or b"") + 1000
+def _size(key: tuple[Any, ...], ready: Ready) -> int:
+    """Count the memory that an answer takes with its key: what a client chose the length of, and what holds it together."""
+    texts = [*key, ready.body, ready.packed or b"", *(part for header in ready.headers for part in header)]
+    return sum(map(len, texts)) + _BYTES_OF_AN_ANSWER + len(ready.headers) * _BYTES_OF_A_HEADER

@@ -259,3 +259,12 @@ def test_whoever_names_an_attribute_of_the_model_names_it_as_its_key(served):
 
     walk(served.get("/model"))
     walk(served.get("/modelsource"))
+
+
+def test_links_to_pages_repeat_what_the_server_knows_and_nothing_else(served):
+    answer = served.ask("/messagegroups?limit=1&unknown=" + "x" * 5000 + "&filter=epoch=1&collections=false")
+    assert answer.status == 200
+    assert "filter=epoch" in answer.headers["link"]
+    assert "limit=1" in answer.headers["link"]
+    assert "unknown" not in answer.headers["link"]
+    assert "xxx" not in answer.headers["link"]

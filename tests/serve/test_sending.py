@@ -46,3 +46,13 @@ def test_all_is_forgotten_with_the_next_snapshot():
     kept.keep(("a",), answer(10))
     assert kept.find(("a",), SimpleNamespace()) is None
     assert kept.find(("a",), HEAD) is None
+
+
+def test_the_room_counts_keys_and_headers_too():
+    kept = ReadyAnswers(100_000)
+    kept.find(("a",), HEAD)
+    for number in range(100):
+        query = b"x" * 16_000 + b"%d" % number
+        kept.keep((b"/", query, "http://a"), Ready(200, [(b"link", b"l" * 4_000)], b"{}", b'"e"', None))
+    held = sum(len(key[1]) + len(ready.headers[0][1]) for key, ready in kept._ready.items())
+    assert 0 < held <= 100_000

@@ -13,7 +13,7 @@ import orjson
 from lakehouse.readmodel import View
 from lakehouse.serve.answer.catalog import Catalog
 from lakehouse.serve.answer.filters import as_text, read_steps
-from lakehouse.serve.answer.flags import Flags
+from lakehouse.serve.answer.flags import NAMES, Flags
 from lakehouse.serve.answer.found import Found, sorted_by
 from lakehouse.serve.answer.live import Head
 from lakehouse.serve.options import Options
@@ -94,7 +94,7 @@ def page_of(request: Request, answer: Answer, found: list[Any]) -> list[Any]:
         del offsets["next"]
     if not offset:
         del offsets["prev"]
-    given = [(name, value) for name, value in flags.given if name != "page"]
+    given = [(name, value) for name, value in flags.given if name in NAMES and name != "page"]
     links = []
     for name, start in offsets.items():
         token = base64.urlsafe_b64encode(orjson.dumps([number, started, start])).decode().rstrip("=")

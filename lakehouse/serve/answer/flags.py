@@ -17,6 +17,7 @@ from lakehouse.serve.requests import MEMBERS
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _MOST_FILTERS = 50
 MOST_A_PAGE = 100_000
+NAMES = frozenset({"inline", "filter", "sort", "doc", "collections", "binary", "specversion", "limit", "page"})
 _FLAGS_WITHOUT_VALUE = ("doc", "collections", "binary")
 _CONFIGURATION = ("capabilities", "model", "modelsource")
 
@@ -35,7 +36,7 @@ class Flags:
         specversion: as given.
         limit: entities on a page.
         page: where a page begins, as a link of this server said.
-        given: all parameters, as written, for links.
+        given: all parameters, as written.
     """
 
     inline: Inline = field(default_factory=dict)
