@@ -45,7 +45,15 @@ from lakehouse.text.names import RegistryId
     help="Requests may write: PUT, PATCH, POST, DELETE. A new warehouse, S3, and tables that follow at once need Java.",
 )
 @click.option(
-    "--allow-origin", multiple=True, metavar="ORIGIN", help="Pages of this origin may write, such as https://catalog.example."
+    "--allow-anonymous-writes",
+    is_flag=True,
+    help="Everybody may write whom --behind-proxy or --base-url leads here, without --users.",
+)
+@click.option(
+    "--allow-origin",
+    multiple=True,
+    metavar="ORIGIN|*",
+    help="Pages of this origin (https://catalog.example) may read, and write with --writable; * lets all pages read.",
 )
 @with_globals
 @click.pass_obj

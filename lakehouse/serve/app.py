@@ -74,7 +74,7 @@ class App:
         self.threads = ThreadPoolExecutor(options.parallel, "lakehouse-answer")
         self.streams = EventStreams(self, pages.source)
         self.waiting = 0
-        self.origins = Origins(options, writes)
+        self.origins = Origins(options)
         self.ready = ReadyAnswers(options.cache_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -118,6 +118,7 @@ class App:
                 target = read_target(raw_path)
                 if self.writes is None or method not in self.writes.methods(target):
                     raise self._not_allowed(target, method)
+                self.origins.check_writes(headers)
                 asked = Asked(target, query, raw_path.decode("ascii", "replace"), origin)
                 return as_ready(*await self.writes.answer(method, asked, headers, receive, user))
             if raw_path == b"/" and not query and _is_browser(headers):
@@ -200,6 +201,14 @@ class App:
             allowed += [(b"access-control-allow-headers", wanted.encode()), (b"access-control-max-age", b"86400")]
         return Ready(200, allowed, b"", b"", None)
 
+    def refused_by_host(self, scope: Scope) -> Ready | None:
+        """Return the answer to a request under a name that this server is not asked as; None: it is."""
+        try:
+            self.origins.of(scope, dict(scope["headers"]))
+        except ProblemFound as problem:
+            return self._problem(problem, scope, "")
+        return None
+
     def _problem(self, problem: ProblemFound, scope: Scope, origin: str) -> Ready:
         dialect = self.options.specification
         try:
@@ -233,6 +242,9 @@ class Front:
         send = protecting(send)
         if scope["type"] == "http" and scope["raw_path"] not in self.own and not self._is_below(scope["raw_path"]):
             await self.app(scope, receive, send)
+        elif scope["type"] == "http" and (refused := self.app.refused_by_host(scope)) is not None:
+            content = [*refused.headers, (b"content-length", b"%d" % len(refused.body))]
+            await send_answer(send, refused.status, content, refused.body, self.app.options.client_seconds)
         else:
             await self.starlette(scope, receive, send)
 
@@ -291,7 +303,7 @@ def make_app(
 
     own: list[Route] = [
         *state_routes(live, metrics, told, None if writes is None else writes.writers.is_there),
-        *others.routes(options.specification, methods_of_path, told.described() if told is not None else None),
+        *others.routes(options.specification, methods_of_path, told.described() if told is not None else None, app.origins.cors),
         *(told.routes() if told is not None else ()),
     ]
     below = (b"/subscriptions/",) if told is not None else ()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from lakehouse.errors import SettingsError
 from lakehouse.serve.problems import RC2, RC4
@@ -12,6 +14,9 @@ from lakehouse.text.names import RegistryId
 
 SPECIFICATIONS = (RC4, RC2)
 LOOPBACK = "127.0.0.1"
+ANY_ORIGIN = "*"
+_ORIGIN = re.compile(r"https?://[^/\s?#@]+")
+_BASE_URL = re.compile(r"https?://[^/\s?#@]+(/[^\s?#]*)?")
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,7 @@ class Options:
         tls_cert, tls_key: PEM files.
         behind_proxy: a proxy in front speaks TLS and tells in `X-Forwarded-...` what it was asked.
         base_url: URL under which clients know `/`; None: what each request says in `Host`.
+        allow_anonymous_writes: everybody may write, and subscribe, whom a proxy in front or a base URL leads here.
         subscriptions: folder in which subscriptions are kept; None: nobody can subscribe.
         allow_private_sinks: send their events to addresses of this machine and of private networks too.
         max_response_bytes: of one answer, in bytes.
@@ -39,7 +45,7 @@ class Options:
         cache_bytes: of ready answers kept in memory.
         drain_seconds: requests have to end after SIGTERM.
         writable: requests may write.
-        allow_origin: origins whose pages may write; they and no others are told in CORS, where requests may write.
+        allow_origin: origins whose pages may read the answers, and write where requests may; `*`: pages of all may read.
         max_request_bytes: of the body of a request that writes.
     """
 
@@ -65,6 +71,7 @@ class Options:
     cache_bytes: int = 64 << 20
     drain_seconds: int = 10
     writable: bool = False
+    allow_anonymous_writes: bool = False
     allow_origin: tuple[str, ...] = ()
     max_request_bytes: int = 64 << 20
 
@@ -83,11 +90,11 @@ class Options:
                 raise SettingsError(f"{name}: there is no file {path}.")
         if self.users and self.allow_anonymous:
             raise SettingsError("--users and --allow-anonymous exclude each other.")
-        if self.allow_origin and not self.writable:
-            raise SettingsError("--allow-origin goes with --writable: without, every page may read.")
+        self._check_urls()
         if self.allow_private_sinks and self.subscriptions is None:
             raise SettingsError("--allow-private-sinks goes with --subscriptions FOLDER.")
         if is_loopback(self.host):
+            self._check_led_here()
             return
         if self.writable and not self.users:
             raise SettingsError(
@@ -108,6 +115,54 @@ class Options:
                 f"--host {self.host} is not the loopback address: give --tls-cert and --tls-key, or --behind-proxy when a proxy "
                 "in front speaks TLS."
             )
+
+    def knows_host(self, host: str) -> bool:
+        """Return whether a server of this address is rightly asked as a host (and port).
+
+        On the loopback address it is asked as that, `localhost`, or the host of the base URL: a page could lead its reader
+        here by another name, which then counts as the page's own origin (DNS rebinding). Behind a proxy without a base URL all
+        names may be right; elsewhere users or TLS keep others out.
+        """
+        if not is_loopback(self.host):
+            return True
+        if self.base_url is None:
+            return self.behind_proxy or is_loopback(name_of(host))
+        return is_loopback(name_of(host)) or name_of(host) == name_of(urlsplit(self.base_url).netloc)
+
+    def _check_urls(self) -> None:
+        """Check what is given as an origin or a URL."""
+        for origin in self.allow_origin:
+            if origin != ANY_ORIGIN and not _ORIGIN.fullmatch(origin):
+                raise SettingsError(
+                    f"--allow-origin {origin}: it is * or an origin without a path, such as https://catalog.example."
+                )
+        if self.base_url is not None and not _BASE_URL.fullmatch(self.base_url):
+            raise SettingsError(
+                f"--base-url {self.base_url}: it is an http or https URL without query, such as https://catalog.example/r."
+            )
+
+    def _check_led_here(self) -> None:
+        """Check that strangers whom something leads to the loopback address cannot write.
+
+        Raises:
+            SettingsError: they could.
+        """
+        is_led = self.behind_proxy or (self.base_url is not None and not is_loopback(name_of(urlsplit(self.base_url).netloc)))
+        if not is_led or self.users or self.allow_anonymous_writes:
+            return
+        named = "--behind-proxy" if self.behind_proxy else f"--base-url {self.base_url}"
+        for option, is_given in (("--writable", self.writable), ("--subscriptions", self.subscriptions is not None)):
+            if is_given:
+                raise SettingsError(
+                    f"{option} with {named}: others reach this server, and all of them could write. Name who may with --users "
+                    "FILE (`lakehouse sql-user` writes it), or let everybody with --allow-anonymous-writes."
+                )
+
+
+def name_of(host: str) -> str:
+    """Return the name or address of a `Host`, without port and brackets, in lower case."""
+    name = host if host.endswith("]") else host.rsplit(":", 1)[0]
+    return name.strip("[]").lower()
 
 
 def is_loopback(host: str) -> bool:

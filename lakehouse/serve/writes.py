@@ -12,7 +12,7 @@ from lakehouse.serve.answer.asking import Answer, Asked
 from lakehouse.serve.answer.flags import read_flags, read_parameters
 from lakehouse.serve.answer.live import Head, Live
 from lakehouse.serve.answer.pages import Pages
-from lakehouse.serve.options import Options, is_loopback
+from lakehouse.serve.options import Options
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.requests import Target
 from lakehouse.serve.write.apply import methods_of
@@ -56,7 +56,6 @@ class Writes:
         Raises:
             ProblemFound: nothing was written.
         """
-        self._check_origin(headers)
         if self.waiting >= _PARALLEL:
             raise ProblemFound("server_busy", asked.target.path, headers={"Retry-After": "1"})
         self.waiting += 1
@@ -66,17 +65,6 @@ class Writes:
             return await loop.run_in_executor(self.threads, self._done, method, asked, headers, body, user)
         finally:
             self.waiting -= 1
-
-    def check_host(self, host: str) -> None:
-        """Make sure that a server on the loopback address is asked under a name of it: another name may lead here by a trick.
-
-        Raises:
-            ProblemFound: it is not.
-        """
-        options = self.options
-        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-        if is_loopback(options.host) and not options.behind_proxy and not options.base_url and not is_loopback(name.strip("[]")):
-            raise ProblemFound("", status=421, detail="This server is asked as 127.0.0.1 or localhost only.")
 
     @staticmethod
     def methods(target: Target) -> tuple[str, ...]:
@@ -142,15 +130,6 @@ class Writes:
             parts.append(part)
             if not message.get("more_body"):
                 return b"".join(parts)
-
-    def _check_origin(self, headers: dict[bytes, bytes]) -> None:
-        """Refuse what another site's page asks a browser for: it sends `Origin`, and may not choose it."""
-        origin = headers.get(b"origin", b"").decode("latin-1")
-        if not origin or origin in self.options.allow_origin:
-            return
-        host = headers.get(b"host", b"").decode("latin-1")
-        if origin.partition("://")[2] != host:
-            raise ProblemFound("", status=403, detail="Pages of this origin may not write; name it with --allow-origin.")
 
 
 def methods_of_path(path: str) -> tuple[str, ...]:

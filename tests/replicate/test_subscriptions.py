@@ -246,7 +246,7 @@ def test_addresses_of_this_machine_are_no_sinks(tmp_path):
         ]
         for value, kind, expected in wrong:
             assert send(served, "POST", "/subscriptions", value, kind)[0] == expected, value
-        assert send(served, "POST", "/subscriptions", {"sink": "https://x.example/"}, Host="evil.example")[0] == 400
+        assert send(served, "POST", "/subscriptions", {"sink": "https://x.example/"}, Host="evil.example")[0] == 421
         assert send(served, "PATCH", "/subscriptions", {})[0] == 405
         assert served.get("/subscriptions") == []
         assert served.ask("/subscriptions/nobody").status == 404

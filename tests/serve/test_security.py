@@ -9,6 +9,11 @@ from urllib.parse import quote, unquote
 
 import pytest
 
+from lakehouse.errors import SettingsError
+from lakehouse.serve.options import Options
+from lakehouse.serve.origins import Origins
+from lakehouse.serve.problems import ProblemFound
+from serve.served import serving
 from serve.test_hostile import connected
 from serve.writing import EVENT, empty_warehouse, writing
 
@@ -118,3 +123,94 @@ def test_a_document_is_saved_and_not_shown_whatever_its_id_is(writable, name):
     value = answer.headers["content-disposition"]
     assert re.fullmatch(r"attachment; filename\*=UTF-8''[A-Za-z0-9!#$&+.^_`|~%-]+", value), value
     assert unquote(value.partition("''")[2]) == unquote(quote(name, safe="%"))
+
+
+# Who reads and writes by way of a browser
+
+
+def first_of_stream(served, **headers: str) -> dict[str, str]:
+    """Give the headers of a stream of events, in lower case."""
+    with closing(http.client.HTTPConnection(served.address, timeout=60)) as connection:
+        connection.request("GET", "/events", headers={"Accept": "text/event-stream"} | headers)
+        answer = connection.getresponse()
+        assert answer.status == 200
+        return {name.lower(): value for name, value in answer.getheaders()}
+
+
+def test_pages_of_other_sites_read_nothing(writable):
+    asked = {"Origin": "https://evil.example"}
+    for path in ("/", "/none", "/openapi.json", "/metrics", "/subscriptions", f"{GROUP}/inline"):
+        found = writable.ask(path, **asked).headers
+        assert not [name for name in found if name.startswith("access-control-")], path
+    assert "access-control-allow-origin" not in first_of_stream(writable, **asked)
+
+
+@pytest.mark.parametrize("named", ["*", "https://catalog.example"])
+def test_pages_of_the_origins_that_are_named_read(catalog, tmp_path, named):
+    with serving(catalog.folder, tmp_path / "model", "--allow-origin", named) as served:
+        for origin in ("https://catalog.example", "https://other.example"):
+            expected = named if named in ("*", origin) else None
+            for path in ("/", "/none", "/openapi.json"):
+                found = served.ask(path, Origin=origin).headers
+                assert found.get("access-control-allow-origin") == expected
+                assert "Origin" in found["vary"]
+            assert first_of_stream(served, Origin=origin).get("access-control-allow-origin") == expected
+        assert "access-control-allow-origin" not in served.ask("/metrics", Origin="https://catalog.example").headers
+
+
+def test_all_pages_may_read_and_none_write(tmp_path):
+    options = Options(writable=True, allow_origin=("*",))
+    options.check()
+    headers = {b"origin": b"https://evil.example", b"host": b"localhost:80"}
+    assert (b"access-control-allow-origin", b"*") in Origins(options).cors(headers)
+    with pytest.raises(ProblemFound) as found:
+        Origins(options).check_writes(headers)
+    assert found.value.status == 403
+
+
+@pytest.mark.parametrize("path", ["/", "/none", "/events", "/ui/", "/metrics", "/health", "/openapi.json", "/openapi"])
+def test_a_name_that_leads_here_by_a_trick_is_refused(served, path):
+    for host in ("evil.example", "evil.example:81", "127.0.0.1.evil.example", "0.0.0.0", "localhost.evil.example", "2130706433"):
+        answer = served.ask(path, Host=host)
+        assert (answer.status, answer.headers["content-type"][:16]) == (421, "application/json"), host
+        assert answer.headers["content-security-policy"] == POLICY
+    for host in ("localhost", "LOCALHOST:1", "127.0.0.1:81", "[::1]", "[::1]:81", "127.9.9.9"):
+        assert served.ask(path, Host=host).status in (200, 404), host
+
+
+@pytest.mark.parametrize("behind_proxy", [False, True])
+def test_a_base_url_adds_its_host_and_no_other(behind_proxy):
+    options = Options(base_url="https://Catalog.example/r/", behind_proxy=behind_proxy)
+    options.check()
+
+    def origin(host: str, **more: str) -> str:
+        headers = {b"host": host.encode()} | {name.encode(): value.encode() for name, value in more.items()}
+        return Origins(options).of({"scheme": "http", "headers": list(headers.items())}, headers)
+
+    for host in ("catalog.example", "catalog.example:443", "127.0.0.1:8080", "localhost"):
+        assert origin(host) == "https://Catalog.example/r"
+    for more in ({}, {"x-forwarded-host": "catalog.example"}):
+        with pytest.raises(ProblemFound) as found:
+            origin("evil.example", **more)
+        assert found.value.status == 421
+
+
+@pytest.mark.parametrize("way", [{"writable": True}, {"subscriptions": "folder"}])
+@pytest.mark.parametrize("led", [{"behind_proxy": True}, {"base_url": "https://catalog.example"}])
+def test_strangers_who_are_led_here_do_not_write_unless_that_is_said(way, led):
+    with pytest.raises(SettingsError, match="--allow-anonymous-writes"):
+        Options(**way, **led).check()
+    Options(**way, **led, allow_anonymous_writes=True).check()
+    Options(**way, **led, users=__file__).check()
+    Options(**led).check()
+    Options(**way, base_url="http://localhost:8080").check()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"allow_origin": ("catalog.example",)}, {"allow_origin": ("https://a.example/",)}, {"allow_origin": ("null",)},
+     {"base_url": "catalog.example"}, {"base_url": ""}, {"base_url": "https:///r"}, {"base_url": "https://a.example?x"}],
+)  # fmt: skip
+def test_origins_and_base_urls_are_checked_at_the_start(wrong):
+    with pytest.raises(SettingsError):
+        Options(**wrong).check()

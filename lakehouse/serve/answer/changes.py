@@ -103,7 +103,7 @@ class EventStreams:
         gone = asyncio.create_task(_until_gone(receive))
         try:
             told = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
-            told += [(b"access-control-allow-origin", b"*")]
+            told += self.app.origins.cors(headers)
             await send({"type": "http.response.start", "status": 200, "headers": told})
             await self._send_all(registryid, number, skipped, feeds, gone, send)
             await send({"type": "http.response.body", "body": b""})

@@ -41,7 +41,10 @@ PARTS: dict[str, Part] = {
 
 
 def routes(
-    dialect: str, methods_of_path: Callable[[str], tuple[str, ...]] | None = None, more: Document | None = None
+    dialect: str,
+    methods_of_path: Callable[[str], tuple[str, ...]] | None,
+    more: Document | None,
+    cors: Callable[[dict[bytes, bytes]], list[tuple[bytes, bytes]]],
 ) -> list[Route]:
     """Give the paths that stand at the root of the server only: the API as OpenAPI, and as a page.
 
@@ -49,12 +52,15 @@ def routes(
         dialect: of the server.
         methods_of_path: as for `openapi`.
         more: as for `openapi`.
+        cors: gives the headers that say whose pages may read an answer.
     """
     described = openapi(dialect, methods_of_path, more)
     text, page = in_order(described), as_page(described)
 
-    async def document(_: HttpRequest) -> Response:
-        return Response(text, media_type="application/json", headers={"Access-Control-Allow-Origin": "*"})
+    async def document(request: HttpRequest) -> Response:
+        found = Response(text, media_type="application/json")
+        found.raw_headers += cors(dict(request.scope["headers"]))
+        return found
 
     async def shown(_: HttpRequest) -> Response:
         return Response(

@@ -93,7 +93,6 @@ class Subscriptions:
         headers = dict(request.scope["headers"])
         try:
             origin = self.origin_of(request.scope, headers)
-            self._check_host(origin)
             await self.guard.check(headers)
             found = await answer(request, origin)
         except ProblemFound as problem:
@@ -103,15 +102,6 @@ class Subscriptions:
             found = Response(b"", 400)
         found.headers["Cache-Control"] = "no-store"
         return found
-
-    def _check_host(self, origin: str) -> None:
-        """Let nobody in who was led here by a name that is none of this machine: a page could do so to its reader."""
-        host = urlsplit(origin).hostname or ""
-        if self.options.base_url or self.options.behind_proxy or not is_loopback(self.options.host) or is_loopback(host):
-            return
-        raise ProblemFound(
-            "bad_request", PATH, error_detail=f"Host is {host}, and this server is asked as 127.0.0.1 or localhost"
-        )
 
     async def _all(self, request: HttpRequest, origin: str) -> Response:
         if request.method == "OPTIONS":
