@@ -13,6 +13,8 @@ from lakehouse.errors import SettingsError
 from lakehouse.serve.options import Options
 from lakehouse.serve.origins import Origins
 from lakehouse.serve.problems import ProblemFound
+from lakehouse.serve.write.working import Row, owner_problem
+from lakehouse.text.names import Xid
 from serve.served import serving
 from serve.test_hostile import connected
 from serve.writing import EVENT, empty_warehouse, writing
@@ -214,3 +216,57 @@ def test_strangers_who_are_led_here_do_not_write_unless_that_is_said(way, led):
 def test_origins_and_base_urls_are_checked_at_the_start(wrong):
     with pytest.raises(SettingsError):
         Options(**wrong).check()
+
+
+# What a document's metadata makes of the headers
+
+
+def test_headers_are_not_longer_than_clients_take(writable):
+    path = f"{GROUP}/long"
+    told = {"description": "x" * 400_000, "name": "n", "labels": {f"l{at}": "v" for at in range(500)}, "schema": {"a": 1}}
+    writable.done("PUT", path + "$details", told)
+    answer = writable.ask(path)  # http.client gives up at 100 headers, and at 64 KiB of one
+    assert (answer.status, answer.body) == (200, b'{"a": 1}')
+    assert answer.headers["lakehouse-omitted"] == "description, labels"
+    assert (answer.headers["xregistry-name"], answer.headers["xregistry-epoch"]) == ("n", "1")
+    assert not [name for name in answer.headers if "label" in name]
+    assert sum(len(name) + len(value) + 4 for name, value in answer.headers.items()) < 8 << 10
+    assert writable.get(path + "$details")["description"] == told["description"]
+    writable.done("PATCH", path + "$details", {"description": "short", "labels": {"a": "b"}, "contenttype": "x/" + "y" * 9000})
+    answer = writable.ask(path)
+    assert "lakehouse-omitted" not in answer.headers
+    assert (answer.headers["xregistry-description"], answer.headers["xregistry-labels.a"]) == ("short", "b")
+    assert answer.headers["content-type"] == "application/octet-stream"
+
+
+@pytest.mark.parametrize(
+    ("url", "is_led"),
+    [
+        ("https://a.example/x", True),
+        ("HTTP://a.example/x", True),
+        ("other/x.avsc", True),
+        ("javascript:alert(1)", False),
+        ("JavaScript:alert(1)", False),
+        ("data:text/html,x", False),
+        ("file:///etc/passwd", False),
+        ("vbscript:x", False),
+        ("https://a.example/" + "x" * 9000, False),
+    ],
+)
+def test_nobody_is_led_to_what_is_no_url_of_the_web(writable, url, is_led):
+    path = f"{GROUP}/led"
+    stored = writable.send("PUT", path + "$details", {"schemaurl": url})
+    if stored.status == 400:
+        assert not is_led, stored.body
+        return
+    answer = writable.ask(path)
+    assert (answer.status, answer.headers.get("location")) == ((303, url) if is_led else (404, None))
+    assert writable.get(path + "$details")["schemaurl"] == url
+
+
+def test_an_error_does_not_name_the_folders_of_this_machine():
+    uris = ("file:///srv/private/shop.json", "https://catalog.example/shop.json")
+    problem = owner_problem(Xid("/messagegroups/g"), Row("group", Xid("/messagegroups/g"), "", 1, 0, 0, uris, "{}", "{}"))
+    assert problem is not None
+    assert "changed instead: shop.json, https://catalog.example/shop.json." in problem.detail
+    assert "private" not in problem.detail

@@ -19,6 +19,12 @@ from urllib3.exceptions import HTTPError
 _CONNECT_SECONDS = 10.0
 _READ_SECONDS = 20.0
 _MOST_READ = 1 << 14
+_TRANSLATED = ipaddress.ip_network("64:ff9b::/96")  # RFC 6052: the last four bytes are the address
+_GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")  # the only IPv6 addresses that the internet routes (IANA)
+# Networks with a purpose of their own that `ipaddress` counts as global, in this or an older Python.
+_SPECIAL = tuple(
+    ipaddress.ip_network(one) for one in ("192.0.0.0/24", "192.88.99.0/24", "2001::/23", "2001:db8::/32", "3fff::/20")
+)
 
 
 class NotReachable(Exception):
@@ -60,9 +66,12 @@ def is_of_internet(text: str) -> bool:
         inner = address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
         if inner is not None:
             address = inner
-        elif address in ipaddress.ip_network("64:ff9b::/96"):  # translated: the last four bytes are the address
+        elif address in _TRANSLATED:
             address = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-    return address.is_global and not address.is_multicast
+        elif address not in _GLOBAL_UNICAST:
+            return False
+    is_special = any(address in network for network in _SPECIAL if network.version == address.version)
+    return address.is_global and not address.is_multicast and not is_special
 
 
 def send(method: str, sink: str, headers: dict[str, str], body: bytes | None, *, allow_private: bool) -> Answered:

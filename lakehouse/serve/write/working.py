@@ -199,8 +199,13 @@ def owner_problem(xid: Xid, row: Row | None) -> ProblemFound | None:
     others = [] if row is None else [uri for uri in row.document_uris if uri != OVER_HTTP]
     if not others:
         return None
-    named = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
+    named = ", ".join(map(_known_as, others[:3])) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
     return ProblemFound("readonly", xid, f"It is held by documents, which are to be changed instead: {named}.")
+
+
+def _known_as(uri: str) -> str:
+    """Return a document's name for who writes over HTTP: the folders of this machine are none of a client's business."""
+    return uri.rsplit("/", 1)[1] if uri.startswith("file:") else uri
 
 
 def _of(entity: Entity) -> Row:
