@@ -59,6 +59,7 @@ class Settings(BaseModel):
     match_retention_days: int = Field(ge=0)
     commit_attempts: int = Field(gt=0)
     single_writer: bool
+    sync: bool
     events_source: str = Field(min_length=1)
     authority: str
     expectations_dir: str

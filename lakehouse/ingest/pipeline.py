@@ -45,6 +45,7 @@ from lakehouse.rules.declared import RULES
 from lakehouse.rules.violations import record_findings
 from lakehouse.settings import Settings
 from lakehouse.store.delta.conflicts import retries
+from lakehouse.store.delta.log import sync_table
 from lakehouse.store.files import remove_dead_stages, remove_folder, stages_location
 from lakehouse.store.frames import is_local, keep, no_rows, on_driver
 from lakehouse.store.schema import STAGE
@@ -366,6 +367,7 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
         snapshot_id = None
         if not work.given.request.dry_run:
             record_findings(spark, findings, work.run.ingest_id)
+            sync_table(spark, settings, "violations")
             if not plan.is_empty or work.run.label is not None:
                 snapshot_id = _commit(spark, settings, plan, settled.stage, seen, clock)
         summary = summarise(stage, plan, findings, seen.run.documents, dry_run=work.given.request.dry_run)
@@ -389,6 +391,7 @@ def _commit(spark: SparkSession, settings: Settings, plan: Plan, stage: DataFram
             with interpreted(spark, True):
                 entities = keep(log_rows(spark, plan, stage))
         head = commit(spark, plan, stage, work.run, entities)
+        sync_table(spark, settings, "changes")
     with clock("project", "tables: " + ", ".join(name for name, n in plan.changed.items() if n)):
         of_snapshot = entities and entities.withColumn("snapshot_id", F.lit(head.snapshot_id).cast("bigint"))
         roll_forward(spark, head, plan.head, settings, entities=of_snapshot)

@@ -23,6 +23,7 @@ from lakehouse.log.projections import effective_version, expressions, parsed_bod
 from lakehouse.log.snapshotfacts import HEAD, NUMBER, Snapshot, check_label, moment_of
 from lakehouse.log.turns import in_turn
 from lakehouse.settings import Settings
+from lakehouse.store.delta.log import sync_table
 from lakehouse.store.schema import CHANGES, DOCUMENT_BODY, EFFECTIVE_MESSAGES, ENTITY_TABLES, SCHEMA, VIOLATIONS
 from lakehouse.store.session import scratch_folder
 from lakehouse.store.tables import attach_tables, check_writers, open_table, table_name
@@ -171,6 +172,7 @@ def label_snapshot(
             raise LabelTaken(name, present[0])
         label = Label(name, snapshot_id, why)
         commit_label(spark, read_head(spark), label, Run(uuid.uuid4().hex, "label", {}))
+        sync_table(spark, settings, "changes")
         return snapshot_id
 
     return in_turn(settings.warehouse, settings.commit_attempts, attempt)

@@ -26,8 +26,11 @@ from lakehouse.log.head import APPLICATION
 from lakehouse.log.projections import roll_forward
 from lakehouse.operations.digests import Link, check_chain
 from lakehouse.settings import Settings
+from lakehouse.store.delta.log import sync_table
+from lakehouse.store.durable import sync_tree
 from lakehouse.store.files import list_folder, read_text, write_text
 from lakehouse.store.frames import no_rows
+from lakehouse.store.places import local_path
 from lakehouse.store.schema import CHANGES, VIOLATIONS
 from lakehouse.store.session import absolute_location
 from lakehouse.store.tables import SCHEMA_VERSION, attach_tables, create_tables, table_name
@@ -95,7 +98,12 @@ def backup(spark: SparkSession, settings: Settings, folder: str) -> Manifest:
         count += _read(spark, place, [name], VIOLATIONS).count()
     made = Manifest(head.snapshot_id, head.digest, parts, findings, rows, count)
     if made != last:
+        local = local_path(place) if settings.sync else None
+        if local is not None:
+            sync_tree(local / "parts")
         write_text(spark, f"{place}/manifests/backup-{head.snapshot_id:09}.json", json.dumps(made.as_json(), indent=1))
+        if local is not None:
+            sync_tree(local / "manifests")
     return made
 
 
@@ -124,6 +132,8 @@ def restore(spark: SparkSession, settings: Settings, folder: str) -> Manifest:
     writer = rows.select(*CHANGES.names).write.format("delta").mode("append").option("userMetadata", told)
     writer = writer.option("txnAppId", APPLICATION).option("txnVersion", manifest.snapshot_id)
     writer.saveAsTable(table_name("changes"))
+    for name in ("violations", "changes"):
+        sync_table(spark, settings, name)
     head = read_head(spark)
     if (head.snapshot_id, head.digest) != (manifest.snapshot_id, manifest.digest):
         raise BackupError(f"another process committed snapshot {head.snapshot_id} to {settings.warehouse} meanwhile.")

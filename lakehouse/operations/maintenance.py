@@ -21,7 +21,7 @@ from lakehouse.log.effective import NAME as EFFECTIVE
 from lakehouse.log.layout import FILE_BYTES
 from lakehouse.settings import Settings
 from lakehouse.store.delta.conflicts import retries
-from lakehouse.store.delta.log import delta_log, newest_version, table_location
+from lakehouse.store.delta.log import delta_log, newest_version, sync_table, table_location
 from lakehouse.store.delta.positions import tell_commits, told_by_commits
 from lakehouse.store.files import dead_stages, folder_size, remove_folder
 from lakehouse.store.jvm import java_class
@@ -123,17 +123,20 @@ def maintain(
         for stage in stages:
             remove_folder(spark, stage)
     with ThreadPoolExecutor(_THREADS) as pool:
-        done = list(pool.map(lambda name: _look_at(spark, name) if dry_run else _keep_up(spark, name, full=full), names))
+        done = list(
+            pool.map(lambda name: _look_at(spark, name) if dry_run else _keep_up(spark, settings, name, full=full), names)
+        )
     return Maintained(done, stages, dry_run, time.monotonic() - begun)
 
 
-def _keep_up(spark: SparkSession, name: str, *, full: bool) -> Upkeep:
+def _keep_up(spark: SparkSession, settings: Settings, name: str, *, full: bool) -> Upkeep:
     begun = time.monotonic()
     session = spark.newSession()
     before, retention = _space(session, name)
     _carry_on(session, name)
     measured = _measure(session, name)
     compacted = _optimize(session, name, full=full)
+    sync_table(session, settings, name)  # before the files that the new ones replace go
     removed = _vacuum(session, name)
     after, _ = _space(session, name)
     done = Upkeep(name, before, after, compacted, removed, measured, retention, time.monotonic() - begun)

@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from lakehouse.errors import LakehouseError, SettingsError
 from lakehouse.log.snapshots import open_snapshot, resolve_snapshot
 from lakehouse.settings import Settings, data_folder
+from lakehouse.store.durable import replace_synced
 from lakehouse.store.jvm import java_class
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.sessions import open_sibling
@@ -172,7 +173,7 @@ def write_user(file: str, name: str, password: str) -> None:
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     fresh.touch(mode=0o600)
     fresh.write_text("\n".join([*others, line]) + "\n", encoding="utf-8")
-    fresh.replace(path)
+    replace_synced(fresh, path)
 
 
 def _server_conf(spark: SparkSession, door: Door) -> dict[str, str]:

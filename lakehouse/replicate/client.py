@@ -21,6 +21,7 @@ from urllib3.exceptions import HTTPError
 
 from lakehouse.errors import ReplicationError
 from lakehouse.replicate.address import Address
+from lakehouse.store.durable import replace_synced
 from lakehouse.text.blanking import blank_text
 from lakehouse.text.jsontext import NotJson, read_json
 
@@ -179,7 +180,7 @@ class Client:
         try:
             answer = self._tried(ask)
             if answer.status == 200:
-                part.replace(file)
+                replace_synced(part, file)
             return answer
         finally:
             part.unlink(missing_ok=True)

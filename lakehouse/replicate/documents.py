@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 from lakehouse.errors import ReplicationError
 from lakehouse.replicate.screen import Screen
+from lakehouse.store.durable import replace_synced
 from lakehouse.text.blanking import blank_text
 from lakehouse.text.jsontext import BOM, NotJson, as_read, read_json
 from lakehouse.text.streams import Part, split_groups
@@ -102,7 +103,7 @@ def settle(source: Path, target: Path, screen: Screen, url: str, depth: int) -> 
         with source.open("rb") as stream, aside.open("wb") as out:
             out.write(stream.peek(3)[:3] if stream.peek(3).startswith(BOM) else b"")  # the ingest reports it
             _Settled(out, screen, url, depth).read(stream)
-        aside.replace(target)
+        replace_synced(aside, target)
     except NotJson as error:
         raise ReplicationError(url, f"its answer is not whole, or not JSON: {blank_text(str(error))}") from error
     finally:

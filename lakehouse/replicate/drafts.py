@@ -16,6 +16,7 @@ from lakehouse.replicate.documents import digest_of, write_members
 from lakehouse.replicate.screen import Json, Screen
 from lakehouse.replicate.state import State
 from lakehouse.replicate.walk import Unit
+from lakehouse.store.durable import replace_synced
 from lakehouse.text.names import Xid
 from lakehouse.text.twins import members, object_of, without
 
@@ -104,7 +105,7 @@ class DraftWalk:
         if ids and not count:
             aside.unlink()
             return None
-        aside.replace(part)
+        replace_synced(aside, part)
         return Unit(f"{self.scope}{_quoted(groupid)}" + "".join(f"?{_quoted(one)}" for one in only), digest_of(part), part)
 
     def _definition(self, group_url: str, definition_id: str) -> Json:

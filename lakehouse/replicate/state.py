@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from lakehouse.errors import ReplicationError
 from lakehouse.readmodel import open_model
 from lakehouse.readmodel.file.place import is_remote, location_of
 from lakehouse.settings import Settings
+from lakehouse.store.durable import replace_synced
 from lakehouse.text.names import Xid
 
 _FOLDER = "_replicas"
@@ -67,9 +67,7 @@ class State:
         aside = self._file.with_suffix(".next")
         with aside.open("w", encoding="utf-8") as stream:
             json.dump(told, stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        aside.replace(self._file)
+        replace_synced(aside, self._file)
 
     def forget(self) -> None:
         """Let nothing be known but what documents there were."""

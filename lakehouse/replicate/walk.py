@@ -17,6 +17,7 @@ from lakehouse.replicate.documents import COLLECTIONS, MEMBERS, Writer, check_co
 from lakehouse.replicate.reader import MISSING, WHOLE, Changed, Reader
 from lakehouse.replicate.screen import Json, Screen, bare_group, bare_resource
 from lakehouse.replicate.state import State
+from lakehouse.store.durable import replace_synced
 from lakehouse.text.jsontext import as_read
 from lakehouse.text.names import Xid
 from lakehouse.text.twins import members, object_of, values_of, with_member, without
@@ -235,7 +236,7 @@ class Walk:
             taken = write_members(stream, own, name, screened())
         if count not in (None, got, every):
             raise Changed
-        aside.replace(part)
+        replace_synced(aside, part)
         self.state.marks[xid] = mark | {"own": bool(got) and not taken}
         self.state.save()
 

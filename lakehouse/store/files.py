@@ -10,12 +10,13 @@ from pyspark.sql import SparkSession
 from lakehouse.errors import WarehouseError
 from lakehouse.settings import Settings
 from lakehouse.store.jvm import java_class
+from lakehouse.store.places import STAGES
 from lakehouse.store.session import absolute_location
 
 
 def stages_location(settings: Settings) -> str:
     """Give the folder in which each run has a folder of its own."""
-    return f"{absolute_location(settings.warehouse)}/_stage"
+    return f"{absolute_location(settings.warehouse)}/{STAGES}"
 
 
 def remove_dead_stages(spark: SparkSession, settings: Settings) -> None:

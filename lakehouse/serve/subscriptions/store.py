@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lakehouse.serve.subscriptions.asked import Subscription
+from lakehouse.store.durable import sync, sync_with_folder
 
 VALIDATING, ACTIVE, PARKED = "validating", "active", "parked"
 WHOLE = -1  # position: the sink was told of all events of the snapshot
@@ -106,6 +107,8 @@ class Store:
         with self._db() as db:
             db.execute("PRAGMA journal_mode = WAL")
             db.executescript(_TABLES)
+        sync_with_folder(self.file)  # SQLite syncs what it writes into it
+        sync(folder.parent)
 
     def add(self, asked: Subscription, origin: str, snapshot: int, digest: str) -> Kept | None:
         """Keep a subscription to what happens after a snapshot; None: there are too many."""

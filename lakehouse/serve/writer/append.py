@@ -7,8 +7,10 @@ information; a test compares them.
 from __future__ import annotations
 
 import json
+import tempfile
 from collections import Counter, defaultdict
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -25,11 +27,14 @@ from lakehouse.log.head import APPLICATION, LOGGED, Head
 from lakehouse.readmodel.file.delta import Warehouse
 from lakehouse.serve.write.working import Change
 from lakehouse.settings import Settings
+from lakehouse.store.durable import Durable, sync
 from lakehouse.store.keys import VERSION_KIND
+from lakehouse.store.places import STAGES
 from lakehouse.store.schema import CHANGES
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
+    from deltalake import CommitProperties, DeltaTable
+    from deltalake.transaction import RemoveAction
     from pyspark.sql import SparkSession
 
 # The columns of `changes` without snapshot_id, as the table declares them.
@@ -73,11 +78,12 @@ class DeltaAppender:
     """Appends with delta-rs, in milliseconds, to a table without features that it refuses."""
 
     def __init__(self, location: str, settings: Settings) -> None:
+        self.is_synced = Durable(f"{location}/changes", settings).is_wanted
         self.warehouse = Warehouse(location, settings)  # of its own: what follows the tables works on other ones
 
     def append(self, head: Head, version: int, committed_at: datetime, changes: list[Change], run: Run) -> None:
         """Append; see `Appender`."""
-        from deltalake import CommitProperties, Transaction, write_deltalake
+        from deltalake import CommitProperties, Transaction
         from deltalake.exceptions import CommitFailedError
 
         rows = arrow_rows(changes)
@@ -98,10 +104,57 @@ class DeltaAppender:
             raise CommitLost(snapshot_id)
         crash_point("before_commit")
         try:
-            write_deltalake(table, _as_declared(every, table), mode="append", commit_properties=properties)
+            self._write(table, _as_declared(every, table), properties)
         except CommitFailedError as error:
             raise CommitLost(snapshot_id) from error
         crash_point("after_commit")
+
+    def _write(self, table: DeltaTable, rows: pa.Table, properties: CommitProperties) -> None:
+        """Write the parts and commit them; where commits are synced, the parts are on the disk before the commit names them.
+
+        delta-rs writes and commits in one call. So it writes into a table of the same protocol, properties and schema aside, on
+        the same disk: checks, part files and statistics are its own.
+        """
+        from deltalake import DeltaTable, write_deltalake
+        from deltalake.transaction import AddAction
+
+        if not self.is_synced:
+            write_deltalake(table, rows, mode="append", commit_properties=properties)
+            return
+        stages, folder = Path(self.warehouse.location, STAGES), Path(self.warehouse.location, "changes")
+        stages.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="append-", dir=stages) as aside:
+            log = Path(aside, "_delta_log")
+            log.mkdir()
+            (log / f"{0:020}.json").write_text(_declaration(table), encoding="utf-8")
+            write_deltalake(DeltaTable(aside), rows, mode="append")
+            lines = (log / f"{1:020}.json").read_text(encoding="utf-8").splitlines()
+            added = [told["add"] for told in map(json.loads, lines) if "add" in told]
+            for one in added:
+                sync(Path(aside, one["path"]))
+                Path(aside, one["path"]).rename(folder / one["path"])
+        sync(folder)
+        actions: list[AddAction | RemoveAction] = [
+            AddAction(one["path"], one["size"], one["partitionValues"], one["modificationTime"], True, one["stats"])
+            for one in added
+        ]
+        table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)
+
+
+def _declaration(table: DeltaTable) -> str:
+    """Give the first commit of a table that is declared as another one."""
+    protocol, told = table.protocol(), table.metadata()
+    versions: dict[str, Any] = {"minReaderVersion": protocol.min_reader_version, "minWriterVersion": protocol.min_writer_version}
+    features = {"readerFeatures": protocol.reader_features, "writerFeatures": protocol.writer_features}
+    declared = {
+        "id": told.id,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": table.schema().to_json(),
+        "partitionColumns": told.partition_columns,
+        "configuration": told.configuration,
+    }
+    versions |= {name: value for name, value in features.items() if value is not None}
+    return "".join(json.dumps(action) + "\n" for action in ({"protocol": versions}, {"metaData": declared}))
 
 
 def admits_delta_rs(table: DeltaTable) -> bool:

@@ -20,6 +20,7 @@ from lakehouse.serve.write.apply import Outcome, apply
 from lakehouse.serve.write.asked import Writing
 from lakehouse.serve.write.working import Change, Working
 from lakehouse.serve.writer.append import Appender, committed_after
+from lakehouse.store.durable import Durable
 
 _NO_DOCUMENTS = {"read": 0, "unchanged": 0, "skipped": 0, "rejected": 0}
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
@@ -32,15 +33,17 @@ Result = Outcome | ProblemFound
 
 
 class NotReadBack(LakehouseError):
-    """A batch was appended, and what the log holds now cannot be read.
+    """A batch was appended, and what the log holds now cannot be read, or not be written through to the disk.
 
     Attributes:
         snapshot_id: as which it was appended.
+        failed: what could not be done then.
     """
 
-    def __init__(self, snapshot_id: int, reason: str) -> None:
-        super().__init__(f"snapshot {snapshot_id} was appended, and cannot be read back: {reason}")
+    def __init__(self, snapshot_id: int, reason: str, failed: str = "read back") -> None:
+        super().__init__(f"snapshot {snapshot_id} was appended, and cannot be {failed}: {reason}")
         self.snapshot_id = snapshot_id
+        self.failed = failed
 
 
 class Planned(NamedTuple):
@@ -62,6 +65,7 @@ class Batches:
         self.appender = appender
         self.attempts = attempts
         self.max_depth = max_depth
+        self._durable = Durable(f"{model.location}/changes", model.settings)
 
     def commit(self, writings: list[Writing], announce: Callable[[str, list[Result]], None]) -> tuple[int, list[Result]]:
         """Apply requests in their order, and commit what they do.
@@ -83,6 +87,7 @@ class Batches:
             with self.model.at() as view:
                 planned = self._plan(view, writings)
             if not planned.changes:
+                self._sync(planned.head.snapshot_id)  # what it agrees with may be another writer's
                 return planned.head.snapshot_id, planned.results
             snapshot_id = planned.head.snapshot_id + 1
             run = Run(uuid.uuid4().hex, "serve", _NO_DOCUMENTS, users=planned.users)
@@ -94,11 +99,23 @@ class Batches:
                 failure = error
             # Whatever the append says, the log tells: it may fail after its commit, and another's commit may be in its place.
             if self._is_committed(snapshot_id, run.ingest_id):
+                self._sync(snapshot_id)
                 return snapshot_id, planned.results
             if failure is not None and not isinstance(failure, CommitLost):
                 raise failure
             time.sleep(random.uniform(0, _SECONDS_AFTER_A_RACE))  # noqa: S311  two servers shall not keep step
         raise CommitLost(snapshot_id)
+
+    def _sync(self, snapshot_id: int) -> None:
+        """Let a snapshot, and all before it, be on the disk.
+
+        Raises:
+            NotReadBack: it is not, and nobody may hear that it was written.
+        """
+        try:
+            self._durable.sync_commits()
+        except OSError as error:
+            raise NotReadBack(snapshot_id, str(error), "synced to the disk") from error
 
     def _is_committed(self, snapshot_id: int, ingest_id: str) -> bool:
         """Read back whose commit a snapshot is.

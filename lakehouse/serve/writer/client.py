@@ -13,6 +13,7 @@ from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.write.asked import Writing
 from lakehouse.serve.writer.keeper import end_group
 from lakehouse.serve.writer.wire import Address, Announced, Done, receive_answer, send_writing
+from lakehouse.store.durable import Durable
 
 _SECONDS_BETWEEN_TRIES = 0.1
 _SECONDS_TO_END = 10.0
@@ -32,6 +33,7 @@ class Writers:
         self.address = address
         self.model = model
         self.seconds = seconds
+        self._durable = Durable(f"{model.location}/changes", model.settings)
         self._free: queue.SimpleQueue[Connection] = queue.SimpleQueue()
 
     def write(self, writing: Writing) -> Done:
@@ -96,9 +98,17 @@ class Writers:
             self.model.refresh()
             snapshot_id = self.model.answer(lambda view: _committed_by(view, announced.ingest_id))
             if snapshot_id is not None:
+                self._sync(writing)  # the writer may have died before it did
                 return Done(snapshot_id, announced.outcome)
         told = "The process that writes died; nothing was written. Ask again."
         raise ProblemFound("server_busy", writing.path, told, headers={"Retry-After": "5"})
+
+    def _sync(self, writing: Writing) -> None:
+        try:
+            self._durable.sync_commits()
+        except OSError as error:
+            told = f"It was written, but not through to the disk ({error}). Look whether it is there, then go on."
+            raise ProblemFound("data_retrieval_error", writing.path, told, status=503, headers={"Retry-After": "5"}) from error
 
 
 def _await_end(pid: int) -> None:

@@ -145,9 +145,8 @@ def _problem_of(error: Exception) -> ProblemFound:
     """Tell what kept a batch from being committed."""
     if isinstance(error, NotReadBack):
         logger.error("%s", error)
-        told = (
-            f"It was appended as snapshot {error.snapshot_id}, and could not be read back. Look whether it is there, then go on."
-        )
+        appended = f"It was appended as snapshot {error.snapshot_id}, and could not be {error.failed}."
+        told = f"{appended} Look whether it is there, then go on."
         return ProblemFound("data_retrieval_error", "/", told, status=503, headers={"Retry-After": "5"})
     if isinstance(error, LakehouseError):
         logger.warning("a batch was not committed: %s", error)

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from lakehouse.settings import Settings
+from lakehouse.store.durable import Durable
 from lakehouse.store.files import open_path
 from lakehouse.store.jvm import java_class
 from lakehouse.store.schema import SCHEMA
@@ -31,6 +33,15 @@ def qualified(spark: SparkSession, location: str) -> str:
     """Give a location as Hadoop writes it, with its scheme."""
     path, filesystem = open_path(spark, absolute_location(location))
     return str(filesystem.makeQualified(path).toString()).rstrip("/")
+
+
+def sync_table(spark: SparkSession, settings: Settings, name: str) -> None:
+    """Write what this session committed to a table through to the disk, as the setting `sync` says.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    Durable(table_location(spark, name), settings).sync_commits()
 
 
 def delta_log(spark: SparkSession, name: str) -> Any:
