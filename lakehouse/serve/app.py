@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import sqlite3
 import threading
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -175,7 +176,7 @@ class App:
             raise ProblemFound("data_retrieval_error", asked.target.path, str(error), status=503, headers=told) from error
         except DefinitionsGone as error:
             raise ProblemFound("not_found", asked.target.path, str(error)) from error
-        except WarehouseError as error:
+        except (WarehouseError, sqlite3.Error, OSError) as error:
             logger.warning("the warehouse cannot be read: %s", error)
             raise ProblemFound("data_retrieval_error", status=503, headers={"Retry-After": "5"}) from error
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sqlite3
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +11,16 @@ import anyio.to_thread
 from starlette.responses import Response
 from starlette.routing import Route
 
+from lakehouse.errors import LakehouseError
 from lakehouse.serve.answer.live import Live
 from lakehouse.serve.metrics import Metrics
 
 if TYPE_CHECKING:
     from lakehouse.serve.subscriptions.api import Subscriptions
 
+logger = logging.getLogger(__name__)
+
+_NOT_READ = b'{"status":"the catalog cannot be read"}'
 _NO_WRITER = b'{"status":"starting","detail":"The process that writes is starting; reads are answered."}'
 
 
@@ -37,6 +43,8 @@ def state_routes(
         head = live.head
         if head is None:
             return Response(b'{"status":"loading"}', 503, {"Retry-After": "2"}, "application/json")
+        if not live.is_empty and not await anyio.to_thread.run_sync(_is_read, live):
+            return Response(_NOT_READ, 503, {"Retry-After": "5"}, "application/json")
         if takes_writes is not None and not await anyio.to_thread.run_sync(takes_writes):
             return Response(_NO_WRITER, 503, {"Retry-After": "2"}, "application/json")
         return Response(b'{"status":"ready","snapshot":%d}' % head.number, media_type="application/json")
@@ -48,3 +56,13 @@ def state_routes(
         return Response(text, media_type=metrics.media_type)
 
     return [Route("/health", health), Route("/ready", ready), Route("/metrics", figures)]
+
+
+def _is_read(live: Live) -> bool:
+    """Return whether a request would be answered out of the catalog now: one is, of the smallest kind."""
+    try:
+        live.model.answer(lambda view: view.head)
+    except (LakehouseError, sqlite3.Error, OSError) as error:
+        logger.warning("the catalog cannot be read: %s", error)
+        return False
+    return True

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import re
+import shutil
+import sqlite3
 from contextlib import closing
 from urllib.parse import quote, unquote
 
+import anyio
 import pytest
+from deltalake.exceptions import CommitFailedError, DeltaError
 
-from lakehouse.errors import SettingsError
+from lakehouse.errors import CommitLost, SettingsError, WarehouseError
+from lakehouse.log.commits import Run
+from lakehouse.log.head import Head
+from lakehouse.serve.answer.live import Live
+from lakehouse.serve.metrics import Metrics
 from lakehouse.serve.options import Options
 from lakehouse.serve.origins import Origins
 from lakehouse.serve.problems import ProblemFound
+from lakehouse.serve.state import state_routes
 from lakehouse.serve.write.working import Row, owner_problem
+from lakehouse.serve.writer.append import DeltaAppender, committed_after
+from lakehouse.serve.writer.process import _problem_of
+from lakehouse.settings import read_settings
 from lakehouse.text.names import Xid
-from serve.served import serving
+from serve.served import serving, write_catalog
 from serve.test_hostile import connected
 from serve.writing import EVENT, empty_warehouse, writing
 
@@ -270,3 +283,61 @@ def test_an_error_does_not_name_the_folders_of_this_machine():
     assert problem is not None
     assert "changed instead: shop.json, https://catalog.example/shop.json." in problem.detail
     assert "private" not in problem.detail
+
+
+# What the storage does not take, and what cannot be read
+
+
+def caused(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (DeltaError("Generic LocalFileSystem error: Unable to copy data to file: No space left on device (os error 28)"), "full"),
+        (DeltaError("Unable to open file /srv/w/changes/part-0.parquet#1: Read-only file system (os error 30)"), "read-only"),
+        (DeltaError("Unable to open file: Permission denied (os error 13)"), "read-only"),
+        (OSError(errno.ENOSPC, "No space left on device", "/srv/w"), "full"),
+        (caused(WarehouseError("/srv/r: cannot be kept"), sqlite3.OperationalError("database or disk is full")), "full"),
+    ],
+)
+def test_storage_that_takes_nothing_is_reported_as_that(error, told):
+    problem = _problem_of(error)
+    assert (problem.status, told in problem.detail, "/srv" in problem.detail) == (507, True, False)
+    assert problem.headers == {"Retry-After": "60"}
+
+
+def test_a_commit_that_the_storage_did_not_take_is_no_lost_race(tmp_path, monkeypatch):
+    settings = read_settings(warehouse=str(empty_warehouse(tmp_path / "w").folder))
+    appender = DeltaAppender(settings.warehouse, settings)
+    failed = CommitFailedError("Unable to copy data to file: No space left on device (os error 28)")
+
+    def append() -> None:
+        version = appender.warehouse.newest("changes").version()
+        appender.append(Head(), version, committed_after(Head()), [], Run("i", "serve", {}))
+
+    for error, expected in ((failed, CommitFailedError), (CommitFailedError("version 1 is there"), CommitLost)):
+
+        def write(*_, error=error, **__):
+            raise error
+
+        monkeypatch.setattr("deltalake.write_deltalake", write)
+        with pytest.raises(expected):
+            append()
+
+
+def test_a_server_that_cannot_read_is_not_ready(tmp_path):
+    catalog = write_catalog(tmp_path / "w")
+    live = Live(read_settings(warehouse=str(catalog.folder), readmodel_dir=str(tmp_path / "model")), Options())
+    live.load()
+    ready = next(route.endpoint for route in state_routes(live, Metrics(), None) if route.path == "/ready")
+    assert anyio.run(ready, None).status_code == 200
+    live.model.close()
+    shutil.rmtree(tmp_path / "model")
+    catalog.folder.rename(tmp_path / "gone")
+    answer = anyio.run(ready, None)
+    assert (answer.status_code, answer.body) == (503, b'{"status":"the catalog cannot be read"}')
+    (tmp_path / "gone").rename(catalog.folder)
+    assert anyio.run(ready, None).status_code == 200

@@ -6,7 +6,9 @@ information; a test compares them.
 
 from __future__ import annotations
 
+import errno
 import json
+import re
 import tempfile
 from collections import Counter, defaultdict
 from datetime import datetime, timezone
@@ -41,6 +43,12 @@ if TYPE_CHECKING:
 _ROWS = to_arrow_schema(StructType([field for field in CHANGES if field.name != "snapshot_id"]), timezone="UTC")
 _SEED = 42  # of Spark's xxhash64
 _MASK = 2**64 - 1
+_OF_SYSTEM = re.compile(r"\(os error ([0-9]+)\)")  # as delta-rs ends the text of an error of the system
+_FULL, _READ_ONLY = "is full: make room", "is read-only for this server: let it write there"
+_BY_NUMBER = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), _FULL) | dict.fromkeys(
+    (errno.EROFS, errno.EACCES, errno.EPERM), _READ_ONLY
+)
+_BY_TEXT = {"database or disk is full": _FULL, "attempt to write a readonly database": _READ_ONLY}  # of SQLite
 
 
 class Appender(Protocol):
@@ -106,6 +114,8 @@ class DeltaAppender:
         try:
             self._write(table, _as_declared(every, table), properties)
         except CommitFailedError as error:
+            if storage_refusal(error) is not None:
+                raise
             raise CommitLost(snapshot_id) from error
         crash_point("after_commit")
 
@@ -155,6 +165,19 @@ def _declaration(table: DeltaTable) -> str:
     }
     versions |= {name: value for name, value in features.items() if value is not None}
     return "".join(json.dumps(action) + "\n" for action in ({"protocol": versions}, {"metaData": declared}))
+
+
+def storage_refusal(error: BaseException | None) -> str | None:
+    """Return why the storage of the warehouse took nothing, out of an error and what caused it; None: that was not the reason."""
+    while error is not None:
+        text = str(error)
+        found = _OF_SYSTEM.search(text)
+        number = error.errno if isinstance(error, OSError) and error.errno else int(found[1]) if found else 0
+        refusal = _BY_NUMBER.get(number) or next((told for part, told in _BY_TEXT.items() if part in text), None)
+        if refusal is not None:
+            return refusal
+        error = error.__cause__
+    return None
 
 
 def admits_delta_rs(table: DeltaTable) -> bool:

@@ -20,7 +20,7 @@ from lakehouse.log.turns import no_turn_of_others
 from lakehouse.readmodel import ReadModel
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.write.asked import Writing
-from lakehouse.serve.writer.append import Appender, DeltaAppender, SparkAppender, admits_delta_rs
+from lakehouse.serve.writer.append import Appender, DeltaAppender, SparkAppender, admits_delta_rs, storage_refusal
 from lakehouse.serve.writer.batches import Batches, NotReadBack, Result
 from lakehouse.serve.writer.tables import Tables
 from lakehouse.serve.writer.wire import Address, Announced, Done, receive_writing, send_answer
@@ -148,6 +148,11 @@ def _problem_of(error: Exception) -> ProblemFound:
         appended = f"It was appended as snapshot {error.snapshot_id}, and could not be {error.failed}."
         told = f"{appended} Look whether it is there, then go on."
         return ProblemFound("data_retrieval_error", "/", told, status=503, headers={"Retry-After": "5"})
+    refusal = storage_refusal(error)
+    if refusal is not None:
+        logger.error("a batch was not committed: %s", error)
+        detail = f"Nothing was written: the storage of the catalog {refusal}, then ask again."
+        return ProblemFound("", "/", detail, status=507, headers={"Retry-After": "60"})
     if isinstance(error, LakehouseError):
         logger.warning("a batch was not committed: %s", error)
         told = "Nothing was written; other writers were quicker, or the warehouse cannot be reached. Ask again."
