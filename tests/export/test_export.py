@@ -183,6 +183,7 @@ def _export_in_all_ways(to: Any) -> None:
     to("at", at="1")
     to("based", registry="shop", style=Style(base_url="https://example.com/r/"))
     to("split", registry="shop", style=Style(by_group=True))
+    to("named", to_folder=False)
     to("split_all", style=Style(by_group=True))
     to("replaced")
     to("replaced", registry="shop", style=Style(by_group=True), replace=True)
@@ -193,7 +194,8 @@ def _export_in_all_ways(to: Any) -> None:
 
 
 def _refuse_all_that_is_wrong(refused: Any) -> None:
-    refused("several", NothingToExport)
+    refused("several", NothingToExport, "several.json")
+    refused("several selected", NothingToExport, "several", select=("/messagegroups/orders",))
     refused("registry", NothingToExport, registry="nowhere")
     refused("xid", NothingToExport, registry="shop", select=("/messagegroups/orders", "/messagegroups/x"))
     refused("snapshot", SnapshotNotFound, registry="shop", at="99")
@@ -389,6 +391,10 @@ def test_an_export_takes_the_place_of_an_earlier_one_whole(trip):
     assert files_in(trip.folder / "replaced") == files_in(trip.folder / "split")
 
 
+def test_of_several_registries_a_new_name_is_a_folder_unless_it_is_that_of_a_document(trip):
+    assert files_in(trip.folder / "named") == files_in(trip.folder / "again")
+
+
 def test_of_several_registries_each_has_a_folder_with_its_groups(trip):
     assert files_in(trip.folder / "split_all" / "shop") == files_in(trip.folder / "split")
     assert len(list((trip.folder / "split_all").iterdir())) > 1
@@ -402,6 +408,7 @@ def test_of_several_registries_each_has_a_folder_with_its_groups(trip):
     [
         ("empty", "the catalog is empty"),
         ("several", "several registries"),
+        ("several selected", "several registries"),
         ("registry", "'nowhere'"),
         ("xid", "/messagegroups/x in the registry"),
         ("snapshot", "99"),

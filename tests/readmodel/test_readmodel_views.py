@@ -15,6 +15,7 @@ from conftest import Catalog
 from pyspark.sql import functions as F
 from soak.sessions import forget, forget_attached
 
+from lakehouse.errors import DocumentNotFound
 from lakehouse.ingest.pipeline import Request
 from lakehouse.log.ownership.owners import Policy
 from lakehouse.log.snapshots import open_snapshot, read_snapshots
@@ -205,6 +206,13 @@ def test_differences_events_snapshots_and_findings_are_spark_s(generated):
     ]
     assert violations_by_rule(model.answer(find_violations)) == list_violations(spark, settings) != []
     assert violations_by_rule(model.answer(find_violations, 1)) == list_violations(spark, settings, at="1")
+    path = model.answer(find_violations)[0]["document_uri"].removeprefix("file:")
+    quick_ones = violations_by_rule(model.answer(lambda view: find_violations(view, document=path)))
+    assert quick_ones == list_violations(spark, settings, document=path) != []
+    for ask in (lambda: model.answer(lambda view: find_violations(view, document="no.json")),
+                lambda: list_violations(spark, settings, document="no.json")):  # fmt: skip
+        with pytest.raises(DocumentNotFound, match=r"no\.json: the catalog has loaded no such document"):
+            ask()
 
 
 def test_messages_and_histories_are_shown_alike(generated):
