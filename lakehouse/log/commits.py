@@ -10,7 +10,7 @@ import getpass
 import hashlib
 import json
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -175,7 +175,7 @@ def commit_label(spark: SparkSession, head: Head, label: Label, run: Run) -> Hea
         CommitLost: another writer has taken that snapshot; nothing was appended.
     """
     snapshot_id = head.snapshot_id + 1
-    committed_at = max(datetime.now(timezone.utc), head.committed_at + timedelta(microseconds=1))
+    committed_at = head.next_moment()
     snapshot = _sealed(
         _who_and_when(run, committed_at)
         | {

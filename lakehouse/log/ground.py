@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -74,7 +74,7 @@ def read_ground(
         state: as from `read_state` at the head, of all that the documents say or held; None: it is read.
     """
     log = open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id)
-    committed_at = max(datetime.now(timezone.utc), head.committed_at + timedelta(microseconds=1))
+    committed_at = head.next_moment()
     said = _said(known, gone)
     held = stage.filter(F.col("row") == "entity").select(*KEY, "document_uri")
     if state is None:

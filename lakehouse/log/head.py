@@ -25,3 +25,7 @@ class Head:
     digest: str = ""
     tables: dict[str, int] = field(default_factory=dict)
     deletions: int = 0
+
+    def next_moment(self) -> datetime:
+        """Return the time of a snapshot that follows now; later than this one's also when the clock was set back."""
+        return max(datetime.now(timezone.utc), self.committed_at + datetime.resolution)

@@ -22,7 +22,7 @@ from lakehouse.rules.declared import RULES
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.write.relations import find_broken
 from lakehouse.serve.write.working import Row, Working
-from lakehouse.serve.writer.append import DeltaAppender, SparkAppender, arrow_rows, committed_after, rows_digest
+from lakehouse.serve.writer.append import DeltaAppender, SparkAppender, arrow_rows, rows_digest
 from lakehouse.serve.writer.batches import Batches, head_of
 from lakehouse.store.keys import OVER_HTTP
 from lakehouse.store.tables import attach_log
@@ -229,7 +229,7 @@ def test_the_rules_between_entities_are_those_of_an_ingest(catalog, tmp_path):
                 (name, broken.xid.split("/versions/")[0], broken.rule_id)
                 for broken in find_broken(working, name, working.since(mark))
             }
-        assert committed_after(head) - head.committed_at > timedelta(0)
+        assert head.next_moment() - head.committed_at > timedelta(0)
     catalog.ingest(settings=settings)
     rules = ", ".join(f"'{one}'" for one in sorted(RULES))
     expected = catalog.rows(

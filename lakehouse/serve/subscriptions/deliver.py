@@ -23,7 +23,7 @@ from lakehouse.readmodel import View
 from lakehouse.serve.answer.changes import events_of
 from lakehouse.serve.answer.live import Live
 from lakehouse.serve.subscriptions.sinks import NotReachable, send
-from lakehouse.serve.subscriptions.store import ACTIVE, PARKED, VALIDATING, WHOLE, Kept, Store
+from lakehouse.serve.subscriptions.store import ACTIVE, LONGEST_PAUSE, PARKED, VALIDATING, WHOLE, Kept, Store
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,6 @@ _AT_ONCE = 8
 _SECONDS_BETWEEN_LOOKS = 0.2
 _SECONDS_BETWEEN_TRIES_TO_LEAD = 2.0
 _FIRST_PAUSE = 1.0
-_LONGEST_PAUSE = 600.0
 _MOST_ATTEMPTS = 150  # in a row: a day
 _MOST_REFUSALS = 5  # of permission
 _IN_A_GO = 500  # events of one subscription before others have their turn
@@ -202,7 +201,7 @@ class Deliverer:
             self.store.update(kept, status=PARKED, reason=reason, attempts=attempts)
             logger.warning("subscription %s is parked: %s", kept.id, reason)
             return
-        pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(attempts - 1, 20))
+        pause = min(LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(attempts - 1, 20))
         self.store.update(kept, reason=reason, attempts=attempts, next_at=time.time() + pause)
 
     def _authorization(self, kept: Kept) -> dict[str, str]:

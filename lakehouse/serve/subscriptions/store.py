@@ -23,6 +23,7 @@ from lakehouse.store.durable import sync, sync_with_folder
 VALIDATING, ACTIVE, PARKED = "validating", "active", "parked"
 WHOLE = -1  # position: the sink was told of all events of the snapshot
 MOST = 1000
+LONGEST_PAUSE = 600.0  # seconds between two attempts
 _MOST_PARKED = 100  # events of a subscription that are kept whole; all are counted
 _TABLES = """
 CREATE TABLE IF NOT EXISTS subscriptions (
@@ -147,8 +148,9 @@ class Store:
         return self._select("ORDER BY rowid", ())
 
     def due(self, now: float) -> list[Kept]:
-        """Give those whose next attempt has come."""
-        return self._select("WHERE status <> ? AND next_at <= ? ORDER BY next_at", (PARKED, now))
+        """Give those whose next attempt has come; one further off than any pause is of before the clock was set back."""
+        due = "WHERE status <> ? AND (next_at <= ? OR next_at > ?) ORDER BY next_at"
+        return self._select(due, (PARKED, now, now + LONGEST_PAUSE))
 
     def update(self, kept: Kept, **columns: Any) -> bool:
         """Write what became of an attempt, unless the subscription was written anew or deleted since; False: it was."""

@@ -11,7 +11,7 @@ import json
 import re
 import tempfile
 from collections import Counter, defaultdict
-from datetime import datetime, timezone
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -226,12 +226,6 @@ def rows_digest(rows: pa.Table) -> str:
                 seed = seed if part is None else xxhash.xxh64_intdigest(_bytes(part), seed)
         folded ^= seed
     return f"{folded & _MASK:016x}"
-
-
-def committed_after(head: Head) -> datetime:
-    """Give the time of a snapshot that follows another one now."""
-    now = datetime.now(timezone.utc)
-    return now if now > head.committed_at else head.committed_at + (datetime.resolution)
 
 
 def _op(change: Change) -> str:

@@ -19,7 +19,7 @@ from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.write.apply import Outcome, apply
 from lakehouse.serve.write.asked import Writing
 from lakehouse.serve.write.working import Change, Working
-from lakehouse.serve.writer.append import Appender, committed_after
+from lakehouse.serve.writer.append import Appender
 from lakehouse.store.durable import Durable
 
 _NO_DOCUMENTS = {"read": 0, "unchanged": 0, "skipped": 0, "rejected": 0}
@@ -136,7 +136,7 @@ class Batches:
 
     def _plan(self, view: View, writings: list[Writing]) -> Planned:
         head = head_of(view)
-        committed_at = committed_after(head)
+        committed_at = head.next_moment()
         working = Working(view, (committed_at - _EPOCH) // timedelta(microseconds=1))
         results: list[Result] = []
         users: dict[str, str] = {}
