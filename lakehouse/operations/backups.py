@@ -11,11 +11,16 @@ again before anything is restored.
 from __future__ import annotations
 
 import json
+import re
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import reduce
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -34,6 +39,9 @@ from lakehouse.store.places import local_path
 from lakehouse.store.schema import CHANGES, VIOLATIONS
 from lakehouse.store.session import absolute_location
 from lakehouse.store.tables import SCHEMA_VERSION, attach_tables, create_tables, table_name
+
+_PART = re.compile(r"changes-[0-9]{9,}-[0-9]{9,}-[0-9a-f]{8}")
+_FINDINGS = re.compile(r"violations-[0-9]{9,}-[0-9a-f]{8}")
 
 
 @dataclass(frozen=True)
@@ -118,15 +126,17 @@ def restore(spark: SparkSession, settings: Settings, folder: str) -> Manifest:
     place, manifest = absolute_location(folder), read_manifest(spark, folder)
     if manifest.snapshot_id == 0:
         raise NoBackup(folder)
-    if manifest.schema_version > SCHEMA_VERSION:
-        raise BackupError(f"the backup in {folder} was made by a newer release ({manifest.product_version}). Install that.")
-    rows = _read(spark, place, manifest.parts, CHANGES)
-    _verify(rows, Link(), Link(manifest.snapshot_id, manifest.digest), folder)
+    with _readable(folder):
+        _check_parts(spark, place, [*manifest.parts, *manifest.findings])
+        rows = _read(spark, place, manifest.parts, CHANGES)
+        _verify(rows, Link(), Link(manifest.snapshot_id, manifest.digest), folder)
+        found = _read(spark, place, manifest.findings, VIOLATIONS)
+        if (counted := found.count()) != manifest.findings_count:
+            raise BackupError(f"{folder} holds {counted} findings instead of {manifest.findings_count}. Restore another backup.")
     create_tables(spark, settings)
     if read_head(spark).snapshot_id:
         raise WarehouseTaken(settings.warehouse)
-    findings = _read(spark, place, manifest.findings, VIOLATIONS)
-    findings = findings.join(spark.table(table_name("violations")).select("violation_id"), on="violation_id", how="left_anti")
+    findings = found.join(spark.table(table_name("violations")).select("violation_id"), on="violation_id", how="left_anti")
     findings.select(*VIOLATIONS.names).write.format("delta").mode("append").saveAsTable(table_name("violations"))
     told = json.dumps({"snapshot_id": manifest.snapshot_id, "command": "restore"})
     writer = rows.select(*CHANGES.names).write.format("delta").mode("append").option("userMetadata", told)
@@ -142,18 +152,71 @@ def restore(spark: SparkSession, settings: Settings, folder: str) -> Manifest:
 
 
 def read_manifest(spark: SparkSession, folder: str) -> Manifest:
-    """Read the newest manifest of a folder; one of no snapshot when there is none. What is not a manifest is passed over."""
+    """Read the newest manifest of a folder; one of no snapshot when there is none. One that was cut off is passed over.
+
+    Raises:
+        BackupError: it is whole, and not one that `backup` writes.
+    """
     listed = list_folder(spark, f"{absolute_location(folder)}/manifests")
     paths = sorted((path for path, _, _ in listed if path.endswith(".json")), reverse=True)
-    return next((found for path in paths if (found := _parsed(read_text(spark, path))) is not None), Manifest())
+    return next((found for path in paths if (found := parse_manifest(read_text(spark, path), path)) is not None), Manifest())
 
 
-def _parsed(text: str) -> Manifest | None:
-    """Read a manifest; None for one that was cut off while it was written: the one before counts."""
+def parse_manifest(text: str, path: str) -> Manifest | None:
+    """Read a manifest; None for one that was cut off while it was written: the one before counts.
+
+    Args:
+        text: of the file.
+        path: of the file, for the error.
+
+    Raises:
+        BackupError: it is whole, and not one that `backup` writes: the names of parts are names, no paths and no patterns.
+    """
     try:
-        return Manifest(**json.loads(text))
-    except (ValueError, TypeError):
+        told = json.loads(text)
+    except (ValueError, RecursionError):
         return None
+    version = told.get("schema_version") if isinstance(told, dict) else None
+    if type(version) is int and version > SCHEMA_VERSION:
+        raise BackupError(f"{path} was made by a newer release ({told.get('product_version')}). Install that.")
+    wanted = Manifest().as_json()
+    wrong = "" if isinstance(told, dict) and told.keys() == wanted.keys() else "its members are not those of a manifest"
+    for name, value in wanted.items() if not wrong else ():
+        if type(told[name]) is not type(value) or (isinstance(value, int) and told[name] < 0):
+            wrong = f"`{name}` is {json.dumps(told[name])[:100]}"
+    for name, pattern in (("parts", _PART), ("findings", _FINDINGS)) if not wrong else ():
+        odd = [one for one in told[name] if not (isinstance(one, str) and pattern.fullmatch(one))]
+        wrong = wrong or (f"`{name}` holds {json.dumps(odd[0])[:100]}, which names no part of a backup" if odd else "")
+    if wrong:
+        raise BackupError(
+            f"{path} is not a manifest that `lakehouse backup` wrote: {wrong}. Restore another backup, or delete it."
+        )
+    return Manifest(**told)
+
+
+@contextmanager
+def _readable(folder: str) -> Iterator[None]:
+    """Report what Spark cannot read of a backup as a fault of the backup."""
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        told = str(error).splitlines()[0][:300]
+        raise BackupError(f"{folder}: the backup cannot be read ({told}). Restore another one.") from error
+
+
+def _check_parts(spark: SparkSession, place: str, names: list[str]) -> None:
+    """Check that the parts are there, and in the folder: no link leads elsewhere.
+
+    Raises:
+        BackupError: it is not so.
+    """
+    for name in names:
+        if not list_folder(spark, f"{place}/parts/{name}"):
+            raise BackupError(f"{place} does not hold {name}, which its manifest names. Restore another backup.")
+        local = local_path(f"{place}/parts/{name}")
+        linked = next((one for one in [local.parent, local, *local.rglob("*")] if one.is_symlink()), None) if local else None
+        if linked is not None:
+            raise BackupError(f"{linked} is a link; a backup holds its files itself. Copy them there, or restore another one.")
 
 
 def _check_same_catalog(log: DataFrame, last: Manifest, head_id: int, folder: str) -> None:

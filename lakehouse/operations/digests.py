@@ -39,6 +39,8 @@ def check_chain(rows: DataFrame, before: Link, *, deep: bool = False) -> tuple[L
     problems: list[str] = []
     found = {row["snapshot_id"]: row.asDict() for row in _by_snapshot(rows, deep=deep).collect()}
     link = before
+    if found.pop(None, None) is not None:
+        problems.append("there are rows without a snapshot_id")
     for snapshot_id in sorted(found):
         here = found[snapshot_id]
         if snapshot_id != link.snapshot_id + 1:
@@ -47,9 +49,13 @@ def check_chain(rows: DataFrame, before: Link, *, deep: bool = False) -> tuple[L
             problems.append(f"snapshot {snapshot_id} has {len(here['bodies'])} rows of its own instead of 1")
             link = Link(snapshot_id, "")
             continue
-        body = json.loads(here["bodies"][0])
-        problems += _problems(snapshot_id, body, here, link)
-        link = Link(snapshot_id, body["digest"])
+        try:
+            body = json.loads(here["bodies"][0])
+            problems += _problems(snapshot_id, body, here, link)
+            link = Link(snapshot_id, body["digest"])
+        except (ValueError, KeyError, TypeError):
+            problems.append(f"the facts or labels of snapshot {snapshot_id} cannot be read")
+            link = Link(snapshot_id, "")
     return link, problems[:MAX_TOLD]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from histories import contents
 
 from lakehouse.errors import BackupError
 from lakehouse.log.snapshots import open_snapshot
-from lakehouse.operations.backups import backup, restore
+from lakehouse.operations.backups import Manifest, backup, parse_manifest, restore
 from lakehouse.operations.doctor import diagnose, rebuild
 from lakehouse.settings import read_settings
 from lakehouse.store.tables import TABLES, create_tables, forget_table
@@ -150,3 +151,79 @@ def test_a_damaged_backup_is_refused_and_a_cut_off_manifest_passed_over(history,
     shutil.move(tmp_path / "fewer", part)
     with pytest.raises(BackupError, match="not what was committed"):
         restore(history.spark, read_settings(warehouse=str(tmp_path / "elsewhere")), str(place))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"parts": ["../../elsewhere/changes-000000001-000000003-00000000"]},
+        {"parts": ["/etc"]},
+        {"parts": ["*"]},
+        {"parts": ["{changes,violations}-000000001-000000003-00000000"]},
+        {"parts": ["changes-000000001-000000003-00000000/.."]},
+        {"parts": ["changes-000000001-000000003-00000000\n"]},
+        {"parts": ["file:/etc"]},
+        {"parts": [7]},
+        {"parts": "changes-000000001-000000003-00000000"},
+        {"parts": None},
+        {"findings": ["../x"]},
+        {"findings": ["changes-000000001-000000003-00000000"]},
+        {"snapshot_id": "3"},
+        {"snapshot_id": True},
+        {"snapshot_id": -1},
+        {"digest": 5},
+        {"rows": 1e400},
+        {"schema_version": "1"},
+        {"schema_version": 99},
+        {"more": 1},
+    ],
+)
+def test_a_manifest_that_no_backup_wrote_is_refused(wrong):
+    whole = Manifest(3, "d", ["changes-000000001-000000003-00000000"], ["violations-000000003-00000000"], 9, 1).as_json()
+    assert parse_manifest(json.dumps(whole), "x.json").snapshot_id == 3
+    with pytest.raises(BackupError, match=r"x\.json (is not a manifest|was made by a newer release)"):
+        parse_manifest(json.dumps(whole | wrong), "x.json")
+
+
+@pytest.mark.parametrize("text", ["[]", "null", "7", "{}", '"x"'])
+def test_whole_json_that_is_no_manifest_is_refused(text):
+    with pytest.raises(BackupError, match="is not a manifest"):
+        parse_manifest(text, "x.json")
+
+
+def test_parts_that_are_missing_linked_damaged_or_too_few_are_refused(history, tmp_path):
+    place = tmp_path / "backup"
+    backup(history.spark, history.settings, str(place))
+    kept = tmp_path / "kept"
+    shutil.copytree(place, kept)
+    elsewhere = read_settings(warehouse=str(tmp_path / "elsewhere"))
+    part = next(path.name for path in place.glob("parts/changes-*"))
+    manifest = next(kept.glob("manifests/*.json"))
+
+    def linked(at):
+        shutil.rmtree(at)
+        at.symlink_to(kept / "parts" / part)
+
+    def damaged(at):
+        for file in at.glob("*.parquet"):
+            file.write_bytes(b"PAR1" + b"x" * 100 + b"PAR1")
+        for file in at.glob(".*.crc"):
+            file.unlink()
+
+    def more_findings(at):
+        told = json.loads(manifest.read_text())
+        (place / "manifests" / manifest.name).write_text(json.dumps(told | {"findings_count": told["findings_count"] + 1}))
+        (place / "manifests" / f".{manifest.name}.crc").unlink()
+
+    for spoil, told in (
+        (shutil.rmtree, "does not hold changes-"),
+        (linked, "is a link"),
+        (damaged, "cannot be read"),
+        (more_findings, "findings instead of"),
+    ):
+        shutil.rmtree(place)
+        shutil.copytree(kept, place)
+        spoil(place / "parts" / part)
+        with pytest.raises(BackupError, match=told):
+            restore(history.spark, elsewhere, str(place))
+        assert not (tmp_path / "elsewhere").exists()
