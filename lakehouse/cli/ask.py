@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     "--at", metavar="SNAPSHOT", shell_complete=complete_snapshot, help="Snapshot to ask: its number, label, date, time, or head."
 )
 @click.option("--diff", nargs=2, metavar="A B", help="Two snapshots, which the view snapshot_diff compares.")
+@click.option("--write", is_flag=True, help="Run statements that change tables or views too; never of the log `changes`.")
 @with_globals
 @click.pass_obj
-def sql(context: Context, query: str, at: str | None, diff: tuple[str, str] | None) -> int:
-    """Run a Spark SQL query on the catalog and print its rows."""
+def sql(context: Context, query: str, at: str | None, diff: tuple[str, str] | None, write: bool) -> int:
+    """Run a Spark SQL query on the catalog and print its rows. It only reads, unless --write is given."""
     from lakehouse.cli.beforehand import check_snapshots
     from lakehouse.match.conformance import open_named_in
+    from lakehouse.query.readonly import Allowed
     from lakehouse.query.sql import run_query
 
     if at is not None and diff is not None:
@@ -42,7 +44,7 @@ def sql(context: Context, query: str, at: str | None, diff: tuple[str, str] | No
     check_snapshots(context, at, *(diff or ()))
     spark, settings = open_spark(context)
     open_named_in(spark, settings, query)
-    result = run_query(spark, settings, query, at, diff)
+    result = run_query(spark, settings, query, at, diff, allowed=Allowed.WRITE if write else Allowed.READ)
     if context.as_json:
         click.echo("[" + ",\n ".join(result.json_rows()) + "]")
     else:
@@ -232,11 +234,18 @@ def serve_sql(context: Context, /, at: str | None, **door: Any) -> int:
 @click.command("sql-user")
 @click.argument("file", metavar="FILE", type=click.Path(dir_okay=False))
 @click.argument("name")
-@click.password_option(help="Password; asked for when it is not given.")
-def sql_user(file: str, name: str, password: str) -> int:
-    """Write a user into FILE, for `lakehouse serve-sql --users FILE`; one of that name gets the new password."""
+@click.option("--password-stdin", is_flag=True, help="Read the password from standard input instead of asking for it.")
+def sql_user(file: str, name: str, password_stdin: bool) -> int:
+    """Write a user into FILE, for `lakehouse serve-sql --users FILE`; one of that name gets the new password.
+
+    A password is no argument: the list of processes would show it to everybody on the machine.
+    """
     from lakehouse.query.sqlserver import write_user
 
+    if password_stdin:
+        password = sys.stdin.readline().rstrip("\r\n")
+    else:
+        password = click.prompt("Password", hide_input=True, confirmation_prompt=True)
     write_user(file, name, password)
     click.echo(f"{file}: user {printable(name)} written.")
     return 0

@@ -29,6 +29,7 @@ from lakehouse.log.projections import effective_is_behind, last_rows, project, r
 from lakehouse.operations.digests import Link, check_chain
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.delta.log import table_location
+from lakehouse.store.delta.positions import last_transaction
 from lakehouse.store.files import list_folder, move_folder, stages_location
 from lakehouse.store.schema import (
     CHANGES,
@@ -226,7 +227,8 @@ def _against_log(spark: SparkSession, table: Table, log: DataFrame, head: Head, 
     if (has["newest"] or 0) > head.snapshot_id:
         told = f"it is at snapshot {has['newest']}, and the log ends at {head.snapshot_id}: the log lost its end"
         return Diagnosis("against the log", table.name, "error", told, _RESTORE)
-    if (has["newest"] or 0) < head.tables.get(table.name, 0):
+    is_behind = (has["newest"] or 0) < head.tables.get(table.name, 0)
+    if is_behind and last_transaction(spark, table.name) < head.tables[table.name]:  # else it was there, and lost rows since
         told = f"it is at snapshot {has['newest'] or 0}, and the log at {head.tables[table.name]}"
         return Diagnosis("against the log", table.name, "warning", told, _CATCH_UP)
     return Diagnosis("against the log", table.name, "error", _difference(has, should), _REBUILD)

@@ -16,6 +16,7 @@ from lakehouse.errors import QueryError
 from lakehouse.log.relations import open_relations
 from lakehouse.log.snapshots import resolve_snapshot
 from lakehouse.query.diff import open_diff
+from lakehouse.query.readonly import Allowed, open_guarded
 from lakehouse.settings import Settings
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.tables import attach_tables, tables_named_in
@@ -54,7 +55,13 @@ class Result:
 
 
 def run_query(
-    spark: SparkSession, settings: Settings, query: str, at: str | None = None, diff: tuple[str, str] | None = None
+    spark: SparkSession,
+    settings: Settings,
+    query: str,
+    at: str | None = None,
+    diff: tuple[str, str] | None = None,
+    *,
+    allowed: Allowed = Allowed.ALL,
 ) -> Result:
     """Run a query on the catalog.
 
@@ -64,9 +71,10 @@ def run_query(
         query: Spark SQL.
         at: snapshot in whose schema the bare names are looked up, as in `resolve_snapshot`; None: the live tables.
         diff: two snapshots, in whose schema the view `snapshot_diff` compares them.
+        allowed: what the statement may do; with less than all it runs in a session of its own.
 
     Raises:
-        QueryError: Spark does not understand it, or a name in it does not exist.
+        QueryError: Spark does not understand it, a name in it does not exist, or it does what is not allowed.
         SnapshotNotFound: `at` names no snapshot.
         WarehouseError: the warehouse holds no catalog.
     """
@@ -75,12 +83,13 @@ def run_query(
         schema = open_diff(spark, settings, *(resolve_snapshot(spark, one) for one in diff))
     else:
         schema = open_relations(spark, settings, views_named_in(query), tables_named_in(query), at)
-    spark.catalog.setCurrentDatabase(schema)
+    session = spark if allowed is Allowed.ALL else open_guarded(spark, allowed)
+    session.catalog.setCurrentDatabase(schema)
     try:
         with _told():
-            return Result(spark.sql(query))
+            return Result(session.sql(query))
     finally:
-        spark.catalog.setCurrentDatabase(SCHEMA)
+        session.catalog.setCurrentDatabase(SCHEMA)
 
 
 @contextmanager

@@ -14,7 +14,6 @@ import secrets
 import socket
 import time
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from lakehouse.errors import LakehouseError, SettingsError
 from lakehouse.log.snapshots import open_snapshot, resolve_snapshot
+from lakehouse.query.readonly import NO_PATHS, Allowed, compile_class, guard_new_sessions, open_guarded
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.durable import replace_synced
 from lakehouse.store.jvm import java_class
@@ -34,10 +34,12 @@ LOOPBACK = "127.0.0.1"
 PASSWORD_VARIABLE = "LAKEHOUSE_TLS_PASSWORD"  # noqa: S105  the name of it
 ITERATIONS = 600_000
 _SECONDS_TO_START = 60
-# What must be set before the session starts. Each connection sees the tables of the one session; result sets come in parts.
+# What must be set before the session starts. Each connection is a session of its own, with the tables and views of this one;
+# result sets come in parts.
 _SPARK = {
-    "spark.sql.hive.thriftServer.singleSession": "true",
+    "spark.sql.hive.thriftServer.singleSession": "false",
     "spark.sql.thriftServer.incrementalCollect": "true",
+    **NO_PATHS,
     TELL_CATALOG: "true",  # clients list the columns of tables out of the session's catalog
 }
 
@@ -117,8 +119,13 @@ def open_catalog(spark: SparkSession, settings: Settings, at: str | None) -> str
     return schema
 
 
-def start_server(spark: SparkSession, door: Door) -> Any:
+def start_server(spark: SparkSession, door: Door, allowed: Allowed = Allowed.READ) -> Any:
     """Start the server, and wait until it listens.
+
+    Args:
+        spark: the session with the catalog.
+        door: where it listens, and whom it lets in.
+        allowed: what clients may run.
 
     Returns:
         Spark's server, whose method `stop` ends it.
@@ -129,6 +136,8 @@ def start_server(spark: SparkSession, door: Door) -> Any:
     door.check()
     _check_port(door)
     jvm: Any = spark._jvm
+    spark = open_guarded(spark, allowed)
+    guard_new_sessions(spark, allowed)  # of each connection
     for key, value in _server_conf(spark, door).items():
         spark.conf.set(key, value)
         if "authentication" in key:  # what lets users in reads its settings from nowhere else
@@ -195,14 +204,10 @@ def _server_conf(spark: SparkSession, door: Door) -> dict[str, str]:
 
 
 def _compile_users_file(spark: SparkSession, users: str) -> None:
-    """Make the class that asks the users file known to the server; the compiler is the one that Spark ships."""
+    """Make the class that reads the users file known to the server."""
     jvm: Any = spark._jvm
     java_class(jvm, "java.lang.System").setProperty("xregistry.users", str(Path(users).absolute()))
-    thread = java_class(jvm, "java.lang.Thread").currentThread()
-    compiler = java_class(jvm, "org.codehaus.janino.SimpleCompiler")()
-    compiler.setParentClassLoader(thread.getContextClassLoader())
-    compiler.cook(files("lakehouse.query").joinpath("UsersFile.java").read_text(encoding="utf-8"))
-    thread.setContextClassLoader(compiler.getClassLoader())
+    compile_class(spark, "UsersFile.java", "xregistry.UsersFile")
 
 
 def _check_port(door: Door) -> None:

@@ -81,8 +81,13 @@ def test_a_users_file_holds_hashes_and_nobody_else_reads_it(tmp_path):
 def test_the_command_refuses_before_it_starts_anything(tmp_path):
     refused = CliRunner().invoke(cli, ["serve-sql", "--host", "0.0.0.0"])
     assert isinstance(refused.exception, SettingsError)
-    added = CliRunner().invoke(cli, ["sql-user", str(tmp_path / "users"), "ann", "--password", "x"])
-    assert added.exit_code == 0
+
+
+@pytest.mark.parametrize(("options", "typed"), [(["--password-stdin"], "x\n"), ([], "x\nx\n")])
+def test_a_password_is_typed_or_piped_and_never_an_argument(tmp_path, options, typed):
+    command = ["sql-user", str(tmp_path / "users"), "ann"]
+    assert CliRunner().invoke(cli, [*command, *options], input=typed).exit_code == 0
+    assert CliRunner().invoke(cli, [*command, "--password", "x"]).exit_code == 2
 
 
 @pytest.mark.parametrize("name", STAR)
@@ -169,6 +174,13 @@ def test_beeline_sees_tables_views_and_the_past(loaded_history, tmp_path):
         assert server.ask("SELECT count(*) FROM messages VERSION AS OF 1") == ["4"]
         assert server.ask("SELECT count(*) > 100 FROM dictionary") == ["true"]
         assert server.ask("SELECT DISTINCT protocol FROM endpoint_messages") == ["MQTT"]
+        for statement in ("DELETE FROM messages", "INSERT INTO changes SELECT * FROM changes", "DROP TABLE messages"):
+            assert "only what reads is run" in server.ask(statement)
+        for more in ("", "?spark.sql.runSQLOnFiles=true", "?set:hiveconf:spark.sql.runSQLOnFiles=true"):
+            assert "root" not in str(server.ask("SELECT * FROM text.`/etc/passwd`", more=more))
+            assert "root" not in str(server.ask("SELECT nosuch FROM csv.`/etc/passwd`", more=more))
+        assert server.ask("CREATE TEMPORARY VIEW messages AS SELECT 1 AS x; SELECT * FROM messages") == ["1"]
+        assert server.ask("SELECT count(*) FROM messages") == ["3"]  # what one client makes, another does not see
     with Server(tmp_path / "warehouse", "--at", "first") as server:
         assert server.ask("SELECT messageid FROM flat_messages ORDER BY 1", schema="xregistry_at_1") == ["event", "m", "n", "o"]
 
