@@ -74,9 +74,9 @@ def test_effective_messages_are_compared_with_flattening_and_made_anew(history):
 def test_rows_of_a_table_that_are_lost_are_an_error_that_a_rebuild_fixes(history):
     create_tables(history.spark, history.settings)
     history.spark.sql("DELETE FROM messages")
-    rows = [(one.status, one.mend) for one in diagnose(history.spark, history.settings) if one.table == "messages"]
+    rows = [(one.state, one.mend) for one in diagnose(history.spark, history.settings) if one.table == "messages"]
     assert ("error", "`lakehouse rebuild`") in rows
-    assert {status for status, _ in rows} == {"ok", "error"}
+    assert {state for state, _ in rows} == {"ok", "error"}
     rebuild(history.spark, history.settings)
     assert problems(history) == {}
 
