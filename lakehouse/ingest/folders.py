@@ -19,6 +19,7 @@ _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 NOT_THERE = "no such file or folder. Name a file, a folder, a glob, or a URI that Spark reads."
 NO_MATCH = "the glob matches nothing."
+LEADS_OUT = "a link that leads out of the SOURCE, to what its author may not read otherwise. Name it as a SOURCE to read it."
 GLOB = re.compile(r"[*?\[{]")
 
 
@@ -39,7 +40,7 @@ class Inside:
         unreadable: URIs and sizes of files that may not be read, at which Spark would end.
         hidden: what is not read.
         closed: URIs of folders and files of which nobody knows whether they hold or are documents: they cannot be looked at.
-        is_tree: no link leads back to a folder around it; Spark would follow one until the path is too long.
+        is_tree: no link leads out of the folder, or back to one around it, which Spark would follow until the path is too long.
     """
 
     files: list[str] = field(default_factory=list)
@@ -86,6 +87,13 @@ def is_gone(uri: str) -> bool:
     return uri.startswith("file:") and not os.path.lexists(_local(uri))
 
 
+def leads_out(uri: str, root: str) -> bool:
+    """Return whether a local file or folder is a link, or below one, that leads out of a folder; both are URIs."""
+    if not (uri.startswith("file:") and root.startswith("file:")):
+        return False
+    return not _is_within(os.path.realpath(_local(uri)), os.path.realpath(_local(root)))
+
+
 def look_into(folder: str) -> Inside:
     """Look through a folder.
 
@@ -112,7 +120,12 @@ def _look(folder: str, inside: Inside, around: list[str], *, hidden: bool) -> No
         return
     for entry in entries:
         is_link = entry.is_symlink()
-        if os.path.isdir(entry.path) if is_link else entry.is_dir(follow_symlinks=False):
+        if is_link and os.path.exists(entry.path) and not _is_within(os.path.realpath(entry.path), around[0]):
+            if os.path.isdir(entry.path) or is_document(entry.name):
+                inside.is_tree = False
+                inside.closed.append(f"file:{entry.path}")
+                inside.hidden.append(Hidden(_printable(entry.path), LEADS_OUT))
+        elif os.path.isdir(entry.path) if is_link else entry.is_dir(follow_symlinks=False):
             real = os.path.realpath(entry.path) if is_link else f"{around[-1]}/{entry.name}"
             if real in around:
                 inside.is_tree = False
@@ -147,6 +160,10 @@ def _sort_in(entry: os.DirEntry[str], inside: Inside, *, hidden: bool) -> None:
         inside.unreadable.append((uri, status.st_size))
     else:
         inside.files.append(uri)
+
+
+def _is_within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def _printable(path: str) -> str:

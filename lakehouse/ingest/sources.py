@@ -19,6 +19,7 @@ from lakehouse.errors import SourceNotFound
 from lakehouse.ingest.folders import (
     GLOB,
     HIDDEN_NAME,
+    LEADS_OUT,
     NO_MATCH,
     NOT_THERE,
     Hidden,
@@ -26,6 +27,7 @@ from lakehouse.ingest.folders import (
     is_gone,
     is_hidden,
     is_readable,
+    leads_out,
     look_into,
 )
 from lakehouse.store.jvm import java_class
@@ -94,7 +96,9 @@ def find_sources(spark: SparkSession, sources: list[str]) -> Sources:
     for source in sources:
         statuses, scope = _statuses(spark, source)
         scopes.append(scope)
-        for found in statuses:
+        outside = {found for found in statuses if not found.is_named and leads_out(found.uri, found.root)}
+        hidden += [Hidden(found.uri, LEADS_OUT) for found in statuses if found in outside]
+        for found in (one for one in statuses if one not in outside):
             roots.add(found.root)
             if found.is_folder:
                 folders.add(found.uri)

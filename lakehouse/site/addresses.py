@@ -22,7 +22,7 @@ HOME, SEARCH, MAP, FINDINGS, SNAPSHOTS, DOCUMENTS, COMPARE = (
     "index.html", "search.html", "map.html", "findings.html", "snapshots.html", "documents.html", "compare.html",
 )  # fmt: skip
 TO = "~to~"
-_LONGEST = 120
+_LONGEST = 72  # a comparison of two Versions of an entity is one file name of three such ids, and file names have 255 bytes
 _DIGITS = 12
 _PLAIN = re.compile(r"\A[A-Za-z0-9._-]*\Z")
 _ESCAPE = re.compile(r"~([0-9A-F]{2})")

@@ -13,6 +13,7 @@ import pytest
 from builders import document, group, stage
 
 from lakehouse.errors import SourceNotFound
+from lakehouse.ingest.folders import LEADS_OUT
 from lakehouse.ingest.parse import batches as stagebatches
 from lakehouse.ingest.parse import parse, parts
 from lakehouse.ingest.parse.batches import BATCH_BYTES, StageBatches
@@ -238,6 +239,8 @@ def test_what_is_no_document_is_told_and_nothing_ends(catalog):
     (catalog.documents / "dangling.json").symlink_to("nowhere")
     (catalog.documents / "self.json").symlink_to("self.json")
     (catalog.documents / "round").symlink_to(".")
+    catalog.write("../secret.json", document({"s": group({"m": {}})}))
+    (catalog.documents / "out.json").symlink_to("../secret.json")
     os.mkfifo(catalog.documents / "pipe.json")
     summary = catalog.ingest()
     assert summary.documents == {"read": 9, "unchanged": 0, "skipped": 5, "rejected": 3}
@@ -248,6 +251,7 @@ def test_what_is_no_document_is_told_and_nothing_ends(catalog):
         "dangling.json": "a link that leads nowhere",
         "self.json": "a link that leads nowhere",
         "round": "a link to a folder around it",
+        "out.json": LEADS_OUT,
         "pipe.json": "no file, but a pipe, socket or device",
     }
     create_views(catalog.spark, catalog.settings, SCHEMA, ["documents"])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakehouse.site.addresses import path_of, read, read_path, written
+from lakehouse.site.addresses import path_of, path_of_comparison, read, read_path, written
 
 quick = settings(max_examples=300, deadline=None, derandomize=True, database=None)
 texts = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=300)
@@ -48,3 +48,12 @@ def test_a_path_is_taken_apart(part):
 @pytest.mark.parametrize("path", ["", "x", "a/b.exe", "../index", "reg-default"])
 def test_what_is_no_path_of_a_page_is_none(path):
     assert read_path(path) is None
+
+
+@pytest.mark.parametrize("text", ["a" * 128, "é" * 128, "~" * 128, "x" * 72, "x" * 73])
+def test_the_longest_ids_make_names_that_file_systems_take(text):
+    """An id has up to 128 characters (core, `<SINGULAR>id`), and a comparison names three."""
+    token = f"v{written(text)}"
+    path = path_of_comparison(path_of("r", f"/messagegroups/{text}/messages/{text}"), token, f"v{written(text[:-1] + 'z')}")
+    assert max(len(part.encode()) for part in path.split("/")) <= 255 - len(".~new")
+    assert read(written(text), [text]) == text
