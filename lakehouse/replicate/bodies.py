@@ -12,7 +12,7 @@ from lakehouse.replicate.screen import Json, bare_group, bare_resource
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.xid import xid_of_group
 
-_NOT_SENT = ("epoch", "xid", "isdefault")
+_NOT_SENT = ("epoch", "xid", "isdefault", "readonly")  # they are the target's
 _DATES = ("createdat", "modifiedat")  # the target's own where it was written later
 
 
@@ -37,7 +37,10 @@ def body_of(view: View, registryid: RegistryId, xid: Xid, dialect: str) -> Json:
 
 def _version_of(version: Json) -> Json:
     named = {"schemauri": "schemaurl"}  # as the API spells it
-    return {named.get(name, name): value for name, value in version.items() if name not in _NOT_SENT}
+    found = {named.get(name, name): value for name, value in version.items() if name not in _NOT_SENT}
+    if isinstance(found.get("schema"), (dict, list)):  # a server sets it where a client does not (core, `<RESOURCE>` attribute)
+        found.setdefault("contenttype", "application/json")
+    return found
 
 
 def meta_of(meta: Json) -> Json:

@@ -95,10 +95,21 @@ def rounds(ways: list[tuple[Node, Node]], most: int = 8) -> int:
     raise AssertionError("they never come to rest")
 
 
+def as_servers_hold_it() -> dict[str, Any]:
+    """SHOP without what a server sets itself: `readonly`, and the media type of JSON documents (the test after the next)."""
+    shop = copy.deepcopy(SHOP)
+    del shop["messagegroups"]["orders"]["messages"]["fixed"]
+    schemas = shop["schemagroups"]["s"]["schemas"]
+    for version in (*schemas["json"]["versions"].values(), schemas["coded"]):
+        version["contenttype"] = "application/json"
+    return shop
+
+
 def test_a_catalog_is_sent_whole_and_then_what_changes(tmp_path, stack):
     """CAT-185: entities of every kind with their Versions, as they are; epochs are counted by the target."""
     catalog = Catalog(tmp_path / "warehouse")
-    catalog.load(SHOP)
+    shop = as_servers_hold_it()
+    catalog.load(shop)
     settings = settings_of(catalog)
     (target,) = nodes(tmp_path, stack, "target")
     first = push(settings, target.served.url, limits=PATIENT)
@@ -110,7 +121,7 @@ def test_a_catalog_is_sent_whole_and_then_what_changes(tmp_path, stack):
     assert push(settings, target.served.url, limits=PATIENT)[1:4] == (0, 0, 0)
     assert target.head() == head
 
-    after = copy.deepcopy(SHOP)
+    after = copy.deepcopy(shop)
     after["messagegroups"]["orders"]["messages"]["placed"]["description"] = "new"
     del after["messagegroups"]["orders"]["messages"]["many"]["versions"]["10"]
     del after["messagegroups"]["empty"]
@@ -120,6 +131,16 @@ def test_a_catalog_is_sent_whole_and_then_what_changes(tmp_path, stack):
     assert (pushed.refused, pushed.deleted) == ([], 1)
     assert target.holds() == holds(settings, "shop")
     assert target.served.get(placed)["epoch"] == before[placed] + 1
+
+
+def test_what_a_server_sets_itself_is_not_sent_again_and_again(tmp_path, stack):
+    """`readonly` of the source is not the target's; a JSON document gets the media type of JSON where it has none."""
+    catalog = Catalog(tmp_path / "warehouse")
+    catalog.load(SHOP)
+    settings = settings_of(catalog)
+    (target,) = nodes(tmp_path, stack, "target")
+    assert push(settings, target.served.url, limits=PATIENT).refused == []
+    assert push(settings, target.served.url, limits=PATIENT)[1:4] == (0, 0, 0)
 
 
 def test_three_in_a_ring_come_to_rest_with_equal_content(tmp_path, stack):
@@ -200,7 +221,7 @@ def test_a_partition_that_heals_comes_to_rest_and_loses_nothing(tmp_path, stack)
 
 def test_a_push_that_was_killed_goes_on_where_it_was(tmp_path, stack):
     """kill -9 of the one that pushes: what was sent is not sent again, but for what it was about; nothing is missing."""
-    catalog, document = Catalog(tmp_path / "warehouse"), copy.deepcopy(SHOP)
+    catalog, document = Catalog(tmp_path / "warehouse"), as_servers_hold_it()
     document["messagegroups"]["many"] = {"messages": {f"m{number:02}": EVENT for number in range(40)}}
     catalog.load(document)
     settings = settings_of(catalog)
