@@ -286,13 +286,19 @@ def test_an_unknown_rule_is_told_with_others():
 
 
 FITTING = [
-    ("CAT-024", "format", "Write the format"),
+    ("CAT-024", "`format` is missing", "Write the format of the group's messages"),
     ("END-053", '`retain` is "no" and must be true or false', "true or false"),
-    ("MSG-038", "", "Rename it."),
     ("MSG-306", "has the type 'integer'; allowed", "declare a type that is allowed"),
     ("MSG-343", "none of its type `integer`", "Write a value of that type"),
     ("MSG-177", "not a URI-reference", "a relative reference"),
 ]
+
+
+def test_the_text_of_a_rule_fits_what_it_reports_of_two_places():
+    value = {"versionid": "1", "name": "one", "versions": {"1": {"name": "another"}}}
+    told = {message for rule_id, _, message in findings("message", value) if rule_id == "MSG-038"}
+    assert told == {"`name` of the message differs from its default Version's, which is taken"}
+    assert "what stands at both is the same" in RULES["MSG-038"].text
 
 
 @pytest.mark.parametrize(("rule_id", "message", "hint"), FITTING, ids=[one[0] for one in FITTING])
