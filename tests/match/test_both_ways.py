@@ -128,7 +128,7 @@ def some_rows(shape: str, count: int) -> list[dict[str, Any]]:
         return own + more
 
     def a_map() -> dict[str, Any]:
-        return dict(pairs())
+        return dict({name.lower(): (name, text) for name, text in pairs()}.values())  # a map has no order
 
     def row() -> dict[str, Any]:
         body = chance.choice(BODIES)

@@ -184,7 +184,8 @@ def _cloudevents(rows: DataFrame) -> dict[str, Column]:
 
 def _eventhubs(rows: DataFrame) -> dict[str, Column]:
     properties, system = _flat_map(rows, "Properties"), _flat_map(rows, "SystemProperties")
-    is_kafka = F.exists(F.map_keys(properties), lambda name: F.startswith(name, F.lit("ce_")))
+    there = F.map_keys(F.map_filter(properties, lambda _, value: value.isNotNull()))
+    is_kafka = _any_starts(there, "ce_") & ~_any_starts(there, "cloudEvents")
     content_type = F.coalesce(
         F.try_element_at(system, F.lit("content-type")), F.try_element_at(properties, F.lit("content-type"))
     )
@@ -213,6 +214,10 @@ def _eventhubs(rows: DataFrame) -> dict[str, Column]:
         enqueued = F.col(names["enqueuedtimeutc"]).cast("STRING")
         made["landed_at"] = F.coalesce(F.try_to_timestamp(enqueued), F.try_to_timestamp(enqueued, F.lit(_CAPTURE_TIME)))
     return made
+
+
+def _any_starts(names: Column, start: str) -> Column:
+    return F.exists(names, lambda name: F.startswith(name, F.lit(start)))
 
 
 def _http(rows: DataFrame) -> dict[str, Column]:

@@ -122,7 +122,7 @@ def landed_of_captured(value: Mapping[str, Any], protocol: str | None = None) ->
         pairs, more = named_values(parse_qsl(query, keep_blank_values=True), "query")
         options, repeated = pairs | options, more | repeated
     if family == "AMQP":
-        options |= {name: timestamp_of(options[name]) for name in _AMQP_TIMES if isinstance(options.get(name), int)}
+        options |= {name: timestamp_of(int(options[name])) for name in _AMQP_TIMES if _is_number(options.get(name))}
     captured = captured_by(family, set(written))
     if family == "AMQP" and "properties/to" not in options:  # the link may have addressed the node
         captured = _without_to(captured, options)
@@ -262,6 +262,11 @@ def _without_secrets(options: dict[str, Any], family: str) -> dict[str, Any]:
 @lru_cache(1000)
 def _known(pointers: tuple[str, ...]) -> frozenset[str]:
     return frozenset(pointers)
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether a time is one of AMQP, in milliseconds; a column of texts holds it as one."""
+    return isinstance(value, int) or (isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 19)
 
 
 def _is_url(path: str) -> bool:

@@ -175,7 +175,7 @@ def _eventhubs(named: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]
     body = _of_union(named["body"])
     read = _reading(body)
     options: dict[str, Any]
-    if any(name.startswith("ce_") for name in properties):
+    if any(name.startswith("ce_") for name in properties) and not any(name.startswith("cloudEvents") for name in properties):
         protocol, shown = "KAFKA", ["headers"]
         options = {f"headers/{escape(name)}": text for name, text in properties.items()}
     else:
