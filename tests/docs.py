@@ -269,7 +269,7 @@ A shorthand is the version that a protocol without one stands for. Other schemes
 *content_type*: the options of a message that tell where it travels and the type of its payload. *ce_attributes*: how options
 that are CloudEvents attributes begin, as written first. *landed*: what every message has, so that one that lands without was not
 captured whole. *undeclared*: what `render` takes although the definition does not declare it. *endpoint_options*: options of
-endpoints that messages have too, under the name behind the colon.""",
+endpoints that messages have too, under the path behind the colon, or that an option of the message behind the bar replaces.""",
 }
 
 

@@ -335,7 +335,7 @@ FROM VALUES
   ('endpoint_messages', 'view', 11, 'protocol', 'string', 'Protocol over which the message travels: its own, else the group\'s, else the endpoint\'s, to which its envelope is bound implicitly'),
   ('endpoint_messages', 'view', 12, 'protocol_family', 'string', 'Name part of protocol in upper case'),
   ('endpoint_messages', 'view', 13, 'protocol_source', 'string', 'Who says protocol: message, group or endpoint'),
-  ('endpoint_messages', 'view', 14, 'options', 'map<string,string>', 'Options of the protocol as text, after defaults and without those for other roles; qos and retain of the message win'),
+  ('endpoint_messages', 'view', 14, 'options', 'map<string,string>', 'Options of the protocol as text, after defaults and without those for other roles; what the message declares wins'),
   ('endpoint_messages', 'view', 15, 'matches', 'boolean', 'false: protocol or envelope are not those of the endpoint'),
   ('endpoint_messages', 'view', 16, 'chain_status', 'string', 'Status of the message\'s chain of bases, as in flat_messages'),
   ('endpoint_options', 'view', 1, 'registryid', 'string', 'Registry that the endpoint belongs to'),

@@ -14,7 +14,7 @@ CREATE OR REPLACE VIEW endpoint_messages (
   protocol COMMENT 'Protocol over which the message travels: its own, else the group\'s, else the endpoint\'s, to which its envelope is bound implicitly',
   protocol_family COMMENT 'Name part of protocol in upper case',
   protocol_source COMMENT 'Who says protocol: message, group or endpoint',
-  options COMMENT 'Options of the protocol as text, after defaults and without those for other roles; qos and retain of the message win',
+  options COMMENT 'Options of the protocol as text, after defaults and without those for other roles; what the message declares wins',
   matches COMMENT 'false: protocol or envelope are not those of the endpoint',
   chain_status COMMENT 'Status of the message\'s chain of bases, as in flat_messages'
 )
@@ -50,8 +50,7 @@ carried_messages AS (
     e.protocol_family AS endpoint_family,
     e.protocol_version AS endpoint_version,
     o.options,
-    m.attributes['/protocoloptions/qos/value'] AS qos,
-    m.attributes['/protocoloptions/retain/value'] AS retain,
+    m.attributes,
     m.chain_status
   FROM ways AS c
   INNER JOIN endpoints AS e ON e.registryid = c.registryid AND e.xid = c.endpoint_xid
@@ -80,10 +79,43 @@ comparisons AS (
     endpoint_family,
     endpoint_version,
     options,
-    qos,
-    retain,
+    attributes,
     chain_status
   FROM carried_messages
+),
+
+-- What the message declares of the options that endpoints have too, and which of them something else stands in for.
+declarations AS (
+  SELECT
+    *,
+    transform_values(
+      map_filter(
+        CASE WHEN coalesce(protocol_family = endpoint_family, TRUE) THEN
+          map(
+            'HTTP', map('method', attributes['/protocoloptions/method/value']),
+            'KAFKA', map(
+              'topic', attributes['/protocoloptions/topic/value'],
+              'key', attributes['/protocoloptions/key/value'],
+              'partition', attributes['/protocoloptions/partition/value']
+            ),
+            'AMQP', map('durable', attributes['/protocoloptions/header/durable/value']),
+            'MQTT', map(
+              'topic', attributes['/protocoloptions/topic_name/value'],
+              'qos', attributes['/protocoloptions/qos/value'],
+              'retain', attributes['/protocoloptions/retain/value']
+            ),
+            'NATS', map('subject', attributes['/protocoloptions/subject/value'])
+          )[protocol_family]
+        END,
+        (name, value) -> value IS NOT NULL
+      ),
+      (name, value) -> CASE WHEN startswith(value, '"') THEN get_json_object(concat('{"v":', value, '}'), '$.v') ELSE value END
+    ) AS declared,
+    CASE
+      WHEN protocol_family = 'HTTP' AND attributes['/protocoloptions/status/value'] IS NOT NULL THEN 'method'
+      WHEN protocol_family = 'KAFKA' AND attributes['/protocoloptions/key_base64/value'] IS NOT NULL THEN 'key'
+    END AS replaced
+  FROM comparisons
 )
 
 SELECT
@@ -100,12 +132,10 @@ SELECT
   protocol,
   protocol_family,
   protocol_source,
-  CASE WHEN protocol_family = 'MQTT' THEN
-    map_concat(
-      map_filter(options, (name, value) -> NOT (name = 'qos' AND qos IS NOT NULL) AND NOT (name = 'retain' AND retain IS NOT NULL)),
-      map_filter(map('qos', qos, 'retain', retain), (name, value) -> value IS NOT NULL)
-    )
-  ELSE options END AS options,
+  map_concat(
+    map_filter(options, (name, value) -> NOT coalesce(map_contains_key(declared, name), FALSE) AND NOT coalesce(name = replaced, FALSE)),
+    coalesce(declared, CAST(map() AS MAP<STRING, STRING>))
+  ) AS options,
   coalesce(
     protocol_family = endpoint_family AND (protocol_family <> 'MQTT' OR mqtt_version = endpoint_version),
     TRUE
@@ -115,4 +145,4 @@ SELECT
     TRUE
   ) AS matches,
   chain_status
-FROM comparisons;
+FROM declarations;

@@ -96,7 +96,7 @@ def show_one_message(shown: Any) -> None:
     show_table(columns, ([row[column] for column in columns] for row in shown.attributes))
     click.echo("")
     if shown.endpoints:
-        columns = ["endpoint_xid", "via_xid", "usage", "protocol", "matches"]
+        columns = ["endpoint_xid", "via_xid", "usage", "protocol", "options", "matches"]
         show_table(columns, ([_as_text(row[column]) for column in columns] for row in shown.endpoints))
     else:
         click.echo("No endpoint carries it.")

@@ -44,7 +44,8 @@ class Protocol(NamedTuple):
         ce_encoding: `percent` when their values are percent-encoded.
         landed: options and sections that every message has, so that one that lands without them was not captured whole.
         undeclared: options that may be given for a message although its definition does not declare them.
-        endpoint_options: options of endpoints that messages have too; behind a colon the name there, if it is another.
+        endpoint_options: options of endpoints that messages have too; behind a colon the path there, if it is another; behind a
+            bar the option of a message that takes its place.
         rule: what asks for the schemes.
     """
 
@@ -159,6 +160,33 @@ def _family_of(protocol: str) -> str | None:
     if protocol.strip().lower() == "none":
         return None
     return protocol.split("/", 1)[0].strip().upper() or None
+
+
+class SharedOption(NamedTuple):
+    """An option of an endpoint that its messages may declare too.
+
+    Attributes:
+        name: in the endpoint's options.
+        pointer: of the value that a message declares.
+        instead: of what a message may declare in its place; None: nothing.
+    """
+
+    name: str
+    pointer: Pointer
+    instead: Pointer | None
+
+
+@cache
+def shared_options(family: str | None) -> tuple[SharedOption, ...]:
+    """Give the options of a protocol's endpoints that its messages may declare too; where they do, theirs is in effect."""
+    protocol = PROTOCOLS.get(family or "")
+    found = []
+    for one in protocol.endpoint_options.split() if protocol else ():
+        written, _, instead = one.partition("|")
+        name, _, path = written.partition(":")
+        pointers = [Pointer(f"/protocoloptions/{part}/value") for part in (path or name, instead) if part]
+        found.append(SharedOption(name, pointers[0], pointers[1] if instead else None))
+    return tuple(found)
 
 
 @cache

@@ -63,7 +63,7 @@ def _look_up(spark: SparkSession, settings: Settings, schema: str, message_xid: 
         "endpoint_messages",
         "message_xid",
         message_xid,
-        ("endpoint_xid", "via_xid", "usage", "protocol", "matches"),
+        ("endpoint_xid", "via_xid", "usage", "protocol", "options", "matches"),
     )
     schemas = [
         row for row in _references(spark, settings, schema, found) if row["relation"] in ("dataschemauri", "dataschemaxid")

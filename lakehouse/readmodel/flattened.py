@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from lakehouse.dialects.tables import FAMILIES, protocol_version, shorthands, table
+from lakehouse.dialects.tables import FAMILIES, protocol_version, shared_options, shorthands, table
 from lakehouse.ingest.parse.rows import leaves_of_body
 from lakehouse.readmodel.view import Entity, View
 from lakehouse.rules.one.constraints import constraints
@@ -211,8 +211,8 @@ def _same_envelope(envelope: str | None, of_endpoint: str | None) -> bool:
     return envelope.upper() == of_endpoint.upper() or envelope.upper().startswith(of_endpoint.upper() + "/")
 
 
-def _options(known: Record, own_family: str | None, family: str | None, leaves: dict[str, str]) -> dict[str, str]:
-    """Give the protocol's options as text: after defaults, without those for other roles; qos and retain of the message win."""
+def _options(known: Record, own_family: str | None, family: str | None, leaves: dict[Pointer, JsonText]) -> dict[str, str]:
+    """Give the protocol's options as text: after defaults, without those for other roles; what the message declares wins."""
     given = known.get("protocoloptions")
     usage = known.get("usage")
     defaults = (_defaults().get(own_family, {}) if own_family else {}) | ({} if given is None else _defaults()[""])
@@ -222,11 +222,14 @@ def _options(known: Record, own_family: str | None, family: str | None, leaves: 
     for role in ("producer", "consumer"):
         if usage is not None and role not in usage:
             useless |= _options_of(role).get(own_family or "", frozenset())
-    options = {name: text for name, text in merged.items() if name not in useless}
-    if family == "MQTT":
-        said = {name: leaves.get(f"/protocoloptions/{name}/value") for name in ("qos", "retain")}
-        options |= {name: text for name, text in said.items() if text is not None}
-    return options
+    declared: dict[str, str] = {}
+    for option in shared_options(family if own_family in (None, family) else None):
+        if option.instead in leaves:
+            useless.add(option.name)
+        if option.pointer in leaves:
+            text = leaves[option.pointer]
+            declared[option.name] = orjson.loads(text) if text.startswith('"') else text
+    return {name: text for name, text in merged.items() if name not in useless} | declared
 
 
 @cache

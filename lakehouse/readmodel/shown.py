@@ -12,7 +12,7 @@ from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.xid import is_message
 
 _TOLD = ("registryid", "xid", "version_xid", "chain_status", "protocol", "envelope", "address", "document_uris")
-_CARRIED = ("endpoint_xid", "via_xid", "usage", "protocol", "matches")
+_CARRIED = ("endpoint_xid", "via_xid", "usage", "protocol", "options", "matches")
 _OF_ENDPOINT = ("message_xid", "via_xid", "protocol", "protocol_source", "matches")
 _OF_SCHEMA = ("relation", "target", "target_xid", "type_name", "status")
 _DATES = ("createdat", "modifiedat")

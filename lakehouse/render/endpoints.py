@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from lakehouse.dialects.tables import PROTOCOLS
+from lakehouse.dialects.tables import shared_options
 from lakehouse.match.definition.definitions import escape
 from lakehouse.match.event.captured import SECRET_HEADERS
 from lakehouse.text.jsontext import decoded
@@ -62,21 +62,21 @@ class Endpoint:
 
     def leaves(self) -> dict[Pointer, JsonText]:
         """Give its options as leaves of a message, JSON Pointer → JSON text; credentials are of the connection, and none."""
-        found: dict[str, Any] = {}
+        found: dict[Pointer, Any] = {}
         is_producer = not self.usage or "producer" in self.usage
-        protocol = PROTOCOLS.get(self.family)
-        for name, _, other in (one.partition(":") for one in protocol.endpoint_options.split()) if protocol else ():
+        for name, pointer, _ in shared_options(self.family):
             value = self.options.get(name)
             is_filter = name == "topic" and isinstance(value, str) and ("+" in value or "#" in value)
             if value is not None and value != "" and not is_filter and (is_producer or name not in _PRODUCER_ONLY):
-                found[other or name] = value
+                found[pointer] = value
         if self.family == "HTTP":
             pairs = [(kind, name, text) for kind in ("headers", "query") for name, text in self._pairs(kind)]
-            found |= {f"{kind}/{escape(name)}": text for kind, name, text in pairs if name.lower() not in SECRET_HEADERS}
+            told = [one for one in pairs if one[1].lower() not in SECRET_HEADERS]
+            found |= {Pointer(f"/protocoloptions/{kind}/{escape(name)}/value"): text for kind, name, text in told}
             path = urlsplit(self.uri or "").path
             if path not in ("", "/"):
-                found["path"] = path
-        return {Pointer(f"/protocoloptions/{key}/value"): decoded(orjson.dumps(value)) for key, value in found.items()}
+                found[Pointer("/protocoloptions/path/value")] = path
+        return {pointer: decoded(orjson.dumps(value)) for pointer, value in found.items()}
 
     def _pairs(self, name: str) -> Iterator[tuple[str, Any]]:
         """Read headers or a query: a list of {name, value}, or a map."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from lakehouse.dialects.tables import PROTOCOLS, shorthands
+from lakehouse.dialects.tables import PROTOCOLS, shared_options, shorthands
 from lakehouse.match.definition.definitions import CONTENT_TYPE, OWN_PROTOCOL, Definition, definition_of
 from lakehouse.match.definition.templates import Rule
 from lakehouse.render.endpoints import Endpoint
@@ -143,10 +143,11 @@ def _way(row: Mapping[str, Any], bare: Definition, family: str, endpoint: Endpoi
 def _added(alone: Definition, leaves: Mapping[Pointer, JsonText], family: str) -> dict[Pointer, JsonText]:
     """Give what an endpoint adds: options that the message does not say itself."""
     said: set[str] = {one.pointer for one in alone.attributes if one.has_value}
-    if "/protocoloptions/key_base64" in said:
-        said.add("/protocoloptions/key")
+    for option in shared_options(family):
+        if option.instead is not None and option.instead.removesuffix("/value") in said:
+            said.add(option.pointer.removesuffix("/value"))
     if "/protocoloptions/status" in said:  # of a response
-        said |= {"/protocoloptions/method", "/protocoloptions/path"}
+        said.add("/protocoloptions/path")
     headers = "/protocoloptions/headers/"
     found = {}
     for pointer, text in leaves.items():

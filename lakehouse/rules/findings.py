@@ -29,7 +29,9 @@ BREACH = (
 # Places in an entity that the rules between entities tell of; each dialect spells them in its way.
 POINTERS = (
     "", "/ancestor", "/basemessage", "/dataschema", "/dataschemauri", "/dataschemaxid", "/envelope", "/envelopemetadata",
-    "/envelopemetadata/type", "/messagegroups", "/meta/xref", "/protocol", "/protocoloptions", "/protocoloptions/willmessage",
+    "/envelopemetadata/type", "/messagegroups", "/meta/xref", "/protocol", "/protocoloptions", "/protocoloptions/durable",
+    "/protocoloptions/key", "/protocoloptions/method", "/protocoloptions/partition", "/protocoloptions/subject",
+    "/protocoloptions/topic", "/protocoloptions/willmessage",
 )  # fmt: skip
 # Collections from the inside out: what stands before them in an XID, which entity has them, their name.
 _COLLECTIONS = (

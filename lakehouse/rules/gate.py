@@ -7,7 +7,7 @@ cannot live without it; what is published stays.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from functools import reduce
+from functools import partial, reduce
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.dialects.tables import DIALECTS, asks
 from lakehouse.rules.between.candidate import candidate
-from lakehouse.rules.between.flattened import check_flattened
+from lakehouse.rules.between.flattened import check_flattened, flattened_candidate
 from lakehouse.rules.between.near import Published
 from lakehouse.rules.between.relations import ABOUT_CHANGE, check_entities
 from lakehouse.rules.declared import RULES
@@ -82,7 +82,8 @@ def check_stage(
     what = candidate(spark, stage, used, compared, compare=compare, published=published, known=known)
     what = what._replace(things=keep(what.things.coalesce(cores)))
     flattened = check_flattened(spark, settings, what, used)
-    breaches = check_entities(what.things, settings.duplicate_messageids)
+    merged = partial(flattened_candidate, spark, settings, what, used)
+    breaches = check_entities(what.things, settings.duplicate_messageids, merged)
     if published is not None and published.beside is not None:
         breaches = breaches.join(F.broadcast(published.beside), on=KEY, how="left_anti").select(*breaches.columns)
     found = keep(as_findings(keep(breaches.unionByName(flattened).coalesce(cores))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import reduce
+from functools import partial, reduce
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from lakehouse.log.facts import current_documents
-from lakehouse.rules.between.flattened import check_published
+from lakehouse.rules.between.flattened import check_published, flattened_published
 from lakehouse.rules.between.lookedat import COLUMNS, TABLES, published_rows
 from lakehouse.rules.between.relations import check_entities
 from lakehouse.rules.declared import RULES
@@ -73,7 +73,8 @@ def check_catalog(spark: SparkSession, settings: Settings | None = None) -> Data
         # Rows go through Python while the driver plans the many small queries of the other rules.
         alone = pool.submit(lambda: keep(_check_alone(spark, documents)))
         things = things.withColumn("staged", F.lit(False)).select(*COLUMNS).localCheckpoint()
-        between = check_entities(things, settings.duplicate_messageids if settings else None)
+        merged = partial(flattened_published, spark, settings)
+        between = check_entities(things, settings.duplicate_messageids if settings else None, merged)
         found = as_findings(keep(between.unionByName(check_published(spark, settings, things))))
         return found.unionByName(alone.result())
 

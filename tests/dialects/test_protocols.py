@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from lakehouse.dialects.tables import FAMILIES, places_of, shorthands, table
+from lakehouse.dialects.tables import FAMILIES, places_of, shared_options, shorthands, table
 from lakehouse.match.definition.definitions import ADDRESSES
 from lakehouse.render.ways import FAMILIES as RENDERED
 from lakehouse.rules.one.constraints import constraints
@@ -77,3 +77,19 @@ def test_the_views_say_what_the_tables_of_protocols_and_options_say():
             for name in re.findall(r"\w+", names)
         }
         assert named == {(row.family, row.name) for row in constraints() if row.argument == role}
+
+
+def test_the_view_of_what_endpoints_carry_names_the_options_that_messages_share():
+    view = (data_folder("ddl") / "views" / "endpoint_messages.sql").read_text(encoding="utf-8")
+    said = re.search(r"          map\((.*?)\n          \)\[protocol_family\]", view, re.DOTALL)
+    assert said is not None
+    written = {
+        family: dict(re.findall(r"'(\w+)', attributes\['([^']+)'\]", pairs))
+        for family, pairs in re.findall(r"'([A-Z]+)', map\((.*?)\)(?:,|\Z)", said[1], re.DOTALL)
+    }
+    shared = {family: shared_options(family) for family in FAMILIES}
+    assert written == {family: {one.name: str(one.pointer) for one in options} for family, options in shared.items() if options}
+    replaced = re.findall(r"protocol_family = '(\w+)' AND attributes\['([^']+)'\] IS NOT NULL THEN '(\w+)'", view)
+    assert sorted(replaced) == sorted(
+        (family, str(one.instead), one.name) for family, options in shared.items() for one in options if one.instead
+    )

@@ -60,6 +60,19 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], set[str]]
         endpoint("g", protocol="MQTT/5.0"),
         {"END-096"},
     ),
+    "an option of an endpoint, and what is inherited": (
+        groups(g={"m": extending("b", protocol="MQTT/5.0")}),
+        groups(g={"m": extending("b", protocol="MQTT/5.0", description="new")}),
+        groups(
+            g={
+                "b": extending("c"),
+                "c": message(protocol="MQTT/5.0", protocoloptions={"topic_name": "t"}),
+                "d": extending("b", protocol="MQTT/5.0"),
+            }
+        )
+        | endpoint("g", protocol="MQTT/5.0", protocoloptions={"options": {"topic": "other"}}),
+        {"MATCH-004"},
+    ),
     "an id twice in what an endpoint carries": (
         groups(g={"m": MQTT}),
         groups(g={"m": MQTT, "n": MQTT}),

@@ -40,6 +40,7 @@ PROTOCOLS: list[dict[str, Any]] = [
     {"protocol": "KAFKA", "protocoloptions": {"topic": "t", "key": "{id}", "headers": {"h": {"value": "x"}}}},
     {"protocol": "AMQP/1.0", "protocoloptions": {"properties": {"to": {"value": "q"}}}},
     {"protocol": "HTTP", "protocoloptions": {"method": "PUT", "path": "/p"}},
+    {"protocol": "KAFKA", "protocoloptions": {"key_base64": "AA==", "partition": 7}},
 ]
 ENDPOINTS: list[dict[str, Any]] = [
     {
@@ -47,7 +48,7 @@ ENDPOINTS: list[dict[str, Any]] = [
         "protocol": "MQTT/5.0",
         "protocoloptions": {"qos": 2, "retain": True, "willmessage": "/messagegroups/g0/messages/m0"},
     },
-    {"usage": ["consumer"], "protocol": "KAFKA", "protocoloptions": {"topic": "t", "consumergroup": "c"}},
+    {"usage": ["consumer"], "protocol": "KAFKA", "protocoloptions": {"topic": "other", "consumergroup": "c"}},
     {"usage": ["consumer", "producer"], "protocol": "AMQP", "protocoloptions": {"node": "n", "authorization": {"type": "Plain"}}},
     {
         "usage": ["subscriber"],

@@ -29,9 +29,24 @@ def check_flattened(spark: SparkSession, settings: Settings, found: Candidate, u
     lacking = _find_lacking(found.things, F.col("staged"))
     if is_empty(lacking):
         return no_breaches(spark)
+    return _judge(lacking, flattened_candidate(spark, settings, found, used, lacking))
+
+
+def flattened_candidate(
+    spark: SparkSession, settings: Settings, found: Candidate, used: set[str], wanted: DataFrame
+) -> DataFrame:
+    """Give the effective definitions that messages would have: registryid, message_xid, chain_status, attributes.
+
+    Args:
+        spark: the session.
+        settings: how far chains of bases are followed.
+        found: what would be published.
+        used: names of the entity tables that hold something.
+        wanted: the messages: registryid, message_xid.
+    """
     stand_ins = {table.name: _candidate_rows(spark, found, table, used) for table in (MESSAGES, VERSIONS)}
-    stand_ins["scope"] = _only_lacking(stand_ins["messages"], lacking)
-    return _judge(lacking, _read_flattened(spark, settings, stand_ins))
+    stand_ins["scope"] = _only(stand_ins["messages"], wanted)
+    return _read_flattened(spark, settings, stand_ins)
 
 
 def check_published(spark: SparkSession, settings: Settings | None, things: DataFrame) -> DataFrame:
@@ -45,8 +60,12 @@ def check_published(spark: SparkSession, settings: Settings | None, things: Data
     lacking = _find_lacking(things, F.lit(True))
     if is_empty(lacking):
         return no_breaches(spark)
-    scope = {"scope": _only_lacking(spark.table("messages"), lacking)}
-    return _judge(lacking, _read_flattened(spark, settings, scope))
+    return _judge(lacking, flattened_published(spark, settings, lacking))
+
+
+def flattened_published(spark: SparkSession, settings: Settings | None, wanted: DataFrame) -> DataFrame:
+    """Give the effective definitions of published messages of the current schema: as `flattened_candidate`."""
+    return _read_flattened(spark, settings, {"scope": _only(spark.table("messages"), wanted)})
 
 
 def _find_lacking(things: DataFrame, concerned: Column) -> DataFrame:
@@ -60,20 +79,19 @@ def _find_lacking(things: DataFrame, concerned: Column) -> DataFrame:
     return keep(based.filter(F.col("lacks") | needs_envelope))
 
 
-def _only_lacking(messages: DataFrame, lacking: DataFrame) -> DataFrame:
-    wanted = lacking.select("registryid", F.col("message_xid").alias("xid")).distinct()
-    return messages.join(wanted, on=["registryid", "xid"], how="left_semi")
+def _only(messages: DataFrame, wanted: DataFrame) -> DataFrame:
+    keys = wanted.select("registryid", F.col("message_xid").alias("xid")).distinct()
+    return messages.join(keys, on=["registryid", "xid"], how="left_semi")
 
 
 def _read_flattened(spark: SparkSession, settings: Settings | None, stand_ins: dict[str, DataFrame]) -> DataFrame:
-    return read_view(spark, settings, spark.catalog.currentDatabase(), stand_ins, "computed_messages")
+    flat = read_view(spark, settings, spark.catalog.currentDatabase(), stand_ins, "computed_messages")
+    return flat.select("registryid", F.col("xid").alias("message_xid"), "chain_status", "attributes")
 
 
 def _judge(lacking: DataFrame, flattened: DataFrame) -> DataFrame:
     """Tell what the effective definitions lack; a message whose base is not there yet is not judged."""
-    message = F.col("xid").alias("message_xid")
-    flat = flattened.select("registryid", message, "chain_status", "attributes")
-    both = lacking.join(flat, on=["registryid", "message_xid"], how="inner").filter(F.col("chain_status") == "resolved")
+    both = lacking.join(flattened, on=["registryid", "message_xid"], how="inner").filter(F.col("chain_status") == "resolved")
     envelope, protocol = _leaf("/envelope"), _leaf("/protocol")
     form, uri = _leaf("/dataschemaformat"), _leaf("/dataschemauri")
     other = F.concat(F.lit("`envelope` is missing, and that of the group is "), "holder_envelope")

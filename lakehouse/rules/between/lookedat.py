@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BooleanType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, BooleanType, MapType, StringType, StructField, StructType
 
+from lakehouse.rules.between.options import declared_options, endpoint_options
 from lakehouse.store.keys import KEY
 from lakehouse.store.schema import ENDPOINTS, GROUPS, MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS, Table
 from lakehouse.store.xids import message_of
 
 TABLES = (GROUPS, ENDPOINTS, MESSAGES, VERSIONS, SCHEMAS, SCHEMAVERSIONS)
 _STRING = StringType()
+_OPTIONS = MapType(_STRING, _STRING)
 _LOOKED_AT = StructType(
     [
         StructField("envelope", _STRING),
@@ -48,6 +50,7 @@ COLUMNS = (
     "willmessage",
     "ce_type",
     "lacks",
+    "options",
     "metadata",
     "content_hash",
     "single",
@@ -74,6 +77,7 @@ def staged_rows(entities: DataFrame) -> DataFrame:
         F.col("b.isdefault").alias("own_default"),
         F.col("attributes")["/envelopemetadata/type/value"].alias("_type"),
         F.col("attributes")["/dataschema"].alias("_schema"),
+        declared_options(F.col("attributes")).alias("_options"),
         "content_hash",
     )
     return _derived(read)
@@ -98,6 +102,7 @@ def published_rows(rows: DataFrame, table: Table, *also: str | Column) -> DataFr
         *looked_at,
         kind.alias("_type"),
         schema.alias("_schema"),
+        (declared_options(F.col("attributes")) if table is VERSIONS else F.lit(None).cast(_OPTIONS)).alias("_options"),
         "content_hash",
         F.lit(False).alias("single"),
         F.lit(None).cast("boolean").alias("own_default"),
@@ -108,7 +113,8 @@ def published_rows(rows: DataFrame, table: Table, *also: str | Column) -> DataFr
 
 def _derived(read: DataFrame) -> DataFrame:
     will = F.when(F.col("kind") == "endpoint", F.get_json_object("protocoloptions", "$.willmessage"))
-    return read.withColumns(
+    is_endpoint, is_version = F.col("kind") == "endpoint", F.col("kind") == "version"
+    derived = read.withColumns(
         {
             "willmessage": will,
             "message_xid": F.when(F.col("kind").isin("message", "version"), message_of("xid")),
@@ -116,9 +122,11 @@ def _derived(read: DataFrame) -> DataFrame:
             "schema_reference": _schema_reference(),
             "ce_type": F.get_json_object(F.concat(F.lit('{"v":'), "_type", F.lit("}")), "$.v"),
             "lacks": _lacks(),
+            "options": F.when(is_endpoint, endpoint_options()).when(is_version, F.col("_options")),
             "metadata": F.xxhash64("envelope", "envelopemetadata", "protocol", "protocoloptions"),
         }
     )
+    return derived.drop("_options")
 
 
 def _schema_reference() -> Column:

@@ -124,7 +124,10 @@ class _Near:
         self._fetch(judged)
         endpoints = {key for key in judged if _is_holder(key) and key[1].startswith("/endpoints/")}
         self._fetch(self._members(_listed_by(endpoints, staged, *self.parts) | endpoints))
-        self._fetch(chains | _named_by(staged, *self.parts))
+        named = _named_by(staged, *self.parts)
+        if endpoints:  # what endpoints carry is judged by what it inherits, too
+            chains |= self._follow(set(), named)[1]
+        self._fetch(chains | named)
         return judged
 
     def _fetch(self, keys: _Keys) -> None:

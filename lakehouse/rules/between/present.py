@@ -21,6 +21,7 @@ class Present(NamedTuple):
     bases: int
     wills: int
     lists: int
+    options: int
     earlier: int
     uris: int
 
@@ -36,6 +37,7 @@ def look_at(things: DataFrame) -> Present:
         "bases": version & F.col("basemessage").isNotNull(),
         "wills": endpoint & F.col("willmessage").isNotNull(),
         "lists": endpoint & F.col("messagegroups").isNotNull(),
+        "options": endpoint & F.col("options").isNotNull(),
         "earlier": F.startswith("kind", F.lit("earlier ")),
         "uris": F.col("schema_reference").isNotNull(),
     }

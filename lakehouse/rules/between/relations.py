@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from lakehouse.dialects.tables import FAMILIES, shorthands
 from lakehouse.rules.between.candidate import holders_of
 from lakehouse.rules.between.cycles import check_cycles
+from lakehouse.rules.between.options import Flattened, check_options
 from lakehouse.rules.between.present import Present, few, look_at
 from lakehouse.rules.between.references import check_aliases, check_schema_uris
 from lakehouse.rules.findings import asked, breaches_of, broken, no_breaches
@@ -37,12 +38,13 @@ _PLACES = {
 _Check = Callable[[DataFrame, Present], DataFrame]
 
 
-def check_entities(things: DataFrame, duplicate_messageids: str | None = None) -> DataFrame:
+def check_entities(things: DataFrame, duplicate_messageids: str | None = None, flattened: Flattened | None = None) -> DataFrame:
     """Apply the rules between entities.
 
     Args:
         things: as from `candidate`; read several times.
         duplicate_messageids: severity of END-130 where it is not the rule's (END-132).
+        flattened: as for `options.check_options`.
 
     Returns:
         Breaches, as from `findings.breaches_of`; one may come in several rows.
@@ -54,6 +56,7 @@ def check_entities(things: DataFrame, duplicate_messageids: str | None = None) -
         check_cycles: present.bases,
         check_versions: 1,
         partial(check_endpoints, duplicate_messageids=duplicate_messageids): present.lists,
+        lambda rows, there: check_options(rows, members(rows, there), flattened): present.options,
         check_variants: 1,
         check_changes: present.earlier,
         lambda rows, _: check_schema_uris(rows): present.uris,
@@ -67,21 +70,23 @@ def members(things: DataFrame, present: Present) -> DataFrame:
     """Give the messages with what they say by their default Version: also those that stand for another one (xref).
 
     Returns:
-        `things` of the default Versions, with xid of the Version, message_xid, container (XID of the group or endpoint) and
-        borrowed.
+        `things` of the default Versions, with xid of the Version, message_xid, container (XID of the group or endpoint),
+        borrowed, and is_based: it says something of its own and of its bases.
     """
     defaults = things.filter((F.col("kind") == "version") & F.col("isdefault"))
+    defaults = defaults.withColumn("is_based", F.col("basemessage").isNotNull())
     own = defaults.withColumn("borrowed", F.lit(False))
     if not present.aliases:
         return own
     aliases = few(things.filter((F.col("kind") == "message") & F.col("xref").isNotNull()), present.aliases)
+    shown = ("envelope", "protocol", "options")
     targets = defaults.select(
-        "registryid", F.col("message_xid").alias("xref"), *(F.col(name).alias(f"_{name}") for name in ("envelope", "protocol"))
+        "registryid", F.col("message_xid").alias("xref"), "is_based", *(F.col(name).alias(f"_{name}") for name in shown)
     )
     borrowed = targets.join(aliases, on=["registryid", "xref"], how="inner").withColumns(
-        {"envelope": F.col("_envelope"), "protocol": F.col("_protocol"), "borrowed": F.lit(True)}
+        {name: F.col(f"_{name}") for name in shown} | {"borrowed": F.lit(True)}
     )
-    return own.unionByName(borrowed.drop("_envelope", "_protocol"))
+    return own.unionByName(borrowed.drop(*(f"_{name}" for name in shown)))
 
 
 def check_members(things: DataFrame, present: Present) -> DataFrame:
