@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -17,6 +19,7 @@ from lakehouse.expectations.candidate import read_gates, validate_candidate
 from lakehouse.expectations.run import warm_up
 from lakehouse.expectations.suites import Suite
 from lakehouse.faults import crash_point
+from lakehouse.ingest.judged import Uris, is_judged, judgement, remember, uris_in, uris_of
 from lakehouse.ingest.numbering import with_numbers
 from lakehouse.ingest.parse.parse import limits_of, parse_documents
 from lakehouse.ingest.parse.shared import stage_large
@@ -29,6 +32,7 @@ from lakehouse.ingest.unchanged import (
     find_displaced,
     find_followers,
     is_unchanged_row,
+    needs_no_look,
     without_content_of_unchanged,
 )
 from lakehouse.log.commits import Run, commit, log_rows, read_head
@@ -47,7 +51,7 @@ from lakehouse.settings import Settings
 from lakehouse.store.delta.conflicts import retries
 from lakehouse.store.delta.log import sync_table
 from lakehouse.store.files import remove_dead_stages, remove_folder, stages_location
-from lakehouse.store.frames import is_local, keep, no_rows, on_driver
+from lakehouse.store.frames import is_empty, is_local, keep, no_rows, on_driver
 from lakehouse.store.schema import STAGE
 from lakehouse.store.sessions import interpreted
 from lakehouse.store.tables import attach_log, create_tables, is_small, open_table
@@ -147,6 +151,24 @@ class _Call(NamedTuple):
     located: Located | None
     gates: list[Suite]
 
+    def judgement(self, settings: Settings) -> str:
+        """Give the file that remembers this ingest."""
+        request = replace(self.request, label=None, dry_run=False)
+        # Copies of documents of elsewhere are files of other names each time.
+        sources = self.sources if self.located is None else [self.located.scope, *sorted(self.located.documents)]
+        return judgement(settings, sources=sources, registry_from=self.registry_from, request=request, root=self.root)
+
+    def judged(
+        self, spark: SparkSession, settings: Settings, head: Head, unread: tuple[str, ...]
+    ) -> Callable[[Uris], bool] | None:
+        """Give what tells of documents that this ingest judged them at this head; None: they are read in any case.
+
+        Without `prune`, whether unchanged documents were judged is asked for only where something of them was refused.
+        """
+        if unread or self.request.label is not None or not head.snapshot_id:
+            return None
+        return partial(is_judged, spark, self.judgement(settings), head)
+
 
 class _Unread(Exception):
     """Unchanged documents must be read, too."""
@@ -169,10 +191,19 @@ def _read_and_load(spark: SparkSession, settings: Settings, call: _Call, unread:
         registry = _registry(settings, found, call.registry_from)
         reread = Reread(request.policy.force, request.dialect, request.strict, unread)
         with interpreted(spark, small):
-            opened = without_content_of_unchanged(spark, found, before.documents, registry, settings.stream_bytes, reread)
-    if opened.unchanged is not None and not request.policy.prune and request.label is None:
+            opened = without_content_of_unchanged(
+                spark,
+                found,
+                before.documents,
+                registry,
+                settings.stream_bytes,
+                reread,
+                call.judged(spark, settings, before.head, unread),
+            )
+    if opened.unchanged is not None and request.label is None and (opened.is_judged or not request.policy.prune):
         with clock("check", "nothing: all documents are unchanged"):
-            summary = of_unchanged(before.documents, opened.rows, opened.unchanged)
+            with interpreted(spark, small):
+                summary = of_unchanged(spark, before.documents, opened.rows, opened.unchanged)
             if not request.dry_run:
                 _roll_forward(spark, settings)
         return replace(summary, seconds=clock.seconds(), hidden=found.hidden, changes=[] if request.dry_run else None)
@@ -180,7 +211,7 @@ def _read_and_load(spark: SparkSession, settings: Settings, call: _Call, unread:
     if not request.dry_run:
         with clock("attach", "tables of the catalog"):
             create_tables(spark, settings)
-    return _load(spark, settings, opened, _Given(found, request, call.gates, before, small), clock)
+    return _load(spark, settings, opened, _Given(found, call, before, small), clock)
 
 
 def _at_their_place(found: Sources, located: Located) -> Sources:
@@ -196,10 +227,14 @@ class _Given(NamedTuple):
     """What an ingest was asked for, and what was known when it began; small: the catalog is."""
 
     sources: Sources
-    request: Request
-    gates: list[Suite]
+    call: _Call
     known: _Known
     small: bool
+
+    @property
+    def request(self) -> Request:
+        """Give what the ingest may do."""
+        return self.call.request
 
 
 def _load(spark: SparkSession, settings: Settings, documents: Opened, given: _Given, clock: Clock) -> Summary:
@@ -213,7 +248,7 @@ def _load(spark: SparkSession, settings: Settings, documents: Opened, given: _Gi
     crash_point("after_stage")
     try:
         run = Run(ingest_id, request.command, counted.documents, request.label)
-        work = _Work(given, run, counted.dialects, counted.rows <= settings.interpreted_rows)
+        work = _Work(given, run, counted.dialects, counted.uris, counted.rows <= settings.interpreted_rows)
         with interpreted(spark, given.small and work.few):
             summary = _publish(spark, settings, stage, work, clock)
         return replace(summary, seconds=clock.seconds())
@@ -254,6 +289,7 @@ class _Work:
     given: _Given
     run: Run
     dialects: dict[str, int]
+    uris: Uris
     few: bool
 
     def with_rejected(self, more: int) -> _Work:
@@ -304,40 +340,46 @@ def _roll_forward(spark: SparkSession, settings: Settings) -> None:
 
 
 class _Counted(NamedTuple):
-    """What a stage holds: its rows but those of unchanged documents, documents by status, those that were loaded by dialect."""
+    """What a stage holds: its rows but those of unchanged documents, documents by status, those that were loaded by dialect.
+
+    uris: which documents these are.
+    """
 
     rows: int
     documents: dict[str, int]
     dialects: dict[str, int]
+    uris: Uris
 
 
 def _count_stage(stage: DataFrame) -> _Counted:
     is_document = F.col("row") == "document"
     told = [F.when(is_document, F.get_json_object("facts", f"$.{name}")).alias(name) for name in ("status", "dialect")]
-    rows = stage.groupBy(*told).count().collect()
+    rows = stage.groupBy(*told).agg(F.count("*").alias("count"), *uris_in(F.when(is_document, F.col("xid")))).collect()
     counts = Counter[str]()
     dialects = Counter[str]()
+    uris = Uris(0, 0, 0)
     for row in rows:
+        uris = uris.joined(uris_of(row))
         if row["status"] is not None:
             counts[row["status"]] += row["count"]
         if row["dialect"] is not None:
             dialects[row["dialect"]] += row["count"]
     names = ("unchanged", "skipped", "rejected")
     documents = {"read": counts.total()} | {name: counts[name] for name in names}
-    return _Counted(sum(row["count"] for row in rows) - counts["unchanged"], documents, dict(sorted(dialects.items())))
+    return _Counted(sum(row["count"] for row in rows) - counts["unchanged"], documents, dict(sorted(dialects.items())), uris)
 
 
 def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _Work, clock: Clock) -> Summary:
     """Check, commit and project; plan again when another writer was first."""
+    request, sources = work.given.request, work.given.sources
 
     def attempt() -> Summary:
         with clock("check", "what differs from the catalog"):
             head = read_head(spark)
-            if work.given.request.dry_run:
+            if request.dry_run:
                 stand_in_lagging(spark, settings, head)
             else:
                 roll_forward(spark, head, settings=settings)
-            request, sources = work.given.request, work.given.sources
             # Unchanged documents may be many, and change nothing; but what is pruned is what no document is there for.
             read = stage if request.policy.prune else stage.filter(~is_unchanged_row())
             numbered, refused = _numbered(spark, head, on_driver(read) if work.few else read, work)
@@ -362,15 +404,19 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
         seen = work.with_rejected(settled.rejected)
         if not plan.is_empty:
             with clock("validate", "what would be published"):
-                docs = None if work.given.request.dry_run else settings
-                validate_candidate(spark, plan, settled.stage, findings, RULES.values(), work.given.gates, docs)
+                docs = None if request.dry_run else settings
+                validate_candidate(spark, plan, settled.stage, findings, RULES.values(), work.given.call.gates, docs)
         snapshot_id = None
-        if not work.given.request.dry_run:
+        if not request.dry_run:
             record_findings(spark, findings, work.run.ingest_id)
             sync_table(spark, settings, "violations")
+            ended_at = plan.head
             if not plan.is_empty or work.run.label is not None:
-                snapshot_id = _commit(spark, settings, plan, settled.stage, seen, clock)
-        summary = summarise(stage, plan, findings, seen.run.documents, dry_run=work.given.request.dry_run)
+                ended_at = _commit(spark, settings, plan, settled.stage, seen, clock)
+                snapshot_id = ended_at.snapshot_id
+            if request.policy.prune or not is_empty(plan.facts.filter(~needs_no_look("facts", strict=request.strict))):
+                remember(spark, settings, work.given.call.judgement(settings), ended_at, work.uris)
+        summary = summarise(stage, plan, findings, seen.run.documents, dry_run=request.dry_run)
         return replace(summary, snapshot_id=snapshot_id, hidden=work.given.sources.hidden, dialects=work.dialects)
 
     return in_turn(settings.warehouse, settings.commit_attempts, attempt)
@@ -384,7 +430,7 @@ def _numbered(spark: SparkSession, head: Head, stage: DataFrame, work: _Work) ->
     return with_numbers(stage, log, prune=work.given.request.policy.prune)
 
 
-def _commit(spark: SparkSession, settings: Settings, plan: Plan, stage: DataFrame, work: _Work, clock: Clock) -> int:
+def _commit(spark: SparkSession, settings: Settings, plan: Plan, stage: DataFrame, work: _Work, clock: Clock) -> Head:
     with clock("commit", f"{sum(plan.changed.values())} changed entities as snapshot {plan.head.snapshot_id + 1}"):
         entities = None
         if is_local(plan.compared):
@@ -395,4 +441,4 @@ def _commit(spark: SparkSession, settings: Settings, plan: Plan, stage: DataFram
     with clock("project", "tables: " + ", ".join(name for name, n in plan.changed.items() if n)):
         of_snapshot = entities and entities.withColumn("snapshot_id", F.lit(head.snapshot_id).cast("bigint"))
         roll_forward(spark, head, plan.head, settings, entities=of_snapshot)
-    return head.snapshot_id
+    return head

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.ingest.folders import Hidden
 from lakehouse.ingest.unchanged import is_unchanged_row
 from lakehouse.log.plan import Plan
 from lakehouse.rules.declared import SEVERITIES
-from lakehouse.store.frames import can_skip, count_if
+from lakehouse.store.frames import can_skip, count, count_if, keep
 from lakehouse.store.keys import KEY
 from lakehouse.store.schema import ENTITY_TABLES
+from lakehouse.store.tables import table_name
 
 MAX_CHANGES_TOLD = 1000  # by a dry run
 OUTCOMES = ("inserted", "updated", "deleted", "unchanged", "quarantined")
@@ -57,19 +58,29 @@ class Summary:
         }
 
 
-def of_unchanged(known: DataFrame, documents: DataFrame, number: int) -> Summary:
-    """Count the entities of documents that are all as they were.
+def of_unchanged(spark: SparkSession, known: DataFrame, documents: DataFrame, number: int) -> Summary:
+    """Count the entities of documents that are all as they were, and what was refused of them.
 
     Args:
+        spark: the session.
         known: what is known of each document, as from `current_documents`.
         documents: those that were found, as from `with_unchanged`.
         number: how many they are.
     """
     entities = _no_outcomes()
     same = documents.select(F.coalesce("registry", "last_registry").alias("registryid"), F.col("document_uri").alias("xid"))
-    _add_counts(entities, known.join(same, on=["registryid", "xid"], how="left_semi"), "unchanged", "facts.entities")
-    counts = {"read": number, "unchanged": number, "skipped": 0, "rejected": 0}
-    return Summary(None, counts, entities, dict.fromkeys(SEVERITIES, 0), {})
+    facts = known.join(same, on=["registryid", "xid"], how="left_semi")
+    _add_counts(entities, facts, "unchanged", "facts.entities")
+    counts, violations = {"read": number, "unchanged": number, "skipped": 0, "rejected": 0}, dict.fromkeys(SEVERITIES, 0)
+    refused = keep(facts.join(documents.filter("again").select(F.col("document_uri").alias("xid")), on="xid", how="left_semi"))
+    if not can_skip(refused):
+        rejected = count(refused.filter("facts.status = 'rejected'"))
+        counts |= {"unchanged": number - rejected, "rejected": rejected}
+        _add_counts(entities, refused, "quarantined")
+        told = refused.select(F.explode("facts.findings").alias("violation_id")).distinct()
+        found = spark.table(table_name("violations")).join(F.broadcast(told), on="violation_id", how="left_semi")
+        violations |= count_if(found, {name: F.col("severity") == name for name in SEVERITIES})
+    return Summary(None, counts, entities, violations, {})
 
 
 def summarise(stage: DataFrame, plan: Plan, findings: DataFrame, documents: dict[str, int], *, dry_run: bool) -> Summary:
@@ -87,9 +98,9 @@ def summarise(stage: DataFrame, plan: Plan, findings: DataFrame, documents: dict
     """
     entities = _no_outcomes()
     for table, ops in plan.counts.items():
-        for op, count in ops.items():
+        for op, n in ops.items():
             if op in _OUTCOME_OF_OP:
-                entities[table][_OUTCOME_OF_OP[op]] += count
+                entities[table][_OUTCOME_OF_OP[op]] += n
     _add_counts(entities, plan.facts, "quarantined")
     if documents["unchanged"]:
         same = stage.filter(is_unchanged_row()).select("registryid", "xid")

@@ -5,12 +5,14 @@ Only a document that changed, or of which something was refused, goes on to be p
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakehouse.ingest.judged import Uris, uris_in, uris_of
 from lakehouse.ingest.sources import Sources, read_documents
 from lakehouse.store.frames import can_skip, count, is_empty, keep
 from lakehouse.store.sessions import is_interpreted
@@ -62,9 +64,7 @@ def with_unchanged(
     skipped = F.col("facts.status") == "skipped"
     uri, own = F.col("xid").alias("_uri"), F.when(F.col("facts.own_registry"), F.lit(None)).otherwise(F.col("registryid"))
     reread = reread or Reread()
-    clean = needs_no_look("facts") & F.lit(not reread.force)
-    if reread.strict:
-        clean &= F.coalesce(F.size("facts.findings"), F.lit(0)) <= 0
+    clean = needs_no_look("facts", strict=reread.strict) & F.lit(not reread.force)
     if reread.documents:
         clean &= ~F.col("xid").isin(list(reread.documents))
     is_same_dialect = F.lit(True)
@@ -92,11 +92,17 @@ def with_unchanged(
     )
 
 
-def needs_no_look(facts: str) -> Column:
-    """Tell of a document's facts that nothing was refused at its last load, and that all it says is published."""
+def needs_no_look(facts: str, *, strict: bool = False) -> Column:
+    """Tell of a document's facts that nothing was refused at its last load, and that all it says is published.
+
+    Args:
+        facts: the column that holds them.
+        strict: nor was anything found: what refuses nothing else would refuse the document now.
+    """
     nothing_refused = (F.col(f"{facts}.status") != "rejected") & (F.coalesce(F.size(f"{facts}.quarantined"), F.lit(0)) <= 0)
     waits = F.exists(F.col(f"{facts}.disputes"), lambda one: ~F.coalesce(one["rule_id"], F.lit("")).isin(*TOLD_ONLY))
-    return nothing_refused & ~F.coalesce(waits, F.lit(False))
+    clean = nothing_refused & ~F.coalesce(waits, F.lit(False))
+    return clean & (F.coalesce(F.size(f"{facts}.findings"), F.lit(0)) <= 0) if strict else clean
 
 
 def is_unchanged_row() -> Column:
@@ -152,12 +158,14 @@ class Opened(NamedTuple):
     """Documents, of which no unchanged one was opened again once it was hashed.
 
     rows: as from `with_unchanged`; unchanged: how many they are when all of them are, else None; changed_bytes: size of those
-    that changed, None where it was not asked for or where one is compressed.
+    that changed, None where it was not asked for or where one is compressed; is_judged: they were judged as they are, so that
+    those of which something was refused need not be read again either.
     """
 
     rows: DataFrame
     unchanged: int | None
     changed_bytes: int | None
+    is_judged: bool = False
 
 
 def without_content_of_unchanged(
@@ -167,6 +175,7 @@ def without_content_of_unchanged(
     registry: Column | None,
     stream_bytes: int,
     reread: Reread,
+    is_judged: Callable[[Uris], bool] | None = None,
 ) -> Opened:
     """Read the documents, and open no unchanged one again once it was hashed.
 
@@ -177,15 +186,20 @@ def without_content_of_unchanged(
         registry: as for `with_unchanged`.
         stream_bytes: as for `read_documents`.
         reread: as for `with_unchanged`.
+        is_judged: tells of all documents, by their URIs, that they were judged as they are known; None: nothing tells it.
     """
     documents = read_documents(spark, sources, stream_bytes)
     every = with_unchanged(documents, known, registry, sources.is_named(), reread)
     if reread.force or can_skip(known):
         return Opened(every, None, None)
     told = _without_content(every)
-    first = told.filter(~F.col("unchanged")).select("document_uri", "size").limit(_FEW_DOCUMENTS + 1).collect()
+    first = told.filter(~F.col("unchanged")).select("document_uri", "size", "again").limit(_FEW_DOCUMENTS + 1).collect()
     if len(first) > _FEW_DOCUMENTS:
         return Opened(every, None, None)
+    if is_judged is not None and all(row["again"] for row in first):
+        uris = uris_of(told.agg(*uris_in(F.col("document_uri"))).collect()[0])
+        if is_judged(uris):
+            return Opened(told.withColumn("content", F.lit(None).cast("binary")), uris.number, 0, is_judged=True)
     unchanged = told.filter("unchanged").withColumn("content", F.lit(None).cast("binary"))
     if not first:
         return Opened(unchanged, count(told), 0)
