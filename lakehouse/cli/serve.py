@@ -8,7 +8,9 @@ from typing import Any
 import click
 
 from lakehouse.cli.console import Context, with_globals
+from lakehouse.cli.printing import printable
 from lakehouse.errors import SettingsError
+from lakehouse.settings import Settings
 from lakehouse.text.names import RegistryId
 
 
@@ -70,5 +72,17 @@ def serve(context: Context, /, allow_origin: tuple[str, ...], **told: Any) -> in
         ready = {"url": url, "specification": options.specification, "workers": workers}
         click.echo(json.dumps(ready) if context.as_json else f"Serving {url} until stopped.")
 
+    if options.writable:
+        _tell_what_is_left(settings)
     run_server(settings, options, tell)
     return 0
+
+
+def _tell_what_is_left(settings: Settings) -> None:
+    """Name the expectations that stop an ingest and no request: they are about tables, which requests do not wait for."""
+    from lakehouse.expectations.suites import read_stopping
+
+    left = [f"{suite.name}: {one.name}" for suite in read_stopping(settings) for one in suite.expectations]
+    if left:
+        told = f"Not asked of writes over HTTP, but by `lakehouse validate` and of what an ingest writes: {', '.join(left)}."
+        click.echo(printable(told), err=True)

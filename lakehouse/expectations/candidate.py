@@ -3,6 +3,9 @@
 Two questions, each an error-level expectation that stops the commit: does anything that would be published carry an error of
 its own (which `rules.gate` should have taken out), and do the house rules of `expectations_dir` hold on the tables as they
 would be. What the shipped suites ask was checked entity by entity before, so an ingest does not run them; `validate` does.
+
+An ingest answers for what it would write or make worse: what breaks a house rule since before, such as what was written over
+HTTP, stops no ingest that leaves it as it is.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from pyspark.sql import functions as F
 from lakehouse.errors import CandidateRefused, SettingsError
 from lakehouse.expectations.datadocs import FOLDER, write_pages
 from lakehouse.expectations.run import Outcome, Result, Rule, specification, validate_counts, validate_rows
-from lakehouse.expectations.suites import Suite, read_suites
+from lakehouse.expectations.suites import Suite, read_stopping
 from lakehouse.log.commits import log_rows
 from lakehouse.log.plan import Plan
 from lakehouse.log.projections import project
@@ -37,8 +40,7 @@ def read_gates(settings: Settings) -> list[Suite]:
         SettingsError: a suite cannot be read.
     """
     names = {table.name for table in ENTITY_TABLES}
-    gates = (suite.gate for suite in read_suites(settings).values())
-    return [suite for suite in gates if suite.expectations and suite.words & names]
+    return [suite for suite in read_stopping(settings) if suite.words & names]
 
 
 def validate_candidate(
@@ -69,8 +71,10 @@ def validate_candidate(
     counts = count_findings(only_published(findings, published))
     errors = [rule for rule in rules if rule.severity == "error"]
     results = [validate_counts(specification(errors, counts), counts)] if counts else []
-    results += _validate_tables(spark, plan, stage, gates)
     failed = [(result.suite, one) for result in results for one in result.failed("error")]
+    house = _validate_tables(spark, plan, stage, gates)
+    failed += _made_worse(spark, plan, house)
+    results += house
     if failed:
         told = [_told(suite, one) for suite, one in failed]
         what = f"What would have become snapshot {plan.head.snapshot_id + 1}"
@@ -99,21 +103,66 @@ def candidate_table(spark: SparkSession, plan: Plan, stage: DataFrame, table: Ta
     fresh = project(rows.withColumn("snapshot_id", F.lit(plan.head.snapshot_id + 1).cast("bigint")), table)
     if table.name not in plan.head.tables:
         return fresh
-    current = open_table(spark, table.name)
+    return _left_alone(spark, plan, table).select(*fresh.columns).unionByName(fresh)
+
+
+def _left_alone(spark: SparkSession, plan: Plan, table: Table) -> DataFrame:
+    """Give the rows of an entity table that a commit would neither write nor delete."""
     changed = plan.entities.filter(F.col("kind") == table.kind).select("registryid", "xid")
-    return current.join(changed, on=["registryid", "xid"], how="left_anti").select(*fresh.columns).unionByName(fresh)
+    return open_table(spark, table.name).join(changed, on=["registryid", "xid"], how="left_anti")
 
 
 def _validate_tables(spark: SparkSession, plan: Plan, stage: DataFrame, gates: list[Suite]) -> list[Result]:
     """Run the suites that concern a table which changes; bare names in their queries mean the candidate."""
-    changed = {table.name: table for table in ENTITY_TABLES if plan.changed[table.name]}
+    changed = _changed_tables(plan)
     concerned = [suite for suite in gates if suite.words & set(changed)]
     wanted = {name for suite in concerned for name in suite.words & set(changed)}
+    return _validate_with(spark, {name: candidate_table(spark, plan, stage, changed[name]) for name in wanted}, concerned)
+
+
+def _validate_with(spark: SparkSession, tables: dict[str, DataFrame], suites: list[Suite]) -> list[Result]:
+    """Run suites in whose queries the names of some tables mean other rows."""
     with ExitStack() as views:
-        for name in wanted:
-            candidate_table(spark, plan, stage, changed[name]).createOrReplaceTempView(name)
+        for name, rows in tables.items():
+            rows.createOrReplaceTempView(name)
             views.callback(spark.catalog.dropTempView, name)
-        return [validate_rows(suite, read_rows(spark, suite)) for suite in concerned]
+        return [validate_rows(suite, read_rows(spark, suite)) for suite in suites]
+
+
+def _made_worse(spark: SparkSession, plan: Plan, results: list[Result]) -> list[tuple[Suite, Outcome]]:
+    """Give the expectations that would not hold, but for those that do not hold now and that the plan makes no worse.
+
+    It makes one worse where more rows would break it than break it now, or than would without the rows that it writes. What is
+    not about rows cannot be compared: it stops nothing where it does not hold now.
+    """
+    failed = [(result.suite, one) for result in results for one in result.failed("error")]
+    if not failed or not plan.head.tables:
+        return failed
+    suites = [
+        result.suite._replace(expectations=tuple(one.expectation for one in result.failed("error")))
+        for result in results
+        if result.failed("error")
+    ]
+    changed = {name: table for name, table in _changed_tables(plan).items() if name in plan.head.tables}
+    now = _outcomes(_validate_with(spark, {name: open_table(spark, name) for name in changed}, suites))
+    without = _outcomes(_validate_with(spark, {name: _left_alone(spark, plan, one) for name, one in changed.items()}, suites))
+
+    def is_worse(suite: Suite, one: Outcome) -> bool:
+        key = suite.name, one.expectation.name
+        if one.error or now[key].success:
+            return True
+        others = [found.unexpected for found in (now[key], without[key])]
+        return one.unexpected is not None and any(number is not None and one.unexpected > number for number in others)
+
+    return [(suite, one) for suite, one in failed if is_worse(suite, one)]
+
+
+def _outcomes(results: list[Result]) -> dict[tuple[str, str], Outcome]:
+    return {(result.suite.name, one.expectation.name): one for result in results for one in result.outcomes}
+
+
+def _changed_tables(plan: Plan) -> dict[str, Table]:
+    return {table.name: table for table in ENTITY_TABLES if plan.changed[table.name]}
 
 
 def read_rows(spark: SparkSession, suite: Suite) -> DataFrame:

@@ -123,6 +123,15 @@ def read_suites(settings: Settings) -> dict[str, Suite]:
     return suites
 
 
+def read_stopping(settings: Settings) -> list[Suite]:
+    """Read the suites that may stop an ingest, with those expectations only that do.
+
+    Raises:
+        SettingsError: a suite cannot be read.
+    """
+    return [suite.gate for suite in read_suites(settings).values() if suite.gate.expectations]
+
+
 def choose_suites(suites: dict[str, Suite], names: Iterable[str]) -> dict[str, Suite]:
     """Give the suites that are named; all of them when none is.
 

@@ -102,6 +102,27 @@ def test_a_house_rule_stops_the_commit_and_nothing_changes(catalog):
     assert catalog.ingest(settings=settings, request=Request(Policy(prune=True, force=True))).snapshot_id == 2
 
 
+def test_what_breaks_a_house_rule_since_before_stops_no_other_ingest(catalog):
+    """As what was written over HTTP: it answers for what it writes, in the same registry and in others."""
+    group = {"m": message(), "n": message(owner="b"), "o": message()}
+    catalog.write("a.json", {"messagegroups": {"g": {"messages": group}}})
+    catalog.ingest()  # before there was a rule
+    settings = house_rule(catalog, severity="error")
+    for snapshot_id, registry in enumerate(("", "other"), 2):
+        right = catalog.write(f"{registry}right.json", {"messagegroups": {"h": {"messages": {"p": message(owner="c")}}}})
+        assert catalog.ingest(right, settings=settings.model_copy(update={"registry": registry})).snapshot_id == snapshot_id
+    for changed in (
+        group | {"q": message()},  # one more
+        group | {"m": message(owner="a"), "n": message()},  # one for one that is healed
+        group | {"m": message(owner="a"), "q": message()},
+    ):
+        catalog.write("a.json", {"messagegroups": {"g": {"messages": changed}}})
+        with pytest.raises(CandidateRefused, match="message_has_owner"):
+            catalog.ingest(catalog.documents / "a.json", settings=settings)
+    catalog.write("a.json", {"messagegroups": {"g": {"messages": group | {"m": message(owner="a")}}}})
+    assert catalog.ingest(catalog.documents / "a.json", settings=settings).snapshot_id == 4
+
+
 def test_a_house_rule_that_warns_or_waits_for_validate_stops_nothing(catalog):
     catalog.write("a.json", {"messagegroups": {"g": {"messages": {"m": {}}}}})
     assert catalog.ingest(settings=house_rule(catalog, severity="warning"), request=Request(dry_run=True)).snapshot_id is None

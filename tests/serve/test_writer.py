@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import signal
 import subprocess
@@ -425,3 +426,18 @@ def test_the_second_attempt_holds_the_turn_and_the_first_does_not(warehouse):
 def test_there_are_no_turns_where_no_file_can_be_locked(where):
     with turn(where), no_turn_of_others(where, 60):
         pass
+
+
+def test_expectations_that_stop_an_ingest_and_no_request_are_named_at_the_start(tmp_path, capfd):
+    empty_warehouse(tmp_path / "warehouse")
+    suites = tmp_path / "suites"
+    suites.mkdir()
+    not_null = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "name"}}
+    named = [not_null | {"meta": {"name": "named", "severity": "error"}}]
+    named.append(not_null | {"meta": {"name": "hint", "severity": "warning"}})
+    (suites / "versions.json").write_text(json.dumps({"name": "versions", "expectations": named}))
+    with writing(tmp_path / "warehouse", tmp_path / "cache", LAKEHOUSE_EXPECTATIONS_DIR=str(suites)) as served:
+        served.done("PUT", "/messagegroups/mine", {})
+        served.done("PUT", "/messagegroups/mine/messages/bad", EVENT)
+    told = [line for line in capfd.readouterr().err.splitlines() if "over HTTP" in line]
+    assert told == ["Not asked of writes over HTTP, but by `lakehouse validate` and of what an ingest writes: versions: named."]
