@@ -157,7 +157,8 @@ def test_what_is_run_by_hand_can_be_imported(tmp_path):
 
 NAMED = re.compile(r"`([A-Za-z_]+(?:\.[A-Za-z_]+)+)`")
 NOT_OURS = {"jiter.LosslessFloat", "SparkContext.addFile"}
-NOT_CODE = {"labels.stage", "meta.readonly", "filter.prefix.subject", "config.contentmode", "SNAPSHOT.POSITION"}
+NOT_CODE = {"labels.stage", "meta.readonly", "meta.defaultversionid"}
+NOT_CODE |= {"filter.prefix.subject", "config.contentmode", "SNAPSHOT.POSITION"}
 
 
 def names_in(tree: ast.AST) -> set[str]:

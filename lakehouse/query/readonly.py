@@ -1,8 +1,8 @@
 """Sessions for the statements of users, in which only what reads may run.
 
-Spark itself checks each plan, after the analysis and before anything runs (`ReadOnly.java`): a statement that a script or an
-EXECUTE IMMEDIATE hides is checked like any other. Tables and views are those of the session from which it is opened, settings
-and temporary views its own.
+Spark itself checks each plan, after the analysis and before anything runs (the class ReadOnly, in Java): a statement that a
+script or an EXECUTE IMMEDIATE hides is checked like any other. Tables and views are those of the session from which it is opened,
+settings and temporary views its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _opening = Lock()
 
 
 class Allowed(IntEnum):
-    """What a session may run: all, what reads, or what writes too but where the log `changes` occurs; as in `ReadOnly.java`."""
+    """What a session may run: all, what reads, or what writes too but where the log `changes` occurs; as `ReadOnly` has it."""
 
     ALL = 0
     READ = 1

@@ -7,7 +7,7 @@ is not sent back there (CAT-182); one that it has under another authority than o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -100,31 +100,13 @@ class Pusher:
         """
         with open_model(self.settings) as model:
             with model.at() as view:
-                registryid = self._registry(view)
+                registryid = _registry_of(view, self.settings)
                 if not self.outbox.waiting():
                     self._fill(view, registryid)
                 if not self.outbox.waiting():
                     return Pushed(view.head, 0, 0, 0, [])
-            self._look_round()
+            self._dialect = self._dialect or _dialect_of(self.client, self.asked.target.url)
             return self._send_all(model, registryid)
-
-    def _registry(self, view: View) -> RegistryId:
-        known = view.registries()
-        if self.settings.registry:
-            return RegistryId(self.settings.registry)
-        if len(known) > 1:
-            raise SettingsError(f"the catalog holds several registries ({', '.join(known[:10])}): name one with --registry.")
-        return known[0] if known else RegistryId("default")
-
-    def _look_round(self) -> None:
-        """Find out how the target spells things, and whether it lets itself be written (CAT-184)."""
-        if self._dialect is not None:
-            return
-        root = self.client.json(self.asked.target.url)
-        version = root.get("specversion") if isinstance(root, dict) else None
-        if not isinstance(version, str):
-            raise ReplicationError(self.asked.target.url, "it is not an xRegistry server: there is no `specversion`.")
-        self._dialect = next((one for one in _DIALECTS if one == version.lower()), _DIALECTS[0])
 
     def _fill(self, view: View, registryid: RegistryId) -> None:
         """Look up what changed since the target was sent everything; where that is not known any more, send all again."""
@@ -134,13 +116,8 @@ class Pusher:
         since = reached.snapshot if is_known else 0
         if since == view.head and not self.outbox.refused():
             return
-        rows = view.db.execute(
-            "SELECT DISTINCT xid FROM log WHERE registryid = ? AND snapshot_id > ? AND snapshot_id <= ? AND op <> 'own'"
-            " AND kind IN ('group', 'endpoint', 'message', 'version', 'schema', 'schemaversion')",
-            (registryid, since, view.head),
-        )
-        found = {xid_of_resource(row[0]) for row in rows} | (set() if is_known else set(self.outbox.all_sent()))
-        wanted = [xid for xid in found if self._is_wanted(xid)]
+        found = _changed(view, registryid, since) | (set() if is_known else set(self.outbox.all_sent()))
+        wanted = [xid for xid in found if _is_wanted(xid, self.asked.scope)]
         there = {xid for xid in wanted if _is_there(view, registryid, xid)}
         gone = sorted((xid for xid in set(wanted) - there if self.outbox.sent(xid) is not None), key=_order, reverse=True)
         digest = str(view.commit_of(view.head)["digest"]) if view.head else ""
@@ -149,11 +126,6 @@ class Pusher:
         )
         if not self.outbox.waiting():
             self.outbox.finish()
-
-    def _is_wanted(self, xid: Xid) -> bool:
-        """Tell whether something lies in the scope, or holds what does."""
-        scope = self.asked.scope
-        return not scope or any(one == xid or xid.startswith(one + "/") or one.startswith(xid + "/") for one in scope)
 
     def _send_all(self, model: ReadModel, registryid: RegistryId) -> Pushed:
         """Send what waits; then what was refused, as long as less is refused each time: it may refer to what came later."""
@@ -292,6 +264,39 @@ class Pusher:
         except Refused as refused:
             if not (missing and refused.status == 404):
                 raise
+
+
+def _registry_of(view: View, settings: Settings) -> RegistryId:
+    known = view.registries()
+    if settings.registry:
+        return RegistryId(settings.registry)
+    if len(known) > 1:
+        raise SettingsError(f"the catalog holds several registries ({', '.join(known[:10])}): name one with --registry.")
+    return known[0] if known else RegistryId("default")
+
+
+def _dialect_of(client: Client, url: str) -> str:
+    """Return how a target spells things (CAT-184)."""
+    root = client.json(url)
+    version = root.get("specversion") if isinstance(root, dict) else None
+    if not isinstance(version, str):
+        raise ReplicationError(url, "it is not an xRegistry server: there is no `specversion`.")
+    return next((one for one in _DIALECTS if one == version.lower()), _DIALECTS[0])
+
+
+def _changed(view: View, registryid: RegistryId, since: int) -> set[Xid]:
+    """Return the XIDs of the groups, messages and schemas that changed after a snapshot, themselves or in a Version."""
+    rows = view.db.execute(
+        "SELECT DISTINCT xid FROM log WHERE registryid = ? AND snapshot_id > ? AND snapshot_id <= ? AND op <> 'own'"
+        " AND kind IN ('group', 'endpoint', 'message', 'version', 'schema', 'schemaversion')",
+        (registryid, since, view.head),
+    )
+    return {xid_of_resource(row[0]) for row in rows}
+
+
+def _is_wanted(xid: Xid, scope: Sequence[Xid]) -> bool:
+    """Return whether something lies in the scope, or holds what does."""
+    return not scope or any(one == xid or xid.startswith(one + "/") or one.startswith(xid + "/") for one in scope)
 
 
 def _check_authority(url: str, found: Json, authority: Any) -> None:

@@ -98,7 +98,7 @@ class Walk:
         known = self.state.marks.get(name, {})
         fetched = settled.with_suffix(".answer")
         try:
-            answer = self.reader.noted(self.reader.client.download(url, fetched, self._mark(known, settled, url)))
+            answer = self.reader.noted(self.reader.client.download(url, fetched, _mark(self.state, known, settled, url)))
             if answer.status == 304:
                 return Unit(self.reader.base, known["digest"], settled if settled.is_file() else None)
             settle(fetched, settled, self.screen, self.reader.base, self.reader.client.limits.depth)
@@ -184,7 +184,7 @@ class Walk:
         if in_one:
             url = self.reader.url(xid, WHOLE)
             try:
-                answer = self.reader.get(url, self._mark(known, part, url))
+                answer = self.reader.get(url, _mark(self.state, known, part, url))
             except (Refused, TooLarge) as error:
                 if isinstance(error, Refused) and error.status not in (400, 406):
                     raise
@@ -204,7 +204,7 @@ class Walk:
         ):
             return  # fetched by a walk of the same snapshot that was cut short
         own = without(bare_group(listed), (MEMBERS[collection],))
-        self._keep(xid, own, self._paged(xid), mark, count if isinstance(count, int) else None)
+        self._keep(xid, own, _paged(self.reader, xid), mark, count if isinstance(count, int) else None)
 
     def _keep_whole(self, xid: Xid, url: str, answer: Answer) -> None:
         """Write the part of a group that came in one answer."""
@@ -215,7 +215,7 @@ class Walk:
         held = [one or {} for one in values_of(group, name)] or [{}]
         if not all(isinstance(one, dict) for one in held):
             raise ReplicationError(url, f"`{name}` of its answer is not a map.")
-        twins = [(name, self._taken(name, one)) for one in held[:-1]]  # of a key that occurs twice
+        twins = [(name, _taken(self.screen, name, one)) for one in held[:-1]]  # of a key that occurs twice
         own = object_of([*members(without(bare_group(group), (name,))), *twins])
         self._keep(xid, own, held[-1:], {"etag": answer.etag, "url": url})
 
@@ -229,7 +229,7 @@ class Walk:
             for page in pages:
                 got += len(page)
                 every += sum(1 for _ in members(page))
-                yield self._taken(name, page)
+                yield _taken(self.screen, name, page)
 
         aside = part.with_suffix(".writing")
         with aside.open("wb") as stream:
@@ -240,22 +240,25 @@ class Walk:
         self.state.marks[xid] = mark | {"own": bool(got) and not taken}
         self.state.save()
 
-    def _taken(self, name: str, page: Json) -> Json:
-        """Give messages or schemas of an answer as they are taken."""
-        bare = object_of((key, bare_resource(one) if isinstance(one, dict) else one) for key, one in members(page))
-        return self.screen.messages(bare) if name == "messages" and not self.screen.is_open else bare
 
-    def _paged(self, xid: Xid) -> Iterator[Json]:
-        """Give the members of a group page by page."""
-        name = MEMBERS[xid.split("/")[1]]
-        if self.reader.nests:
-            yield from self.reader.collection(f"{xid}/{name}", WHOLE)
-            return
-        for page in self.reader.collection(f"{xid}/{name}"):
-            yield object_of((key, self.reader.resource(Xid(f"{xid}/{name}/{key}"))) for key, _ in members(page))
+def _taken(screen: Screen, name: str, page: Json) -> Json:
+    """Return messages or schemas of an answer as they are taken."""
+    bare = object_of((key, bare_resource(one) if isinstance(one, dict) else one) for key, one in members(page))
+    return screen.messages(bare) if name == "messages" and not screen.is_open else bare
 
-    def _mark(self, known: Json, file: Path, url: str) -> str | None:
-        """Give the mark for a conditional request where what it stands for is here, or in the catalog."""
-        is_here = file.is_file() or known.get("digest") in self.state.loaded.values()
-        etag = known.get("etag")
-        return etag if is_here and known.get("url") == url and isinstance(etag, str) else None
+
+def _paged(reader: Reader, xid: Xid) -> Iterator[Json]:
+    """Yield the members of a group page by page."""
+    name = MEMBERS[xid.split("/")[1]]
+    if reader.nests:
+        yield from reader.collection(f"{xid}/{name}", WHOLE)
+        return
+    for page in reader.collection(f"{xid}/{name}"):
+        yield object_of((key, reader.resource(Xid(f"{xid}/{name}/{key}"))) for key, _ in members(page))
+
+
+def _mark(state: State, known: Json, file: Path, url: str) -> str | None:
+    """Return the mark for a conditional request where what it names is here, or in the catalog."""
+    is_here = file.is_file() or known.get("digest") in state.loaded.values()
+    etag = known.get("etag")
+    return etag if is_here and known.get("url") == url and isinstance(etag, str) else None
