@@ -128,7 +128,7 @@ def test_search_finds_beginnings_of_words_and_ranks_ids_first(shop):
 
 
 def test_no_catalog_is_told(tmp_path):
-    with pytest.raises(WarehouseError, match="lakehouse ingest"):
+    with pytest.raises(WarehouseError, match="ingest SOURCE"):
         opened(tmp_path / "none", tmp_path / "model")
     assert list((tmp_path / "model").glob("*.sqlite*")) == []
 
