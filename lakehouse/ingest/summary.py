@@ -12,7 +12,7 @@ from lakehouse.ingest.folders import Hidden
 from lakehouse.ingest.unchanged import is_unchanged_row
 from lakehouse.log.plan import Plan
 from lakehouse.rules.declared import SEVERITIES
-from lakehouse.store.frames import can_skip, count, count_if, keep
+from lakehouse.store.frames import can_skip, count_if
 from lakehouse.store.keys import KEY
 from lakehouse.store.schema import ENTITY_TABLES
 from lakehouse.store.tables import table_name
@@ -72,13 +72,17 @@ def of_unchanged(spark: SparkSession, known: DataFrame, documents: DataFrame, nu
     facts = known.join(same, on=["registryid", "xid"], how="left_semi")
     _add_counts(entities, facts, "unchanged", "facts.entities")
     counts, violations = {"read": number, "unchanged": number, "skipped": 0, "rejected": 0}, dict.fromkeys(SEVERITIES, 0)
-    refused = keep(facts.join(documents.filter("again").select(F.col("document_uri").alias("xid")), on="xid", how="left_semi"))
-    if not can_skip(refused):
-        rejected = count(refused.filter("facts.status = 'rejected'"))
+    again = documents.filter("again").select(F.col("document_uri").alias("xid"))
+    refused = facts.join(again, on="xid", how="left_semi").select("facts.status", "facts.quarantined", "facts.findings").collect()
+    if refused:
+        rejected = sum(row["status"] == "rejected" for row in refused)
         counts |= {"unchanged": number - rejected, "rejected": rejected}
-        _add_counts(entities, refused, "quarantined")
-        told = refused.select(F.explode("facts.findings").alias("violation_id")).distinct()
-        found = spark.table(table_name("violations")).join(F.broadcast(told), on="violation_id", how="left_semi")
+        for row in refused:
+            for table, n in (row["quarantined"] or {}).items():
+                entities[table]["quarantined"] += n
+        told = spark.createDataFrame([(one,) for one in {one for row in refused for one in row["findings"] or ()}], "id string")
+        known = spark.table(table_name("violations"))
+        found = known.join(F.broadcast(told), known["violation_id"] == told["id"], how="left_semi")
         violations |= count_if(found, {name: F.col("severity") == name for name in SEVERITIES})
     return Summary(None, counts, entities, violations, {})
 
