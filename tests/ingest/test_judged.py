@@ -13,7 +13,7 @@ from lakehouse.ingest import pipeline
 from lakehouse.ingest.pipeline import Request
 from lakehouse.log.ownership.owners import Policy
 
-MOST_EXECUTIONS = 10
+MOST_EXECUTIONS = 11
 EVENT = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "t"}}}
 NO_SCHEMA = {"dataschemaxid": "/schemagroups/s/schemas/none", "dataschemaformat": "Avro/1.9"}
 SCHEMAS = {"s": group({"t": {"format": "Avro/1.9", "schema": "x"}}, holds="schemas")}

@@ -74,6 +74,15 @@ def records(levels: int, leaf: str) -> Any:
     return made
 
 
+def flat_records(levels: int) -> Any:
+    """Make the same without nesting it, as a field each that may be null."""
+    kinds = [[{"name": "a", "type": "null"}]]
+    kinds += [[{"name": name, "type": f"R{level}"} for name in "ab"] for level in range(levels - 1)]
+    named = [{"type": "record", "name": f"R{level}", "fields": fields} for level, fields in enumerate(kinds)]
+    fields = [{"name": f"f{level}", "type": ["null", record]} for level, record in enumerate(named)]
+    return {"type": "record", "name": "All", "fields": fields}
+
+
 def branches(levels: int) -> Any:
     """Make an Avro schema of unions of two records, both of which have a field of the union before."""
     made, named = "int", "int"
@@ -119,6 +128,7 @@ MANY = json.dumps(["x"] * 20_000).encode()
 NESTED = b'{"x":' * 24 + b'"no"' + b"}" * 24
 HANGING = {
     "avro records": ("Avro", records(24, "null"), b"\x02", "application/avro"),
+    "avro fields": ("Avro", flat_records(24), b"\x00" * 23 + b"\x02", "application/avro"),
     "avro unions": ("Avro", branches(24), NESTED, "application/json"),
     "xsd unions": ("XSD/1.0", xsd_unions(24), b"<e>x</e>", "application/xml"),
     "xsd choice": ("XSD/1.0", xsd_choice(19_000), b"<e><x1/></e>", "application/xml"),
