@@ -11,6 +11,7 @@ from typing import Any
 
 import histories
 import pytest
+from called import Caller, caller
 from pyspark.sql import SparkSession
 from soak.sessions import forget, forget_attached, open_quick
 
@@ -129,3 +130,9 @@ def past(
     shutil.copytree(loaded_history[0] / "warehouse", made.settings.warehouse)
     yield made
     forget(spark, Path(made.settings.warehouse))
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Caller:
+    """The command `lakehouse`, called in the process of the test."""
+    return caller(monkeypatch, capsys)

@@ -24,7 +24,7 @@ from lakehouse.serve.origins import Origins
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.state import state_routes
 from lakehouse.serve.write.working import Row, owner_problem
-from lakehouse.serve.writer.append import DeltaAppender, committed_after
+from lakehouse.serve.writer.append import DeltaAppender
 from lakehouse.serve.writer.process import _problem_of
 from lakehouse.settings import read_settings
 from lakehouse.text.names import Xid
@@ -316,7 +316,7 @@ def test_a_commit_that_the_storage_did_not_take_is_no_lost_race(tmp_path, monkey
 
     def append() -> None:
         version = appender.warehouse.newest("changes").version()
-        appender.append(Head(), version, committed_after(Head()), [], Run("i", "serve", {}))
+        appender.append(Head(), version, Head().next_moment(), [], Run("i", "serve", {}))
 
     for error, expected in ((failed, CommitFailedError), (CommitFailedError("version 1 is there"), CommitLost)):
 
