@@ -123,10 +123,10 @@ def session(
     from lakehouse.store.session import open_session
 
     settings = adapt(context.settings)
+    run = context.begin(settings)
     folder = None if makes_catalog or "PYSPARK_GATEWAY_PORT" in os.environ else local_path(settings.warehouse)
     if folder is not None and not folder.exists():
         raise no_catalog(settings.warehouse, "changes")
-    run = context.begin(settings)
     with _progress(context) as shown:
         watcher = run.watch(shown)
         with watcher.stage("session", "starting Spark"):

@@ -66,7 +66,7 @@ class Emission:
         for problem in every:
             self.refusals.tell(kind, xid, problem, "kept" if row else "quarantined", raw if problem.severity == "error" else None)
         if row is None:
-            self.refusals.count(kind, xid)
+            self.refusals.reading.refuse(kind, xid)
             return False
         self.reading.rows.append(row)
         self.reading.entities[TABLE_NAMES[kind]] += 1

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from lakehouse.dialects.protocols import FindMessage
 from lakehouse.ingest.parse.rows import Row
-from lakehouse.text.names import RegistryId
+from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.problems import Finding
 
 TABLE_NAMES = {  # by kind; without the tables themselves, which need Spark
@@ -30,15 +30,23 @@ class Reading:
     findings: list[Finding] = field(default_factory=list)
     entities: Counter[str] = field(default_factory=Counter)
     quarantined: Counter[str] = field(default_factory=Counter)
+    refused: set[tuple[str, Xid]] = field(default_factory=set)
     spellings: Counter[str] = field(default_factory=Counter)
     marks: set[str] = field(default_factory=set)
     registryid: RegistryId | None = None
     root: str = "{}"
 
+    def refuse(self, kind: str, xid: Xid) -> None:
+        """Count an entity as refused; what a document holds twice, also in two of its parts, once."""
+        if (kind, xid) not in self.refused:
+            self.refused.add((kind, xid))
+            self.quarantined[TABLE_NAMES[kind]] += 1
+
     def add_counts(self, part: Reading) -> None:
         """Add what was counted in a part of the same document."""
         self.entities.update(part.entities)
-        self.quarantined.update(part.quarantined)
+        for kind, xid in part.refused:
+            self.refuse(kind, xid)
         self.spellings.update(part.spellings)
         self.marks |= part.marks
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lakehouse.ingest.parse.identity import dependent, meta_of
-from lakehouse.ingest.parse.readings import TABLE_NAMES, Reading
+from lakehouse.ingest.parse.readings import Reading
 from lakehouse.store.keys import VERSION_KIND
 from lakehouse.text.jsontext import as_written, below
 from lakehouse.text.names import Pointer, Xid
@@ -18,7 +18,6 @@ class Refusals:
 
     def __init__(self, reading: Reading) -> None:
         self.reading = reading
-        self._counted: set[tuple[str, str]] = set()
 
     def refuse_shape(self, kind: str, xid: Xid, here: Pointer, written: Any, rule: str) -> None:
         """Refuse what is not an object."""
@@ -51,14 +50,8 @@ class Refusals:
 
     def refuse(self, kind: str, xid: Xid, problem: Problem, raw: str | None) -> None:
         """Refuse an entity for a problem, and keep its JSON."""
-        self.count(kind, xid)
+        self.reading.refuse(kind, xid)
         self.tell(kind, xid, problem, "quarantined", raw)
-
-    def count(self, kind: str, xid: Xid) -> None:
-        """Count an entity as refused; what stands twice, once."""
-        if (kind, xid) not in self._counted:
-            self._counted.add((kind, xid))
-            self.reading.quarantined[TABLE_NAMES[kind]] += 1
 
     def tell(self, kind: str, xid: Xid, problem: Problem, action: str, raw: str | None) -> None:
         """Add a finding about an entity; raw: its JSON, where the problem has none of its own."""
