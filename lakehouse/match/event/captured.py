@@ -71,7 +71,7 @@ def _of_value(value: Any, protocol: str | None, form: str | None) -> Iterator[La
     else:
         told = ", ".join(sorted(value)[:8]) if isinstance(value, dict) else type(value).__name__
         wanted = "no captured message, CloudEvent or HAR entry, nor columns that are known"
-        yield Landed(None, problem=f"line: {wanted}: say --format, or use --map (it has: {told})")
+        yield Landed(None, problem=f"line: it has {told}: {wanted}; say --format, or use --map")
 
 
 def landed_of_object(value: Mapping[str, Any], protocol: str | None = None, form: str | None = None) -> Landed | None:
