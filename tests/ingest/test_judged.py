@@ -27,7 +27,7 @@ class Judged(Exception):
 def judged(catalog):
     """A catalog that checks relations, and documents of which something is refused, each in another way."""
     catalog.settings = catalog.settings.model_copy(update={"check_relations": True})
-    catalog.write("good.json", {"messagegroups": {"g": group({"m": EVENT})}})
+    catalog.write("good.json", {"messagegroups": {"g": group({"t": EVENT})}})  # has no finding
     catalog.write("broken.json", b"{")
     catalog.write("partly.json", {"messagegroups": {"h": group({"m": EVENT, "n": {"protocol": 7}})}})
     catalog.write("between.json", {"messagegroups": {"i": group({"m": EVENT | NO_SCHEMA})}, "schemagroups": SCHEMAS})

@@ -86,6 +86,10 @@ def test_what_is_rendered_is_matched_by_its_definition(catalog):
                 [landed] = landed_of_text(message.line(), families_back(message, one))
                 [event] = events_of(landed)
                 result = matchers[one["registryid"]].row(event)
+                if one["chain_status"] == "dangling":  # what its missing base would declare is unknown
+                    assert result["status"] == "incomplete", told
+                    assert any(one["xid"] in remark for remark in result["remarks"]), (told, result["remarks"])
+                    continue
                 assert one["xid"] in {match["xid"] for match in result["matches"]}, (told, result["reasons"])
                 extending = [best["xid"] for best in result["best"] if best["xid"] != one["xid"]]
                 if one["xid"] not in {best["xid"] for best in result["best"]}:

@@ -236,11 +236,11 @@ def test_what_documents_hold_is_theirs(warehouse, tmp_path):
     with writing(written.folder, tmp_path / "r") as served:
         answer = served.send("PATCH", "/messagegroups/orders", {"name": "mine"})
         assert (answer.status, answer.json["type"].endswith("#readonly")) == (400, True)
-        assert "file:/d/a.json" in answer.json["detail"]
+        assert answer.json["detail"].endswith(": a.json.")  # no path of the machine
         assert served.send("DELETE", "/messagegroups/orders").status == 400
         assert served.refused("PATCH", "/messagegroups/orders/messages/many", {"name": "mine"}) == (400, "readonly")
         assert served.get("/messagegroups/orders/messages/many/meta")["readonly"] is True
-        assert "readonly" not in served.get("/messagegroups/orders/messages/many/meta?doc")
+        assert served.get("/messagegroups/orders/messages/many/meta?doc")["readonly"] is False  # what a document may say
         # A new message in the group is allowed, and the group's epoch grows
         before = served.get("/messagegroups/orders")["epoch"]
         assert served.send("PUT", "/messagegroups/orders/messages/mine", EVENT).status == 201
