@@ -12,6 +12,7 @@
 # make bench  benchmark (N messages, default 10000; REPEAT pairs, default 3): a table, bench-N.json and bench-N.png
 # make quick-bench  the read model and the commands that answer out of it, with N messages; needs no Java
 # make http-bench  requests and writes a second of `lakehouse serve` with N messages, beside a floor; needs no Java
+# make docs   the pages of docs/ that come from the code; make docs-site  docs/ as a site, in docs-site/ (.venv-docs; needs no Java)
 # Each target makes .venv and installs what it needs; only Python 3.10 or newer and Java 17 or 21 must be there.
 
 PYTHON ?= python3
@@ -20,7 +21,7 @@ BIN := $(VENV)/bin
 N ?= 10000
 WORKERS ?= 2
 
-.PHONY: demo test test-all airflow-test bi-test http-test http-test-all ui-test screenshots cluster-test s3-test lint bench quick-bench http-bench soak docs clean java
+.PHONY: demo test test-all airflow-test bi-test http-test http-test-all ui-test screenshots cluster-test s3-test lint bench quick-bench http-bench soak docs docs-site clean java
 
 demo: java $(VENV)/installed
 	$(BIN)/lakehouse demo
@@ -83,6 +84,10 @@ soak: java $(VENV)/installed
 docs: $(VENV)/installed
 	$(BIN)/python tests/docs.py
 
+docs-site: .venv-docs/installed
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict --config-file .ci/docs/mkdocs.yml
+	.venv-docs/bin/python .ci/docs/check_site.py docs-site
+
 # Told before anything is installed.
 java:
 	@PYTHON=$(PYTHON) sh .ci/check-java
@@ -93,10 +98,15 @@ $(VENV)/installed: pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --use-pep517 --editable '.[dev]'
 	touch $@
 
+.venv-docs/installed: .ci/docs/requirements.txt
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/pip install --quiet --disable-pip-version-check --requirement $<
+	touch $@
+
 .venv-%/installed: tests/%/requirements.txt
 	$(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/pip install --quiet --disable-pip-version-check --use-pep517 --requirement $<
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-* tests/ui/node_modules ui-screenshots demo-warehouse bench-*.json bench-*.png dist build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-* docs-site tests/ui/node_modules ui-screenshots demo-warehouse bench-*.json bench-*.png dist build .pytest_cache .mypy_cache .ruff_cache

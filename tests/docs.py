@@ -1,15 +1,21 @@
-"""Writes the pages of docs/ that are told by the code: `python tests/docs.py` (make docs). A test compares them."""
+"""Writes the pages of docs/ that come from the code: `python tests/docs.py` (make docs). A test compares them.
+
+`python tests/docs.py pages` writes all but the dictionaries in `ddl`, and needs no Spark.
+"""
 
 from __future__ import annotations
 
 import re
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import click
 from pyspark.sql import SparkSession
 
+from lakehouse.cli.main import cli
 from lakehouse.dialects.draft.attributes import draft_table
 from lakehouse.dialects.tables import table
 from lakehouse.match.conformance import TABLES as MATCH_TABLES
@@ -21,6 +27,11 @@ from lakehouse.store.schema import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, V
 from lakehouse.store.session import open_session
 from lakehouse.store.tables import TABLES, create_tables
 from lakehouse.store.views import session_with_views, views
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 DOCS = Path(__file__).parents[1] / "docs"
 DICTIONARY = Path(__file__).parents[1] / "ddl" / "views" / "dictionary.sql"
@@ -172,6 +183,7 @@ def tables_page() -> str:
     parts += ["", "# Results of matching", "", *_ABOUT_MATCH_TABLES.splitlines()]
     parts += _of_tables(data_folder("ddl") / "match", MATCH_TABLES)
     parts += _of_views(data_folder("ddl") / "match" / "views", sorted(MATCH_VIEWS), MATCH_DICTIONARY)
+    parts += ["", "Next: [query](query.md), [BI tools](bi.md)."]
     return "\n".join(parts) + "\n"
 
 
@@ -233,7 +245,7 @@ def dialects_page() -> str:
         parts += ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
         rows = [_with_rule(row) if name == "dialect_checks" else row for row in table(name)]
         parts += ["| " + " | ".join(row[column] for column in columns) + " |" for row in rows]
-    parts += _ABOUT_MERGE.splitlines()
+    parts += [*_ABOUT_MERGE.splitlines(), "", "Next: [flattening](flattening.md), [export](export.md)."]
     return "\n".join(parts) + "\n"
 
 
@@ -337,6 +349,7 @@ def rules_page() -> str:
     ):
         parts += ["", f"## {title}", "", about, "", "| requirement | covered by | text |", "|---|---|---|"]
         parts += [f"| {one} | {' '.join(row.by)} | {_cell(row.text)} |" for one, row in held().items() if row.how == how]
+    parts += ["", "Next: [validate](validation.md), [requirements](requirements.md)."]
     return "\n".join(parts) + "\n"
 
 
@@ -380,10 +393,93 @@ def compatibility_page() -> str:
         name, kind, change, place, pointer, value, producers, consumers, told = re.findall(r"r?'([^']*)'", row)
         patterns = (f"`{pattern}`".replace("|", "\\|") if pattern else "" for pattern in (pointer, value))
         parts.append("| " + " | ".join([name, kind, change, place, *patterns, producers, consumers, told]) + " |")
+    parts += ["", "Next: [audit](audits.md), [flattening](flattening.md)."]
     return "\n".join(parts) + "\n"
 
 
+_ABOUT_COMMANDS = """\
+# Commands
+
+Every command with its options, as `lakehouse COMMAND --help` prints them. Look here for an option; start with
+[Get started](get-started.md) to learn the product. `make docs` writes this page from the program.
+
+Exit codes: 0 done; 2 wrong usage or settings; 3 something was rejected or does not conform; 4 `diff --breaking` found a breaking
+change; 1 any other failure. With 3, an ingest has loaded everything else; an export that would lose something has written
+nothing. The global options (`--warehouse`, `--json`, `--quiet` …) may come before or after the command.
+
+Completion of commands, XIDs, labels and rules, for bash (`zsh_source` and `fish_source` likewise):
+
+```console
+$ eval "$(_LAKEHOUSE_COMPLETE=bash_source lakehouse)"
+```
+
+## lakehouse
+
+"""
+
+
+def commands_page() -> str:
+    """Write docs/cli.md from the commands."""
+    parts = [*_ABOUT_COMMANDS.splitlines(), *_help_of(cli, "lakehouse")]
+    for path, command in _commands(cli, "lakehouse"):
+        parts += ["", f"## {path}", "", *_help_of(command, path)]
+    return "\n".join([*parts, "", "Next: [settings](settings.md), the [Python API](python.md)."]) + "\n"
+
+
+def _commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
+    for name in sorted(group.commands):
+        command = group.commands[name]
+        yield f"{path} {name}", command
+        if isinstance(command, click.Group):
+            yield from _commands(command, f"{path} {name}")
+
+
+def _help_of(command: click.Command, path: str) -> list[str]:
+    settings = {**command.context_settings, "max_content_width": 100, "terminal_width": 100}
+    text = command.get_help(click.Context(command, info_name=path, **settings))
+    return ["```text", *(line.rstrip() for line in text.splitlines()), "```"]
+
+
+_ABOUT_SETTINGS = """\
+# Settings
+
+Every setting with its default. Copy `conf/lakehouse.toml`, change what you need, and name the file with `--conf FILE` or
+`LAKEHOUSE_CONF`. Each key is also an environment variable: `LAKEHOUSE_<KEY>`. The command line wins over the environment, the
+environment over the file, the file over the defaults. `make docs` writes this page from `conf/lakehouse.toml`.
+
+| setting | default | meaning |
+|---|---|---|
+"""
+
+
+def settings_page() -> str:
+    """Write docs/settings.md from conf/lakehouse.toml: each paragraph of comments with the keys below it."""
+    text = (data_folder("conf") / "lakehouse.toml").read_text(encoding="utf-8")
+    parts = _ABOUT_SETTINGS.splitlines()
+    for paragraph in text.split("\n\n")[1:]:
+        lines = paragraph.splitlines()
+        about = " ".join(line.removeprefix("# ") for line in lines if line.startswith("#"))
+        code = "\n".join(line for line in lines if not line.startswith("#"))
+        rows = [
+            (f"`{key}`", "a table" if isinstance(value, dict) else f"`{_toml(value)}`")
+            for key, value in tomllib.loads(code).items()
+        ]
+        keys, values = (" ".join(column) for column in zip(*rows, strict=True))
+        parts.append(f"| {keys} | {values} | {_cell(about)} |")
+    parts += [
+        "",
+        "Spark's own settings are in `conf/spark-defaults.conf`; those for clusters in [operations](operations.md#clusters).",
+    ]
+    return "\n".join([*parts, "", "Next: [operations](operations.md), [performance](performance.md)."]) + "\n"
+
+
+def _toml(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else str(value)
+
+
 PAGES = {
+    "cli.md": commands_page,
+    "settings.md": settings_page,
     "tables.md": tables_page,
     "dialects.md": dialects_page,
     "rules.md": rules_page,
@@ -391,13 +487,14 @@ PAGES = {
 }
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as folder:
-        settings = read_settings(warehouse=f"{folder}/warehouse")
-        session = open_session(settings)
-        DICTIONARY.write_text(dictionary(session), encoding="utf-8")
-        create_tables(session, settings)
-        MATCH_DICTIONARY.write_text(match_dictionary(session, settings), encoding="utf-8")
-        session.stop()
+    if sys.argv[1:] != ["pages"]:
+        with tempfile.TemporaryDirectory() as folder:
+            settings = read_settings(warehouse=f"{folder}/warehouse")
+            session = open_session(settings)
+            DICTIONARY.write_text(dictionary(session), encoding="utf-8")
+            create_tables(session, settings)
+            MATCH_DICTIONARY.write_text(match_dictionary(session, settings), encoding="utf-8")
+            session.stop()
     views.cache_clear()
     for page, write in PAGES.items():
         (DOCS / page).write_text(write(), encoding="utf-8")

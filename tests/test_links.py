@@ -1,0 +1,69 @@
+"""Links of README, CONTRIBUTING and docs/: each leads to a file and a heading, and no page is an orphan."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from lakehouse.cli.main import cli
+
+ROOT = Path(__file__).parents[1]
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+PAGES = [*sorted(ROOT.glob("*.md")), *DOCS, ROOT / "expectations" / "README.md", ROOT / "ddl" / "migrations" / "README.md"]
+_CODE = re.compile(r"^( *)(```|~~~).*?^\1\2\s*$", re.MULTILINE | re.DOTALL)
+_SPAN = re.compile(r"`[^`\n]*`")
+_LINK = re.compile(r"\]\(([^()\s]+)\)")
+_HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
+
+
+@cache
+def prose(page: Path) -> str:
+    """Return the text of a page without its blocks of code."""
+    return _CODE.sub("", page.read_text(encoding="utf-8"))
+
+
+@cache
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as forges and the site make them."""
+    headings = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", one) for one in _HEADING.findall(prose(page)))
+    return {re.sub(r"[^\w\- ]", "", one.lower()).strip().replace(" ", "-") for one in headings}
+
+
+def links(page: Path) -> list[str]:
+    """Return the relative links of a page."""
+    return [one for one in _LINK.findall(_SPAN.sub("", prose(page))) if not re.match(r"[a-z]+:", one)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_to_a_file_and_a_heading(page):
+    for link in links(page):
+        path, _, anchor = unquote(link).partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page.name}: {link} leads to no file"
+        if anchor:
+            assert anchor in anchors(target), f"{page.name}: {link} leads to no heading of {target.name}"
+
+
+def test_every_page_is_in_the_list_of_pages_and_in_the_navigation_of_the_site():
+    listed = {link.partition("#")[0] for link in links(ROOT / "docs" / "index.md")} | {"index.md"}
+    navigation = re.findall(r": ([\w-]+\.md)$", (ROOT / ".ci" / "docs" / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    names = {page.name for page in DOCS}
+    assert names - listed == set()
+    assert sorted(navigation) == sorted(names)
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
+def test_every_page_ends_with_what_to_read_next(page):
+    last = prose(page).strip().split("\n\n")[-1].strip()
+    assert last.startswith("Next: ")
+    assert _LINK.search(last)
+
+
+def test_the_readme_names_every_command_and_no_other():
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Commands")[2].partition("\n## ")[0]
+    table = [line for line in section.splitlines() if line.startswith("|")][2:]
+    assert sorted(name for line in table for name in re.findall(r"`([\w-]+)`", line)) == sorted(cli.commands)
