@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -46,6 +47,20 @@ def test_every_link_leads_to_a_file_and_a_heading(page):
         assert target.exists(), f"{page.name}: {link} leads to no file"
         if anchor:
             assert anchor in anchors(target), f"{page.name}: {link} leads to no heading of {target.name}"
+
+
+@pytest.mark.parametrize(
+    "page", [one for one in PAGES if one.name != "CHANGELOG.md"], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_what_a_page_names_of_the_package_exists(page):
+    for path in re.findall(r"`((?:lakehouse|tests|ddl|conf|expectations|jobs|docs)/[\w./-]+)`", prose(page)):
+        assert (ROOT / path).exists(), f"{page.name}: there is no {path}"
+    for module, name in re.findall(r"\b(lakehouse(?:\.[a-z]\w*)+)\.(\w+)[`(]", prose(page)):
+        try:
+            found = hasattr(import_module(module), name)
+        except ModuleNotFoundError:
+            found = False
+        assert found, f"{page.name}: there is no {module}.{name}"
 
 
 def test_every_page_is_in_the_list_of_pages_and_in_the_navigation_of_the_site():

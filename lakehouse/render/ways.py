@@ -91,8 +91,8 @@ def ways_of(
     Args:
         row: a row of `flat_messages` or `effective_messages`, as `definition_of` takes it.
         endpoints: endpoints of the catalog; those that do not carry the message are passed over.
-        asked: families (`KAFKA`, …), `CLOUDEVENTS` or `ALL`; nothing: the message's protocol, else those of its endpoints, else
-            HTTP.
+        asked: families (`KAFKA`, …), `CLOUDEVENTS` or `ALL`; nothing: the message's protocol, else those of its endpoints,
+            else HTTP.
         rule: how placeholders match.
 
     Raises:

@@ -148,8 +148,8 @@ def definition_of(row: Mapping[str, Any], rule: Rule = "auto", endpoint: Mapping
 
     Args:
         row: columns of `flat_messages`: registryid, xid, version_xid, group_xid, chain_status, envelope, protocol,
-            dataschemaformat,
-            schema_xid, dataschemauri, attributes, inferred, depends_on; and `deprecated` and `older`, where they are known.
+            dataschemaformat, schema_xid, dataschemauri, attributes, inferred, depends_on; and `deprecated` and `older`, where
+            they are known.
         rule: how placeholders match.
         endpoint: for a scope, the endpoint's own options (pointer → JSON text), which apply where the message says nothing, and
             `/protocol`.

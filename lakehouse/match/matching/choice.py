@@ -32,16 +32,15 @@ _ADDRESSES = frozenset(PROTOCOL + name for name in ADDRESSES.values())
 
 @dataclass
 class Match:
-    """What is told of one event.
+    """The result of matching one event.
 
     Attributes:
         status: matched, ambiguous (more than one best in one registry), incomplete (only definitions may match whose chain of
             bases is not whole), unmatched or unreadable.
         matches: outcomes that match, sorted by registry and XID.
         best: those of them that nothing is more specific than.
-        nearest: the outcome that came nearest: of an unmatched event; of one that matches, of a definition for its own protocol
-            that
-            would have been more specific. None: there is none.
+        nearest: the outcome that came nearest: of an unmatched event; of one that matches, of a definition for its own
+            protocol that would have been more specific. None: there is none.
         reasons: why it is unreadable, or what the event lacks of `nearest`.
         undecided: of an incomplete one, outcomes of definitions whose chain of bases is not whole, and of which nothing fails.
     """

@@ -47,9 +47,8 @@ class Tolerance:
     """How strictly definitions are applied (MSG-119 leaves it to the processor).
 
     Attributes:
-        level: `default`; `strict`: deviations decide, and further CloudEvents extensions are told; `lenient`: an absent value
-            that
-            is not required, and wrong types, deviate.
+        level: `default`; `strict`: deviations decide, and further CloudEvents extensions are reported; `lenient`: an absent
+            value that is not required, and wrong types, deviate.
         placeholders: what a placeholder takes: `auto`, `segment` or `any`.
         native: only the protocol part is matched; the CloudEvent is not asked for.
     """

@@ -1,9 +1,8 @@
 """The index: the definitions of a snapshot by what tells events apart, as one memory-mapped Arrow file.
 
-Each definition stands under its discriminator, the first that is constant: CloudEvents type; subject or address of its protocol;
-the
-start of a path; else under `always`. Workers map the file and read only the rows that an event asks for, so a million definitions
-cost them page cache and no heap; definitions are compiled on first use.
+Each definition is stored under its discriminator, the first that is constant: CloudEvents type; subject or address of its
+protocol; the start of a path; else under `always`. Workers map the file and read only the rows that an event needs, so a million
+definitions cost them page cache and no heap; definitions are compiled on first use.
 """
 
 from __future__ import annotations
