@@ -21,6 +21,7 @@ from urllib3.exceptions import HTTPError
 
 from lakehouse.errors import ReplicationError
 from lakehouse.replicate.address import Address
+from lakehouse.serve.subscriptions.wholeanswers import LimitedPools
 from lakehouse.store.durable import replace_synced
 from lakehouse.text.blanking import blank_text
 from lakehouse.text.jsontext import NotJson, read_json
@@ -124,7 +125,7 @@ class Client:
         self.requests = 0
         self.received = 0
         timeout = urllib3.Timeout(connect=self.limits.connect_seconds, read=self.limits.read_seconds)
-        self._pool = urllib3.PoolManager(num_pools=2, maxsize=8, timeout=timeout, retries=False)
+        self._pool = LimitedPools(self.limits.answer_seconds, num_pools=2, maxsize=8, timeout=timeout, retries=False)
 
     def close(self) -> None:
         """Close the connections."""

@@ -289,6 +289,27 @@ def drop_by_drop(asked: Asked) -> None:
         asked.close_connection = True
 
 
+def headers_drop_by_drop(asked: Asked) -> None:
+    try:
+        asked.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
+        for _ in range(1000):
+            asked.wfile.write(b"x")
+            asked.wfile.flush()
+            time.sleep(0.1)
+    except OSError:
+        asked.close_connection = True
+
+
+def never_final(asked: Asked) -> None:
+    try:
+        for _ in range(1000):
+            asked.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            asked.wfile.flush()
+            time.sleep(0.1)
+    except OSError:
+        asked.close_connection = True
+
+
 MISBEHAVING = {
     "500": (lambda asked: asked.give({"title": "Broken", "password": "hush"}, 500), "answers 500"),
     "half a body": (half, "broke off"),
@@ -304,6 +325,8 @@ MISBEHAVING = {
     "a bomb": (bomb, "more than"),
     "never": (never, "no answer|broke off"),
     "drop by drop": (drop_by_drop, "whole after|broke off"),
+    "headers drop by drop": (headers_drop_by_drop, "no answer"),
+    "never final": (never_final, "no answer"),
     "elsewhere": (lambda asked: asked.give(b"", 302, Location="http://user:hush@other.example/export"), "other.example"),
     "in a circle": (lambda asked: asked.give(b"", 302, Location="/export"), "leads on"),
     "locked": (lambda asked: asked.give({"title": "No"}, 401), "LAKEHOUSE_SOURCE_USER"),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import socket
+import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any
 
@@ -222,6 +224,88 @@ def test_what_lets_us_in_is_sent_and_not_shown(tmp_path):
         for shown in (path, "/subscriptions", "/metrics"):
             assert b"secret-word" not in served.ask(shown).body
     assert oct((tmp_path / "kept" / "subscriptions.sqlite").stat().st_mode & 0o777) == "0o600"
+
+
+def trickle(asked: Asked, first: bytes, piece: bytes = b"x") -> None:
+    """Send the beginning of an answer, and then a little now and then, for as long as the other end takes it."""
+    try:
+        asked.wfile.write(first)
+        while True:
+            asked.wfile.write(piece)
+            asked.wfile.flush()
+            time.sleep(0.05)
+    except OSError:
+        asked.close_connection = True
+
+
+ENDLESS = {
+    "headers": (b"HTTP/1.1 204 No Content\r\nX-Long: ", b"x"),
+    "many headers": (b"HTTP/1.1 204 No Content\r\n", b"X-Long: " + b"x" * 60_000 + b"\r\n"),
+    "interim answers": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "a body": (b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n", b"x"),
+    "length of a chunk": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"0"),
+}
+
+
+@pytest.mark.parametrize("what", ENDLESS)
+def test_an_answer_that_does_not_end_is_given_up(what):
+    with answering(lambda asked: trickle(asked, *ENDLESS[what])) as hook, pytest.raises(NotReachable, match="no answer"):
+        sinks.send("POST", hook.url, {}, b"{}", allow_private=True, seconds=0.5)
+
+
+def test_a_request_that_is_not_taken_in_is_given_up():
+    """The other end reads a little now and then, so that each piece is sent within its own timeout."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+
+        given_up = threading.Event()
+
+        def read_slowly() -> None:
+            with listening.accept()[0] as connected, suppress(OSError):
+                while not given_up.wait(0.05) and connected.recv(2048):
+                    pass
+
+        reader = threading.Thread(target=read_slowly)
+        reader.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        with pytest.raises(NotReachable, match="no answer"):
+            sinks.send("POST", url, {}, b"x" * (32 << 20), allow_private=True, seconds=0.5)
+        given_up.set()
+        reader.join(30)
+
+
+@pytest.mark.parametrize("how", ["trickle", "never say whether they want to be told", "ask for one event a minute"])
+def test_no_number_of_slow_sinks_delays_another_one(tmp_path, how):
+    """Twelve are more than the sinks that are told of something at a time."""
+    quick = Sink()
+
+    def answer(asked: Asked) -> None:
+        if asked.path == "/quick":
+            quick(asked)
+        elif asked.command == "OPTIONS" and "never" not in how:
+            asked.give(b"", **{"WebHook-Allowed-Origin": "*"} | ({"WebHook-Allowed-Rate": "1"} if "minute" in how else {}))
+        elif "minute" in how:
+            asked.give(b"", 204)
+        else:
+            trickle(asked, *ENDLESS["headers"])
+
+    with answering(answer) as hook, subscribed(tmp_path, f"{hook.url}slow/0") as (catalog, served, first):
+        paths = [first]
+        for name in [*(f"slow/{number}" for number in range(1, 12)), "quick"]:
+            answered = send(served, "POST", "/subscriptions", {"source": served.url, "protocol": "HTTP", "sink": hook.url + name})
+            paths.append(f"/subscriptions/{answered[2]['id']}")
+        active = "validating" if "never" in how else "active"
+        until(lambda: all(served.get(path)["status"]["state"] == active for path in paths[:-1]))
+        until(in_state(served, paths[-1], "active"))
+        catalog.load(renamed(SHOP, 1))
+        if "never" not in how:
+            until(lambda: len({path for method, path, *_ in hook.seen if method == "POST" and path != "/quick"}) >= 8)
+        told = until(lambda: served.get("/events?since=1"))
+        catalog.load(renamed(SHOP, 2))
+        until(lambda: len(quick.got) >= 2 * len(told))
+        slow = [served.get(path)["status"] for path in paths[:-1]]
+    assert [headers["ce-subject"] for _, headers, _ in quick.got] == [event["subject"] for event in told] * 2
+    assert all(one["state"] == active and one["delivered"] <= 3 for one in slow)
 
 
 def test_addresses_of_this_machine_are_no_sinks(tmp_path):

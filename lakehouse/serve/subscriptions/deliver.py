@@ -4,6 +4,9 @@ A sink is asked for permission first (CloudEvents webhooks: OPTIONS with `WebHoo
 after each answer, so a process that dies sends one event twice and loses none. While a sink does not answer, its events wait in
 the log, with longer and longer pauses; after a day the subscription is parked until it is written again. An event that a sink
 refuses for good is parked by itself, and those after it go on.
+
+Sinks that answer soon have threads of their own. One that does not is cut off and asked again apart, with the slow ones and with
+those that are asked for permission, where it has more time; so no sink that is slow, by fault or on purpose, delays the others.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import fcntl
 import logging
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import IO, Any
 from urllib.parse import quote
 
@@ -22,18 +25,21 @@ from lakehouse.errors import LakehouseError
 from lakehouse.readmodel import View
 from lakehouse.serve.answer.changes import events_of
 from lakehouse.serve.answer.live import Live
-from lakehouse.serve.subscriptions.sinks import NotReachable, send
+from lakehouse.serve.subscriptions.sinks import Answered, NotReachable, send
 from lakehouse.serve.subscriptions.store import ACTIVE, LONGEST_PAUSE, PARKED, VALIDATING, WHOLE, Kept, Store
 
 logger = logging.getLogger(__name__)
 
-_AT_ONCE = 8
+_AT_ONCE = 8  # of the quick sinks
+_APART_AT_ONCE = 16
+_QUICK_SECONDS = 3.0  # for one answer of a sink, and for its turn; a sink that takes longer is asked apart
+_QUICK_AGAIN_SECONDS = 1.0  # a slow one that takes less is quick again
+_APART_SECONDS = 20.0
 _SECONDS_BETWEEN_LOOKS = 0.2
 _SECONDS_BETWEEN_TRIES_TO_LEAD = 2.0
 _FIRST_PAUSE = 1.0
 _MOST_ATTEMPTS = 150  # in a row: a day
 _MOST_REFUSALS = 5  # of permission
-_IN_A_GO = 500  # events of one subscription before others have their turn
 _TRY_AGAIN = frozenset({401, 403, 404, 405, 407, 408, 409, 423, 425, 429})
 _GONE = 410
 _BINARY = "application/json"
@@ -58,19 +64,22 @@ class Deliverer:
         self.allow_private = allow_private
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lakehouse-deliver", daemon=True)
-        self._threads = ThreadPoolExecutor(_AT_ONCE, "lakehouse-deliver")
+        self._waiting: dict[bool, SimpleQueue[Kept]] = {False: SimpleQueue(), True: SimpleQueue()}  # the quick, and those apart
         self._busy: set[str] = set()
+        self._slow: set[str] = set()
 
     def start(self) -> None:
         """Begin."""
         self._thread.start()
+        for is_apart, count in ((False, _AT_ONCE), (True, _APART_AT_ONCE)):
+            for _ in range(count):  # daemons: a sink that takes its time does not hold up the end of the process
+                threading.Thread(target=self._work, args=(is_apart,), name="lakehouse-deliver-to", daemon=True).start()
 
     def stop(self) -> None:
         """End; what is being sent is not waited for long: it is sent again by the next one."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join(5)
-        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _run(self) -> None:
         with (self.store.folder / "lead").open("a") as lock:
@@ -85,7 +94,7 @@ class Deliverer:
                         has_news = kept.snapshot < head.number or kept.position != WHOLE
                         if kept.id not in self._busy and (kept.status == VALIDATING or has_news):
                             self._busy.add(kept.id)
-                            self._threads.submit(self._serve, kept)
+                            self._waiting[kept.status == VALIDATING or kept.id in self._slow].put(kept)
                 except Exception:
                     logger.exception("subscriptions cannot be served now")
                     self._stopped.wait(5)
@@ -100,27 +109,36 @@ class Deliverer:
                 self._stopped.wait(_SECONDS_BETWEEN_TRIES_TO_LEAD)
         return False
 
-    def _serve(self, kept: Kept) -> None:
+    def _work(self, is_apart: bool) -> None:
+        while not self._stopped.is_set():
+            kept = self._waiting[is_apart].get()
+            try:
+                self._serve(kept, is_apart)
+            except Exception:
+                logger.exception("what became of subscription %s cannot be kept", kept.id)
+            finally:
+                self._busy.discard(kept.id)
+
+    def _serve(self, kept: Kept, is_apart: bool) -> None:
         """Do what is due for one subscription."""
         try:
             if kept.status == VALIDATING:
                 self._validate(kept)
             else:
-                self._deliver(kept)
+                self._deliver(kept, _APART_SECONDS if is_apart else _QUICK_SECONDS)
         except NotReachable as error:
-            self._failed(kept, str(error), is_final=error.is_final)
+            if is_apart or error.is_final or kept.id not in self._slow:  # else it is asked again apart, which has more time
+                self._failed(kept, str(error), is_final=error.is_final)
         except LakehouseError as error:
             logger.warning("the events of subscription %s cannot be read: %s", kept.id, error)
         except Exception:
             logger.exception("subscription %s cannot be served", kept.id)
             self._failed(kept, "a fault of this server; its log tells more")
-        finally:
-            self._busy.discard(kept.id)
 
     def _validate(self, kept: Kept) -> None:
         """Ask a sink for permission (CloudEvents webhooks, section 4)."""
         told = self._authorization(kept) | {"WebHook-Request-Origin": kept.origin}
-        answered = send("OPTIONS", kept.asked.sink, told, None, allow_private=self.allow_private)
+        answered = self._ask("OPTIONS", kept, told, None, _APART_SECONDS)
         allowed = [one.strip().lower() for one in answered.headers.get("webhook-allowed-origin", "").split(",")]
         if answered.status >= 300 or not {"*", kept.origin.lower()} & set(allowed):
             told_why = f"the sink answers OPTIONS with {answered.status}, and without WebHook-Allowed-Origin for {kept.origin}"
@@ -130,10 +148,22 @@ class Deliverer:
         pause = 60 / int(rate) if rate.isascii() and rate.isdigit() and int(rate) else 0.0
         self.store.update(kept, status=ACTIVE, reason=None, attempts=0, next_at=0.0, pause=pause)
 
-    def _deliver(self, kept: Kept) -> None:
-        """Send what a sink was not told yet, up to a number of events."""
-        sent = 0
-        while sent < _IN_A_GO and not self._stopped.is_set():
+    def _ask(self, method: str, kept: Kept, headers: dict[str, str], body: bytes | None, seconds: float) -> Answered:
+        """Send a request to the sink, and note whether it is slow."""
+        begun = time.monotonic()
+        try:
+            return send(method, kept.asked.sink, headers, body, allow_private=self.allow_private, seconds=seconds)
+        finally:
+            taken = time.monotonic() - begun
+            if taken >= _QUICK_SECONDS:
+                self._slow.add(kept.id)
+            elif taken < _QUICK_AGAIN_SECONDS:
+                self._slow.discard(kept.id)
+
+    def _deliver(self, kept: Kept, seconds: float) -> None:
+        """Send what a sink was not told yet, for some seconds."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not self._stopped.is_set():
             number, texts, digest = self._next(kept)
             if number is None:
                 return
@@ -141,14 +171,15 @@ class Deliverer:
             for position, text in enumerate(texts[start:], start + 1):
                 event = orjson.loads(text)
                 wanted = kept.asked.wants(event)
-                outcome = self._send(kept, number, position, text, event) if wanted else {}
+                outcome = self._send(kept, number, position, text, event, seconds) if wanted else {}
                 kept = kept._replace(snapshot=number, position=position, digest=digest, **outcome)
-                sent += wanted
-                if wanted and not self._write(kept):
+                pause = kept.pause if wanted else 0.0
+                is_last = time.monotonic() + pause >= until
+                if is_last and pause:  # others have their turn meanwhile
+                    kept = kept._replace(next_at=time.time() + pause)
+                if (wanted or is_last) and not self._write(kept):
                     return
-                if wanted and kept.pause:
-                    self._stopped.wait(kept.pause)
-                if self._stopped.is_set():
+                if is_last or self._stopped.wait(pause):
                     return
             kept = kept._replace(snapshot=number, position=WHOLE, digest=digest)
             if not self._write(kept):
@@ -172,7 +203,7 @@ class Deliverer:
 
         return self.live.model.answer(ask)
 
-    def _send(self, kept: Kept, number: int, position: int, text: bytes, event: dict[str, Any]) -> dict[str, Any]:
+    def _send(self, kept: Kept, number: int, position: int, text: bytes, event: dict[str, Any], seconds: float) -> dict[str, Any]:
         """Send an event; give what of the subscription that changes.
 
         Raises:
@@ -180,7 +211,7 @@ class Deliverer:
         """
         headers, body = as_request(event, text, kept.asked.mode)
         headers |= self._authorization(kept) | {"WebHook-Request-Origin": kept.origin}
-        answered = send("POST", kept.asked.sink, headers, body, allow_private=self.allow_private)
+        answered = self._ask("POST", kept, headers, body, seconds)
         if answered.status < 300:
             return {"delivered": kept.delivered + 1, "attempts": 0, "reason": None, "next_at": 0.0}
         if answered.status == _GONE:
@@ -192,17 +223,23 @@ class Deliverer:
 
     def _write(self, kept: Kept) -> bool:
         names = ("snapshot", "position", "digest", "delivered", "parked", "attempts", "reason", "next_at")
-        return self.store.update(kept, **{name: getattr(kept, name) for name in names})
+        return self._update(kept, **{name: getattr(kept, name) for name in names})
+
+    def _update(self, kept: Kept, **columns: Any) -> bool:
+        is_as_it_was = self.store.update(kept, **columns)
+        if not is_as_it_was:  # deleted, or another sink
+            self._slow.discard(kept.id)
+        return is_as_it_was
 
     def _failed(self, kept: Kept, reason: str, *, is_final: bool = False) -> None:
         """Try again later, longer after each failure; or never."""
         attempts = (self.store.get(kept.id) or kept).attempts + 1
         if is_final or attempts >= _MOST_ATTEMPTS:
-            self.store.update(kept, status=PARKED, reason=reason, attempts=attempts)
+            self._update(kept, status=PARKED, reason=reason, attempts=attempts)
             logger.warning("subscription %s is parked: %s", kept.id, reason)
             return
         pause = min(LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(attempts - 1, 20))
-        self.store.update(kept, reason=reason, attempts=attempts, next_at=time.time() + pause)
+        self._update(kept, reason=reason, attempts=attempts, next_at=time.time() + pause)
 
     def _authorization(self, kept: Kept) -> dict[str, str]:
         return {} if kept.asked.token is None else {"Authorization": f"Bearer {kept.asked.token}"}

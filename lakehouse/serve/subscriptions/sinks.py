@@ -16,9 +16,11 @@ from urllib.parse import urlsplit
 import urllib3
 from urllib3.exceptions import HTTPError
 
+from lakehouse.serve.subscriptions.wholeanswers import LimitedPool, LimitedTlsPool
+
 _CONNECT_SECONDS = 10.0
-_READ_SECONDS = 20.0
 _MOST_READ = 1 << 14
+_MOST_BYTES = 1 << 16  # of an answer, with its headers
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")  # RFC 6052: the last four bytes are the address
 _GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")  # the only IPv6 addresses that the internet routes (IANA)
 # Networks with a purpose of their own that `ipaddress` counts as global, in this or an older Python.
@@ -74,8 +76,8 @@ def is_of_internet(text: str) -> bool:
     return address.is_global and not address.is_multicast and not is_special
 
 
-def send(method: str, sink: str, headers: dict[str, str], body: bytes | None, *, allow_private: bool) -> Answered:
-    """Send one request to a sink.
+def send(method: str, sink: str, headers: dict[str, str], body: bytes | None, *, allow_private: bool, seconds: float) -> Answered:
+    """Send one request to a sink; once it is connected, the request and its whole answer have a number of seconds.
 
     Raises:
         NotReachable: there is no answer.
@@ -85,15 +87,16 @@ def send(method: str, sink: str, headers: dict[str, str], body: bytes | None, *,
     host = parts.hostname or ""
     port = parts.port or (443 if is_tls else 80)
     address = address_of(host, port, allow_private=allow_private)
-    timeout = urllib3.Timeout(connect=_CONNECT_SECONDS, read=_READ_SECONDS)
+    timeout = urllib3.Timeout(connect=min(_CONNECT_SECONDS, seconds), read=seconds)
     more: dict[str, Any] = {"timeout": timeout, "retries": False, "maxsize": 1}
+    more |= {"whole_seconds": seconds, "most_bytes": _MOST_BYTES}
     if is_tls:
         context = ssl.create_default_context()
-        made: urllib3.HTTPConnectionPool = urllib3.HTTPSConnectionPool(
+        made: urllib3.HTTPConnectionPool = LimitedTlsPool(
             address, port, ssl_context=context, server_hostname=host, assert_hostname=host, **more
         )
     else:
-        made = urllib3.HTTPConnectionPool(address, port, **more)
+        made = LimitedPool(address, port, **more)
     written = f"[{host}]" if ":" in host else host
     named = written if port == (443 if is_tls else 80) else f"{written}:{port}"
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -108,7 +111,7 @@ def send(method: str, sink: str, headers: dict[str, str], body: bytes | None, *,
             assert_same_host=False,
         )
         try:
-            found.read(_MOST_READ)
+            found.read(_MOST_READ, decode_content=False)
             return Answered(found.status, {name.lower(): value for name, value in found.headers.items()})
         finally:
             found.close()
