@@ -46,6 +46,18 @@ class WarehouseError(LakehouseError):
     """The tables of a warehouse are not the ones that this version of the product works with."""
 
 
+class PartMissing(WarehouseError):
+    """A part file that a Delta table names is gone.
+
+    Attributes:
+        table: its name.
+    """
+
+    def __init__(self, table: str, path: str) -> None:
+        super().__init__(f"{table}: its part file {path} is gone. `lakehouse doctor` shows what is wrong and how to repair it.")
+        self.table = table
+
+
 class WarehouseTooNew(WarehouseError):
     """The warehouse was written by a newer version of the product."""
 

@@ -36,7 +36,7 @@ class Writes:
         self.live = live
         self.options = options
         self.pages = pages
-        self.writers = Writers(address, live.model, options.request_seconds)
+        self.writers = Writers(address, live, options.request_seconds)
         self.threads = ThreadPoolExecutor(_PARALLEL, "lakehouse-write")
         self.waiting = 0
         self._turn = threading.Lock()

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import stat
+import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
-from lakehouse.errors import CommitLost
+from lakehouse.errors import CommitLost, PartMissing
 from lakehouse.readmodel import open_model
+from lakehouse.serve.logseen import LogWentBack
 from lakehouse.serve.writer.append import DeltaAppender
 from lakehouse.serve.writer.batches import Batches
+from lakehouse.serve.writer.process import _problem_of
 from lakehouse.settings import read_settings
 from lakehouse.store.durable import Durable
 from serve.test_writer import answer_of
-from serve.writing import EVENT, asks, empty_warehouse, ignore
+from serve.writing import EVENT, asks, empty_warehouse, ignore, writing
 
 
 class Disk:
@@ -79,6 +85,14 @@ def above(tmp_path):
 def batches_of(warehouse, cache, **options):
     model = open_model(read_settings(warehouse=str(warehouse), readmodel_dir=str(cache), **options))
     return Batches(model, DeltaAppender(model.location, model.settings), attempts=5, max_depth=100)
+
+
+def until(found, seconds=30.0):
+    """Wait until something is so."""
+    end = time.monotonic() + seconds
+    while not found():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.05)
 
 
 def newest_commit(warehouse):
@@ -231,3 +245,80 @@ def test_a_lost_race_is_told_as_such_where_parts_are_written_aside(above, tmp_pa
 
     with pytest.raises(CommitLost):
         one.appender.append(planned.head, planned.version, planned.committed_at, planned.changes, Run("x", "serve", {}))
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_nothing_is_appended_where_the_newest_part_is_gone(above, tmp_path, sync):
+    """It could not be read back, and would be there though its answer says that it may not be."""
+    batches = batches_of(above / "w", tmp_path / "c", sync=sync)
+    batches.commit([asks("PUT", "/messagegroups/g", {})], ignore)
+    part = above / "w/changes" / part_of(above / "w")["path"]
+    kept = part.rename(tmp_path / part.name)
+    for _ in range(2):
+        with pytest.raises(PartMissing, match=re.escape(part.name)) as found:
+            batches.commit([asks("PUT", "/messagegroups/h", {})], ignore)
+        problem = _problem_of(found.value)
+        assert (problem.status, str(tmp_path) in problem.detail) == (503, False)
+        assert problem.detail.startswith("Nothing was written: changes: its part file ")
+    assert len(list((above / "w/changes/_delta_log").glob("*.json"))) == 2
+    with pytest.raises(PartMissing, match=re.escape(part.name)):  # who has no read model yet
+        open_model(read_settings(warehouse=str(above / "w"), readmodel_dir=str(tmp_path / "other")))
+    kept.rename(part)
+    assert batches.commit([asks("PUT", "/messagegroups/h", {})], ignore)[0] == 2
+
+
+def test_a_compacted_log_is_written_and_what_is_older_may_be_only_in_a_checkpoint(above, tmp_path):
+    batches = batches_of(above / "w", tmp_path / "c")
+    for number in range(3):
+        batches.commit([asks("PUT", f"/messagegroups/g{number}", {})], ignore)
+    table = DeltaTable(above / "w/changes")
+    table.optimize.compact()
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    assert batches.commit([asks("PUT", "/messagegroups/h", {})], ignore)[0] == 4
+    table = DeltaTable(above / "w/changes")
+    table.alter.set_table_properties({"delta.logRetentionDuration": "interval 30 days"})  # a commit that adds nothing
+    assert batches.commit([asks("PUT", "/messagegroups/i", {})], ignore)[0] == 5
+    DeltaTable(above / "w/changes").create_checkpoint()
+    for one in sorted((above / "w/changes/_delta_log").glob("*.json"))[:-1]:
+        one.unlink()
+    assert batches.commit([asks("PUT", "/messagegroups/j", {})], ignore)[0] == 6
+
+
+def test_a_log_that_goes_back_is_not_written_until_it_is_back(above, tmp_path):
+    batches = batches_of(above / "w", tmp_path / "c")
+    numbers = [batches.commit([asks("PUT", f"/messagegroups/g{number}", {})], ignore)[0] for number in (1, 2)]
+    shutil.copytree(above / "w", tmp_path / "older")
+    numbers += [batches.commit([asks("PUT", f"/messagegroups/g{number}", {})], ignore)[0] for number in (3, 4)]
+    assert numbers == [1, 2, 3, 4]
+    (above / "w").rename(tmp_path / "newer")
+    shutil.copytree(tmp_path / "older", above / "w")
+    for _ in range(2):
+        with pytest.raises(LogWentBack, match="has seen snapshot 4, and now snapshot 2 is its newest"):
+            batches.commit([asks("PUT", "/messagegroups/h", {})], ignore)
+    other = batches_of(above / "w", tmp_path / "other")  # one that never saw the newer one
+    assert [other.commit([asks("PUT", f"/messagegroups/o{number}", {})], ignore)[0] for number in (3, 4)] == [3, 4]
+    with pytest.raises(LogWentBack, match="it holds another snapshot 4"):
+        batches.commit([asks("PUT", "/messagegroups/h", {})], ignore)
+    shutil.rmtree(above / "w")
+    (tmp_path / "newer").rename(above / "w")
+    assert batches.commit([asks("PUT", "/messagegroups/h", {})], ignore)[0] == 5
+
+
+def test_a_server_that_served_what_is_gone_writes_nothing_and_says_why(tmp_path):
+    """What it has seen of others counts too; its writer has not."""
+    shops = empty_warehouse(tmp_path / "w")
+    with writing(shops.folder, tmp_path / "c") as served:
+        served.done("PUT", "/messagegroups/g", {})
+        log = shops.folder / "changes" / "_delta_log"
+        batches_of(shops.folder, tmp_path / "other").commit([asks("PUT", "/messagegroups/of-another", {})], ignore)
+        until(lambda: served.ask("/messagegroups/of-another").status == 200)
+        newest = max(log.glob("*.json"))
+        kept = newest.rename(tmp_path / newest.name)
+        until(lambda: served.ask("/messagegroups/of-another").status == 404)
+        answer = served.send("PUT", "/messagegroups/h", {})
+        assert answer.status == 503
+        assert "Nothing was written: the catalog's log went back. This server has seen snapshot 2" in answer.json["detail"]
+        assert not newest.exists()
+        kept.rename(newest)
+        until(lambda: served.ask("/messagegroups/of-another").status == 200)
+        served.done("PUT", "/messagegroups/h", {})

@@ -9,9 +9,11 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
 
-from lakehouse.errors import WarehouseError, WarehouseTooNew
+from lakehouse.errors import PartMissing, WarehouseError, WarehouseTooNew
 from lakehouse.readmodel.file.place import is_remote
 from lakehouse.settings import Settings
 from lakehouse.store.places import no_catalog
@@ -127,6 +129,29 @@ class Warehouse:
         self._kept[name] = (table, self.known(name, table))
         return table
 
+    def check_newest_parts(self, name: str, version: int) -> None:
+        """Make sure that the part files that were added last are there; only a local file system is looked at.
+
+        Args:
+            name: of the table.
+            version: of the table, its newest.
+
+        Raises:
+            PartMissing: one is gone.
+        """
+        folder = Path(self.location, name)
+        added: list[str] = []
+        while not self.is_remote and not added and version >= 0:
+            try:
+                commit = (folder / "_delta_log" / f"{version:020}.json").read_bytes()
+            except FileNotFoundError:  # only a checkpoint is left
+                return
+            added = [told["add"]["path"] for told in map(json.loads, commit.splitlines()) if "add" in told]
+            version -= 1
+        for path in map(unquote, added):
+            if not (folder / path).exists():
+                raise PartMissing(name, path)
+
     def _has_next(self, name: str, version: int) -> bool:
         return os.path.exists(f"{self.location}/{name}/_delta_log/{version + 1:020}.json")
 
@@ -235,25 +260,37 @@ def batches(
         where: only rows that have one of these texts, of which there is one, in each of these columns, which are read too;
             files without any are not read.
         files: as from `statistics`, where they are at hand.
-    """
-    import pyarrow.parquet as pq
 
+    Raises:
+        PartMissing: a file is gone.
+    """
     filesystem, some = _filesystem(table), where or {}
     for path in _wanted_files(statistics(table) if files is None else files, above, some):
-        # Arrow's own scan holds a row group, as large as Spark likes it, whole in memory; here it is read page by page.
-        with (
-            filesystem.open_input_file(path) as opened,
-            # Spark writes moments as INT96, of which Arrow else makes nanoseconds: too few for year 1.
-            pq.ParquetFile(opened, pre_buffer=False, coerce_int96_timestamp_unit="us") as file,
-        ):
-            for group in _row_groups(file, above):
-                wanted = _wanted(file, group, above, some)
-                at = 0
-                for batch in _pages(file, group, columns):
-                    yield from _cut(batch, wanted[at : at + batch.num_rows] if wanted is not None else None)
-                    at += batch.num_rows
-                    if wanted is not None and not any(wanted[at:]):
-                        break
+        try:
+            yield from _batches_of(filesystem, path, columns, above, some)
+        except FileNotFoundError as error:
+            raise PartMissing(table.table_uri.rstrip("/").rpartition("/")[2], path) from error
+
+
+def _batches_of(
+    filesystem: PyFileSystem, path: str, columns: tuple[str, ...], above: int | None, where: Mapping[str, Collection[str]]
+) -> Iterator[pa.RecordBatch]:
+    import pyarrow.parquet as pq
+
+    # Arrow's own scan holds a row group, as large as Spark likes it, whole in memory; here it is read page by page.
+    with (
+        filesystem.open_input_file(path) as opened,
+        # Spark writes moments as INT96, of which Arrow else makes nanoseconds: too few for year 1.
+        pq.ParquetFile(opened, pre_buffer=False, coerce_int96_timestamp_unit="us") as file,
+    ):
+        for group in _row_groups(file, above):
+            wanted = _wanted(file, group, above, where)
+            at = 0
+            for batch in _pages(file, group, columns):
+                yield from _cut(batch, wanted[at : at + batch.num_rows] if wanted is not None else None)
+                at += batch.num_rows
+                if wanted is not None and not any(wanted[at:]):
+                    break
 
 
 def _pages(file: pq.ParquetFile, group: int, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from lakehouse.errors import LakehouseError, WarehouseError, WarehouseTooNew
 from lakehouse.readmodel import ReadModel
+from lakehouse.serve.logseen import LogSeen, LogWentBack
 from lakehouse.serve.options import Options
 from lakehouse.settings import Settings
 from lakehouse.text.names import RegistryId
@@ -41,6 +42,7 @@ class Live:
     Attributes:
         root: the registry that `/` is, settled with the first snapshot; None: there are several, and none is named.
         is_empty: there is no catalog yet.
+        went_back: the log lacks a snapshot that it had, and nothing is written.
     """
 
     def __init__(self, settings: Settings, options: Options) -> None:
@@ -49,6 +51,8 @@ class Live:
         self.root = options.registry
         self.is_empty = False
         self.failure: str | None = None
+        self.went_back: LogWentBack | None = None
+        self._seen = LogSeen()
         self.on_new: Callable[[Head], None] = lambda head: None  # is called, in the thread that follows, with each new snapshot
         self._stopped = threading.Event()
         self._wanted = threading.Event()
@@ -62,6 +66,8 @@ class Live:
             WarehouseError: the warehouse cannot be read.
         """
         head = self._look()
+        if head is not self.head and not self.is_empty:
+            self._check_log()
         if self.head is None and self.root is None:
             known = head.registries or (DEFAULT,)
             self.root = known[0] if len(known) == 1 else DEFAULT if DEFAULT in known else None
@@ -109,6 +115,14 @@ class Live:
                 if self.failure is None:
                     logger.warning("the warehouse cannot be followed: %s", error)
                 self.failure, wait = str(error), _SECONDS_AFTER_A_FAILURE
+
+    def _check_log(self) -> None:
+        try:
+            self.model.answer(self._seen.check)
+            self.went_back = None
+        except LogWentBack as error:
+            logger.error("nothing is written any more: %s", error)
+            self.went_back = error
 
     def _look(self) -> Head:
         try:

@@ -15,6 +15,7 @@ from lakehouse.log.commits import Run
 from lakehouse.log.head import Head
 from lakehouse.readmodel import ReadModel, View
 from lakehouse.readmodel.file.build import Facts
+from lakehouse.serve.logseen import LogSeen
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.write.apply import Outcome, apply
 from lakehouse.serve.write.asked import Writing
@@ -66,6 +67,8 @@ class Batches:
         self.attempts = attempts
         self.max_depth = max_depth
         self._durable = Durable(f"{model.location}/changes", model.settings)
+        self._seen = LogSeen()
+        model.answer(self._seen.check)
 
     def commit(self, writings: list[Writing], announce: Callable[[str, list[Result]], None]) -> tuple[int, list[Result]]:
         """Apply requests in their order, and commit what they do.
@@ -79,13 +82,17 @@ class Batches:
 
         Raises:
             CommitLost: other writers won the race more often than `attempts`; nothing was written.
+            LogWentBack: the log lacks a snapshot that it had; nothing was written.
+            WarehouseError: the log cannot be read; nothing was written.
             NotReadBack: whether it was written is not known.
         """
         snapshot_id = 0
         for _ in range(self.attempts):
             self.model.refresh()
             with self.model.at() as view:
+                self._seen.check(view)
                 planned = self._plan(view, writings)
+            self.model.warehouse.check_newest_parts("changes", planned.version)  # else it could not be read back
             if not planned.changes:
                 self._sync(planned.head.snapshot_id)  # what it agrees with may be another writer's
                 return planned.head.snapshot_id, planned.results
@@ -127,6 +134,7 @@ class Batches:
             try:
                 self.model.refresh()
                 with self.model.at() as view:
+                    self._seen.check(view)
                     return view.head >= snapshot_id and view.commit_of(snapshot_id).get("ingest_id") == ingest_id
             except (LakehouseError, OSError, sqlite3.Error) as error:
                 if attempt + 1 == _TRIES_TO_READ_BACK:

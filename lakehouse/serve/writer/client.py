@@ -8,7 +8,9 @@ import queue
 import time
 from multiprocessing.connection import Client, Connection
 
-from lakehouse.readmodel import ReadModel, View
+from lakehouse.readmodel import View
+from lakehouse.serve.answer.live import Live
+from lakehouse.serve.logseen import not_written
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.write.asked import Writing
 from lakehouse.serve.writer.keeper import end_group
@@ -22,18 +24,18 @@ _SECONDS_TO_END = 10.0
 class Writers:
     """Hands requests over; shared by threads, each request has a connection of its own."""
 
-    def __init__(self, address: Address, model: ReadModel, seconds: float) -> None:
+    def __init__(self, address: Address, live: Live, seconds: float) -> None:
         """Know where the writer is.
 
         Args:
             address: where it listens.
-            model: the catalog, to find out what was committed.
+            live: the catalog, to find out what was committed.
             seconds: that a request may wait for the writer to begin.
         """
         self.address = address
-        self.model = model
+        self.live, self.model = live, live.model
         self.seconds = seconds
-        self._durable = Durable(f"{model.location}/changes", model.settings)
+        self._durable = Durable(f"{self.model.location}/changes", self.model.settings)
         self._free: queue.SimpleQueue[Connection] = queue.SimpleQueue()
 
     def write(self, writing: Writing) -> Done:
@@ -42,6 +44,8 @@ class Writers:
         Raises:
             ProblemFound: it was refused, or could not be done; nothing of it was written.
         """
+        if self.live.went_back is not None:
+            raise not_written(self.live.went_back)
         link = self._sent(writing)
         announced: Announced | None = None
         try:

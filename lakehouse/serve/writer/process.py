@@ -15,9 +15,10 @@ import time
 from multiprocessing.connection import Connection, Listener
 from typing import NamedTuple
 
-from lakehouse.errors import LakehouseError, WarehouseError
+from lakehouse.errors import LakehouseError, PartMissing, WarehouseError
 from lakehouse.log.turns import no_turn_of_others
 from lakehouse.readmodel import ReadModel
+from lakehouse.serve.logseen import LogWentBack, not_written
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.write.asked import Writing
 from lakehouse.serve.writer.append import Appender, DeltaAppender, SparkAppender, admits_delta_rs, storage_refusal
@@ -153,6 +154,9 @@ def _problem_of(error: Exception) -> ProblemFound:
         logger.error("a batch was not committed: %s", error)
         detail = f"Nothing was written: the storage of the catalog {refusal}, then ask again."
         return ProblemFound("", "/", detail, status=507, headers={"Retry-After": "60"})
+    if isinstance(error, (LogWentBack, PartMissing)):
+        logger.error("a batch was not committed: %s", error)
+        return not_written(error)
     if isinstance(error, LakehouseError):
         logger.warning("a batch was not committed: %s", error)
         told = "Nothing was written; other writers were quicker, or the warehouse cannot be reached. Ask again."
