@@ -15,12 +15,12 @@ from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from lakehouse.cli.completion import complete_snapshot
+from lakehouse.cli.helping import GLOBALS
 from lakehouse.cli.printing import printable
 from lakehouse.settings import Settings, read_settings
 
 REFUSED = 3
 BREAKING = 4
-_GLOBALS = ("warehouse", "registry", "conf", "as_json", "quiet", "log_json", "metrics")
 
 
 class Context:
@@ -88,7 +88,7 @@ def with_globals(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> Any:
         context = click.get_current_context().ensure_object(Context)
-        given = {key: kwargs.pop(key) for key in _GLOBALS}
+        given = {key: kwargs.pop(key) for key in GLOBALS}
         context.options |= {key: value for key, value in given.items() if value is not None}
         return command(*args, **kwargs)
 

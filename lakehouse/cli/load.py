@@ -1,4 +1,4 @@
-"""Commands that load documents and check them: ingest, validate, violations, rules, explain, demo."""
+"""Commands that load documents and check them: ingest, validate, rules, explain, demo."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from lakehouse.cli.console import (
     at_option,
     bring_read_model,
     exit_zero_option,
-    read_model,
     session,
     with_globals,
 )
-from lakehouse.cli.printing import one_line, printable, show_summary, show_table, show_validation, tell
+from lakehouse.cli.printing import printable, show_summary, show_table, show_validation, tell
 from lakehouse.dialects.tables import DIALECTS
 
 
@@ -131,53 +130,6 @@ def validate(context: Context, suites: tuple[str, ...], at: str | None, exit_zer
     else:
         show_validation(validation.as_json())
     return REFUSED if validation.has_findings and not exit_zero else 0
-
-
-@click.command()
-@click.option(
-    "--ingest",
-    metavar="last|ID",
-    help="Only what this ingest was the first to find (last: the last one that found anything new, and not what it found again); "
-    "without it: all findings of each document's latest load.",
-)
-@click.option("--document", metavar="URI|PATH", help="Of this document only: its URI, its path, or the end of one.")
-@at_option
-@click.option("--examples", type=click.IntRange(1), default=5, help="Findings told of each rule (default 5).")
-@with_globals
-@click.pass_obj
-def violations(context: Context, /, **options: Any) -> int:
-    """List what was refused, warned of or noted, by rule."""
-    from lakehouse.readmodel.found import find_violations, violations_by_rule
-
-    with read_model(context) as (model, settings):
-        chosen = {"registryid": settings.registry or None, "ingest": options["ingest"], "document": options["document"]}
-        findings = model.answer(lambda view: find_violations(view, **chosen), options["at"])
-    found = violations_by_rule(findings, options["examples"])
-    if options["ingest"]:
-        _tell_whose(findings)
-    if context.as_json:
-        click.echo(json.dumps([broken._asdict() for broken in found]))
-        return 0
-    for broken in found:
-        click.echo(one_line(f"{broken.rule_id}  {broken.severity}  {broken.findings}  {broken.text}"))
-        for one in broken.examples:
-            click.echo(one_line(f"  {one['action']}: {one['document_uri']} {one['pointer'] or one['xid'] or ''}"))
-            click.echo(one_line(f"    {one['message']}"))
-            click.echo(one_line(f"    {one['hint']}"))
-        if broken.findings > len(broken.examples):
-            click.echo(f"  ... and {broken.findings - len(broken.examples)} more: --examples {broken.findings}")
-    if not found:
-        click.echo("No findings.")
-    return 0
-
-
-def _tell_whose(findings: list[dict[str, Any]]) -> None:
-    """Tell, on standard error, which ingest was the first to find them, and where the others are listed."""
-    from lakehouse.text.timestamps import rfc3339
-
-    for ingest_id, found_at in {one["ingest_id"]: one["found_at"] for one in findings}.items():
-        tell(f"first found by ingest {ingest_id} at {rfc3339(found_at)}")
-    tell("what an ingest finds again is not listed as its own: `lakehouse violations` lists all that holds")
 
 
 @click.command()

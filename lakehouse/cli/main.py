@@ -15,9 +15,10 @@ import click
 import lakehouse
 from lakehouse.cli.ask import export, search, serve_sql, show, sql, sql_user
 from lakehouse.cli.audit import blame, changes, diff, label, log, snapshots
+from lakehouse.cli.brokenrules import violations
 from lakehouse.cli.console import Context, with_globals
 from lakehouse.cli.keep import backup, doctor, maintain, migrate, rebuild, restore
-from lakehouse.cli.load import demo, explain, ingest, rules, validate, violations
+from lakehouse.cli.load import demo, explain, ingest, rules, validate
 from lakehouse.cli.match import match
 from lakehouse.cli.printing import tell
 from lakehouse.cli.render import render

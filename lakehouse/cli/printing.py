@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -230,6 +231,14 @@ def printable(value: str) -> str:
 def one_line(text: str) -> str:
     """Show text of a document in one line."""
     return printable(text.replace("\n", "\\n").replace("\t", "\\t")).rstrip()
+
+
+def shortened(uri: str) -> str:
+    """Return a file's path, relative to the working folder where it is below it; any other URI as it is."""
+    if not uri.startswith("file:/"):
+        return uri
+    path, here = Path("/" + uri.removeprefix("file:").lstrip("/")), Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def tell(text: str) -> None:

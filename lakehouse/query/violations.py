@@ -8,7 +8,7 @@ from pyspark.sql.window import Window
 
 from lakehouse.errors import DocumentNotFound
 from lakehouse.log.relations import open_relations
-from lakehouse.readmodel.found import LAST, TOLD_OF_FINDING, Broken
+from lakehouse.readmodel.found import CONSEQUENCES, LAST, TOLD_OF_FINDING, Broken
 from lakehouse.rules.declared import SEVERITIES, TOLD
 from lakehouse.settings import Settings
 from lakehouse.store.views import with_read
@@ -57,7 +57,8 @@ def list_violations(
         {"count": F.count("*").over(rule), "nth": F.row_number().over(rule.orderBy("document_uri", "pointer", "violation_id"))}
     )
     worst_first = F.array_position(F.array(*map(F.lit, SEVERITIES)), F.col("severity"))
-    rows = numbered.filter(F.col("nth") <= examples).orderBy(worst_first, "rule_id", "nth").collect()
+    is_consequence = F.col("rule_id").isin(*CONSEQUENCES)
+    rows = numbered.filter(F.col("nth") <= examples).orderBy(worst_first, is_consequence, "rule_id", "nth").collect()
     found: dict[tuple[str, str], Broken] = {}
     for row in rows:
         key = (row["rule_id"], row["severity"])

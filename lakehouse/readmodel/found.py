@@ -18,7 +18,7 @@ from lakehouse.text.xid import is_message, xid_of_resource
 LAST = "last"
 TOLD_OF_FINDING = ("document_uri", "pointer", "xid", "action", "message", "hint")
 _COLUMNS = ("violation_id", "ingest_id", "found_at", "registryid", "rule_id", "severity", *TOLD_OF_FINDING)
-_LOST_WITH_ANOTHER = "MSG-115"  # what it was refused with has a finding of its own
+CONSEQUENCES = ("MSG-115",)  # their cause has its own finding
 _MOST_REASONS = 5
 _WORST_FIRST = {"error": 0, "warning": 1, "info": 2}
 
@@ -41,7 +41,7 @@ def find_violations(
     document: str | None = None,
     xid: Xid | None = None,
 ) -> list[dict[str, Any]]:
-    """List findings at the snapshot, by rule (the worst first), document, pointer.
+    """List findings at the snapshot, by severity (the worst first), causes before consequences, rule, document, pointer.
 
     Args:
         view: the snapshot.
@@ -115,7 +115,7 @@ def violations_by_rule(findings: list[dict[str, Any]], examples: int = 5) -> lis
 
 
 def _order(one: dict[str, Any]) -> tuple[Any, ...]:
-    first = (_WORST_FIRST[one["severity"]], one["rule_id"], one["document_uri"])
+    first = (_WORST_FIRST[one["severity"]], one["rule_id"] in CONSEQUENCES, one["rule_id"], one["document_uri"])
     return (*first, one["pointer"] is not None, one["pointer"] or "", one["violation_id"])
 
 
@@ -193,7 +193,7 @@ def refused(view: View, wanted: str, registryid: RegistryId | None = None, *, on
         and (registryid is None or one["registryid"] == registryid)
         and (not only_messages or is_message(one["xid"]))
     ]
-    causes = [one for one in findings if one["rule_id"] != _LOST_WITH_ANOTHER]
+    causes = [one for one in findings if one["rule_id"] not in CONSEQUENCES]
     return list(dict.fromkeys(_told_of(one) for one in sorted(causes or findings, key=_order)))
 
 

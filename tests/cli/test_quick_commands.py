@@ -109,7 +109,7 @@ def test_what_is_slow_to_import_is_not_imported(place, arguments, refused):
 def test_findings_of_an_ingest_say_which_one_found_them_first(place):
     ran = run(place, "violations", "--ingest", "last", "--json")
     assert {one["rule_id"] for one in json.loads(ran.stdout)} == {"MSG-043", "MSG-115"}
-    assert re.match(r"first found by ingest \w+ at 2\S+Z\nwhat an ingest finds again .* `lakehouse violations`", ran.stderr)
+    assert re.match(r"first reported by ingest \w+ at 2\S+Z\nfindings that earlier ingests .* `lakehouse violations`", ran.stderr)
     assert run(place, "violations", "--json").stderr == ""
 
 

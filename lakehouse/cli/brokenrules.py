@@ -1,0 +1,176 @@
+"""The command `violations`: which rules are broken, how often and where, for a person or for a CI server."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lakehouse.cli.completion import complete_rule
+from lakehouse.cli.console import Context, at_option, read_model, with_globals
+from lakehouse.cli.helping import command
+from lakehouse.cli.printing import one_line, shortened, show_table, tell
+from lakehouse.text.timestamps import rfc3339
+
+if TYPE_CHECKING:
+    from lakehouse.readmodel.found import Broken
+
+_SEVERITIES = ("error", "warning", "info")
+_PLACES, _PLACES_IN_JSON = 3, 5
+_RULES_OF_A_ROW = 5
+
+
+@command(
+    "lakehouse violations --severity error --ingest last",
+    "lakehouse violations --format sarif > findings.sarif",
+    sections={
+        "What to list": ("rules", "severities", "document", "ingest", "at"),
+        "How to list it": ("by", "examples", "everything", "form"),
+    },
+)
+@click.option("--rule", "rules", multiple=True, metavar="RULE", shell_complete=complete_rule, help="Only this rule (repeatable).")
+@click.option("--severity", "severities", multiple=True, type=click.Choice(_SEVERITIES), help="Only this severity (repeatable).")
+@click.option("--document", metavar="URI|PATH", help="Only this document: its URI, its path, or the end of either.")
+@click.option(
+    "--ingest",
+    metavar="last|ID",
+    help="Only findings that this ingest was the first to report; last: the last ingest that reported a new one. "
+    "Default: all findings of each document's latest load.",
+)
+@at_option
+@click.option("--by", type=click.Choice(["rule", "document", "folder"]), default="rule", help="Group by this (default rule).")
+@click.option(
+    "--examples", type=click.IntRange(1), help=f"Places listed for each rule (default {_PLACES}; {_PLACES_IN_JSON} with --json)."
+)
+@click.option("--all", "everything", is_flag=True, help="List every place.")
+@click.option(
+    "--format", "form", type=click.Choice(["text", "sarif", "junit"]), default="text", help="Format of the output (default text)."
+)
+@with_globals
+@click.pass_obj
+def violations(context: Context, /, **options: Any) -> int:
+    """List broken rules, with counts and places.
+
+    Causes come before their consequences. The exit code is 0 whatever is listed.
+    """
+    from lakehouse.readmodel.found import find_violations, violations_by_rule
+
+    if options["form"] != "text" and (context.as_json or options["by"] != "rule"):
+        raise click.UsageError("--format sarif and --format junit exclude --json and --by.")
+    if options["by"] != "rule" and options["everything"]:
+        raise click.UsageError("--all lists the places of each rule: it excludes --by.")
+    with read_model(context) as (model, settings):
+        chosen = {"registryid": settings.registry or None, "ingest": options["ingest"], "document": options["document"]}
+        findings = model.answer(lambda view: find_violations(view, **chosen), options["at"])
+    if options["ingest"]:
+        _name_ingests(findings)
+    rules = _known({rule.strip().upper() for rule in options["rules"]}, findings)
+    findings = [
+        one
+        for one in findings
+        if (not rules or one["rule_id"] in rules) and (not options["severities"] or one["severity"] in options["severities"])
+    ]
+    if options["form"] != "text":
+        from lakehouse.cli.cireports import as_junit, as_sarif
+
+        click.echo(as_sarif(findings) if options["form"] == "sarif" else as_junit(findings))
+    elif options["by"] != "rule":
+        _show_places(context, findings, options["by"])
+    else:
+        most = len(findings) if options["everything"] else options["examples"]
+        found = violations_by_rule(findings, most or (_PLACES_IN_JSON if context.as_json else _PLACES))
+        if context.as_json:
+            click.echo(json.dumps([broken._asdict() for broken in found]))
+        else:
+            show_broken(found, len({one["document_uri"] for one in findings}), with_consequences=bool(most or rules))
+    return 0
+
+
+def _known(rules: set[str], findings: list[dict[str, Any]]) -> set[str]:
+    """Return the rules; one that neither exists nor has a finding is wrong usage."""
+    from lakehouse.rules.declared import explain
+
+    for rule_id in sorted(rules - {one["rule_id"] for one in findings}):
+        explain(rule_id)
+    return rules
+
+
+def _name_ingests(findings: list[dict[str, Any]]) -> None:
+    """Print on standard error which ingest was the first to report the findings, and where the others are listed."""
+    for ingest_id, found_at in {one["ingest_id"]: one["found_at"] for one in findings}.items():
+        tell(f"first reported by ingest {ingest_id} at {rfc3339(found_at)}")
+    tell("findings that earlier ingests reported are not listed here; `lakehouse violations` lists all of them")
+
+
+def show_broken(found: list[Broken], documents: int, *, with_consequences: bool) -> None:
+    """Print rules with their counts and first places, then the sums.
+
+    Args:
+        found: the rules, as from `violations_by_rule`.
+        documents: how many documents the findings are of.
+        with_consequences: list the places of rules whose findings follow from others too.
+    """
+    from lakehouse.readmodel.found import CONSEQUENCES
+
+    if not found:
+        click.echo("No findings.")
+        return
+    for broken in found:
+        _show_rule(broken, [] if broken.rule_id in CONSEQUENCES and not with_consequences else broken.examples)
+    counts: Counter[str] = Counter()
+    for broken in found:
+        counts[broken.severity] += broken.findings
+    rules = len({broken.rule_id for broken in found})
+    click.echo(
+        f"\n{_counted(counts)}: {rules} rule{'s' * (rules > 1)} broken in {documents} document{'s' * (documents > 1)}. "
+        "`lakehouse explain RULE` shows an example of a rule and its fix."
+    )
+
+
+def _show_rule(broken: Broken, examples: list[dict[str, Any]]) -> None:
+    click.echo(one_line(f"{broken.rule_id}  {broken.severity}  {broken.findings}  {broken.text}"))
+    hints = {one["hint"] for one in examples}
+    for one in examples:
+        click.echo(one_line(f"  {shortened(one['document_uri'])} {one['pointer'] or one['xid'] or ''}: {one['message']}"))
+        if len(hints) > 1:
+            click.echo(one_line(f"    fix: {one['hint']}"))
+    if broken.findings > len(examples):
+        click.echo(f"  {broken.findings - len(examples):,} more: --rule {broken.rule_id} --all")
+    if len(hints) == 1:
+        click.echo(one_line(f"  fix: {hints.pop()}"))
+
+
+def _show_places(context: Context, findings: list[dict[str, Any]], by: str) -> None:
+    """Print a line for each document or folder: its findings by severity, and the rules that they break most often."""
+    places: dict[str, list[dict[str, Any]]] = {}
+    for one in findings:
+        uri = one["document_uri"]
+        places.setdefault(uri if by == "document" else uri.rpartition("/")[0], []).append(one)
+    rows: list[dict[str, Any]] = []
+    for place, ones in places.items():
+        counts, rules = Counter(one["severity"] for one in ones), Counter(one["rule_id"] for one in ones)
+        rows.append(
+            {by: place, **{name: counts[name] for name in _SEVERITIES}}
+            | ({} if by == "document" else {"documents": len({one["document_uri"] for one in ones})})
+            | {"rules": dict(rules.most_common())}
+        )
+    rows.sort(key=lambda row: (*(-row[name] for name in _SEVERITIES), row[by]))
+    if context.as_json:
+        click.echo(json.dumps(rows))
+    elif not rows:
+        click.echo("No findings.")
+    else:
+        columns = list(rows[0])
+        show_table(columns, ([shortened(row[by]), *map(str, list(row.values())[1:-1]), _often(row["rules"])] for row in rows))
+
+
+def _often(rules: dict[str, int]) -> str:
+    listed = ", ".join(f"{rule} {count}" for rule, count in list(rules.items())[:_RULES_OF_A_ROW])
+    return listed + (f", {len(rules) - _RULES_OF_A_ROW} more" if len(rules) > _RULES_OF_A_ROW else "")
+
+
+def _counted(counts: Counter[str]) -> str:
+    named = ((counts[name], name) for name in _SEVERITIES if counts[name])
+    return ", ".join(f"{count:,} {name}{'s' * (count > 1 and name != 'info')}" for count, name in named)
