@@ -35,6 +35,7 @@ from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.protection import Send, protecting
 from lakehouse.serve.requests import Target, read_target
 from lakehouse.serve.sending import Ready, ReadyAnswers, as_ready, matches, send_answer, takes_gzip
+from lakehouse.serve.shares import Shares
 from lakehouse.serve.state import state_routes
 from lakehouse.settings import Settings
 
@@ -50,6 +51,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 METHODS = "GET, HEAD, OPTIONS"
 _REQUESTED_HEADERS = re.compile(r"[A-Za-z0-9!#$&'*+.^_`|~, -]{1,1000}")
 _MOST_WAITING = 200
+_ARRIVED = "lakehouse.arrived"  # in a scope: when the request came, by the monotonic clock
 
 
 class App:
@@ -73,14 +75,14 @@ class App:
         self.closing = closing
         self.writes = writes
         self.threads = ThreadPoolExecutor(options.parallel, "lakehouse-answer")
+        self.shares = Shares(self.threads, options.parallel, _MOST_WAITING)
         self.streams = EventStreams(self, pages.source)
-        self.waiting = 0
         self.origins = Origins(options)
         self.ready = ReadyAnswers(options.cache_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        begun = time.perf_counter()
+        begun = scope[_ARRIVED] = time.monotonic()
         headers = dict(scope["headers"])
         method = scope["method"]
         if method == "GET" and b"text/event-stream" in headers.get(b"accept", b""):
@@ -102,7 +104,7 @@ class App:
             more = [*more, (b"content-length", b"%d" % len(body))]
         more = [*more, *self.origins.cors(headers)]
         await send_answer(send, ready.status, more, b"" if method == "HEAD" else body, self.options.client_seconds)
-        self.metrics.answered(method, ready.status, time.perf_counter() - begun)
+        self.metrics.answered(method, ready.status, time.monotonic() - begun)
 
     async def _answered(self, scope: Scope, headers: dict[bytes, bytes], method: str, receive: Receive) -> Ready:
         origin = ""
@@ -111,6 +113,7 @@ class App:
             if method == "OPTIONS":
                 return self._options(scope["raw_path"], headers)
             user = await self.guard.check(headers)
+            client = self._client(scope, headers, user)
             raw_path: bytes = scope["raw_path"]
             query: bytes = scope["query_string"]
             if len(raw_path) + len(query) > self.options.max_url_bytes:
@@ -120,11 +123,11 @@ class App:
                 if self.writes is None or method not in self.writes.methods(target):
                     raise self._not_allowed(target, method)
                 self.origins.check_writes(headers)
-                asked = Asked(target, query, raw_path.decode("ascii", "replace"), origin)
+                asked = self._asked(scope, origin)
                 return as_ready(*await self.writes.answer(method, asked, headers, receive, user))
             if raw_path == b"/" and not query and _is_browser(headers):
                 return _to_the_site(origin)
-            return await self._ready_or_made(raw_path, query, origin)
+            return await self._ready_or_made(scope, origin, client)
         except ProblemFound as problem:
             return self._problem(problem, scope, origin)
         except Exception:
@@ -136,31 +139,33 @@ class App:
         origin = ""
         try:
             origin = self.origins.of(scope, headers)
-            await self.guard.check(headers)
-            raw_path: bytes = scope["raw_path"]
-            asked = Asked(read_target(raw_path), scope["query_string"], raw_path.decode("ascii", "replace"), origin)
+            user = await self.guard.check(headers)
+            asked = self._asked(scope, origin)
             if asked.target.parts != ("events",) or asked.target.at is not None:
                 return await self._answered(scope, headers, "GET", receive)
-            await self.streams.serve(asked, headers, receive, send)
+            await self.streams.serve(asked, self._client(scope, headers, user), headers, receive, send)
         except ProblemFound as problem:
             return self._problem(problem, scope, origin)
         return None
 
-    async def _ready_or_made(self, raw_path: bytes, query: bytes, origin: str) -> Ready:
+    def _client(self, scope: Scope, headers: dict[bytes, bytes], user: str | None) -> str:
+        """Return for whom something is done, of whom each has a share: a user, else an address."""
+        return self.origins.client(scope, headers) if user is None else f"user {user}"
+
+    @staticmethod
+    def _asked(scope: Scope, origin: str) -> Asked:
+        raw_path: bytes = scope["raw_path"]
+        return Asked(read_target(raw_path), scope["query_string"], raw_path.decode("ascii", "replace"), origin, scope[_ARRIVED])
+
+    async def _ready_or_made(self, scope: Scope, origin: str, client: str) -> Ready:
         head = self.live.head
-        key = (raw_path, query, origin)
+        key = (scope["raw_path"], scope["query_string"], origin)
         ready = self.ready.find(key, head)
         if ready is not None:
             self.metrics.found_ready()
             return ready
-        asked = Asked(read_target(raw_path), query, raw_path.decode("ascii", "replace"), origin)
-        if self.waiting >= _MOST_WAITING:
-            raise ProblemFound("", status=503, detail="Too many requests are waiting.", headers={"Retry-After": "1"})
-        self.waiting += 1
-        try:
-            ready = await asyncio.get_running_loop().run_in_executor(self.threads, self._made, asked)
-        finally:
-            self.waiting -= 1
+        asked = self._asked(scope, origin)
+        ready = await self.shares.run(client, lambda: self._made(asked))
         if ready.status in (200, 303) and self.live.head is head:
             self.ready.keep(key, ready)
         return ready

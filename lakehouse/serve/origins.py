@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import MutableMapping
 from typing import Any
@@ -47,6 +48,20 @@ class Origins:
             raise ProblemFound("bad_request", error_detail="Host is not a host and port")
         return f"{scheme}://{host}{prefix}"
 
+    def client(self, scope: MutableMapping[str, Any], headers: dict[bytes, bytes]) -> str:
+        """Return the address that a request comes from, of which each client has its share.
+
+        Behind a proxy it is the last one in `X-Forwarded-For`, which the proxy wrote; those before it came with the request. Of
+        IPv6 it is the network (/64), within which a client chooses its addresses.
+        """
+        if self.options.behind_proxy:
+            told = headers.get(b"x-forwarded-for", b"").decode("latin-1").rsplit(",", 1)[-1].strip()
+            has_port = told.count(":") == 1 or "]:" in told
+            if forwarded := _address((told.rsplit(":", 1)[0] if has_port else told).strip("[]")):
+                return forwarded
+        seen = str((scope.get("client") or ("",))[0])
+        return _address(seen) if ":" in seen else seen
+
     def _check_host(self, scope: MutableMapping[str, Any], host: str) -> None:
         """Check the name that a browser was led by, which a page cannot choose as it can `X-Forwarded-Host`."""
         if sum(name == b"host" for name, _ in scope["headers"]) > 1:
@@ -81,3 +96,14 @@ class Origins:
         host = headers.get(b"host", b"").decode("latin-1")
         if origin.partition("://")[2] != host:
             raise ProblemFound("", status=403, detail="Pages of this origin may not write; name it with --allow-origin.")
+
+
+def _address(text: str) -> str:
+    """Return an address as its clients are counted; nothing: it is none."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return ""
+    if isinstance(address, ipaddress.IPv6Address):
+        return str(address.ipv4_mapped or ipaddress.ip_network((int(address) >> 64 << 64, 64)))
+    return str(address)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from lakehouse.serve.answer.asking import Answer, Asked
@@ -96,6 +98,7 @@ class Writes:
         )  # fmt: skip
         done = self.writers.write(writing)
         followed = self._followed(done)
+        asked = replace(asked, arrived=time.monotonic())  # what was written is shown, however long that took
         with self._turn:  # a whole batch is answered at once: readers shall not wait for all of its threads
             return written_answer(self.pages, asked, done, followed), asked
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,12 +35,14 @@ class Asked:
         query: as it came.
         raw_path: as it came.
         origin: scheme, host and path under which clients know `/`.
+        arrived: when it came, by the monotonic clock.
     """
 
     target: Target
     query: bytes
     raw_path: str
     origin: str
+    arrived: float = field(default_factory=time.monotonic)
 
     @property
     def base(self) -> str:

@@ -71,10 +71,15 @@ class Kept:
 
 
 class Deadline:
-    """Ends work that takes too long."""
+    """Ends work that takes too long.
 
-    def __init__(self, seconds: float) -> None:
-        self.until = time.monotonic() + seconds
+    Args:
+        seconds: that it may take.
+        begun: when they began, by the monotonic clock; None: now.
+    """
+
+    def __init__(self, seconds: float, begun: float | None = None) -> None:
+        self.until = (time.monotonic() if begun is None else begun) + seconds
         self._ticks = 0
 
     def tick(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from lakehouse.readmodel import View
 from lakehouse.readmodel.events import FEEDS, change_events
 from lakehouse.serve.answer.asking import Answer, Asked, Request
 from lakehouse.serve.answer.flags import read_parameters
+from lakehouse.serve.answer.live import Head
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.protection import Send
 from lakehouse.text.names import RegistryId
@@ -30,8 +32,10 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 _BATCH = "application/cloudevents-batch+json"
 _MOST_BYTES = 8 << 20  # of a batch; it ends with a whole snapshot
 _MOST_STREAMS = 100
+_MOST_OF_ONE = 50
 _SECONDS_BETWEEN_LOOKS = 0.1
 _SECONDS_BETWEEN_SIGNS = 15.0
+_SECONDS_AFTER_A_REFUSAL = 1.0
 _EVENT_ID = re.compile(r"([0-9]{1,15})\.([0-9]{1,9})")
 
 
@@ -76,9 +80,9 @@ class EventStreams:
     def __init__(self, app: App, source: str) -> None:
         self.app = app
         self.source = source
-        self.count = 0
+        self.open: Counter[str] = Counter()  # by client
 
-    async def serve(self, asked: Asked, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
+    async def serve(self, asked: Asked, client: str, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
         """Send events until the client goes, or the server ends.
 
         Raises:
@@ -87,41 +91,60 @@ class EventStreams:
         live = self.app.live
         if live.head is None:
             raise ProblemFound("", status=503, detail="The catalog is being loaded.", headers={"Retry-After": "2"})
-        if self.count >= _MOST_STREAMS:
+        if self.open[client] >= _MOST_OF_ONE:
+            raise ProblemFound("", status=429, detail="Too many of your streams are open.", headers={"Retry-After": "10"})
+        if self.open.total() >= _MOST_STREAMS:
             raise ProblemFound("", status=503, detail="Too many streams are open.", headers={"Retry-After": "10"})
-        registryid = self.app.pages.meanings.registry_of(asked, live.head)
+        self.open[client] += 1
+        try:
+            await self._serve(live.head, asked, client, headers, receive, send)
+        finally:
+            self.open[client] -= 1
+            self.open += Counter()  # without those that have none
+
+    async def _serve(
+        self, head: Head, asked: Asked, client: str, headers: dict[bytes, bytes], receive: Receive, send: Send
+    ) -> None:
+        registryid = self.app.pages.meanings.registry_of(asked, head)
         parameters = read_parameters(asked.query)
         resumed = _EVENT_ID.fullmatch(headers.get(b"last-event-id", b"").decode("latin-1"))
         if resumed:
             number, skipped, feeds = max(0, int(resumed[1]) - 1), int(resumed[2]), _feeds(parameters)
-            if number > live.head.number:  # a restore took it back
+            if number > head.number:  # a restore took it back
                 raise ProblemFound("not_found", "/events", f"There is no snapshot {int(resumed[1])}.")
         else:
             skipped = 0
-            number, feeds = await self._run(lambda: self._since(parameters))
-        self.count += 1
+            number, feeds = await self.app.shares.run(client, lambda: self._since(parameters))
+
+        def events(wanted: int) -> Awaitable[list[bytes]]:
+            return self.app.shares.run(client, lambda: self._events(wanted, registryid, feeds))
+
         gone = asyncio.create_task(_until_gone(receive))
         try:
             told = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
             told += self.app.origins.cors(headers)
             await send({"type": "http.response.start", "status": 200, "headers": told})
-            await self._send_all(registryid, number, skipped, feeds, gone, send)
+            await self._send_all(events, number, skipped, gone, send)
             await send({"type": "http.response.body", "body": b""})
         finally:
-            self.count -= 1
             gone.cancel()
 
     async def _send_all(
-        self, registryid: RegistryId, number: int, skipped: int, feeds: tuple[str, ...], gone: asyncio.Task[None], send: Send
+        self, events: Callable[[int], Awaitable[list[bytes]]], number: int, skipped: int, gone: asyncio.Task[None], send: Send
     ) -> None:
+        """Send what `events` gives for each snapshot after `number`, but for so many events of the first one."""
         live, closing = self.app.live, self.app.closing
         await _part(send, b"retry: 2000\n\n")
         last_sign = time.monotonic()
         while not (gone.done() or closing.is_set()):
             head = live.head
             if head is not None and head.number > number and not live.is_empty:
+                try:
+                    texts = await events(number + 1)
+                except ProblemFound:  # the queue is full, and those who ask go first
+                    await asyncio.sleep(_SECONDS_AFTER_A_REFUSAL)
+                    continue
                 number += 1
-                texts = await self._run(lambda wanted=number: self._events(wanted, registryid, feeds))  # type: ignore[misc]
                 lines = [b"id: %d.%d\ndata: %b\n\n" % (number, at, text) for at, text in enumerate(texts, 1) if at > skipped]
                 skipped = 0
                 if lines:
@@ -140,9 +163,6 @@ class EventStreams:
         if self.app.live.is_empty:
             return 0, _feeds(parameters)
         return self.app.live.model.answer(lambda view: _told(parameters, view))
-
-    async def _run(self, work: Callable[[], Any]) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self.app.threads, work)
 
 
 async def _part(send: Send, body: bytes) -> None:

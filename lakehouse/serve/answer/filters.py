@@ -29,7 +29,7 @@ _TOKEN = re.compile(
 _TIMESTAMP = re.compile(r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt]")
 _INTEGER = re.compile(r"-?[0-9]{1,400}")
 _DECIMAL = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,400})?([eE][+-]?[0-9]{1,5})?")
-_MOST_STEPS = 20
+MOST_STEPS = 20
 _MOST_STARS = 10
 
 
@@ -137,8 +137,8 @@ def _expression(text: str, holds: tuple[str, ...], whole: str, subject: str) -> 
         holds = _holds_below(path[-1])
     if not steps:
         raise wrong("it names a collection, and no attribute of its entities")
-    if len(steps) > _MOST_STEPS:
-        raise wrong(f"it has more than {_MOST_STEPS} parts")
+    if len(steps) > MOST_STEPS:
+        raise wrong(f"it has more than {MOST_STEPS} parts")
     if value.count("*") > _MOST_STARS:
         raise wrong(f"it has more than {_MOST_STARS} wildcards")
     if operator in ("<", "<=", ">", ">="):

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote_plus
 
-from lakehouse.serve.answer.filters import Filter, read_filter, read_steps, split_expressions
+from lakehouse.serve.answer.filters import MOST_STEPS, Filter, read_filter, read_steps, split_expressions
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.requests import MEMBERS
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _MOST_FILTERS = 50
+_MOST_EXPRESSIONS = 300  # of all filters of a request: each entity is asked all of them
 MOST_A_PAGE = 100_000
 NAMES = frozenset({"inline", "filter", "sort", "doc", "collections", "binary", "specversion", "limit", "page"})
 _FLAGS_WITHOUT_VALUE = ("doc", "collections", "binary")
@@ -109,7 +110,11 @@ def read_flags(parameters: list[tuple[str, str]], parts: tuple[str, ...], path: 
 
 def _filter(flags: Flags, value: str, kind: str, path: str) -> None:
     """Read a filter; `excludeall` with any other expression is an error (1.0-rc4, core/spec.md, "Filter Flag")."""
-    flags.excludes_all |= "excludeall" in split_expressions(value)
+    expressions = split_expressions(value)
+    if len(expressions) + sum(map(len, flags.filters)) > _MOST_EXPRESSIONS:
+        told = f"a request has at most {_MOST_EXPRESSIONS} expressions, in all its filters together"
+        raise ProblemFound("bad_filter", path, value=value[:200], error_detail=told)
+    flags.excludes_all |= "excludeall" in expressions
     if value != "excludeall":
         flags.filters.append(read_filter(value, _holds(kind), path))
     if flags.excludes_all and flags.filters:
@@ -187,10 +192,12 @@ def _sort(value: str, parts: tuple[str, ...], path: str) -> tuple[str, bool]:
         raise ProblemFound("sort_noncollection", path)
     attribute, _, order = value.partition("=")
     if order.lower() not in ("", "asc", "desc"):
-        raise ProblemFound("bad_sort", path, value=value, error_detail='the order is "asc" or "desc"')
+        raise ProblemFound("bad_sort", path, value=value[:200], error_detail='the order is "asc" or "desc"')
     steps = read_steps(attribute)
     if not steps or steps[0] in _holds(kind_of(parts)):
-        raise ProblemFound("bad_sort", path, value=value, error_detail="name an attribute of the collection's entities")
+        raise ProblemFound("bad_sort", path, value=value[:200], error_detail="name an attribute of the collection's entities")
+    if len(steps) > MOST_STEPS:
+        raise ProblemFound("bad_sort", path, value=value[:200], error_detail=f"it has more than {MOST_STEPS} parts")
     return attribute, order.lower() == "desc"
 
 

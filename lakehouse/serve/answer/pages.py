@@ -59,6 +59,7 @@ class Pages:
         head = self.live.head
         if head is None:
             raise ProblemFound("", status=503, detail="The catalog is being loaded.", headers={"Retry-After": "2"})
+        Deadline(self.options.request_seconds, asked.arrived).check()  # it may have waited until nobody waits for it
         if asked.target.parts[:1] == (UI,):
             return ui_answer(self.site, asked, head)
         meant = self.meanings.of(asked, head)
@@ -83,7 +84,7 @@ class Pages:
         return self._answer_at(asked, head, self.meanings.of(asked, head), number, key, answered)
 
     def _answer_at(self, asked: Asked, head: Head, meant: Meaning, number: int, key: str, answered: Part) -> Answer:
-        deadline = Deadline(self.options.request_seconds)
+        deadline = Deadline(self.options.request_seconds, asked.arrived)
         parameters, dialect, registryid = meant
         flags = read_flags(parameters, self._parts(asked.target), asked.target.path)
 
