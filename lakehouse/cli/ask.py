@@ -16,6 +16,7 @@ import click
 from lakehouse.cli.completion import KINDS, complete_snapshot, complete_xid
 from lakehouse.cli.console import Context, at_option, open_spark, read_model, session, with_globals
 from lakehouse.cli.printing import lag_of, printable, show_examples, show_exported, show_one_entity, show_table, tell, tell_lag
+from lakehouse.cli.tabular import FORMATS, show_rows
 from lakehouse.dialects.tables import NORMAL, WRITABLE
 from lakehouse.text.names import RegistryId
 
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
     "--at", metavar="SNAPSHOT", shell_complete=complete_snapshot, help="Snapshot to ask: its number, label, date, time, or head."
 )
 @click.option("--diff", nargs=2, metavar="A B", help="Two snapshots, which the view snapshot_diff compares.")
-@click.option("--write", is_flag=True, help="Run statements that change tables or views too; never of the log `changes`.")
+@click.option("--write", is_flag=True, help="Allow statements that change tables or views, but never the log `changes`.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="table", help="Format of the rows (default table).")
 @with_globals
 @click.pass_obj
-def sql(context: Context, query: str, at: str | None, diff: tuple[str, str] | None, write: bool) -> int:
+def sql(context: Context, query: str, at: str | None, diff: tuple[str, str] | None, write: bool, form: str) -> int:
     """Run a Spark SQL query on the catalog and print its rows. It only reads, unless --write is given."""
     from lakehouse.cli.beforehand import check_snapshots
     from lakehouse.match.conformance import open_named_in
@@ -45,19 +47,20 @@ def sql(context: Context, query: str, at: str | None, diff: tuple[str, str] | No
     spark, settings = open_spark(context)
     open_named_in(spark, settings, query)
     result = run_query(spark, settings, query, at, diff, allowed=Allowed.WRITE if write else Allowed.READ)
-    if context.as_json:
+    if context.as_json or form == "json":
         click.echo("[" + ",\n ".join(result.json_rows()) + "]")
     else:
-        show_table(result.columns, result.text_rows())
+        show_rows(form, result.columns, result.text_rows())
     return 0
 
 
 @click.command()
 @click.argument("xid", shell_complete=complete_xid)
 @at_option
+@click.option("--examples", "with_all", is_flag=True, help="Print an example for each protocol, not only for the one in use.")
 @with_globals
 @click.pass_obj
-def show(context: Context, xid: str, at: str | None) -> int:
+def show(context: Context, xid: str, at: str | None, with_all: bool) -> int:
     """Show a message: attributes with their origin, examples; or a group, endpoint, schema, document. A unique id will do."""
     from lakehouse.readmodel.found import notes_on, with_reasons
     from lakehouse.readmodel.shown import Shown
@@ -85,7 +88,8 @@ def show(context: Context, xid: str, at: str | None) -> int:
     else:
         for shown, examples in found:
             show_one_entity(shown)
-            show_examples(examples or [])
+            if examples is not None:
+                show_examples(shown, examples, everything=with_all)
         tell_lag(lag)
     for note in notes:
         tell(f"note: {note}")

@@ -12,8 +12,9 @@ import click
 
 from lakehouse.cli.completion import complete_snapshot, complete_xid
 from lakehouse.cli.console import BREAKING, Context, bring_read_model, open_spark, read_model, session, with_globals
-from lakehouse.cli.printing import printable, show_table, tell
+from lakehouse.cli.printing import printable, shortened, show_table, tell
 from lakehouse.text.names import Xid
+from lakehouse.text.timestamps import utc_seconds
 from lakehouse.text.xid import is_message
 
 if TYPE_CHECKING:
@@ -21,17 +22,20 @@ if TYPE_CHECKING:
 
 
 @click.command()
+@click.option("--all", "everything", is_flag=True, help="List the snapshots that only add a label too.")
 @with_globals
 @click.pass_obj
-def snapshots(context: Context) -> int:
+def snapshots(context: Context, everything: bool) -> int:
     """List all snapshots: when, by whom, what changed, and their labels."""
     with read_model(context) as (model, _):
         found = [one.as_json() for one in model.answer(lambda view: view.snapshots())]
+    found = [one for one in found if everything or one["command"] != "label"]
     if context.as_json:
         click.echo(json.dumps(found))
     else:
         columns = ["snapshot_id", "committed_at", "committed_by", "command", "inserted", "updated", "deleted", "labels"]
-        rows = ([*(str(one[name]) for name in columns[:-1]), ", ".join(one["labels"])] for one in found)
+        found = [one | {"committed_at": utc_seconds(one["committed_at"]), "labels": ", ".join(one["labels"])} for one in found]
+        rows = ([str(one[name]) for name in columns] for one in found)
         show_table(columns, rows)
     return 0
 
@@ -84,7 +88,7 @@ def log(context: Context, xid: str, at: str | None, below: bool) -> int:
         click.echo(json.dumps([one.as_json() for one in changes], ensure_ascii=False))
         return 0
     for one in changes:
-        click.echo(printable(f"snapshot {one.snapshot_id}  {one.committed_at}  {one.committed_by}  {one.command}"))
+        click.echo(printable(f"snapshot {one.snapshot_id}  {utc_seconds(one.committed_at)}  {one.committed_by}  {one.command}"))
         click.echo(printable(f"  {one.op} {one.kind} {one.xid}  (registry {one.registryid})"))
         for told in one.told():
             click.echo(printable(f"    {told}"))
@@ -104,11 +108,16 @@ def blame(context: Context, xid: str, at: str | None) -> int:
     if context.as_json:
         click.echo(json.dumps(told, ensure_ascii=False))
         return 0
-    columns = ["pointer", "value", "snapshot_id", "committed_at", "committed_by", "document_uris"]
+    columns = ["pointer", "snapshot_id", "committed_at", "committed_by", "document_uris", "value"]
     for (registryid, entity), attributes in groupby(told, key=itemgetter("registryid", "xid")):
         click.echo(printable(f"{entity}  (registry {registryid})"))
         rows = (
-            {**one, "document_uris": ", ".join(one["document_uris"]), "value": json.dumps(one["value"], ensure_ascii=False)}
+            {
+                **one,
+                "committed_at": utc_seconds(one["committed_at"]),
+                "document_uris": ", ".join(map(shortened, one["document_uris"])),
+                "value": json.dumps(one["value"], ensure_ascii=False),
+            }
             for one in attributes
         )
         show_table(columns, ([printable(str(one[name])) for name in columns] for one in rows))
@@ -211,6 +220,9 @@ def _diff(context: Context, before: str, after: str, *, are_documents: bool) -> 
         return read_differences(diff_snapshots(spark, settings, *(resolve_snapshot(spark, side) for side in (before, after))))
 
 
+PLACEHOLDER = "registry.invalid"  # of the default of `events_source`
+
+
 @click.command()
 @click.option(
     "--since",
@@ -242,7 +254,12 @@ def changes(context: Context, since: str, until: str | None, form: str, feeds: t
         with model.at() as view:
             for _, event in change_events(view, settings.events_source, first, last, feeds or FEEDS):
                 click.echo(event)
-    tell(f"events after snapshot {first} up to {last}. The next time: --since {last}")
+    tell(f"events after snapshot {first} up to {last}. Next time: --since {last}")
+    if PLACEHOLDER in settings.events_source:
+        tell(
+            f"note: `source` of these events is {settings.events_source}, a placeholder. Set `events_source` in a settings file "
+            "(--conf) or LAKEHOUSE_EVENTS_SOURCE to the URL of your registry; {registryid} in it is replaced by the id."
+        )
     return 0
 
 

@@ -12,7 +12,7 @@ from lakehouse.cli.completion import complete_rule
 from lakehouse.cli.console import Context, at_option, read_model, with_globals
 from lakehouse.cli.helping import command
 from lakehouse.cli.printing import one_line, shortened, show_table, tell
-from lakehouse.text.timestamps import rfc3339
+from lakehouse.text.timestamps import rfc3339, utc_seconds
 
 if TYPE_CHECKING:
     from lakehouse.readmodel.found import Broken
@@ -100,7 +100,7 @@ def _known(rules: set[str], findings: list[dict[str, Any]]) -> set[str]:
 def _name_ingests(findings: list[dict[str, Any]]) -> None:
     """Print on standard error which ingest was the first to report the findings, and where the others are listed."""
     for ingest_id, found_at in {one["ingest_id"]: one["found_at"] for one in findings}.items():
-        tell(f"first reported by ingest {ingest_id} at {rfc3339(found_at)}")
+        tell(f"first reported by ingest {ingest_id} at {utc_seconds(rfc3339(found_at))}")
     tell("findings that earlier ingests reported are not listed here; `lakehouse violations` lists all of them")
 
 

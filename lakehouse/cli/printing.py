@@ -5,22 +5,68 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from lakehouse.text.timestamps import utc_seconds
+
+_MOST_PADDING = 100  # one long value does not widen all rows of piped output
+_FOLDED = 24  # columns of text that is folded have at least this width
+_LONGEST_ID = 250
+
 
 def show_table(columns: list[str], rows: Any, *, numbers: bool = False) -> None:
-    """Print rows as a table: as wide as the terminal, or as the values when there is none."""
-    console = Console(width=None if sys.stdout.isatty() else 100_000, highlight=False, soft_wrap=False)
+    """Print rows as a table. On a terminal texts are folded to its width, XIDs and other values without a space never.
+
+    Args:
+        columns: their names.
+        rows: values of each row; None is NULL.
+        numbers: columns but the first are numbers.
+    """
+    told = [["NULL" if value is None else printable(value) for value in row] for row in rows]
+    if sys.stdout.isatty():
+        _show_folded(columns, told, numbers=numbers)
+        return
+    told = [columns, *([one_line(value) for value in row] for row in told)]
+    widths = [min(_MOST_PADDING, max(map(cell_len, values))) for values in zip(*told, strict=True)]
+    for row in told:
+        cells = (
+            _padded(value, width, is_right=numbers and index > 0)
+            for index, (value, width) in enumerate(zip(row, widths, strict=True))
+        )
+        click.echo("  ".join(cells).rstrip())
+
+
+def _padded(value: str, width: int, *, is_right: bool) -> str:
+    space = " " * (width - cell_len(value))
+    return space + value if is_right else value + space
+
+
+def _longest_path(values: list[str]) -> int:
+    words = (cell_len(word) for value in values if "/" in value for word in value.split() if "/" in word)
+    return max((width for width in words if width <= _LONGEST_ID), default=0)
+
+
+def _show_folded(columns: list[str], rows: list[list[str]], *, numbers: bool) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    least = 0
     for index, column in enumerate(columns):
-        table.add_column(escape(column), justify="right" if numbers and index else "left", overflow="fold")
+        values = [column, *(row[index] for row in rows)]
+        longest = max(cell_len(line) for value in values for line in value.split("\n"))
+        is_whole = longest <= _LONGEST_ID and not any(character.isspace() for value in values for character in value)
+        width = longest if is_whole else max(min(longest, _FOLDED), _longest_path(values))
+        least += width + 2
+        justify: Literal["left", "right"] = "right" if numbers and index else "left"
+        table.add_column(escape(column), justify=justify, min_width=width, no_wrap=is_whole, overflow="fold")
     for row in rows:
-        table.add_row(*("NULL" if value is None else escape(printable(value)) for value in row))
+        table.add_row(*map(escape, row))
+    console = Console(highlight=False, soft_wrap=False)
+    console.width = max(console.width, least)  # a terminal breaks longer lines itself, and copies them whole
     with console.capture() as printed:
         console.print(table)
     for line in printed.get().splitlines():
@@ -82,25 +128,42 @@ def _outcome(failed: dict[str, Any]) -> str:
 
 
 def show_one_message(shown: Any) -> None:
-    """Print a message as a person reads it."""
+    """Print a message as a person reads it: long XIDs once, at the top."""
     message = shown.message
     click.echo(f"{printable(message['xid'])}  (registry {printable(message['registryid'])}, chain {message['chain_status']})")
     for step in shown.chain:
         if step["depth"]:
             told = step["base_version_xid"] or step["basemessage"]
-            click.echo(f"  extends {printable(told)}  ({step['status']})")
+            click.echo(f"  base {step['depth']}: {printable(told)}  ({step['status']})")
     for reference in shown.schema:
         named = f", type {reference['type_name']}" if reference["type_name"] else ""
         click.echo(printable(f"  schema {reference['target_xid'] or reference['target']}  ({reference['status']}{named})"))
-    columns = ["pointer", "value", "origin", "declared_by"]
     click.echo("")
-    show_table(columns, ([row[column] for column in columns] for row in shown.attributes))
+    _show_attributes(shown.attributes)
     click.echo("")
     if shown.endpoints:
-        columns = ["endpoint_xid", "via_xid", "usage", "protocol", "options", "matches"]
-        show_table(columns, ([_as_text(row[column]) for column in columns] for row in shown.endpoints))
+        columns = ["endpoint_xid", "usage", "protocol", "matches", "options"]
+        rows = ({**row, "usage": ", ".join(row["usage"]), "options": _pairs(row["options"])} for row in shown.endpoints)
+        show_table(columns, ([_as_text(row[column]) for column in columns] for row in rows))
     else:
         click.echo("No endpoint carries it.")
+
+
+def _show_attributes(attributes: list[dict[str, Any]]) -> None:
+    """Print a line for each attribute and origin; what an attribute holds (`required`, `type`, `value`) is in one line."""
+    lines: dict[tuple[str, str, str], list[str]] = {}
+    for one in attributes:
+        parent, _, name = one["pointer"].rpartition("/")
+        origin = f"base {one['depth']}" if one["origin"] == "inherited" else one["origin"]
+        key = (parent or one["pointer"], origin, "" if parent else name)
+        lines.setdefault(key, []).append(f"{name}={one['value']}" if parent else one["value"])
+    show_table(
+        ["attribute", "value", "origin"], ([pointer, ", ".join(told), origin] for (pointer, origin, _), told in lines.items())
+    )
+
+
+def _pairs(options: Any) -> str | None:
+    return ", ".join(f"{name}={value}" for name, value in options.items()) if isinstance(options, dict) else _as_text(options)
 
 
 def show_one_entity(shown: Any) -> None:
@@ -117,7 +180,8 @@ def _show_other(told: dict[str, Any]) -> None:
     click.echo(printable(f"{told['kind']} {told['xid']}  (registry {told['registryid']}, epoch {told['epoch']})"))
     click.echo(
         printable(
-            f"  modified {told['modifiedat']}, in snapshot {told['snapshot_id']}, held by {', '.join(told['document_uris'])}"
+            f"  modified {utc_seconds(told['modifiedat'])}, in snapshot {told['snapshot_id']}, "
+            f"held by {', '.join(map(shortened, told['document_uris']))}"
         )
     )
     for one in told["references"]:
@@ -163,12 +227,23 @@ def tell_lag(lag: dict[str, int]) -> None:
         )
 
 
-def show_examples(examples: list[dict[str, Any]]) -> None:
-    """Print examples of a message: a line for each protocol."""
-    for one in examples:
+def show_examples(shown: Any, examples: list[dict[str, Any]], *, everything: bool) -> None:
+    """Print the example of a message over the protocol in use, or an example for each protocol.
+
+    Args:
+        shown: the message.
+        examples: as from `examples_in`.
+        everything: print all of them.
+    """
+    used = [shown.message["protocol"], *(row["protocol"] for row in shown.endpoints), "cloudevents"]
+    families = [protocol.split("/")[0].lower() for protocol in used if protocol]
+    ordered = sorted(examples, key=lambda one: families.index(one["as"]) if one["as"] in families else len(families))
+    for one in examples if everything else ordered[:1]:
         told = one.get("error") or json.dumps(one["example"], ensure_ascii=False)
-        click.echo(f"\nAn example of it{' as ' + one['as'] if one['as'] else ''}:")
+        click.echo(f"\nExample{' as ' + one['as'] if one['as'] else ''}:")
         click.echo("\n".join(printable(line) for line in told.split("\n")))
+    if not everything and len(examples) > 1:
+        click.echo(f"\nMore with --examples: {', '.join(one['as'] for one in ordered[1:])}.")
 
 
 def _as_text(value: Any) -> str | None:

@@ -13,6 +13,7 @@ from lakehouse.readmodel.file.schema import FEW
 from lakehouse.readmodel.view import View
 from lakehouse.text.documentnames import documents_of
 from lakehouse.text.names import RegistryId, Xid
+from lakehouse.text.timestamps import utc_seconds
 from lakehouse.text.xid import is_message, xid_of_resource
 
 LAST = "last"
@@ -216,9 +217,10 @@ def _deleted(view: View, wanted: str, registryid: RegistryId | None, *, only_mes
             if row["op"] == "delete":
                 number = int(row["snapshot_id"])
                 facts = view.commit_of(number)
+                when = utc_seconds(facts["committed_at"])
                 yield (
                     f"{xid} was deleted from registry {one} in snapshot {number}. `lakehouse show {xid} --at {number - 1}` shows "
-                    f"it as it was. {facts['committed_by']} deleted it at {facts['committed_at']} by {facts['command']}: "
+                    f"it as it was. {facts['committed_by']} deleted it at {when} by {facts['command']}: "
                     f"`lakehouse log {xid}`."
                 )
 

@@ -44,3 +44,8 @@ def rfc3339(micros: int) -> str:
     """Write microseconds since 1970 as a timestamp in UTC, with as many digits as it has."""
     text = (_EPOCH + timedelta(microseconds=micros)).replace(tzinfo=None).isoformat()
     return (text.rstrip("0") if "." in text else text) + "Z"
+
+
+def utc_seconds(timestamp: str | None) -> str:
+    """Return a timestamp as people read it everywhere: ISO 8601, UTC, with seconds; of None an empty text."""
+    return "" if timestamp is None else rfc3339(microseconds(timestamp)[0] // 1_000_000 * 1_000_000)

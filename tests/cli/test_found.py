@@ -86,7 +86,7 @@ def test_the_id_of_a_deleted_message_is_noted_where_it_names_something_else(name
         ran = call(namesakes, command, "gone")
         assert (ran.code, "/schemagroups/s/schemas/gone" in ran.out) == (0, True)
         assert ran.err.startswith("note: /messagegroups/g/messages/gone was deleted from registry r in snapshot 2. ")
-        assert "somebody deleted it at 2026-01-01T00:02:00+00:00 by ingest: `lakehouse log" in ran.err
+        assert "somebody deleted it at 2026-01-01T00:02:00Z by ingest: `lakehouse log" in ran.err
 
 
 def test_what_a_document_that_was_refused_whole_may_hold_is_said(namesakes, call):
@@ -109,3 +109,21 @@ def test_a_search_prints_names_as_they_are(tmp_path, call):
         [hit] = json.loads(call(tmp_path, "search", words, "--json").out)
         assert (hit["xid"], hit["name"], hit["where"]) == (xid, "RecentChange", ["name", "attributes"])
         assert "Recent Change" not in call(tmp_path, "search", words).out
+
+
+def test_snapshots_that_only_add_a_label_are_left_out(tmp_path, call):
+    written = Written(tmp_path / "warehouse", 1)
+    for command in ("ingest", "label"):
+        written.head += 1
+        snapshot = written.snapshot()
+        snapshot["body"] = json.dumps(json.loads(snapshot["body"]) | {"command": command})
+        written.append("changes", pa.Table.from_pylist([snapshot], CHANGES), None)
+    assert [one["command"] for one in json.loads(call(tmp_path, "snapshots", "--json").out)] == ["ingest"]
+    assert [one["command"] for one in json.loads(call(tmp_path, "snapshots", "--json", "--all").out)] == ["ingest", "label"]
+    assert "2026-01-01T00:01:00Z" in call(tmp_path, "snapshots").out
+
+
+def test_changes_say_how_to_replace_the_placeholder_of_their_source(golden, call, monkeypatch):
+    assert "LAKEHOUSE_EVENTS_SOURCE" in call(golden, "changes", "--since", "2").err
+    monkeypatch.setenv("LAKEHOUSE_EVENTS_SOURCE", "https://catalog.example/{registryid}")
+    assert "note:" not in call(golden, "changes", "--since", "2").err

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from lakehouse.cli.printing import show_maintained
+import sys
+
+import pytest
+
+from lakehouse.cli.printing import show_examples, show_maintained, show_table
+from lakehouse.cli.tabular import show_rows
 from lakehouse.ingest.summary import Summary
+from lakehouse.readmodel.shown import Shown
 
 
 def upkeep(table: str, **done: int) -> dict[str, object]:
@@ -31,3 +37,47 @@ def test_the_seconds_of_an_ingest_count_what_comes_after_it():
     summary = Summary(1, {}, {}, {}, {"total": 2.0, "commit": 1.5})
     summary.add_stage("index", 0.5)
     assert summary.as_json()["seconds"] == {"total": 2.5, "commit": 1.5, "index": 0.5}
+
+
+XID = "/messagegroups/shop.orders.kafka/messages/shop.orders.OrderPlaced/versions/1"
+
+
+def test_an_xid_is_never_folded_on_a_terminal(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    show_table(["xid", "text"], [[XID, f"words before {XID} " + "and after " * 9]])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.count(XID) for line in lines][1] == 1
+    assert sum(line.count(XID) for line in lines) == 2
+    assert max(map(len, lines)) < 200  # the words are folded
+
+
+def test_one_long_value_does_not_widen_all_rows_of_piped_output(capsys):
+    show_table(["name", "value", "n"], [["a", "x" * 1000, "1"], ["b", "two\nlines", None]])
+    assert [len(line) for line in capsys.readouterr().out.splitlines()] == [109, 1009, 112]
+
+
+ROWS: list[list[str | None]] = [["a|b", 'say "x", y'], [None, "two\nlines"]]
+
+
+@pytest.mark.parametrize(
+    ("form", "printed"),
+    [
+        ("csv", 'xid,text\r\na|b,"say ""x"", y"\r\n,"two\nlines"\r\n'),
+        ("markdown", '| xid | text |\n| --- | --- |\n| a\\|b | say "x", y |\n| NULL | two\\nlines |\n'),
+        ("vertical", '-- row 1 --\nxid   a|b\ntext  say "x", y\n-- row 2 --\nxid   NULL\ntext  two\nlines\n'),
+        ("table", 'xid   text\na|b   say "x", y\nNULL  two\\nlines\n'),
+    ],
+)
+def test_rows_of_a_query_are_printed_in_each_format(capsys, form, printed):
+    show_rows(form, ["xid", "text"], iter(ROWS))
+    assert capsys.readouterr().out == printed
+
+
+def test_the_example_of_the_protocol_in_use_is_printed_alone(capsys):
+    examples = [{"as": name, "example": {"is": name}} for name in ("cloudevents", "http", "kafka")]
+    shown = Shown({"protocol": None}, [], [], [{"protocol": "KAFKA"}], [])
+    show_examples(shown, examples, everything=False)
+    assert capsys.readouterr().out == '\nExample as kafka:\n{"is": "kafka"}\n\nMore with --examples: cloudevents, http.\n'
+    show_examples(shown, examples, everything=True)
+    assert capsys.readouterr().out.count("Example as") == 3
