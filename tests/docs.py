@@ -42,9 +42,9 @@ _COLUMN = re.compile(r"^  `?(\w+)`? (.+?)(?: NOT NULL)? COMMENT '(.*?)',?$", re.
 _ABOUT_DIALECTS = """\
 # Dialects
 
-Teams write documents in several dialects. Each becomes one normal form, that of 1.0-rc2, and the normal form can be written in
-another dialect again (`lakehouse export --dialect`, see [export](export.md)). This page is written by `make docs` from the tables
-in `lakehouse/dialects/data`, which the program reads too.
+How historic spellings of xRegistry are read and written. Every dialect is mapped to one canonical form, that of 1.0-rc2 (the
+"normal form" in tables and columns). `lakehouse export --dialect` writes another dialect again (see [export](export.md)).
+`make docs` writes this page from the tables in `lakehouse/dialects/data`, which the program reads too.
 
 | dialect | what it is |
 |---|---|
@@ -56,23 +56,27 @@ in `lakehouse/dialects/data`, which the program reads too.
 ## Which dialect a document is in
 
 A document of the CNCF catalog draft is a group (`messagedefinitions`, or `id` and `format`), an array of groups, or one
-definition (`definition`, or `versions` with `id` and `format`). Any other document is told by the first of these that fits;
-without any it is taken for 1.0-rc2. It is told once for the whole document, also for one that is read part by part.
-`lakehouse ingest --dialect NAME` overrides it. The summary counts documents by dialect, and
-the log keeps each document's `dialect`, and how often each other spelling was met in it (`spellings`).
+definition (`definition`, or `versions` with `id` and `format`). For any other document the first mark below that fits decides;
+without any it is read as 1.0-rc2. The dialect is detected once for the whole document, also for one that is read part by part.
+`lakehouse ingest --dialect NAME` overrides it. The summary counts documents by dialect. The log keeps each document's `dialect`,
+and how often each other spelling occurs in it (`spellings`).
 
 """
 _ABOUT_SPELLINGS = """\
 
 ## Spellings
 
-Every attribute of the normal form that is spelled otherwise somewhere, where it stands, and how else it is spelled. A spelling is
-relative to its place; one that starts with `/` starts at the entity; `*` stands for all members, so `options/*` means that the
-members of `options` are lifted. A spelling is understood in every document, whatever its dialect.
+Every attribute of the canonical form that has another spelling somewhere, its place, and the other spellings. A spelling is
+relative to its place; one that starts with `/` starts at the entity; `*` means all members, so `options/*` moves the
+members of `options` up. A spelling is understood in every document, whatever its dialect.
 
-Beside names, these values are brought into normal form: references `#/messagegroups/g/messages/m` become XIDs; `protocol`
-`Kafka` becomes `KAFKA`, and the text `None` absent; `usage` as a string becomes an array; a bare value of a message's
-protocol option becomes a declaration (`"qos": 1` → `"qos": {"value": 1}`); `authorization` as a list of one becomes its object.
+Some values are mapped, too:
+
+- references `#/messagegroups/g/messages/m` become XIDs;
+- `protocol` `Kafka` becomes `KAFKA`, and the text `None` is dropped;
+- `usage` as a string becomes an array;
+- a bare value of a message's protocol option becomes a declaration (`"qos": 1` → `"qos": {"value": 1}`);
+- `authorization` as a list of one becomes its object.
 
 """
 _ABOUT_DRAFT = """\
@@ -80,15 +84,15 @@ _ABOUT_DRAFT = """\
 ## The CNCF catalog draft
 
 `format` of a group is its envelope or its protocol. `tags` are labels without values; a `documentation` that is no URL is kept as
-`documentationtext`. A definition that stands alone in its file belongs to the group that its path names
-(`.../GROUP/messagedefinitions/...`), else to the group `default`. Of two definitions with one id, in a group or
-alone, the first of the document is taken, and the other is refused.
+`documentationtext`. A file that holds a single definition belongs to the group in its path
+(`.../GROUP/messagedefinitions/...`), else to the group `default`. Of two definitions with one id, the first of the document is
+loaded, and the other is rejected.
 
-Versions are integers. A version without a number gets the next; one whose number is free keeps it. When a definition has
-changed, also under the number of a Version that the catalog holds, it becomes a new Version above the highest that ever was; a
-Version that exists never changes, and the latest is the default. A changed `authority` is refused, and so is a changed `format`
+Versions are integers. A version without a number gets the next one; a free number is kept. A changed definition becomes a new
+Version above the highest that ever existed, also if it has the number of an existing Version. An existing
+Version never changes, and the latest is the default. A changed `authority` is rejected, and so is a changed `format`
 of a group that holds definitions. `version_uri` is the authority joined with the path of the version; without an authority it is
-the catalog's own and not stored.
+the catalog's URI and not stored.
 
 | format | member | normal form | type | rule |
 |---|---|---|---|---|
@@ -97,7 +101,7 @@ _ABOUT_MERGE = """\
 
 ## How a message and its base are merged
 
-Definitions are merged in normal form, so that no spelling decides the result.
+Definitions are merged in canonical form, so that the spelling does not influence the result.
 
 | what | effect |
 |---|---|
@@ -174,9 +178,9 @@ def tables_page() -> str:
     parts = [
         "# Tables and views",
         "",
-        "Written from the comments in `ddl` by `make docs`. The tables and views stand in the schema `xregistry`; the view",
-        "`dictionary` holds this page as rows. Views come after the tables. Not here: `snapshot_diff`, which",
-        "`lakehouse sql --diff A B` makes ([audits](audits.md)), and the star for BI tools ([bi](bi.md)).",
+        "Every table and view with its columns, first the tables, then the views. They are in the schema `xregistry`; the view",
+        "`dictionary` holds this page as rows. Not here: `snapshot_diff`, which `lakehouse sql --diff A B` makes",
+        "([audits](audits.md)), and the star for BI tools ([bi](bi.md)). `make docs` writes this page from `ddl`.",
     ]
     parts += _of_tables(data_folder("ddl") / "tables", TABLES)
     parts += _of_views(data_folder("ddl") / "views", sorted(views()), DICTIONARY)
@@ -190,7 +194,7 @@ def tables_page() -> str:
 _ABOUT_MATCH_TABLES = """\
 `lakehouse match --into SCHEMA` makes these in a schema of that name ([match](match.md)); its own `dictionary` holds this part of
 the page. Rows of events are kept for `match_retention_days` (0, the default: for ever). Texts of events are cut at 120
-characters and lose what looks like a secret."""
+characters, and what looks like a secret is removed."""
 
 
 def _of_tables(folder: Any, names: Iterable[str]) -> Iterator[str]:
@@ -256,10 +260,10 @@ def _with_rule(row: Mapping[str, str]) -> dict[str, str]:
 
 
 _OTHER_TABLES = {
-    "Values that are written otherwise": "dialect_values",
-    "What one dialect alone asks for": "dialect_rules",
-    "Rules that some dialects alone have": "dialect_checks",
-    "What a dialect does not know": "dialect_lacks",
+    "Values with another spelling": "dialect_values",
+    "What only one dialect requires": "dialect_rules",
+    "Rules of some dialects only": "dialect_checks",
+    "What a dialect cannot express": "dialect_lacks",
     "How a dialect writes values": "dialect_writes",
     "Protocols": "protocols",
     "Defaults of endpoint options": "option_defaults",
@@ -269,19 +273,19 @@ _OTHER_TABLES = {
 _ABOUT_TABLE = {
     "dialect_rules": "A warning while a document of the dialect is read.",
     "dialect_checks": """\
-A rule that holds *here only* holds in no other dialect (CAT-098 warns in the others); the others hold everywhere, and in the
+A rule marked *here only* applies in no other dialect (CAT-098 warns in the others). The other rules apply everywhere, and in the
 dialect with this severity.""",
     "dialect_lacks": """\
-What an export in the dialect leaves out. *computed*: a registry makes it again, so it is no loss. *implied*: it is no loss when
-it is what reading the document again gives. *of Versions*: a message or schema itself has none, its Versions have. *lost*: it is
-told, and without `--lossy` nothing is written. What the CNCF catalog draft cannot say follows from its table above.""",
-    "dialect_writes": "How an export in the dialect writes values of a type, where not as the normal form does.",
+What an export in the dialect leaves out. *computed*: a registry computes it again, so it is no loss. *implied*: it is no loss if
+reading the document gives the same value. *of Versions*: a message or schema itself has none, its Versions have. *lost*: it is
+reported, and without `--lossy` nothing is written. What the CNCF catalog draft cannot express follows from its table above.""",
+    "dialect_writes": "How an export in the dialect writes values of a type, where this differs from the canonical form.",
     "protocols": """\
-A shorthand is the version that a protocol without one stands for. Other schemes are kept with a warning. *address* and
-*content_type*: the options of a message that tell where it travels and the type of its payload. *ce_attributes*: how options
-that are CloudEvents attributes begin, as written first. *landed*: what every message has, so that one that lands without was not
-captured whole. *undeclared*: what `render` takes although the definition does not declare it. *endpoint_options*: options of
-endpoints that messages have too, under the path behind the colon, or that an option of the message behind the bar replaces.""",
+A shorthand is the version that a protocol without one means. Other schemes are kept with a warning. *address* and
+*content_type*: the options of a message that hold its address and the type of its payload. *ce_attributes*: prefixes of options
+that are CloudEvents attributes; the first is written. *landed*: what every message has, so that a captured message without it is
+incomplete. *undeclared*: what `render` accepts although the definition does not declare it. *endpoint_options*: options of
+endpoints that messages have too, under the path after the colon, or that an option of the message after the bar replaces.""",
 }
 
 
@@ -292,16 +296,15 @@ def _code(words: str) -> str:
 _ABOUT_RULES = """\
 # Rules
 
-What documents and the catalog are checked by, written from `lakehouse/rules/data/rules.csv` by `make docs`. The ids are those of
-[requirements.csv](requirements.csv), which lists what the specifications ask; `JSON`, `DOC` and `TEXT` rules are
-this store's own.
-`lakehouse explain MSG-250` tells one rule with an example that breaks it and its repair.
+All rules that documents and the catalog are checked by. `lakehouse explain MSG-250` explains one, with a failing and a corrected
+example. The ids are those of [requirements.csv](requirements.csv), which lists what the specifications require; `JSON`, `DOC`,
+`TEXT` and `MATCH` rules are those of this product. `make docs` writes this page from `lakehouse/rules/data/rules.csv`.
 
-An **error** takes out the entity that breaks it, and what cannot live without it; with `--strict` the whole document. Words for
-people (`name`, `description`, `documentation`, `icon`, `labels`) are no reason to lose an entity: one of a wrong type is an
-**error, kept**: it is left out, it stays in `raw`, and the entity is loaded. A **warning** or an **info** is told, and the
-entity is loaded. Everything told stands in the table `violations`. Where a document is of an older dialect that lacks a rule, or
-where published documents commonly break it in a way that does no harm, a single finding may be milder than its rule.
+An **error** quarantines the entity that violates it, and what depends on it; with `--strict` the whole document. Texts for
+people (`name`, `description`, `documentation`, `icon`, `labels`) are no reason to lose an entity. One of a wrong type is an
+**error, kept**: it is left out, it remains in `raw`, and the entity is loaded. A **warning** or an **info** is reported, and the
+entity is loaded. All findings are in the table `violations`. If a document's older dialect lacks a rule, or
+if published documents commonly violate it without harm, a single finding may be milder than its rule.
 
 Each rule is tested by its own examples, in `lakehouse/rules/data/examples.csv`: `test_rules.py` for rules about one entity,
 `test_checks.py` for rules between entities, and for those of this store the tests named in the last column.
@@ -335,17 +338,17 @@ def rules_page() -> str:
         "",
         "## Checked in older dialects only",
         "",
-        "Told while a document of that dialect is read, by `test_catalogdraft.py` and",
+        "Reported while a document of that dialect is read; the canonical form cannot violate them. Tests:",
     ]
-    parts += ["`test_old_dialects.py`; what is read then holds nothing of the kind.", ""]
+    parts += ["`test_catalogdraft.py` and `test_old_dialects.py`.", ""]
     parts += ["| rule | severity | table | what it asks |", "|---|---|---|---|"]
     others = [one for one in TOLD.values() if one.id not in RULES]
     parts += [f"| {one.id} | {_severity(one)} | {one.table} | {_cell(one.text)} |" for one in others]
     for how, title, about in (
-        ("covered", "Covered by another rule", "The rule named second finds what breaks the requirement."),
+        ("covered", "Covered by another rule", "The rule named second finds violations of the requirement."),
         ("permissive", "Permitted", "The specification allows it; `test_rules.py` proves that it is loaded."),
-        ("export", "Of the export", "It asks for something that only the serialised form has, or that a dialect cannot say."),
-        ("read", "Done by reading", "Values that are brought into normal form, and defaults: nothing is checked."),
+        ("export", "Of the export", "It concerns the serialised form only, or what a dialect cannot express."),
+        ("read", "Done by reading", "Values that are mapped to the canonical form, and defaults: nothing is checked."),
     ):
         parts += ["", f"## {title}", "", about, "", "| requirement | covered by | text |", "|---|---|---|"]
         parts += [f"| {one} | {' '.join(row.by)} | {_cell(row.text)} |" for one, row in held().items() if row.how == how]
@@ -364,18 +367,19 @@ def _cell(text: str) -> str:
 _ABOUT_COMPATIBILITY = """\
 # Compatibility
 
-What `lakehouse diff` and the view `snapshot_diff` say of a difference, and why. This page is written by `make docs` from
-`ddl/views/compatibility_rules.sql`, which is what the product runs: `SELECT * FROM compatibility_rules` gives the same.
+How `lakehouse diff` and the view `snapshot_diff` classify a difference: `breaking`, `compatible` or `cosmetic`. `make docs`
+writes this page from `ddl/views/compatibility_rules.sql`, which the product runs: `SELECT * FROM compatibility_rules` gives the
+same.
 
-Compared are *effective* definitions: the bases of a message merged in, and what the specifications infer (an edit of a base
-shows in every message that extends it; saying a default is no difference). For each difference the first rule that fits holds.
-`breaking` is meant for two sides: **producers** have to change what they send, or **consumers** receive what they do not expect
-or miss what they rely on. A difference is as grave as the graver of the two. `cosmetic` are words for people.
+*Effective* definitions are compared, with bases merged in and with what the specifications infer. So an edit of a base
+shows in every message that extends it, and writing down a default is no difference. The first rule that fits applies.
+`breaking` has two sides: **producers** have to change what they send, or **consumers** receive what they do not expect
+or miss what they rely on. The graver side decides. `cosmetic` are texts for people.
 
 A rule fits by kind of entity, by change (`added`, `removed`, `changed`), by the pointer to the attribute (a regular expression;
-that of an entity which came or went is empty) and by the value that came, or that went. *Place* is said of declarations, such as
-`/envelopemetadata/region/required`: `new` when nothing was declared of that name before, `gone` when nothing is after,
-`declaration` when it stays.
+empty for an added or removed entity) and by the added or removed value. *Place* applies to declarations, such as
+`/envelopemetadata/region/required`: `new` if nothing was declared under that name before, `gone` if nothing is after,
+`declaration` otherwise.
 
 """
 _RULE = re.compile(r"^  \((\d+), (.*)\),?$", re.MULTILINE)
