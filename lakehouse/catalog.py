@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import partial
-from typing import Any
+import json
+from collections.abc import Callable, Iterable
+from functools import partial, wraps
+from typing import Any, ParamSpec, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.dialects.tables import NORMAL
+from lakehouse.errors import DefinitionsGone, LakehouseError
 from lakehouse.expectations.run import warm_up
 from lakehouse.expectations.validation import Validation, validate
 from lakehouse.export.run import Exported
@@ -19,47 +21,253 @@ from lakehouse.ingest.pipeline import Request
 from lakehouse.ingest.pipeline import ingest as run_ingest
 from lakehouse.ingest.summary import Summary
 from lakehouse.log.ownership.owners import Policy
-from lakehouse.log.snapshotfacts import Snapshot, check_label
-from lakehouse.log.snapshots import label_snapshot, read_snapshots, resolve_snapshot
+from lakehouse.log.snapshotfacts import HEAD, Snapshot, check_label
+from lakehouse.log.snapshots import label_snapshot
 from lakehouse.match.conformance import all_runs
 from lakehouse.match.definition.catalog import Scope
 from lakehouse.match.definition.definitionchecks import check_all
 from lakehouse.match.matching.engine import match
 from lakehouse.match.matching.matcher import Request as MatchRequest
+from lakehouse.operations.backups import Manifest
+from lakehouse.operations.backups import backup as make_backup
+from lakehouse.operations.doctor import Diagnosis, diagnose
+from lakehouse.operations.maintenance import Maintained
+from lakehouse.operations.maintenance import maintain as run_maintenance
 from lakehouse.progress import Watcher
+from lakehouse.query.audit import Blame, Change, leaves, read_history
+from lakehouse.query.audit import blame as blame_of
+from lakehouse.query.calls import for_python
 from lakehouse.query.diff import diff_snapshots, read_differences
-from lakehouse.query.show import show_message
+from lakehouse.query.pastdefinitions import compute_definitions
+from lakehouse.query.records import Records
 from lakehouse.query.sql import run_query
-from lakehouse.query.violations import list_violations
+from lakehouse.readmodel.diff import TooManyChanges
+from lakehouse.readmodel.diff import diff_snapshots as diff_quickly
 from lakehouse.readmodel.differences import Difference
-from lakehouse.readmodel.found import Broken
-from lakehouse.readmodel.model import open_model
-from lakehouse.readmodel.shown import Shown
+from lakehouse.readmodel.events import FEEDS, change_events
+from lakehouse.readmodel.file.words import KINDS
+from lakehouse.readmodel.found import Broken, find_violations, violations_by_rule, with_reasons
+from lakehouse.readmodel.listed import protocols_of
+from lakehouse.readmodel.model import ReadModel, open_model
+from lakehouse.readmodel.search import Hit
+from lakehouse.readmodel.search import search as search_for
+from lakehouse.readmodel.shown import Shown, ShownDocument, ShownEntity
+from lakehouse.readmodel.shown import show as show_one
+from lakehouse.readmodel.view import View
 from lakehouse.render.catalog import read_selected
 from lakehouse.render.engine import render_table
 from lakehouse.render.rendering import Style as RenderStyle
 from lakehouse.render.runs import families_of
 from lakehouse.rules.declared import RULES
 from lakehouse.settings import Settings, read_settings
+from lakehouse.site import Written, write_site
 from lakehouse.store.session import open_beside, open_session
 from lakehouse.store.tables import attach_tables
+from lakehouse.text.jsontext import as_written
 from lakehouse.text.names import RegistryId, Xid
 
+P = ParamSpec("P")
+T = TypeVar("T")
+_SHOWN = ("registryid", "xid", "pointer", "value", "origin", "declared_by")
 
-class CatalogState:
-    """A state of a catalog, and what can be asked of it.
+
+def as_method(method: Callable[P, T]) -> Callable[P, T]:
+    """Let errors of a method name methods and arguments, and not commands and options."""
+
+    @wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(*args, **kwargs)
+        except LakehouseError as error:
+            error.args = (for_python(str(error), Catalog),)
+            raise
+
+    return call
+
+
+class Opened:
+    """What all states of a catalog share: the read model, and a Spark session as soon as a method needs one."""
+
+    def __init__(self, settings: Settings, spark: SparkSession | None) -> None:
+        self.settings = settings
+        self._is_ours = spark is None
+        self._spark = None if spark is None else open_beside(spark, settings)
+        self._model: ReadModel | None = None
+
+    @property
+    def spark(self) -> SparkSession:
+        """Return the session; start one if there is none yet."""
+        if self._spark is None:
+            self._spark = open_session(self.settings)
+        return self._spark
+
+    def model(self) -> ReadModel:
+        """Return the read model, up to date."""
+        if self._model is None:
+            self._model = open_model(self.settings)
+        else:
+            self._model.refresh()
+        return self._model
+
+    def close(self) -> None:
+        """Close the read model, and the session if it was started here."""
+        if self._model is not None:
+            self._model.close()
+            self._model = None
+        if self._is_ours and self._spark is not None:
+            self._spark.stop()
+            self._spark = None
+
+
+class CatalogReads:
+    """What a state of a catalog answers without Spark.
 
     Attributes:
-        spark: the session.
         settings: the settings in force.
-        snapshot: the snapshot that reads are as of; None: the newest.
+        snapshot: number of the snapshot that reads are as of; None: the newest.
     """
 
-    def __init__(self, spark: SparkSession, settings: Settings, snapshot: str | None = None) -> None:
-        self.spark = spark
-        self.settings = settings
+    def __init__(self, opened: Opened, snapshot: str | None = None) -> None:
+        self._opened = opened
+        self.settings = opened.settings
         self.snapshot = snapshot
 
+    @property
+    def _registryid(self) -> RegistryId | None:
+        return RegistryId(self.settings.registry) or None
+
+    def _ask(self, question: Callable[[View], T]) -> T:
+        return self._opened.model().answer(question, self.snapshot)
+
+    @as_method
+    def show(self, xid: str) -> Records[Shown | ShownEntity | ShownDocument]:
+        """Show an entity or a document, in each registry that has it, as `lakehouse show`.
+
+        Args:
+            xid: XID of a message, group, endpoint, schema or Version; an id that only one entity has; the URI of a document,
+                or its end after a `/`.
+
+        Returns:
+            `Shown` for a message, `ShownEntity` for another entity, `ShownDocument`; as a table one row an attribute.
+
+        Raises:
+            MessageNotFound, XidNotFound: no registry has it.
+            AmbiguousId: the id is that of several entities.
+            DefinitionsGone: the snapshot is so old that only Spark can compute its definitions: use `sql`.
+            DefinitionNotYet: the message has no effective definition yet (setting `refresh_effective`).
+        """
+        depth = self.settings.max_chain_depth
+
+        def ask(view: View) -> list[Shown | ShownEntity | ShownDocument]:
+            with with_reasons(view, self._registryid):
+                return show_one(view, xid, self._registryid, depth)
+
+        return Records(self._ask(ask), _SHOWN, _attributes_of)
+
+    @as_method
+    def search(self, text: str, *, kinds: Iterable[str] = KINDS, limit: int = 20) -> Records[Hit]:
+        """Find entities that hold all words of a text, best first, as `lakehouse search`; always in the newest snapshot.
+
+        Args:
+            text: words of ids, names, types, addresses, labels, descriptions or attributes.
+            kinds: of message, group, endpoint, schema, document.
+            limit: how many at most.
+        """
+        self._refuse_the_past("search")
+        found = self._ask(lambda view: search_for(view, text, tuple(kinds), registryid=self._registryid, limit=limit))
+        return Records(found, ("kind", "xid", "registryid", "name", "where"))
+
+    @as_method
+    def log(self, xid: str, *, below: bool = False) -> Records[Change]:
+        """Return all changes of an entity, oldest first, as `lakehouse log`.
+
+        Args:
+            xid: XID of the entity, or an id that only one entity has.
+            below: with every entity below it, not only its Versions.
+
+        Raises:
+            EntityNotFound: the catalog never held it.
+        """
+        found = self._ask(lambda view: read_history(view, xid, self._registryid, below=below))
+        return Records(found, ("snapshot_id", "committed_at", "committed_by", "command", "op", "kind", "xid", "patch"))
+
+    @as_method
+    def blame(self, xid: str) -> Records[Blame]:
+        """Return for each attribute of an entity the snapshot and document that set it, as `lakehouse blame`.
+
+        Raises:
+            EntityNotFound: the catalog never held it.
+        """
+        found = self._ask(lambda view: blame_of(read_history(view, xid, self._registryid)))
+        return Records(found, ("xid", "pointer", "value", "snapshot_id", "committed_at", "committed_by", "document_uris"))
+
+    @as_method
+    def changes(
+        self, *, since: int | str = 0, until: int | str | None = None, feeds: Iterable[str] = FEEDS
+    ) -> Records[dict[str, Any]]:
+        """Return what changed as CloudEvents, oldest first, as `lakehouse changes`.
+
+        Args:
+            since: the last snapshot that the reader knows; 0: none.
+            until: the last snapshot to report; None: that of `at`, or the newest.
+            feeds: of core, messagecatalog.
+
+        Raises:
+            SnapshotNotFound: there is no such snapshot.
+        """
+
+        def ask(view: View) -> list[dict[str, Any]]:
+            first = 0 if str(since) == "0" else view.resolve(str(since))
+            last = view.resolve(str(until or self.snapshot or HEAD))
+            events = change_events(view, self.settings.events_source, first, last, tuple(feeds))
+            return [json.loads(event) for _, event in events]
+
+        return Records(self._opened.model().answer(ask), ("time", "type", "source", "subject", "id"))
+
+    @as_method
+    def violations(self, *, ingest: str | None = None, document: str | None = None, examples: int = 5) -> Records[Broken]:
+        """List rejected entities, warnings and notes by rule, as `lakehouse violations`.
+
+        Args:
+            ingest: `last`, or the id of an ingest: findings that it was the first to find; None: those of each document's latest
+                load.
+            document: of this document only: its URI, or the end of it.
+            examples: how many findings of a rule are returned.
+
+        Raises:
+            DocumentNotFound: the catalog knows no such document.
+        """
+        found = self._ask(lambda view: find_violations(view, registryid=self._registryid, ingest=ingest, document=document))
+        return Records(violations_by_rule(found, examples), ("rule_id", "severity", "findings", "text"))
+
+    def _refuse_the_past(self, what: str) -> None:
+        if self.snapshot is not None:
+            raise ValueError(f"{what} works on the catalog as it is now: call it on the catalog itself, not on `at(...)`.")
+
+
+def _attributes_of(one: Shown | ShownEntity | ShownDocument) -> list[dict[str, Any]]:
+    """Return a row for each attribute, its value as JSON text."""
+    if isinstance(one, Shown):
+        of_message = {"registryid": one.message["registryid"], "xid": one.message["xid"]}
+        return [of_message | row for row in one.attributes]
+    if isinstance(one, ShownDocument):
+        of_document = {"registryid": one.registryid, "xid": one.document_uri}
+        facts = {name: value for name, value in one.as_json().items() if name not in ("registryid", "document_uri")}
+        return [of_document | {"pointer": pointer, "value": as_written(value)} for pointer, value in leaves(facts)]
+    entity = one.entity
+    of_entity = {"registryid": entity.registryid, "xid": entity.xid}
+    return [of_entity | {"pointer": pointer, "value": as_written(value)} for pointer, value in leaves(entity.attributes)]
+
+
+class CatalogState(CatalogReads):
+    """A state of a catalog: what it answers without Spark, and what Spark computes of it."""
+
+    @property
+    def spark(self) -> SparkSession:
+        """Return the Spark session of the catalog; the first use starts it if none was given."""
+        return self._opened.spark
+
+    @as_method
     def sql(self, query: str, *, diff: tuple[str, str] | None = None) -> DataFrame:
         """Run a query on the tables and views, as `lakehouse sql`.
 
@@ -73,14 +281,7 @@ class CatalogState:
         """
         return run_query(self.spark, self.settings, query, self.snapshot, diff).frame
 
-    def show(self, xid: str) -> list[Shown]:
-        """Show a message, in each registry that has it, as `lakehouse show`.
-
-        Raises:
-            MessageNotFound: no registry has it.
-        """
-        return show_message(self.spark, self.settings, xid, self.snapshot)
-
+    @as_method
     def export(
         self,
         out: str,
@@ -112,31 +313,42 @@ class CatalogState:
                 would be lost and `lossy` is not set.
         """
         style = Style(base_url, source, split, dialect or NORMAL)
-        place = (out, RegistryId(self.settings.registry) or None, split or out.endswith("/"), style)
+        place = (out, self._registryid, split or out.endswith("/"), style)
         request = ExportRequest(*place, at=self.snapshot, select=tuple(map(Xid, select)), flat=flat, lossy=lossy, replace=replace)
         return run_export(self.spark, self.settings, request)
 
+    @as_method
+    def site(self, out: str, *, base_url: str = "", processes: int = 1) -> Written:
+        """Write the catalog as pages, as `lakehouse site`.
+
+        Spark starts only for a snapshot that is so old that it has to compute its definitions.
+
+        Args:
+            out: folder; pages of an earlier run are replaced.
+            base_url: URL under which the pages will be served; links are relative anyway.
+            processes: how many processes write pages; with several, a program protects its main module (`if __name__ == ...`).
+        """
+        model = self._opened.model()
+        try:
+            self._ask(protocols_of)
+            given = None
+        except DefinitionsGone as error:
+            given = compute_definitions(self.spark, self.settings, error.snapshot_id)
+        return write_site(model, out, at=self.snapshot, base_url=base_url, given=given, processes=processes)
+
+    @as_method
     def validate(self, *, suites: Iterable[str] = (), watcher: Watcher | None = None) -> Validation:
         """Run all rules and suites of expectations over the catalog, as `lakehouse validate`; writes Data Docs.
 
         Args:
             suites: names of suites; none: all.
-            watcher: is told of the stages.
+            watcher: receives the stages.
         """
         warm_up()
         check, others = partial(check_all, settings=self.settings), {"match_runs": partial(all_runs, settings=self.settings)}
         return validate(self.spark, self.settings, check, RULES, suites=suites, at=self.snapshot, others=others, watcher=watcher)
 
-    def violations(self, *, ingest: str | None = None, document: str | None = None, examples: int = 5) -> list[Broken]:
-        """List what was refused, warned of or noted, by rule, as `lakehouse violations`.
-
-        Args:
-            ingest: `last`, or the id of an ingest: what it was the first to find; None: findings of each document's latest load.
-            document: of this document only: its URI, or the end of it.
-            examples: findings told of each rule.
-        """
-        return list_violations(self.spark, self.settings, ingest=ingest, document=document, at=self.snapshot, examples=examples)
-
+    @as_method
     def match(self, rows: DataFrame, *, scope: Scope | None = None, request: MatchRequest | None = None) -> DataFrame:
         """Match landed events with the definitions, as `lakehouse match`.
 
@@ -153,6 +365,7 @@ class CatalogState:
         """
         return match(self.spark, self.settings, rows, scope, request, self.snapshot)
 
+    @as_method
     def render(
         self, values: DataFrame, *xids: str, group: str | None = None, over: str | None = None, style: RenderStyle | None = None
     ) -> DataFrame:
@@ -174,11 +387,8 @@ class CatalogState:
             MessageNotFound: there is no such message.
         """
         asked = families_of(over, "captured")
-        registry = RegistryId(self.settings.registry) or None
-        with open_model(self.settings) as model:
-            selected = model.answer(
-                lambda view: read_selected(view, xids, registry, None if group is None else Xid(group)), self.snapshot
-            )
+        chosen = None if group is None else Xid(group)
+        selected = self._ask(lambda view: read_selected(view, xids, self._registryid, chosen))
         return render_table(values, selected, style, asked)
 
 
@@ -187,34 +397,44 @@ class Catalog(CatalogState):
 
     Args:
         warehouse: folder or URI of the warehouse; None: what the settings say (`./warehouse` where they say nothing).
-        spark: a session that is there, such as a notebook's, with Delta Lake; the catalog works in one of its own beside it,
-            so none of its settings is changed. None: a session is made, as the command makes it.
+        spark: a running session with Delta Lake, such as a notebook's; the catalog works in a new session of the same Spark, so
+            your settings do not change. None: the first method that needs Spark starts it, as the command does.
         conf: settings file, as with `--conf`.
         **settings: single settings, as in `conf/lakehouse.toml`.
 
     Raises:
         SettingsError: a setting is unknown or has a wrong value.
-        JavaNotFound: a session is to be made, and Spark finds no Java 17 or 21.
-        LakehouseError: the session that is there has no Delta Lake.
+        LakehouseError: the session has no Delta Lake.
     """
 
     def __init__(
         self, warehouse: str | None = None, spark: SparkSession | None = None, *, conf: str | None = None, **settings: Any
     ) -> None:
         found = read_settings(conf, **({"warehouse": warehouse} if warehouse else {}), **settings)
-        self._is_ours = spark is None
-        super().__init__(open_session(found) if spark is None else open_beside(spark, found), found)
+        super().__init__(Opened(found, spark))
 
+    def __repr__(self) -> str:
+        """Return the warehouse, and the snapshot where it is a past one."""
+        return f"Catalog({self.settings.warehouse!r})" + ("" if self.snapshot is None else f".at({self.snapshot})")
+
+    @as_method
     def at(self, snapshot: int | str) -> Catalog:
-        """Give the same catalog as of a snapshot: `sql`, `show`, `export`, `validate` and `violations` read that state.
+        """Return the same catalog as of a snapshot: every method that reads reads that state.
 
         Args:
             snapshot: its number, label, date, time, or `head`.
+
+        Raises:
+            SnapshotNotFound: there is no such snapshot.
         """
         past = object.__new__(Catalog)
-        past.__dict__ |= self.__dict__ | {"snapshot": str(snapshot)}
+        past.__dict__ |= self.__dict__ | {"snapshot": str(self._resolve(str(snapshot)))}
         return past
 
+    def _resolve(self, snapshot: str) -> int:
+        return self._opened.model().answer(lambda view: view.resolve(snapshot))
+
+    @as_method
     def ingest(
         self,
         *sources: str,
@@ -234,14 +454,14 @@ class Catalog(CatalogState):
             registry_from: 'document' or 'folder': name each document's registry after its path.
             prune: delete what its last document dropped.
             force: read unchanged documents again, take stale entities, prune more than half.
-            strict: refuse a document whole when it has an error.
-            dry_run: tell what would change, and change nothing.
+            strict: reject a whole document when it has an error.
+            dry_run: return what would change, and change nothing.
             label: name of the snapshot.
             dialect: read all documents as of this dialect.
-            watcher: is told of the stages.
+            watcher: receives the stages.
 
         Returns:
-            What was loaded and refused; `refused` tells whether anything was (exit code 3 of the command).
+            What was loaded and refused; `refused` is True if anything was (exit code 3 of the command).
 
         Raises:
             SourceNotFound: a source names nothing.
@@ -254,6 +474,7 @@ class Catalog(CatalogState):
         request = Request(Policy(force, prune, self.settings.on_conflict), strict, dry_run, label, dialect)
         return run_ingest(self.spark, self.settings, list(sources), registry_from=registry_from, request=request, watcher=watcher)
 
+    @as_method
     def pull(
         self,
         url: str,
@@ -272,8 +493,8 @@ class Catalog(CatalogState):
             into: registry to load into.
             authority: that messages without one get.
             force: fetch everything again, delete more than half.
-            strict: refuse a document whole when it has an error.
-            watcher: is told of the stages.
+            strict: reject a whole document when it has an error.
+            watcher: receives the stages.
 
         Returns:
             What was loaded and refused; None: nothing changed at the source.
@@ -290,11 +511,14 @@ class Catalog(CatalogState):
         asked = Pull(read_address(url, "SOURCE"), read_scope(groups), authority=authority, force=force, strict=strict)
         return pull_once(self.spark, settings, asked, watcher)
 
-    def snapshots(self) -> list[Snapshot]:
-        """Give all snapshots, oldest first, as `lakehouse snapshots`."""
-        attach_tables(self.spark, self.settings, ["changes"])
-        return read_snapshots(self.spark)
+    @as_method
+    def snapshots(self) -> Records[Snapshot]:
+        """List all snapshots, oldest first, as `lakehouse snapshots`."""
+        found = self._opened.model().answer(lambda view: view.snapshots())
+        columns = ("snapshot_id", "committed_at", "committed_by", "command", "inserted", "updated", "deleted", "labels")
+        return Records(found, columns)
 
+    @as_method
     def label(self, snapshot: int | str, name: str, *, why: str | None = None, move: bool = False) -> int:
         """Name a snapshot, as `lakehouse label`.
 
@@ -308,20 +532,56 @@ class Catalog(CatalogState):
         check_label(name)
         return label_snapshot(self.spark, self.settings, str(snapshot), name, why=why, move=move)
 
-    def diff(self, before: int | str, after: int | str) -> list[Difference]:
-        """Tell what changed between two snapshots, and whom it breaks, as `lakehouse diff`.
+    @as_method
+    def diff(self, before: int | str, after: int | str) -> Records[Difference]:
+        """Return what changed between two snapshots, and whom it breaks, as `lakehouse diff`.
+
+        Spark starts only where the two are too far apart, or so old that it has to compute their definitions.
 
         Raises:
             SnapshotNotFound: there is no such snapshot.
         """
-        attach_tables(self.spark, self.settings, ["changes"])
-        sides = [resolve_snapshot(self.spark, str(side)) for side in (before, after)]
-        return read_differences(diff_snapshots(self.spark, self.settings, *sides))
+        sides = [self._resolve(str(side)) for side in (before, after)]
+        try:
+            found = diff_quickly(self._opened.model(), *sides)
+        except (DefinitionsGone, TooManyChanges):
+            attach_tables(self.spark, self.settings, ["changes"])
+            found = read_differences(diff_snapshots(self.spark, self.settings, *sides))
+        return Records(found, ("class", "kind", "xid", "change", "pointer", "before", "after", "rule"))
+
+    @as_method
+    def doctor(self, *, deep: bool = False) -> Records[Diagnosis]:
+        """Check whether the warehouse is sound, as `lakehouse doctor`; starts Spark.
+
+        Args:
+            deep: compare all columns and verify the checksums of all pages.
+        """
+        return Records(diagnose(self.spark, self.settings, deep=deep))
+
+    @as_method
+    def maintain(self, *, dry_run: bool = False, full: bool = False) -> Maintained:
+        """Compact and sort files, and delete those that no retained version needs, as `lakehouse maintain`; starts Spark.
+
+        Args:
+            dry_run: return what would be done, and do nothing.
+            full: sort all files again, also those that are sorted already.
+        """
+        self._refuse_the_past("maintain")
+        return run_maintenance(self.spark, self.settings, dry_run=dry_run, full=full)
+
+    @as_method
+    def backup(self, folder: str) -> Manifest:
+        """Copy what came since the last backup into a folder and verify it, as `lakehouse backup`; starts Spark.
+
+        Raises:
+            BackupError: the folder holds the backup of another catalog, or the copy is not what was read.
+        """
+        self._refuse_the_past("backup")
+        return make_backup(self.spark, self.settings, folder)
 
     def close(self) -> None:
-        """End the session if the catalog made it; a session that was given goes on."""
-        if self._is_ours:
-            self.spark.stop()
+        """Close the read model, and end the session if the catalog started it; a session that was given goes on."""
+        self._opened.close()
 
     def __enter__(self) -> Catalog:
         """Give the catalog; at the end of the block it is closed."""
@@ -330,7 +590,3 @@ class Catalog(CatalogState):
     def __exit__(self, *_: object) -> None:
         """Close the catalog."""
         self.close()
-
-    def _refuse_the_past(self, what: str) -> None:
-        if self.snapshot is not None:
-            raise ValueError(f"{what} changes the catalog as it is now: call it on the catalog itself, not on `at(...)`.")

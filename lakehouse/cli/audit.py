@@ -125,23 +125,16 @@ def blame(context: Context, xid: str, at: str | None) -> int:
 
 
 def _read_history(context: Context, xid: str, at: str | None, *, below: bool = False) -> list[Any]:
-    from lakehouse.errors import EntityNotFound
-    from lakehouse.query.audit import history
-    from lakehouse.readmodel.found import notes_on, with_reasons
+    from lakehouse.query.audit import read_history
+    from lakehouse.readmodel.found import notes_on
     from lakehouse.readmodel.shown import full_xid
 
     registryid = context.options.get("registry")
     with read_model(context) as (model, _):
 
         def ask(view: View) -> tuple[list[Any], list[str]]:
-            with with_reasons(view, registryid):
-                wanted = Xid(full_xid(view, xid, registryid))
-                if not wanted.startswith("/"):
-                    raise click.UsageError(f"{wanted} is a document, and has no history of its own: `lakehouse show {xid}`.")
-                rows = view.history_rows(wanted, registryid, below=below)
-                if not rows:
-                    raise EntityNotFound(xid, registryid)
-            found = history(rows, {number: view.commit_of(number) for number in {row["snapshot_id"] for row in rows}})
+            found = read_history(view, xid, registryid, below=below)
+            wanted = Xid(full_xid(view, xid, registryid))
             return found, notes_on(view, xid, registryid, of_message=is_message(wanted))
 
         found, notes = model.answer(ask, at)

@@ -61,7 +61,6 @@ def site(context: Context, out: str, at: str | None, base_url: str) -> int:
 def _definitions(context: Context, model: ReadModel, at: str) -> dict[tuple[RegistryId, Xid], dict[str, Any]] | None:
     """Compute the effective definitions of a snapshot with Spark, where the read model cannot have them any more."""
     from lakehouse.errors import DefinitionsGone
-    from lakehouse.readmodel.file.schema import EFFECTIVE_COLUMNS
     from lakehouse.readmodel.listed import protocols_of
 
     try:
@@ -70,14 +69,11 @@ def _definitions(context: Context, model: ReadModel, at: str) -> dict[tuple[Regi
         tell(f"note: the effective definitions of snapshot {error.snapshot_id} are not kept any more: Spark computes them.")
     else:
         return None
-    from lakehouse.log.snapshots import open_snapshot
+    from lakehouse.query.pastdefinitions import compute_definitions
 
     number = model.answer(lambda view: view.snapshot_id, at)
     with session(context) as (spark, settings, watcher), watcher.stage("flatten", f"snapshot {number}"):
-        schema = open_snapshot(spark, settings, number, ["flat_messages"])
-        found = spark.table(f"{schema}.effective_messages").select(*EFFECTIVE_COLUMNS)
-        rows = [row.asDict() for row in found.toLocalIterator()]
-    return {(row["registryid"], row["xid"]): row for row in rows}
+        return compute_definitions(spark, settings, number)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Asks the catalog: SQL, one message, differences, history, events, violations, a server for SQL clients."""
+"""Asks the catalog: SQL, differences, history, events, a server for SQL clients; results as lists that print as tables."""
 
 import lazy_loader
 
@@ -6,11 +6,9 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "audit": ["blame", "history"],
+        "audit": ["blame", "history", "read_history"],
         "diff": ["diff_documents", "diff_snapshots"],
         "events": ["change_events", "stream_changes"],
-        "show": ["show_message"],
         "sql": ["run_query"],
-        "violations": ["list_violations"],
     },
 )

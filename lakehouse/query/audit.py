@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import jsonpatch
 
-from lakehouse.errors import EntityNotFound
+from lakehouse.errors import EntityNotFound, SettingsError
+from lakehouse.readmodel.found import with_reasons
+from lakehouse.readmodel.shown import full_xid
 from lakehouse.text.jsontext import below
 from lakehouse.text.names import WHOLE, Pointer, RegistryId, Xid
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import Row
+
+    from lakehouse.readmodel.view import View
 
 _BOOKKEEPING = ("/epoch", "/createdat", "/modifiedat")
 
@@ -92,43 +96,27 @@ class Blame:
         return dict(vars(self))
 
 
-def read_history(
-    spark: SparkSession, xid: Xid, *, registryid: RegistryId | None = None, upto: int | None = None, below: bool = False
-) -> list[Change]:
-    """Read all changes of an entity and of its Versions, oldest first; the table `changes` must be attached.
+def read_history(view: View, text: str, registryid: RegistryId | None = None, *, below: bool = False) -> list[Change]:
+    """Read all changes of an entity and of its Versions up to the snapshot, oldest first.
 
     Args:
-        spark: the session.
-        xid: XID of the entity.
+        view: the snapshot.
+        text: XID of the entity, or an id that only one entity has.
         registryid: the registry; None: all that have the XID.
-        upto: newest snapshot that counts; None: all.
-        below: with everything that stands below the entity, not only its Versions.
+        below: with every entity below it, not only its Versions.
 
     Raises:
         EntityNotFound: the log knows no such entity.
+        SettingsError: the text names a document, which has no history.
     """
-    from pyspark.sql import functions as F  # noqa: PLC0415 - the read model tells a history without Spark
-
-    from lakehouse.store.schema import TABLE_OF_KIND  # noqa: PLC0415
-    from lakehouse.store.tables import table_name  # noqa: PLC0415
-
-    wanted = xid.rstrip("/") or "/"
-    prefix = wanted.rstrip("/") + ("/" if below else "/versions/")
-    log = spark.table(table_name("changes"))
-    rows = log.filter(F.col("kind").isin(*TABLE_OF_KIND) & ((F.col("xid") == wanted) | F.col("xid").startswith(prefix)))
-    if registryid is not None:
-        rows = rows.filter(F.col("registryid") == registryid)
-    if upto is not None:
-        rows = rows.filter(F.col("snapshot_id") <= upto)
-    columns = ["snapshot_id", "registryid", "kind", "xid", "op", "epoch", "document_uris", "body"]
-    # As text in the session's zone, UTC: Python's own zone does not matter then.
-    dates = (F.translate(F.col(name).cast("string"), " ", "T").alias(name) for name in ("createdat", "modifiedat"))
-    found = rows.select(*columns, *dates).collect()
-    if not found:
-        raise EntityNotFound(xid, registryid)
-    ids = sorted({row["snapshot_id"] for row in found})
-    commits = log.filter((F.col("kind") == "snapshot") & F.col("snapshot_id").isin(ids)).select("snapshot_id", "body").collect()
-    return history(found, {row["snapshot_id"]: json.loads(row["body"]) for row in commits})
+    with with_reasons(view, registryid):
+        wanted = Xid(full_xid(view, text, registryid))
+        if not wanted.startswith("/"):
+            raise SettingsError(f"{wanted} is a document and has no history: `lakehouse show {text}`.")
+        rows = view.history_rows(wanted, registryid, below=below)
+        if not rows:
+            raise EntityNotFound(text, registryid)
+    return history(rows, {number: view.commit_of(number) for number in {row["snapshot_id"] for row in rows}})
 
 
 def history(rows: Iterable[Row | dict[str, Any]], commits: dict[int, dict[str, Any]]) -> list[Change]:

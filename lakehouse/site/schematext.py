@@ -15,6 +15,7 @@ from lakehouse.match.payload.validators import Unsupported, family_of_format
 from lakehouse.site.fields.avronodes import avro_fields
 from lakehouse.site.fields.jsonnodes import json_fields
 from lakehouse.site.fields.listing import INSTALL, Field, Listing, TooInvolved, text_of
+from lakehouse.text.jsontext import indented
 
 MOST_TEXT = 24_000  # characters that a page shows; the whole is in a file of its own
 _LONGEST = 400_000  # characters of a schema whose fields are listed
@@ -49,7 +50,7 @@ class Readable(NamedTuple):
 
 def whole_text(schema: Any) -> str:
     """Give the text of a schema: JSON laid out, other languages as written."""
-    return schema if isinstance(schema, str) else orjson.dumps(schema, option=orjson.OPT_INDENT_2).decode()
+    return schema if isinstance(schema, str) else indented(schema)
 
 
 def readable(schema: Any, format_: str | None) -> Readable:

@@ -125,6 +125,14 @@ def as_written(value: Any) -> JsonText:
         return decoded(orjson.dumps(_with_big_integers(value), default=_spelling))
 
 
+def indented(value: Any) -> JsonText:
+    """Write a value for people, two blanks a level; integers may be of any size."""
+    try:
+        return decoded(orjson.dumps(value, option=orjson.OPT_INDENT_2))
+    except TypeError:
+        return decoded(orjson.dumps(_with_big_integers(value), option=orjson.OPT_INDENT_2, default=_spelling))
+
+
 def as_read(value: Any) -> bytes:
     """Write a value that was read like `as_written`, with every value of keys that occur twice: read again, as much is found."""
     try:

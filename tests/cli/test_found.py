@@ -28,7 +28,7 @@ def golden(tmp_path_factory) -> Path:
         (("violations", "--document", "a.json", "--registry", "other"), "no such document in registry 'other'"),
         (("violations", "--document", "none.json", "--ingest", "last"), "has loaded no such document"),
         (("show", "./none.json"), "no such thing"),
-        (("log", "a.json"), "is a document, and has no history of its own"),
+        (("log", "a.json"), "is a document and has no history"),
     ],
 )
 def test_a_document_that_is_not_known_is_wrong_usage(golden, call, arguments, told):

@@ -14,8 +14,9 @@ from soak.sessions import forget
 from test_flattening import flat, nested
 
 from lakehouse.errors import MessageNotFound
-from lakehouse.query.show import show_message
 from lakehouse.query.sql import run_query
+from lakehouse.readmodel import open_model
+from lakehouse.readmodel.shown import show_messages
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
 pytestmark = [
@@ -27,6 +28,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def loaded(spark, tmp_path_factory) -> Iterator[Loaded]:
     catalog = Loaded(spark, tmp_path_factory.mktemp("samples"))
+    catalog.settings = catalog.settings.model_copy(update={"refresh_effective": True})
     catalog.ingest(SAMPLES, registry_from="document")
     yield catalog
     forget(spark, Path(catalog.settings.warehouse))
@@ -76,7 +78,8 @@ def test_references_to_schemas_in_all_their_spellings(loaded):
 def test_show_tells_where_the_attributes_of_a_variant_come_from(loaded):
     base = "/messagegroups/IO.AISstream/messages/IO.AISstream.Interrogation"
     xid = "/messagegroups/IO.AISstream.amqp/messages/IO.AISstream.amqp.Interrogation"
-    (shown,) = show_message(loaded.spark, loaded.settings, xid)
+    with open_model(loaded.settings) as model, model.at() as view:
+        (shown,) = show_messages(view, xid)
     assert (shown.message["chain_status"], shown.message["protocol"]) == ("resolved", "AMQP/1.0")
     assert [step["base_version_xid"] for step in shown.chain] == [f"{base}/versions/1"]
     told = {row["pointer"]: row for row in shown.attributes}
@@ -96,5 +99,5 @@ def test_show_tells_where_the_attributes_of_a_variant_come_from(loaded):
 
 
 def test_what_is_not_there_is_told(loaded):
-    with pytest.raises(MessageNotFound, match="no such message"):
-        show_message(loaded.spark, loaded.settings, "/messagegroups/g/messages/none")
+    with open_model(loaded.settings) as model, model.at() as view, pytest.raises(MessageNotFound, match="no such message"):
+        show_messages(view, "/messagegroups/g/messages/none")

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import pytest
+from deltas import unpack
 
+from lakehouse import Catalog
 from lakehouse.cli.printing import show_one_message
 from lakehouse.errors import MessageNotFound, SnapshotNotFound
-from lakehouse.query.show import show_message
 
 M = "/messagegroups/g/messages/m"
 BASE = "/messagegroups/base/messages/event/versions/1"
 
 
+@pytest.fixture(scope="module")
+def past(tmp_path_factory):
+    """The catalog of three releases that `tests/golden.py` packed."""
+    folder = tmp_path_factory.mktemp("golden")
+    unpack(folder)
+    with Catalog(str(folder / "warehouse")) as opened:
+        yield opened
+
+
 def test_a_message_is_shown_with_where_each_attribute_comes_from(past, capsys):
-    (shown,) = show_message(past.spark, past.settings, M)
+    (shown,) = past.show(M)
     told = shown.as_json()
     assert (told["xid"], told["chain_status"]) == (M, "resolved")
     assert [uri.rsplit("/", 1)[1] for uri in told["document_uris"]] == ["a.json"]
@@ -32,16 +42,15 @@ def test_a_message_is_shown_with_where_each_attribute_comes_from(past, capsys):
     assert any(line.split()[:2] == ["/envelopemetadata/tenant", "base"] and 'type="string"' in line for line in printed)
 
 
-@pytest.mark.slow
 def test_a_message_is_shown_as_of_a_snapshot(past):
-    (shown,) = show_message(past.spark, past.settings, M, at="first")
+    (shown,) = past.at("first").show(M)
     pointers = {one["pointer"]: one["value"] for one in shown.attributes}
     assert pointers["/name"] == '"one"'
     assert "/envelopemetadata/tenant/type" not in pointers
     with pytest.raises(SnapshotNotFound):
-        show_message(past.spark, past.settings, M, at="9")
+        past.at("9").show(M)
 
 
 def test_a_message_that_was_dropped_is_not_found(past):
     with pytest.raises(MessageNotFound):
-        show_message(past.spark, past.settings, "/messagegroups/g/messages/n")
+        past.show("/messagegroups/g/messages/n")

@@ -18,18 +18,20 @@ from soak.sessions import forget, forget_attached
 from lakehouse.errors import DocumentNotFound
 from lakehouse.ingest.pipeline import Request
 from lakehouse.log.ownership.owners import Policy
+from lakehouse.log.relations import open_relations
 from lakehouse.log.snapshots import open_snapshot, read_snapshots
-from lakehouse.query.audit import history, read_history
+from lakehouse.query.audit import read_history
 from lakehouse.query.diff import diff_snapshots, read_differences
 from lakehouse.query.events import FEEDS, change_events
-from lakehouse.query.show import show_message
-from lakehouse.query.violations import list_violations
 from lakehouse.readmodel import ReadModel, View, open_model
 from lakehouse.readmodel import events as quick_events
 from lakehouse.readmodel.diff import definitions_of, differences
 from lakehouse.readmodel.flattened import attributes_of, chain_of, endpoints_of, messages_of
 from lakehouse.readmodel.found import find_violations, violations_by_rule
 from lakehouse.readmodel.shown import show_messages
+from lakehouse.store.schema import TABLE_OF_KIND
+from lakehouse.store.tables import table_name
+from lakehouse.store.views import with_read
 
 pytestmark = pytest.mark.slow
 
@@ -205,30 +207,38 @@ def test_differences_events_snapshots_and_findings_are_spark_s(generated):
     assert [one.as_json() for one in model.answer(lambda view: view.snapshots())] == [
         one.as_json() for one in read_snapshots(spark)
     ]
-    assert violations_by_rule(model.answer(find_violations)) == list_violations(spark, settings) != []
-    assert violations_by_rule(model.answer(find_violations, 1)) == list_violations(spark, settings, at="1")
+    for at in (None, "1"):
+        spark.catalog.setCurrentDatabase(
+            open_relations(spark, settings, with_read(["current_violations"]), ["violations"], at and str(at))
+        )
+        counted = spark.sql("SELECT rule_id, severity, count(*) AS n FROM current_violations GROUP BY ALL").collect()
+        found = violations_by_rule(model.answer(find_violations, at))
+        assert {(one.rule_id, one.severity): one.findings for one in found} == {(row[0], row[1]): row[2] for row in counted} != {}
     path = model.answer(find_violations)[0]["document_uri"].removeprefix("file:")
-    quick_ones = violations_by_rule(model.answer(lambda view: find_violations(view, document=path)))
-    assert quick_ones == list_violations(spark, settings, document=path) != []
-    for ask in (lambda: model.answer(lambda view: find_violations(view, document="no.json")),
-                lambda: list_violations(spark, settings, document="no.json")):  # fmt: skip
-        with pytest.raises(DocumentNotFound, match=r"no\.json: the catalog has loaded no such document"):
-            ask()
+    assert model.answer(lambda view: find_violations(view, document=path)) != []
+    with pytest.raises(DocumentNotFound, match=r"no\.json: the catalog has loaded no such document"):
+        model.answer(lambda view: find_violations(view, document="no.json"))
 
 
-def test_messages_and_histories_are_shown_alike(generated):
+def test_a_message_and_a_history_are_those_of_the_views(generated):
     spark, settings, model = generated.catalog.spark, generated.catalog.settings, generated.model
     known = sorted({one["xid"] for one in model.answer(lambda view: list(view.definitions()))})
     for xid, at in ((known[len(known) // 2], None), (known[0], "first")):
-        quick = [one.as_json() for one in model.answer(lambda view, xid=xid: show_messages(view, xid), at)]
-        assert quick == [one.as_json() for one in show_message(spark, settings, xid, at)] != []
+        schema = open_relations(spark, settings, with_read(["flat_attributes"]), ["changes"], at)
+        rows = spark.table(f"{schema}.flat_attributes").filter(F.col("xid") == xid).orderBy("pointer").collect()
+        (shown,) = model.answer(lambda view, xid=xid: show_messages(view, xid), at)
+        names = ("pointer", "value", "origin", "declared_by", "depth")
+        assert (
+            [tuple(one[name] for name in names) for one in shown.attributes]
+            == [tuple(row[name] for name in names) for row in rows]
+            != []
+        )
     for xid, below in (("/messagegroups/g0", True), (known[0], False)):
-
-        def ask(view: View, xid: str = xid, below: bool = below) -> Any:
-            rows = view.history_rows(xid, None, below=below)
-            return history(rows, {row["snapshot_id"]: view.commit_of(row["snapshot_id"]) for row in rows})
-
-        assert model.answer(ask) == read_history(spark, xid, below=below) != []
+        beneath = F.col("xid").startswith(f"{xid}/" if below else f"{xid}/versions/")
+        rows = spark.table(table_name("changes")).filter(F.col("kind").isin(*TABLE_OF_KIND) & (beneath | (F.col("xid") == xid)))
+        found = model.answer(lambda view, xid=xid, below=below: read_history(view, xid, below=below))
+        told = sorted((row["snapshot_id"], row["xid"], row["op"]) for row in rows.collect())
+        assert [(one.snapshot_id, one.xid, one.op) for one in found] == told != []
 
 
 def test_the_published_samples_are_told_alike(spark, bare_catalog, samples, tmp_path):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
-
 from lakehouse.readmodel.flattened import carried
 from lakehouse.readmodel.listed import referring
 from lakehouse.readmodel.render import rendered
@@ -16,6 +14,7 @@ from lakehouse.site.pages.map import drawn_around
 from lakehouse.site.pages.past import MOST_ON_PAGE, history_of, pairs_of, states_of
 from lakehouse.site.schematext import readable, whole_text
 from lakehouse.site.templating import MEDIA_TYPES, Attributes
+from lakehouse.text.jsontext import indented
 from lakehouse.text.names import REGISTRY, RegistryId, Xid
 from lakehouse.text.xid import xid_of_resource, xid_of_version
 
@@ -78,7 +77,7 @@ def _known(attributes: dict[str, Any]) -> list[tuple[str, str]]:
     """List attributes that have no place of their own on the page, as name and text."""
     apart = ("name", "description", "labels", "deprecated", "usage", "messagegroups", "protocol", "envelope", "channel")
     return [
-        (name, value if isinstance(value, str) else orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+        (name, value if isinstance(value, str) else indented(value))
         for name, value in sorted(attributes.items())
         if name not in apart and value is not None
     ]
@@ -173,7 +172,7 @@ def version_page(book: Book, version: Entity) -> Page:
     holder = xid_of_resource(version.xid)
     is_schema = version.kind == "schemaversion"
     attributes = {name: value for name, value in version.attributes.items() if name != "schema"}
-    body = orjson.dumps(attributes, option=orjson.OPT_INDENT_2).decode()
+    body = indented(attributes)
     siblings = book.view.versions(version.registryid, holder)[:200]
     return book.page(
         "version.html",
@@ -207,7 +206,7 @@ def json_page(book: Book, registryid: RegistryId, xid: Xid) -> Page | None:
     found = rendered(book.view, registryid, xid)
     if found is None:
         return None
-    text = orjson.dumps(found, option=orjson.OPT_INDENT_2)
+    text = indented(found).encode()
     return Page(path_of(registryid, xid, ending="json"), text, MEDIA_TYPES["json"])
 
 

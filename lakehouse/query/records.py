@@ -1,0 +1,115 @@
+"""Results as a list that a notebook shows as a table, and that pandas and Arrow read."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, SupportsIndex, TypeVar, overload
+
+import pandas as pd
+import pyarrow as pa
+
+T = TypeVar("T")
+_MOST_ROWS = 20
+_MOST_CHARACTERS = 60
+_PLAIN: tuple[set[type], ...] = ({str}, {bool}, {int}, {float}, {int, float})
+_INT64 = 2**63
+
+
+def fields_of(one: Any) -> list[dict[str, Any]]:
+    """Return the fields of a result as one row, named as the command names them with `--json`."""
+    if isinstance(one, dict):
+        return [one]
+    return [one.as_json() if hasattr(one, "as_json") else one._asdict()]
+
+
+class Records(list[T]):
+    """A list of results: it prints as a table; `to_pandas` and `to_arrow` return all of its rows and columns.
+
+    Attributes:
+        columns: the columns that are printed; empty: all.
+        rows_of: returns the rows of a result, each a value by the name of its column.
+    """
+
+    def __init__(
+        self,
+        found: Iterable[T] = (),
+        columns: Sequence[str] = (),
+        rows_of: Callable[[Any], Iterable[dict[str, Any]]] = fields_of,
+    ) -> None:
+        super().__init__(found)
+        self.columns = tuple(columns)
+        self.rows_of = rows_of
+
+    @overload
+    def __getitem__(self, place: SupportsIndex) -> T: ...
+    @overload
+    def __getitem__(self, place: slice) -> Records[T]: ...
+    def __getitem__(self, place: SupportsIndex | slice) -> T | Records[T]:
+        """Return one result, or a part of them that prints and converts likewise."""
+        if isinstance(place, slice):
+            return Records(super().__getitem__(place), self.columns, self.rows_of)
+        return super().__getitem__(place)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a pandas DataFrame, one row a result; nested values stay Python objects."""
+        rows = self._rows()
+        return pd.DataFrame(rows, columns=self._names(rows))
+
+    def to_arrow(self) -> pa.Table:
+        """Return an Arrow table, one row a result; nested values, and columns of several types, are JSON text."""
+        rows = self._rows()
+        return pa.table({name: _arrow_column([row.get(name) for row in rows]) for name in self._names(rows)})
+
+    def __repr__(self) -> str:
+        """Return a table as text: the first rows, each value cut to a readable width."""
+        names, cells, left_out = self._shown()
+        if not cells:
+            return "(no rows)"
+        widths = [max(len(row[place]) for row in (names, *cells)) for place in range(len(names))]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (names, *cells)
+        ]
+        return "\n".join([*lines, *([f"... and {left_out} more rows"] if left_out else [])])
+
+    def _repr_html_(self) -> str:
+        """Return the table that notebooks show."""
+        names, cells, left_out = self._shown()
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in cells)
+        more = f"<p>... and {left_out} more rows</p>" if left_out else ""
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [row for one in self for row in self.rows_of(one)]
+
+    def _names(self, rows: list[dict[str, Any]]) -> list[str]:
+        return list(dict.fromkeys(name for row in rows for name in row)) or list(self.columns)
+
+    def _shown(self) -> tuple[list[str], list[list[str]], int]:
+        rows = self._rows()
+        names = list(self.columns) or self._names(rows)
+        cells = [[_cell(row.get(name)) for name in names] for row in rows[:_MOST_ROWS]]
+        return names, cells, max(0, len(rows) - _MOST_ROWS)
+
+
+def _cell(value: Any) -> str:
+    text = "" if value is None else value if isinstance(value, str) else _as_json(value)
+    text = "".join(one if one.isprintable() else " " for one in text)
+    is_name = isinstance(value, str) and " " not in value  # XIDs and times are never cut
+    return text if is_name or len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _arrow_column(values: list[Any]) -> list[Any]:
+    types = {type(value) for value in values if value is not None}
+    is_big = any(isinstance(value, int) and not -_INT64 <= value < _INT64 for value in values)
+    if not is_big and any(types <= plain for plain in _PLAIN):
+        return [float(value) if float in types and value is not None else value for value in values]
+    if types == {list} and all(isinstance(item, str) for value in values for item in value or ()):
+        return values
+    return [None if value is None else _as_json(value) for value in values]
