@@ -40,7 +40,7 @@ def folder(tmp_path: Path, spark: SparkSession, empty_warehouse: Path, monkeypat
 @pytest.mark.slow
 def test_what_the_page_shows_works(folder, spark):
     examples = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-    assert len(examples) == 3
+    assert len(examples) == 4
     names: dict[str, Any] = {"spark": spark}
     printed = []
     for example in examples:
@@ -49,9 +49,10 @@ def test_what_the_page_shows_works(folder, spark):
         printed.append(out.getvalue())
         (folder / "documents" / "shop.json").write_text(json.dumps(shop("as it is")))
     assert "False" in printed[0]
-    assert "as it was" in printed[1]
-    assert "as it is" in printed[1]
-    assert "messages=2" in printed[2]
+    assert "/description" in printed[1]
+    assert "as it was" in printed[2]
+    assert "as it is" in printed[2]
+    assert "messages=2" in printed[3]
 
 
 def test_a_session_that_is_there_is_left_as_it_was(folder, spark):
@@ -69,7 +70,7 @@ def test_a_session_that_is_there_is_left_as_it_was(folder, spark):
 
 @pytest.mark.slow
 def test_each_method_tells_what_its_command_tells(folder, spark):
-    catalog = Catalog("warehouse", spark=spark, refresh_effective=False)
+    catalog = Catalog("warehouse", spark=spark)
     summary = catalog.ingest("documents", label="first")
     assert (summary.snapshot_id, summary.refused) == (1, False)
     assert [one.snapshot_id for one in catalog.snapshots()] == [1]
