@@ -1,6 +1,7 @@
 # make demo   load the demo documents and look at what came out
 # make test   tests, but for the long ones, which make test-all runs too, in an hour; WORKERS=2 processes, of which each takes 5 GB
 #            make lint   ruff and mypy
+# make attack what somebody who means harm tries (docs/security.md), with ROUNDS=20 times as many requests as `make test` sends
 # make airflow-test  the DAGs, run by Airflow in an environment of its own (.venv-airflow)
 # make bi-test       the SQL server's clients and Apache Superset, in an environment of their own (.venv-bi)
 # make http-test     `lakehouse serve` with xrcg and Schemathesis, in an environment of their own (.venv-clients); http-test-all with
@@ -19,9 +20,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 N ?= 10000
+ROUNDS ?= 20
 WORKERS ?= 2
 
-.PHONY: demo test test-all airflow-test bi-test http-test http-test-all ui-test screenshots cluster-test s3-test lint bench quick-bench http-bench soak docs docs-site clean java
+.PHONY: demo test test-all attack airflow-test bi-test http-test http-test-all ui-test screenshots cluster-test s3-test lint bench quick-bench http-bench soak docs docs-site clean java
 
 demo: java $(VENV)/installed
 	$(BIN)/lakehouse demo
@@ -31,6 +33,9 @@ test: java $(VENV)/installed
 
 test-all: java $(VENV)/installed
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+attack: java $(VENV)/installed
+	ATTACK_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -m attack -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 airflow-test: java $(VENV)/installed .venv-airflow/installed
 	LAKEHOUSE_BIN=$(CURDIR)/$(BIN) .venv-airflow/bin/python -m pytest -c tests/airflow/pytest.ini tests/airflow

@@ -5,6 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 
+import pytest
+
+pytestmark = pytest.mark.attack
+
 
 def _in_group(**attributes: object) -> bytes:
     return json.dumps({"messagegroups": {"g": {"messages": {"m": {}}} | attributes}}).encode()

@@ -16,6 +16,8 @@ from lakehouse.match.payload.payloads import Payloads
 from lakehouse.match.payload.schemas import Schemas, SchemaVersion
 from match.test_payloads import STRUCTURE, S, verdict
 
+pytestmark = pytest.mark.attack
+
 LIMIT = 30  # seconds: a test that hangs fails
 
 

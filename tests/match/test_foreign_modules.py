@@ -5,6 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.attack
+
 PROTO = 'syntax = "proto3"; message M { string a = 1; }'
 
 

@@ -20,6 +20,8 @@ from lakehouse.match.event.captured import landed_of_text
 from lakehouse.match.matching.results import RESULT_SCHEMA, why_of
 from match.catalogs import load
 
+pytestmark = pytest.mark.attack
+
 PROTOCOLS = ["KAFKA", "MQTT/5.0", "MQTT/3.1.1", "AMQP/1.0", "HTTP", "NATS", "", "X", None]
 NAMES = ["topic", "key", "key_base64", "headers", "partition", "topic_name", "user_properties", "qos", "retain", "content_type",
          "properties", "application-properties", "application_properties", "header", "path", "query", "method", "status",

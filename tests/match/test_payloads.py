@@ -106,6 +106,7 @@ def test_no_payload_and_no_schema():
     assert verdict("RelaxNG/1.0", "<grammar/>", body=b"<a/>").status == "unsupported_format"
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize("reference", ["http://127.0.0.1:9/s.json", "file:///etc/hostname", "other.json"])
 def test_nothing_is_fetched(reference):
     assert verdict("JSONSchema", {"$ref": reference}, body=b"{}").status == "schema_unresolved"

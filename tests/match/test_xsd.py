@@ -14,6 +14,8 @@ from lakehouse.match.payload.payloads import Payloads, PayloadVerdict
 from lakehouse.match.payload.schemas import Schemas, SchemaVersion
 from match.catalogs import SAMPLES
 
+pytestmark = pytest.mark.attack
+
 S = "/schemagroups/g/schemas/Order"
 ORDER = """
 <xs:element name="order"><xs:complexType>

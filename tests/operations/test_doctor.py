@@ -149,6 +149,7 @@ def test_a_backup_grows_by_what_came_and_is_restored_as_it_was(history, loaded_h
     assert history.ingest(history.documents / "c.json").snapshot_id == 5
 
 
+@pytest.mark.attack
 def test_a_damaged_backup_is_refused_and_a_cut_off_manifest_passed_over(history, tmp_path):
     place = tmp_path / "backup"
     backup(history.spark, history.settings, str(place))
@@ -163,6 +164,7 @@ def test_a_damaged_backup_is_refused_and_a_cut_off_manifest_passed_over(history,
         restore(history.spark, read_settings(warehouse=str(tmp_path / "elsewhere")), str(place))
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -195,6 +197,7 @@ def test_a_manifest_that_no_backup_wrote_is_refused(wrong):
         parse_manifest(json.dumps(whole | wrong), "x.json")
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize("text", ["[]", "null", "7", "{}", '"x"'])
 def test_whole_json_that_is_no_manifest_is_refused(text):
     with pytest.raises(BackupError, match="is not a manifest"):

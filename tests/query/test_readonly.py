@@ -10,6 +10,8 @@ from lakehouse.query.readonly import Allowed, open_guarded
 from lakehouse.query.sql import run_query
 from lakehouse.store.tables import attach_tables
 
+pytestmark = pytest.mark.attack
+
 READS = """
     SELECT count(*) FROM messages
     WITH a AS (SELECT 1 AS x) SELECT * FROM a

@@ -25,6 +25,8 @@ from lakehouse.readmodel.search import search
 from lakehouse.readmodel.shown import show
 from lakehouse.settings import Settings, read_settings
 
+pytestmark = pytest.mark.attack
+
 POINTS = ("readmodel_build", "readmodel_built", "readmodel_follow", "readmodel_followed")
 READER = """
 import sys

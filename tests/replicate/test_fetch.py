@@ -333,6 +333,7 @@ MISBEHAVING = {
 }
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize("how", MISBEHAVING)
 def test_a_source_that_misbehaves_is_told_and_nothing_is_taken(how, tmp_path, monkeypatch):
     misbehave, told = MISBEHAVING[how]

@@ -28,6 +28,8 @@ from replicate.sources import settings_of as settings_of_copy
 from replicate.test_push import REFERRING, Target, push, settings_of
 from replicate.test_subscriptions import Sink, in_state, send, until
 
+pytestmark = pytest.mark.attack
+
 FEW_OR_MANY = [pytest.param(2, id="few"), pytest.param(12, id="many", marks=pytest.mark.slow)]
 
 

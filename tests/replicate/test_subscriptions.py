@@ -186,6 +186,7 @@ def test_an_event_that_is_refused_is_parked_and_shown_and_the_others_go_on(tmp_p
     assert 'lakehouse_subscriptions{status="active"} 1.0' in figures
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize("how", ["no permission", "another origin", "redirected"])
 def test_nothing_is_sent_to_a_sink_that_did_not_say_yes(tmp_path, how):
     sink = Sink()
@@ -215,6 +216,7 @@ def test_a_sink_that_is_gone_is_parked_until_it_is_written_again(tmp_path):
         assert served.ask(path).status == 404
 
 
+@pytest.mark.attack
 def test_what_lets_us_in_is_sent_and_not_shown(tmp_path):
     sink = Sink()
     more = {"sinkcredential": {"credentialtype": "ACCESSTOKEN", "accesstoken": "secret-word", "accesstokentype": "bearer"}}
@@ -247,12 +249,14 @@ ENDLESS = {
 }
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize("what", ENDLESS)
 def test_an_answer_that_does_not_end_is_given_up(what):
     with answering(lambda asked: trickle(asked, *ENDLESS[what])) as hook, pytest.raises(NotReachable, match="no answer"):
         sinks.send("POST", hook.url, {}, b"{}", allow_private=True, seconds=0.5)
 
 
+@pytest.mark.attack
 def test_a_request_that_is_not_taken_in_is_given_up():
     """The other end reads a little now and then, so that each piece is sent within its own timeout."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -274,6 +278,7 @@ def test_a_request_that_is_not_taken_in_is_given_up():
         reader.join(30)
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize("how", ["trickle", "never say whether they want to be told", "ask for one event a minute"])
 def test_no_number_of_slow_sinks_delays_another_one(tmp_path, how):
     """Twelve are more than the sinks that are told of something at a time."""
@@ -308,6 +313,7 @@ def test_no_number_of_slow_sinks_delays_another_one(tmp_path, how):
     assert all(one["state"] == active and one["delivered"] <= 3 for one in slow)
 
 
+@pytest.mark.attack
 def test_addresses_of_this_machine_are_no_sinks(tmp_path):
     catalog = Catalog(tmp_path / "warehouse")
     catalog.load(SHOP)
@@ -354,6 +360,7 @@ def test_two_processes_send_each_event_once(tmp_path):
         assert len(sink.got) == len(served.get("/events?since=1"))
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize(
     ("address", "is_open"),
     [
@@ -392,6 +399,7 @@ def test_addresses_that_anybody_reaches(address, is_open):
     assert is_of_internet(address) is is_open
 
 
+@pytest.mark.attack
 def test_a_name_is_resolved_once_and_every_address_counts(monkeypatch):
     def resolved(*addresses):
         return lambda *_, **__: [(0, 0, 0, "", (address, 80)) for address in addresses]

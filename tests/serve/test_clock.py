@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
+import pytest
+
 from lakehouse.log import head
 from lakehouse.serve.subscriptions.asked import Subscription
 from lakehouse.serve.subscriptions.store import Store
 from serve.test_durability import batches_of
 from serve.writing import EVENT, asks, empty_warehouse, ignore
+
+pytestmark = pytest.mark.attack
 
 
 def test_times_of_snapshots_grow_when_the_clock_is_set_back(tmp_path, monkeypatch):

@@ -25,6 +25,8 @@ from lakehouse.store.durable import Durable
 from serve.test_writer import answer_of
 from serve.writing import EVENT, asks, empty_warehouse, ignore, writing
 
+pytestmark = pytest.mark.attack
+
 
 class Disk:
     """A disk that keeps what was synced: bytes of files by inode, names of folders as they were at their last sync.

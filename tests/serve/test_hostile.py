@@ -15,6 +15,8 @@ import pytest
 
 from serve.served import Shops, message, serving
 
+pytestmark = pytest.mark.attack
+
 HEAD = b"GET %b HTTP/1.1\r\nHost: localhost\r\n%b\r\n"
 
 

@@ -16,6 +16,8 @@ from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.shares import Shares
 from lakehouse.settings import read_settings
 
+pytestmark = pytest.mark.attack
+
 SECONDS = 20.0  # for what is done at once, or never
 
 

@@ -32,6 +32,8 @@ from serve.served import serving, write_catalog
 from serve.test_hostile import connected
 from serve.writing import EVENT, empty_warehouse, writing
 
+pytestmark = pytest.mark.attack
+
 GROUP = "/schemagroups/g/schemas"
 SCRIPT = b"<script>fetch('/messagegroups/written', {method: 'PUT', body: '{}'})</script>"
 ODD_IDS = ("inline", "inline;a=b", "attachment", "a,b", "x:y@z~1", "100%25", "%C3%A9%E2%82%AC", "a'b(c)*", "_")

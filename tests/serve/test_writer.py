@@ -25,6 +25,8 @@ from lakehouse.serve.writer.wire import Announced, Done, receive_answer
 from lakehouse.settings import read_settings
 from serve.writing import EVENT, asks, empty_warehouse, ignore, writing
 
+pytestmark = pytest.mark.attack
+
 ALICE, BOB = "Basic " + base64.b64encode(b"alice:one").decode(), "Basic " + base64.b64encode(b"bob:two").decode()
 
 

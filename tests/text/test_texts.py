@@ -83,6 +83,7 @@ def test_a_plain_scalar_is_what_json_has_and_else_a_text(text, value):
     assert as_written(read_yaml(f"a: {text}".encode(), 100)[0]["a"]) == value
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize(
     ("text", "told"),
     [

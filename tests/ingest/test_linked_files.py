@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from lakehouse.ingest.folders import LEADS_OUT, leads_out, look_into
+
+pytestmark = pytest.mark.attack
 
 
 def uri(path):
