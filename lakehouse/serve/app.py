@@ -112,8 +112,7 @@ class App:
             origin = self.origins.of(scope, headers)
             if method == "OPTIONS":
                 return self._options(scope["raw_path"], headers)
-            user = await self.guard.check(headers)
-            client = self._client(scope, headers, user)
+            client, user = await self._client(scope, headers)
             raw_path: bytes = scope["raw_path"]
             query: bytes = scope["query_string"]
             if len(raw_path) + len(query) > self.options.max_url_bytes:
@@ -139,18 +138,20 @@ class App:
         origin = ""
         try:
             origin = self.origins.of(scope, headers)
-            user = await self.guard.check(headers)
+            client, _ = await self._client(scope, headers)
             asked = self._asked(scope, origin)
             if asked.target.parts != ("events",) or asked.target.at is not None:
                 return await self._answered(scope, headers, "GET", receive)
-            await self.streams.serve(asked, self._client(scope, headers, user), headers, receive, send)
+            await self.streams.serve(asked, client, headers, receive, send)
         except ProblemFound as problem:
             return self._problem(problem, scope, origin)
         return None
 
-    def _client(self, scope: Scope, headers: dict[bytes, bytes], user: str | None) -> str:
-        """Return for whom something is done, of whom each has a share: a user, else an address."""
-        return self.origins.client(scope, headers) if user is None else f"user {user}"
+    async def _client(self, scope: Scope, headers: dict[bytes, bytes]) -> tuple[str, str | None]:
+        """Let a request in; return whose share of the work it takes, a user's or else an address's, and the user."""
+        address = self.origins.client(scope, headers)
+        user = await self.guard.check(headers, address)
+        return address if user is None else f"user {user}", user
 
     @staticmethod
     def _asked(scope: Scope, origin: str) -> Asked:
@@ -291,7 +292,7 @@ def make_app(
     if options.subscriptions is not None:
         from lakehouse.serve.subscriptions.api import Subscriptions
 
-        told = Subscriptions(Path(options.subscriptions), live, options, settings.events_source, guard, app.origins.of)
+        told = Subscriptions(Path(options.subscriptions), live, options, settings.events_source, guard, app.origins)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> Any:
@@ -303,6 +304,7 @@ def make_app(
         if told is not None:
             await anyio.to_thread.run_sync(told.deliverer.stop)
         app.threads.shutdown(wait=False, cancel_futures=True)
+        guard.stop()
         if writes is not None:
             writes.close()
         await anyio.to_thread.run_sync(live.stop)

@@ -1,102 +1,143 @@
 """Who may read: everybody, or the users of a file that `lakehouse sql-user` writes, by HTTP Basic.
 
-A password takes as long to check as its hash was made to take, so a pair that was found right is remembered for some minutes, as
-a keyed hash that only this process can make, as long as the file stays as it is. Wrong pairs are checked one at a time.
+A password takes as long to check as its hash was made to take. So a pair of name and password that was found right passes at once
+for some minutes after each time that it is used, as long as the file stays as it is; it is remembered as a keyed hash that only
+this process can make. Others are checked in turn, each address in its share, and who was wrong often waits.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
-import os
+import math
 import secrets
 import time
 from collections import OrderedDict
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
-import anyio
-import anyio.to_thread
-
+from lakehouse.serve.accounts import Account, Accounts, Stamp
 from lakehouse.serve.problems import ProblemFound
+from lakehouse.serve.shares import Shares
+from lakehouse.serve.tries import Tries
 
 _SECONDS_REMEMBERED = 300.0
 _MOST_REMEMBERED = 1000
-_ITERATIONS = 600_000  # for a user that is not there, so that nobody learns of it by the clock
+_PARALLEL = 2
+_MOST_WAITING = 50
+_MOST_BYTES = 2000  # of the header
+_NOBODY = Account(600_000, b"nobody", b"")  # of a user that is not there, so that nobody learns of it by the clock
 _DENIED = {"WWW-Authenticate": 'Basic realm="lakehouse", charset="UTF-8"'}
 
 
 class Guard:
-    """Lets requests in."""
+    """Lets requests in; used within one event loop."""
 
     def __init__(self, users: str | None) -> None:
-        self.users = None if users is None else Path(users)
+        self.accounts = None if users is None else Accounts(users)
         self._key = secrets.token_bytes(32)
         self._known: OrderedDict[bytes, float] = OrderedDict()
-        self._stamp: tuple[int, int] | None = None
-        self._one_at_a_time = anyio.Semaphore(2)
+        self._stamp: Stamp | None = None
+        self._checks: dict[bytes, asyncio.Task[bool]] = {}  # of pairs that are being checked
+        self._threads = ThreadPoolExecutor(_PARALLEL, "lakehouse-password")
+        self._shares = Shares(self._threads, _PARALLEL, _MOST_WAITING)
+        self._of_address = Tries(30, 1.0)
+        self._of_name = Tries(5, 10.0)  # from an address
 
-    async def check(self, headers: dict[bytes, bytes]) -> str | None:
+    async def check(self, headers: dict[bytes, bytes], client: str) -> str | None:
         """Let a request in.
+
+        Args:
+            headers: of the request.
+            client: the address that it comes from.
 
         Returns:
             The user that it names; None: everybody may.
 
         Raises:
-            ProblemFound: it names no user, or not with the right password.
+            ProblemFound: it names no user, not with the right password, or too many were wrong.
         """
-        if self.users is None:
+        if self.accounts is None:
             return None
-        given = headers.get(b"authorization", b"")
-        if len(given) > 2000 or given[:6].lower() != b"basic ":
-            raise self._denied()
-        self._forget_if_changed()
-        mark = hmac.digest(self._key, given, "sha256")
-        until = self._known.get(mark)
-        if until is not None and until > time.monotonic():
-            return _named(given[6:])
-        async with self._one_at_a_time:
-            is_right = await anyio.to_thread.run_sync(self._is_right, given[6:])
-        if not is_right:
-            raise self._denied()
-        self._known[mark] = time.monotonic() + _SECONDS_REMEMBERED
-        while len(self._known) > _MOST_REMEMBERED:
-            self._known.popitem(last=False)
-        return _named(given[6:])
-
-    def _denied(self) -> ProblemFound:
-        return ProblemFound("", status=401, detail="Name a user and a password.", headers=dict(_DENIED))
-
-    def _forget_if_changed(self) -> None:
-        try:
-            found = os.stat(str(self.users))
-            stamp = (found.st_mtime_ns, found.st_ino)
-        except OSError:
-            stamp = None
+        name, password = _pair(headers.get(b"authorization", b""))
+        stamp = self.accounts.stamp()
         if stamp != self._stamp or stamp is None:
             self._known.clear()
             self._stamp = stamp
+        mark = hmac.digest(self._key, name + b":" + password, "sha256")
+        if self._known.get(mark, 0.0) <= time.monotonic() and not await self._is_right(mark, client, name, password):
+            raise _denied()
+        if mark in self._known:
+            self._remember(mark)
+        return name.decode()
 
-    def _is_right(self, coded: bytes) -> bool:
-        try:
-            name, _, password = base64.b64decode(coded.strip(), validate=True).decode().partition(":")
-        except ValueError:
-            return False
-        iterations, salt, wanted = _ITERATIONS, b"nobody", b""
-        for line in self._lines():
-            parts = line.split(":")
-            if len(parts) == 4 and hmac.compare_digest(parts[0].encode(), name.encode()):
-                iterations, salt, wanted = int(parts[1]), base64.b64decode(parts[2]), base64.b64decode(parts[3])
-        found = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, iterations)
-        return hmac.compare_digest(found, wanted)
+    def stop(self) -> None:
+        """End the threads."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _lines(self) -> list[str]:
-        try:
-            return [] if self.users is None else self.users.read_text(encoding="utf-8").splitlines()
-        except OSError:  # a file that is gone lets nobody in
-            return []
+    async def _is_right(self, mark: bytes, client: str, name: bytes, password: bytes) -> bool:
+        """Check a pair, once for all who ask with it at the same time."""
+        check = self._checks.get(mark)
+        if check is None:
+            self._refuse_who_was_wrong_often(client, name)
+            check = self._checks[mark] = asyncio.create_task(self._check(self.accounts, mark, client, name, password))
+            check.add_done_callback(partial(self._checked, mark))
+        return await asyncio.shield(check)
+
+    def _checked(self, mark: bytes, check: asyncio.Task[bool]) -> None:
+        del self._checks[mark]
+        if not check.cancelled():
+            check.exception()  # is raised for those who wait, if there are any
+
+    async def _check(self, accounts: Accounts | None, mark: bytes, client: str, name: bytes, password: bytes) -> bool:
+        def check() -> tuple[bool, Stamp | None]:
+            self._refuse_who_was_wrong_often(client, name)  # meanwhile
+            stamp, users = (None, {}) if accounts is None else accounts.read()
+            account = users.get(name, _NOBODY)
+            found = hashlib.pbkdf2_hmac("sha256", password, account.salt, account.iterations)
+            is_right = hmac.compare_digest(found, account.digest)
+            if not is_right:
+                self._of_address.went_wrong(client)
+                self._of_name.went_wrong((client, name))
+            return is_right, stamp
+
+        is_right, stamp = await self._shares.run(client, check)
+        if is_right and stamp == self._stamp:  # else the file has changed since, and may not have the user any more
+            self._remember(mark)
+        return is_right
+
+    def _remember(self, mark: bytes) -> None:
+        self._known[mark] = time.monotonic() + _SECONDS_REMEMBERED
+        self._known.move_to_end(mark)
+        if len(self._known) > _MOST_REMEMBERED:
+            self._known.popitem(last=False)
+
+    def _refuse_who_was_wrong_often(self, client: str, name: bytes) -> None:
+        seconds = self._of_name.wait((client, name)) or self._of_address.wait(client)
+        if seconds:
+            told = {"Retry-After": str(math.ceil(seconds))}
+            raise ProblemFound("", status=429, detail="Too many wrong passwords came from this address.", headers=told)
 
 
-def _named(coded: bytes) -> str:
-    """Give the user that a pair names, which was found right."""
-    return base64.b64decode(coded.strip()).decode().partition(":")[0]
+def _pair(given: bytes) -> tuple[bytes, bytes]:
+    """Read the name and the password that a header gives.
+
+    Raises:
+        ProblemFound: it gives none.
+    """
+    if len(given) > _MOST_BYTES or given[:6].lower() != b"basic ":
+        raise _denied()
+    try:
+        told = base64.b64decode(given[6:].strip(), validate=True).decode()
+    except ValueError:
+        raise _denied() from None
+    name, colon, password = told.partition(":")
+    if not (name and colon):
+        raise _denied()
+    return name.encode(), password.encode()
+
+
+def _denied() -> ProblemFound:
+    return ProblemFound("", status=401, detail="Name a user and a password.", headers=dict(_DENIED))

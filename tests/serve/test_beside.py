@@ -184,7 +184,7 @@ def test_a_right_password_is_not_checked_anew_until_the_file_changes(tmp_path, m
     users.write_text(":".join((name, iterations, salt, base64.b64encode(b"hash of one").decode())) + "\n")
 
     def ask(guard: Guard, pair: str) -> str | None:
-        return anyio.run(guard.check, {b"authorization": b"Basic " + base64.b64encode(pair.encode())})
+        return anyio.run(guard.check, {b"authorization": b"Basic " + base64.b64encode(pair.encode())}, "127.0.0.1")
 
     guard = Guard(str(users))
     assert [ask(guard, "anna:one") for _ in range(20)] == ["anna"] * 20

@@ -25,6 +25,7 @@ from starlette.routing import Route
 from lakehouse.serve.answer.live import Live
 from lakehouse.serve.guard import Guard
 from lakehouse.serve.options import Options, is_loopback
+from lakehouse.serve.origins import Origins
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.subscriptions.asked import MEDIA_TYPES, NotValid, Subscription, read_subscription
 from lakehouse.serve.subscriptions.deliver import Deliverer
@@ -44,16 +45,14 @@ class Subscriptions:
         options: how it is served.
         source: setting `events_source`.
         guard: lets requests in.
-        origin_of: gives the URL under which a client knows `/`.
+        origins: tells under which URL a client knows `/`, and which client it is.
     """
 
-    def __init__(
-        self, folder: Path, live: Live, options: Options, source: str, guard: Guard, origin_of: Callable[[Any, Any], str]
-    ) -> None:
+    def __init__(self, folder: Path, live: Live, options: Options, source: str, guard: Guard, origins: Origins) -> None:
         self.live = live
         self.options = options
         self.guard = guard
-        self.origin_of = origin_of
+        self.origins = origins
         self.store = Store(folder)
         self.deliverer = Deliverer(self.store, live, source, allow_private=options.allow_private_sinks)
         self._one_at_a_time = threading.Lock()
@@ -92,8 +91,8 @@ class Subscriptions:
     async def _answer(self, answer: Callable[[HttpRequest, str], Awaitable[Response]], request: HttpRequest) -> Response:
         headers = dict(request.scope["headers"])
         try:
-            origin = self.origin_of(request.scope, headers)
-            await self.guard.check(headers)
+            origin = self.origins.of(request.scope, headers)
+            await self.guard.check(headers, self.origins.client(request.scope, headers))
             found = await answer(request, origin)
         except ProblemFound as problem:
             body = problem.as_json(self.options.specification, "")
