@@ -17,7 +17,20 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "lakehouse"
 
 BASE = ["__init__", "errors", "faults", "settings", "progress"]
-PACKAGES = ["text", "store", "dialects", "log", "rules", "expectations", "operations", "ingest", "export", "readmodel", "query"]
+PACKAGES = [
+    "text",
+    "store",
+    "dialects",
+    "domain",
+    "log",
+    "rules",
+    "expectations",
+    "operations",
+    "ingest",
+    "export",
+    "readmodel",
+    "query",
+]
 PACKAGES += ["match", "render", "site", "serve", "replicate", "cli"]
 ORDER = [*BASE, *PACKAGES[:-1], "catalog", "cli", "__main__"]
 

@@ -63,7 +63,7 @@ SELECT
   texts['/protocol'] AS protocol,
   protocol_family,
   coalesce(
-    nullif(split_part(texts['/protocol'], '/', 2), ''),
+    nullif(trim(substr(texts['/protocol'], length(split_part(texts['/protocol'], '/', 1)) + 2)), ''),
     map('AMQP', '1.0', 'MQTT', '5.0')[protocol_family]
   ) AS protocol_version,
   CASE

@@ -48,7 +48,7 @@ carried_messages AS (
       WHEN e.protocol IS NOT NULL THEN 'endpoint'
     END AS protocol_source,
     e.protocol_family AS endpoint_family,
-    e.protocol_version AS endpoint_version,
+    e.protocol AS endpoint_protocol,
     o.options,
     m.attributes,
     m.chain_status
@@ -73,11 +73,27 @@ comparisons AS (
     mode,
     format,
     protocol,
-    upper(split_part(protocol, '/', 1)) AS protocol_family,
-    coalesce(nullif(split_part(protocol, '/', 2), ''), '5.0') AS mqtt_version,
+    upper(trim(split_part(protocol, '/', 1))) AS protocol_family,
     protocol_source,
     endpoint_family,
-    endpoint_version,
+    -- What protocols compare by: HTTP, KAFKA and NATS by name; others by their version too, where AMQP is 1.0 and MQTT 5.0.
+    transform(
+      transform(
+        array(protocol, endpoint_protocol),
+        name -> struct(
+          upper(trim(split_part(name, '/', 1))) AS family,
+          nullif(trim(substr(name, length(split_part(name, '/', 1)) + 2)), '') AS version
+        )
+      ),
+      one -> CASE
+        WHEN one.family IN ('HTTP', 'KAFKA', 'NATS') THEN one.family
+        ELSE concat(
+          one.family,
+          '/',
+          regexp_replace(coalesce(one.version, map('AMQP', '1.0', 'MQTT', '5.0')[one.family], ''), '\\.0\\z', '')
+        )
+      END
+    ) AS keys,
     options,
     attributes,
     chain_status
@@ -136,12 +152,13 @@ SELECT
     map_filter(options, (name, value) -> NOT coalesce(map_contains_key(declared, name), FALSE) AND NOT coalesce(name = replaced, FALSE)),
     coalesce(declared, CAST(map() AS MAP<STRING, STRING>))
   ) AS options,
-  coalesce(
-    protocol_family = endpoint_family AND (protocol_family <> 'MQTT' OR mqtt_version = endpoint_version),
-    TRUE
-  )
+  coalesce(keys[0] = keys[1], TRUE)
   AND coalesce(
-    upper(envelope) = upper(endpoint_envelope) OR startswith(upper(envelope), concat(upper(endpoint_envelope), '/')),
+    lower(envelope) = lower(endpoint_envelope)
+    OR (
+      startswith(lower(envelope), lower(endpoint_envelope))
+      AND substr(envelope, length(endpoint_envelope) + 1, 1) IN ('/', '.', '-')
+    ),
     TRUE
   ) AS matches,
   chain_status

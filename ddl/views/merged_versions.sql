@@ -63,12 +63,16 @@ comparisons AS (
         layer -> struct(
           layer AS leaves,
           map_keys(layer) AS pointers,
-          upper(trim(BOTH '"' FROM split_part(layer['/protocol'], '/', 1))) AS family,
-          CASE WHEN upper(layer['/protocol']) LIKE '"MQTT%'
-            THEN coalesce(nullif(regexp_replace(trim(BOTH '"' FROM split_part(layer['/protocol'], '/', 2)), '\\.0\\z', ''), ''), '5')
+          upper(trim(BOTH ' "' FROM split_part(layer['/protocol'], '/', 1))) AS family,
+          CASE WHEN upper(trim(BOTH ' "' FROM split_part(layer['/protocol'], '/', 1))) = 'MQTT'
+            THEN regexp_replace(
+              coalesce(nullif(trim(BOTH ' "' FROM substr(layer['/protocol'], length(split_part(layer['/protocol'], '/', 1)) + 2)), ''), '5.0'),
+              '\\.0\\z',
+              ''
+            )
           END AS mqtt_version,
           upper(trim(BOTH '"' FROM split_part(layer['/envelope'], '/', 1))) AS envelope,
-          nullif(trim(BOTH '"' FROM split_part(layer['/envelope'], '/', 2)), '') AS envelope_version,
+          nullif(trim(BOTH '"' FROM substr(layer['/envelope'], length(split_part(layer['/envelope'], '/', 1)) + 2)), '') AS envelope_version,
           arrays_overlap(map_keys(layer), array('/dataschema', '/dataschemauri', '/dataschemaxid')) AS sets_schema,
           transform(
             filter(map_keys(layer), pointer -> startswith(pointer, '/protocoloptions/') AND layer[pointer] <> '{}'),

@@ -71,7 +71,7 @@ SELECT
   attributes,
   depends_on,
   texts,
-  upper(split_part(texts['/protocol'], '/', 1)) AS protocol_family,
+  upper(trim(split_part(texts['/protocol'], '/', 1))) AS protocol_family,
   upper(split_part(texts['/envelope'], '/', 1)) = 'CLOUDEVENTS' AS is_cloudevent,
   CASE WHEN upper(translate(split_part(texts['/dataschemaformat'], '/', 1), '-_', '')) = 'JSONSCHEMA' THEN 'application/json' END AS format_type
 FROM leaf_texts;

@@ -343,9 +343,9 @@ def _owner(collection: str) -> str:
 _PROTOCOL_VERSION = "\n".join(
     [
         "CASE",
-        "    WHEN split_part(b.protocol, '/', 2) <> '' THEN split_part(b.protocol, '/', 2)",
+        "    WHEN split_part(b.protocol, '/', 2) <> '' THEN trim(substr(b.protocol, length(split_part(b.protocol, '/', 1)) + 2))",
         *(
-            f"    WHEN upper(split_part(b.protocol, '/', 1)) = '{name}' THEN '{version}'"
+            f"    WHEN upper(trim(split_part(b.protocol, '/', 1))) = '{name}' THEN '{version}'"
             for name, version in shorthands().items()
         ),
         "  END",
@@ -365,7 +365,7 @@ def _derived(table: Table) -> dict[str, str]:
     if table is ENDPOINTS:
         return {
             "endpointid": _part(2),
-            "protocol_family": "upper(split_part(b.protocol, '/', 1))",
+            "protocol_family": "upper(trim(split_part(b.protocol, '/', 1)))",
             "protocol_version": _PROTOCOL_VERSION,
             "deployed": "CAST(get_json_object(b.protocoloptions, '$.deployed') AS BOOLEAN)",
             "endpoints": _ADDRESSES,

@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from lakehouse.dialects.tables import FAMILIES, protocol_version, shared_options, shorthands, table
+from lakehouse.dialects.tables import FAMILIES, shared_options, table
+from lakehouse.domain.protocols import is_as_precise, is_other_protocol
 from lakehouse.ingest.parse.rows import leaves_of_body
 from lakehouse.readmodel.view import Entity, View
 from lakehouse.rules.one.constraints import constraints
+from lakehouse.text.jsontext import as_column_text
 from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
 from lakehouse.text.xid import xid_of_resource, xid_of_version
 
@@ -140,7 +142,7 @@ def carried(endpoint: Entity, definition: Record, group: Entity | None) -> Recor
     source, protocol = next(((name, text) for name, text in says if text is not None), (None, None))
     envelope = next((e for e in (definition["envelope"], held.get("envelope"), known.get("envelope")) if e is not None), None)
     options = known.get("envelopeoptions") or {}
-    mode = _as_text(options.get("mode"))
+    mode = as_column_text(options.get("mode"))
     family, own_family = _family(protocol), _family(known.get("protocol"))
     return {
         "registryid": endpoint.registryid,
@@ -152,12 +154,12 @@ def carried(endpoint: Entity, definition: Record, group: Entity | None) -> Recor
         "channel": known.get("channel"),
         "envelope": envelope,
         "mode": (mode or "both") if (envelope or "").upper().startswith("CLOUDEVENTS") else mode,
-        "format": _as_text(options.get("format")),
+        "format": as_column_text(options.get("format")),
         "protocol": protocol,
         "protocol_family": family,
         "protocol_source": source,
         "options": _options(known, own_family, family, definition["attributes"]),
-        "matches": _matches(protocol, known.get("protocol")) and _same_envelope(envelope, known.get("envelope")),
+        "matches": not is_other_protocol(protocol, known.get("protocol")) and is_as_precise(envelope, known.get("envelope")),
         "chain_status": definition["chain_status"],
     }
 
@@ -188,27 +190,7 @@ def _base_version(view: View, registryid: RegistryId, basemessage: str | None) -
 
 
 def _family(protocol: str | None) -> str | None:
-    return None if protocol is None else protocol.split("/", 1)[0].upper()
-
-
-def _matches(protocol: str | None, of_endpoint: str | None) -> bool:
-    """Tell whether a message's protocol is the endpoint's: MQTT by its version too; where one says nothing it is."""
-    family, own = _family(protocol), _family(of_endpoint)
-    if family is None or own is None:
-        return True
-    if family != own:
-        return False
-    if family != "MQTT":
-        return True
-    version = (protocol or "").partition("/")[2].split("/", 1)[0] or shorthands()[family]
-    known = protocol_version(of_endpoint or "")
-    return known is None or version == known
-
-
-def _same_envelope(envelope: str | None, of_endpoint: str | None) -> bool:
-    if envelope is None or of_endpoint is None:
-        return True
-    return envelope.upper() == of_endpoint.upper() or envelope.upper().startswith(of_endpoint.upper() + "/")
+    return None if protocol is None else protocol.split("/", 1)[0].strip().upper()
 
 
 def _options(known: Record, own_family: str | None, family: str | None, leaves: dict[Pointer, JsonText]) -> dict[str, str]:
@@ -217,7 +199,7 @@ def _options(known: Record, own_family: str | None, family: str | None, leaves: 
     usage = known.get("usage")
     defaults = (_defaults().get(own_family, {}) if own_family else {}) | ({} if given is None else _defaults()[""])
     merged = {name: text for name, text in defaults.items() if given is None or name not in given}
-    merged |= {name: _as_text(value) for name, value in (given or {}).items()}
+    merged |= {name: as_column_text(value) for name, value in (given or {}).items()}
     useless = {"endpoints", "authorization"}
     for role in ("producer", "consumer"):
         if usage is not None and role not in usage:
@@ -237,7 +219,7 @@ def _defaults() -> dict[str, dict[str, str]]:
     """Give the defaults of an endpoint's options as text, by protocol family; those of every protocol have none."""
     found: dict[str, dict[str, str]] = {}
     for row in table("option_defaults"):
-        found.setdefault(row["protocol_family"], {})[row["option"]] = _as_text(orjson.loads(row["default"]))
+        found.setdefault(row["protocol_family"], {})[row["option"]] = str(as_column_text(orjson.loads(row["default"])))
     return found
 
 
@@ -246,8 +228,3 @@ def _options_of(role: str) -> dict[str, frozenset[str]]:
     """Give the options that an endpoint without a role has no use for, by protocol family."""
     rows = [row for row in constraints() if (row.test, row.argument) == ("role", role)]
     return {family: frozenset(row.name for row in rows if row.family == family) for family in FAMILIES}
-
-
-def _as_text(value: Any) -> Any:
-    """Give a JSON value as text, as Spark reads it into a STRING: a text without its quotes."""
-    return value if value is None or isinstance(value, str) else orjson.dumps(value).decode()

@@ -201,7 +201,7 @@ _ENDPOINT_OPTIONS: dict[str, Json] = {
     "KAFKA": {"acks": 1},
     "MQTT/5.0": {"qos": 1, "retain": False},
     "AMQP/1.0": {"durable": True},
-    "HTTP": {"method": "POST"},
+    "HTTP": {},  # the messages say their methods
 }
 
 

@@ -44,7 +44,7 @@ def check_cycles(things: DataFrame, present: Present) -> DataFrame:
 
 
 def _as_bases(things: DataFrame, versions: DataFrame, present: Present) -> DataFrame:
-    """Give the names by which a base means a Version: its own; of the default one its message's, and that of each alias of it.
+    """Return the names by which a base means a Version: its own and those through aliases; of the default one its message's, too.
 
     Returns:
         One row per name: registryid, basemessage (the name), to (the Version).
@@ -55,7 +55,9 @@ def _as_bases(things: DataFrame, versions: DataFrame, present: Present) -> DataF
     if not present.aliases:
         return own
     aliases = few(things.filter((F.col("kind") == "message") & F.col("xref").isNotNull()), present.aliases)
-    aliases = aliases.select("registryid", F.col("xid").alias("basemessage"), F.col("xref").alias("message_xid"))
-    shown = versions.filter("isdefault").select("registryid", "message_xid", F.col("xid").alias("to"))
+    aliases = aliases.select("registryid", F.col("xid").alias("alias"), F.col("xref").alias("message_xid"))
+    shown = versions.select("registryid", "message_xid", "isdefault", F.col("xid").alias("to"))
     borrowed = shown.join(aliases, on=["registryid", "message_xid"])
-    return own.unionByName(borrowed.select("registryid", "to", "basemessage"))
+    by_version = F.concat("alias", F.lit("/versions/"), F.substring_index("to", "/", -1))
+    names = F.explode(F.array_compact(F.array(by_version, F.when(F.col("isdefault"), F.col("alias"))))).alias("basemessage")
+    return own.unionByName(borrowed.select("registryid", "to", names))

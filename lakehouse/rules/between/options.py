@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.dialects.tables import FAMILIES, SharedOption, shared_options
+from lakehouse.rules.between.names import family
 from lakehouse.rules.findings import breaches_of, broken
 from lakehouse.store.frames import is_empty, keep
 from lakehouse.store.keys import KEY
@@ -28,11 +29,11 @@ def judged_options() -> dict[str, tuple[SharedOption, ...]]:
 
 def endpoint_options() -> Column:
     """Give the options of an endpoint that its messages may contradict: pointer in a message → text; NULL: it has none."""
-    family = _family("protocol")
+    name = family("protocol")
     given = [
         F.struct(
             F.lit(str(one.pointer)).alias("key"),
-            F.when(family == own, F.get_json_object("protocoloptions", f"$.{one.name}")).alias("value"),
+            F.when(name == own, F.get_json_object("protocoloptions", f"$.{one.name}")).alias("value"),
         )
         for own, options in judged_options().items()
         for one in options
@@ -62,15 +63,14 @@ def check_options(things: DataFrame, carried: DataFrame, flattened: Flattened | 
     own = ["document_uri", *KEY, "staged", "dialect"]
     endpoints = things.filter((F.col("kind") == "endpoint") & F.col("options").isNotNull())
     groups = F.array_distinct(F.array_append(F.coalesce("messagegroups", no_uris()), F.col("xid")))
-    family = _family("protocol").alias("family")
-    ways = endpoints.select(*own, family, F.explode(groups).alias("container"), "options")
+    ways = endpoints.select(*own, family("protocol").alias("family"), F.explode(groups).alias("container"), "options")
     asked = ways.select(*own, "family", "container", F.explode("options").alias("pointer", "asked"))
     said = carried.filter(F.col("options").isNotNull() | F.col("is_based")).select(
         "registryid",
         "container",
         "message_xid",
         "is_based",
-        _family("protocol").alias("said_family"),
+        family("protocol").alias("said_family"),
         F.col("options").alias("declared"),
     )
     both = keep(asked.join(said, on=["registryid", "container"], how="inner"))
@@ -78,7 +78,7 @@ def check_options(things: DataFrame, carried: DataFrame, flattened: Flattened | 
         merged = flattened(based.select("registryid", "message_xid").distinct())
         merged = merged.select("registryid", "message_xid", F.col("attributes").alias("merged"))
         both = both.join(merged, on=["registryid", "message_xid"], how="left")
-        inherited = _family(_text_of(F.col("merged")["/protocol"]))
+        inherited = family(_text_of(F.col("merged")["/protocol"]))
         both = both.withColumn("declared", F.coalesce("merged", "declared"))
         both = both.withColumn("said_family", F.coalesce(inherited, "said_family"))
     return _told(both.filter(F.coalesce(F.col("family") == F.col("said_family"), F.lit(True))), own)
@@ -114,10 +114,6 @@ def _told(both: DataFrame, own: list[str]) -> DataFrame:
         )
         told.append(broken("MATCH-004", message, f"/protocoloptions/{name}").when(F.col("pointer") == pointer))
     return breaches_of(grouped, told)
-
-
-def _family(protocol: str | Column) -> Column:
-    return F.upper(F.trim(F.split_part(protocol, F.lit("/"), F.lit(1))))
 
 
 def _text_of(value: Column) -> Column:

@@ -12,9 +12,9 @@ from functools import partial, reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from lakehouse.dialects.tables import FAMILIES, shorthands
 from lakehouse.rules.between.candidate import holders_of
 from lakehouse.rules.between.cycles import check_cycles
+from lakehouse.rules.between.names import is_as_precise, protocol_key
 from lakehouse.rules.between.options import Flattened, check_options
 from lakehouse.rules.between.present import Present, few, look_at
 from lakehouse.rules.between.references import check_aliases, check_schema_uris
@@ -95,14 +95,14 @@ def check_members(things: DataFrame, present: Present) -> DataFrame:
     both = members(things, present).join(holders, on=["registryid", "container"], how="inner")
     is_group = F.col("holder_kind") == "group"
     envelope, protocol = F.col("envelope"), F.col("protocol")
-    other_protocol = _one_protocol("protocol") != _one_protocol("holder_protocol")
+    other_protocol = protocol_key("protocol") != protocol_key("holder_protocol")
     told = [
         broken("MSG-157", _differ("envelope"), "/envelope").when(is_group & (F.lower(envelope) != F.lower("holder_envelope"))),
         broken("MSG-156", F.concat(F.lit("`envelope` is missing, and that of the group is "), "holder_envelope"), "").when(
             is_group & envelope.isNull() & F.col("basemessage").isNull() & F.col("holder_envelope").isNotNull()
         ),
         broken("MSG-134", _differ("protocol"), "/protocol").when(is_group & other_protocol),
-        broken("END-074", _differ("envelope"), "/envelope").when(~is_group & ~_is_as_precise()),
+        broken("END-074", _differ("envelope"), "/envelope").when(~is_group & ~is_as_precise("envelope", "holder_envelope")),
         broken("END-096", _differ("protocol"), "/protocol").when(~is_group & other_protocol),
     ]
     return breaches_of(both.filter(envelope.isNotNull() | protocol.isNotNull() | F.col("holder_envelope").isNotNull()), told)
@@ -195,8 +195,8 @@ def check_endpoints(things: DataFrame, present: Present, duplicate_messageids: s
     both = lists.join(kinds.agg(*of_kind), on=["registryid", "container"], how="inner")
     both = both.withColumns({"envelope": F.col("_envelope"), "protocol": F.col("_protocol")})
     is_referenced = F.col("container") != F.col("xid")
-    protocols_differ = is_referenced & (_one_protocol("protocol") != _one_protocol("holder_protocol"))
-    envelopes_differ = is_referenced & F.col("envelope").isNotNull() & ~_is_as_precise()
+    protocols_differ = is_referenced & (protocol_key("protocol") != protocol_key("holder_protocol"))
+    envelopes_differ = is_referenced & F.col("envelope").isNotNull() & ~is_as_precise("envelope", "holder_envelope")
     endpoint = [*KEY, "document_uri", "staged", "dialect"]
     grouped = both.groupBy(*endpoint).agg(
         F.min(F.when(envelopes_differ, F.col("message_xid"))).alias("other_envelope"),
@@ -291,23 +291,6 @@ def check_changes(things: DataFrame, present: Present) -> DataFrame:
 
 def _differ(name: str) -> Column:
     return F.concat(F.lit(f"`{name}` is "), name, F.lit(", and that of what holds it is "), f"holder_{name}")
-
-
-def _one_protocol(name: str) -> Column:
-    """Write a protocol so that the same one is the same text: requirements.md 22."""
-    family, version = F.upper(F.split_part(name, F.lit("/"), F.lit(1))), F.split_part(name, F.lit("/"), F.lit(2))
-    number = F.when(family.isin([one for one in FAMILIES if one not in shorthands()]), "").when(version != "", version)
-    for one, usual in shorthands().items():
-        number = number.when(family == one, usual)
-    number = number.otherwise(version)
-    return F.when(F.col(name) != "", F.concat(family, F.lit("/"), number))
-
-
-def _is_as_precise() -> Column:
-    """Tell that a message's envelope is the endpoint's, or a closer version of it (END-074, 075; requirements.md 23)."""
-    asked, given = F.lower("holder_envelope"), F.lower("envelope")
-    refines = reduce(Column.__or__, [F.startswith(given, F.concat(asked, F.lit(mark))) for mark in "/.-"])
-    return F.coalesce((given == asked) | refines, F.lit(True))
 
 
 def _with_one_of(places: DataFrame, rows: DataFrame) -> DataFrame:

@@ -1,0 +1,6 @@
+"""What the specifications say, decided in plain Python: values in, a decision out, without Spark, SQLite or files.
+
+| module | decides |
+|---|---|
+| `protocols` | whether two protocols or envelopes are the same, or one is more precise (requirements.md 22, 23) |
+"""
