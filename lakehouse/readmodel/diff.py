@@ -19,7 +19,7 @@ from lakehouse.readmodel.differences import CLASSES, Difference
 from lakehouse.readmodel.model import ReadModel
 from lakehouse.readmodel.view import Entity, View
 from lakehouse.settings import data_folder
-from lakehouse.text.jsontext import pointer_of
+from lakehouse.text.jsontext import as_column_text, pointer_of
 from lakehouse.text.names import REGISTRY, WHOLE, Pointer, RegistryId, Xid
 
 MOST_CHANGED = 20_000  # entities that are compared here
@@ -203,7 +203,7 @@ def _leaves(entity: Entity) -> dict[Pointer, str | None]:
             | _text_leaf("envelopeoptions", known.get("envelopeoptions"))
             | {pointer_of("usage", role): "true" for role in known.get("usage") or []}
             | {pointer_of("messagegroups", xid): "true" for xid in known.get("messagegroups") or []}
-            | {pointer_of("protocoloptions", name): _as_text(value) for name, value in options.items()}
+            | {pointer_of("protocoloptions", name): as_column_text(value) for name, value in options.items()}
         )
     if entity.kind == "schema":
         named = {pointer_of(name): _json(known.get(name)) for name in ("defaultversionid", "compatibility")}
@@ -215,17 +215,12 @@ def _leaves(entity: Entity) -> dict[Pointer, str | None]:
 
 
 def _text_leaf(name: str, value: Any) -> dict[Pointer, str | None]:
-    return {pointer_of(name): _as_text(value)}
+    return {pointer_of(name): as_column_text(value)}
 
 
 def _json(value: Any) -> str | None:
     """Write a value as JSON; None for null."""
     return None if value is None else orjson.dumps(value).decode()
-
-
-def _as_text(value: Any) -> str | None:
-    """Write a value as Spark's JSON functions read it into a STRING: a text without its quotes."""
-    return value if value is None or isinstance(value, str) else orjson.dumps(value).decode()
 
 
 def _without_nothing(leaves: dict[Pointer, str | None]) -> Leaves:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from lakehouse.readmodel.view import View
+from lakehouse.text.jsontext import as_column_text
 from lakehouse.text.names import JsonText, RegistryId, Xid
 from lakehouse.text.timestamps import microseconds, rfc3339
 
@@ -186,7 +187,7 @@ def _attributes(body: str | None) -> Attributes:
     known: dict[str, Any] = {} if body is None else orjson.loads(body)
     unknown = known.pop("extensions", None) or {}
     return {
-        name: _as_text(known[name] if known.get(name) is not None else unknown.get(name))
+        name: as_column_text(known[name] if known.get(name) is not None else unknown.get(name))
         for name in known.keys() | unknown.keys()
     }
 
@@ -202,11 +203,7 @@ def _members(text: str | None) -> Attributes:
         value = orjson.loads(text or "{}")
     except orjson.JSONDecodeError:
         return {}
-    return {name: _as_text(member) for name, member in value.items()} if isinstance(value, dict) else {}
-
-
-def _as_text(value: Any) -> str | None:
-    return value if value is None or isinstance(value, str) else orjson.dumps(value).decode()
+    return {name: as_column_text(member) for name, member in value.items()} if isinstance(value, dict) else {}
 
 
 def _recorded(raw: str | None, name: str, moment: int | None) -> str | None:

@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
 from json.encoder import encode_basestring  # escapes what RFC 8785 escapes and nothing else, as orjson does
 from typing import Any, cast
 
@@ -154,6 +155,11 @@ def read_written(text: JsonText) -> Any:
     return jiter.from_json(text.encode(), float_mode="lossless-float")
 
 
+def as_column_text(value: Any) -> str | None:
+    """Return a JSON value as Spark's JSON functions read it into a STRING: a text without quotes, doubles as Java's."""
+    return value if value is None or isinstance(value, str) else orjson.dumps(_with_java_doubles(value)).decode()
+
+
 def in_order(value: Any) -> bytes:
     """Write a value like `canonical`, with its keys in their order."""
     try:
@@ -234,6 +240,29 @@ def _spelling(number: Any) -> orjson.Fragment:
     if not isinstance(number, jiter.LosslessFloat):
         raise TypeError(f"not a JSON value: {type(number).__name__}")
     return orjson.Fragment(bytes(number))
+
+
+def _with_java_doubles(value: Any) -> Any:
+    if isinstance(value, float):
+        return orjson.Fragment(_java_double(value))
+    if isinstance(value, dict):
+        return {name: _with_java_doubles(member) for name, member in value.items()}
+    return [_with_java_doubles(member) for member in value] if isinstance(value, list) else value
+
+
+def _java_double(number: float) -> str:
+    """Write a double as Java's `Double.toString` does: `1.0E16`, `0.1`, `1.0E-5`."""
+    sign, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
+    first = len(digits) + int(exponent) - 1  # power of ten of the first digit
+    minus = "-" if sign else ""
+    if number == 0:
+        return f"{minus}0.0"
+    text = "".join(map(str, digits))
+    if not -3 <= first < 7:
+        return f"{minus}{text[0]}.{text[1:] or '0'}E{first}"
+    if first < 0:
+        return f"{minus}0.{'0' * (-first - 1)}{text}"
+    return f"{minus}{text[: first + 1].ljust(first + 1, '0')}.{text[first + 1 :] or '0'}"
 
 
 def _with_twins(value: Any) -> orjson.Fragment:

@@ -44,6 +44,7 @@ PROTOCOLS: list[dict[str, Any]] = [
     {"protocol": "HTTP", "protocoloptions": {"method": "PUT", "path": "/p"}},
     {"protocol": "KAFKA", "protocoloptions": {"key_base64": "AA==", "partition": 7}},
 ]
+NUMBERS = {"a": 1e16, "b": [0.5, 1e-5], "c": {"d": 12345678.9}, "e": 0.001, "f": -1.5e300, "g": 1e6, "h": 123456789012, "i": 0.0}
 ENDPOINTS: list[dict[str, Any]] = [
     {
         "usage": ["producer"],
@@ -58,7 +59,12 @@ ENDPOINTS: list[dict[str, Any]] = [
         "envelope": "CloudEvents/1.0",
         "envelopeoptions": {"mode": "structured", "format": "json"},
     },
-    {"usage": ["producer"], "channel": "c", "protocol": "NATS", "protocoloptions": {"endpoints": [{"uri": "nats://a", "x": 1}]}},
+    {
+        "usage": ["producer"],
+        "channel": "c",
+        "protocol": "NATS",
+        "protocoloptions": {"endpoints": [{"uri": "nats://a", "x": 1}], **NUMBERS},
+    },
     {"usage": ["producer"], "envelope": "CloudEvents"},
 ]
 SCHEMAS = [None, "/schemagroups/s/schemas/t", "#/schemagroups/s/schemas/t:Type", "/schemagroups/s/schemas/u/versions/1#Type"]
@@ -102,6 +108,8 @@ def catalog_of(seed: int) -> dict[str, Any]:
             made = {"versions": {versionid: definition() for versionid in chance.sample(["1", "2", "10"], 2)}}
         if chance.random() < 0.9:
             messages[f"g{n % 4}"][f"m{n}"] = made
+    messages["g0"] |= {"plain": message(), "based": message(basemessage="/messagegroups/g0/messages/plain")}
+    messages["g0"] |= {"abroad": message(basemessage=lost[1]), "lost": message(basemessage=lost[0])}
     groups = {name: group(held, **({"protocol": "MQTT/5.0"} if name == "g3" else {})) for name, held in messages.items()}
     endpoints = {}
     for n, one in enumerate(ENDPOINTS):
