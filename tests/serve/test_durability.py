@@ -86,7 +86,7 @@ def above(tmp_path):
 
 def batches_of(warehouse, cache, **options):
     model = open_model(read_settings(warehouse=str(warehouse), readmodel_dir=str(cache), **options))
-    return Batches(model, DeltaAppender(model.location, model.settings), attempts=5, max_depth=100)
+    return Batches(model, DeltaAppender(model.location, model.settings), attempts=5)
 
 
 def until(found, seconds=30.0):

@@ -43,7 +43,7 @@ def settings(warehouse, tmp_path):
 @pytest.fixture
 def batches(settings):
     model = open_model(settings)
-    return Batches(model, DeltaAppender(model.location, model.settings), attempts=5, max_depth=100)
+    return Batches(model, DeltaAppender(model.location, model.settings), attempts=5)
 
 
 def test_requests_that_wait_become_one_snapshot(batches):
@@ -96,7 +96,7 @@ def test_who_asked_is_told_of_each_entity(batches):
 def test_another_writer_that_was_first_is_planned_behind(batches, settings):
     """Both write at the same snapshot: the second looks again, and nothing is lost."""
     other_model = open_model(settings)
-    other = Batches(other_model, DeltaAppender(other_model.location, settings), attempts=5, max_depth=100)
+    other = Batches(other_model, DeltaAppender(other_model.location, settings), attempts=5)
     batches.commit([asks("PUT", "/messagegroups/g", {})], ignore)
 
     def come_between(ingest_id, results):

@@ -19,6 +19,7 @@ from lakehouse.serve.write.groups import only, put_group, put_members, put_regis
 from lakehouse.serve.write.resources import post_version, put_meta, put_resource, put_version, put_versions
 from lakehouse.serve.write.settle import settle
 from lakehouse.serve.write.working import Working
+from lakehouse.settings import Settings
 from lakehouse.text.names import REGISTRY, Xid
 from lakehouse.text.xid import xid_of, xid_of_version
 
@@ -60,13 +61,13 @@ def methods_of(parts: tuple[str, ...]) -> tuple[str, ...]:
     return _ALLOWED["entity" if len(parts) % 2 == 0 else "collection"]
 
 
-def apply(working: Working, writing: Writing, max_depth: int) -> Outcome:
+def apply(working: Working, writing: Writing, settings: Settings) -> Outcome:
     """Apply a request.
 
     Args:
         working: the catalog; written to, unless anything is wrong.
         writing: the request, to a path and with a method of `methods_of`.
-        max_depth: levels of nesting of its body.
+        settings: levels of nesting of its body, and which rules between entities hold.
 
     Raises:
         ProblemFound: it cannot be done; nothing was changed.
@@ -75,11 +76,11 @@ def apply(working: Working, writing: Writing, max_depth: int) -> Outcome:
     try:
         if writing.parts[:1] == (CATALOG,):
             writing = writing._replace(dialect=DRAFT)
-        context = Context(working, writing, max_depth)
+        context = Context(working, writing, settings.max_json_depth)
         _check_ids(writing)
         outcome = _outcome(context)
         _set_default(context, outcome)
-        settle(working, context.writing, context.effects)
+        settle(working, context.writing, context.effects, settings)
     except ProblemFound:
         working.undo(mark)
         raise

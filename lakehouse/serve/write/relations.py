@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from lakehouse.dialects.tables import FAMILIES, family_of, protocol_version, shorthands
+from lakehouse.domain.protocols import has_other_options, is_as_precise, is_other_envelope, is_other_protocol, nearer_envelope
 from lakehouse.ingest.parse.rows import leaves_of_body
 from lakehouse.rules.declared import RULES
 from lakehouse.serve.problems import ProblemFound, raise_problems
 from lakehouse.serve.write.working import Change, Row, Working, holder_of
+from lakehouse.settings import Settings
 from lakehouse.text.jsontext import read_canonical
 from lakehouse.text.names import JsonText, RegistryId, Xid
 from lakehouse.text.xid import xid_of_group, xid_of_version
@@ -23,9 +24,6 @@ Leaves = dict[str, JsonText]  # by pointer
 _VARIANTS = {
     "group": "MSG-020", "endpoint": "END-033", "message": "MSG-037", "version": "MSG-038", "schema": "MSG-037"
 }  # fmt: skip
-_MOST_BASES = 128
-# Families of which one version is as good as another.
-_WITHOUT_VERSION = frozenset(FAMILIES) - frozenset(shorthands())
 _SCHEMA = ("/dataschema", "/dataschemauri", "/dataschemaxid")  # one slot: what sets one of them inherits none
 
 
@@ -38,8 +36,14 @@ class Broken(NamedTuple):
     message: str
 
 
-def check_between(working: Working, registryid: RegistryId, changes: Iterable[Change]) -> None:
-    """Ask the rules between entities of what was written.
+def check_between(working: Working, registryid: RegistryId, changes: Iterable[Change], settings: Settings) -> None:
+    """Check what was written by the rules between entities.
+
+    Args:
+        working: the catalog with what was written.
+        registryid: of what was written.
+        changes: what was written.
+        settings: `check_relations`, `max_chain_depth` and `duplicate_messageids`, as for an ingest.
 
     Raises:
         ProblemFound: some are broken.
@@ -52,13 +56,15 @@ def check_between(working: Working, registryid: RegistryId, changes: Iterable[Ch
             name=broken.attribute or broken.xid.rsplit("/", 1)[-1],
             error_detail=broken.message,
         )
-        for broken in find_broken(working, registryid, changes)
+        for broken in find_broken(working, registryid, changes, settings)
     )
 
 
-def find_broken(working: Working, registryid: RegistryId, changes: Iterable[Change]) -> Iterator[Broken]:
-    """Find what rows that were written break."""
-    around = _Around(working, registryid)
+def find_broken(working: Working, registryid: RegistryId, changes: Iterable[Change], settings: Settings) -> Iterator[Broken]:
+    """Find what rows that were written break; arguments as for `check_between`."""
+    if not settings.check_relations:
+        return
+    around = _Around(working, registryid, settings)
     for change in changes:
         row, before = change.after, change.before
         if row is None or (before is not None and before.content_hash == row.content_hash):
@@ -74,9 +80,10 @@ def find_broken(working: Working, registryid: RegistryId, changes: Iterable[Chan
 class _Around:
     """What stands around an entity."""
 
-    def __init__(self, working: Working, registryid: RegistryId) -> None:
+    def __init__(self, working: Working, registryid: RegistryId, settings: Settings) -> None:
         self.working = working
         self.registryid = registryid
+        self.settings = settings
 
     def body(self, xid: Xid) -> Body | None:
         row = self.working.row(self.registryid, xid)
@@ -84,6 +91,14 @@ class _Around:
 
     def is_there(self, xid: Xid) -> bool:
         return self.working.row(self.registryid, xid) is not None
+
+    def messages(self, holder: Xid) -> list[Xid]:
+        """List the messages of a group or an endpoint that show a definition: of their own, or another's (`xref`)."""
+        return [one.xid for one in self.working.children(self.registryid, holder) if one.kind == "message" and self.shows(one)]
+
+    def shows(self, message: Row) -> bool:
+        xref = read_canonical(message.body).get("xref")
+        return self.default_version(message.xid if xref is None else Xid(xref)) is not None
 
     def base(self, body: Body) -> Xid | None:
         """Find the Version that a definition's `basemessage` leads to: the one that it names, else the default one."""
@@ -148,7 +163,7 @@ def _check_holder(around: _Around, xid: Xid, message_xid: Xid, body: Body, *, is
     envelope, protocol = body.get("envelope"), body.get("protocol")
     asked, wanted = holder.get("envelope"), holder.get("protocol")
     in_group = message_xid.startswith("/messagegroups/")
-    is_other = None not in (_one_protocol(protocol), _one_protocol(wanted)) and _one_protocol(protocol) != _one_protocol(wanted)
+    is_other = is_other_protocol(protocol, wanted)
     told = "`{0}` is {1}, and that of what holds it is {2}"
     if in_group:
         if envelope is not None and asked is not None and envelope.lower() != asked.lower():
@@ -158,7 +173,7 @@ def _check_holder(around: _Around, xid: Xid, message_xid: Xid, body: Body, *, is
         if is_other:
             yield Broken(xid, "MSG-134", "protocol", told.format("protocol", protocol, wanted))
     else:
-        if not _is_as_precise(envelope, asked):
+        if not is_as_precise(envelope, asked):
             yield Broken(xid, "END-074", "envelope", told.format("envelope", envelope, asked))
         if is_other:
             yield Broken(xid, "END-096", "protocol", told.format("protocol", protocol, wanted))
@@ -186,7 +201,7 @@ def _flattened(around: _Around, xid: Xid) -> Leaves | None:
     at: Xid | None = xid
     while at is not None:
         row = around.working.row(around.registryid, at)
-        if row is None or at in seen or len(chain) > _MOST_BASES:
+        if row is None or at in seen or len(chain) > around.settings.max_chain_depth:
             return None  # a base may come later: nothing is judged
         seen.add(at)
         chain.append(dict(leaves_of_body(row.body)))
@@ -197,18 +212,19 @@ def _flattened(around: _Around, xid: Xid) -> Leaves | None:
         if at is None:
             return None
     merged: Leaves = {}
+    envelope: str | None = None
     for own in reversed(chain):
-        merged = _laid_over(merged, own)
+        merged = _laid_over(merged, own, envelope)
+        envelope = nearer_envelope(envelope, _value(own, "/envelope"))
     return merged
 
 
-def _laid_over(base: Leaves, own: Leaves) -> Leaves:
+def _laid_over(base: Leaves, own: Leaves, envelope: str | None) -> Leaves:
     """Lay leaves over those of a base: another envelope or protocol inherits nothing of its section (docs/decisions.md)."""
     dropped: tuple[str, ...] = ()
-    if _is_other_envelope(_value(base, "/envelope"), _value(own, "/envelope")):
+    if is_other_envelope(envelope, _value(own, "/envelope")):
         dropped += ("/envelopemetadata", "/envelopeoptions")
-    protocols = _family(_value(base, "/protocol")), _family(_value(own, "/protocol"))
-    if None not in protocols and protocols[0] != protocols[1]:
+    if has_other_options(_value(base, "/protocol"), _value(own, "/protocol")):
         dropped += ("/protocoloptions",)
     if any(name in own for name in _SCHEMA):
         dropped += _SCHEMA
@@ -251,8 +267,11 @@ def _check_flattened(around: _Around, xid: Xid, message_xid: Xid, body: Body, le
 
 
 def _check_endpoint(around: _Around, row: Row) -> Iterator[Broken]:
-    """A will message is there, and is a CloudEvent or one of MQTT (END-173, 174)."""
-    options = read_canonical(row.body).get("protocoloptions")
+    """A will message exists, and is a CloudEvent or one of MQTT (END-173, 174); no messageid comes twice (END-130, 132)."""
+    body = read_canonical(row.body)
+    if around.settings.duplicate_messageids == "error":
+        yield from _check_messageids(around, row.xid, body)
+    options = body.get("protocoloptions")
     will = options.get("willmessage") if isinstance(options, dict) else None
     if not isinstance(will, str) or not will.startswith("/"):
         return
@@ -270,6 +289,20 @@ def _check_endpoint(around: _Around, row: Row) -> Iterator[Broken]:
             yield Broken(row.xid, "END-174", "protocoloptions.willmessage", told)
 
 
+def _check_messageids(around: _Around, xid: Xid, body: Body) -> Iterator[Broken]:
+    """Over what an endpoint holds and the groups that it names no messageid comes twice."""
+    named = body.get("messagegroups")
+    if not isinstance(named, list):
+        return
+    holders: dict[str, Xid] = {}
+    for holder in dict.fromkeys([*named, xid]):
+        for message in around.messages(holder):
+            messageid = message.rsplit("/", 1)[1]
+            if holders.setdefault(messageid, message) != message:
+                yield Broken(xid, "END-130", "messagegroups", f"it carries several messages with the id {messageid}")
+                return
+
+
 _RULES: dict[str, Callable[[_Around, Row], Iterator[Broken]]] = {
     "version": _check_version,
     "message": _check_message,
@@ -283,36 +316,6 @@ def _without_version(xid: Xid) -> Xid:
     return Xid("/".join(parts[:5])) if len(parts) == 7 and parts[5] == "versions" else xid
 
 
-def _one_protocol(name: str | None) -> str | None:
-    """Write a protocol so that the same one is the same text: requirements.md 22."""
-    family = family_of(name)
-    if family is None:
-        return None
-    return f"{family}/" if family in _WITHOUT_VERSION else f"{family}/{protocol_version(name or '') or ''}"
-
-
-def _family(name: str | None) -> str | None:
-    """Write a protocol so that one whose options can be inherited is the same text: of MQTT the version counts."""
-    family = family_of(name)
-    return f"MQTT/{(protocol_version(name or '') or '').removesuffix('.0')}" if family == "MQTT" else family
-
-
-def _is_other_envelope(one: str | None, other: str | None) -> bool:
-    """Tell that two envelopes are not the same, of which one may be more precise."""
-    if not one or not other:
-        return False
-    (name, _, version), (other_name, _, other_version) = one.partition("/"), other.partition("/")
-    return name.upper() != other_name.upper() or bool(version and other_version and version != other_version)
-
-
 def _value(leaves: Leaves, pointer: str) -> str | None:
     found = read_canonical(leaves[pointer]) if pointer in leaves else None
     return found if isinstance(found, str) else None
-
-
-def _is_as_precise(envelope: str | None, asked: str | None) -> bool:
-    """Tell that a message's envelope is the endpoint's, or a closer version of it (END-074, 075; requirements.md 23)."""
-    if envelope is None or asked is None:
-        return True
-    given, wanted = envelope.lower(), asked.lower()
-    return given == wanted or given.startswith((f"{wanted}/", f"{wanted}.", f"{wanted}-"))

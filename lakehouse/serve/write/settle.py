@@ -12,6 +12,7 @@ from lakehouse.serve.write.relations import check_between
 from lakehouse.serve.write.rows import parse
 from lakehouse.serve.write.trees import Life, Tree
 from lakehouse.serve.write.working import Row, Working, check_owner, holder_of
+from lakehouse.settings import Settings
 from lakehouse.store.keys import OVER_HTTP
 from lakehouse.text.jsontext import canonical, decoded, read_canonical
 from lakehouse.text.names import REGISTRY, Xid
@@ -39,18 +40,21 @@ class Effects:
     life: dict[Xid, Life] = field(default_factory=dict)
 
 
-def settle(working: Working, writing: Writing, effects: Effects) -> None:
+def settle(working: Working, writing: Writing, effects: Effects, settings: Settings) -> None:
     """Write what a request does.
 
     Args:
         working: the catalog; written to.
         writing: the request.
         effects: what it does.
+        settings: which rules between entities hold.
 
     Raises:
         ProblemFound: something breaks a rule; the caller takes back what was written.
     """
-    _Settling(working, writing, effects).run()
+    settling = _Settling(working, writing, effects)
+    settling.run()
+    check_between(working, writing.registryid, working.since(settling.mark), settings)
 
 
 class _Settling:
@@ -86,7 +90,6 @@ class _Settling:
         self._put_registry(parsed.get(REGISTRY))
         for xid in sorted(self.grown):
             self._grow(xid)
-        check_between(self.working, self.registryid, self.working.since(self.mark))
 
     def _parsed(self, trees: list[Tree]) -> dict[Xid, Parsed]:
         has_registry = self.working.row(self.registryid, REGISTRY) is not None

@@ -61,11 +61,10 @@ class Planned(NamedTuple):
 class Batches:
     """Commits batches of requests."""
 
-    def __init__(self, model: ReadModel, appender: Appender, *, attempts: int, max_depth: int) -> None:
+    def __init__(self, model: ReadModel, appender: Appender, *, attempts: int) -> None:
         self.model = model
         self.appender = appender
         self.attempts = attempts
-        self.max_depth = max_depth
         self._durable = Durable(f"{model.location}/changes", model.settings)
         self._seen = LogSeen()
         model.answer(self._seen.check)
@@ -151,7 +150,7 @@ class Batches:
         for writing in writings:
             mark = working.mark()
             try:
-                results.append(apply(working, writing, self.max_depth))
+                results.append(apply(working, writing, self.model.settings))
             except ProblemFound as problem:
                 results.append(problem)
                 continue

@@ -58,7 +58,7 @@ def run_writer(settings: Settings, address: Address, parent: int) -> None:
     jobs: queue.Queue[Job] = queue.Queue(_MOST_REQUESTS * 4)
     tables = Tables(settings)
     model, appender = _open(settings, tables)
-    batches = Batches(model, appender, attempts=settings.commit_attempts, max_depth=settings.max_json_depth)
+    batches = Batches(model, appender, attempts=settings.commit_attempts)
     with Listener(address.path, "AF_UNIX", backlog=128, authkey=address.key) as listener:
         os.chmod(address.path, 0o600)
         threading.Thread(target=_listen, args=(listener, jobs), daemon=True).start()
