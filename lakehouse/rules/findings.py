@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from lakehouse.dialects.tables import DIALECTS, severity_in, spelled_in, that_ask
+from lakehouse.dialects.tables import DIALECTS, FAMILIES, severity_in, shared_options, spelled_in, that_ask
 from lakehouse.rules.declared import RULES
 from lakehouse.store.frames import can_skip, no_rows
 from lakehouse.store.keys import KEY
@@ -29,9 +29,8 @@ BREACH = (
 # Places in an entity that the rules between entities tell of; each dialect spells them in its way.
 POINTERS = (
     "", "/ancestor", "/basemessage", "/dataschema", "/dataschemauri", "/dataschemaxid", "/envelope", "/envelopemetadata",
-    "/envelopemetadata/type", "/messagegroups", "/meta/xref", "/protocol", "/protocoloptions", "/protocoloptions/durable",
-    "/protocoloptions/key", "/protocoloptions/method", "/protocoloptions/partition", "/protocoloptions/subject",
-    "/protocoloptions/topic", "/protocoloptions/willmessage",
+    "/envelopemetadata/type", "/messagegroups", "/meta/xref", "/protocol", "/protocoloptions", "/protocoloptions/willmessage",
+    *sorted({f"/protocoloptions/{one.name}" for family in FAMILIES for one in shared_options(family)}),
 )  # fmt: skip
 # Collections from the inside out: what stands before them in an XID, which entity has them, their name.
 _COLLECTIONS = (
