@@ -251,7 +251,7 @@ def _with_java_doubles(value: Any) -> Any:
 
 
 def _java_double(number: float) -> str:
-    """Write a double as Java's `Double.toString` does: `1.0E16`, `0.1`, `1.0E-5`."""
+    """Write a double as Java does: `1.0E16`, `0.1`, `1.0E-5`."""
     sign, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
     first = len(digits) + int(exponent) - 1  # power of ten of the first digit
     minus = "-" if sign else ""
