@@ -266,7 +266,7 @@ class LossyExport(LakehouseError):
         lines = "".join(f"\n  {line}" for line in told)
         super().__init__(
             f"{dialect} cannot say {count} of the things that would be exported, so nothing was written:{lines}\n"
-            "`lakehouse explain RULE` tells why. --lossy writes the rest, --examples N lists more."
+            "`lakehouse explain RULE` explains why. --lossy writes the rest, --examples N lists more."
         )
         self.dialect = dialect
         self.count = count
@@ -306,7 +306,7 @@ class XidNotFound(EntityAbsent):
     """The catalog holds nothing of that XID, id or URI (exit code 2)."""
 
     def __init__(self, xid: str) -> None:
-        super().__init__(xid, f"{xid}: the catalog holds no such thing.", "`lakehouse search` finds what there is.")
+        super().__init__(xid, f"{xid}: the catalog holds no such thing.", "`lakehouse search` finds entities by their words.")
 
 
 class DocumentNotFound(EntityAbsent):
@@ -345,7 +345,7 @@ class DefinitionNotYet(LakehouseError):
 
     def __init__(self, xid: str, snapshot_id: int) -> None:
         super().__init__(
-            f"{xid}: its effective definition is not computed yet; effective_messages stands at snapshot {snapshot_id}. "
+            f"{xid}: its effective definition is not computed yet; effective_messages is at snapshot {snapshot_id}. "
             "A server that writes brings it forward within a minute, else the next ingest; `lakehouse rebuild` does it now."
         )
         self.xid = xid

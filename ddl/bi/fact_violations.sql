@@ -5,13 +5,13 @@ CREATE OR REPLACE VIEW fact_violations (
   registryid COMMENT 'Registry: part of each key',
   document_uri COMMENT 'URI of the document',
   xid COMMENT 'XID of the entity; NULL when the whole document is meant',
-  team COMMENT 'Who owns the group in which the entity stands: its label team or owner; NULL: nobody said',
+  team COMMENT 'Who owns the group of the entity: its label team or owner; NULL: nobody said',
   rule_id COMMENT 'Rule that is broken',
   severity COMMENT 'error, warning or info',
   action COMMENT 'quarantined: the entity was not loaded; kept: it was',
   found_at COMMENT 'When it was found first (UTC)',
   message COMMENT 'What is wrong',
-  hint COMMENT 'How to mend it',
+  hint COMMENT 'How to fix it',
   snapshot_id COMMENT 'Snapshot of the load that found it: dim_snapshots'
 )
 COMMENT 'Fact: a document breaks a rule, as of its latest load.'

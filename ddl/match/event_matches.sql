@@ -3,10 +3,10 @@
 -- Retention: the setting match_retention_days; Delta's own time travel reaches 30 days back.
 CREATE TABLE IF NOT EXISTS event_matches (
   run_id STRING NOT NULL COMMENT 'Run that matched it: a row of match_runs',
-  event_ref STRUCT<source: STRING, `partition`: BIGINT, `offset`: BIGINT, `row`: BIGINT> COMMENT 'Where the event stands: file or topic; partition, or where the split of a file begins; offset; number of the line there',
+  event_ref STRUCT<source: STRING, `partition`: BIGINT, `offset`: BIGINT, `row`: BIGINT> COMMENT 'Where the event is: file or topic; partition, or where the split of a file begins; offset; number of the line there',
   item INT COMMENT 'Place in a batch of CloudEvents, from 0; NULL when it was no batch',
-  landed_at TIMESTAMP COMMENT 'When it landed (UTC), where the landing tells',
-  protocol STRING COMMENT 'Protocol that it landed from; NULL when the landing does not tell',
+  landed_at TIMESTAMP COMMENT 'When it landed (UTC), where the landing says so',
+  protocol STRING COMMENT 'Protocol that it landed from; NULL when the landing does not say so',
   mode STRING COMMENT 'binary or structured; NULL: no CloudEvent',
   ce_id STRING COMMENT 'CloudEvents id',
   ce_source STRING COMMENT 'CloudEvents source: who produced it',
@@ -26,7 +26,7 @@ CREATE TABLE IF NOT EXISTS event_matches (
   why STRING COMMENT 'Why it matches nothing or cannot be read, in one line; the same for all events of a kind',
   payload_status STRING COMMENT 'valid, invalid, undecodable, none, no_schema, schema_unresolved, unsupported_format or not_checked',
   payload_errors ARRAY<STRUCT<pointer: STRING, keyword: STRING, message: STRING>> COMMENT 'Where the payload breaks its schema, at most five',
-  remarks ARRAY<STRING> COMMENT 'What is odd and was mended or passed over, such as double_encoded',
+  remarks ARRAY<STRING> COMMENT 'What is odd and was corrected or ignored, such as double_encoded',
   catalog_snapshot BIGINT COMMENT 'Snapshot of the catalog that it was matched with'
 )
 USING DELTA

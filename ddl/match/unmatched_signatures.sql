@@ -10,9 +10,9 @@ CREATE TABLE IF NOT EXISTS unmatched_signatures (
   ce_type STRING COMMENT 'CloudEvents type of the events',
   ce_source STRING COMMENT 'CloudEvents source of the events: the producer',
   events BIGINT COMMENT 'How many there are',
-  first_landed_at TIMESTAMP COMMENT 'When the first of them landed (UTC), where the landing tells',
-  last_landed_at TIMESTAMP COMMENT 'When the last of them landed (UTC), where the landing tells',
-  sample STRUCT<source: STRING, `partition`: BIGINT, `offset`: BIGINT, `row`: BIGINT> COMMENT 'Where one of them stands',
+  first_landed_at TIMESTAMP COMMENT 'When the first of them landed (UTC), where the landing says so',
+  last_landed_at TIMESTAMP COMMENT 'When the last of them landed (UTC), where the landing says so',
+  sample STRUCT<source: STRING, `partition`: BIGINT, `offset`: BIGINT, `row`: BIGINT> COMMENT 'Where one of them is',
   catalog_snapshot BIGINT COMMENT 'Snapshot of the catalog'
 )
 USING DELTA

@@ -27,12 +27,12 @@ CREATE TABLE IF NOT EXISTS effective_messages (
   http_method STRING COMMENT 'HTTP method',
   http_status STRING COMMENT 'HTTP status',
   dataschemaformat STRING COMMENT 'Format of the payload\'s schema, such as JSONSchema/draft-07',
-  schema_xid STRING COMMENT 'XID of the payload\'s schema, as dataschemaxid or dataschemauri tell it; whether it is there: entity_references',
+  schema_xid STRING COMMENT 'XID of the payload\'s schema, as dataschemaxid or dataschemauri name it; whether it exists: entity_references',
   dataschemauri STRING COMMENT 'URI-reference to the payload\'s schema',
   datacontenttype STRING COMMENT 'Media type of the payload; inferred from the schema format when not declared',
   document_uris ARRAY<STRING> COMMENT 'URIs of the documents that hold the message now, sorted',
   attributes MAP<STRING, STRING> COMMENT 'The effective definition as leaves: JSON Pointer to JSON text of the value',
-  inferred MAP<STRING, STRING> COMMENT 'What the specifications infer beside: JSON Pointer to JSON text of the value',
+  inferred MAP<STRING, STRING> COMMENT 'What the specifications infer in addition: JSON Pointer to JSON text of the value',
   depends_on ARRAY<STRING> COMMENT 'XIDs of all messages that this definition was sought in, found or not',
   snapshot_id BIGINT COMMENT 'Snapshot at which this row was computed last'
 )

@@ -12,7 +12,7 @@ CREATE TABLE IF NOT EXISTS groups (
   epoch BIGINT COMMENT 'Revision number: as declared by the document, else counted up with each change',
   createdat TIMESTAMP COMMENT 'When the entity was created: as declared, else when it was first committed (UTC)',
   modifiedat TIMESTAMP COMMENT 'When the entity last changed: as declared, else when the change was committed (UTC)',
-  grouptype STRING COMMENT 'Collection that the group stands in: messagegroups or schemagroups',
+  grouptype STRING COMMENT 'Collection of the group: messagegroups or schemagroups',
   groupid STRING COMMENT 'Id of the group: messagegroupid or schemagroupid',
   envelope STRING COMMENT 'Envelope that all messages of the group use, such as CloudEvents/1.0',
   protocol STRING COMMENT 'Protocol that all messages of the group use, such as MQTT/5.0',

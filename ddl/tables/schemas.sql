@@ -8,7 +8,7 @@ CREATE TABLE IF NOT EXISTS schemas (
   schemaid STRING COMMENT 'Id of the schema in its group',
   defaultversionid STRING COMMENT 'Id of the default Version',
   defaultversionsticky BOOLEAN COMMENT 'true: the default Version was chosen and stays when newer ones come',
-  xref STRING COMMENT 'XID of the schema that this one stands for; NULL for one with a definition of its own',
+  xref STRING COMMENT 'XID of the schema that this one is an alias of; NULL for one with its own definition',
   readonly BOOLEAN COMMENT 'true: clients must not change it',
   compatibility STRING COMMENT 'Compatibility promised between Versions',
   authority STRING COMMENT 'Authority that defines it, for catalogs that are copied elsewhere',

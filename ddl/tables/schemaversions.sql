@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS schemaversions (
   isdefault BOOLEAN COMMENT 'true: the Version that the schema shows',
   ancestor STRING COMMENT 'Id of the Version that this one was made from; a root names itself',
   format STRING COMMENT 'Format of the schema, such as Avro/1.11.1',
-  schema STRING COMMENT 'JSON: the schema document, inline; a schema that is text stands in quotes',
+  schema STRING COMMENT 'JSON: the schema document, inline; a schema that is text is in quotes',
   schemauri STRING COMMENT 'URI of the schema document, when it is kept elsewhere',
   contenttype STRING COMMENT 'Media type of the schema document',
   extensions STRING COMMENT 'JSON object: attributes that the specification does not know, as written',

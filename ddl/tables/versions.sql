@@ -24,7 +24,7 @@ CREATE TABLE IF NOT EXISTS versions (
   protocol STRING COMMENT 'Protocol of the message, such as AMQP/1.0',
   protocoloptions STRING COMMENT 'JSON object: declarations of the protocol\'s properties',
   dataschemaformat STRING COMMENT 'Format of the payload\'s schema, such as JSONSchema/draft-07',
-  dataschema STRING COMMENT 'JSON: the payload\'s schema, inline; a schema that is text stands in quotes',
+  dataschema STRING COMMENT 'JSON: the payload\'s schema, inline; a schema that is text is in quotes',
   dataschemauri STRING COMMENT 'URI-reference to the payload\'s schema',
   dataschemaxid STRING COMMENT 'XID of the schema that dataschemauri leads to',
   datacontenttype STRING COMMENT 'Media type of the payload',

@@ -13,7 +13,7 @@ CREATE TABLE IF NOT EXISTS violations (
   severity STRING COMMENT 'error, warning or info',
   action STRING COMMENT 'quarantined: the entity was not loaded; kept: it was',
   message STRING COMMENT 'What is wrong, with the offending value',
-  hint STRING COMMENT 'How to mend it',
+  hint STRING COMMENT 'How to fix it',
   raw STRING COMMENT 'JSON of what was refused, as written; the first 4 KiB when a whole document was'
 )
 USING DELTA

@@ -6,7 +6,7 @@ CREATE OR REPLACE VIEW comparable_definitions (
   registryid COMMENT 'Registry that the entity belongs to',
   kind COMMENT 'message, group, endpoint, schema or schemaversion',
   xid COMMENT 'XID of the entity',
-  leaves COMMENT 'The definition: JSON Pointer to JSON text of the value; each role and message group of an endpoint is a leaf of its own'
+  leaves COMMENT 'The definition: JSON Pointer to JSON text of the value; each role and message group of an endpoint is a separate leaf'
 )
 COMMENT 'What lakehouse diff compares: each entity with its effective definition as leaves.'
 AS

@@ -27,12 +27,12 @@ CREATE OR REPLACE VIEW computed_messages (
   http_method COMMENT 'HTTP method',
   http_status COMMENT 'HTTP status',
   dataschemaformat COMMENT 'Format of the payload\'s schema, such as JSONSchema/draft-07',
-  schema_xid COMMENT 'XID of the payload\'s schema, as dataschemaxid or dataschemauri tell it; whether it is there: entity_references',
+  schema_xid COMMENT 'XID of the payload\'s schema, as dataschemaxid or dataschemauri name it; whether it exists: entity_references',
   dataschemauri COMMENT 'URI-reference to the payload\'s schema',
   datacontenttype COMMENT 'Media type of the payload; inferred from the schema format when not declared',
   document_uris COMMENT 'URIs of the documents that hold the message now, sorted',
   attributes COMMENT 'The effective definition as leaves: JSON Pointer to JSON text of the value',
-  inferred COMMENT 'What the specifications infer beside: JSON Pointer to JSON text of the value',
+  inferred COMMENT 'What the specifications infer in addition: JSON Pointer to JSON text of the value',
   depends_on COMMENT 'XIDs of all messages that this definition was sought in, found or not'
 )
 COMMENT 'The effective definition of each message, computed from the definitions as they are now.'

@@ -1,4 +1,4 @@
--- current_violations: Findings of each document's latest load; what was mended is not among them.
+-- current_violations: Findings of each document's latest load; fixed ones are not among them.
 -- Grain: one row per finding and document.  Reads: documents, violations.  Read by: users.
 CREATE OR REPLACE VIEW current_violations (
   violation_id COMMENT 'Identity of the finding: stable over runs',
@@ -12,11 +12,11 @@ CREATE OR REPLACE VIEW current_violations (
   severity COMMENT 'error, warning or info',
   action COMMENT 'quarantined: the entity was not loaded; kept: it was',
   message COMMENT 'What is wrong, with the offending value',
-  hint COMMENT 'How to mend it',
+  hint COMMENT 'How to fix it',
   raw COMMENT 'JSON of what was refused, as written; the first 4 KiB when a whole document was',
   snapshot_id COMMENT 'Snapshot of the load that found it'
 )
-COMMENT 'Findings of each document\'s latest load; what was mended is not among them.'
+COMMENT 'Findings of each document\'s latest load; fixed ones are not among them.'
 AS
 WITH findings AS (
   SELECT

@@ -1,4 +1,4 @@
--- default_versions: Default Versions: the Version that each message shows, through xref where it stands for another message.
+-- default_versions: Default Versions: the Version that each message shows, through xref where it is an alias of another message.
 -- Grain: one row per message, but for one whose xref leads nowhere or to another xref.  Reads: messages.  Read by: base_paths.
 CREATE OR REPLACE VIEW default_versions (
   registryid COMMENT 'Registry that the message belongs to',
@@ -7,7 +7,7 @@ CREATE OR REPLACE VIEW default_versions (
   versionid COMMENT 'Id of the default Version',
   version_xid COMMENT 'XID of the default Version'
 )
-COMMENT 'The Version that each message shows, through xref where it stands for another message.'
+COMMENT 'The Version that each message shows, through xref where it is an alias of another message.'
 AS
 SELECT
   registryid,

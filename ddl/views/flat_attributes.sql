@@ -6,7 +6,7 @@ CREATE OR REPLACE VIEW flat_attributes (
   pointer COMMENT 'JSON Pointer to the attribute within the definition in normal form',
   value COMMENT 'JSON text of the value',
   value_type COMMENT 'JSON type of the value: string, number, boolean, null, array or object',
-  origin COMMENT 'declared: by the message itself (of an xref: by the message that it stands for); inherited: from a base; inferred: by the specifications',
+  origin COMMENT 'declared: by the message itself (of an xref: by the message that it is an alias of); inherited: from a base; inferred: by the specifications',
   declared_by COMMENT 'XID of the Version that declares it; NULL when inferred',
   depth COMMENT '0: the message itself; 1: its base; 2: the base of the base ...; NULL when inferred'
 )

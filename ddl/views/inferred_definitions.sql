@@ -1,4 +1,4 @@
--- inferred_definitions: Inferred definitions: what the specifications say of each message beside what is written.
+-- inferred_definitions: Inferred definitions: what the specifications say of each message in addition to what is written.
 -- Grain: one row per message of scope.  Reads: message_texts.  Read by: computed_messages.
 -- The defaults of MSG-054, MSG-055, MSG-237 to MSG-263, END-135, END-163, END-165, which are never written back into `versions`, and
 -- are never in `attributes`.
@@ -17,9 +17,9 @@ CREATE OR REPLACE VIEW inferred_definitions (
   protocol_family COMMENT 'Name part of protocol in upper case: AMQP, HTTP, KAFKA, MQTT, NATS or another',
   is_cloudevent COMMENT 'true: the envelope is CloudEvents, of whatever version; NULL: there is no envelope',
   format_type COMMENT 'Media type that dataschemaformat stands for: application/json for JSON Schema, else NULL',
-  inferred COMMENT 'What the specifications infer beside: JSON Pointer to JSON text of the value'
+  inferred COMMENT 'What the specifications infer in addition: JSON Pointer to JSON text of the value'
 )
-COMMENT 'What the specifications say of each message beside what is written.'
+COMMENT 'What the specifications say of each message in addition to what is written.'
 AS
 WITH declared_names AS (
   SELECT

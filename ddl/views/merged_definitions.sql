@@ -6,7 +6,7 @@ CREATE OR REPLACE VIEW merged_definitions (
   xid COMMENT 'XID of the message',
   group_xid COMMENT 'XID of the message group, or the endpoint, that holds the message',
   messageid COMMENT 'Id of the message in its group',
-  xref COMMENT 'XID of the message that this one stands for; NULL for one with a definition of its own',
+  xref COMMENT 'XID of the message that this one is an alias of; NULL for one with its own definition',
   version_xid COMMENT 'XID of the Version that the message shows; that of another message when xref is set; NULL: there is none',
   chain_status COMMENT 'none: no base; resolved; dangling: a base, or what xref names, is not in the catalog; cycle; external: a base on another host; too_deep',
   chain_depth COMMENT 'How many bases were merged',

@@ -6,7 +6,7 @@ CREATE OR REPLACE VIEW scope (
   group_xid COMMENT 'XID of the message group, or the endpoint, that holds the message',
   messageid COMMENT 'Id of the message in its group',
   defaultversionid COMMENT 'Id of the default Version',
-  xref COMMENT 'XID of the message that this one stands for; NULL for one with a definition of its own',
+  xref COMMENT 'XID of the message that this one is an alias of; NULL for one with its own definition',
   document_uris COMMENT 'URIs of the documents that hold the message now, sorted'
 )
 COMMENT 'The messages that are looked at: all, unless a part is asked for.'

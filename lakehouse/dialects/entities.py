@@ -174,7 +174,7 @@ class _Reading(Noting):
                 where,
                 attribute.rule,
                 "warning",
-                f"`{attribute.name}` stands here and in `{place}` with another value, which is taken",
+                f"`{attribute.name}` is given here and in `{place}` with another value, which is taken",
                 "Keep the one in its place.",
             )
 

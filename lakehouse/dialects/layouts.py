@@ -67,7 +67,7 @@ def to_dialect(
         value: in normal form, with all that it holds; it is not changed.
         dialect: one of WRITABLE.
         entity: registry (the document), messagegroup, endpoint, schemagroup, message or schema.
-        family: protocol family of what holds the entity, when it stands alone.
+        family: protocol family of what holds the entity, when it cannot be combined.
 
     Returns:
         What is written (of the catalog draft: a group, or the array of a registry's groups; None when it has nothing of the

@@ -87,6 +87,6 @@ def _lifted(noting: Noting, rows: Place, place: str, written: dict[str, Any]) ->
 
 
 def _hides(noting: Noting, member: tuple[str, Any, str]) -> bool:
-    told = f"`{member[0]}` stands here and one level up; the one above is taken"
+    told = f"`{member[0]}` is given here and one level up; the one above is taken"
     noting.warn(member[2], "END-050", told, "Keep the one above.")
     return False

@@ -44,7 +44,7 @@ def respell(
         written: the entity with what it holds: a registry, a group, a message ...; it is not changed.
         dialect: a column of `dialects.csv`; 1.0-rc2 is the normal form itself.
         entity: which entity of the table it is.
-        family: protocol family of what holds it, when it stands alone.
+        family: protocol family of what holds it, when it cannot be combined.
 
     Returns:
         The entity in the dialect, and what could not be said.

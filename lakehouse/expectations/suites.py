@@ -159,7 +159,7 @@ def _read_suite(file: Traversable | Path) -> tuple[Suite, bool]:
     except ValidationError as error:
         problem = error.errors()[0]
         key = ".".join(str(part) for part in problem["loc"])
-        raise SettingsError(f"{file}: {key}: {problem['msg']}. docs/validation.md tells what a suite looks like.") from error
+        raise SettingsError(f"{file}: {key}: {problem['msg']}. docs/validation.md shows a suite.") from error
     if text.name != file.name.removesuffix(".json"):
         raise SettingsError(f"{file}: the suite's name is {text.name!r}. A suite is called like its file.")
     if text.name == SPECIFICATION:
@@ -168,7 +168,7 @@ def _read_suite(file: Traversable | Path) -> tuple[Suite, bool]:
     names = [one.name for one in expectations]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise SettingsError(f"{file}: two expectations are called {twice[0]!r}. Give each a `name` of its own in its `meta`.")
+        raise SettingsError(f"{file}: two expectations are called {twice[0]!r}. Give each its own `name` in its `meta`.")
     suite = Suite(text.name, text.meta.table or text.name, text.meta.query, tuple(expectations), text.meta.optional)
     return suite, text.meta.replaces
 

@@ -69,7 +69,7 @@ class Target:
                     self._check_that_only_exports_go()
             self._fs.mkdirs(self._parent)
             if not self._fs.mkdirs(self._parts):
-                raise TargetError(self.location, "cannot be written beside it")
+                raise TargetError(self.location, "cannot be written next to it")
             if self.is_folder:
                 self._fs.mkdirs(self._growing)
         return self
@@ -113,7 +113,7 @@ class Target:
             if not self.is_folder and not self._renames_over():
                 self._fs.delete(self._path, True)
             try:
-                self._rename(self._growing, self._path, "what was written beside it could not be renamed to it")
+                self._rename(self._growing, self._path, "the file written next to it could not be renamed to it")
             except Exception:
                 if aside:
                     told = "neither the export nor the earlier one could be renamed to it; that one is "

@@ -267,7 +267,7 @@ def find_immutable(staged: DataFrame, stored: DataFrame) -> DataFrame:
     key = ["registryid", "document_uri", "xid"]
     fallen = staged.join(refused.select(*key), on=key, how="left_anti")
     fallen = fallen.join(_fallen(refused), on=_is_below(), how="left_semi")
-    return refused.unionByName(_refusal(fallen, "MSG-115", _FALLEN, "Mend the cause, which has a finding of its own."))
+    return refused.unionByName(_refusal(fallen, "MSG-115", _FALLEN, "Fix the cause, which has its own finding."))
 
 
 def _with_identity(rows: DataFrame) -> DataFrame:

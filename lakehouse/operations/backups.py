@@ -225,7 +225,7 @@ def _check_same_catalog(log: DataFrame, last: Manifest, head_id: int, folder: st
     rows = log.filter((F.col("snapshot_id") == last.snapshot_id) & (F.col("kind") == "snapshot")).select("body").collect()
     if last.snapshot_id > head_id or [json.loads(row["body"])["digest"] for row in rows] != [last.digest]:
         raise BackupError(
-            f"{folder} holds backups of another catalog, or this one lost snapshots (`lakehouse doctor` tells). "
+            f"{folder} holds backups of another catalog, or this one lost snapshots (`lakehouse doctor` reports it). "
             "Name another folder."
         )
 

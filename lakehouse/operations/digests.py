@@ -46,7 +46,7 @@ def check_chain(rows: DataFrame, before: Link, *, deep: bool = False) -> tuple[L
         if snapshot_id != link.snapshot_id + 1:
             problems.append(f"snapshots {link.snapshot_id + 1} to {snapshot_id - 1} are missing")
         if len(here["bodies"]) != 1:
-            problems.append(f"snapshot {snapshot_id} has {len(here['bodies'])} rows of its own instead of 1")
+            problems.append(f"snapshot {snapshot_id} has {len(here['bodies'])} snapshot rows instead of 1")
             link = Link(snapshot_id, "")
             continue
         try:

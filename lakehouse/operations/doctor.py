@@ -290,7 +290,7 @@ def _check_violations(spark: SparkSession) -> Diagnosis:
     except _SPARK_FAULTS as error:
         return Diagnosis("findings", "violations", "error", f"it cannot be read: {_short(error)}", _RESTORE)
     if told["n"] != told["ids"]:
-        return Diagnosis("findings", "violations", "warning", f"{told['n'] - told['ids']} findings stand twice", _RESTORE)
+        return Diagnosis("findings", "violations", "warning", f"{told['n'] - told['ids']} findings occur twice", _RESTORE)
     return Diagnosis("findings", "violations", "ok", f"{told['n']} findings")
 
 

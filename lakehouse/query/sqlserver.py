@@ -82,7 +82,7 @@ class Door:
         if not _is_loopback(self.host) and not ((self.users or self.ldap) and self.keystore):
             raise SettingsError(
                 f"--host {self.host} is not the loopback address: others could reach it. That needs authentication "
-                "(--users FILE, or --ldap URL and --ldap-base) and TLS (--keystore FILE). docs/bi.md tells how."
+                "(--users FILE, or --ldap URL and --ldap-base) and TLS (--keystore FILE). docs/bi.md explains how."
             )
 
 

@@ -170,7 +170,7 @@ def notes_on(view: View, text: str, registryid: RegistryId | None = None, *, of_
 def rejected_documents(view: View, registryid: RegistryId | None = None) -> list[str]:
     """Tell which documents were refused whole: nobody knows which entities they hold."""
     found = [
-        f"{uri} was refused whole, so nothing that it holds was loaded: {facts.get('reason')}. `lakehouse show {uri}` tells more."
+        f"{uri} was refused whole, so nothing that it holds was loaded: {facts.get('reason')}. `lakehouse show {uri}` shows more."
         for _, uri, _, facts in view.documents(registryid)
         if facts.get("status") == "rejected"
     ]
@@ -203,7 +203,7 @@ def _told_of(finding: dict[str, Any]) -> str:
     return (
         f"{xid_of_resource(finding['xid'])} was refused by {rule_id}: {finding['message']} ({uri}, {finding['pointer'] or '/'}). "
         f"`lakehouse violations --document {uri.rsplit('/', 1)[-1] or uri}` lists what was refused of its document, "
-        f"`lakehouse explain {rule_id}` tells the rule."
+        f"`lakehouse explain {rule_id}` explains the rule."
     )
 
 

@@ -198,7 +198,7 @@ class ReadModel:
             self.place.publish(file)
             return
         raise WarehouseError(
-            f"{self.location}: its tables contradict their own statistics. `lakehouse doctor` tells what is wrong."
+            f"{self.location}: its tables contradict their own statistics. `lakehouse doctor` reports what is wrong."
         )
 
     def _discard(self) -> None:

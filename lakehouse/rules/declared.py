@@ -30,7 +30,7 @@ _HOW_TOLD = {
     "rule": "checked",
     "covered": "checked by another rule",
     "permissive": "nothing to check: the specification allows it",
-    "export": "of what is exported: written by the export, or told by it as lost",
+    "export": "of what is exported: written by the export, or reported by it as lost",
     "dialect": "checked while a document of that dialect is read",
     "read": "done while a document is read, flattened or written",
 }

@@ -178,7 +178,7 @@ def _run_workers(
             if not process.is_alive():
                 if not is_told:
                     _end(processes)
-                    raise LakehouseError("a process of the server did not start; its error stands above.")
+                    raise LakehouseError("a process of the server did not start; see its error above.")
                 logger.error("a process of the server died (exit code %s); another one takes its place", process.exitcode)
                 mark_process_dead(process.pid, str(figures))  # type: ignore[no-untyped-call]
                 processes[index] = start()

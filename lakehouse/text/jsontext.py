@@ -33,7 +33,7 @@ _TRUE, _FALSE = JsonText("true"), JsonText("false")
 _TWO_DIGITS = re.compile("[0-9]{2}")
 _LONG_NUMBER = re.compile("[0-9]{19}")
 _AT = re.compile(r" at line ([0-9]+) column 0\Z")
-MEND = "Mend the text at that place and load it again: nothing of it was loaded. An editor that knows JSON marks the place."
+MEND = "Fix the text at that place and load it again: nothing of it was loaded. An editor that knows JSON marks the place."
 _NAME_IT = "If it is YAML, let its name end in .yaml or .yml; else write JSON."
 _SAVE = "Save it as UTF-8, and load it again: nothing of it was loaded."
 _FLATTEN = "Nest less, or raise the limit max_json_depth, and load it again: nothing of it was loaded."
@@ -347,7 +347,7 @@ def _duplicates(value: Any, pointer: Pointer) -> Iterator[Problem]:
                 below(pointer, key),
                 DUPLICATE_KEY,
                 "error" if differs else "warning",
-                f"the key {key!r} stands {len(values)} times in one object, with {told}",
+                f"the key {key!r} occurs {len(values)} times in one object, with {told}",
                 "Keep one of them.",
                 as_written(_blanked(below(pointer, key), values)),
             )

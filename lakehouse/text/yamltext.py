@@ -23,7 +23,7 @@ from lakehouse.text.problems import BYTE_ORDER_MARK, Problem
 YAML_SUFFIXES = (".yaml", ".yml")
 _BOM = b"\xef\xbb\xbf"
 _LINE = "\n"
-_MEND = "Mend the text at that place and load it again: nothing of it was loaded. Values must be those that JSON has."
+_MEND = "Fix the text at that place and load it again: nothing of it was loaded. Values must be those that JSON has."
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _MOST_DIGITS = 4300  # as in JSON: Python reads and writes no longer ones
@@ -109,7 +109,7 @@ class _Loader(yaml.SafeLoader):
             if not isinstance(key, str):
                 raise _refused("a key that is not text", key_node.start_mark)
             if key in found:
-                raise _refused(f"the key {key!r} stands twice", key_node.start_mark)
+                raise _refused(f"the key {key!r} occurs twice", key_node.start_mark)
             found[key] = self.construct_object(value_node, deep=True)
         return found
 

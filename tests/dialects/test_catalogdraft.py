@@ -108,7 +108,7 @@ def test_of_a_lone_definition_and_one_of_its_group_with_the_same_id_the_first_wi
     (told,) = [finding for finding in errors(reading) if finding.rule_id == "CAT-062"]
     assert told.pointer == ("/1/messagedefinitions/0/id" if lone_first else "/1/id")
     assert told.action == "quarantined"
-    assert f"{NAME}' stands twice" in told.message
+    assert f"{NAME}' occurs twice" in told.message
     assert rows(reading)[f"/messagegroups/default/messages/{NAME}"]
 
 

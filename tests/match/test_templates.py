@@ -45,7 +45,7 @@ def test_rules_of_placeholders():
 def test_a_near_miss_is_explained():
     assert compile_template("v/{geohash}/x").explain("v/6/0/x") == "{geohash} would have to hold /"
     assert compile_template("v/{a}").explain("v") == "1 segments, declared 2"
-    assert "side by side" in compile_template("{a}{b}").explain("ab")
+    assert "adjacent" in compile_template("{a}{b}").explain("ab")
 
 
 def test_names_do_not_count_in_the_shape():

@@ -104,7 +104,7 @@ def test_of_several_what_fails_is_listed_and_the_rest_is_written(warehouse, tmp_
     code, _, told = run(warehouse, "--all", "--example", "--out", str(target), *FIXED)
     assert code == 3
     assert "Broken" in told
-    assert "stand side by side" in told
+    assert "are adjacent" in told
     assert len(target.read_text().splitlines()) == 3
     assert [path.name for path in tmp_path.iterdir()] == ["all.jsonl"]
     whole = json.loads(run(warehouse, "--json", "--all", "--example", *FIXED)[1])

@@ -231,7 +231,7 @@ def test_a_group_that_an_endpoint_names_and_is_not_there_is_told(found):
             "kept",
             "/endpoints/e",
             "/endpoints/e/messagegroups",
-            "`messagegroups`: it leads to /messagegroups/gone, which is not there",
+            "`messagegroups`: `/messagegroups/gone` does not exist",
         )
     ]
 
@@ -249,7 +249,7 @@ def test_a_schema_of_the_own_registry_that_is_not_there_is_a_warning(found):
     told = {one[3].split("/")[4]: one[4:] for one in found["schemas"]}
     assert told["no-version"] == (
         "/messagegroups/g/messages/no-version/dataschemauri",
-        "`dataschemauri`: it leads to /schemagroups/s/schemas/a/versions/2:Order, and there is no such schema",
+        "`dataschemauri`: schema `/schemagroups/s/schemas/a/versions/2:Order` does not exist",
     )
 
 
@@ -257,10 +257,10 @@ def test_an_alias_that_shows_nothing_is_a_warning(found):
     told = [(one[1], one[3].rsplit("/", 1)[1], one[5]) for one in found["aliases"] if one[3].startswith("/messagegroups")]
     at = "/messagegroups/g/messages"
     assert told == [
-        ("warning", "a", f"`xref` leads to {at}/b, which stands for this one: neither has a definition"),
-        ("warning", "b", f"`xref` leads to {at}/a, which stands for this one: neither has a definition"),
-        ("warning", "c", f"`xref` leads to {at}/d, which stands for another one: it shows nothing"),
-        ("info", "gone", f"`xref` leads to {at}/nobody, which is not there"),
+        ("warning", "a", f"`xref` leads to {at}/b, which is an alias of this one: neither has a definition"),
+        ("warning", "b", f"`xref` leads to {at}/a, which is an alias of this one: neither has a definition"),
+        ("warning", "c", f"`xref` leads to {at}/d, which is an alias itself: it shows nothing"),
+        ("info", "gone", f"`xref`: `{at}/nobody` does not exist"),
         ("warning", "self", "`xref` leads to this entity itself, so it has no definition"),
     ]
     schemas = [one[3] for one in found["aliases"] if one[3].startswith("/schemagroups")]

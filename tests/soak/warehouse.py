@@ -134,7 +134,7 @@ class Warehouse:
         columns = ("violation_id", "registryid", "document_uri", "xid", "rule_id", "severity", "action")
         every = self.rows("violations", *columns)
         found = {row["violation_id"]: row for row in every}
-        assert len(found) == len(every), "findings stand twice"
+        assert len(found) == len(every), "findings occur twice"
         return found
 
     def flattened(self) -> set[tuple[str, str]]:

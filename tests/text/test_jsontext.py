@@ -29,7 +29,7 @@ def problems_of(text: str) -> list[tuple[str, str, str]]:
 @pytest.mark.parametrize(
     ("text", "told", "hint"),
     [
-        (b'{"a": 1,\n "b": tru\n}', "expected ident at line 2 column 10", "Mend the text at that place"),
+        (b'{"a": 1,\n "b": tru\n}', "expected ident at line 2 column 10", "Fix the text at that place"),
         (b'{"a": 1,\n "b": "x\ny"}', "at line 2 column 9", "Mend"),
         (b'{"a": 1,\n', "at line 1 column 9", "Mend"),
         (b'{"a": 1,\n "b": "\xff"}', "not UTF-8: the byte 0xff at line 2 column 8", "Save it as UTF-8"),

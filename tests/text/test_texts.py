@@ -87,7 +87,7 @@ def test_a_plain_scalar_is_what_json_has_and_else_a_text(text, value):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("a: 1\na: 2", "stands twice"),
+        ("a: 1\na: 2", "occurs twice"),
         ("a: &x [1]\nb: *x", "an alias"),
         ("a: &a [x]\nb: &b [*a, *a]", "an alias"),
         ("a: !!python/object:os.system x", "a tag"),

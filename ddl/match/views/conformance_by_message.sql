@@ -7,9 +7,9 @@ CREATE OR REPLACE VIEW conformance_by_message (
   events COMMENT 'Events that it is best for',
   deviating COMMENT 'Those that deviate in what does not decide',
   invalid COMMENT 'Those whose payload breaks the schema or cannot be decoded',
-  missed COMMENT 'Those that miss a more specific definition: nearest_xid tells which',
-  first_landed_at COMMENT 'When the first of them landed (UTC), where the landing tells',
-  last_landed_at COMMENT 'When the last of them landed (UTC), where the landing tells'
+  missed COMMENT 'Those that miss a more specific definition: nearest_xid names it',
+  first_landed_at COMMENT 'When the first of them landed (UTC), where the landing says so',
+  last_landed_at COMMENT 'When the last of them landed (UTC), where the landing says so'
 )
 COMMENT 'How often each definition was seen, and how well what was seen keeps to it.'
 AS

@@ -6,8 +6,8 @@ CREATE OR REPLACE VIEW undeclared_messages (
   why COMMENT 'Why they match nothing, in one line',
   nearest_xid COMMENT 'Definition that came nearest',
   events COMMENT 'How many there were',
-  first_landed_at COMMENT 'When the first of them landed (UTC), where the landing tells',
-  last_landed_at COMMENT 'When the last of them landed (UTC), where the landing tells'
+  first_landed_at COMMENT 'When the first of them landed (UTC), where the landing says so',
+  last_landed_at COMMENT 'When the last of them landed (UTC), where the landing says so'
 )
 COMMENT 'Types of events that no definition is for, over all runs.'
 AS

@@ -97,7 +97,7 @@ def _documentation_format(
     _text(at, row, value, written, normal, here)
     if isinstance(value, str) and value not in ("HTML", "Markdown", "URL"):
         told = f"`documentationformat` is {value!r}; well known are HTML, Markdown and URL"
-        at.tell(below(here, "documentationformat"), "CAT-030", "warning", told, "Mend it if it is misspelt.")
+        at.tell(below(here, "documentationformat"), "CAT-030", "warning", told, "Correct it if it is misspelt.")
     if value == "URL" and URI.fullmatch(str(written.get("documentation"))):
         del normal["documentationformat"]
 
@@ -164,12 +164,12 @@ def _declared(at: Draft, row: dict[str, str], argument: str, text: str, here: Po
     """Declare a value that is written as text."""
     rest = EXPRESSION.sub("", text)
     if "{" in rest or "}" in rest:
-        at.error(here, "CAT-086", f"{text!r} is not a URI template (RFC 6570)", "Close the braces, and name what stands in them.")
+        at.error(here, "CAT-086", f"{text!r} is not a URI template (RFC 6570)", "Close the braces, and put a name in them.")
     if EXPRESSION.search(text):
         plain = EXPRESSION.sub(lambda found: found.group().replace("-", "_"), text)  # requirements.md 12
         return {"type": "uritemplate", "value": plain}
     if argument and not _fits(argument, text):
-        at.error(here, row["rule"], f"{text!r} is not a value of `{row['path'].split('/')[1]}`", "Mend it.")
+        at.error(here, row["rule"], f"{text!r} is not a value of `{row['path'].split('/')[1]}`", "Fix it.")
     return {"value": int(text) if argument == "integer" and text.isdigit() else text}
 
 

@@ -164,7 +164,7 @@ class Definitions(Notes):
             told = f"`version` is {kind_of(written)} and must be a counter: 1, 2, 3 ..."
             self.error(below(path, "version"), rule, told, "Leave it out: the catalog counts.")
         elif taken:
-            self.error(below(path, "version"), "CAT-077", f"the version {number} stands twice", "Leave one of them out.")
+            self.error(below(path, "version"), "CAT-077", f"the version {number} occurs twice", "Leave one of them out.")
 
     def _same_as_definition(
         self, one: dict[str, Any], outer: dict[str, Any], name: str, own_format: str | None, path: Pointer
@@ -187,7 +187,7 @@ class Definitions(Notes):
             self.error(below(here, "definition"), "CAT-081", told, "Write an object with the sections of the format.")
             return version
         if own_format is None:
-            self.error(below(here, "definition"), "CAT-024", "nothing tells the `format` of the definition", "Name it.")
+            self.error(below(here, "definition"), "CAT-024", "the definition has no `format`, and neither has its group", "Name it.")
             return version
         known = formats().get(own_format)
         if known is None:

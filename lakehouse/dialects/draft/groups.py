@@ -73,7 +73,7 @@ class _Conversion(Notes):
         if not isinstance(group_format, str) or not group_format:
             rule = "CAT-024" if group_format in (None, "") else "CAT-023"
             self.error(
-                below(here, "format"), rule, "the group has no `format`, which tells what its definitions are", "Name one."
+                below(here, "format"), rule, "the group has no `format`, which says what its definitions are", "Name one."
             )
             group_format = None
         self.attributes("group", written, group, here, xid_of("messagegroups", key))
@@ -93,7 +93,7 @@ class _Conversion(Notes):
         if known is None:
             group["envelope"] = name
             told = f"`format` {name!r} is none of {', '.join(formats())} and taken for one that is defined elsewhere"
-            self.tell(below(here, "format"), "CAT-026", "warning", told, "Mend it if it is misspelt.")
+            self.tell(below(here, "format"), "CAT-026", "warning", told, "Correct it if it is misspelt.")
             return
         protocols = {
             version.get("protocol")

@@ -86,7 +86,7 @@ class Notes:
         elif not ID.fullmatch(found):
             problem = (rules[3], f"`id` {found!r} holds what an id must not (blank, slash, colon ...)", "Rename it.")
         elif found in taken:
-            problem = (rules[4], f"the id {found!r} stands twice", "Rename one of them.")
+            problem = (rules[4], f"the id {found!r} occurs twice", "Rename one of them.")
         name = key if key is not None else found if isinstance(found, str) and found else f"without-id-{len(taken) + 1}"
         unique, nth = name, 1
         while unique in taken:

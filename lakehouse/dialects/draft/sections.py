@@ -40,7 +40,7 @@ def read_sections(
         place = below(here, "definition", section)
         if section not in {path.split("/")[0] for path in by_path}:
             told = f"the format {own_format} has no section `{section}`"
-            at.error(place, "CAT-027", told, "Leave it out, or mend `format`.")
+            at.error(place, "CAT-027", told, "Leave it out, or correct `format`.")
         elif not isinstance(members, dict):
             rule = by_path.get(f"{section}/*", {}).get("rule", "CAT-081")
             if members is not None:

@@ -79,7 +79,7 @@ class DraftGroup(Losses):
         if not ID.fullmatch(self.groupid):
             self.lose(WHOLE, f"{self.groupid!r} is not an id of the draft", "CAT-021")
         if self.name is None:
-            self.lose(WHOLE, "a group of the draft has one format, and nothing tells it", "CAT-024")
+            self.lose(WHOLE, "a group of the draft has one format, and none is known", "CAT-024")
         elif format_of(self.own) is None:
             told = f"a group of the draft has a format, and this one gets that of its first message: {self.name}"
             self.lose(pointer_of(formats()[self.name]["normal"]), told, "CAT-024")
@@ -107,7 +107,7 @@ class DraftGroup(Losses):
             return None
         if "xref" in meta or name is None:
             self.lose(
-                here, "the draft has no message that stands for another" if "xref" in meta else "it has no format", "CAT-058"
+                here, "the draft has no message that is an alias of another" if "xref" in meta else "it has no format", "CAT-058"
             )
             return None
         for key in sorted(meta.keys() - COMPUTED - {"authority", "defaultversionid", "createdat", "modifiedat"}):

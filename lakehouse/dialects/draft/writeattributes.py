@@ -53,7 +53,7 @@ class Losses:
             elif key == "documentationtext":
                 written["documentation"] = value
             elif key == "documentation" and not (isinstance(value, str) and URI.fullmatch(value)):
-                self.lose(where, "the draft tells a link by its being a URI", "CAT-029")
+                self.lose(where, "in the draft a link is a URI", "CAT-029")
             elif key == "modifiedat" and level == "definition":
                 if not same(value, normal.get("createdat", value)) or "createdat" not in normal:
                     self.lose(where, "a version of the draft never changes", "CAT-080")

@@ -95,7 +95,7 @@ class DraftVersion(Losses):
             if key == "user_properties" and f"{place}/{key}/*" in named:
                 self._user_properties(value, named[f"{place}/{key}/*"], here)
             elif inner and not value:
-                self.lose(here, "the draft does not tell an empty section from none", "CAT-081")
+                self.lose(here, "the draft does not distinguish an empty section from none", "CAT-081")
             elif inner and isinstance(value, dict):
                 for member, declaration in value.items():
                     row = named.get(f"{place}/{key}/{member}") or named.get(f"{place}/{key}/*")
@@ -106,7 +106,7 @@ class DraftVersion(Losses):
     def _user_properties(self, items: Any, row: dict[str, str], at: Pointer) -> None:
         names = [item.get("name") if isinstance(item, dict) else None for item in items] if isinstance(items, list) else [None]
         if not names or None in names or len(set(names)) < len(names):
-            self.lose(at, "names of the draft stand once, and no list is empty", "CAT-148")
+            self.lose(at, "names of the draft occur once, and no list is empty", "CAT-148")
             return
         for index, item in enumerate(items):
             rest = {key: value for key, value in item.items() if key != "name"}

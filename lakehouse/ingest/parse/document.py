@@ -116,7 +116,7 @@ class _Document:
                 read = read_entity(shape.entity, written, at, None, self.dialect)
                 ids = id_problems(groupid, read, shape.idattribute, shape.id_rule, at, seen)
                 if groupid in earlier:
-                    told = f"{xid} stands twice in `{collection}`, or in both its spellings"
+                    told = f"{xid} occurs twice in `{collection}`, or in both its spellings"
                     ids.append(Problem(at, shape.map_rule, "error", told, f"Keep it in `{collection}`."))
                 self._read_group(shape, xid, at, written, read, ids)
             else:

@@ -18,7 +18,7 @@ _META = ("xref", "readonly", "compatibility", "authority", "deprecated", "defaul
 
 def dependent(here: Pointer, cause: str) -> Problem:
     """Give the finding of what cannot be loaded since something else was refused (MSG-115)."""
-    return Problem(here, "MSG-115", "error", f"it cannot be loaded: {cause}", "Mend the cause, which has a finding of its own.")
+    return Problem(here, "MSG-115", "error", f"it cannot be loaded: {cause}", "Fix the cause, which has its own finding.")
 
 
 def subject_of(entity: str, read: Entity, name: str, group: Entity, family: str | None, dialect: str) -> Subject:

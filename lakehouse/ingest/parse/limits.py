@@ -81,7 +81,7 @@ class Tally:
         if self._errors:
             told = "; ".join(f"{finding.pointer}: {finding.rule_id}: {finding.message}" for finding in self._first)
             raise Rejected(
-                STRICT, f"{self._errors} errors under --strict: {told}", "Mend them, or load the rest without --strict."
+                STRICT, f"{self._errors} errors under --strict: {told}", "Fix them, or load the rest without --strict."
             )
 
 

@@ -275,7 +275,7 @@ class _Parse:
     def _name_registry(self, registryid: RegistryId | None) -> None:
         self.registry = self.source.registry or registryid or DEFAULT_REGISTRY
         if self.source.registry is None and (wrong := id_problem(self.registry)):
-            raise Rejected("MSG-002", f"registryid: {wrong}", "Mend it, or choose a registry with --registry.")
+            raise Rejected("MSG-002", f"registryid: {wrong}", "Fix it, or choose a registry with --registry.")
 
     def _add_reading(self, reading: Reading, *, draft: bool = False) -> None:
         self.stage.add_entities(self.uri, self.registry, reading.rows, again=self.again, draft=draft)

@@ -155,7 +155,7 @@ def _placed(error: NotJson, part: Part, open_text: Callable[[], BinaryIO]) -> No
         return error
     told = str(error)[: found.start()]
     if part.collection is None:
-        return NotJson(f"{told} in what stands beside the groups", error.hint)
+        return NotJson(f"{told} outside the groups", error.hint)
     line, column = int(found[1]), int(found[2])
     lines, last_length = 0, 0
     with closing(open_text()) as stream:

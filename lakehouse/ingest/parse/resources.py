@@ -195,6 +195,6 @@ class Resources:
         if family is None:
             key = key_of_options(written)
             if written.get(key):
-                told = f"`{key}` stands without a protocol; its options are kept as written"
+                told = f"`{key}` is given without a protocol; its options are kept as written"
                 warned.append(Problem(below(here, key), "MSG-111", "warning", told, "Set `protocol`."))
         return family

@@ -64,7 +64,7 @@ def check_definitions(spark: SparkSession, settings: Settings | None = None) -> 
 
 
 def signature_of(definition: Definition) -> str | None:
-    """Give a text that two definitions share when nothing but the payload can tell them apart; None: only a payload tells it."""
+    """Give a text that two definitions share when only the payload can distinguish them; None: only a payload tells it."""
     if not definition.shapes - {("/protocol", definition.family or "")}:
         return None
     asked = [sorted(definition.shapes), sorted(definition.demands), definition.is_cloudevent, _shared(definition)]
@@ -138,7 +138,7 @@ def _of_row(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
     others = [xid for xid in row["alike"] or () if xid != row["xid"]]
     if others:
         more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
-        told = f"asks of an event what {', '.join(others[:_MOST_NAMED])}{more} asks: nothing but the payload can tell them apart"
+        told = f"asks for the same as {', '.join(others[:_MOST_NAMED])}{more} asks: only the payload can distinguish them"
         yield _finding(row, TWINS, WHOLE, told)
     for flaw in row["flaws"]:
         start = "no event can match " if flaw["rule_id"] == HOPELESS else ""

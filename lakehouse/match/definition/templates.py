@@ -113,7 +113,7 @@ def compile_template(text: str, separator: str = "/", rule: Rule = "auto") -> Te
     alone = len(names) == 1 and literals == ["", ""]
     taken = "" if rule == "any" or (rule == "auto" and alone) else separator
     shape = "{}".join(literals)
-    flaw = "placeholders stand side by side, so nothing tells where one ends" if "" in literals[1:-1] else ""
+    flaw = "placeholders are adjacent, so the end of the first is unknown" if "" in literals[1:-1] else ""
     segments: list[_Segment] = []
     for piece in shape.split(taken) if taken else [shape]:
         parts = tuple(piece.split("{}"))

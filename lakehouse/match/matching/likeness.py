@@ -88,7 +88,7 @@ class Likeness:
             definition.version,
             tuple((one.question, one.required, one.decides) for one in definition.attributes if not is_settled(one)),
         )
-        if len(self._numbers) > _MOST_NUMBERS:  # what comes again gets another number: it stands alone once more
+        if len(self._numbers) > _MOST_NUMBERS:  # what comes again gets another number: it cannot be combined once more
             self._numbers.clear()
         return self._numbers.setdefault(asked, next(self._next))
 

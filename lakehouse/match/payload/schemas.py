@@ -30,7 +30,7 @@ def names_others(text: JsonText | None) -> bool:
 
 
 class SchemaVersion(NamedTuple):
-    """A Version of a schema: whose it is, its format, and the document as JSON text; a schema that is text stands in quotes."""
+    """A Version of a schema: whose it is, its format, and the document as JSON text; a schema that is text is in quotes."""
 
     registryid: RegistryId
     xid: Xid

@@ -99,7 +99,7 @@ class Warehouse:
             raise no_catalog(self.location, name) from error
         except (DeltaError, OSError) as error:
             told = " ".join(_COLOURS.sub("", str(error)).replace("↳", "").split())
-            raise WarehouseError(f"{uri}: cannot be read ({told}). `lakehouse doctor` tells what is wrong.") from error
+            raise WarehouseError(f"{uri}: cannot be read ({told}). `lakehouse doctor` reports what is wrong.") from error
         self._check(table)
         return table
 

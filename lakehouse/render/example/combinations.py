@@ -167,7 +167,7 @@ def value_at(document: Any, fragment: str) -> Any:
     """Give what a pointer of a URI's fragment leads to.
 
     Raises:
-        Impossible: nothing stands there.
+        Impossible: there is nothing at this place.
     """
     held = document
     for token in tokens_of(Pointer(unquote(fragment))):
@@ -176,7 +176,7 @@ def value_at(document: Any, fragment: str) -> Any:
         elif isinstance(held, list) and token.isdigit() and int(token) < len(held):
             held = held[int(token)]
         else:
-            raise Impossible(f"#{fragment}: nothing stands there")
+            raise Impossible(f"#{fragment}: there is nothing at this place")
     return held
 
 

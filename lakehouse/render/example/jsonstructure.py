@@ -203,7 +203,7 @@ class StructureExample:
         held: Any = self._document
         for token in tokens_of(Pointer(reference.lstrip("#"))):
             if not isinstance(held, dict) or token not in held:
-                raise Impossible(f"{reference}: nothing stands there")
+                raise Impossible(f"{reference}: there is nothing at this place")
             held = held[token]
         if not isinstance(held, dict):
             raise Impossible(f"{reference}: no schema")

@@ -43,7 +43,7 @@ class XsdExample:
         """
         found = [one for name, one in self._schema.elements.items() if wanted in (None, name) and not one.abstract]
         if not found:
-            raise Impossible("the schema declares no element of its own")
+            raise Impossible("the schema itself declares no element")
         return bytes(ElementTree.tostring(self._element(found[0], 0), encoding="utf-8"))
 
     def _element(self, declared: Any, depth: int) -> ElementTree.Element:
@@ -85,7 +85,7 @@ class XsdExample:
         for one in members:
             for _ in range(self._times(one, depth)):
                 if isinstance(one, XsdAnyElement):
-                    raise Impossible("any element may stand there")
+                    raise Impossible("any element is allowed there")
                 found += self._group(one, depth + 1) if isinstance(one, XsdGroup) else [self._element(one, depth)]
         return found
 

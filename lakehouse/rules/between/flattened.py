@@ -104,7 +104,7 @@ def _judge(lacking: DataFrame, flattened: DataFrame) -> DataFrame:
         lacks = value.isNotNull() & ~_has_leaf_below(section)
         told.append(broken(rule_id, message, pointer).when(lacks))
     is_inline = _leaf("/dataschema").isNotNull() & form.isNull()
-    without = F.lit(" stands without `dataschemaformat`, here and in its bases")
+    without = F.lit(" is given without `dataschemaformat`, here and in its bases")
     is_near = uri.startswith('"/schemagroups/') | uri.startswith('"#/')
     told.append(broken("MSG-175", F.concat(F.lit("`dataschema`"), without), "/dataschema").when(is_inline))
     message = F.concat(F.lit("`dataschemauri` "), uri, without)

@@ -27,7 +27,7 @@ def check_schema_uris(things: DataFrame) -> DataFrame:
     groups = things.filter(F.col("kind") == "group").select("registryid", F.col("xid").alias("group")).distinct()
     known = absent.join(groups.withColumn("is_here", F.lit(True)), on=["registryid", "group"], how="left")
     nowhere = known.filter(F.col("schema_reference").startswith("#") | F.col("is_here"))
-    message = F.concat(F.lit("`dataschemauri`: it leads to "), path, F.lit(", and there is no such schema"))
+    message = F.concat(F.lit("`dataschemauri`: schema `"), path, F.lit("` does not exist"))
     return breaches_of(nowhere, [broken("MSG-179", message, "/dataschemauri")])
 
 
@@ -42,14 +42,14 @@ def check_aliases(things: DataFrame) -> DataFrame:
     is_mutual = (F.col("further") == F.col("xid")) & ~is_own
     told = [
         broken("MSG-096", F.lit("`xref` leads to this entity itself, so it has no definition"), "/meta/xref").when(is_own),
-        broken("MSG-096", F.concat(leads, F.lit(", which stands for this one: neither has a definition")), "/meta/xref").when(
+        broken("MSG-096", F.concat(leads, F.lit(", which is an alias of this one: neither has a definition")), "/meta/xref").when(
             is_mutual
         ),
-        broken("MSG-096", F.concat(leads, F.lit(", which stands for another one: it shows nothing")), "/meta/xref").when(
+        broken("MSG-096", F.concat(leads, F.lit(", which is an alias itself: it shows nothing")), "/meta/xref").when(
             F.col("further").isNotNull() & ~is_own & ~is_mutual
         ),
         # It may come later, like a base (MSG-150).
-        broken("MSG-096", F.concat(leads, F.lit(", which is not there")), "/meta/xref", "info").when(F.col("is_there").isNull()),
+        broken("MSG-096", F.concat(F.lit("`xref`: `"), F.col("xref"), F.lit("` does not exist")), "/meta/xref", "info").when(F.col("is_there").isNull()),
     ]
     return breaches_of(both, told)
 

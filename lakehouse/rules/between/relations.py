@@ -131,7 +131,7 @@ def check_references(things: DataFrame, present: Present) -> DataFrame:
     groups = few(groups.withColumn("has_group", F.lit(True)).distinct(), present.holders)
     target_group = F.when(F.col("rule") == "MSG-183", F.regexp_replace("target", r"/[^/]+/[^/]+\z", ""))
     known = absent.withColumn("target_group", target_group).join(groups, on=["registryid", "target_group"], how="left")
-    leads_nowhere = F.concat(F.lit("it leads to "), "target", F.lit(", which is not there"))
+    leads_nowhere = F.concat(F.lit("`"), "target", F.lit("` does not exist"))
     is_told = (F.col("rule") != "MSG-183") | F.col("has_group")
     told = []
     for rule, pointer in _PLACES.items():
@@ -236,7 +236,7 @@ def _check_groups_named(things: DataFrame, lists: DataFrame, present: Present) -
     there = things.filter(F.col("kind").isin("group", "endpoint")).select("registryid", F.col("xid").alias("container"))
     named = lists.filter(F.col("container").startswith("/"))
     absent = named.join(few(there.distinct(), present.holders), on=["registryid", "container"], how="left_anti")
-    message = F.concat(F.lit("`messagegroups`: it leads to "), "container", F.lit(", which is not there"))
+    message = F.concat(F.lit("`messagegroups`: `"), "container", F.lit("` does not exist"))
     return breaches_of(absent, [broken("END-125", message, "/messagegroups")])
 
 

@@ -156,13 +156,13 @@ def check_presence(known: dict[str, Any]) -> Iterator[Broken]:
         yield Broken(("protocol",), "MSG-166", f"`protocol` is {shown(known['protocol'])}, and there are no `protocoloptions`")
     if known.get("dataschemaformat") is None:
         if "dataschema" in known:
-            yield Broken(("dataschema",), "MSG-175", "`dataschema` stands without `dataschemaformat`")
+            yield Broken(("dataschema",), "MSG-175", "`dataschema` is given without `dataschemaformat`")
         uri = known.get("dataschemauri")
         if uri is not None:
             # A schema of this registry tells its format itself; published documents lean on that.
             severity = "warning" if isinstance(uri, str) and uri.startswith(("/schemagroups/", "#/")) else None
             yield Broken(
-                ("dataschemauri",), "MSG-181", f"`dataschemauri` {shown(uri)} stands without `dataschemaformat`", severity
+                ("dataschemauri",), "MSG-181", f"`dataschemauri` {shown(uri)} is given without `dataschemaformat`", severity
             )
 
 
@@ -242,9 +242,9 @@ def _check_options(options: dict[str, Any], family: str | None) -> Iterator[Brok
 
 def _check_exclusive_options(options: dict[str, Any], family: str | None) -> Iterator[Broken]:
     if family == "HTTP" and "method" in options and "status" in options:
-        yield Broken(("protocoloptions", "status"), "MSG-290", "`method` and `status` stand both")
+        yield Broken(("protocoloptions", "status"), "MSG-290", "`method` and `status` are both given")
     if family == "KAFKA" and "key" in options and "key_base64" in options:
-        yield Broken(("protocoloptions", "key_base64"), "MSG-370", "`key` and `key_base64` stand both")
+        yield Broken(("protocoloptions", "key_base64"), "MSG-370", "`key` and `key_base64` are both given")
 
 
 def _check_schema(known: dict[str, Any]) -> Iterator[Broken]:
@@ -253,7 +253,7 @@ def _check_schema(known: dict[str, Any]) -> Iterator[Broken]:
     if isinstance(form, str) and form.lower().startswith("proto") and isinstance(uri, str) and uri.endswith(".proto"):
         yield Broken(("dataschemauri",), "MSG-179", f"`dataschemauri` {shown(uri)} leads to a whole file of message types")
     if "dataschema" in known and uri is not None:
-        yield Broken(("dataschemauri",), "MSG-174", "`dataschema` and `dataschemauri` stand both")
+        yield Broken(("dataschemauri",), "MSG-174", "`dataschema` and `dataschemauri` are both given")
     if isinstance(uri, str) and isinstance(xid, str) and xid.startswith("/"):
         path = uri[1:] if uri.startswith("#/") else re.sub(r"\A[A-Za-z][A-Za-z0-9+.-]*://[^/]*", "", uri)
         if not re.search(re.escape(xid) + r"(?:[/?#:].*)?\Z", path):

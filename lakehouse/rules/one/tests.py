@@ -67,7 +67,7 @@ def _not_local(value: Any, argument: str, around: Around) -> str | None:
 
 def _known_envelope(value: Any, argument: str, around: Around) -> str | None:
     is_other = _is_other(value, argument) and not value.lower().startswith("cloudevents")
-    return f"is {shown(value)}, an envelope of your own" if is_other else None
+    return f"is {shown(value)}, your own envelope" if is_other else None
 
 
 def _is_other(value: Any, misspelt: str) -> bool:
@@ -76,7 +76,7 @@ def _is_other(value: Any, misspelt: str) -> bool:
 
 def _known_protocol(value: Any, argument: str, around: Around) -> str | None:
     is_other = _is_other(value, argument) and family_of(value) not in (*FAMILIES, None)
-    return f"is {shown(value)}, a protocol of your own" if is_other else None
+    return f"is {shown(value)}, your own protocol" if is_other else None
 
 
 def _should_have_version(value: Any, argument: str, around: Around) -> str | None:

@@ -118,7 +118,7 @@ def _filter(flags: Flags, value: str, kind: str, path: str) -> None:
     if value != "excludeall":
         flags.filters.append(read_filter(value, _holds(kind), path))
     if flags.excludes_all and flags.filters:
-        raise ProblemFound("bad_filter", path, value="excludeall", error_detail="it stands alone")
+        raise ProblemFound("bad_filter", path, value="excludeall", error_detail="it cannot be combined")
     if len(flags.filters) > _MOST_FILTERS:
         raise ProblemFound("bad_filter", path, value="...", error_detail=f"there are more than {_MOST_FILTERS} of them")
 

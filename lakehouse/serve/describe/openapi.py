@@ -81,7 +81,7 @@ def openapi(
         "info": {
             "title": "xRegistry Lakehouse",
             "version": lakehouse.__version__,
-            "description": "Each path stands below `/reg-ID` too, and below `/at/SNAPSHOT` for the past"
+            "description": "Each path exists below `/reg-ID` too, and below `/at/SNAPSHOT` for the past"
             + (f"; {', '.join(more['paths'])} do not." if more["paths"] else "."),
         },
         **more,
@@ -230,7 +230,7 @@ def _lookup() -> Document:
 
 def _errors_of_writes(dialect: str) -> Document:
     told = {"403": "Pages of this origin may not write.", "405": "Not here.", "408": "The body did not come in time."}
-    told |= {"409": "It contradicts what is there.", "413": "The body is too large.", "421": "Ask under another name."}
+    told |= {"409": "It contradicts the catalog.", "413": "The body is too large.", "421": "Ask under another name."}
     content = next(iter(errors(dialect).values()))["content"]
     return {status: {"description": what, "content": content} for status, what in told.items()}
 

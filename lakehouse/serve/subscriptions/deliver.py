@@ -133,7 +133,7 @@ class Deliverer:
             logger.warning("the events of subscription %s cannot be read: %s", kept.id, error)
         except Exception:
             logger.exception("subscription %s cannot be served", kept.id)
-            self._failed(kept, "a fault of this server; its log tells more")
+            self._failed(kept, "an error of this server; see its log")
 
     def _validate(self, kept: Kept) -> None:
         """Ask a sink for permission (CloudEvents webhooks, section 4)."""

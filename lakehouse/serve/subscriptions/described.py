@@ -49,9 +49,9 @@ def _paths(dialect: str) -> Document:
         },
         PATH + "/{subscriptionid}": {
             "parameters": [name],
-            "get": _operation("A subscription, with how far its sink was told", {"200": _found("There it is.", one)} | there),
+            "get": _operation("A subscription, with the last event its sink received", {"200": _found("There it is.", one)} | there),
             "put": _operation(
-                "Write it anew; one that is parked goes on", {"200": _found("It is kept.", one)} | there | writing, _asked()
+                "Replace it; a parked one resumes", {"200": _found("It is kept.", one)} | there | writing, _asked()
             ),
             "delete": _operation("End it", {"204": {"description": "It is no more."}} | there),
         },
@@ -96,7 +96,7 @@ def _shown() -> Document:
     status = {
         "state": {"enum": [VALIDATING, ACTIVE, PARKED]},
         "reason": {"type": ["string", "null"], "description": "Why the last attempt failed."},
-        "snapshot": _COUNT | {"description": "How far the sink was told."},
+        "snapshot": _COUNT | {"description": "The last event that the sink received."},
         **dict.fromkeys(("delivered", "parked", "gaps", "attempts"), _COUNT),
         "parkedevents": {"type": "array", "items": _object({"event": event, "reason": _TEXT}, "event", "reason")},
     }

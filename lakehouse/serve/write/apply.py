@@ -165,7 +165,7 @@ def _check_ids(writing: Writing) -> None:
 def _check_headers(writing: Writing) -> None:
     name = next((name for name in writing.headers if name.startswith("xregistry-")), None)
     if name is not None:
-        told = "the attributes stand in the body"
+        told = "the attributes are in the body"
         raise ProblemFound("extra_xregistry_header", writing.path, name=name[:128], error_detail=told)
 
 

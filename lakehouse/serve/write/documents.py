@@ -28,7 +28,7 @@ def body_of_document(writing: Writing) -> Json:
         if name.startswith(_PREFIX):
             attribute = name.removeprefix(_PREFIX)
             if attribute in ("schema", "schemabase64", "contenttype"):
-                told = "it stands in the body" if attribute != "contenttype" else "it is the header Content-Type"
+                told = "it is in the body" if attribute != "contenttype" else "it is the header Content-Type"
                 raise ProblemFound("extra_xregistry_header", writing.path, name=name, error_detail=told)
             text = _decoded(name, value, writing.path)
             if attribute.startswith(("labels.", "labels-")):
@@ -41,7 +41,7 @@ def body_of_document(writing: Writing) -> Json:
     given["contenttype"] = contenttype or None
     if given.get("schemaurl") is not None:
         if writing.body:
-            told = "the body must be empty beside it"
+            told = "the body must be empty with it"
             raise ProblemFound("extra_xregistry_header", writing.path, name="xRegistry-schemaurl", error_detail=told)
         return given
     check_text(given | {"schema": document_of(writing.body, contenttype)}, [], writing.path)

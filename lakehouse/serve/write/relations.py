@@ -137,13 +137,13 @@ def _check_version(around: _Around, row: Row) -> Iterator[Broken]:
     ancestor = body.get("ancestor")
     if ancestor is not None and not around.is_there(xid_of_version(message_xid, ancestor)):
         yield Broken(
-            row.xid, "MSG-049", "ancestor", f"`ancestor`: it leads to {message_xid}/versions/{ancestor}, which is not there"
+            row.xid, "MSG-049", "ancestor", f"`ancestor`: `{message_xid}/versions/{ancestor}` does not exist"
         )
     schema = body.get("dataschemaxid")
     if isinstance(schema, str) and schema.startswith("/"):
         target = _without_version(Xid(schema))
         if not around.is_there(target) and around.is_there(xid_of_group(target)):
-            yield Broken(row.xid, "MSG-183", "dataschemaxid", f"`dataschemaxid`: it leads to {target}, which is not there")
+            yield Broken(row.xid, "MSG-183", "dataschemaxid", f"`dataschemaxid`: `{target}` does not exist")
     if isinstance(body.get("basemessage"), str):
         yield from _check_chain(around, row.xid, message_xid, body, isdefault=isdefault)
 
@@ -258,7 +258,7 @@ def _check_flattened(around: _Around, xid: Xid, message_xid: Xid, body: Body, le
             told = f"`{name}` is {value}, and neither here nor in its bases there is `{section}`"
             yield Broken(xid, rule_id, section, told)
     if leaf("/dataschemaformat") is None:
-        without = "stands without `dataschemaformat`, here and in its bases"
+        without = "is given without `dataschemaformat`, here and in its bases"
         uri = leaf("/dataschemauri")
         if leaf("/dataschema") is not None:
             yield Broken(xid, "MSG-175", "dataschemaformat", f"`dataschema` {without}")
@@ -278,7 +278,7 @@ def _check_endpoint(around: _Around, row: Row) -> Iterator[Broken]:
     target = _without_version(Xid(will))
     if not around.is_there(target):
         yield Broken(
-            row.xid, "END-173", "protocoloptions.willmessage", f"`willmessage`: it leads to {target}, which is not there"
+            row.xid, "END-173", "protocoloptions.willmessage", f"`willmessage`: `{target}` does not exist"
         )
         return
     found = around.default_version(target)

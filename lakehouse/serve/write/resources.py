@@ -89,7 +89,7 @@ def put_version(context: Context, tree: Tree, versionid: str, given: Json, *, is
         raise ProblemFound("malformed_id", tree.xid, id=versionid[:128], error_detail="an id is not empty, and has no `/`")
     extra = next((name for name in ("meta", "versions") if given.get(name) is not None), None)
     if extra is not None:
-        told = "This writes a Version. Write `meta` and `versions` with PUT or PATCH of the Resource, or at paths of their own."
+        told = "This writes a Version. Write `meta` and `versions` with PUT or PATCH of the Resource, or at their own paths."
         raise ProblemFound("unknown_attribute", xid_of_version(tree.xid, versionid), told, name=extra)
     context.check_names(given, xid_of_version(tree.xid, versionid))
     tree.put_version(versionid, given, patch=is_patch, check_epoch=context.checks_epoch)
