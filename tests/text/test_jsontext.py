@@ -30,10 +30,10 @@ def problems_of(text: str) -> list[tuple[str, str, str]]:
     ("text", "told", "hint"),
     [
         (b'{"a": 1,\n "b": tru\n}', "expected ident at line 2 column 10", "Fix the text at that place"),
-        (b'{"a": 1,\n "b": "x\ny"}', "at line 2 column 9", "Mend"),
-        (b'{"a": 1,\n', "at line 1 column 9", "Mend"),
+        (b'{"a": 1,\n "b": "x\ny"}', "at line 2 column 9", "Fix"),
+        (b'{"a": 1,\n', "at line 1 column 9", "Fix"),
         (b'{"a": 1,\n "b": "\xff"}', "not UTF-8: the byte 0xff at line 2 column 8", "Save it as UTF-8"),
-        (b'{"a": 1,\n "a": NaN}', "expected value at line 2 column 7", "Mend"),
+        (b'{"a": 1,\n "a": NaN}', "expected value at line 2 column 7", "Fix"),
         (b'{"a": 1,\n "a": 1, "b": "\xff"}', "the byte 0xff at line 2 column 16", "Save it as UTF-8"),
         (b"a: 1", "at line 1 column 1", "If it is YAML, let its name end in .yaml"),
         (b"[" * 70 + b"]" * 70, "deeper than 64 levels", "Nest less, or raise"),
@@ -151,7 +151,7 @@ def test_a_duplicate_key_counts_once_with_its_first_value():
 
 def test_the_message_tells_how_often_a_key_stands_and_raw_tells_the_values():
     (problem,) = read_json(b'{"a":1,"a":2,"a":1.50}', MAX_DEPTH)[1]
-    assert "'a' stands 3 times" in problem.message
+    assert "'a' occurs 3 times" in problem.message
     assert problem.raw == "[1,2,1.50]"
 
 
