@@ -187,7 +187,9 @@ class Definitions(Notes):
             self.error(below(here, "definition"), "CAT-081", told, "Write an object with the sections of the format.")
             return version
         if own_format is None:
-            self.error(below(here, "definition"), "CAT-024", "the definition has no `format`, and neither has its group", "Name it.")
+            self.error(
+                below(here, "definition"), "CAT-024", "the definition has no `format`, and neither has its group", "Name it."
+            )
             return version
         known = formats().get(own_format)
         if known is None:

@@ -72,9 +72,7 @@ class _Conversion(Notes):
         group_format = written.get("format")
         if not isinstance(group_format, str) or not group_format:
             rule = "CAT-024" if group_format in (None, "") else "CAT-023"
-            self.error(
-                below(here, "format"), rule, "the group has no `format`, which says what its definitions are", "Name one."
-            )
+            self.error(below(here, "format"), rule, "the group has no `format`, which says what its definitions are", "Name one.")
             group_format = None
         self.attributes("group", written, group, here, xid_of("messagegroups", key))
         members = self.members(written.get("messagedefinitions"), here, at, "messagedefinitions", "CAT-011")

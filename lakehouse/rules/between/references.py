@@ -49,7 +49,9 @@ def check_aliases(things: DataFrame) -> DataFrame:
             F.col("further").isNotNull() & ~is_own & ~is_mutual
         ),
         # It may come later, like a base (MSG-150).
-        broken("MSG-096", F.concat(F.lit("`xref`: `"), F.col("xref"), F.lit("` does not exist")), "/meta/xref", "info").when(F.col("is_there").isNull()),
+        broken("MSG-096", F.concat(F.lit("`xref`: `"), F.col("xref"), F.lit("` does not exist")), "/meta/xref", "info").when(
+            F.col("is_there").isNull()
+        ),
     ]
     return breaches_of(both, told)
 

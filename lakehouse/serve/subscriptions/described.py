@@ -49,7 +49,9 @@ def _paths(dialect: str) -> Document:
         },
         PATH + "/{subscriptionid}": {
             "parameters": [name],
-            "get": _operation("A subscription, with the last event its sink received", {"200": _found("There it is.", one)} | there),
+            "get": _operation(
+                "A subscription, with the last event its sink received", {"200": _found("There it is.", one)} | there
+            ),
             "put": _operation(
                 "Replace it; a parked one resumes", {"200": _found("It is kept.", one)} | there | writing, _asked()
             ),

@@ -136,9 +136,7 @@ def _check_version(around: _Around, row: Row) -> Iterator[Broken]:
         yield from _check_holder(around, row.xid, message_xid, body, is_borrowed=False)
     ancestor = body.get("ancestor")
     if ancestor is not None and not around.is_there(xid_of_version(message_xid, ancestor)):
-        yield Broken(
-            row.xid, "MSG-049", "ancestor", f"`ancestor`: `{message_xid}/versions/{ancestor}` does not exist"
-        )
+        yield Broken(row.xid, "MSG-049", "ancestor", f"`ancestor`: `{message_xid}/versions/{ancestor}` does not exist")
     schema = body.get("dataschemaxid")
     if isinstance(schema, str) and schema.startswith("/"):
         target = _without_version(Xid(schema))
@@ -277,9 +275,7 @@ def _check_endpoint(around: _Around, row: Row) -> Iterator[Broken]:
         return
     target = _without_version(Xid(will))
     if not around.is_there(target):
-        yield Broken(
-            row.xid, "END-173", "protocoloptions.willmessage", f"`willmessage`: `{target}` does not exist"
-        )
+        yield Broken(row.xid, "END-173", "protocoloptions.willmessage", f"`willmessage`: `{target}` does not exist")
         return
     found = around.default_version(target)
     if found is not None:
