@@ -1,4 +1,4 @@
-"""Links of README, CONTRIBUTING and docs/: each leads to a file and a heading, and no page is an orphan."""
+"""Pages of docs/, README and CONTRIBUTING: links lead somewhere, no page is an orphan, each begins and ends as readers expect."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from statistics import median
 from urllib.parse import unquote
 
 import pytest
@@ -76,6 +77,25 @@ def test_every_page_ends_with_what_to_read_next(page):
     last = prose(page).strip().split("\n\n")[-1].strip()
     assert last.startswith("Next: ")
     assert _LINK.search(last)
+
+
+def sentences(page: Path) -> list[str]:
+    """Return the sentences of a page: paragraphs and items of lists, without tables and headings."""
+    lines = (
+        "" if line.startswith(("|", "#", "!")) else re.sub(r"^ *([-*]|\d+\.) ", "\n\n", line) for line in prose(page).split("\n")
+    )
+    blocks = (" ".join(one.split()) for one in re.split(r"\n\s*\n", "\n".join(lines)))
+    parts = (part for block in blocks for part in re.split(r"(?<=[.?!:])\**\s+(?=[A-Z`*\[(])", block))
+    return [part for part in parts if len(part.split()) > 2]
+
+
+@pytest.mark.parametrize("page", [*DOCS, ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_a_page_begins_with_what_it_is_for_in_short_sentences(page):
+    heading, first = prose(page).split("\n\n")[:2]
+    assert heading.startswith("# ")
+    assert re.match(r"[A-Z`*]", first.strip()), f"{page.name} does not begin with a sentence"
+    words = [len(one.split()) for one in sentences(page)]
+    assert median(words) <= 25, f"{page.name}: half of the sentences have more than 25 words"
 
 
 def test_the_readme_names_every_command_and_no_other():
