@@ -37,6 +37,27 @@ CREATE OR REPLACE VIEW computed_messages (
 )
 COMMENT 'The effective definition of each message, computed from the definitions as they are now.'
 AS
+-- Where dataschemauri leads within the registry: an XID or, after #, a JSON Pointer with its escapes, as entity_references reads it.
+WITH spelled_definitions AS (
+  SELECT
+    *,
+    regexp_replace(
+      CASE WHEN startswith(ltrim(uri), '#')
+        THEN replace(replace(coalesce(try_url_decode(replace(uri_path, '+', '%2B')), uri_path), '~1', '/'), '~0', '~')
+        ELSE uri_path
+      END,
+      '\\A/schemaGroups/',
+      '/schemagroups/'
+    ) AS schema_path
+  FROM (
+    SELECT
+      *,
+      texts['/dataschemauri'] AS uri,
+      split_part(regexp_replace(texts['/dataschemauri'], '\\A\\s*#', ''), '#', 1) AS uri_path
+    FROM inferred_definitions
+  )
+)
+
 SELECT
   registryid,
   xid,
@@ -91,8 +112,8 @@ SELECT
   texts['/dataschemaformat'] AS dataschemaformat,
   coalesce(
     texts['/dataschemaxid'],
-    nullif(regexp_extract(texts['/dataschemauri'], '\\A#?(/schemagroups/[^/#]+/schemas/[^/#]+)/versions/', 1), ''),
-    nullif(regexp_extract(texts['/dataschemauri'], '\\A#?(/schemagroups/[^/#]+/schemas/[^/#]+?)(:[^:/#]*)?(#.*)?\\z', 1), '')
+    nullif(regexp_extract(schema_path, '\\A(/schemagroups/[^/]+/schemas/[^/]+)/', 1), ''),
+    nullif(regexp_extract(schema_path, '\\A(/schemagroups/[^/]+/schemas/[^/]+?)(:[^:/]*)?\\z', 1), '')
   ) AS schema_xid,
   texts['/dataschemauri'] AS dataschemauri,
   coalesce(texts['/datacontenttype'], format_type) AS datacontenttype,
@@ -100,4 +121,4 @@ SELECT
   attributes,
   inferred,
   depends_on
-FROM inferred_definitions;
+FROM spelled_definitions;
