@@ -1,4 +1,4 @@
-"""Commands that ask the catalog and hand it out: sql, show, search, export, serve-sql, sql-user."""
+"""Commands that query the catalog and export it: sql, show, search, export, serve-sql, sql-user."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import click
 
 from lakehouse.cli.completion import KINDS, complete_snapshot, complete_xid
 from lakehouse.cli.console import Context, at_option, open_spark, read_model, session, with_globals
+from lakehouse.cli.helping import command
 from lakehouse.cli.printing import lag_of, printable, show_examples, show_exported, show_one_entity, show_table, tell, tell_lag
 from lakehouse.cli.tabular import FORMATS, show_rows
 from lakehouse.dialects.tables import NORMAL, WRITABLE
@@ -24,18 +25,27 @@ if TYPE_CHECKING:
     from lakehouse.readmodel.view import View
 
 
-@click.command()
+@command(
+    'lakehouse sql "SELECT xid, protocol FROM flat_messages"',
+    'lakehouse sql "SELECT * FROM violations" --at release-1 --format csv',
+)
 @click.argument("query")
 @click.option(
-    "--at", metavar="SNAPSHOT", shell_complete=complete_snapshot, help="Snapshot to ask: its number, label, date, time, or head."
+    "--at",
+    metavar="SNAPSHOT",
+    shell_complete=complete_snapshot,
+    help="Query this snapshot: its number, label, date, time, or head.",
 )
-@click.option("--diff", nargs=2, metavar="A B", help="Two snapshots, which the view snapshot_diff compares.")
+@click.option("--diff", nargs=2, metavar="A B", help="Compare two snapshots in the view snapshot_diff.")
 @click.option("--write", is_flag=True, help="Allow statements that change tables or views, but never the log `changes`.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", help="Format of the rows (default table).")
 @with_globals
 @click.pass_obj
 def sql(context: Context, query: str, at: str | None, diff: tuple[str, str] | None, write: bool, form: str) -> int:
-    """Run a Spark SQL query on the catalog and print its rows. It only reads, unless --write is given."""
+    """Run a Spark SQL query and print its rows.
+
+    Queries only read the catalog, unless --write is given.
+    """
     from lakehouse.cli.beforehand import check_snapshots
     from lakehouse.match.conformance import open_named_in
     from lakehouse.query.readonly import Allowed
@@ -54,14 +64,18 @@ def sql(context: Context, query: str, at: str | None, diff: tuple[str, str] | No
     return 0
 
 
-@click.command()
+@command("lakehouse show OrderPlaced --examples")
 @click.argument("xid", shell_complete=complete_xid)
 @at_option
 @click.option("--examples", "with_all", is_flag=True, help="Print an example for each protocol, not only for the one in use.")
 @with_globals
 @click.pass_obj
 def show(context: Context, xid: str, at: str | None, with_all: bool) -> int:
-    """Show a message: attributes with their origin, examples; or a group, endpoint, schema, document. A unique id will do."""
+    """Show a message, group, endpoint, schema or document.
+
+    XID may also be an id that only one entity has. A message is shown with its effective attributes, where each comes
+    from, the endpoints that carry it, and an example.
+    """
     from lakehouse.readmodel.found import notes_on, with_reasons
     from lakehouse.readmodel.shown import Shown
     from lakehouse.readmodel.shown import show as show_one
@@ -96,14 +110,18 @@ def show(context: Context, xid: str, at: str | None, with_all: bool) -> int:
     return 0
 
 
-@click.command()
+@command("lakehouse search order placed --kind message")
 @click.argument("text", nargs=-1, required=True)
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only entities of this kind (repeatable).")
-@click.option("--limit", type=click.IntRange(1), default=20, help="How many are listed (default 20).")
+@click.option("--limit", type=click.IntRange(1), default=20, help="Number of entities to list (default 20).")
 @with_globals
 @click.pass_obj
 def search(context: Context, text: tuple[str, ...], kinds: tuple[str, ...], limit: int) -> int:
-    """Find what holds all words of TEXT in its ids, name, type, address, labels, description or attributes, the best first."""
+    """Find entities by words in their texts.
+
+    Lists entities that contain all words of TEXT in their ids, name, type, address, labels, description or attributes, the
+    best matches first.
+    """
     from lakehouse.readmodel.found import reasons_of
     from lakehouse.readmodel.search import search as search_for
 
@@ -126,16 +144,23 @@ def search(context: Context, text: tuple[str, ...], kinds: tuple[str, ...], limi
     return 0
 
 
-@click.command()
-@click.option("--out", default="-", metavar="FILE|DIR", help="File, folder or URI to write; - is standard output (default).")
-@click.option("--replace", is_flag=True, help="DIR may hold an earlier export: it gives way to this one, whole.")
+@command(
+    "lakehouse export --out catalog.json",
+    "lakehouse export --select /messagegroups/orders --dialect 1.0-rc4",
+    sections={
+        "What to export": ("select", "at", "flat", "source"),
+        "How to write it": ("out", "replace", "split", "base_url", "dialect", "lossy", "examples"),
+    },
+)
+@click.option("--out", default="-", metavar="FILE|DIR", help="File, folder or URI to write (default -: standard output).")
+@click.option("--replace", is_flag=True, help="Replace an earlier export in DIR.")
 @click.option("--split", type=click.Choice(["group"]), help="Write a folder with one document for each group and endpoint.")
 @click.option(
     "--select",
     multiple=True,
     metavar="XID",
     shell_complete=complete_xid,
-    help="Only this group, endpoint, message or schema, and what it needs. Repeatable.",
+    help="Only this group, endpoint, message or schema, and what it needs (repeatable).",
 )
 @click.option(
     "--at",
@@ -143,16 +168,16 @@ def search(context: Context, text: tuple[str, ...], kinds: tuple[str, ...], limi
     shell_complete=complete_snapshot,
     help="The catalog as of a snapshot: its number, label, date, time, or head.",
 )
-@click.option("--flat", is_flag=True, help="Effective definitions of messages, without basemessage.")
-@click.option("--source", is_flag=True, help="Entities as they were written, instead of the normal form.")
-@click.option("--base-url", metavar="URL", help="Absolute URLs below this one, instead of references into the document.")
+@click.option("--flat", is_flag=True, help="Write effective definitions of messages, without basemessage.")
+@click.option("--source", is_flag=True, help="Write entities as they were loaded, not in the normal form.")
+@click.option("--base-url", metavar="URL", help="Write absolute URLs below this one instead of references into the document.")
 @click.option("--dialect", type=click.Choice(WRITABLE), default=NORMAL, help=f"Write this dialect (default {NORMAL}).")
-@click.option("--lossy", is_flag=True, help="Write also when the dialect cannot say everything; what is left out is listed.")
-@click.option("--examples", type=click.IntRange(1), default=5, help="Losses told of each rule (default 5).")
+@click.option("--lossy", is_flag=True, help="Write even if the dialect cannot express everything; list what is left out.")
+@click.option("--examples", type=click.IntRange(1), default=5, help="Losses listed for each rule (default 5).")
 @with_globals
 @click.pass_obj
 def export(context: Context, /, out: str, split: str | None, **flags: Any) -> int:
-    """Write the catalog, or a registry of it, as xRegistry documents."""
+    """Write the catalog as xRegistry documents."""
     from lakehouse.cli.beforehand import check_export
     from lakehouse.dialects.layouts import layout_of
     from lakehouse.export.run import Request
@@ -163,12 +188,12 @@ def export(context: Context, /, out: str, split: str | None, **flags: Any) -> in
     if to_stdout and (split or context.as_json):
         raise click.UsageError("--split and --json need --out.")
     if flags["source"] and (flags["flat"] or flags["base_url"]):
-        raise click.UsageError("--source writes what came in: it goes with neither --flat nor --base-url.")
+        raise click.UsageError("--source writes entities as they were loaded: it excludes --flat and --base-url.")
     dialect = flags["dialect"]
     if flags["source"] and dialect != NORMAL:
-        raise click.UsageError("--source writes each entity in the dialect that it came in: it does not go with --dialect.")
+        raise click.UsageError("--source writes each entity in the dialect that it was loaded in: it excludes --dialect.")
     if flags["base_url"] and not layout_of(dialect).has_urls:
-        raise click.UsageError(f"--base-url does not go with --dialect {dialect}, whose entities hold no URLs.")
+        raise click.UsageError(f"--base-url excludes --dialect {dialect}, whose entities hold no URLs.")
     base_url = flags["base_url"]
     if base_url is not None and not re.match(r"\A[A-Za-z][A-Za-z0-9+.\-]*://[^\s#?]+\Z", base_url):
         raise click.UsageError(
@@ -196,9 +221,15 @@ def export(context: Context, /, out: str, split: str | None, **flags: Any) -> in
     return 0
 
 
-@click.command("serve-sql")
+@command(
+    "lakehouse serve-sql --port 10000",
+    name="serve-sql",
+    sections={"Access": ("users", "ldap", "ldap_base", "keystore")},
+)
 @click.option("--port", type=click.IntRange(1, 65535), default=10000, help="Port (default 10000).")
-@click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Address; another than the loopback needs users and TLS.")
+@click.option(
+    "--host", default="127.0.0.1", metavar="ADDRESS", help="Address (default 127.0.0.1); any other needs users and TLS."
+)
 @click.option(
     "--at",
     metavar="SNAPSHOT",
@@ -206,13 +237,16 @@ def export(context: Context, /, out: str, split: str | None, **flags: Any) -> in
     help="The catalog as of a snapshot: its number, label, date, time, or head.",
 )
 @click.option("--users", metavar="FILE", help="File of users and hashed passwords, see `lakehouse sql-user`.")
-@click.option("--ldap", metavar="URL", help="LDAP server that knows the users.")
+@click.option("--ldap", metavar="URL", help="LDAP server that authenticates the users.")
 @click.option("--ldap-base", metavar="DN", help="Distinguished name below which the users are.")
 @click.option("--keystore", metavar="FILE", help="Keystore for TLS; its password is in LAKEHOUSE_TLS_PASSWORD.")
 @with_globals
 @click.pass_obj
 def serve_sql(context: Context, /, at: str | None, **door: Any) -> int:
-    """Serve the catalog to JDBC and ODBC clients, such as BI tools, until stopped (Ctrl-C, SIGTERM)."""
+    """Serve the catalog to JDBC and ODBC clients.
+
+    BI tools connect to it. It runs until stopped (Ctrl-C, SIGTERM).
+    """
     import signal
 
     from lakehouse.cli.beforehand import check_snapshots
@@ -235,14 +269,15 @@ def serve_sql(context: Context, /, at: str | None, **door: Any) -> int:
     return 0
 
 
-@click.command("sql-user")
+@command("lakehouse sql-user users.txt alice", name="sql-user")
 @click.argument("file", metavar="FILE", type=click.Path(dir_okay=False))
 @click.argument("name")
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input instead of asking for it.")
 def sql_user(file: str, name: str, password_stdin: bool) -> int:
-    """Write a user into FILE, for `lakehouse serve-sql --users FILE`; one of that name gets the new password.
+    """Add a user to a file of users, or change a password.
 
-    A password is no argument: the list of processes would show it to everybody on the machine.
+    FILE is what `lakehouse serve` and `lakehouse serve-sql` take as --users. The password is prompted for, never an
+    argument: the list of processes would show it to everybody on the machine.
     """
     from lakehouse.query.sqlserver import write_user
 

@@ -1,4 +1,4 @@
-"""Commands that look at the past: snapshots, label, log, blame, diff, changes."""
+"""Commands about the past: snapshots, label, log, blame, diff, changes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import click
 
 from lakehouse.cli.completion import complete_snapshot, complete_xid
 from lakehouse.cli.console import BREAKING, Context, bring_read_model, open_spark, read_model, session, with_globals
+from lakehouse.cli.helping import command
 from lakehouse.cli.printing import printable, shortened, show_table, tell
 from lakehouse.text.names import Xid
 from lakehouse.text.timestamps import utc_seconds
@@ -21,12 +22,15 @@ if TYPE_CHECKING:
     from lakehouse.readmodel.view import View
 
 
-@click.command()
-@click.option("--all", "everything", is_flag=True, help="List the snapshots that only add a label too.")
+@command("lakehouse snapshots")
+@click.option("--all", "everything", is_flag=True, help="List snapshots that only add a label too.")
 @with_globals
 @click.pass_obj
 def snapshots(context: Context, everything: bool) -> int:
-    """List all snapshots: when, by whom, what changed, and their labels."""
+    """List the snapshots of the catalog.
+
+    Prints when each was committed, by whom, how many entities changed, and its labels.
+    """
     with read_model(context) as (model, _):
         found = [one.as_json() for one in model.answer(lambda view: view.snapshots())]
     found = [one for one in found if everything or one["command"] != "label"]
@@ -40,15 +44,18 @@ def snapshots(context: Context, everything: bool) -> int:
     return 0
 
 
-@click.command()
+@command('lakehouse label head release-1 --why "approved on Monday"')
 @click.argument("snapshot", shell_complete=complete_snapshot)
 @click.argument("name")
-@click.option("--why", metavar="TEXT", help="Reason, kept with the label.")
-@click.option("--move", is_flag=True, help="Take the name away from another snapshot.")
+@click.option("--why", metavar="TEXT", help="Reason, stored with the label.")
+@click.option("--move", is_flag=True, help="Move the name if another snapshot has it.")
 @with_globals
 @click.pass_obj
 def label(context: Context, snapshot: str, name: str, why: str | None, move: bool) -> int:
-    """Name a snapshot, given by its number, label, date, time, or `head`."""
+    """Name a snapshot.
+
+    SNAPSHOT is a number, a label, a date, a time, or `head` for the newest. Options --at take the name from then on.
+    """
     from lakehouse.errors import LabelTaken
     from lakehouse.log.snapshotfacts import check_label
 
@@ -75,14 +82,17 @@ def _label(context: Context, snapshot: str, name: str, why: str | None, *, move:
     return snapshot_id
 
 
-@click.command()
+@command("lakehouse log OrderPlaced")
 @click.argument("xid", shell_complete=complete_xid)
-@click.option("--at", metavar="SNAPSHOT", shell_complete=complete_snapshot, help="Leave out what came after this snapshot.")
-@click.option("--below", is_flag=True, help="With everything that stands below the entity, not only its Versions.")
+@click.option("--at", metavar="SNAPSHOT", shell_complete=complete_snapshot, help="Leave out changes after this snapshot.")
+@click.option("--below", is_flag=True, help="Include everything below the entity, not only its Versions.")
 @with_globals
 @click.pass_obj
 def log(context: Context, xid: str, at: str | None, below: bool) -> int:
-    """Tell who changed an entity, when, from which document, and what: a JSON Patch from state to state."""
+    """Show the history of an entity.
+
+    Prints for each change the snapshot, the time, who made it, and what changed as a JSON Patch.
+    """
     changes = _read_history(context, xid, at, below=below)
     if context.as_json:
         click.echo(json.dumps([one.as_json() for one in changes], ensure_ascii=False))
@@ -95,13 +105,13 @@ def log(context: Context, xid: str, at: str | None, below: bool) -> int:
     return 0
 
 
-@click.command()
+@command("lakehouse blame OrderPlaced")
 @click.argument("xid", shell_complete=complete_xid)
 @click.option("--at", metavar="SNAPSHOT", shell_complete=complete_snapshot, help="The entity as of this snapshot.")
 @with_globals
 @click.pass_obj
 def blame(context: Context, xid: str, at: str | None) -> int:
-    """Tell for each attribute of an entity which snapshot and document set it."""
+    """Show which snapshot set each attribute of an entity."""
     from lakehouse.query.audit import blame as blame_of
 
     told = [one.as_json() for one in blame_of(_read_history(context, xid, at))]
@@ -143,20 +153,27 @@ def _read_history(context: Context, xid: str, at: str | None, *, below: bool = F
     return list(found)
 
 
-@click.command()
+@command(
+    "lakehouse diff release-1 head --breaking",
+    "lakehouse diff old/ new/ --markdown",
+)
 @click.argument("before", metavar="A", shell_complete=complete_snapshot)
 @click.argument("after", metavar="B", shell_complete=complete_snapshot)
-@click.option("--breaking", is_flag=True, help="Only what breaks producers or consumers; exit code 4 when there is any.")
-@click.option("--markdown", is_flag=True, help="As Markdown for a pull request.")
+@click.option("--breaking", is_flag=True, help="List only breaking changes; exit code 4 if there is one.")
+@click.option("--markdown", is_flag=True, help="Print Markdown, for a pull request.")
 @with_globals
 @click.pass_obj
 def diff(context: Context, before: str, after: str, breaking: bool, markdown: bool) -> int:
-    """Tell what changed from A to B, and whom it breaks: two snapshots, or documents (files, folders) that need not be loaded."""
+    """Compare two snapshots, or two sets of documents.
+
+    A and B are snapshots (number, label, date, time, head), or files or folders, which need not be loaded. Each difference
+    is classified: does it break producers or consumers?
+    """
     from lakehouse.readmodel.differences import as_markdown
 
     are_documents = [os.path.exists(side) or "/" in side or "*" in side for side in (before, after)]
     if any(are_documents) and not all(are_documents):
-        raise click.UsageError("A and B are two snapshots, or two files or folders.")
+        raise click.UsageError("A and B must both be snapshots, or both files or folders.")
     found = None if all(are_documents) else _quick_diff(context, before, after)
     if found is None:
         found = _diff(context, before, after, are_documents=all(are_documents))
@@ -216,16 +233,16 @@ def _diff(context: Context, before: str, after: str, *, are_documents: bool) -> 
 PLACEHOLDER = "registry.invalid"  # of the default of `events_source`
 
 
-@click.command()
+@command("lakehouse changes --since 12 > events.jsonl")
 @click.option(
     "--since",
     default="0",
     metavar="SNAPSHOT",
     shell_complete=complete_snapshot,
-    help="Last snapshot that the reader knows (default 0: none).",
+    help="Snapshot up to which the reader has read (default 0).",
 )
 @click.option(
-    "--until", metavar="SNAPSHOT", shell_complete=complete_snapshot, help="Last snapshot to tell of (default: the head)."
+    "--until", metavar="SNAPSHOT", shell_complete=complete_snapshot, help="Last snapshot to print (default: the newest)."
 )
 @click.option("--format", "form", type=click.Choice(["cloudevents"]), default="cloudevents", help="CloudEvents as JSON lines.")
 @click.option(
@@ -234,7 +251,10 @@ PLACEHOLDER = "registry.invalid"  # of the default of `events_source`
 @with_globals
 @click.pass_obj
 def changes(context: Context, since: str, until: str | None, form: str, feeds: tuple[str, ...]) -> int:
-    """Write what changed as events, one a line, oldest first; the same call writes the same events again."""
+    """Print changes as CloudEvents, one a line, oldest first.
+
+    The same call prints the same events again, ids included. Standard error names the snapshot for the next --since.
+    """
     from lakehouse.log.snapshotfacts import HEAD
     from lakehouse.readmodel.events import FEEDS, change_events
 

@@ -1,4 +1,7 @@
-"""Shell completion of XIDs, labels and rules, out of the read model as it stands: nothing is brought up to date for it."""
+"""Shell completion: the command that prints its script, and the XIDs, labels and rules that it proposes.
+
+The proposals come from the read model as it is: nothing is brought up to date for them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import Any
 
 import click
 
+from lakehouse.cli.helping import command
 from lakehouse.errors import LakehouseError
 
 KINDS = ("message", "group", "endpoint", "schema", "document")
@@ -14,20 +18,20 @@ _MOST = 200
 
 
 def complete_xid(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Give XIDs and ids that begin as what was typed."""
+    """Return XIDs and ids that begin as what was typed."""
     column = "xid" if incomplete.startswith("/") else "entityid"
     query = f"SELECT DISTINCT {column} FROM searched WHERE {column} >= ? AND {column} < ? ORDER BY 1 LIMIT {_MOST}"  # noqa: S608
     return [row[0] for row in _rows(context, query, (incomplete, incomplete + "\U0010ffff"))]
 
 
 def complete_snapshot(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Give labels that begin as what was typed, and `head`."""
+    """Return labels that begin as what was typed, and `head`."""
     found = _rows(context, "SELECT DISTINCT xid FROM log WHERE kind = 'label' ORDER BY 1", ())
     return [name for name in ("head", *(row[0] for row in found)) if name.startswith(incomplete)]
 
 
 def complete_rule(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Give ids of rules that begin as what was typed."""
+    """Return ids of rules that begin as what was typed."""
     from lakehouse.rules.declared import TOLD
 
     return [rule for rule in TOLD if rule.startswith(incomplete.upper())]
@@ -56,3 +60,20 @@ def _rows(context: click.Context, query: str, values: tuple[Any, ...]) -> list[t
             db.close()
     except (LakehouseError, sqlite3.Error):  # a shell that completes has no place for errors
         return []
+
+
+@command('eval "$(lakehouse completion bash)"', "lakehouse completion fish > ~/.config/fish/completions/lakehouse.fish")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> int:
+    """Print the script for completion in a shell.
+
+    It completes commands, options, XIDs, labels and rules. Put the call of the example into ~/.bashrc or ~/.zshrc.
+    """
+    from click.shell_completion import get_completion_class
+
+    made = get_completion_class(shell)
+    if made is None:
+        raise click.UsageError(f"{shell} is not a shell that completion is known for.")
+    click.echo(made(context.find_root().command, {}, "lakehouse", "_LAKEHOUSE_COMPLETE").source())
+    return 0

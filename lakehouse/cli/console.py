@@ -75,16 +75,12 @@ def with_globals(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the global options, so that they may stand before or after its name."""
 
     @click.option("--warehouse", metavar="DIR", help="Folder or URI of the catalog (default ./warehouse).")
-    @click.option("--registry", metavar="ID", help="Registry to load into or to look at.")
-    @click.option("--conf", metavar="FILE", help="Settings file, see conf/lakehouse.toml.")
-    @click.option(
-        "--json", "as_json", is_flag=True, default=None, help="One JSON value on standard output, all else on standard error."
-    )
-    @click.option("--quiet", is_flag=True, default=None, help="No progress.")
-    @click.option(
-        "--log-json", is_flag=True, default=None, help="One line of JSON for each stage on standard error, for machines."
-    )
-    @click.option("--metrics", metavar="FILE", help="Write the figures of the run into FILE as OpenMetrics text.")
+    @click.option("--registry", metavar="ID", help="Only this registry; of a load: the one to load into.")
+    @click.option("--conf", metavar="FILE", help="Settings file, see docs/settings.md.")
+    @click.option("--json", "as_json", is_flag=True, default=None, help="Print one JSON value; all else goes to standard error.")
+    @click.option("--quiet", is_flag=True, default=None, help="Print no progress.")
+    @click.option("--log-json", is_flag=True, default=None, help="Print a JSON line for each stage on standard error.")
+    @click.option("--metrics", metavar="FILE", help="Write metrics of the run into FILE (OpenMetrics).")
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> Any:
         context = click.get_current_context().ensure_object(Context)
@@ -96,13 +92,11 @@ def with_globals(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 at_option = click.option(
-    "--at", metavar="SNAPSHOT", shell_complete=complete_snapshot, help="As of a snapshot: its number, a label, or a time."
+    "--at", metavar="SNAPSHOT", shell_complete=complete_snapshot, help="As of this snapshot: its number, a label, or a time."
 )
 
 
-exit_zero_option = click.option(
-    "--exit-zero", is_flag=True, help="Exit code 0 instead of 3 when something was refused, for schedulers."
-)
+exit_zero_option = click.option("--exit-zero", is_flag=True, help="Exit with 0 instead of 3 if something was refused.")
 
 
 @contextmanager

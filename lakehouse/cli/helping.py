@@ -28,7 +28,7 @@ class Helped(click.Command):
         title_of |= dict.fromkeys(GLOBALS, _GLOBAL)
         blocks: dict[str, list[tuple[str, str]]] = {title: [] for title in (_OWN, *self.sections, _GLOBAL)}
         for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
+            record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
             if record is not None:
                 is_of_click = {"--help", "--version"} & set(parameter.opts)
                 blocks[_GLOBAL if is_of_click else title_of.get(parameter.name or "", _OWN)].append(record)

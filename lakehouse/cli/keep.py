@@ -1,4 +1,4 @@
-"""Commands that keep a warehouse sound: doctor, rebuild, migrate, maintain, backup, restore."""
+"""Commands for operators: doctor, rebuild, migrate, maintain, backup, restore."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ from typing import Any
 import click
 
 from lakehouse.cli.console import Context, session, with_globals
+from lakehouse.cli.helping import command
 from lakehouse.cli.printing import show_maintained, show_table
 
 
-@click.command()
-@click.option("--deep", is_flag=True, help="Compare all columns and verify the checksums of all pages.")
+@command("lakehouse doctor --deep")
+@click.option("--deep", is_flag=True, help="Compare all columns and verify the checksums of all pages (slower).")
 @with_globals
 @click.pass_obj
 def doctor(context: Context, deep: bool) -> int:
-    """Tell whether the warehouse is sound, and which command mends what is not (exit code 1)."""
+    """Check the warehouse and name the fix for each fault.
+
+    Exit code 1 if there is an error.
+    """
     from lakehouse.operations.doctor import diagnose
 
     with session(context) as (spark, settings, watcher), watcher.stage("doctor", "reading all tables"):
@@ -30,24 +34,30 @@ def doctor(context: Context, deep: bool) -> int:
     return 1 if any(one["state"] == "error" for one in found) else 0
 
 
-@click.command()
+@command("lakehouse rebuild")
 @with_globals
 @click.pass_obj
 def rebuild(context: Context) -> int:
-    """Make the entity tables and effective_messages anew from the log."""
+    """Rebuild the derived tables from the log.
+
+    Writes the entity tables and effective_messages again; the log `changes` and `violations` stay as they are.
+    """
     from lakehouse.operations.doctor import rebuild as rebuild_tables
 
     with session(context) as (spark, settings, watcher), watcher.stage("rebuild", "all tables but the log and the findings"):
         names = rebuild_tables(spark, settings)
-    click.echo(json.dumps(names) if context.as_json else f"Made anew from the log: {', '.join(names)}.")
+    click.echo(json.dumps(names) if context.as_json else f"Rebuilt from the log: {', '.join(names)}.")
     return 0
 
 
-@click.command()
+@command("lakehouse migrate")
 @with_globals
 @click.pass_obj
 def migrate(context: Context) -> int:
-    """Bring the tables of an older release forward; what the ingests of this release do too."""
+    """Migrate the tables of an older release.
+
+    An ingest does the same before it loads.
+    """
     from lakehouse.store.tables import SCHEMA_VERSION, create_tables
 
     with session(context, makes_catalog=True) as (spark, settings, watcher), watcher.stage("migrate", settings.warehouse):
@@ -56,13 +66,16 @@ def migrate(context: Context) -> int:
     return 0
 
 
-@click.command()
-@click.option("--dry-run", is_flag=True, help="Tell what would be done, and do nothing.")
-@click.option("--full", is_flag=True, help="Sort all files anew, also those that are sorted already.")
+@command("lakehouse maintain --dry-run")
+@click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
+@click.option("--full", is_flag=True, help="Sort all files again, even those that are sorted.")
 @with_globals
 @click.pass_obj
 def maintain(context: Context, dry_run: bool, full: bool) -> int:
-    """Make small files large and sorted by the keys, and delete what no version within the retention needs; no row changes."""
+    """Compact the tables and delete unneeded files.
+
+    Small files are merged and sorted by key; files that no version within the retention needs are deleted. No row changes.
+    """
     from lakehouse.operations.maintenance import maintain as run_maintenance
 
     with session(context) as (spark, settings, watcher), watcher.stage("maintain", "all tables"):
@@ -75,12 +88,15 @@ def maintain(context: Context, dry_run: bool, full: bool) -> int:
     return 0
 
 
-@click.command()
+@command("lakehouse backup /mnt/backups/catalog")
 @click.argument("folder", metavar="DIR")
 @with_globals
 @click.pass_obj
 def backup(context: Context, folder: str) -> int:
-    """Copy what came since the last backup into DIR and verify it; ingests may run meanwhile."""
+    """Back up the catalog into a folder.
+
+    Copies what is new since the last backup into DIR and verifies it. Ingests may run meanwhile.
+    """
     from lakehouse.cli.beforehand import check_backup
     from lakehouse.operations.backups import backup as make_backup
 
@@ -88,12 +104,15 @@ def backup(context: Context, folder: str) -> int:
     return _tell_backup(context, folder, make_backup, "Backup of snapshots 1 to {} in {}", makes_catalog=False)
 
 
-@click.command()
+@command("lakehouse restore /mnt/backups/catalog --warehouse new-warehouse")
 @click.argument("folder", metavar="DIR")
 @with_globals
 @click.pass_obj
 def restore(context: Context, folder: str) -> int:
-    """Make a catalog in an empty warehouse out of the newest backup in DIR, which is verified first."""
+    """Restore the newest backup into an empty warehouse.
+
+    The backup in DIR is verified first.
+    """
     from lakehouse.cli.beforehand import check_restore
     from lakehouse.operations.backups import restore as restore_backup
 

@@ -19,31 +19,45 @@ from lakehouse.cli.console import (
     session,
     with_globals,
 )
+from lakehouse.cli.helping import command
 from lakehouse.cli.printing import printable, show_summary, show_table, show_validation, tell
 from lakehouse.dialects.tables import DIALECTS
 
 
-@click.command()
+@command(
+    "lakehouse ingest docs/ --label release-1",
+    "lakehouse ingest docs/ --dry-run",
+    sections={
+        "What to load": ("registry_from", "dialect", "strict", "prune", "force"),
+        "The commit": ("label", "dry_run", "exit_zero"),
+        "Watching a folder": ("watch", "available_now", "every"),
+    },
+)
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.option(
     "--registry-from",
     type=click.Choice(["folder", "document"]),
-    help="Name each document's registry after its folder, or its path, below SOURCE.",
+    help="Name the registry after the folder, or the path, of each document below SOURCE.",
 )
-@click.option("--prune", is_flag=True, help="Delete what its last document dropped.")
-@click.option("--force", is_flag=True, help="Read unchanged documents again, take stale entities, prune more than half.")
-@click.option("--strict", is_flag=True, help="Refuse a document whole when it has an error.")
-@click.option("--dry-run", is_flag=True, help="Tell what would change, and change nothing.")
-@click.option("--label", metavar="NAME", help="Name the snapshot.")
-@click.option("--dialect", type=click.Choice(DIALECTS), help="Read all documents as of this dialect, instead of detecting it.")
-@click.option("--watch", is_flag=True, help="SOURCE is a folder: load what is new or changed in it, as it comes, until stopped.")
-@click.option("--available-now", is_flag=True, help="As --watch, but end when all that is there has been loaded.")
-@click.option("--every", type=click.IntRange(1), default=10, help="Seconds between two looks at a watched folder (default 10).")
+@click.option("--prune", is_flag=True, help="Delete entities that no document holds any more.")
+@click.option("--force", is_flag=True, help="Read unchanged documents again, overwrite newer entities, prune more than half.")
+@click.option("--strict", is_flag=True, help="Reject a whole document when it has an error.")
+@click.option("--dry-run", is_flag=True, help="Print what would change, and change nothing.")
+@click.option("--label", metavar="NAME", help="Name the snapshot that is committed.")
+@click.option("--dialect", type=click.Choice(DIALECTS), help="Read all documents in this dialect instead of detecting it.")
+@click.option("--watch", is_flag=True, help="Load what is new or changed in the folder SOURCE, until stopped.")
+@click.option("--available-now", is_flag=True, help="As --watch, but stop once everything is loaded.")
+@click.option("--every", type=click.IntRange(1), default=10, help="Seconds between two checks of a watched folder (default 10).")
 @exit_zero_option
 @with_globals
 @click.pass_obj
 def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | None, **flags: Any) -> int:
-    """Load documents: files, folders (all *.json, *.cereg, *.yaml, *.yml and .gz of them), globs, or URIs that Spark reads."""
+    """Load documents into the catalog.
+
+    SOURCE is a file, a folder (all *.json, *.cereg, *.yaml, *.yml and .gz of them), a glob, or a URI that Spark reads.
+    Ingest is idempotent: unchanged documents create no commit. Entities that violate the specification are quarantined
+    and listed by `lakehouse violations`; everything else loads.
+    """
     from lakehouse.cli.beforehand import check_label_is_free, check_sources
     from lakehouse.expectations.candidate import read_gates
     from lakehouse.ingest.pipeline import Request
@@ -102,14 +116,17 @@ def _watch(context: Context, sources: tuple[str, ...], registry_from: str | None
     return REFUSED if any(refused) and not flags["exit_zero"] else 0
 
 
-@click.command()
-@click.option("--suite", "suites", multiple=True, metavar="NAME", help="Run this suite only; may be given more than once.")
+@command("lakehouse validate --suite specification")
+@click.option("--suite", "suites", multiple=True, metavar="NAME", help="Run only this suite (repeatable).")
 @at_option
 @exit_zero_option
 @with_globals
 @click.pass_obj
 def validate(context: Context, suites: tuple[str, ...], at: str | None, exit_zero: bool) -> int:
-    """Run all rules and suites of expectations over the catalog, and write Data Docs."""
+    """Check the whole catalog and write Data Docs.
+
+    Runs all rules and all suites of expectations, your own included. Exit code 3 if an expectation fails.
+    """
     from lakehouse.cli.beforehand import check_snapshots
     from lakehouse.expectations.run import warm_up
     from lakehouse.expectations.suites import choose_suites, read_suites
@@ -132,11 +149,11 @@ def validate(context: Context, suites: tuple[str, ...], at: str | None, exit_zer
     return REFUSED if validation.has_findings and not exit_zero else 0
 
 
-@click.command()
+@command("lakehouse rules --json")
 @with_globals
 @click.pass_obj
 def rules(context: Context) -> int:
-    """List the rules that documents and the catalog are checked by."""
+    """List the rules that documents are checked by."""
     from lakehouse.rules.declared import TOLD
 
     if context.as_json:
@@ -148,12 +165,12 @@ def rules(context: Context) -> int:
     return 0
 
 
-@click.command()
+@command("lakehouse explain MSG-146")
 @click.argument("rule_id", metavar="RULE", shell_complete=complete_rule)
 @with_globals
 @click.pass_obj
 def explain(context: Context, /, rule_id: str) -> int:
-    """Tell what a rule asks, with an example that breaks it and its repair."""
+    """Explain a rule, with a failing and a corrected example."""
     from lakehouse.rules.declared import explain as explain_rule
 
     told = explain_rule(rule_id)
@@ -175,16 +192,19 @@ def _demo_match(spark: Any, settings: Any) -> None:
     from lakehouse.match.runs import Asked, run_match
 
     with as_file(files("lakehouse.cli") / "demo" / "landed" / "orders.jsonl") as landed:
-        click.echo("\nAre the events that have landed what the catalog says?")
+        click.echo("\nDo the captured events conform to the catalog?")
         click.echo(f"$ lakehouse --warehouse {settings.warehouse} match {landed}")
         show_matches(run_match(spark, settings, Asked((str(landed),))).as_json())
 
 
-@click.command()
+@command("lakehouse demo")
 @with_globals
 @click.pass_obj
 def demo(context: Context) -> int:
-    """Load an online shop's documents into ./demo-warehouse and look at what came out."""
+    """Load sample documents and query them.
+
+    The catalog of an online shop is created in ./demo-warehouse.
+    """
     from lakehouse.cli.demo import GLIMPSES, QUESTIONS
     from lakehouse.expectations.run import warm_up
     from lakehouse.ingest.pipeline import ingest as run_ingest
@@ -205,7 +225,7 @@ def demo(context: Context) -> int:
         show_table(result.columns, result.text_rows())
     _demo_match(spark, settings)
     click.echo(
-        "\nOne message was refused on purpose. Next: `lakehouse ingest` your own documents, and `lakehouse sql` your questions.\n"
+        "\nOne message was rejected on purpose. Next: `lakehouse ingest` your own documents, then query them: `lakehouse sql`.\n"
         f"Over HTTP: lakehouse --warehouse {settings.warehouse} serve"
     )
     return 0

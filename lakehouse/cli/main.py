@@ -16,7 +16,9 @@ import lakehouse
 from lakehouse.cli.ask import export, search, serve_sql, show, sql, sql_user
 from lakehouse.cli.audit import blame, changes, diff, label, log, snapshots
 from lakehouse.cli.brokenrules import violations
+from lakehouse.cli.completion import completion
 from lakehouse.cli.console import Context, with_globals
+from lakehouse.cli.helping import group
 from lakehouse.cli.keep import backup, doctor, maintain, migrate, rebuild, restore
 from lakehouse.cli.load import demo, explain, ingest, rules, validate
 from lakehouse.cli.match import match
@@ -28,17 +30,25 @@ from lakehouse.cli.site import site
 from lakehouse.errors import LakehouseError, reason_of
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@group(
+    "lakehouse demo",
+    "lakehouse ingest docs/",
+    'lakehouse sql "SELECT xid, protocol FROM flat_messages"',
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @with_globals
 @click.version_option(lakehouse.__version__, prog_name="lakehouse")
 def cli() -> None:
-    """Load xRegistry documents into Delta tables, and query, audit and export them."""
+    """Load xRegistry documents into Delta Lake and query them.
+
+    `lakehouse COMMAND --help` explains a command. `lakehouse completion SHELL` prints the script for shell completion.
+    """
 
 
 _COMMANDS = (
     ingest, validate, violations, rules, explain, demo,
     match, render, replicate,
-    sql, show, search, export, serve, site, serve_sql, sql_user,
+    sql, show, search, export, serve, site, serve_sql, sql_user, completion,
     snapshots, label, log, blame, diff, changes,
     doctor, rebuild, migrate, maintain, backup, restore,
 )  # fmt: skip
@@ -47,10 +57,10 @@ for _command in _COMMANDS:
 
 
 def main(*command: str) -> None:
-    """Run the command; errors of this package are told in one message, without a stack trace.
+    """Run the command; print errors of this package in one message, without a stack trace.
 
     Args:
-        command: what stands before the arguments of the process; the jobs name theirs.
+        command: words before the arguments of the process; the jobs name theirs.
     """
     context = Context()
     failure: str | None = None
@@ -71,7 +81,7 @@ def main(*command: str) -> None:
         if os.environ.get("LAKEHOUSE_DEBUG"):
             raise
         failure = f"{type(error).__name__}: {reason_of(error)}"
-        tell(f"error: {failure}\nThis is a fault of the program or the machine; LAKEHOUSE_DEBUG=1 shows where.")
+        tell(f"error: {failure}\nUnexpected internal error. Set LAKEHOUSE_DEBUG=1 for a traceback, and please report it.")
         code = 1
     context.end(code or 0, failure)
     sys.exit(code or 0)

@@ -1,4 +1,4 @@
-"""The command that matches events with definitions: match."""
+"""The command that checks events against definitions: match."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import click
 
 from lakehouse.cli.completion import complete_snapshot, complete_xid
 from lakehouse.cli.console import REFUSED, Context, read_model, session, with_globals
+from lakehouse.cli.helping import command
 from lakehouse.cli.matchprinting import show_explained, show_matches
 from lakehouse.cli.printing import one_line
 from lakehouse.text.names import RegistryId
@@ -29,25 +30,36 @@ _NOT_WITH_ONE = {
 _FAILURES = ("unmatched", "incomplete", "unreadable", "ambiguous", "invalid", "unseen", "deviations")
 
 
-@click.command()
+@command(
+    "lakehouse match events.jsonl --fail-on unmatched,invalid",
+    "lakehouse match --one event.json --explain",
+    sections={
+        "The events": ("form", "mapping", "protocol", "since", "one"),
+        "The definitions": ("endpoint", "group", "versions", "at"),
+        "What is compared": ("payload", "placeholders", "level", "native"),
+        "The results": ("explain", "into", "results", "again", "samples", "no_values"),
+        "Exit code": ("fail_on", "max_unmatched"),
+        "Watching a source": ("watch", "available_now", "every"),
+    },
+)
 @click.argument("sources", nargs=-1, metavar="SOURCE...")
 @click.option("--one", metavar="FILE", help="Match one event, without Spark; - is standard input.")
-@click.option("--explain", is_flag=True, help="With --one: tell each candidate attribute by attribute.")
-@click.option("--format", "form", type=click.Choice(_FORMATS), help="How the sources landed; by default their columns tell.")
-@click.option("--map", "mapping", metavar="FILE", help="TOML or JSON: SQL expressions for what the columns do not tell.")
-@click.option("--protocol", metavar="NAME", help="Protocol that they landed from, where they do not tell: KAFKA, MQTT/5.0, …")
+@click.option("--explain", is_flag=True, help="With --one: compare each candidate attribute by attribute.")
+@click.option("--format", "form", type=click.Choice(_FORMATS), help="Format of the sources (default: detected by their columns).")
+@click.option("--map", "mapping", metavar="FILE", help="TOML or JSON: SQL expressions for what no column holds.")
+@click.option("--protocol", metavar="NAME", help="Protocol of the events, if no column has it: KAFKA, MQTT/5.0, …")
 @click.option(
     "--endpoint",
     metavar="XID",
     shell_complete=complete_xid,
-    help="Only messages that this endpoint carries; its topic and key count.",
+    help="Only messages of this endpoint, with its topic and key.",
 )
 @click.option("--group", metavar="XID", shell_complete=complete_xid, help="Only messages of this group.")
 @click.option(
     "--versions",
     type=click.Choice(["default", "all"]),
     default="default",
-    help="all: try the Versions that are not the default, too, where no default one matches.",
+    help="all: try the other Versions too where no default Version matches.",
 )
 @click.option(
     "--at",
@@ -55,37 +67,41 @@ _FAILURES = ("unmatched", "incomplete", "unreadable", "ambiguous", "invalid", "u
     shell_complete=complete_snapshot,
     help="The catalog as of a snapshot: its number, label, date, time, or head.",
 )
-@click.option("--since", metavar="TIME", help="Only what landed at or after this time.")
-@click.option("--payload", default="all", metavar="all|none|N%", help="Payloads that are validated (default all).")
-@click.option("--placeholders", type=click.Choice(["auto", "segment", "any"]), default="auto", help="What a placeholder takes.")
-@click.option("--strict", "level", flag_value="strict", help="Deviations decide too.")
-@click.option("--lenient", "level", flag_value="lenient", help="Absent values and types only deviate.")
-@click.option("--native", is_flag=True, help="Match the protocol part only; the CloudEvent is not asked for.")
-@click.option("--into", metavar="SCHEMA", help="Write the tables event_matches, match_runs and unmatched_signatures.")
-@click.option("--results", metavar="FILE|DIR", help="Write a line of JSON for each event, in the order of the input.")
-@click.option("--again", is_flag=True, help="With --into: add rows only for events whose result is another than before.")
-@click.option("--watch", is_flag=True, help="SOURCE is a Delta table or folder: match what comes, with --into, until stopped.")
-@click.option("--available-now", is_flag=True, help="As --watch, but end when all that is there has been matched.")
-@click.option("--every", type=click.IntRange(1), default=10, help="Seconds between two looks of --watch (default 10).")
-@click.option("--samples", type=click.IntRange(0, 100), default=0, help="Events that are named for each reason (default 0).")
-@click.option("--no-values", is_flag=True, help="Leave texts of events out of the results.")
-@click.option("--fail-on", metavar="WHAT,...", help=f"Exit with 3 when there are any: {', '.join(_FAILURES)}.")
+@click.option("--since", metavar="TIME", help="Only events captured at or after this time.")
+@click.option("--payload", default="all", metavar="all|none|N%", help="Share of the payloads to validate (default all).")
 @click.option(
-    "--max-unmatched", metavar="N%", help="Exit with 3 when more than this share of the events is unmatched or incomplete."
+    "--placeholders",
+    type=click.Choice(["auto", "segment", "any"]),
+    default="auto",
+    help="What a placeholder matches (default auto).",
 )
+@click.option("--strict", "level", flag_value="strict", help="Treat deviations as mismatches.")
+@click.option("--lenient", "level", flag_value="lenient", help="Treat absent values and wrong types as deviations only.")
+@click.option("--native", is_flag=True, help="Match the protocol part only, not the CloudEvent.")
+@click.option("--into", metavar="SCHEMA", help="Write the tables event_matches, match_runs and unmatched_signatures.")
+@click.option("--results", metavar="FILE|DIR", help="Write a JSON line for each event, in input order.")
+@click.option("--again", is_flag=True, help="With --into: add rows only for events whose result changed.")
+@click.option("--watch", is_flag=True, help="Match what arrives in a Delta table or folder, with --into, until stopped.")
+@click.option("--available-now", is_flag=True, help="As --watch, but stop once everything is matched.")
+@click.option("--every", type=click.IntRange(1), default=10, help="Seconds between two checks of --watch (default 10).")
+@click.option("--samples", type=click.IntRange(0, 100), default=0, help="Sample events listed for each reason (default 0).")
+@click.option("--no-values", is_flag=True, help="Leave values of events out of the results.")
+@click.option("--fail-on", metavar="WHAT,...", help=f"Exit with 3 if there are any: {', '.join(_FAILURES)}.")
+@click.option("--max-unmatched", metavar="N%", help="Exit with 3 if a larger share of the events is unmatched or incomplete.")
 @with_globals
 @click.pass_obj
 def match(context: Context, /, sources: tuple[str, ...], one: str | None, **flags: Any) -> int:
-    """Match events that landed with the definitions of the catalog, and validate their payloads.
+    """Check captured events against message definitions.
 
-    SOURCE is a file or folder (JSON lines, Parquet, Avro, Delta) or the name of a table.
+    SOURCE is a file or folder (JSON lines, Parquet, Avro, Delta) or the name of a table. Payloads are validated against
+    their schemas.
     """
     fails = _fail_on(flags["fail_on"])
     share = _percent(flags["max_unmatched"], "--max-unmatched") if flags["max_unmatched"] else None
     if bool(one) == bool(sources):
         raise click.UsageError("Name at least one SOURCE, or one event with --one FILE.")
     if flags["explain"] and not one:
-        raise click.UsageError("--explain goes with --one FILE.")
+        raise click.UsageError("--explain needs --one FILE.")
     if flags["endpoint"] and flags["group"]:
         raise click.UsageError("--endpoint and --group exclude each other.")
     if one:
@@ -115,9 +131,9 @@ def _watch(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) ->
     if len(sources) != 1:
         raise click.UsageError("--watch takes one SOURCE.")
     if not flags["into"] or flags["results"] or flags["again"] or flags["at"]:
-        raise click.UsageError("--watch needs --into, and goes without --results, --again and --at.")
+        raise click.UsageError("--watch needs --into, and excludes --results, --again and --at.")
     if "unseen" in _fail_on(flags["fail_on"]):
-        raise click.UsageError("--fail-on unseen needs all events in one run: ask the view unseen_messages after --watch.")
+        raise click.UsageError("--fail-on unseen needs all events in one run: query the view unseen_messages after --watch.")
     asked = _asked(context, sources, flags)
     stopped: list[int] = []
     total: dict[str, Any] = {}
@@ -154,11 +170,11 @@ def _match_one(context: Context, one: str, flags: dict[str, Any], fails: tuple[s
     from lakehouse.match.oneevent import match_text
 
     if flags["versions"] == "all":
-        raise click.UsageError("--one asks default Versions, which are flattened already: --versions all goes with SOURCE.")
+        raise click.UsageError("--one matches default Versions only: --versions all needs SOURCE.")
     refused = [option for name, option in _NOT_WITH_ONE.items() if flags[name]]
     refused += ["--format " + flags["form"]] if flags["form"] in ("delta", "parquet", "avro") else []
     if refused:
-        raise click.UsageError(f"--one prints what it finds in a file of JSON: it goes without {', '.join(refused)}.")
+        raise click.UsageError(f"--one prints the result of one JSON event: it excludes {', '.join(refused)}.")
     try:
         text = sys.stdin.buffer.read() if one == "-" else Path(one).read_bytes()
     except OSError as error:
@@ -194,7 +210,7 @@ def _asked(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) ->
     from lakehouse.match.runs import Asked
 
     if flags["again"] and not flags["into"]:
-        raise click.UsageError("--again needs --into: it adds to what is there.")
+        raise click.UsageError("--again needs --into: it adds to those tables.")
     if flags["into"]:
         check_name(flags["into"])
     settings = context.settings

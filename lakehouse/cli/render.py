@@ -1,4 +1,4 @@
-"""The command that makes messages of definitions: render."""
+"""The command that generates messages from definitions: render."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import click
 
 from lakehouse.cli.completion import complete_xid
 from lakehouse.cli.console import REFUSED, Context, read_model, session, with_globals
+from lakehouse.cli.helping import command
 from lakehouse.cli.printing import printable, tell
 from lakehouse.text.names import RegistryId
 
@@ -28,33 +29,44 @@ _FORMATS = ("json", "captured", "curl", "kcat", "mosquitto_pub")
 _MOST_TOLD = 20
 
 
-@click.command()
+@command(
+    "lakehouse render OrderPlaced --example --as kafka",
+    "lakehouse render OrderPlaced --set orderid=17 --data payload.json --format curl",
+    sections={
+        "Which messages": ("group", "everything", "endpoint"),
+        "Values": ("pairs", "values", "data", "example", "seed", "now", "strict"),
+        "Output": ("over", "mode", "batch", "form", "out"),
+    },
+)
 @click.argument("xids", nargs=-1, metavar="XID...", shell_complete=complete_xid)
 @click.option("--group", metavar="XID", shell_complete=complete_xid, help="All messages of this group.")
-@click.option("--all", "everything", is_flag=True, help="All messages of the catalog, or with --registry of that registry.")
+@click.option("--all", "everything", is_flag=True, help="All messages of the catalog, or of --registry.")
 @click.option(
-    "--endpoint", metavar="XID", shell_complete=complete_xid, help="As this endpoint sends them; without XID all that it carries."
+    "--endpoint", metavar="XID", shell_complete=complete_xid, help="As this endpoint sends them; without XID: all its messages."
 )
+@click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE", help="Value of a placeholder or attribute (repeatable).")
 @click.option(
-    "--set", "pairs", multiple=True, metavar="NAME=VALUE", help="A placeholder or attribute has this value. Repeatable."
+    "--values", metavar="FILE|TABLE", help="Values, a row for each message: JSON lines, CSV, Parquet, or a table (Spark)."
 )
-@click.option("--values", metavar="FILE|TABLE", help="Values, one message a row: JSON lines, CSV, Parquet, or a table (Spark).")
-@click.option("--data", metavar="FILE", help="The payload; - is standard input.")
-@click.option("--example", is_flag=True, help="Make up values and payloads that are not given.")
-@click.option("--as", "over", metavar="PROTOCOL,...", help="cloudevents, http, kafka, amqp, mqtt, nats or all.")
-@click.option("--mode", type=click.Choice(["binary", "structured"]), help="Mode of CloudEvents; by default as the endpoint says.")
-@click.option("--batch", is_flag=True, help="CloudEvents in one batch, as JSON or over HTTP.")
-@click.option("--format", "form", type=click.Choice(_FORMATS), default="json", help="How messages are written (default json).")
-@click.option("--out", default="-", metavar="FILE", help="File to write; - is standard output (default).")
-@click.option("--seed", type=int, metavar="N", help="The same examples and ids for the same number.")
-@click.option("--now", metavar="TIME", help="The current time of the messages, in RFC 3339.")
-@click.option("--strict", is_flag=True, help="Refuse what would only deviate, too.")
+@click.option("--data", metavar="FILE", help="File with the payload; - is standard input.")
+@click.option("--example", is_flag=True, help="Generate values and payloads that are not given.")
+@click.option("--as", "over", metavar="PROTOCOL,...", help="Protocols: cloudevents, http, kafka, amqp, mqtt, nats, or all.")
+@click.option(
+    "--mode", type=click.Choice(["binary", "structured"]), help="Mode of CloudEvents (default: the mode of the endpoint)."
+)
+@click.option("--batch", is_flag=True, help="Write CloudEvents as one batch, in JSON or over HTTP.")
+@click.option("--format", "form", type=click.Choice(_FORMATS), default="json", help="Format of the messages (default json).")
+@click.option("--out", default="-", metavar="FILE", help="File to write (default -: standard output).")
+@click.option("--seed", type=int, metavar="N", help="Generate the same examples and ids for the same N.")
+@click.option("--now", metavar="TIME", help="Time of the messages, in RFC 3339 (default: now).")
+@click.option("--strict", is_flag=True, help="Refuse messages that deviate, too.")
 @with_globals
 @click.pass_obj
 def render(context: Context, /, xids: tuple[str, ...], **flags: Any) -> int:
-    """Make messages of their definitions, with the values given. Nothing is ever sent.
+    """Generate sample messages from definitions.
 
-    XID is that of a message, or its id where that is unique. Exit code 2: values are missing; 3: a message was refused.
+    XID is that of a message, or an id that only one message has. Values are given or generated; nothing is sent.
+    Exit code 2: values are missing; 3: a message was refused.
     """
     from lakehouse.render.given import is_file
     from lakehouse.store.places import check_target
@@ -76,9 +88,9 @@ def _check(xids: tuple[str, ...], flags: dict[str, Any]) -> None:
     if flags["group"] and flags["endpoint"]:
         raise click.UsageError("--group and --endpoint exclude each other.")
     if flags["batch"] and flags["mode"] == "binary":
-        raise click.UsageError("--batch is of structured events: it does not go with --mode binary.")
+        raise click.UsageError("--batch writes structured events: it excludes --mode binary.")
     if flags["batch"] and flags["form"] not in ("json", "captured", "curl"):
-        raise click.UsageError(f"--batch does not go with --format {flags['form']}.")
+        raise click.UsageError(f"--batch excludes --format {flags['form']}.")
 
 
 def _run_of(context: Context, xids: tuple[str, ...], flags: dict[str, Any]) -> tuple[Run, Given]:
@@ -142,7 +154,7 @@ def _render_table(context: Context, xids: tuple[str, ...], flags: dict[str, Any]
     from lakehouse.render.engine import render_table
 
     if flags["batch"] or flags["form"] != "captured":
-        raise click.UsageError("--values TABLE goes with --format captured, and without --batch.")
+        raise click.UsageError("--values TABLE needs --format captured, and excludes --batch.")
     run, common = _run_of(context, xids, flags)
     written, failed = 0, 0
     with session(context) as (spark, _, watcher), watcher.stage("render", f"messages of {flags['values']}"):

@@ -8,59 +8,72 @@ from typing import Any
 import click
 
 from lakehouse.cli.console import Context, with_globals
+from lakehouse.cli.helping import command
 from lakehouse.cli.printing import printable
 from lakehouse.errors import SettingsError
 from lakehouse.settings import Settings
 from lakehouse.text.names import RegistryId
 
 
-@click.command()
+@command(
+    "lakehouse serve --port 8080",
+    "lakehouse serve --host 0.0.0.0 --users users.txt --tls-cert cert.pem --tls-key key.pem",
+    sections={
+        "The server": ("host", "port", "workers", "specification", "base_url", "behind_proxy", "tls_cert", "tls_key"),
+        "Who may read": ("users", "allow_anonymous", "allow_origin"),
+        "Writing": ("writable", "allow_anonymous_writes"),
+        "Events": ("subscriptions", "allow_private_sinks"),
+    },
+)
 @click.option(
     "--host",
     default="127.0.0.1",
     metavar="ADDRESS",
-    help="Address (default 127.0.0.1); others need --users or --allow-anonymous.",
+    help="Address (default 127.0.0.1); any other needs --users or --allow-anonymous.",
 )
-@click.option("--port", type=click.IntRange(0, 65535), default=8080, help="Port (default 8080); 0 takes a free one.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, help="Port (default 8080; 0: a free one).")
 @click.option(
     "--specification",
     type=click.Choice(["1.0-rc4", "1.0-rc2"]),
     default="1.0-rc4",
     help="Dialect of the answers (default 1.0-rc4).",
 )
-@click.option("--workers", type=click.IntRange(1, 64), default=1, help="Processes (default 1).")
-@click.option("--users", metavar="FILE", help="Only the users of FILE may read, see `lakehouse sql-user`.")
-@click.option("--allow-anonymous", is_flag=True, help="Everybody may read, also on an address that others reach.")
+@click.option("--workers", type=click.IntRange(1, 64), default=1, help="Number of processes (default 1).")
+@click.option("--users", metavar="FILE", help="Let only the users in FILE read, see `lakehouse sql-user`.")
+@click.option("--allow-anonymous", is_flag=True, help="Let everybody read, even on a public address.")
 @click.option(
     "--subscriptions",
     metavar="FOLDER",
-    help="Serve /subscriptions, kept in FOLDER: sinks are told of changes. Needs `replicate`.",
+    help="Serve /subscriptions, stored in FOLDER: changes are sent to sinks. Needs the extra `replicate`.",
 )
-@click.option("--allow-private-sinks", is_flag=True, help="Tell sinks on this machine and in private networks too.")
+@click.option("--allow-private-sinks", is_flag=True, help="Send to sinks on this machine and in private networks too.")
 @click.option("--tls-cert", metavar="FILE", help="Certificate (PEM) for TLS.")
 @click.option("--tls-key", metavar="FILE", help="Its key (PEM).")
-@click.option("--behind-proxy", is_flag=True, help="A proxy in front speaks TLS, and tells by X-Forwarded-... what it was asked.")
-@click.option("--base-url", metavar="URL", help="URL under which clients know the server, when Host does not tell it.")
+@click.option("--behind-proxy", is_flag=True, help="Trust X-Forwarded-* headers from a TLS-terminating proxy.")
+@click.option("--base-url", metavar="URL", help="URL by which clients reach the server, if it is not that of Host.")
 @click.option(
     "--writable",
     is_flag=True,
-    help="Requests may write: PUT, PATCH, POST, DELETE. A new warehouse, S3, and tables that follow at once need Java.",
+    help="Allow PUT, PATCH, POST and DELETE. A new warehouse, S3, and tables that follow at once need Java.",
 )
 @click.option(
     "--allow-anonymous-writes",
     is_flag=True,
-    help="Everybody may write whom --behind-proxy or --base-url leads here, without --users.",
+    help="Let everybody write, behind a proxy too, without --users.",
 )
 @click.option(
     "--allow-origin",
     multiple=True,
     metavar="ORIGIN|*",
-    help="Pages of this origin (https://catalog.example) may read, and write with --writable; * lets all pages read.",
+    help="Let web pages of this origin read, and write with --writable (repeatable); *: all pages may read.",
 )
 @with_globals
 @click.pass_obj
 def serve(context: Context, /, allow_origin: tuple[str, ...], **told: Any) -> int:
-    """Serve the catalog over HTTP, as the xRegistry API, until stopped (Ctrl-C, SIGTERM). Needs the extra `serve`."""
+    """Serve the catalog over HTTP, as the xRegistry API.
+
+    Browsers get pages. It runs until stopped (Ctrl-C, SIGTERM) and needs the extra `serve`.
+    """
     try:
         from lakehouse.serve import Options, run_server
     except ModuleNotFoundError as error:
@@ -84,5 +97,5 @@ def _tell_what_is_left(settings: Settings) -> None:
 
     left = [f"{suite.name}: {one.name}" for suite in read_stopping(settings) for one in suite.expectations]
     if left:
-        told = f"Not asked of writes over HTTP, but by `lakehouse validate` and of what an ingest writes: {', '.join(left)}."
+        told = f"note: writes over HTTP do not check these expectations, ingests and `lakehouse validate` do: {', '.join(left)}."
         click.echo(printable(told), err=True)

@@ -1,4 +1,4 @@
-"""The command that writes the catalog as pages."""
+"""The command that writes the catalog as web pages."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from lakehouse.cli.completion import complete_snapshot
 from lakehouse.cli.console import Context, read_model, session, with_globals
+from lakehouse.cli.helping import command
 from lakehouse.cli.printing import tell
 from lakehouse.text.names import RegistryId, Xid
 
@@ -25,14 +26,17 @@ if TYPE_CHECKING:
 _URL = re.compile(r"\Ahttps?://[^\s#?]+\Z")
 
 
-@click.command()
-@click.option("--out", required=True, metavar="DIR", help="Folder to write; pages of an earlier run there give way to these.")
+@command("lakehouse site --out public/")
+@click.option("--out", required=True, metavar="DIR", help="Folder to write; pages of an earlier run are replaced.")
 @click.option("--at", metavar="SNAPSHOT", shell_complete=complete_snapshot, help="The catalog as of a snapshot.")
-@click.option("--base-url", default="", metavar="URL", help="URL under which the pages will stand; links are relative anyway.")
+@click.option("--base-url", default="", metavar="URL", help="URL at which the pages are published; links are relative anyway.")
 @with_globals
 @click.pass_obj
 def site(context: Context, out: str, at: str | None, base_url: str) -> int:
-    """Write the catalog as pages for people, which any web server or object store hands out; later runs write what changed."""
+    """Write the catalog as static web pages.
+
+    Any web server or object store can publish them. Later runs write only what changed.
+    """
     from lakehouse.readmodel import ReadModel
     from lakehouse.site import write_site
 

@@ -1,17 +1,19 @@
 """The command `lakehouse replicate`, with what it holds."""
 
-import click
-
 from lakehouse.cli.console import with_globals
+from lakehouse.cli.helping import group
 from lakehouse.cli.replicate.pull import pull
 from lakehouse.cli.replicate.push import push
 from lakehouse.errors import SettingsError
 
 
-@click.group()
+@group("lakehouse replicate pull https://catalog.example/ --into shop")
 @with_globals
 def replicate() -> None:
-    """Copy from and to other catalogs: xRegistry servers, and catalogs of the CNCF draft. Needs the extra `replicate`."""
+    """Copy from and to other catalogs.
+
+    These are xRegistry servers, and catalogs of the CNCF draft. Needs the extra `replicate`.
+    """
     try:
         import urllib3  # noqa: F401
     except ModuleNotFoundError as error:

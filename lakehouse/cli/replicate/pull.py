@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakehouse.cli.console import REFUSED, Context, bring_read_model, exit_zero_option, session, with_globals
+from lakehouse.cli.helping import command
 from lakehouse.cli.printing import one_line, show_summary, tell
 from lakehouse.errors import ReplicationError, SettingsError
 
@@ -38,37 +39,46 @@ class Seconds(click.ParamType[int]):
         return int(number) * _UNITS[unit]
 
 
-@click.command()
+@command(
+    "lakehouse replicate pull https://catalog.example/ --into shop",
+    "lakehouse replicate pull https://catalog.example/ --follow --every 5m",
+    sections={
+        "What to copy": ("into", "groups", "protocol", "authority", "force", "strict", "exit_zero"),
+        "Following the source": ("follow", "every", "on_events", "listen", "sink"),
+    },
+)
 @click.argument("url", metavar="URL")
-@click.option("--into", metavar="REGISTRY", help="Registry to load into (default: the id that the source tells).")
+@click.option("--into", metavar="REGISTRY", help="Registry to load into (default: the id of the source).")
 @click.option(
-    "--group", "groups", multiple=True, metavar="ID", help="Only this message group, or the XID of anything; repeatable."
+    "--group", "groups", multiple=True, metavar="ID", help="Only this message group, or the entity with this XID (repeatable)."
 )
 @click.option(
     "--protocol",
     type=click.Choice(["auto", "xregistry", "messagecatalog"]),
     default="auto",
-    help="API of the source: xRegistry, or that of the CNCF draft (default: what answers).",
+    help="API of the source: xRegistry or the CNCF draft (default: detected).",
 )
-@click.option("--authority", metavar="URI", help="Authority that messages without one get.")
-@click.option("--follow", is_flag=True, help="Go on until stopped.")
-@click.option("--every", type=Seconds(), default="60s", help="Longest time between two rounds of --follow (default 60s).")
+@click.option("--authority", metavar="URI", help="Authority of messages that have none.")
+@click.option("--follow", is_flag=True, help="Repeat until stopped.")
+@click.option("--every", type=Seconds(), default="60s", help="Longest time between two rounds (default 60s).")
+@click.option("--on-events", is_flag=True, help="As --follow, and at once when the source sends a change event.")
 @click.option(
-    "--on-events", is_flag=True, help="As --follow, and at once when the source tells of a change: it is subscribed to."
+    "--listen",
+    default="127.0.0.1:0",
+    metavar="HOST:PORT",
+    help="Address that receives the events (default 127.0.0.1, a free port).",
 )
-@click.option(
-    "--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="Where events are taken (default 127.0.0.1, a free port)."
-)
-@click.option("--sink", metavar="URL", help="URL under which the source reaches that, where it is another one.")
-@click.option("--force", is_flag=True, help="Fetch everything again, and delete more than half if need be.")
-@click.option("--strict", is_flag=True, help="Refuse a document whole when it has an error.")
+@click.option("--sink", metavar="URL", help="URL by which the source reaches --listen, if it differs.")
+@click.option("--force", is_flag=True, help="Fetch everything again, and allow deleting more than half.")
+@click.option("--strict", is_flag=True, help="Reject a whole document when it has an error.")
 @exit_zero_option
 @with_globals
 @click.pass_obj
 def pull(context: Context, /, url: str, into: str | None, groups: tuple[str, ...], **flags: Any) -> int:
-    """Copy what the catalog at URL holds into this one; what vanished there is deleted here.
+    """Copy the catalog at URL into this one.
 
-    User and password may stand in URL, or in LAKEHOUSE_SOURCE_USER and LAKEHOUSE_SOURCE_PASSWORD, or a token in
+    Runs once, continuously (--follow), or on change events (--on-events). What was deleted there is deleted here.
+    User and password can be given in URL, or in LAKEHOUSE_SOURCE_USER and LAKEHOUSE_SOURCE_PASSWORD, or a token in
     LAKEHOUSE_SOURCE_TOKEN.
     """
     from lakehouse.replicate.address import read_address

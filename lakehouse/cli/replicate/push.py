@@ -9,26 +9,27 @@ from typing import Any
 import click
 
 from lakehouse.cli.console import REFUSED, Context, exit_zero_option, with_globals
+from lakehouse.cli.helping import command
 from lakehouse.cli.printing import one_line, tell
 from lakehouse.cli.replicate.pull import Seconds, until_stopped
 
 
-@click.command()
+@command("lakehouse replicate push https://catalog.example/ --follow")
 @click.argument("url", metavar="URL")
 @click.option(
-    "--group", "groups", multiple=True, metavar="ID", help="Only this message group, or the XID of anything; repeatable."
+    "--group", "groups", multiple=True, metavar="ID", help="Only this message group, or the entity with this XID (repeatable)."
 )
-@click.option("--authority", metavar="URI", help="Authority of the target, whose own messages are not sent (default: URL).")
-@click.option("--follow", is_flag=True, help="Go on until stopped.")
-@click.option("--every", type=Seconds(), default="10s", help="Time between two rounds of --follow (default 10s).")
+@click.option("--authority", metavar="URI", help="Authority of the target, whose messages are not sent back (default: URL).")
+@click.option("--follow", is_flag=True, help="Repeat until stopped.")
+@click.option("--every", type=Seconds(), default="10s", help="Time between two rounds (default 10s).")
 @exit_zero_option
 @with_globals
 @click.pass_obj
 def push(context: Context, /, url: str, groups: tuple[str, ...], **flags: Any) -> int:
-    """Send what changed in this catalog to the xRegistry server at URL, which must let itself be written. No Java.
+    """Send the changes of this catalog to another server.
 
-    User and password may stand in URL, or in LAKEHOUSE_TARGET_USER and LAKEHOUSE_TARGET_PASSWORD, or a token in
-    LAKEHOUSE_TARGET_TOKEN.
+    The xRegistry server at URL must accept writes. User and password can be given in URL, or in LAKEHOUSE_TARGET_USER and
+    LAKEHOUSE_TARGET_PASSWORD, or a token in LAKEHOUSE_TARGET_TOKEN. Needs no Java.
     """
     from lakehouse.replicate.address import read_address
     from lakehouse.replicate.pull import read_scope
