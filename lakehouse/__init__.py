@@ -3,10 +3,11 @@
 `from lakehouse import Catalog` gives a program what the command `lakehouse` gives a shell.
 """
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 import lazy_loader
+
+from lakehouse.version import VERSION
 
 if TYPE_CHECKING:
     from lakehouse.catalog import Catalog as Catalog
@@ -14,7 +15,4 @@ if TYPE_CHECKING:
 # Loaded at first use: the command starts without Spark.
 __getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs={"catalog": ["Catalog"]})
 
-try:
-    __version__ = version("xregistry-lakehouse")
-except PackageNotFoundError:  # run from an unpacked archive (spark-submit --py-files)
-    __version__ = "unknown"
+__version__ = VERSION

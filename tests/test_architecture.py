@@ -16,7 +16,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "lakehouse"
 
-BASE = ["__init__", "errors", "faults", "settings", "progress"]
+BASE = ["version", "__init__", "errors", "faults", "settings", "progress"]
 PACKAGES = [
     "text",
     "store",

@@ -8,9 +8,9 @@ from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
-import lakehouse
 from lakehouse.cli.printing import printable, shortened
 from lakehouse.rules.declared import TOLD
+from lakehouse.version import VERSION
 
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"  # the identifier that readers look for; nothing is fetched
@@ -25,7 +25,7 @@ def as_sarif(findings: list[dict[str, Any]]) -> str:
     rule_ids = list(dict.fromkeys(one["rule_id"] for one in findings))
     driver = {
         "name": "lakehouse",
-        "version": lakehouse.__version__,
+        "version": VERSION,
         "rules": [_sarif_rule(rule_id, findings) for rule_id in rule_ids],
     }
     places = {rule_id: number for number, rule_id in enumerate(rule_ids)}

@@ -12,7 +12,6 @@ import sys
 
 import click
 
-import lakehouse
 from lakehouse.cli.ask import export, search, serve_sql, show, sql, sql_user
 from lakehouse.cli.audit import blame, changes, diff, label, log, snapshots
 from lakehouse.cli.brokenrules import violations
@@ -28,6 +27,7 @@ from lakehouse.cli.replicate.group import replicate
 from lakehouse.cli.serve import serve
 from lakehouse.cli.site import site
 from lakehouse.errors import LakehouseError, reason_of
+from lakehouse.version import VERSION
 
 
 @group(
@@ -37,7 +37,7 @@ from lakehouse.errors import LakehouseError, reason_of
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @with_globals
-@click.version_option(lakehouse.__version__, prog_name="lakehouse")
+@click.version_option(VERSION, prog_name="lakehouse")
 def cli() -> None:
     """Load xRegistry documents into Delta Lake and query them.
 

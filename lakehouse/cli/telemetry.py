@@ -21,13 +21,13 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.openmetrics.exposition import generate_latest
 
-import lakehouse
 from lakehouse.errors import SettingsError
 from lakehouse.progress import Watcher
 from lakehouse.store.schema import ENTITY_TABLES
 from lakehouse.store.session import absolute_location
+from lakehouse.version import VERSION
 
-PRODUCER = f"urn:xregistry-lakehouse:{lakehouse.__version__}"
+PRODUCER = f"urn:xregistry-lakehouse:{VERSION}"
 _RESULTS = ("ingest", "validate", "export", "maintain")
 
 
@@ -103,7 +103,7 @@ def figures(run: Run, exit_code: int, seconds: float) -> str:
             for labels, value in rows:
                 (made.labels(**labels) if labels else made).set(value)
 
-    who = {"command": run.command, "version": lakehouse.__version__, "warehouse": run.warehouse}
+    who = {"command": run.command, "version": VERSION, "warehouse": run.warehouse}
     gauge("run_info", "Command that ran.", [(who, 1)])
     gauge("run_exit_code", "Exit code: 0 done, 3 done but something was refused, 1 and 2 failed.", [({}, exit_code)])
     gauge("run_end_timestamp_seconds", "When the run ended, in seconds since 1970.", [({}, time.time())])

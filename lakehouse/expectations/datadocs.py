@@ -16,12 +16,12 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from pyspark.sql import SparkSession
 
-import lakehouse
 from lakehouse.expectations.run import Outcome, Result
 from lakehouse.rules.declared import SEVERITIES
 from lakehouse.settings import Settings
 from lakehouse.store.files import is_local, open_path, remove_folder, write_text
 from lakehouse.store.session import absolute_location
+from lakehouse.version import VERSION
 
 FOLDER = "_data_docs"
 
@@ -71,7 +71,7 @@ def render_pages(what: str, results: list[Result], at: datetime) -> dict[str, st
     """
     counts = {severity: sum(result.counts[severity] for result in results) for severity in SEVERITIES}
     told = at.strftime("%Y-%m-%d %H:%M:%S UTC")
-    about = About(what, counts, told, lakehouse.__version__, version("great-expectations"))
+    about = About(what, counts, told, VERSION, version("great-expectations"))
     pages = Environment(
         loader=PackageLoader("lakehouse.expectations", "pages"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )

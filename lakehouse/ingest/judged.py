@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 from pyspark.sql import Column, Row, SparkSession
 from pyspark.sql import functions as F
 
-import lakehouse
 from lakehouse.log.head import Head
 from lakehouse.rules.declared import TOLD
 from lakehouse.settings import Settings
 from lakehouse.store.files import exists, list_folder, read_text, remove_folder, write_text
 from lakehouse.store.session import absolute_location
+from lakehouse.version import VERSION
 
 _MOST = 100  # calls that are remembered
 
@@ -55,7 +55,7 @@ def judgement(settings: Settings, **call: Any) -> str:
         settings: all of them count.
         call: what the ingest was called with.
     """
-    told = json.dumps([lakehouse.__version__, _rules(), settings.model_dump(), call], sort_keys=True, default=str)
+    told = json.dumps([VERSION, _rules(), settings.model_dump(), call], sort_keys=True, default=str)
     return f"{_folder(settings)}/{hashlib.sha256(told.encode()).hexdigest()}"
 
 

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-import lakehouse
 from lakehouse.errors import CommitLost
 from lakehouse.faults import crash_point
 from lakehouse.log.head import APPLICATION, LOGGED, Head
@@ -31,6 +30,7 @@ from lakehouse.store.keys import KEY
 from lakehouse.store.schema import CHANGES, SCHEMA
 from lakehouse.store.sessions import is_interpreted
 from lakehouse.store.tables import open_table, table_name
+from lakehouse.version import VERSION
 
 _FEW_ROWS = 50_000
 _FEW_SNAPSHOTS = 1000  # that are named in a query
@@ -306,7 +306,7 @@ def _who_and_when(run: Run, committed_at: datetime) -> dict[str, Any]:
         "committed_at": committed_at.isoformat(),
         "command": run.command,
         "committed_by": ", ".join(sorted({*run.users.values()})) or getpass.getuser(),
-        "product_version": lakehouse.__version__,
+        "product_version": VERSION,
         "documents": run.documents,
     }
 

@@ -24,7 +24,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-import lakehouse
 from lakehouse.errors import BackupError, NoBackup, WarehouseTaken
 from lakehouse.log.commits import read_head
 from lakehouse.log.head import APPLICATION
@@ -39,6 +38,7 @@ from lakehouse.store.places import local_path
 from lakehouse.store.schema import CHANGES, VIOLATIONS
 from lakehouse.store.session import absolute_location
 from lakehouse.store.tables import SCHEMA_VERSION, attach_tables, create_tables, table_name
+from lakehouse.version import VERSION
 
 _PART = re.compile(r"changes-[0-9]{9,}-[0-9]{9,}-[0-9a-f]{8}")
 _FINDINGS = re.compile(r"violations-[0-9]{9,}-[0-9a-f]{8}")
@@ -63,7 +63,7 @@ class Manifest:
     findings: list[str] = field(default_factory=list)
     rows: int = 0
     findings_count: int = 0
-    product_version: str = lakehouse.__version__
+    product_version: str = VERSION
     schema_version: int = SCHEMA_VERSION
 
     def as_json(self) -> dict[str, Any]:

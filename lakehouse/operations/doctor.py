@@ -20,7 +20,6 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, StructType
 
-import lakehouse
 from lakehouse.errors import WarehouseError, WarehouseTooNew, reason_of
 from lakehouse.log import effective
 from lakehouse.log.commits import read_head
@@ -51,6 +50,7 @@ from lakehouse.store.tables import (
     forget_table,
     table_name,
 )
+from lakehouse.version import VERSION
 
 _RESTORE = "`lakehouse restore DIR` into an empty warehouse, from a folder that `lakehouse backup` wrote"
 _REBUILD = "`lakehouse rebuild`"
@@ -115,7 +115,7 @@ def diagnose(spark: SparkSession, settings: Settings, *, deep: bool = False) -> 
         found.append(_check_ddl(spark, name))
     found.append(_check_stages(spark, settings))
     found = _with_log_first(found)
-    told = f"xRegistry Lakehouse {lakehouse.__version__}, tables of version {SCHEMA_VERSION}"
+    told = f"xRegistry Lakehouse {VERSION}, tables of version {SCHEMA_VERSION}"
     found.append(Diagnosis("versions", "", "ok", f"{told}, Spark {pyspark.__version__}, Delta Lake {version('delta-spark')}"))
     return found
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from html import escape
 from typing import Any
 
-import lakehouse
 from lakehouse.serve.problems import RC2
 from lakehouse.serve.requests import MEMBERS
+from lakehouse.version import VERSION
 
 Document = dict[str, Any]
 
@@ -80,7 +80,7 @@ def openapi(
         "openapi": "3.1.0",
         "info": {
             "title": "xRegistry Lakehouse",
-            "version": lakehouse.__version__,
+            "version": VERSION,
             "description": "Each path exists below `/reg-ID` too, and below `/at/SNAPSHOT` for the past"
             + (f"; {', '.join(more['paths'])} do not." if more["paths"] else "."),
         },
