@@ -1,0 +1,165 @@
+"""What users read is in plain words: commands, rules, findings, pages, columns, settings and docs."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import pytest
+
+from lakehouse.cli.main import cli
+
+ROOT = Path(__file__).parents[1]
+
+# Pages with other people's words (the specifications'), and those that record the past.
+EXEMPT = {"docs/requirements.md", "docs/decisions.md", "docs/history.md"}
+NOT_YET = ("lakehouse ", "lakehouse/cli/")  # commands
+
+# A word in the sense that hides a meaning; others are fine: "stands for" (an abbreviation), the attribute `told`, "interface".
+WORDS = [
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"\b(tells?|telling|told)\b",
+        r"\bmend(s|ed|ing)?\b",
+        r"\banew\b",
+        r"\bbeside\b",
+        r"\basked of\b",
+        r"\blets? go\b",
+        r"\bstands?\b(?! for\b)",
+        r"\bcomes? out of\b",
+        r"\bof (its|their) own\b",
+        r"\bwhat (is there|there is)\b",
+        r"\bon and on\b",
+        r"\bhouse\b",
+        r"\b(a|the|its|each) face\b",
+        r"\bwhich (is|are) not there\b",
+    )
+]
+
+
+class Line(NamedTuple):
+    """A line that a user reads, and where it is."""
+
+    file: str
+    number: int
+    text: str
+
+
+def test_the_words_find_what_they_mean_and_nothing_else():
+    wrong = ["`show` tells more.", "It is mended.", "Made anew.", "beside it", "it stands in the body", "a folder of its own"]
+    right = ["It stands for AMQP.", "an interface", "besides", "its own folder", "recommended", "households", "amendments"]
+    assert [text for text in wrong if not any(word.search(text) for word in WORDS)] == []
+    assert [text for text in right if any(word.search(text) for word in WORDS)] == []
+
+
+def commands() -> Iterator[Line]:
+    """Return the help of every command."""
+    for name, command in sorted(cli.commands.items()):
+        kept = command.commands if isinstance(command, click.Group) else {}
+        for path, one in [(name, command), *((f"{name} {below}", one) for below, one in sorted(kept.items()))]:
+            text = one.get_help(click.Context(one, info_name=f"lakehouse {path}"))
+            yield from (Line(f"lakehouse {path} --help", number, line) for number, line in enumerate(text.splitlines(), 1))
+
+
+def rows_of(path: str, columns: tuple[str, ...]) -> Iterator[Line]:
+    """Return cells of a table of the package."""
+    with (ROOT / path).open(encoding="utf-8", newline="") as file:
+        for number, row in enumerate(csv.DictReader(file), 2):
+            yield from (Line(path, number, row[column] or "") for column in columns)
+
+
+def templates() -> Iterator[Line]:
+    """Return the text of templates, without tags and expressions."""
+    for path in sorted((ROOT / "lakehouse").rglob("*.html")):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            yield Line(named(path), number, re.sub(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}|<(?!code)[^>]*>", " ", line))
+
+
+def columns() -> Iterator[Line]:
+    """Return the comments of tables, views and columns."""
+    for path in sorted((ROOT / "ddl").rglob("*.sql")):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            is_head = line.startswith("-- ") and number <= 2
+            texts = [line] if is_head else re.findall(r"COMMENT '((?:[^'\\]|\\.)*)'", line)
+            yield from (Line(named(path), number, text) for text in texts)
+
+
+def settings() -> Iterator[Line]:
+    """Return the comments of the settings."""
+    for path in sorted((ROOT / "conf").glob("*.toml")):
+        lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        yield from (Line(named(path), number, line) for number, line in lines if line.startswith("#"))
+
+
+def messages() -> Iterator[Line]:
+    """Return the texts of findings, errors and answers: strings of code that hold words, docstrings apart."""
+    for path in sorted((ROOT / "lakehouse").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+                is_code = "CREATE TABLE" in node.value or re.search(
+                    r"\b(told|stands)\b( TEXT|: ?STRING|: boolean| ?=|,| struct)", node.value, re.I
+                )
+                if " " in node.value.strip() and not is_code:
+                    yield Line(named(path), node.lineno, node.value)
+
+
+def pages() -> list[Path]:
+    """Return the pages that users read."""
+    found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [path for path in found if named(path) not in EXEMPT]
+
+
+@cache
+def prose(path: Path) -> list[Line]:
+    """Return the lines of a page outside of code; code in a line is left out too."""
+    found, is_code = [], False
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            is_code = not is_code
+        elif not is_code and not line.startswith("    "):
+            found.append(Line(named(path), number, re.sub(r"`[^`]*`|^\| \w+ \|", "`code`", line)))  # first cells are names
+    return found
+
+
+def named(path: Path) -> str:
+    """Return the path of a file in the checkout."""
+    return path.relative_to(ROOT).as_posix()
+
+
+def found_in(lines: Iterator[Line] | list[Line]) -> list[str]:
+    """Return the lines that hold one of the words, with their places."""
+    read = (one for one in lines if not one.file.startswith(NOT_YET))
+    return [f"{one.file}:{one.number}: {one.text.strip()}" for one in read if any(word.search(one.text) for word in WORDS)]
+
+
+def test_the_help_of_every_command():
+    assert found_in(commands()) == []
+
+
+@pytest.mark.parametrize(
+    ("table", "names"),
+    [
+        ("rules/data/rules.csv", ("text", "hint")),
+        ("dialects/data/dialect_rules.csv", ("message", "hint")),
+    ],
+)
+def test_rules_and_their_hints(table, names):
+    assert found_in(rows_of(f"lakehouse/{table}", names)) == []
+
+
+@pytest.mark.parametrize("source", [templates, columns, settings, messages], ids=lambda source: source.__name__)
+def test_texts_of_the_product(source):
+    assert found_in(source()) == []
+
+
+@pytest.mark.parametrize("path", pages(), ids=named)
+def test_a_page_of_the_docs(path):
+    assert found_in(prose(path)) == []
