@@ -104,7 +104,7 @@ class EntityAbsent(LakehouseError):
 
     Attributes:
         xid: as given.
-        told: what is not there.
+        told: what is absent.
         advice: where to look.
     """
 
@@ -127,7 +127,7 @@ class EntityNotFound(EntityAbsent):
     def __init__(self, xid: str, registryid: str | None) -> None:
         where = "" if registryid is None else f" in registry {registryid!r}"
         told = f"no entity {xid!r} was ever in the catalog{where}."
-        super().__init__(xid, told, "An XID starts with /; `lakehouse search` finds those that there are.")
+        super().__init__(xid, told, "An XID starts with /; `lakehouse search` finds entities by their words.")
 
 
 class BackupError(LakehouseError):
@@ -299,7 +299,7 @@ class MessageNotFound(EntityAbsent):
     def __init__(self, xid: str, others: list[Xid] | None = None) -> None:
         also = f" The id is also that of {', '.join(others)}: name that by its XID." if others else ""
         told = f"{xid}: the catalog holds no such message.{also}"
-        super().__init__(xid, told, "`lakehouse search --kind message` finds those that there are.")
+        super().__init__(xid, told, "`lakehouse search --kind message` finds messages by their words.")
 
 
 class XidNotFound(EntityAbsent):
@@ -315,7 +315,7 @@ class DocumentNotFound(EntityAbsent):
     def __init__(self, text: str, registryid: str | None = None) -> None:
         where = "" if registryid is None else f" in registry {registryid!r}"
         told = f"{text}: the catalog has loaded no such document{where}."
-        super().__init__(text, told, "`lakehouse search --kind document NAME` finds those that there are.")
+        super().__init__(text, told, "`lakehouse search --kind document NAME` finds documents by their names.")
 
 
 class AmbiguousId(LakehouseError):

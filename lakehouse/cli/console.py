@@ -16,7 +16,8 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from lakehouse.cli.completion import complete_snapshot
 from lakehouse.cli.helping import GLOBALS
-from lakehouse.cli.printing import printable
+from lakehouse.cli.printing import printable, tell
+from lakehouse.progress import EverySeconds, Periodic, Unwatched, period
 from lakehouse.settings import Settings, read_settings
 
 REFUSED = 3
@@ -51,7 +52,7 @@ class Context:
         return self.run
 
     def end(self, exit_code: int, error: str | None = None) -> None:
-        """Tell machines how the run ended."""
+        """Report to machines how the run ended."""
         if self.run is not None:
             self.run.end(exit_code, error)
 
@@ -62,12 +63,12 @@ class Context:
 
     @property
     def as_json(self) -> bool:
-        """Tell that standard output takes one JSON value and nothing else."""
+        """Return whether standard output takes one JSON value and nothing else."""
         return bool(self.options.get("as_json"))
 
     @property
     def quiet(self) -> bool:
-        """Tell that nothing but the result is wanted."""
+        """Return whether nothing but the result is printed."""
         return bool(self.options.get("quiet"))
 
 
@@ -103,7 +104,7 @@ exit_zero_option = click.option("--exit-zero", is_flag=True, help="Exit with 0 i
 def session(
     context: Context, adapt: Callable[[Settings], Settings] = lambda settings: settings, *, makes_catalog: bool = False
 ) -> Iterator[tuple[Any, Settings, Any]]:
-    """Start Spark, and tell of what is done then: the session, the settings, and who is told of the stages.
+    """Start Spark and show progress: the session, the settings, and the watcher of the stages.
 
     Args:
         context: of the command.
@@ -149,8 +150,6 @@ def bring_read_model(context: Context, settings: Settings, watcher: Any = None, 
         watcher: is told of the stage.
         summary: of the ingest that committed, which counts the seconds as its stage `index`.
     """
-    from lakehouse.cli.printing import tell
-    from lakehouse.progress import Unwatched
     from lakehouse.readmodel import open_model
 
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit: nobody asks quick questions where the driver runs
@@ -169,10 +168,14 @@ def bring_read_model(context: Context, settings: Settings, watcher: Any = None, 
 def bar(context: Context) -> Iterator[Any]:
     """Show on a terminal how far the read model is built: a function that takes the rows done, and of how many."""
     console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal or context.quiet) as shown:
+    is_shown = console.is_terminal and not context.quiet
+    every = None if is_shown or context.quiet else EverySeconds(period())
+    with Progress(console=console, transient=True, disable=not is_shown) as shown:
         tasks: list[Any] = []
 
         def progress(done: int, total: int | None) -> None:
+            if every is not None and every.is_due():
+                tell(f"reading the catalog for quick commands: {done:,}{f' of {total:,}' if total else ''} rows")
             if not tasks:
                 tasks.append(shown.add_task("reading the catalog for quick commands", total=total))
             shown.update(tasks[0], completed=done)
@@ -194,15 +197,15 @@ def _progress(context: Context) -> Iterator[Any]:
         SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True, disable=not shown
     ) as progress:
         if shown:
-            yield _Told(progress)
-        else:
-            from lakehouse.progress import Unwatched
-
+            yield _Spinner(progress)
+        elif context.quiet or context.options.get("log_json"):
             yield Unwatched()
+        else:
+            yield Periodic(tell, period())
 
 
-class _Told:
-    """Tells stages on a terminal: a spinner with the time while one runs."""
+class _Spinner:
+    """Shows stages on a terminal: a spinner with the time while one runs."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress

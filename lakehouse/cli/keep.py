@@ -29,7 +29,7 @@ def doctor(context: Context, deep: bool) -> int:
     if context.as_json:
         click.echo(json.dumps(found))
     else:
-        columns = ["state", "check", "table", "told", "mend"]
+        columns = ["state", "check", "table", "found", "fix"]
         show_table(columns, ([one[name] for name in columns] for one in found))
     return 1 if any(one["state"] == "error" for one in found) else 0
 

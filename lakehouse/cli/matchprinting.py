@@ -56,13 +56,13 @@ def show_explained(event: Explained) -> None:
     for remark in row["remarks"]:
         click.echo(printable(f"  remark {remark}"))
     if row["unchecked"]:
-        click.echo(printable(f"  not told by the landing: {', '.join(row['unchecked'])}"))
+        click.echo(printable(f"  not captured: {', '.join(row['unchecked'])}"))
     for candidate in event.candidates:
         click.echo("")
         verdict = "matches" if candidate["matches"] else "does not match"
         click.echo(printable(f"{candidate['xid']}  (registry {candidate['registryid']}): {verdict}"))
         if not candidate["attributes"]:
-            click.echo("  declares nothing to compare with; only the schema of its payload could tell")
+            click.echo("  declares nothing to compare with, except the schema of its payload")
             continue
         columns = ["pointer", "declared", "actual", "verdict"]
         show_table(columns, ([one[column] or "" for column in columns] for one in candidate["attributes"]))

@@ -1,6 +1,6 @@
-"""What a run tells machines: a line of JSON for each stage, its figures as OpenMetrics text, its lineage as OpenLineage events.
+"""What a run reports to machines: a line of JSON for each stage, metrics as OpenMetrics text, lineage as OpenLineage events.
 
-All of it is told by the command line, beside what a person sees; the library only names its stages.
+The command line writes all of it, besides what a person sees; the library only names its stages.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Run:
     Attributes:
         command: its name.
         warehouse: the warehouse.
-        log: whether stages are told as JSON, on standard error.
+        log: whether stages are written as JSON to standard error.
         metrics: file for the figures; None: none is written.
         inputs: what is read, as given.
         endpoint: XID of the endpoint whose messages events are matched with; empty: of all.
@@ -74,7 +74,7 @@ class Run:
     def tell(self, stage: str, state: str, seconds: float, **more: Any) -> None:
         """Write a line of the log."""
         if self.log:
-            now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+            now = datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
             line = {"time": now, "run": self.run_id, "command": self.command, "stage": stage, "state": state}
             sys.stderr.write(json.dumps({**line, "seconds": round(seconds, 3), **more}) + "\n")
             sys.stderr.flush()
@@ -165,7 +165,7 @@ class _Recorder:
         finally:
             spent = time.monotonic() - begun
             self.run.seconds[name] = self.run.seconds.get(name, 0.0) + spent
-            self.run.tell(name, state, spent, told=told)
+            self.run.tell(name, state, spent, message=told, told=told)  # `told`: the name before 0.2
 
 
 def _write(file: str, text: str) -> None:
@@ -198,7 +198,7 @@ def _tell_lineage(run: Run, state: str) -> None:
     try:
         OpenLineageClient().emit(event)
     except Exception as problem:  # whoever listens may be away; the catalog does not wait for them
-        sys.stderr.write(f"warning: OpenLineage was not told: {type(problem).__name__}: {problem}\n")
+        sys.stderr.write(f"warning: OpenLineage event not sent: {type(problem).__name__}: {problem}\n")
 
 
 def datasets(run: Run) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:

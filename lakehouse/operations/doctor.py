@@ -85,8 +85,8 @@ class Diagnosis:
     mend: str = ""
 
     def as_json(self) -> dict[str, str]:
-        """Give the contract of `lakehouse doctor --json`."""
-        return asdict(self)
+        """Return the contract of `lakehouse doctor --json`; `told` and `mend` are the names before 0.2 of `found` and `fix`."""
+        return asdict(self) | {"found": self.told, "fix": self.mend}
 
 
 def diagnose(spark: SparkSession, settings: Settings, *, deep: bool = False) -> list[Diagnosis]:

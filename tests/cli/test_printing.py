@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+import threading
 
 import pytest
 
 from lakehouse.cli.printing import show_examples, show_maintained, show_table
 from lakehouse.cli.tabular import show_rows
 from lakehouse.ingest.summary import Summary
+from lakehouse.progress import EverySeconds, Periodic
 from lakehouse.readmodel.shown import Shown
 
 
@@ -81,3 +83,21 @@ def test_the_example_of_the_protocol_in_use_is_printed_alone(capsys):
     assert capsys.readouterr().out == '\nExample as kafka:\n{"is": "kafka"}\n\nMore with --examples: cloudevents, http.\n'
     show_examples(shown, examples, everything=True)
     assert capsys.readouterr().out.count("Example as") == 3
+
+
+def test_a_line_now_and_then_says_which_stage_runs_where_there_is_no_terminal():
+    lines: list[str] = []
+    written = threading.Event()
+
+    def write(line: str) -> None:
+        lines.append(line)
+        written.set()
+
+    with Periodic(write, 0.001).stage("parse", "documents that changed"):
+        assert written.wait(60)
+    count = len(lines)
+    assert lines[0].startswith("parse: documents that changed (")
+    with Periodic(write, 86400).stage("commit", "one append"):
+        pass
+    assert len(lines) == count
+    assert (EverySeconds(0).is_due(), EverySeconds(86400).is_due()) == (True, False)

@@ -68,7 +68,7 @@ def test_each_stage_is_one_line_and_a_failure_says_so(capsys):
     run.end(1, "ValueError: no")
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [(line["stage"], line["state"]) for line in lines] == [("parse", "done"), ("commit", "failed"), ("end", "failed")]
-    assert lines[0]["told"] == 'a "quoted"\nname'
+    assert lines[0]["message"] == lines[0]["told"] == 'a "quoted"\nname'
     assert lines[2]["error"] == "ValueError: no"
     assert len({line["run"] for line in lines}) == 1
 

@@ -28,7 +28,7 @@ QUESTIONS = (
         """,
     ),
     (
-        "What was refused, why, and how is it mended?",
+        "What was rejected, why, and how do I fix it?",
         "SELECT rule_id, pointer, message, hint FROM violations WHERE severity = 'error' ORDER BY pointer",
     ),
 )
