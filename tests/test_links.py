@@ -102,3 +102,10 @@ def test_the_readme_names_every_command_and_no_other():
     section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Commands")[2].partition("\n## ")[0]
     table = [line for line in section.splitlines() if line.startswith("|")][2:]
     assert sorted(name for line in table for name in re.findall(r"`([\w-]+)`", line)) == sorted(cli.commands)
+
+
+def test_the_line_that_the_readme_edits_requires_a_region():
+    demo = (ROOT / "lakehouse" / "cli" / "demo" / "orders.xreg.json").read_text(encoding="utf-8").splitlines()
+    assert "sed '28s/true/false/' lakehouse/cli/demo/orders.xreg.json" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert demo[24].strip() == '"region": {'
+    assert demo[27].strip() == '"required": true,'
