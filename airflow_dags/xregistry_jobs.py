@@ -1,7 +1,7 @@
 """What the DAGs share: where things are, the assets, and the task that submits a job to Spark.
 
-Nothing of Spark or of the product is imported here: the scheduler reads these files often, in an environment of its own.
-Where things are is told by Airflow, and read when a task runs:
+Nothing of Spark or of the product is imported here: the scheduler reads these files often, in its own environment.
+Airflow says where things are; tasks read it when they run:
 
 - connection `spark_lakehouse`, of type `spark`: the master (`local[2]`, `spark://host:7077`, `yarn`);
 - variable `lakehouse`, JSON: `warehouse`, `documents` and `exports` (folders or URIs), `jobs` (the folder of the jobs), `events`

@@ -11,8 +11,8 @@ from airflow.sdk import DAG, Param
 from xregistry_jobs import SHARED, submit
 
 PARAMS = {
-    "dry_run": Param(False, type="boolean", description="Tell what would be done, and do nothing."),
-    "full": Param(False, type="boolean", description="Sort all files anew, also those that are sorted already."),
+    "dry_run": Param(False, type="boolean", description="Report what would be done, and do nothing."),
+    "full": Param(False, type="boolean", description="Sort all files again, also sorted ones."),
 }
 
 with DAG(

@@ -1,6 +1,6 @@
 """After each change of the catalog: match what has landed since, from where the stream of the last run left off.
 
-Where events land is told by `events` of the variable `lakehouse`, or of the run: a Delta table, or a folder of JSON lines. A task
+`events` of the variable `lakehouse`, or of the run, says where events land: a Delta table, or a folder of JSON lines. A task
 may be tried again: each micro-batch is written once.
 """
 

@@ -1,7 +1,7 @@
 """Hourly: copy what another catalog holds into this one; what vanished there is deleted here.
 
-Where it is is told by `source` of the variable `lakehouse`, or of the run: a URL without user and password. What lets us in
-stands in the environment of the worker: `LAKEHOUSE_SOURCE_USER` and `LAKEHOUSE_SOURCE_PASSWORD`, or `LAKEHOUSE_SOURCE_TOKEN`. A
+`source` of the variable `lakehouse`, or of the run, is its URL, without user and password. Credentials are in the
+environment of the worker: `LAKEHOUSE_SOURCE_USER` and `LAKEHOUSE_SOURCE_PASSWORD`, or `LAKEHOUSE_SOURCE_TOKEN`. A
 round that was cut short goes on where it was.
 """
 
@@ -19,7 +19,7 @@ PARAMS = {
         pattern="^https?://[^@]+$",
         description="URL of the catalog; empty: `source` of the variable.",
     ),
-    "into": Param(None, type=["null", "string"], description="Registry to load into; empty: the id that the source tells."),
+    "into": Param(None, type=["null", "string"], description="Registry to load into; empty: the id that the source has."),
     "group": Param(
         [], type="array", items={"type": "string", "minLength": 1}, description="Only these message groups, or XIDs of anything."
     ),

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.dialects.tables import NORMAL
-from lakehouse.errors import DefinitionsGone, LakehouseError
+from lakehouse.errors import DefinitionsGone, LakehouseError, WarehouseError
 from lakehouse.expectations.run import warm_up
 from lakehouse.expectations.validation import Validation, validate
 from lakehouse.export.run import Exported
@@ -22,7 +22,7 @@ from lakehouse.ingest.pipeline import ingest as run_ingest
 from lakehouse.ingest.summary import Summary
 from lakehouse.log.ownership.owners import Policy
 from lakehouse.log.snapshotfacts import HEAD, Snapshot, check_label
-from lakehouse.log.snapshots import label_snapshot
+from lakehouse.log.snapshots import label_snapshot, read_snapshots, resolve_snapshot
 from lakehouse.match.conformance import all_runs
 from lakehouse.match.definition.catalog import Scope
 from lakehouse.match.definition.definitionchecks import check_all
@@ -61,6 +61,7 @@ from lakehouse.render.runs import families_of
 from lakehouse.rules.declared import RULES
 from lakehouse.settings import Settings, read_settings
 from lakehouse.site import Written, write_site
+from lakehouse.store.places import local_path
 from lakehouse.store.session import open_beside, open_session
 from lakehouse.store.tables import attach_tables
 from lakehouse.text.jsontext import as_written
@@ -100,6 +101,11 @@ class Opened:
         if self._spark is None:
             self._spark = open_session(self.settings)
         return self._spark
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether only Spark may be able to read the warehouse: it is not on a disk, or Spark runs and may know other disks."""
+        return self._spark is not None or local_path(self.settings.warehouse) is None
 
     def model(self) -> ReadModel:
         """Return the read model, up to date."""
@@ -392,7 +398,41 @@ class CatalogState(CatalogReads):
         return render_table(values, selected, style, asked)
 
 
-class Catalog(CatalogState):
+class CatalogUpkeep(CatalogState):
+    """What keeps a warehouse in order; all of it starts Spark."""
+
+    @as_method
+    def doctor(self, *, deep: bool = False) -> Records[Diagnosis]:
+        """Check whether the warehouse is sound, as `lakehouse doctor`; starts Spark.
+
+        Args:
+            deep: compare all columns and verify the checksums of all pages.
+        """
+        return Records(diagnose(self.spark, self.settings, deep=deep), ("state", "check", "table", "found", "fix"))
+
+    @as_method
+    def maintain(self, *, dry_run: bool = False, full: bool = False) -> Maintained:
+        """Compact and sort files, and delete those that no retained version needs, as `lakehouse maintain`; starts Spark.
+
+        Args:
+            dry_run: return what would be done, and do nothing.
+            full: sort all files again, also those that are sorted already.
+        """
+        self._refuse_the_past("maintain")
+        return run_maintenance(self.spark, self.settings, dry_run=dry_run, full=full)
+
+    @as_method
+    def backup(self, folder: str) -> Manifest:
+        """Copy what came since the last backup into a folder and verify it, as `lakehouse backup`; starts Spark.
+
+        Raises:
+            BackupError: the folder holds the backup of another catalog, or the copy is not what was read.
+        """
+        self._refuse_the_past("backup")
+        return make_backup(self.spark, self.settings, folder)
+
+
+class Catalog(CatalogUpkeep):
     """A catalog in a warehouse: its newest state, its history, and what changes it.
 
     Args:
@@ -432,7 +472,20 @@ class Catalog(CatalogState):
         return past
 
     def _resolve(self, snapshot: str) -> int:
-        return self._opened.model().answer(lambda view: view.resolve(snapshot))
+        def by_spark() -> int:
+            attach_tables(self.spark, self.settings, ["changes"])
+            return resolve_snapshot(self.spark, snapshot)
+
+        return self._quick_or(by_spark, lambda model: model.answer(lambda view: view.resolve(snapshot)))
+
+    def _quick_or(self, by_spark: Callable[[], T], quick: Callable[[ReadModel], T]) -> T:
+        """Ask the read model, and Spark where the warehouse is on a store that only Spark reads."""
+        try:
+            return quick(self._opened.model())
+        except (WarehouseError, OSError):
+            if not self._opened.is_elsewhere:
+                raise
+            return by_spark()
 
     @as_method
     def ingest(
@@ -514,7 +567,12 @@ class Catalog(CatalogState):
     @as_method
     def snapshots(self) -> Records[Snapshot]:
         """List all snapshots, oldest first, as `lakehouse snapshots`."""
-        found = self._opened.model().answer(lambda view: view.snapshots())
+
+        def by_spark() -> list[Snapshot]:
+            attach_tables(self.spark, self.settings, ["changes"])
+            return read_snapshots(self.spark)
+
+        found = self._quick_or(by_spark, lambda model: model.answer(lambda view: view.snapshots()))
         columns = ("snapshot_id", "committed_at", "committed_by", "command", "inserted", "updated", "deleted", "labels")
         return Records(found, columns)
 
@@ -542,42 +600,16 @@ class Catalog(CatalogState):
             SnapshotNotFound: there is no such snapshot.
         """
         sides = [self._resolve(str(side)) for side in (before, after)]
-        try:
-            found = diff_quickly(self._opened.model(), *sides)
-        except (DefinitionsGone, TooManyChanges):
+
+        def by_spark() -> list[Difference]:
             attach_tables(self.spark, self.settings, ["changes"])
-            found = read_differences(diff_snapshots(self.spark, self.settings, *sides))
+            return read_differences(diff_snapshots(self.spark, self.settings, *sides))
+
+        try:
+            found = self._quick_or(by_spark, lambda model: diff_quickly(model, *sides))
+        except (DefinitionsGone, TooManyChanges):
+            found = by_spark()
         return Records(found, ("class", "kind", "xid", "change", "pointer", "before", "after", "rule"))
-
-    @as_method
-    def doctor(self, *, deep: bool = False) -> Records[Diagnosis]:
-        """Check whether the warehouse is sound, as `lakehouse doctor`; starts Spark.
-
-        Args:
-            deep: compare all columns and verify the checksums of all pages.
-        """
-        return Records(diagnose(self.spark, self.settings, deep=deep))
-
-    @as_method
-    def maintain(self, *, dry_run: bool = False, full: bool = False) -> Maintained:
-        """Compact and sort files, and delete those that no retained version needs, as `lakehouse maintain`; starts Spark.
-
-        Args:
-            dry_run: return what would be done, and do nothing.
-            full: sort all files again, also those that are sorted already.
-        """
-        self._refuse_the_past("maintain")
-        return run_maintenance(self.spark, self.settings, dry_run=dry_run, full=full)
-
-    @as_method
-    def backup(self, folder: str) -> Manifest:
-        """Copy what came since the last backup into a folder and verify it, as `lakehouse backup`; starts Spark.
-
-        Raises:
-            BackupError: the folder holds the backup of another catalog, or the copy is not what was read.
-        """
-        self._refuse_the_past("backup")
-        return make_backup(self.spark, self.settings, folder)
 
     def close(self) -> None:
         """Close the read model, and end the session if the catalog started it; a session that was given goes on."""

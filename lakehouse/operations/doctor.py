@@ -84,9 +84,19 @@ class Diagnosis:
     told: str
     mend: str = ""
 
+    @property
+    def found(self) -> str:
+        """Return what was found."""
+        return self.told
+
+    @property
+    def fix(self) -> str:
+        """Return the command or the step that fixes it; empty when nothing is wrong."""
+        return self.mend
+
     def as_json(self) -> dict[str, str]:
         """Return the contract of `lakehouse doctor --json`; `told` and `mend` are the names before 0.2 of `found` and `fix`."""
-        return asdict(self) | {"found": self.told, "fix": self.mend}
+        return asdict(self) | {"found": self.found, "fix": self.fix}
 
 
 def diagnose(spark: SparkSession, settings: Settings, *, deep: bool = False) -> list[Diagnosis]:

@@ -10,7 +10,15 @@ from deltas import unpack
 from serve.served import Shops, shop
 
 from lakehouse import Catalog
-from lakehouse.errors import DocumentNotFound, EntityNotFound, LabelTaken, MessageNotFound, PruneRefused, SnapshotNotFound
+from lakehouse.errors import (
+    DocumentNotFound,
+    EntityNotFound,
+    LabelTaken,
+    MessageNotFound,
+    PruneRefused,
+    SnapshotNotFound,
+    WarehouseError,
+)
 from lakehouse.query.calls import for_python
 from lakehouse.query.records import Records
 
@@ -119,3 +127,18 @@ def test_results_print_and_convert():
     assert isinstance(found[:1], Records)
     assert Records([], ("a",)).to_arrow().column_names == ["a"]
     assert repr(Records({"n": n} for n in range(30))).splitlines()[-1] == "... and 10 more rows"
+
+
+def test_spark_reads_what_the_read_model_cannot(monkeypatch, tmp_path):
+    """A store that only Spark knows, such as HDFS; a folder that does not exist is an error without Spark."""
+    asked: list[str] = []
+    monkeypatch.setattr("lakehouse.catalog.open_session", lambda _: asked.append("session") or object())
+    monkeypatch.setattr("lakehouse.catalog.attach_tables", lambda *_: asked.append("tables"))
+    monkeypatch.setattr("lakehouse.catalog.resolve_snapshot", lambda _, text: 7 if text == "release" else 0)
+    monkeypatch.setattr("lakehouse.catalog.read_snapshots", lambda _: [])
+    catalog = Catalog("hdfs://name-node/warehouse")
+    assert repr(catalog.at("release")).endswith(".at(7)")
+    assert catalog.snapshots() == []
+    with pytest.raises(WarehouseError, match=r"`catalog\.ingest\(SOURCE\)` makes it"):
+        Catalog(str(tmp_path / "none")).at(1)
+    assert asked == ["session", "tables", "tables"]

@@ -246,7 +246,7 @@ def test_a_message_and_a_history_are_those_of_the_views(generated):
         rows = spark.table(table_name("changes")).filter(F.col("kind").isin(*TABLE_OF_KIND) & (beneath | (F.col("xid") == xid)))
         found = model.answer(lambda view, xid=xid, below=below: read_history(view, xid, below=below))
         told = sorted((row["snapshot_id"], row["xid"], row["op"]) for row in rows.collect())
-        assert [(one.snapshot_id, one.xid, one.op) for one in found] == told != []
+        assert sorted((one.snapshot_id, one.xid, one.op) for one in found) == told != []
 
 
 def test_the_published_samples_are_told_alike(spark, bare_catalog, samples, tmp_path):
