@@ -411,12 +411,6 @@ Exit codes: 0 done; 2 wrong usage or settings; 3 something was rejected or does 
 change; 1 any other failure. With 3, an ingest has loaded everything else; an export that would lose something has written
 nothing. The global options (`--warehouse`, `--json`, `--quiet` …) may come before or after the command.
 
-Completion of commands, XIDs, labels and rules, for bash (`zsh_source` and `fish_source` likewise):
-
-```console
-$ eval "$(_LAKEHOUSE_COMPLETE=bash_source lakehouse)"
-```
-
 ## lakehouse
 
 """
