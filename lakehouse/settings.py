@@ -60,6 +60,8 @@ class Settings(BaseModel):
     commit_attempts: int = Field(gt=0)
     single_writer: bool
     sync: bool
+    http_body_seconds: float = Field(gt=0)
+    http_bodies_bytes: int = Field(gt=0)
     events_source: str = Field(min_length=1)
     authority: str
     expectations_dir: str

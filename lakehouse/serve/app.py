@@ -27,6 +27,7 @@ from lakehouse.serve.answer.asking import Asked
 from lakehouse.serve.answer.changes import EventStreams
 from lakehouse.serve.answer.live import Live
 from lakehouse.serve.answer.pages import Pages
+from lakehouse.serve.bodies import Bodies
 from lakehouse.serve.guard import Guard
 from lakehouse.serve.metrics import Metrics
 from lakehouse.serve.options import Options
@@ -123,7 +124,7 @@ class App:
                     raise self._not_allowed(target, method)
                 self.origins.check_writes(headers)
                 asked = self._asked(scope, origin)
-                return as_ready(*await self.writes.answer(method, asked, headers, receive, user))
+                return as_ready(*await self.writes.answer(method, asked, headers, receive, client, user))
             if raw_path == b"/" and not query and _is_browser(headers):
                 return _to_the_site(origin)
             return await self._ready_or_made(scope, origin, client)
@@ -285,7 +286,9 @@ def make_app(
     if writer is not None:
         from lakehouse.serve import writes as writing
 
-        writes, methods_of_path = writing.Writes(live, options, pages, writer), writing.methods_of_path
+        most, together = options.max_request_bytes, settings.http_bodies_bytes
+        bodies = Bodies(most, together, settings.http_body_seconds, options.client_seconds)
+        writes, methods_of_path = writing.Writes(live, options, pages, writer, bodies), writing.methods_of_path
     app = App(live, options, pages, guard, metrics, closing or threading.Event(), writes)
 
     told = None

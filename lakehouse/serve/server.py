@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import multiprocessing
 import os
@@ -20,11 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from prometheus_client.multiprocess import mark_process_dead
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from lakehouse.errors import LakehouseError, SettingsError
+from lakehouse.serve.connections import Door, LimitedProtocol, most_connections
 from lakehouse.serve.options import Options
-from lakehouse.serve.protection import raw_answer
 from lakehouse.settings import Settings
 
 if TYPE_CHECKING:
@@ -36,62 +34,29 @@ _BACKLOG = 2048
 _SECONDS_BETWEEN_LOOKS = 0.1
 _SECONDS_KEPT_ALIVE = 65
 _SECONDS_OF_A_THREAD = 0.001  # before another one has its turn: those that make answers let those go on that send them
-_TOO_LARGE = raw_answer(431, "Request Header Fields Too Large", "The request line and headers are too long.")
-_NO_REQUEST = raw_answer(400, "Bad Request", "This is no HTTP request.")
-
-
-class LimitedProtocol(HttpToolsProtocol):
-    """HTTP/1.1 from clients that must send a whole head in time, and not too much of it."""
-
-    max_header_bytes = 64 << 10
-    client_seconds = 30.0
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for the first head."""
-        super().connection_made(transport)  # type: ignore[arg-type]
-        self._head_bytes = 0
-        self._timer: asyncio.TimerHandle | None = self.loop.call_later(self.client_seconds, self.transport.close)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting."""
-        self._stop_waiting()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        """Count what comes until a head is whole."""
-        if self._timer is None and (self.cycle is None or self.cycle.response_complete):
-            self._timer = self.loop.call_later(self.client_seconds, self.transport.close)
-        if self._timer is not None:
-            self._head_bytes += len(data)
-            if self._head_bytes > self.max_header_bytes and b"\r\n\r\n" not in data[: self.max_header_bytes]:
-                self.transport.write(_TOO_LARGE)
-                self.transport.close()
-                return
-        super().data_received(data)
-
-    def on_headers_complete(self) -> None:
-        """Begin to answer."""
-        self._stop_waiting()
-        super().on_headers_complete()
-
-    def send_400_response(self, msg: str) -> None:
-        """Answer what is no request."""
-        self.transport.write(_NO_REQUEST)
-        self.transport.close()
-
-    def _stop_waiting(self) -> None:
-        self._head_bytes = 0
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+_DESCRIPTORS_OF_WRITES = 128  # connections to the process that writes
 
 
 class Server(uvicorn.Server):
-    """A server that tells its application when it shall end, so that streams of events end too."""
+    """A server with a door of its own, which tells its application when it shall end, so that streams of events end too."""
 
-    def __init__(self, config: uvicorn.Config, closing: threading.Event) -> None:
+    def __init__(self, config: uvicorn.Config, closing: threading.Event, door: Door) -> None:
         super().__init__(config)
         self.closing = closing
+        self.door = door
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start the application, and open the door."""
+        await super().startup(sockets=[])
+        config: Any = self.config
+        make = partial(config.http_protocol_class, config, self.server_state, self.lifespan.state)
+        for listening in sockets or ():
+            self.door.open(listening, make, config.ssl)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close the door, and let requests end that have begun."""
+        self.door.close()
+        await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Begin to drain."""
@@ -219,7 +184,10 @@ def _watch_parent(parent: int) -> None:
 def _server(settings: Settings, options: Options, on_ready: Callable[[], None], writer: Address | None) -> Server:
     from lakehouse.serve.app import make_app
 
+    entrance = Door(most_connections(_DESCRIPTORS_OF_WRITES if options.writable else 0))
+
     class Protocol(LimitedProtocol):
+        door = entrance
         max_header_bytes = options.max_header_bytes
         client_seconds = options.client_seconds
 
@@ -241,7 +209,7 @@ def _server(settings: Settings, options: Options, on_ready: Callable[[], None], 
         ssl_certfile=options.tls_cert,
         ssl_keyfile=options.tls_key,
     )
-    return Server(config, closing)
+    return Server(config, closing, entrance)
 
 
 def _bound(options: Options) -> socket.socket:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
 
 from lakehouse.serve.answer.asking import Answer, Asked
 from lakehouse.serve.answer.flags import read_flags, read_parameters
 from lakehouse.serve.answer.live import Head, Live
 from lakehouse.serve.answer.pages import Pages
+from lakehouse.serve.bodies import Bodies, Receive
 from lakehouse.serve.options import Options
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.requests import Target
+from lakehouse.serve.shares import Shares
 from lakehouse.serve.write.apply import methods_of
 from lakehouse.serve.write.asked import Writing
 from lakehouse.serve.write.draft import draft_methods_of
@@ -26,47 +25,42 @@ from lakehouse.serve.written import written_answer
 from lakehouse.text.names import RegistryId
 
 _PARALLEL = 128  # requests that wait for the writer at once
+_MOST_WAITING = 256  # that wait for their turn to do so
 _SECONDS_TO_FOLLOW = 30.0
-
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
 class Writes:
     """Has requests done by the writer."""
 
-    def __init__(self, live: Live, options: Options, pages: Pages, address: Address) -> None:
+    def __init__(self, live: Live, options: Options, pages: Pages, address: Address, bodies: Bodies) -> None:
         self.live = live
         self.options = options
         self.pages = pages
         self.writers = Writers(address, live, options.request_seconds)
         self.threads = ThreadPoolExecutor(_PARALLEL, "lakehouse-write")
-        self.waiting = 0
+        self.shares = Shares(self.threads, _PARALLEL, _MOST_WAITING)
+        self.bodies = bodies
         self._turn = threading.Lock()
 
     async def answer(
-        self, method: str, asked: Asked, headers: dict[bytes, bytes], receive: Receive, user: str | None
+        self, method: str, asked: Asked, headers: dict[bytes, bytes], receive: Receive, client: str, user: str | None
     ) -> tuple[Answer, Asked]:
-        """Have a request done, and answer it.
+        """Have a request done, and answer it; it takes a place among those that wait once its body is whole.
 
         Args:
             method: one of `methods`.
             asked: the request.
             headers: as they came.
             receive: gives the body.
+            client: whose share it takes.
             user: who asks.
 
         Raises:
             ProblemFound: nothing was written.
         """
-        if self.waiting >= _PARALLEL:
-            raise ProblemFound("server_busy", asked.target.path, headers={"Retry-After": "1"})
-        self.waiting += 1
-        try:
-            body = await self._body(receive)
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self.threads, self._done, method, asked, headers, body, user)
-        finally:
-            self.waiting -= 1
+        async with self.bodies.read(receive, client) as body:
+            asked = replace(asked, arrived=time.monotonic())
+            return await self.shares.run(client, lambda: self._done(method, asked, headers, body, user))
 
     @staticmethod
     def methods(target: Target) -> tuple[str, ...]:
@@ -81,6 +75,9 @@ class Writes:
         self, method: str, asked: Asked, headers: dict[bytes, bytes], body: bytes, user: str | None
     ) -> tuple[Answer, Asked]:
         """Have a request done, in a thread of its own."""
+        if time.monotonic() > asked.arrived + self.options.request_seconds:
+            told = "It waited too long for its turn; nothing was written. Ask again."
+            raise ProblemFound("server_busy", asked.target.path, told, headers={"Retry-After": "5"})
         head = self.live.head
         if head is None:
             raise ProblemFound("", status=503, detail="The catalog is being loaded.", headers={"Retry-After": "2"})
@@ -115,24 +112,6 @@ class Writes:
             told = f"It was written, in snapshot {done.snapshot_id}, but this server does not see it yet."
             raise ProblemFound("data_retrieval_error", detail=told, status=503, headers={"Retry-After": "5"})
         return head
-
-    async def _body(self, receive: Receive) -> bytes:
-        parts: list[bytes] = []
-        size = 0
-        while True:
-            try:
-                message = await asyncio.wait_for(receive(), self.options.client_seconds)
-            except asyncio.TimeoutError as error:
-                raise ProblemFound("", status=408, detail="The body did not come in time.") from error
-            if message["type"] == "http.disconnect":
-                raise ProblemFound("bad_request", error_detail="The body ended before its end")
-            part: bytes = message.get("body", b"")
-            size += len(part)
-            if size > self.options.max_request_bytes:
-                raise ProblemFound("", status=413, detail=f"The body is larger than {self.options.max_request_bytes} bytes.")
-            parts.append(part)
-            if not message.get("more_body"):
-                return b"".join(parts)
 
 
 def methods_of_path(path: str) -> tuple[str, ...]:

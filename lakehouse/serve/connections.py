@@ -1,0 +1,220 @@
+"""Connections: what clients have to send in time and how much of it, and how many there are at once.
+
+The door accepts them itself, so that it knows those too whose TLS handshake is not done. Where the process could run out of file
+descriptors, it closes the connection that has waited longest for its client, and a new one has its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import socket
+import ssl
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from lakehouse.serve.protection import raw_answer
+
+_MOST = 10_000
+_AT_ONCE = 16  # that are accepted before others have their turn
+_SECONDS_OF_A_HANDSHAKE = 10.0
+_SECONDS_WITHOUT_DESCRIPTORS = 0.1
+_MOST_TRAILER_BYTES = 8 << 10  # and between two parts of a body
+_TOO_LARGE = raw_answer(431, "Request Header Fields Too Large", "The request line and headers are too long.")
+_NO_REQUEST = raw_answer(400, "Bad Request", "This is no HTTP request.")
+
+
+class LimitedProtocol(HttpToolsProtocol):
+    """HTTP/1.1 from clients that must send a whole head in time, and not too much of it, nor of what comes with a body."""
+
+    max_header_bytes = 64 << 10
+    client_seconds = 30.0
+    door: Door
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for the first head."""
+        super().connection_made(transport)  # type: ignore[arg-type]
+        self._unused_bytes = 0  # since the last head or part of a body
+        self._is_in_body = False
+        self._cycles: deque[RequestResponseCycle] = deque()  # that are not answered, in their order
+        self._timer: asyncio.TimerHandle | None = self.loop.call_later(self.client_seconds, self.transport.close)
+        self.door.waits_for(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        self._stop_waiting()
+        self.door.forget(self)
+        for cycle in self._cycles:  # uvicorn knows the last one only, and this one may be behind a stream of events
+            cycle.disconnected = True
+            cycle.message_event.set()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Count what comes until a head, or a part of a body, is whole."""
+        if self._timer is None and (self.cycle is None or self.cycle.response_complete):
+            self._timer = self.loop.call_later(self.client_seconds, self.transport.close)
+        self._unused_bytes += len(data)
+        is_long = self._unused_bytes > self.max_header_bytes and not self._is_in_body
+        if is_long and b"\r\n\r\n" not in data[: self.max_header_bytes]:
+            self._refuse()
+            return
+        super().data_received(data)
+        if self._unused_bytes > (_MOST_TRAILER_BYTES if self._is_in_body else self.max_header_bytes):
+            self._refuse()
+
+    def on_headers_complete(self) -> None:
+        """Begin to answer."""
+        self._stop_waiting()
+        self._unused_bytes = 0
+        self._is_in_body = True
+        super().on_headers_complete()
+        while self._cycles and self._cycles[0].response_complete:
+            self._cycles.popleft()
+        self._cycles.append(self.cycle)
+        self.headers = []  # what comes after the body is no header of the request
+
+    def on_body(self, body: bytes) -> None:
+        """Hand on a part of a body."""
+        self._unused_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Know that the request is whole: what it waits for now is the server."""
+        self._unused_bytes = 0
+        self._is_in_body = False
+        if not self.cycle.response_complete:
+            self.door.serves(self)
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, or for the rest of this one."""
+        super().on_response_complete()
+        if self.cycle.response_complete:
+            self.door.waits_for(self)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no request."""
+        self._refuse(_NO_REQUEST)
+
+    def _refuse(self, answer: bytes = _TOO_LARGE) -> None:
+        """Answer and close; a client that is being answered is only cut off."""
+        if not any(cycle.response_started and not cycle.response_complete for cycle in self._cycles):
+            self.transport.write(answer)
+        self.transport.close()
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class Door:
+    """Accepts the connections of a process.
+
+    Args:
+        most: that are open at once.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._entering: dict[asyncio.Task[Any], float] = {}  # those whose handshake is not done, and since when
+        self._inside: set[LimitedProtocol] = set()
+        self._waiting: dict[LimitedProtocol, float] = {}  # those that wait for their client, the longest first
+        self._listening: socket.socket | None = None
+        self._later: asyncio.TimerHandle | None = None
+
+    def open(self, listening: socket.socket, make: Callable[[], asyncio.Protocol], tls: ssl.SSLContext | None) -> None:
+        """Accept from now on.
+
+        Args:
+            listening: the socket.
+            make: makes what a connection speaks.
+            tls: None: without TLS.
+        """
+        self._listening, self._make, self._tls = listening, make, tls
+        self._loop = asyncio.get_running_loop()
+        listening.setblocking(False)
+        self._loop.add_reader(listening.fileno(), self._accept)
+
+    def close(self) -> None:
+        """Accept nobody any more."""
+        if self._listening is not None:
+            self._loop.remove_reader(self._listening.fileno())
+            self._listening = None
+        if self._later is not None:
+            self._later.cancel()
+        for task in self._entering:
+            task.cancel()
+
+    def waits_for(self, connection: LimitedProtocol) -> None:
+        """Know that a connection waits for its client, from now on."""
+        self._inside.add(connection)
+        self._waiting.pop(connection, None)
+        self._waiting[connection] = connection.loop.time()
+
+    def serves(self, connection: LimitedProtocol) -> None:
+        """Know that a client waits for the server."""
+        self._waiting.pop(connection, None)
+
+    def forget(self, connection: LimitedProtocol) -> None:
+        """Know that a connection is closed."""
+        self._inside.discard(connection)
+        self._waiting.pop(connection, None)
+
+    def _accept(self) -> None:
+        for _ in range(_AT_ONCE):
+            if self._listening is None:
+                return
+            try:
+                accepted, _ = self._listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError:  # no file descriptor is left
+                self._make_room()
+                self._loop.remove_reader(self._listening.fileno())
+                self._later = self._loop.call_later(_SECONDS_WITHOUT_DESCRIPTORS, self._accept_again)
+                return
+            if len(self._inside) + len(self._entering) >= self.most and not self._make_room():
+                accepted.close()
+                continue
+            accepted.setblocking(False)
+            entering = self._loop.create_task(self._enter(accepted))
+            self._entering[entering] = self._loop.time()
+            entering.add_done_callback(lambda done: self._entering.pop(done, None))
+
+    def _accept_again(self) -> None:
+        if self._listening is not None:
+            self._loop.add_reader(self._listening.fileno(), self._accept)
+
+    async def _enter(self, accepted: socket.socket) -> None:
+        seconds = {} if self._tls is None else {"ssl_handshake_timeout": _SECONDS_OF_A_HANDSHAKE}
+        with contextlib.suppress(OSError, asyncio.TimeoutError):  # it went away, or speaks no TLS
+            await self._loop.connect_accepted_socket(self._make, accepted, ssl=self._tls, **seconds)
+
+    def _make_room(self) -> bool:
+        """Close the connection that has waited longest for its client; False: there is none."""
+        connection, since = next(iter(self._waiting.items()), (None, float("inf")))
+        entering, entered = next(iter(self._entering.items()), (None, float("inf")))
+        if entering is not None and entered <= since:
+            self._entering.pop(entering)
+            entering.cancel()
+        elif connection is not None:
+            self.forget(connection)
+            connection.transport.abort()
+        return entering is not None or connection is not None
+
+
+def most_connections(reserve: int = 0) -> int:
+    """Return how many connections a process has file descriptors for.
+
+    Args:
+        reserve: descriptors that are needed for something else, besides a quarter of them and at least 64.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return _MOST
+    return max(16, min(_MOST, limit - max(64, limit // 4) - reserve))
