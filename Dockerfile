@@ -2,7 +2,9 @@
 #   docker run --rm -v /data:/data xregistry-lakehouse ingest /data/documents
 #   docker run -p 8080:8080 -v /data:/data:ro xregistry-lakehouse        # serves it to everybody; TLS is the proxy's in front
 #   docker run --rm -v /data:/data --entrypoint spark-submit xregistry-lakehouse --master ... /opt/xregistry/jobs/ingest.py ...
-FROM python:3.11-slim-bookworm
+# The base by its digest: docker build --build-arg BASE=python:3.11-slim-bookworm@sha256:... (docs/operations.md)
+ARG BASE=python:3.11-slim-bookworm
+FROM ${BASE}
 
 # Spark runs on Java 17; ps is asked for by its scripts.
 RUN apt-get update \
@@ -10,8 +12,12 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/* \
  && useradd --create-home --uid 10001 lakehouse
 
+# Files that were looked at once, by their hashes (.ci/pin); then the wheel, which brings nothing along.
+COPY .ci/constraints-build.txt .ci/constraints-image.txt /tmp/
+RUN pip install --no-cache-dir --disable-pip-version-check --require-hashes --requirement /tmp/constraints-build.txt \
+ && pip install --no-cache-dir --disable-pip-version-check --require-hashes --no-build-isolation --requirement /tmp/constraints-image.txt
 COPY dist/*.whl /tmp/
-RUN for wheel in /tmp/*.whl; do pip install --no-cache-dir --disable-pip-version-check "$wheel[serve]"; done && rm /tmp/*.whl
+RUN pip install --no-cache-dir --disable-pip-version-check --no-index --no-deps /tmp/*.whl && pip check && rm /tmp/*.whl /tmp/*.txt
 
 COPY jobs /opt/xregistry/jobs
 COPY conf /opt/xregistry/conf
