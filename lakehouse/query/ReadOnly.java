@@ -4,6 +4,7 @@ import java.util.Arrays;
 import java.util.Collections;
 import java.util.HashSet;
 import java.util.IdentityHashMap;
+import java.util.Locale;
 import java.util.Set;
 import java.util.regex.Pattern;
 import org.apache.spark.sql.SparkSession;
@@ -50,9 +51,6 @@ public class ReadOnly extends AbstractFunction1 {
   private static final Set WITH_THE_LOG = new HashSet(Arrays.asList(new Object[] {
     "AlterDatabaseSetLocationCommand", "DropDatabaseCommand", "DropNamespace", "SetNamespaceLocation"
   }));
-  private static final Pattern SETTINGS = Pattern.compile(
-      "spark\\.sql\\.(session\\.timeZone|ansi\\.enabled|shuffle\\.partitions|adaptive\\.[\\w.]+|autoBroadcastJoinThreshold|caseSensitive"
-      + "|legacy\\.timeParserPolicy|groupByOrdinal|orderByOrdinal|crossJoin\\.enabled|mapKeyDedupPolicy|variable\\.substitute)");
   private static final Pattern LOG = Pattern.compile("\\bchanges\\b", Pattern.CASE_INSENSITIVE);
 
   /** Everything may run; only what reads; also what writes, but where the log `changes` occurs. */
@@ -60,9 +58,19 @@ public class ReadOnly extends AbstractFunction1 {
   public static final int READ = 1;
   public static final int WRITE = 2;
 
+  // Options of functions that name a file to be read.
+  private static final Set OF_FILES = new HashSet(Arrays.asList(new Object[] {"rowvalidationxsdpath", "avroschemaurl"}));
+
+  private final Pattern settings;
   private volatile int allowed;
 
-  public ReadOnly(int allowed) {
+  /** Makes what checks new sessions: names of the settings that a client may set. */
+  public ReadOnly(String settings) {
+    this(Pattern.compile(settings), ALL);
+  }
+
+  private ReadOnly(Pattern settings, int allowed) {
+    this.settings = settings;
     this.allowed = allowed;
   }
 
@@ -74,7 +82,7 @@ public class ReadOnly extends AbstractFunction1 {
   /** Makes the check of a new session, or checks a plan. */
   public Object apply(Object item) {
     if (item instanceof SparkSession) {
-      return new ReadOnly(allowed);
+      return new ReadOnly(settings, allowed);
     }
     if (allowed != ALL) {
       check(item, Collections.newSetFromMap(new IdentityHashMap()));
@@ -105,6 +113,11 @@ public class ReadOnly extends AbstractFunction1 {
       }
       checkAll(node.innerChildren().iterator(), seen);
       checkAll(((Product) node).productIterator(), seen);
+    } else if (item instanceof Tuple2) {  // of the options of a function
+      Object key = ((Tuple2) item)._1();
+      if (allowed == READ && key instanceof String && OF_FILES.contains(((String) key).toLowerCase(Locale.ROOT))) {
+        throw refused((String) key, "files are not read");
+      }
     } else if (item instanceof scala.collection.Iterable) {
       checkAll(((scala.collection.Iterable) item).iterator(), seen);
     } else if (item instanceof Option && ((Option) item).isDefined()) {
@@ -130,12 +143,12 @@ public class ReadOnly extends AbstractFunction1 {
         || item.getClass().getSimpleName().indexOf("PathBased") >= 0;
   }
 
-  private static boolean reads(TreeNode node, String name) {
+  private boolean reads(TreeNode node, String name) {
     if (node instanceof SetCommand) {
       Option given = ((SetCommand) node).kv();
       return given.isEmpty()
           || ((Option) ((Tuple2) given.get())._2()).isEmpty()
-          || SETTINGS.matcher((String) ((Tuple2) given.get())._1()).matches();
+          || settings.matcher((String) ((Tuple2) given.get())._1()).matches();
     }
     if (node instanceof CreateViewCommand) {
       return ((CreateViewCommand) node).viewType().getClass().getSimpleName().startsWith("LocalTempView");

@@ -1,7 +1,8 @@
 """Sessions for the statements of users, in which only what reads may run.
 
 Spark itself checks each plan, after the analysis and before anything runs (the class ReadOnly, in Java): a statement that a
-script or an EXECUTE IMMEDIATE hides is checked like any other. Tables and views are those of the session from which it is opened,
+script or an EXECUTE IMMEDIATE hides is checked like any other. Before a statement is parsed, settings that its client must not
+have are set back (the class OwnSettings). Tables and views are those of the session from which it is opened,
 settings and temporary views its own.
 """
 
@@ -17,10 +18,17 @@ from pyspark.sql import SparkSession
 from lakehouse.store.jvm import java_class
 from lakehouse.store.sessions import open_sibling
 
-# Files are read by the names of tables alone. Each plan is checked for it too: a client may set this.
-NO_PATHS = {"spark.sql.runSQLOnFiles": "false"}
-_CHECK = "xregistry.ReadOnly"
-_checks: dict[int, Any] = {}  # by the JVM's session catalog: one check is injected for each
+# Files are read by the names of tables alone, and no text of a statement is a variable of the environment (`${env:NAME}`).
+NO_PATHS = {"spark.sql.runSQLOnFiles": "false", "spark.sql.variable.substitute": "false"}
+# What who only reads may set. Other names that a client of the SQL server gives in its address are set back.
+SETTINGS = (
+    r"spark\.sql\.(session\.timeZone|ansi\.enabled|shuffle\.partitions|autoBroadcastJoinThreshold|caseSensitive"
+    r"|legacy\.timeParserPolicy|groupByOrdinal|orderByOrdinal|crossJoin\.enabled|mapKeyDedupPolicy"
+    r"|adaptive\.(enabled|advisoryPartitionSizeInBytes|autoBroadcastJoinThreshold|(coalescePartitions|skewJoin)\.\w+)"
+    r"|codegen\.(wholeStage|factoryMode)|constraintPropagation\.enabled"  # of `INTERPRETED`
+    r"|hive\.version|datetime\.java8API\.enabled)"  # of the SQL server for each of its sessions
+)
+_guards: dict[int, tuple[Any, Any]] = {}  # by the JVM's session catalog: check and parser, which are injected once for each
 _opening = Lock()
 
 
@@ -58,10 +66,21 @@ def guard_new_sessions(spark: SparkSession, allowed: Allowed) -> None:
     state: Any = spark._jsparkSession
     extensions = state.extensions()
     key = extensions.hashCode()
-    if key not in _checks:
-        _checks[key] = compile_class(spark, "ReadOnly.java", _CHECK).getConstructors()[0].newInstance(_objects(spark, 0))
-        extensions.injectCheckRule(_checks[key])
-    _checks[key].allow(int(allowed))
+    if key not in _guards:
+        fixed = spark.sparkContext._gateway.jvm.java.util.HashMap(NO_PATHS)  # type: ignore[union-attr]
+        check = _made(spark, "ReadOnly", SETTINGS)
+        parser = _made(spark, "OwnSettings", SETTINGS, fixed)
+        extensions.injectCheckRule(check)
+        extensions.injectParser(parser)
+        _guards[key] = check, parser
+    check, parser = _guards[key]
+    check.allow(int(allowed))
+    parser.want(allowed == Allowed.READ)
+
+
+def _made(spark: SparkSession, name: str, *values: Any) -> Any:
+    """Make an object of a Java class of this package by its first constructor."""
+    return compile_class(spark, f"{name}.java", f"xregistry.{name}").getConstructors()[0].newInstance(_objects(spark, *values))
 
 
 def compile_class(spark: SparkSession, source: str, name: str) -> Any:

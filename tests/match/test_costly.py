@@ -129,9 +129,9 @@ STRINGS = LIST | {"items": {"type": "string", "enum": TEXTS}}
 MANY = json.dumps(["x"] * 20_000).encode()
 NESTED = b'{"x":' * 24 + b'"no"' + b"}" * 24
 HANGING = {
-    "avro records": ("Avro", records(24, "null"), b"\x02", "application/avro"),
-    "avro fields": ("Avro", flat_records(24), b"\x00" * 23 + b"\x02", "application/avro"),
-    "avro unions": ("Avro", branches(24), NESTED, "application/json"),
+    "avro records": ("Avro/1.11.1", records(24, "null"), b"\x02", "application/avro"),
+    "avro fields": ("Avro/1.11.1", flat_records(24), b"\x00" * 23 + b"\x02", "application/avro"),
+    "avro unions": ("Avro/1.11.1", branches(24), NESTED, "application/json"),
     "xsd unions": ("XSD/1.0", xsd_unions(24), b"<e>x</e>", "application/xml"),
     "xsd choice": ("XSD/1.0", xsd_choice(19_000), b"<e><x1/></e>", "application/xml"),
     "all of": ("JSONSchema/draft-07", ALL_OF, json.dumps([1] * 20_000).encode(), "application/json"),
