@@ -30,6 +30,7 @@ class Accounts:
     def __init__(self, path: str) -> None:
         self.path = path
         self._lock = threading.Lock()
+        self._told: str | None = None  # to the log: why the file cannot be read
         self._read: tuple[Stamp | None, dict[bytes, Account]] = (None, {})
 
     def stamp(self) -> Stamp | None:
@@ -65,6 +66,7 @@ class Accounts:
             os.close(opened)
 
     def _users(self, text: bytes) -> dict[bytes, Account]:
+        self._told = None
         users: dict[bytes, Account] = {}
         wrong = []
         for number, line in enumerate(text.splitlines(), 1):
@@ -83,7 +85,9 @@ class Accounts:
         return users
 
     def _unusable(self, stamp: Stamp | None, why: str | None) -> tuple[Stamp | None, dict[bytes, Account]]:
-        logger.error("%s: the users cannot be read, so nobody gets in: %s.", self.path, why)
+        if why != self._told:  # once, and not for each request
+            logger.error("%s: the users cannot be read, so nobody gets in: %s.", self.path, why)
+        self._told = why
         return stamp, {}
 
 

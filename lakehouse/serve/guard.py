@@ -98,7 +98,7 @@ class Guard:
             account = users.get(name, _NOBODY)
             found = hashlib.pbkdf2_hmac("sha256", password, account.salt, account.iterations)
             is_right = hmac.compare_digest(found, account.digest)
-            if not is_right:
+            if not is_right and users:  # where nobody can be right, nobody is wrong
                 self._of_address.went_wrong(client)
                 self._of_name.went_wrong((client, name))
             return is_right, stamp

@@ -242,6 +242,21 @@ def test_a_file_that_changes_counts_at_once_and_one_that_cannot_be_read_lets_nob
     asyncio.run(run())
 
 
+def test_a_file_that_is_gone_for_a_while_slows_nobody_down_and_is_logged_once(guard, users, monkeypatch, caplog):
+    text = users.read_text()
+
+    async def run() -> None:
+        users.unlink()
+        monkeypatch.setattr(hashlib, "pbkdf2_hmac", lambda *_: b"another")
+        assert [await asked(guard, "anna:one") for _ in range(40)] == [401] * 40
+        monkeypatch.setattr(hashlib, "pbkdf2_hmac", HASH)
+        users.write_text(text)
+        assert await asked(guard, "anna:one") == "anna"
+        assert caplog.text.count("nobody gets in") == 1
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize(
     ("text", "pair", "expected"),
     [
