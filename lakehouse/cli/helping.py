@@ -11,6 +11,7 @@ T = TypeVar("T", bound="Helped")
 
 GLOBALS = ("warehouse", "registry", "conf", "as_json", "quiet", "log_json", "metrics")
 _OWN, _GLOBAL = "Options", "Global options"
+_CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
 class Helped(click.Command):
@@ -59,16 +60,16 @@ def command(
     """
 
     def made(function: Callable[..., Any]) -> Helped:
-        return _with_help(click.command(name, cls=Helped)(function), examples, sections)
+        return _with_help(click.command(name, cls=Helped, context_settings=_CONTEXT)(function), examples, sections)
 
     return made
 
 
-def group(*examples: str, **attrs: Any) -> Callable[[Callable[..., Any]], HelpedGroup]:
+def group(*examples: str) -> Callable[[Callable[..., Any]], HelpedGroup]:
     """Make a function a group of commands; examples as for `command`."""
 
     def made(function: Callable[..., Any]) -> HelpedGroup:
-        return _with_help(click.group(cls=HelpedGroup, **attrs)(function), examples, None)
+        return _with_help(click.group(cls=HelpedGroup, context_settings=_CONTEXT)(function), examples, None)
 
     return made
 

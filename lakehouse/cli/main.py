@@ -34,7 +34,6 @@ from lakehouse.version import VERSION
     "lakehouse demo",
     "lakehouse ingest docs/",
     'lakehouse sql "SELECT xid, protocol FROM flat_messages"',
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @with_globals
 @click.version_option(VERSION, prog_name="lakehouse")
