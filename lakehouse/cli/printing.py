@@ -92,7 +92,7 @@ def show_summary(summary: dict[str, Any]) -> None:
 def _where(summary: dict[str, Any]) -> str:
     if not any(summary["violations"].values()) or summary.get("dry_run"):
         return "."
-    return ". See `lakehouse violations`; only what is new, also in documents not read: `lakehouse violations --ingest last`."
+    return ". Run `lakehouse violations` for details (`--ingest last`: new findings only)."
 
 
 def show_validation(validation: dict[str, Any]) -> None:
