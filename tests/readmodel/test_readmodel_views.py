@@ -233,14 +233,14 @@ def test_a_message_and_a_history_are_those_of_the_views(generated):
     known = sorted({one["xid"] for one in model.answer(lambda view: list(view.definitions()))})
     for xid, at in ((known[len(known) // 2], None), (known[0], "first")):
         schema = open_relations(spark, settings, with_read(["flat_attributes"]), ["changes"], at)
-        rows = spark.table(f"{schema}.flat_attributes").filter(F.col("xid") == xid).orderBy("pointer").collect()
-        (shown,) = model.answer(lambda view, xid=xid: show_messages(view, xid), at)
+        rows = spark.table(f"{schema}.flat_attributes").filter(F.col("xid") == xid).orderBy("registryid", "pointer").collect()
         names = ("pointer", "value", "origin", "declared_by", "depth")
-        assert (
-            [tuple(one[name] for name in names) for one in shown.attributes]
-            == [tuple(row[name] for name in names) for row in rows]
-            != []
-        )
+        found = [
+            (shown.message["registryid"], *(one[name] for name in names))
+            for shown in model.answer(lambda view, xid=xid: show_messages(view, xid), at)
+            for one in shown.attributes
+        ]
+        assert found == [(row["registryid"], *(row[name] for name in names)) for row in rows] != []
     for xid, below in (("/messagegroups/g0", True), (known[0], False)):
         beneath = F.col("xid").startswith(f"{xid}/" if below else f"{xid}/versions/")
         rows = spark.table(table_name("changes")).filter(F.col("kind").isin(*TABLE_OF_KIND) & (beneath | (F.col("xid") == xid)))
