@@ -158,7 +158,7 @@ def _show_attributes(attributes: list[dict[str, Any]]) -> None:
         key = (parent or one["pointer"], origin, "" if parent else name)
         lines.setdefault(key, []).append(f"{name}={one['value']}" if parent else one["value"])
     show_table(
-        ["attribute", "value", "origin"], ([pointer, ", ".join(told), origin] for (pointer, origin, _), told in lines.items())
+        ["attribute", "origin", "value"], ([pointer, origin, ", ".join(told)] for (pointer, origin, _), told in lines.items())
     )
 
 
