@@ -127,11 +127,19 @@ def as_written(value: Any) -> JsonText:
 
 
 def indented(value: Any) -> JsonText:
-    """Write a value for people, two blanks a level; integers may be of any size."""
+    """Write a value for people, two blanks a level; integers may be of any size.
+
+    Raises:
+        orjson.JSONEncodeError: it is nested too deep.
+    """
     try:
         return decoded(orjson.dumps(value, option=orjson.OPT_INDENT_2))
-    except TypeError:
-        return decoded(orjson.dumps(_with_big_integers(value), option=orjson.OPT_INDENT_2, default=_spelling))
+    except orjson.JSONEncodeError as error:
+        try:
+            smaller = _with_big_integers(value)
+        except RecursionError:
+            raise error from None
+        return decoded(orjson.dumps(smaller, option=orjson.OPT_INDENT_2, default=_spelling))
 
 
 def as_read(value: Any) -> bytes:
