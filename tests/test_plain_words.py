@@ -59,7 +59,7 @@ def commands() -> Iterator[Line]:
     for name, command in sorted(cli.commands.items()):
         kept = command.commands if isinstance(command, click.Group) else {}
         for path, one in [(name, command), *((f"{name} {below}", one) for below, one in sorted(kept.items()))]:
-            text = one.get_help(click.Context(one, info_name=f"lakehouse {path}"))
+            text = one.get_help(click.Context(one, info_name=f"lakehouse {path}", **cli.context_settings))
             yield from (Line(f"lakehouse {path} --help", number, line) for number, line in enumerate(text.splitlines(), 1))
 
 
