@@ -1,7 +1,7 @@
 # make demo   load the demo documents and look at what came out
 # make test   tests, but for the long ones, which make test-all runs too, in an hour; WORKERS=2 processes, of which each takes 5 GB
 #            make lint   ruff and mypy
-# make attack what somebody who means harm tries (docs/security.md), with ROUNDS=20 times as many requests as `make test` sends
+# make attack what somebody who means harm tries (docs/security.md), with ROUNDS=5 times as many requests as `make test` sends
 # make airflow-test  the DAGs, run by Airflow in an environment of its own (.venv-airflow)
 # make bi-test       the SQL server's clients and Apache Superset, in an environment of their own (.venv-bi)
 # make http-test     `lakehouse serve` with xrcg and Schemathesis, in an environment of their own (.venv-clients); http-test-all with
@@ -20,7 +20,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 N ?= 10000
-ROUNDS ?= 20
+ROUNDS ?= 5
 WORKERS ?= 2
 
 .PHONY: demo test test-all attack airflow-test bi-test http-test http-test-all ui-test screenshots cluster-test s3-test lint bench quick-bench http-bench soak docs docs-site clean java
