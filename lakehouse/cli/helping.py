@@ -11,7 +11,6 @@ T = TypeVar("T", bound="Helped")
 
 GLOBALS = ("warehouse", "registry", "conf", "as_json", "quiet", "log_json", "metrics")
 _OWN, _GLOBAL = "Options", "Global options"
-_CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
 class Helped(click.Command):
@@ -22,6 +21,10 @@ class Helped(click.Command):
     """
 
     sections: dict[str, tuple[str, ...]]
+
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:
+        """Return the options that print the help, the same in every context: click keeps those of the first one."""
+        return ["-h", "--help"]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options in blocks, the global ones last."""
@@ -60,7 +63,7 @@ def command(
     """
 
     def made(function: Callable[..., Any]) -> Helped:
-        return _with_help(click.command(name, cls=Helped, context_settings=_CONTEXT)(function), examples, sections)
+        return _with_help(click.command(name, cls=Helped)(function), examples, sections)
 
     return made
 
@@ -69,7 +72,7 @@ def group(*examples: str) -> Callable[[Callable[..., Any]], HelpedGroup]:
     """Make a function a group of commands; examples as for `command`."""
 
     def made(function: Callable[..., Any]) -> HelpedGroup:
-        return _with_help(click.group(cls=HelpedGroup, context_settings=_CONTEXT)(function), examples, None)
+        return _with_help(click.group(cls=HelpedGroup)(function), examples, None)
 
     return made
 
