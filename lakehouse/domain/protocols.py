@@ -1,6 +1,6 @@
 """Whether two protocols are the same, and whether one envelope is another or a more precise one (requirements.md 22, 23).
 
-Where Spark or a view has to decide the same in SQL, `tests/domain/test_protocols.py` compares it with these functions.
+Where Spark or a view has to decide the same in SQL, `tests/domain/test_protocol_names.py` compares it with these functions.
 """
 
 from __future__ import annotations
