@@ -61,8 +61,9 @@ class Shares:
         try:
             await turn
         except asyncio.CancelledError:
-            if not turn.cancelled():  # it had just begun
-                self._end(client)
+            if turn.done() and not turn.cancelled():
+                if turn.exception() is None:  # it had just begun
+                    self._end(client)
             elif turn in self._queues.get(client, ()):
                 self._take(client, turn)
             raise

@@ -115,6 +115,23 @@ def test_a_client_alone_fills_the_queue_and_makes_room_for_others():
     in_shares(test)
 
 
+def test_who_is_refused_and_goes_at_once_frees_no_worker_of_another():
+    async def test(shares: Shares, work: Work) -> None:
+        first, second, third = (asyncio.create_task(shares.run("a", work.of("a"))) for _ in range(3))
+        other = asyncio.create_task(shares.run("b", work.of("b")))
+        await until(lambda: sorted(work.begun) == ["a", "b"] and shares.waiting == 2)
+        # When one more makes room, and who is refused for it goes before hearing of it
+        last = asyncio.create_task(shares.run("b", work.of("b")))
+        asyncio.get_running_loop().call_soon(third.cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await third
+        assert shares._free == 0
+        work.over.set()
+        await asyncio.gather(first, second, other, last)
+
+    in_shares(test, workers=2, most_waiting=2)
+
+
 def test_work_that_nobody_waits_for_any_more_leaves_nothing():
     async def test(shares: Shares, work: Work) -> None:
         tasks = [asyncio.create_task(shares.run(client, work.of(client))) for client in "aaaabbbb"]
