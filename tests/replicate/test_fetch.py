@@ -275,39 +275,32 @@ def never(asked: Asked) -> None:
     asked.close_connection = True
 
 
+def send_slowly(asked: Asked, part: bytes) -> None:
+    """Send a part again and again, until the client goes."""
+    try:
+        for _ in range(1000):
+            asked.wfile.write(part)
+            asked.wfile.flush()
+            time.sleep(0.1)
+    except OSError:
+        asked.close_connection = True
+
+
 def drop_by_drop(asked: Asked) -> None:
     asked.send_response(200)
     asked.send_header("Content-Type", "application/json")
     asked.send_header("Content-Length", "1000")
     asked.end_headers()
-    try:
-        for _ in range(1000):
-            asked.wfile.write(b" ")
-            asked.wfile.flush()
-            time.sleep(0.1)
-    except OSError:
-        asked.close_connection = True
+    send_slowly(asked, b" ")
 
 
 def headers_drop_by_drop(asked: Asked) -> None:
-    try:
-        asked.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
-        for _ in range(1000):
-            asked.wfile.write(b"x")
-            asked.wfile.flush()
-            time.sleep(0.1)
-    except OSError:
-        asked.close_connection = True
+    asked.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
+    send_slowly(asked, b"x")
 
 
 def never_final(asked: Asked) -> None:
-    try:
-        for _ in range(1000):
-            asked.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            asked.wfile.flush()
-            time.sleep(0.1)
-    except OSError:
-        asked.close_connection = True
+    send_slowly(asked, b"HTTP/1.1 100 Continue\r\n\r\n")
 
 
 MISBEHAVING = {
