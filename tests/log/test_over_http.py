@@ -148,6 +148,28 @@ def test_a_document_that_meets_what_came_over_http_takes_it_over(catalog, tmp_pa
 # The rules between entities
 
 
+def a_message(random):
+    """Give a message whose values fit together or not."""
+    message = {}
+    for name, values in {
+        "envelope": [None, None, "CloudEvents/1.0", "CloudEvents/1.1", "Other/1", "CloudEvents/1.0.2", "Own/1/b"],
+        "envelopemetadata": [None, {"type": {"value": "x"}}],
+        "protocol": [None, None, "MQTT/5.0", "MQTT", "MQTT /5.0", "MQTT/5", "KAFKA", "AMQP/1.0", "AMQP/1.0/x"],
+        "protocoloptions": [None, {"properties": {}}],
+        "basemessage": [
+            None,
+            *(f"/messagegroups/g/messages/{one}" for one in ("based", "deep", "bare", "new", "named/versions/1", "own")),
+            "/messagegroups/x/messages/y",
+        ],
+        "dataschemaxid": [None, "/schemagroups/s/schemas/t", "/schemagroups/s/schemas/none", "/schemagroups/none/schemas/t"],
+        "dataschemauri": [None, None, "https://e.example/s", "#/schemagroups/s/schemas/t"],
+        "dataschemaformat": [None, "Avro/1.9"],
+    }.items():
+        if (value := random.choice(values)) is not None:
+            message[name] = value
+    return message
+
+
 def a_catalog(random):
     """Give a document in which nothing is broken, and the same with one message, alias or endpoint written anew."""
     base = {
@@ -170,23 +192,7 @@ def a_catalog(random):
         "endpoints": {"e": {"usage": ["producer"], "protocol": "KAFKA", "envelope": "CloudEvents/1.0"}},
         "schemagroups": {"s": {"schemas": {"t": {"versions": {"1": {"format": "Avro", "schema": "x"}}}}}},
     }
-    message = {}
-    for name, values in {
-        "envelope": [None, None, "CloudEvents/1.0", "CloudEvents/1.1", "Other/1", "CloudEvents/1.0.2", "Own/1/b"],
-        "envelopemetadata": [None, {"type": {"value": "x"}}],
-        "protocol": [None, None, "MQTT/5.0", "MQTT", "MQTT /5.0", "MQTT/5", "KAFKA", "AMQP/1.0", "AMQP/1.0/x"],
-        "protocoloptions": [None, {"properties": {}}],
-        "basemessage": [
-            None,
-            *(f"/messagegroups/g/messages/{one}" for one in ("based", "deep", "bare", "new", "named/versions/1", "own")),
-            "/messagegroups/x/messages/y",
-        ],
-        "dataschemaxid": [None, "/schemagroups/s/schemas/t", "/schemagroups/s/schemas/none", "/schemagroups/none/schemas/t"],
-        "dataschemauri": [None, None, "https://e.example/s", "#/schemagroups/s/schemas/t"],
-        "dataschemaformat": [None, "Avro/1.9"],
-    }.items():
-        if (value := random.choice(values)) is not None:
-            message[name] = value
+    message = a_message(random)
     holder, members = random.choice(
         [("messagegroups", base["messagegroups"][one]) for one in "ghpa"] + [("endpoints", base["endpoints"]["e"])]
     )
