@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from lakehouse.dialects.tables import family_of
 from lakehouse.log.facts import current_documents
 from lakehouse.rules.between.flattened import check_published, flattened_published
 from lakehouse.rules.between.lookedat import COLUMNS, TABLES, published_rows
@@ -143,7 +144,7 @@ def _check_row(entity: str, around: _Around, known: dict[str, Any]) -> Iterator[
         entity = "schemagroup"
     extensions = known.pop("extensions", None)
     ident = xid.split("/")[4 if entity in ("message", "meta") else 2] if xid != "/" else ""
-    family = protocol.split("/", 1)[0].upper() if protocol else None
+    family = family_of(protocol)
     broken = check_entity(Subject(entity, known, ident, family, holder_envelope, dialect or "", extensions))
     at = Pointer(xid.replace("~", "~0")) if xid != "/" else WHOLE
     for path, rule_id, message, severity in broken:
