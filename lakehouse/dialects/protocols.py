@@ -8,7 +8,7 @@ from typing import Any
 from lakehouse.dialects.detection import COLLECTIONS
 from lakehouse.dialects.tables import FAMILIES, family_of, family_of_options
 from lakehouse.text.names import Xid
-from lakehouse.text.xid import as_xid, xid_of, xid_of_resource
+from lakehouse.text.xid import as_xid, split_version, xid_of
 
 OLD_NAMES = {"messagegroups": ("definitionGroups",), "messages": ("definitions",)}
 TELLS_FAMILY = ("protocol", "format", "basemessage", "basemessageuri", "basemessageurl")
@@ -99,7 +99,7 @@ def _base_family(written: dict[str, Any], find: FindMessage, depth: int) -> str 
     xid = as_xid(reference) if reference else None
     if xid is None or depth == _MAX_BASES:
         return None
-    base = find(xid_of_resource(xid))
+    base = find(split_version(xid)[0])
     if base is None:
         return None
     told = [base, *base.get("versions", ())] if "xref" not in base else []  # decision 20

@@ -2,5 +2,6 @@
 
 | module | decides |
 |---|---|
+| `references` | what a reference of any spelling names: an XID, a Version, a type or a place within a schema |
 | `protocols` | whether two protocols or envelopes are the same, or one is more precise (requirements.md 22, 23) |
 """

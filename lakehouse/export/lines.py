@@ -19,7 +19,7 @@ from lakehouse.export.losses import Losses
 from lakehouse.export.view import Stored
 from lakehouse.export.writers import GroupWriter, Style, group_writer
 from lakehouse.text.names import RegistryId, Xid
-from lakehouse.text.xid import xid_of
+from lakehouse.text.xid import xid_of, xid_of_resource
 
 LINES = "line string"
 TRAILER_DIGITS = 12
@@ -157,7 +157,7 @@ def _group_lines(xid: Xid, rows: Iterator[Stored], style: Style, run: Run, losse
     rest = rows if own else chain([first], rows)
     line = b""
     count = 0
-    for member_xid, stored in groupby(rest, key=_member_of):
+    for member_xid, stored in groupby(rest, key=lambda row: xid_of_resource(row.xid)):
         written = list(stored)
         for row in written:
             run.live(row)
@@ -178,12 +178,8 @@ def _group_lines(xid: Xid, rows: Iterator[Stored], style: Style, run: Run, losse
 def _lose_group(registryid: RegistryId, xid: Xid, rows: Iterator[Stored], style: Style, losses: Losses) -> None:
     """Tell that a dialect knows no such group, and nothing of what that holds."""
     loss = unsaid(style.dialect, xid.split("/")[1])
-    for lost in dict.fromkeys(_member_of(row) for row in rows):
+    for lost in dict.fromkeys(xid_of_resource(row.xid) for row in rows):
         losses.add(registryid, lost, [loss])
-
-
-def _member_of(row: Stored) -> Xid:
-    return Xid("/".join(row.xid.split("/", 5)[:5]))
 
 
 def _group_of(row: Stored) -> tuple[RegistryId, str, str]:

@@ -18,7 +18,7 @@ from lakehouse.readmodel.view import Entity, View
 from lakehouse.rules.one.constraints import constraints
 from lakehouse.text.jsontext import as_column_text
 from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
-from lakehouse.text.xid import xid_of_resource, xid_of_version
+from lakehouse.text.xid import split_version, xid_of_version
 
 Record = dict[str, Any]
 _TYPES = {'"': "string", "{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null"}
@@ -174,9 +174,8 @@ def _base_version(view: View, registryid: RegistryId, basemessage: str | None) -
     """Find the Version that a base means: a Version named in full, else the default one, through xref where there is one."""
     if basemessage is None or not basemessage.startswith("/"):
         return None
-    parts = basemessage.split("/")
-    is_version = len(parts) == 7 and parts[5] == "versions"
-    message = view.entity(registryid, xid_of_resource(Xid(basemessage)) if is_version else Xid(basemessage))
+    message_xid, versionid = split_version(basemessage)
+    message = view.entity(registryid, message_xid)
     if message is None or message.kind != "message":
         return None
     known = message.attributes
@@ -185,7 +184,7 @@ def _base_version(view: View, registryid: RegistryId, basemessage: str | None) -
         if message is None or message.kind != "message" or message.attributes.get("xref") is not None:
             return None
         known = message.attributes
-    versionid = parts[6] if is_version else known.get("defaultversionid")
+    versionid = known.get("defaultversionid") if versionid is None else versionid
     return None if versionid is None else xid_of_version(message.xid, versionid)
 
 

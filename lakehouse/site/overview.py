@@ -14,7 +14,7 @@ from lakehouse.readmodel.found import find_violations
 from lakehouse.readmodel.listed import listed_members, protocols_of
 from lakehouse.readmodel.view import Entity, View
 from lakehouse.text.names import REGISTRY, RegistryId, Xid
-from lakehouse.text.xid import xid_of_group
+from lakehouse.text.xid import xid_of_group, xid_of_resource
 
 Key = tuple[RegistryId, Xid]
 NO_PROTOCOL = "none"
@@ -54,7 +54,7 @@ class Overview:
         found: dict[Key, list[dict[str, Any]]] = defaultdict(list)
         for one in self.findings:
             if one["xid"]:
-                found[one["registryid"], one["xid"].partition("/versions/")[0]].append(one)
+                found[one["registryid"], xid_of_resource(one["xid"])].append(one)
         return found
 
     @cached_property

@@ -59,6 +59,14 @@ def xid_of_resource(xid: Xid) -> Xid:
     return Xid("/".join(xid.split("/")[:5]))
 
 
+def split_version(xid: str) -> tuple[Xid, str | None]:
+    """Split the XID of a Version into that of its message or schema and the Version's id; another XID is given as it is."""
+    parts = xid.split("/")
+    if len(parts) == 7 and not parts[0] and parts[5] == "versions":
+        return Xid("/".join(parts[:5])), parts[6]
+    return Xid(xid), None
+
+
 def is_message(xid: Xid) -> bool:
     """Tell whether an XID is that of a message, or of a Version of one."""
     return xid.split("/")[3:4] == ["messages"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from builders import group
 
+from lakehouse.domain.references import schema_places
 from lakehouse.log.relations import open_relations
 from lakehouse.store.views import with_read
-from lakehouse.text.referring import schema_places
 
 URIS = [
     "#/schemagroups/g/schemas/my~0s", "#/schemagroups/g/schemas/a%40b", "/schemagroups/g/schemas/my~0s",

@@ -9,9 +9,9 @@ from typing import Any
 from builders import read
 from oracle import Catalog, flatten
 
+from lakehouse.domain.references import schema_places
 from lakehouse.match.definition.definitions import escape
 from lakehouse.match.payload.schemas import SchemaVersion
-from lakehouse.text.referring import schema_places
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
 _OPAQUE = ("dataschema",)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.text.jsontext import pointer_of
-from lakehouse.text.xid import as_xid, id_problem, xid_of
+from lakehouse.text.xid import as_xid, id_problem, split_version, xid_of
 
 
 @pytest.mark.parametrize("text", ["a", "_", "0", "A.b-c~d:e@f", "Contoso.Lamp.On", "1.0:Type", "a" * 128])
@@ -109,3 +109,20 @@ def test_as_xid_of_a_json_pointer_to_an_entity_is_its_xid(tokens):
 def test_as_xid_takes_any_text_and_its_answer_is_stable(text):
     xid = as_xid(text)
     assert xid is None or as_xid(xid) == xid
+
+
+@pytest.mark.parametrize(
+    ("xid", "parts"),
+    [
+        ("/messagegroups/g/messages/m/versions/1", ("/messagegroups/g/messages/m", "1")),
+        ("/endpoints/e/messages/versions/versions/v", ("/endpoints/e/messages/versions", "v")),
+        ("/schemagroups/g/schemas/s", ("/schemagroups/g/schemas/s", None)),
+        ("/messagegroups/versions", ("/messagegroups/versions", None)),
+        ("/messagegroups/g/messages/m/versions", ("/messagegroups/g/messages/m/versions", None)),
+        ("/messagegroups/g/messages/m/others/1", ("/messagegroups/g/messages/m/others/1", None)),
+        ("/messagegroups/g/messages/m/versions/1/x", ("/messagegroups/g/messages/m/versions/1/x", None)),
+        ("https://example.com/g/messages/m/versions/1", ("https://example.com/g/messages/m/versions/1", None)),
+    ],
+)
+def test_an_xid_is_split_at_its_version(xid, parts):
+    assert split_version(xid) == parts

@@ -19,7 +19,7 @@ from lakehouse.readmodel.entities import Entity
 from lakehouse.readmodel.view import Telling, View
 from lakehouse.text.jsontext import canonical, decoded, pointer_of
 from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
-from lakehouse.text.xid import xid_of
+from lakehouse.text.xid import xid_of, xid_of_resource
 
 MESSAGE_COLUMNS = ("registryid", "xid", "group_xid", "version_xid", "chain_status", "envelope", "protocol", "dataschemaformat",
                    "schema_xid", "dataschemauri", "attributes", "inferred", "depends_on")  # fmt: skip
@@ -160,7 +160,7 @@ def schema_version(entity: Entity) -> SchemaVersion:
     """Give a Version of a schema as the read model holds it."""
     told = entity.attributes
     text = decoded(canonical(told["schema"])) if told.get("schema") is not None else None
-    schema_xid = Xid(entity.xid.rpartition("/versions/")[0])
+    schema_xid = xid_of_resource(entity.xid)
     return SchemaVersion(entity.registryid, entity.xid, schema_xid, bool(told.get("isdefault")), told.get("format"), text)
 
 

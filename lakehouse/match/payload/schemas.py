@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, Protocol
 
 import orjson
 
+from lakehouse.domain.references import SchemaPlace, schema_places
 from lakehouse.match.definition.definitions import Definition
 from lakehouse.text.names import JsonText, RegistryId, Xid
-from lakehouse.text.referring import SchemaPlace, schema_places
 
 _OTHER = re.compile(r'"\$ref"\s*:\s*"[^#"]')
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from lakehouse.domain.references import spelled
 from lakehouse.text.names import JsonText, Pointer, Xid
-from lakehouse.text.referring import spelled
 
 _OF_VERSION = {name: Pointer(f"/{name}") for name in ("basemessage", "dataschemauri", "dataschemaxid")}
 _XREF, _WILL = Pointer("/meta/xref"), Pointer("/protocoloptions/willmessage")

@@ -24,6 +24,8 @@ from lakehouse.store.keys import KEY
 from lakehouse.store.schema import ENDPOINTS, GROUPS, MESSAGES, REGISTRIES, SCHEMAVERSIONS, VERSIONS, Table
 from lakehouse.store.tables import open_table
 from lakehouse.store.xids import message_of, no_uris
+from lakehouse.text.names import Xid
+from lakehouse.text.xid import xid_of_group, xid_of_resource
 
 _RANGES = 20  # of XIDs, that Delta compares with what it knows of each file
 
@@ -79,7 +81,7 @@ def read_near(
     nothing = no_rows(spark, _stored(open_table(spark, tables[0].name), tables[0]).schema)
     rows = on_driver(reduce(DataFrame.unionByName, near.parts, nothing))
     keys = rows.select(*KEY).collect()
-    beside = [tuple(row) for row in keys if (row["registryid"], _resource(row["xid"])) not in judged]
+    beside = [tuple(row) for row in keys if (row["registryid"], xid_of_resource(row["xid"])) not in judged]
     return _as_published(rows)._replace(beside=_frame(spark, beside, *KEY))
 
 
@@ -274,15 +276,11 @@ def _may_hold(keys: _Keys) -> Column:
 
 
 def _resources(rows: Iterable[Row]) -> _Keys:
-    return {(row["registryid"], _resource(row["xid"])) for row in rows}
-
-
-def _resource(xid: str) -> str:
-    return "/".join(xid.split("/")[:5])
+    return {(row["registryid"], xid_of_resource(row["xid"])) for row in rows}
 
 
 def _holders(keys: _Keys) -> _Keys:
-    return {(registryid, "/".join(xid.split("/")[:3])) for registryid, xid in keys}
+    return {(registryid, xid_of_group(Xid(xid))) for registryid, xid in keys}
 
 
 def _is_holder(key: tuple[str, str]) -> bool:

@@ -17,7 +17,7 @@ from lakehouse.serve.write.working import Change, Row, Working, holder_of
 from lakehouse.settings import Settings
 from lakehouse.text.jsontext import read_canonical
 from lakehouse.text.names import JsonText, RegistryId, Xid
-from lakehouse.text.xid import xid_of_group, xid_of_version
+from lakehouse.text.xid import split_version, xid_of_group, xid_of_version
 
 Body = dict[str, Any]
 Leaves = dict[str, JsonText]  # by pointer
@@ -105,16 +105,14 @@ class _Around:
         named = body.get("basemessage")
         if not isinstance(named, str) or not named.startswith("/"):
             return None
-        reference = Xid(named)
-        base = _without_version(reference)
+        base, versionid = split_version(named)
         message = self.body(base)
         if message is not None and isinstance(message.get("xref"), str):
             base = message["xref"]
             message = self.body(base)
         if message is None:
             return None
-        versionid = reference.rsplit("/", 1)[1] if _without_version(reference) != reference else message.get("defaultversionid")
-        found = xid_of_version(base, versionid)
+        found = xid_of_version(base, message.get("defaultversionid") if versionid is None else versionid)
         return found if self.is_there(found) else None
 
     def default_version(self, xid: Xid) -> tuple[Xid, Body] | None:
@@ -139,7 +137,7 @@ def _check_version(around: _Around, row: Row) -> Iterator[Broken]:
         yield Broken(row.xid, "MSG-049", "ancestor", f"`ancestor`: `{message_xid}/versions/{ancestor}` does not exist")
     schema = body.get("dataschemaxid")
     if isinstance(schema, str) and schema.startswith("/"):
-        target = _without_version(Xid(schema))
+        target = split_version(schema)[0]
         if not around.is_there(target) and around.is_there(xid_of_group(target)):
             yield Broken(row.xid, "MSG-183", "dataschemaxid", f"`dataschemaxid`: `{target}` does not exist")
     if isinstance(body.get("basemessage"), str):
@@ -273,7 +271,7 @@ def _check_endpoint(around: _Around, row: Row) -> Iterator[Broken]:
     will = options.get("willmessage") if isinstance(options, dict) else None
     if not isinstance(will, str) or not will.startswith("/"):
         return
-    target = _without_version(Xid(will))
+    target = split_version(will)[0]
     if not around.is_there(target):
         yield Broken(row.xid, "END-173", "protocoloptions.willmessage", f"`willmessage`: `{target}` does not exist")
         return
@@ -304,12 +302,6 @@ _RULES: dict[str, Callable[[_Around, Row], Iterator[Broken]]] = {
     "message": _check_message,
     "endpoint": _check_endpoint,
 }
-
-
-def _without_version(xid: Xid) -> Xid:
-    """Give the message or schema that an XID lies in."""
-    parts = xid.split("/")
-    return Xid("/".join(parts[:5])) if len(parts) == 7 and parts[5] == "versions" else xid
 
 
 def _value(leaves: Leaves, pointer: str) -> str | None:

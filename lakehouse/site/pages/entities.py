@@ -197,7 +197,7 @@ def _users(book: Book, registryid: RegistryId, xid: Xid) -> list[str]:
     """List messages whose schema this is, or a Version of it."""
     found: set[str] = set()
     for relation in ("dataschemauri", "dataschemaxid"):
-        found |= {one.partition("/versions/")[0] for one in referring(book.view, registryid, xid, relation, _MOST_REFERRING)}
+        found |= {xid_of_resource(one) for one in referring(book.view, registryid, xid, relation, _MOST_REFERRING)}
     return sorted(found)
 
 

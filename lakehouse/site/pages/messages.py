@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import orjson
 
+from lakehouse.domain.references import schema_places
 from lakehouse.errors import LakehouseError
 from lakehouse.ingest.parse.rows import leaves_of_body
 from lakehouse.match.definition.catalog import endpoint_row, schema_version
@@ -24,9 +25,8 @@ from lakehouse.site.pages.past import MOST_ON_PAGE, history_of, pairs_of, states
 from lakehouse.site.schematext import readable
 from lakehouse.site.templating import Attributes
 from lakehouse.text.names import RegistryId, Xid
-from lakehouse.text.referring import schema_places
 from lakehouse.text.timestamps import microseconds, rfc3339
-from lakehouse.text.xid import xid_of_group, xid_of_version
+from lakehouse.text.xid import xid_of_group, xid_of_resource, xid_of_version
 
 _MOST_RELATED = 40
 _MOST_EXAMPLE = 3_000
@@ -90,8 +90,8 @@ def _default_version(book: Book, entity: Entity, versions: list[Entity]) -> Enti
 def _effective(book: Book, definition: dict[str, Any]) -> dict[str, Any]:
     depth = book.style.max_chain_depth
     chain = chain_of(book.view, definition, depth)
-    bases = [one["base_version_xid"].partition("/versions/")[0] for one in chain if one["base_version_xid"]]
-    own = definition["version_xid"].partition("/versions/")[0] if definition["version_xid"] else definition["xid"]
+    bases = [xid_of_resource(one["base_version_xid"]) for one in chain if one["base_version_xid"]]
+    own = xid_of_resource(definition["version_xid"]) if definition["version_xid"] else definition["xid"]
     return {
         "sections": sections_of(attributes_of(book.view, definition, depth)),
         "chain": [one for one in chain if one["depth"]],
@@ -114,7 +114,7 @@ def _required(sections: list[Section]) -> list[dict[str, Any]]:
     found: dict[tuple[str, str | None], list[str]] = {}
     for row in (row for section in sections for row in section.rows if row.is_required):
         origin = row.part("required").origin
-        declared_by = row.declared_by.partition("/versions/")[0] if row.declared_by and origin == "inherited" else None
+        declared_by = xid_of_resource(Xid(row.declared_by)) if row.declared_by and origin == "inherited" else None
         found.setdefault((origin, declared_by), []).append(row.name)
     order = ("declared", "inherited", "inferred")
     return [
@@ -126,7 +126,7 @@ def _required(sections: list[Section]) -> list[dict[str, Any]]:
 def _related(book: Book, registryid: RegistryId, xid: Xid, chain: list[dict[str, Any]]) -> dict[str, Any]:
     """Find messages that extend this one, and others that extend the same base."""
     children = extending(book.view, registryid, xid, _MOST_RELATED + 1)
-    bases = [one["base_version_xid"].partition("/versions/")[0] for one in chain if one["base_version_xid"]]
+    bases = [xid_of_resource(one["base_version_xid"]) for one in chain if one["base_version_xid"]]
     siblings: list[Xid] = []
     if bases:
         siblings = [one for one in extending(book.view, registryid, bases[0], _MOST_RELATED + 2) if one != xid]
