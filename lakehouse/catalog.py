@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.dialects.tables import NORMAL
+from lakehouse.domain.diff import Difference
 from lakehouse.errors import DefinitionsGone, LakehouseError, WarehouseError
 from lakehouse.expectations.run import warm_up
 from lakehouse.expectations.validation import Validation, validate
@@ -43,7 +44,6 @@ from lakehouse.query.records import Records
 from lakehouse.query.sql import run_query
 from lakehouse.readmodel.diff import TooManyChanges
 from lakehouse.readmodel.diff import diff_snapshots as diff_quickly
-from lakehouse.readmodel.differences import Difference
 from lakehouse.readmodel.events import FEEDS, change_events
 from lakehouse.readmodel.file.words import KINDS
 from lakehouse.readmodel.found import Broken, find_violations, violations_by_rule, with_reasons

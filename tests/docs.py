@@ -1,4 +1,4 @@
-"""Writes the pages of docs/ that come from the code: `python tests/docs.py` (make docs). A test compares them.
+"""Writes the pages of docs/, and the views in ddl/, that come from the code: `python tests/docs.py` (make docs). Tests compare.
 
 `python tests/docs.py pages` writes all but the dictionaries in `ddl`, and needs no Spark.
 """
@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from lakehouse.cli.main import cli
 from lakehouse.dialects.draft.attributes import draft_table
 from lakehouse.dialects.tables import table
+from lakehouse.domain.diff import CompatibilityRule, compatibility_rules
 from lakehouse.match.conformance import TABLES as MATCH_TABLES
 from lakehouse.match.conformance import VIEWS as MATCH_VIEWS
 from lakehouse.match.conformance import open_conformance
@@ -35,6 +36,7 @@ else:
 
 DOCS = Path(__file__).parents[1] / "docs"
 DICTIONARY = Path(__file__).parents[1] / "ddl" / "views" / "dictionary.sql"
+COMPATIBILITY_VIEW = DICTIONARY.with_name("compatibility_rules.sql")
 MATCH_DICTIONARY = Path(__file__).parents[1] / "ddl" / "match" / "views" / "dictionary.sql"
 _COLUMN = re.compile(r"^  `?(\w+)`? (.+?)(?: NOT NULL)? COMMENT '(.*?)',?$", re.MULTILINE)
 
@@ -368,8 +370,8 @@ _ABOUT_COMPATIBILITY = """\
 # Compatibility
 
 How `lakehouse diff` and the view `snapshot_diff` classify a difference: `breaking`, `compatible` or `cosmetic`. `make docs`
-writes this page from `ddl/views/compatibility_rules.sql`, which the product runs: `SELECT * FROM compatibility_rules` gives the
-same.
+writes this page from `lakehouse/domain/data/compatibility_rules.csv`, which the product reads:
+`SELECT * FROM compatibility_rules` gives the same.
 
 *Effective* definitions are compared, with bases merged in and with what the specifications infer. So an edit of a base
 shows in every message that extends it, and writing down a default is no difference. The first rule that fits applies.
@@ -382,19 +384,28 @@ empty for an added or removed entity) and by the added or removed value. *Place*
 `declaration` otherwise.
 
 """
-_RULE = re.compile(r"^  \((\d+), (.*)\),?$", re.MULTILINE)
+
+
+def compatibility_view() -> str:
+    """Write ddl/views/compatibility_rules.sql from the table of the package; its own head stays as it is."""
+    head, _, _ = COMPATIBILITY_VIEW.read_text(encoding="utf-8").partition("FROM VALUES\n")
+    rows = []
+    for rule in compatibility_rules():
+        patterns = {name: f"r'{getattr(rule, name)}'" for name in ("pointer", "value") if getattr(rule, name)}
+        cells = {name: _literal(value) for name, value in rule._asdict().items()} | {"ordinal": rule.ordinal} | patterns
+        rows.append(f"  ({', '.join(cells.values())})")
+    values, columns = ",\n".join(rows), ", ".join(CompatibilityRule._fields)
+    return f"{head}FROM VALUES\n{values}\nAS rules ({columns});\n"
 
 
 def compatibility_page() -> str:
-    """Write docs/compatibility.md from ddl/views/compatibility_rules.sql."""
-    text = (data_folder("ddl") / "views" / "compatibility_rules.sql").read_text(encoding="utf-8")
+    """Write docs/compatibility.md from the table of the package."""
     parts = [
         *_ABOUT_COMPATIBILITY.splitlines(),
         "| rule | kind | change | place | pointer | value | producers | consumers | meaning |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for _, row in _RULE.findall(text):
-        name, kind, change, place, pointer, value, producers, consumers, told = re.findall(r"r?'([^']*)'", row)
+    for _, name, kind, change, place, pointer, value, producers, consumers, told in compatibility_rules():
         patterns = (f"`{pattern}`".replace("|", "\\|") if pattern else "" for pattern in (pointer, value))
         parts.append("| " + " | ".join([name, kind, change, place, *patterns, producers, consumers, told]) + " |")
     parts += ["", "Next: [audit](audits.md), [flattening](flattening.md)."]
@@ -485,6 +496,7 @@ PAGES = {
 }
 
 if __name__ == "__main__":
+    COMPATIBILITY_VIEW.write_text(compatibility_view(), encoding="utf-8")
     if sys.argv[1:] != ["pages"]:
         with tempfile.TemporaryDirectory() as folder:
             settings = read_settings(warehouse=f"{folder}/warehouse")

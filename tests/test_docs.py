@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from docs import DICTIONARY, DOCS, MATCH_DICTIONARY, PAGES, dictionary, match_dictionary
+from docs import (
+    COMPATIBILITY_VIEW,
+    DICTIONARY,
+    DOCS,
+    MATCH_DICTIONARY,
+    PAGES,
+    compatibility_view,
+    dictionary,
+    match_dictionary,
+)
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_page_is_current(page):
     assert (DOCS / page).read_text(encoding="utf-8") == PAGES[page](), "run `make docs`"
+
+
+def test_the_view_of_compatibility_rules_is_current():
+    assert COMPATIBILITY_VIEW.read_text(encoding="utf-8") == compatibility_view(), "run `make docs`"
 
 
 def test_dictionary_is_current(spark):

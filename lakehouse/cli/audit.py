@@ -169,7 +169,7 @@ def diff(context: Context, before: str, after: str, breaking: bool, markdown: bo
     A and B are snapshots (number, label, date, time, head), or files or folders, which need not be loaded. Each difference
     is classified: does it break producers or consumers?
     """
-    from lakehouse.readmodel.differences import as_markdown
+    from lakehouse.cli.pullrequests import as_markdown
 
     are_documents = [os.path.exists(side) or "/" in side or "*" in side for side in (before, after)]
     if any(are_documents) and not all(are_documents):

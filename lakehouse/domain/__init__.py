@@ -3,5 +3,6 @@
 | module | decides |
 |---|---|
 | `references` | what a reference of any spelling names: an XID, a Version, a type or a place within a schema |
+| `diff` | what differs between two states of definitions, whether it breaks producers or consumers, and why |
 | `protocols` | whether two protocols or envelopes are the same, or one is more precise (requirements.md 22, 23) |
 """

@@ -1,24 +1,26 @@
 """Differences between two states of the catalog, or of documents before they are loaded.
 
-What is compared are effective definitions (`ddl/views/comparable_definitions.sql`), so an edit of a base shows in every message
-that extends it. `ddl/diffs/snapshot_diff.sql` finds the differences, and the rules of `ddl/views/compatibility_rules.sql` tell
-what each means.
+Spark makes the definitions of both (`ddl/views/comparable_definitions.sql`) and finds the entities that differ;
+`lakehouse.domain.diff` says what the differences are. `ddl/diffs/snapshot_diff.sql` finds the same in SQL, for queries.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from string import Template
+from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakehouse.domain.diff import CLASSES, Difference, Leaves, differences_of
 from lakehouse.ingest.parse.parse import limits_of, parse_documents
 from lakehouse.ingest.sources import find_sources, read_documents
 from lakehouse.log.ownership.owners import first_claims
 from lakehouse.log.projections import project
 from lakehouse.log.snapshots import create_view_schema, open_snapshot
-from lakehouse.readmodel.differences import CLASSES, Difference
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.keys import KEY
 from lakehouse.store.schema import SCHEMA, TABLE_OF_KIND
@@ -30,6 +32,8 @@ DIFF = "snapshot_diff"
 _SIDES = ("before_definitions", "after_definitions")
 _SIDE = Template("CREATE OR REPLACE VIEW $schema.$name AS SELECT registryid, kind, xid, leaves FROM $source")
 _NO_SCHEMA = "default"  # everything that is read is handed in
+_KEY = ["registryid", "kind", "xid"]
+_COLUMNS = [name.rstrip("_") for name in Difference.__dataclass_fields__]
 
 
 def open_diff(spark: SparkSession, settings: Settings, before: int, after: int) -> str:
@@ -59,7 +63,7 @@ def diff_snapshots(spark: SparkSession, settings: Settings, before: int, after: 
         SnapshotNotFound: one of them is not there.
     """
     schemas = [open_snapshot(spark, settings, snapshot_id, [COMPARED]) for snapshot_id in (before, after)]
-    return compare(spark, settings, *(spark.table(f"{schema}.{COMPARED}") for schema in schemas))
+    return compare(*(spark.table(f"{schema}.{COMPARED}") for schema in schemas))
 
 
 def diff_documents(spark: SparkSession, settings: Settings, before: list[str], after: list[str]) -> DataFrame:
@@ -76,20 +80,23 @@ def diff_documents(spark: SparkSession, settings: Settings, before: list[str], a
     """
     tables = [documents_as_tables(spark, settings, sources) for sources in (before, after)]
     sessions = [session_with_views(spark, settings, _NO_SCHEMA, each, [COMPARED]) for each in tables]
-    return compare(spark, settings, *(session.table(COMPARED) for session in sessions))
+    return compare(*(session.table(COMPARED) for session in sessions))
 
 
-def compare(spark: SparkSession, settings: Settings, before: DataFrame, after: DataFrame) -> DataFrame:
+def compare(before: DataFrame, after: DataFrame) -> DataFrame:
     """Compare definitions, columns of the view `comparable_definitions`.
 
     Both sides are worked out first, which is much quicker than within one large plan.
     """
     with ThreadPoolExecutor(2) as pool:
-        sides = dict(zip(_SIDES, pool.map(lambda side: side.localCheckpoint(), (before, after)), strict=True))
-    session = session_with_views(spark, settings, _NO_SCHEMA, sides, ["compatibility_rules"])
-    session.sql(_statement().replace("CREATE OR REPLACE VIEW", "CREATE OR REPLACE TEMPORARY VIEW", 1))
+        sides = list(pool.map(lambda side: side.localCheckpoint(), (before, after)))
+    # Maps cannot be compared, their sorted entries can.
+    leaves = F.sort_array(F.map_entries("leaves"))
+    one, other = (side.select(*_KEY, leaves.alias(name)) for side, name in zip(sides, ("before", "after"), strict=True))
+    changed = one.join(other, on=_KEY, how="full_outer").filter(~F.col("before").eqNullSafe(F.col("after")))
     rank = F.array_position(F.array(*map(F.lit, CLASSES)), F.col("class"))
-    return session.table(DIFF).orderBy(rank, "registryid", "xid", "pointer")
+    found: DataFrame = changed.mapInArrow(_compared, ", ".join(f"{name} string" for name in _COLUMNS))
+    return found.orderBy(rank, "registryid", "xid", "pointer")
 
 
 def documents_as_tables(spark: SparkSession, settings: Settings, sources: list[str]) -> dict[str, DataFrame]:
@@ -117,8 +124,24 @@ def documents_as_tables(spark: SparkSession, settings: Settings, sources: list[s
 
 def read_differences(rows: DataFrame) -> list[Difference]:
     """Fetch the differences."""
-    names = [name.rstrip("_") for name in Difference.__dataclass_fields__]
-    return [Difference(*row) for row in rows.select(*names).collect()]
+    return [Difference(*row) for row in rows.select(*_COLUMNS).collect()]
+
+
+def _compared(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Return the differences of entities, of which each batch has key, entries before and entries after."""
+    schema = pa.schema([(name, pa.string()) for name in _COLUMNS])
+    for batch in batches:
+        rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        found = [
+            one
+            for registryid, kind, xid, was, now in rows
+            for one in differences_of((registryid, kind, xid), _leaves(was), _leaves(now))
+        ]
+        yield pa.RecordBatch.from_pylist([one.as_json() for one in found], schema)
+
+
+def _leaves(entries: list[dict[str, Any]] | None) -> Leaves | None:
+    return None if entries is None else {one["key"]: one["value"] for one in entries}
 
 
 def _statement() -> str:

@@ -17,9 +17,10 @@ from deltalake import TableFeatures
 from deltas import VERSIONS, Rewound, content, unpack
 from warehouses import Written
 
+from lakehouse.domain.diff import differences
 from lakehouse.errors import DefinitionsGone, WarehouseError
 from lakehouse.readmodel import ReadModel, model, open_model
-from lakehouse.readmodel.diff import TooManyChanges, definitions_of, diff_snapshots, differences
+from lakehouse.readmodel.diff import TooManyChanges, definitions_of, diff_snapshots
 from lakehouse.readmodel.found import find_violations
 from lakehouse.readmodel.search import search
 from lakehouse.readmodel.shown import show

@@ -15,6 +15,7 @@ from conftest import Catalog
 from pyspark.sql import functions as F
 from soak.sessions import forget, forget_attached
 
+from lakehouse.domain.diff import differences
 from lakehouse.errors import DocumentNotFound
 from lakehouse.ingest.pipeline import Request
 from lakehouse.log.ownership.owners import Policy
@@ -25,7 +26,7 @@ from lakehouse.query.diff import diff_snapshots, read_differences
 from lakehouse.query.events import FEEDS, change_events
 from lakehouse.readmodel import ReadModel, View, open_model
 from lakehouse.readmodel import events as quick_events
-from lakehouse.readmodel.diff import definitions_of, differences
+from lakehouse.readmodel.diff import definitions_of
 from lakehouse.readmodel.flattened import attributes_of, chain_of, endpoints_of, messages_of
 from lakehouse.readmodel.found import find_violations, violations_by_rule
 from lakehouse.readmodel.shown import show_messages

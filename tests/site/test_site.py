@@ -14,8 +14,9 @@ from sitechecks import broken_links, faults_of, pages_of, too_large
 from warehouses import Written as Random
 
 from lakehouse.cli.main import cli
+from lakehouse.domain.diff import differences
 from lakehouse.errors import SettingsError
-from lakehouse.readmodel.diff import definitions_of, differences
+from lakehouse.readmodel.diff import definitions_of
 from lakehouse.site import write_site
 from lakehouse.site.addresses import path_of
 

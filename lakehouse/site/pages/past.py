@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from lakehouse.domain.diff import Difference, Leaves, differences, leaves_of_entity
 from lakehouse.errors import SnapshotNotFound
 from lakehouse.ingest.parse.rows import leaves_of_body
 from lakehouse.query.audit import history
-from lakehouse.readmodel.diff import Leaves, differences, leaves_of_entity
-from lakehouse.readmodel.differences import Difference
 from lakehouse.readmodel.view import Entity, View
 from lakehouse.site.addresses import TO, path_of, path_of_comparison, read, written
 from lakehouse.site.book import Book, Page
@@ -118,7 +117,7 @@ def _leaves(registryid: RegistryId, kind: str, xid: Xid, body: JsonText) -> Leav
     if kind == "message":
         known = orjson.loads(body)
         return {Pointer(f"/{name}"): orjson.dumps(value).decode() for name, value in known.items() if value is not None}
-    return leaves_of_entity(Entity(registryid, kind, xid, None, None, None, body, None, [], None, 0, 0))
+    return leaves_of_entity(kind, body)
 
 
 def states_of(changes: list[Told], versions: list[Entity]) -> list[State]:

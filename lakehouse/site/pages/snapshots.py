@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import chain, groupby
 from typing import Any, NamedTuple
 
+from lakehouse.domain.diff import CLASSES, Difference
 from lakehouse.errors import DefinitionsGone, SnapshotNotFound
 from lakehouse.readmodel.diff import MOST_CHANGED, TooManyChanges, diff_snapshots
-from lakehouse.readmodel.differences import CLASSES, Difference
 from lakehouse.readmodel.listed import Changed, changed_in
 from lakehouse.site.addresses import COMPARE, SNAPSHOTS, path_of_comparison, path_of_snapshot
 from lakehouse.site.book import PER_PAGE, Book, Page, Part

@@ -1,36 +1,12 @@
-"""Differences between two states of the catalog, as they are told: rows of the view `snapshot_diff`. Needs no Spark."""
+"""Differences as Markdown, for a pull request."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
 
-from lakehouse.text.names import Pointer, RegistryId, Xid
+from lakehouse.domain.diff import CLASSES, Difference
 
-CLASSES = ("breaking", "compatible", "cosmetic")
 _MAX_VALUE = 60
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A row of the view `snapshot_diff`."""
-
-    registryid: RegistryId
-    kind: str
-    xid: Xid
-    change: str
-    pointer: Pointer
-    before: str | None
-    after: str | None
-    class_: str
-    for_producers: str
-    for_consumers: str
-    rule: str
-    told: str
-
-    def as_json(self) -> dict[str, str | None]:
-        """Give the contract of `lakehouse diff --json`."""
-        return {name.rstrip("_"): value for name, value in asdict(self).items()}
 
 
 def as_markdown(differences: Iterable[Difference], before: str, after: str, *, with_registry: bool = False) -> str:

@@ -1,0 +1,178 @@
+"""Differences between two states of definitions: what is compared, and what each difference means to whom.
+
+What is compared of an entity are its leaves: JSON Pointer to JSON text. Those of a message are its effective definition and what
+the specifications infer, so that an edit of a base is seen in every message that extends it, and saying a default is no
+difference. `data/compatibility_rules.csv` says what a difference means; `ddl/views/compatibility_rules.sql` is written from it.
+`ddl/views/comparable_definitions.sql` and `ddl/diffs/snapshot_diff.sql` say the same in SQL: tests compare them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import orjson
+
+from lakehouse.text.csvtables import read_rows
+from lakehouse.text.jsontext import as_column_text, canonical_text, pointer_of, read_canonical
+from lakehouse.text.names import WHOLE, JsonText, Pointer, RegistryId, Xid
+
+CLASSES = ("breaking", "compatible", "cosmetic")  # the gravest first
+COMPARED_KINDS = ("message", "group", "endpoint", "schema", "schemaversion")
+Key = tuple[RegistryId, str, Xid]  # registryid, kind, xid
+Leaves = dict[Pointer, str]
+Definitions = dict[Key, Leaves]
+_TEXTS = ("name", "description", "documentation")
+_DECLARATION = re.compile(r"^/(envelopemetadata|protocoloptions)/.+/(type|value|required|description|specurl)$")
+
+
+class CompatibilityRule(NamedTuple):
+    """A row of `compatibility_rules.csv`, whose columns the view `compatibility_rules` explains."""
+
+    ordinal: str
+    rule: str
+    kind: str
+    change: str
+    place: str
+    pointer: str
+    value: str
+    for_producers: str
+    for_consumers: str
+    told: str
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A row of the view `snapshot_diff`."""
+
+    registryid: RegistryId
+    kind: str
+    xid: Xid
+    change: str
+    pointer: Pointer
+    before: str | None
+    after: str | None
+    class_: str
+    for_producers: str
+    for_consumers: str
+    rule: str
+    told: str
+
+    def as_json(self) -> dict[str, str | None]:
+        """Give the contract of `lakehouse diff --json`."""
+        return {name.rstrip("_"): value for name, value in asdict(self).items()}
+
+
+def compatibility_rules() -> list[CompatibilityRule]:
+    """Return the rules, in order: the first that fits holds."""
+    return read_rows("lakehouse.domain", "compatibility_rules", CompatibilityRule)
+
+
+def differences(before: Definitions, after: Definitions) -> list[Difference]:
+    """Compare definitions: the gravest differences first, then by registry, XID and pointer."""
+    found = [one for key in before.keys() | after.keys() for one in differences_of(key, before.get(key), after.get(key))]
+    return sorted(found, key=lambda row: (CLASSES.index(row.class_), row.registryid, row.xid, row.pointer))
+
+
+def differences_of(key: Key, before: Leaves | None, after: Leaves | None) -> Iterator[Difference]:
+    """Compare two states of an entity.
+
+    Args:
+        key: of the entity.
+        before: its leaves; None: it was not there.
+        after: its leaves; None: it is not there any more.
+    """
+    if before is None or after is None:
+        if before is not after:
+            yield _ruled(key, "added" if before is None else "removed", "", WHOLE, None, None)
+        return
+    for pointer in before.keys() | after.keys():
+        was, now = before.get(pointer), after.get(pointer)
+        if was != now:
+            change = "added" if was is None else "removed" if now is None else "changed"
+            yield _ruled(key, change, _place(pointer, before, after), pointer, was, now)
+
+
+def leaves_of_message(inferred: dict[Pointer, JsonText], attributes: dict[Pointer, JsonText], deprecated: Any) -> Leaves:
+    """Return the leaves by which a message is compared.
+
+    Args:
+        inferred: what the specifications infer of its definition.
+        attributes: its effective definition.
+        deprecated: of the message itself, since no Version has it.
+    """
+    return _without_nothing(_text_leaf("deprecated", deprecated) | inferred | attributes)
+
+
+def leaves_of_entity(kind: str, body: JsonText) -> Leaves:
+    """Return the leaves by which a group, endpoint, schema or Version of a schema is compared.
+
+    Args:
+        kind: of the entity.
+        body: its normal form.
+    """
+    known = orjson.loads(body)
+    texts, dated = _json_leaves(known, *_TEXTS), _text_leaf("deprecated", known.get("deprecated"))
+    labels = _text_leaf("labels", known.get("labels"))
+    if kind == "group":
+        return _without_nothing(texts | labels | dated | _json_leaves(known, "envelope", "protocol"))
+    if kind == "endpoint":
+        named = _json_leaves(known, "channel", "envelope", "protocol")
+        return _without_nothing(texts | labels | dated | named | _leaves_of_carrier(known))
+    if kind == "schema":
+        return _without_nothing(dated | _json_leaves(known, "defaultversionid", "compatibility"))
+    schema: dict[Pointer, str | None] = (
+        {pointer_of("schema"): canonical_text(read_canonical(body)["schema"])} if "schema" in known else {}
+    )
+    return _without_nothing(texts | labels | _json_leaves(known, "format", "schemauri", "contenttype") | schema)
+
+
+def _leaves_of_carrier(endpoint: dict[str, Any]) -> dict[Pointer, str | None]:
+    """Return the leaves that only endpoints have: each role, message group and option is one."""
+    options = endpoint.get("protocoloptions") or {}
+    return (
+        _text_leaf("envelopeoptions", endpoint.get("envelopeoptions"))
+        | {pointer_of("usage", role): "true" for role in endpoint.get("usage") or []}
+        | {pointer_of("messagegroups", xid): "true" for xid in endpoint.get("messagegroups") or []}
+        | {pointer_of("protocoloptions", name): as_column_text(value) for name, value in options.items()}
+    )
+
+
+def _place(pointer: Pointer, before: Leaves, after: Leaves) -> str:
+    """Return whether the declaration that an attribute is a part of stays, came or went; empty: it is no part of one."""
+    if not _DECLARATION.search(pointer):
+        return ""
+    holder = pointer[: pointer.rfind("/") + 1]
+    if not any(other.startswith(holder) for other in before):
+        return "new"
+    return "declaration" if any(other.startswith(holder) for other in after) else "gone"
+
+
+def _ruled(key: Key, change: str, place: str, pointer: Pointer, was: str | None, now: str | None) -> Difference:
+    value = now if now is not None else was or ""
+    rule = next(
+        rule
+        for rule in compatibility_rules()
+        if rule.kind in ("", key[1])
+        and rule.change in ("", change)
+        and rule.place in ("", place)
+        and re.search(rule.pointer, pointer)
+        and re.search(rule.value, value)
+    )
+    effects = (rule.for_producers, rule.for_consumers)
+    class_ = next(one for one in CLASSES if one in effects)
+    return Difference(*key, change, pointer, was, now, class_, *effects, rule.rule, rule.told)
+
+
+def _text_leaf(name: str, value: Any) -> dict[Pointer, str | None]:
+    return {pointer_of(name): as_column_text(value)}
+
+
+def _json_leaves(known: dict[str, Any], *names: str) -> dict[Pointer, str | None]:
+    return {pointer_of(name): None if known.get(name) is None else orjson.dumps(known[name]).decode() for name in names}
+
+
+def _without_nothing(leaves: dict[Pointer, str | None]) -> Leaves:
+    return {pointer: value for pointer, value in leaves.items() if value is not None and value != "{}"}
