@@ -24,6 +24,7 @@ STALE = "DOC-003"
 STRICT = "DOC-004"
 REGAINED = "DOC-005"
 ICON = "TEXT-001"
+MISSPELLED = "TEXT-002"
 TOLD_ONLY = (OWNER_CHANGED, REGAINED)  # they ask for nothing: what they are about is published as the document says
 
 

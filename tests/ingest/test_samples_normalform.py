@@ -14,6 +14,7 @@ from lakehouse.ingest.parse.document import read_document
 from lakehouse.ingest.parse.parse import read_as
 from lakehouse.ingest.parse.readings import Reading
 from lakehouse.text.jsontext import canonical, read_json
+from lakehouse.text.problems import MISSPELLED
 from lakehouse.text.redact import redact
 
 SAMPLES = Path(__file__).resolve().parents[3] / "shared" / "samples"
@@ -79,6 +80,11 @@ def test_the_totals_are_those_of_the_readme():
         "schemas": 780,
         "schema versions": 894,
     }
+
+
+def test_one_attribute_of_all_is_reported_as_misspelled():
+    told = [finding.message for reading in readings() for finding in reading.findings if finding.rule_id == MISSPELLED]
+    assert told == ["`schemaformatr` is not an attribute of the specification; did you mean `schemaformat`?"]
 
 
 def test_no_xid_has_two_rows():

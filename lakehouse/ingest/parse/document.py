@@ -79,9 +79,10 @@ class _Document:
         self.reading.registryid = root.known.get("registryid")
         written = {key: value for key, value in self.document.items() if key not in COLLECTIONS}
         self.reading.root = as_written(written)
+        subject = Subject("registry", root.known, dialect=self.dialect, extensions=root.extensions)
         problems = [
             *self.emission.text_errors(WHOLE, tuple(COLLECTIONS)),
-            *self.emission.broken(Subject("registry", root.known, dialect=self.dialect), root, (WHOLE, written)),
+            *self.emission.broken(subject, root, (WHOLE, written)),
         ]
         self.emission.emit("registry", REGISTRY, WHOLE, written, root, problems)
         for key, value in self.document.items():

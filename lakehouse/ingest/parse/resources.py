@@ -58,8 +58,12 @@ class Resources:
         read = read_entity(entity, written, here, family, self.dialect)
         problems += id_problems(name, read, f"{entity}id", "MSG-037", here, seen)
         meta = split_meta(read.known.pop("meta", None), entity)
-        if meta.known:
-            problems += emission.broken(Subject("meta", meta.known, dialect=self.dialect), read, (here, written))
+        if meta.known or meta.extensions:
+            subject = Subject("meta", meta.known, dialect=self.dialect, extensions=meta.extensions)
+            inner = written.get("meta")
+            problems += emission.broken(
+                subject, read, (here, written), (below(here, "meta"), inner if isinstance(inner, dict) else {})
+            )
         key, members = read.children.get("versions", ("versions", None))
         if members is not None and not isinstance(members, dict):
             told = "`versions` is not a map"
@@ -170,7 +174,11 @@ class Resources:
         if default.broken:
             problems.append(dependent(here, f"its default Version {default.versionid} was refused"))
         meta.known["defaultversionid"] = default.versionid
-        meta.extensions |= own_extensions(read, default)
+        own = own_extensions(read, default)
+        if own:
+            subject = Subject("meta", {}, dialect=self.dialect, extensions=own)
+            problems += self.emission.broken(subject, read, (here, written))
+            meta.extensions |= own
         meta.problems, meta.spellings = read.problems, read.spellings
         accepted = self.emission.emit(entity, xid, here, written, meta, problems)
         kind = VERSION_KIND[entity]

@@ -15,12 +15,13 @@ from typing import Any
 
 from lakehouse.dialects.tables import FAMILIES, asks, asks_more, family_of, family_of_options, severity_in, table
 from lakehouse.rules.one.endpoints import check_endpoint
+from lakehouse.rules.one.misspelled import check_members, check_names
 from lakehouse.rules.one.sound import Sound
-from lakehouse.rules.one.table import CLOUDEVENTS, Broken, Subject, by_table
+from lakehouse.rules.one.table import CLOUDEVENTS, ENVELOPE_NAMES, Broken, Subject, by_table
 from lakehouse.rules.one.tests import shown
 from lakehouse.text import values
 
-_ENVELOPE_NAMES = frozenset(("type", "source", "id", "specversion", "subject", "time", "datacontenttype", "dataschema"))
+_ENVELOPE_NAMES = frozenset(ENVELOPE_NAMES)
 _RULE_OF_TYPE = {
     "binary": "MSG-210",
     "boolean": "MSG-211",
@@ -63,6 +64,7 @@ def check_entity(subject: Subject) -> list[Broken]:
         found.extend(_check_group(subject))
     elif subject.entity == "schema":
         found.extend(_check_schema_text(subject))
+    found.extend(check_names(subject, is_event=subject.entity == "message" and _is_event(subject)))
     if not found:
         return found
     return [one._replace(severity=severity_in(subject.dialect, one.rule_id) or one.severity) for one in found]
@@ -113,11 +115,7 @@ def _check_message(subject: Subject) -> list[Broken]:
 
 def _check_metadata(subject: Subject, metadata: dict[str, Any]) -> list[Broken]:
     """Check the declarations of the envelope, but for those that were found sound before."""
-    known = subject.known
-    envelope = known.get("envelope") or subject.envelope
-    is_event = (
-        envelope.lower().startswith("cloudevents") if isinstance(envelope, str) else not _ENVELOPE_NAMES.isdisjoint(metadata)
-    )
+    known, is_event = subject.known, _is_event(subject)
     others = _SOUND.others(is_event, metadata)
     if not others:
         return []
@@ -129,6 +127,14 @@ def _check_metadata(subject: Subject, metadata: dict[str, Any]) -> list[Broken]:
         found.extend(_check_declaration(declaration, ("envelopemetadata", name), name, is_event))
     _SOUND.add(is_event, others, {one.path[1] for one in found})
     return found
+
+
+def _is_event(subject: Subject) -> bool:
+    """Tell that the envelope is CloudEvents: as it says, or by the names that it declares."""
+    envelope, metadata = subject.known.get("envelope") or subject.envelope, subject.known.get("envelopemetadata")
+    if isinstance(envelope, str):
+        return envelope.lower().startswith("cloudevents")
+    return isinstance(metadata, dict) and not _ENVELOPE_NAMES.isdisjoint(metadata)
 
 
 def _check_all_options(subject: Subject, options: dict[str, Any]) -> list[Broken]:
@@ -181,6 +187,7 @@ def _check_declaration(declaration: Any, path: tuple[str, ...], name: str, is_ev
     specurl = declaration.get("specurl")
     if specurl is not None and not values.is_uri_reference(specurl):
         yield Broken((*path, "specurl"), "MSG-203", f"`specurl` of `{name}` is not a URI-reference: {shown(specurl)}")
+    yield from check_members(declaration, path)
     kind = declaration.get("type")
     if isinstance(kind, str):
         yield from _check_type(declaration, kind, path, name, is_event)

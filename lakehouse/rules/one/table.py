@@ -9,6 +9,7 @@ from lakehouse.rules.one.constraints import constraints
 from lakehouse.rules.one.tests import TESTS, Around, Test
 
 CLOUDEVENTS = "CLOUDEVENTS"
+ENVELOPE_NAMES = ("type", "source", "id", "specversion", "subject", "time", "datacontenttype", "dataschema")
 
 
 class Broken(NamedTuple):
