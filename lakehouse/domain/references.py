@@ -18,6 +18,7 @@ _OLD_GROUPS = re.compile(r"\A/schemaGroups/")
 _HAS_SUFFIX = re.compile(r"\A/[^/]+/[^/]+/[^/]+/.*:")
 _SUFFIX = re.compile(r":[^:]*\Z")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_ORIGIN = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
 _SCHEMA = re.compile(r"\A(?P<schema>/schemagroups/[^/]+/schemas/[^/]+)(?P<version>/versions/[^/]+)?(?P<rest>/.*)?\Z")
 
 
@@ -79,6 +80,18 @@ def schema_places(reference: str) -> list[SchemaPlace]:
             version = Xid(parts["schema"] + parts["version"]) if parts["version"] else None
             found.append(SchemaPlace(Xid(parts["schema"]), version, type_name, read.type_name or rest or None))
     return found
+
+
+def leads_within(reference: str) -> bool:
+    """Return whether a `dataschemauri` leads into its own document or to a schema group of its registry."""
+    whole = spelled(reference).whole
+    return whole is not None and (reference.lstrip(" ").startswith("#") or whole.startswith("/schemagroups/"))
+
+
+def is_self_url(reference: str, xid: Xid) -> bool:
+    """Return whether a reference is the `self` URL of an entity or of something in it; of another host's the path counts."""
+    path = spelled(reference).whole or unquote(_ORIGIN.sub("", reference))
+    return re.search(re.escape(xid) + r"(?:[/?#:].*)?\Z", path) is not None
 
 
 def _split(reference: str) -> tuple[str, str | None]:

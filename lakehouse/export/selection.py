@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from lakehouse.export.asked import refuse_unknown
+from lakehouse.store.xids import message_of, named_entities, spelled_xid
 from lakehouse.text.names import Xid
 
 MAX_TOLD = 20
-_TARGET = r"\A#?(/(?:messagegroups|endpoints|schemagroups)/[^/#?]+(?:/(?:messages|schemas)/[^/#?]+)?)"
 _UNITS = ("group", "endpoint", "message", "schema")
 _REFERENCES = {
     "message": ("$.xref",),
@@ -70,7 +70,7 @@ def select_units(log: DataFrame, xids: list[Xid]) -> Selection:
     told = [row["xid"] for row in added.orderBy("xid").limit(MAX_TOLD).collect()]
     holders = chosen.select(F.substring_index("xid", "/", 3).alias("xid"))
     wanted = chosen.unionByName(holders).distinct().withColumnRenamed("xid", "unit")
-    kept = log.withColumn("unit", unit_of()).join(wanted, on="unit", how="left_semi").drop("unit")
+    kept = log.withColumn("unit", message_of("xid")).join(wanted, on="unit", how="left_semi").drop("unit")
     return Selection(kept.unionByName(log.filter(F.col("kind") == "registry")), counts, told)
 
 
@@ -81,11 +81,6 @@ def current_rows(log: DataFrame) -> DataFrame:
     return numbered.filter((F.col("nth") == 1) & (F.col("op") != "delete")).drop("nth")
 
 
-def unit_of() -> Column:
-    """Give the unit that a row belongs to: a Version to its message, all else to itself."""
-    return F.substring_index("xid", "/", 5)
-
-
 def edges_of(state: DataFrame) -> DataFrame:
     """Tell what leads from unit to unit.
 
@@ -93,22 +88,23 @@ def edges_of(state: DataFrame) -> DataFrame:
         state: one row per entity; columns kind, xid, body.
 
     Returns:
-        source, target: a group and each member, or what a unit refers to; a target need not be there. A reference to a schema
-        may name a type behind `:`, and an id may hold one too: both readings are given.
+        source, target: a group and each member, or what a unit refers to; a target need not be there, and of a reference that
+        may be read in two ways both are given.
     """
     members = state.filter(F.col("kind").isin("message", "schema"))
     held = members.select(F.substring_index("xid", "/", 3).alias("source"), F.col("xid").alias("target"))
     named = [
-        state.filter(F.col("kind") == kind).select(unit_of().alias("source"), F.get_json_object("body", path).alias("written"))
+        state.filter(F.col("kind") == kind).select(
+            message_of("xid").alias("source"), F.get_json_object("body", path).alias("written")
+        )
         for kind, paths in _REFERENCES.items()
         for path in paths
     ]
     endpoints = state.filter(F.col("kind") == "endpoint")
     groups = F.from_json(F.get_json_object("body", "$.messagegroups"), "array<string>")
-    named.append(endpoints.select(unit_of().alias("source"), F.explode(groups).alias("written")))
-    found = reduce(DataFrame.unionByName, named).select("source", F.regexp_extract("written", _TARGET, 1).alias("whole"))
-    readings = F.array("whole", F.regexp_replace("whole", r":[^:/]*\z", ""))
-    referred = found.filter(F.col("whole") != "").select("source", F.explode(readings).alias("target"))
+    named.append(endpoints.select(message_of("xid").alias("source"), F.explode(groups).alias("written")))
+    readings = F.transform(named_entities(spelled_xid("written")), message_of)
+    referred = reduce(DataFrame.unionByName, named).select("source", F.explode(readings).alias("target"))
     return held.unionByName(referred).distinct()
 
 

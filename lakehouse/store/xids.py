@@ -16,6 +16,37 @@ def message_of(xid: str | Column) -> Column:
     return F.substring_index(xid, "/", 5)
 
 
-def without_version(reference: Column | str) -> Column:
-    """Give the XID that a reference leads to, without the Version that it may name."""
-    return F.regexp_replace(reference, r"/versions/[^/]*\z", "")
+def without_version(xid: Column | str) -> Column:
+    """Give the XID of what a Version is of, as `split_version` does; another XID is given as it is."""
+    return F.regexp_replace(xid, r"\A((?:/[^/]*){4})/versions/[^/]*\z", "$1")
+
+
+def is_fragment(reference: Column | str) -> Column:
+    """Return whether a reference leads into its own document."""
+    return F.ltrim(reference).startswith("#")
+
+
+def spelled_xid(reference: Column | str) -> Column:
+    """Return the XID that a reference spells, as `domain.references.spelled` does; NULL: it leads to another host."""
+    path = F.split_part(F.regexp_replace(reference, r"\A\s*#", ""), F.lit("#"), F.lit(1))
+    decoded = F.coalesce(F.try_url_decode(F.replace(path, F.lit("+"), F.lit("%2B"))), path)
+    unescaped = F.replace(F.replace(decoded, F.lit("~1"), F.lit("/")), F.lit("~0"), F.lit("~"))
+    whole = F.when(is_fragment(reference), unescaped).otherwise(path)
+    return F.when(path.startswith("/"), F.regexp_replace(whole, r"\A/schemaGroups/", "/schemagroups/"))
+
+
+def named_entities(spelled: Column) -> Column:
+    """Return what the XID that a `dataschemauri` spells may mean, an array of XIDs: a schema, or a Version of one.
+
+    An id may hold colons, so the whole is looked for first, and then what stands before the last one: behind it is a type. Both
+    are cut off behind the schema, or the Version, that they lead into. NULL: no XID is spelled.
+    """
+    plain = F.when(spelled.rlike(r"\A/[^/]+/[^/]+/[^/]+/.*:"), F.regexp_replace(spelled, r":[^:]*\z", ""))
+    named = F.array_distinct(F.array_compact(F.array(_cut_off(spelled), _cut_off(plain))))
+    return F.when(spelled.isNotNull(), named)
+
+
+def _cut_off(spelled: Column) -> Column:
+    tokens = F.split(spelled, "/")
+    count = F.when(F.get(tokens, F.lit(5)) == "versions", 7).otherwise(5)
+    return F.array_join(F.slice(tokens, 1, F.least(count, F.size(tokens))), "/")

@@ -105,7 +105,7 @@ def _judge(lacking: DataFrame, flattened: DataFrame) -> DataFrame:
         told.append(broken(rule_id, message, pointer).when(lacks))
     is_inline = _leaf("/dataschema").isNotNull() & form.isNull()
     without = F.lit(" is given without `dataschemaformat`, here and in its bases")
-    is_near = uri.startswith('"/schemagroups/') | uri.startswith('"#/')
+    is_near = uri.rlike(r'\A"(?: *#/|/schema[gG]roups/)')
     told.append(broken("MSG-175", F.concat(F.lit("`dataschema`"), without), "/dataschema").when(is_inline))
     message = F.concat(F.lit("`dataschemauri` "), uri, without)
     told.append(broken("MSG-181", message, "/dataschemauri").when(uri.isNotNull() & form.isNull() & ~is_near))

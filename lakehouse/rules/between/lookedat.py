@@ -9,7 +9,7 @@ from pyspark.sql.types import ArrayType, BooleanType, MapType, StringType, Struc
 from lakehouse.rules.between.options import declared_options, endpoint_options
 from lakehouse.store.keys import KEY
 from lakehouse.store.schema import ENDPOINTS, GROUPS, MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS, Table
-from lakehouse.store.xids import message_of
+from lakehouse.store.xids import is_fragment, message_of, spelled_xid
 
 TABLES = (GROUPS, ENDPOINTS, MESSAGES, VERSIONS, SCHEMAS, SCHEMAVERSIONS)
 _STRING = StringType()
@@ -131,12 +131,7 @@ def _derived(read: DataFrame) -> DataFrame:
 
 def _schema_reference() -> Column:
     """Give where in the registry `dataschemauri` leads, spelled as an XID, and after # when it leads into its own document."""
-    is_fragment = F.ltrim("dataschemauri").startswith("#")
-    path = F.split_part(F.regexp_replace("dataschemauri", r"\A\s*#?", ""), F.lit("#"), F.lit(1))
-    decoded = F.coalesce(F.try_url_decode(F.replace(path, F.lit("+"), F.lit("%2B"))), path)
-    unescaped = F.replace(F.replace(decoded, F.lit("~1"), F.lit("/")), F.lit("~0"), F.lit("~"))
-    whole = F.concat(F.when(is_fragment, "#").otherwise(""), F.when(is_fragment, unescaped).otherwise(path))
-    spelled = F.regexp_replace(whole, r"\A(#?)/schemaGroups/", "$1/schemagroups/")
+    spelled = F.concat(F.when(is_fragment("dataschemauri"), "#").otherwise(""), spelled_xid("dataschemauri"))
     return F.when((F.col("kind") == "version") & spelled.rlike(r"(?i)\A#?/schemagroups"), spelled)
 
 

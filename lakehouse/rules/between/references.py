@@ -10,8 +10,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.rules.findings import breaches_of, broken
 from lakehouse.store.keys import KEY
-
-_SUFFIX = r":[^:]*\z"  # of a type within the schema document
+from lakehouse.store.xids import named_entities
 
 
 def check_schema_uris(things: DataFrame) -> DataFrame:
@@ -58,15 +57,4 @@ def check_aliases(things: DataFrame) -> DataFrame:
 
 def schema_targets() -> Column:
     """Give the schemas and Versions of schemas that a row's `schema_reference` may mean, an array of XIDs; NULL: it has none."""
-    path = F.regexp_replace("schema_reference", r"\A#", "")
-    # An id may hold colons, so the whole is looked for, and what stands before the last one.
-    plain = F.when(path.rlike(r"\A/[^/]+/[^/]+/[^/]+/.*:"), F.regexp_replace(path, _SUFFIX, ""))
-    targets = F.array_distinct(F.array_compact(F.array(_schema_of(path), _schema_of(plain))))
-    return F.when(F.col("schema_reference").isNotNull(), targets)
-
-
-def _schema_of(path: Column) -> Column:
-    """Cut a path off behind the schema, or the Version of one, that it leads to or into."""
-    tokens = F.split(path, "/")
-    count = F.when(F.get(tokens, F.lit(5)) == "versions", 7).otherwise(5)
-    return F.array_join(F.slice(tokens, 1, F.least(count, F.size(tokens))), "/")
+    return named_entities(F.regexp_replace("schema_reference", r"\A#", ""))

@@ -14,12 +14,14 @@ from functools import cache
 from typing import Any
 
 from lakehouse.dialects.tables import FAMILIES, asks, asks_more, family_of, family_of_options, severity_in, table
+from lakehouse.domain.references import is_self_url, leads_within
 from lakehouse.rules.one.endpoints import check_endpoint
 from lakehouse.rules.one.misspelled import check_members, check_names
 from lakehouse.rules.one.sound import Sound
 from lakehouse.rules.one.table import CLOUDEVENTS, ENVELOPE_NAMES, Broken, Subject, by_table
 from lakehouse.rules.one.tests import shown
 from lakehouse.text import values
+from lakehouse.text.names import Xid
 
 _ENVELOPE_NAMES = frozenset(ENVELOPE_NAMES)
 _RULE_OF_TYPE = {
@@ -166,7 +168,7 @@ def check_presence(known: dict[str, Any]) -> Iterator[Broken]:
         uri = known.get("dataschemauri")
         if uri is not None:
             # A schema of this registry tells its format itself; published documents lean on that.
-            severity = "warning" if isinstance(uri, str) and uri.startswith(("/schemagroups/", "#/")) else None
+            severity = "warning" if isinstance(uri, str) and leads_within(uri) else None
             yield Broken(
                 ("dataschemauri",), "MSG-181", f"`dataschemauri` {shown(uri)} is given without `dataschemaformat`", severity
             )
@@ -261,12 +263,8 @@ def _check_schema(known: dict[str, Any]) -> Iterator[Broken]:
         yield Broken(("dataschemauri",), "MSG-179", f"`dataschemauri` {shown(uri)} leads to a whole file of message types")
     if "dataschema" in known and uri is not None:
         yield Broken(("dataschemauri",), "MSG-174", "`dataschema` and `dataschemauri` are both given")
-    if isinstance(uri, str) and isinstance(xid, str) and xid.startswith("/"):
-        path = uri[1:] if uri.startswith("#/") else re.sub(r"\A[A-Za-z][A-Za-z0-9+.-]*://[^/]*", "", uri)
-        if not re.search(re.escape(xid) + r"(?:[/?#:].*)?\Z", path):
-            yield Broken(
-                ("dataschemaxid",), "MSG-185", f"`dataschemaxid` {xid} is not what `dataschemauri` {shown(uri)} leads to"
-            )
+    if isinstance(uri, str) and isinstance(xid, str) and xid.startswith("/") and not is_self_url(uri, Xid(xid)):
+        yield Broken(("dataschemaxid",), "MSG-185", f"`dataschemaxid` {xid} is not what `dataschemauri` {shown(uri)} leads to")
 
 
 def _check_definition(subject: Subject) -> Iterator[Broken]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from lakehouse.domain.protocols import has_other_options, is_as_precise, is_other_envelope, is_other_protocol, nearer_envelope
+from lakehouse.domain.references import leads_within
 from lakehouse.ingest.parse.rows import leaves_of_body
 from lakehouse.rules.declared import RULES
 from lakehouse.serve.problems import ProblemFound, raise_problems
@@ -258,7 +259,7 @@ def _check_flattened(around: _Around, xid: Xid, message_xid: Xid, body: Body, le
         uri = leaf("/dataschemauri")
         if leaf("/dataschema") is not None:
             yield Broken(xid, "MSG-175", "dataschemaformat", f"`dataschema` {without}")
-        if uri is not None and not uri.startswith(('"/schemagroups/', '"#/')):
+        if uri is not None and not leads_within(read_canonical(uri)):
             yield Broken(xid, "MSG-181", "dataschemaformat", f"`dataschemauri` {uri} {without}")
 
 
