@@ -4,5 +4,7 @@
 |---|---|
 | `references` | what a reference of any spelling names: an XID, a Version, a type or a place within a schema |
 | `diff` | what differs between two states of definitions, whether it breaks producers or consumers, and why |
+| `leaves` | the leaves of a definition: its attributes by JSON Pointer |
+| `bases` | which Version a `basemessage` means, where a chain ends, what is inherited |
 | `protocols` | whether two protocols or envelopes are the same, or one is more precise (requirements.md 22, 23) |
 """

@@ -6,19 +6,19 @@ Computed for the few messages that are asked for, as `ddl/views/message_chains.s
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import orjson
 
-from lakehouse.dialects.tables import FAMILIES, shared_options, table
+from lakehouse.dialects.tables import FAMILIES, family_of, shared_options, table
+from lakehouse.domain.bases import base_of
+from lakehouse.domain.leaves import leaves_of_body
 from lakehouse.domain.protocols import is_as_precise, is_other_protocol
-from lakehouse.ingest.parse.rows import leaves_of_body
 from lakehouse.readmodel.view import Entity, View
 from lakehouse.rules.one.constraints import constraints
 from lakehouse.text.jsontext import as_column_text
 from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
-from lakehouse.text.xid import split_version, xid_of_version
 
 Record = dict[str, Any]
 _TYPES = {'"': "string", "{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null"}
@@ -50,7 +50,7 @@ def steps_of(view: View, definition: Record, max_depth: int = 128) -> list[Step]
         found.append(Step(xid, orjson.loads(row.body).get("basemessage"), row.body))
         if came_back:
             break
-        xid = _base_version(view, registryid, found[-1].basemessage)
+        xid = base_of(found[-1].basemessage, partial(_attributes, view, registryid))
     return found
 
 
@@ -143,7 +143,7 @@ def carried(endpoint: Entity, definition: Record, group: Entity | None) -> Recor
     envelope = next((e for e in (definition["envelope"], held.get("envelope"), known.get("envelope")) if e is not None), None)
     options = known.get("envelopeoptions") or {}
     mode = as_column_text(options.get("mode"))
-    family, own_family = _family(protocol), _family(known.get("protocol"))
+    family, own_family = family_of(protocol), family_of(known.get("protocol"))
     return {
         "registryid": endpoint.registryid,
         "endpoint_xid": endpoint.xid,
@@ -164,32 +164,15 @@ def carried(endpoint: Entity, definition: Record, group: Entity | None) -> Recor
     }
 
 
+def _attributes(view: View, registryid: RegistryId, xid: Xid) -> Record | None:
+    row = view.entity(registryid, xid)
+    return None if row is None else row.attributes
+
+
 def _leaf(pointer: Pointer, value: JsonText, origin: str, declared_by: str | None, depth: int | None) -> Record:
     value_type = _TYPES.get(value[:1], "number")
     told = {"pointer": pointer, "value": value, "value_type": value_type}
     return told | {"origin": origin, "declared_by": declared_by, "depth": depth}
-
-
-def _base_version(view: View, registryid: RegistryId, basemessage: str | None) -> Xid | None:
-    """Find the Version that a base means: a Version named in full, else the default one, through xref where there is one."""
-    if basemessage is None or not basemessage.startswith("/"):
-        return None
-    message_xid, versionid = split_version(basemessage)
-    message = view.entity(registryid, message_xid)
-    if message is None or message.kind != "message":
-        return None
-    known = message.attributes
-    if known.get("xref") is not None:
-        message = view.entity(registryid, known["xref"])
-        if message is None or message.kind != "message" or message.attributes.get("xref") is not None:
-            return None
-        known = message.attributes
-    versionid = known.get("defaultversionid") if versionid is None else versionid
-    return None if versionid is None else xid_of_version(message.xid, versionid)
-
-
-def _family(protocol: str | None) -> str | None:
-    return None if protocol is None else protocol.split("/", 1)[0].strip().upper()
 
 
 def _options(known: Record, own_family: str | None, family: str | None, leaves: dict[Pointer, JsonText]) -> dict[str, str]:

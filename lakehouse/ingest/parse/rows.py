@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from functools import cache
 from typing import Any, NamedTuple
 
 from lakehouse.dialects.entity import Entity
-from lakehouse.dialects.tables import table
+from lakehouse.domain.leaves import Leaf, leaves_of
 from lakehouse.store.keys import VERSION_KIND
-from lakehouse.text.jsontext import as_written, below, canonical, canonical_text, decoded, escaped, read_canonical
+from lakehouse.text.jsontext import as_written, below, canonical, decoded
 from lakehouse.text.names import JsonText, Pointer, Xid
 from lakehouse.text.problems import Problem
 from lakehouse.text.timestamps import microseconds
 
 # Identity, which the XID tells, and what stands in rows of its own.
 _NOT_IN_BODY = frozenset(("registryid", "versionid", "messageid", "schemaid", "meta"))
-# Attributes of a Version that are no part of the definition, so that nothing inherits them (requirements.md 3).
-_NOT_INHERITED = frozenset(("isdefault", "ancestor", "basemessage", "deprecated", "version_uri", "extensions"))
 _VERSION_KINDS = frozenset(VERSION_KIND.values())
-_OPAQUE = ("dataschema", "schema")  # one leaf, whatever they hold
 
 
 class Row(NamedTuple):
@@ -44,8 +40,6 @@ class Row(NamedTuple):
 
 
 Life = tuple[int | None, int | None, int | None]
-Leaf = tuple[Pointer, JsonText]
-_Found = list[Any]  # of leaves: there are so many that the call of a NewType would be felt
 
 
 def take_life(known: dict[str, Any], here: Pointer) -> tuple[Life, list[Problem]]:
@@ -92,7 +86,7 @@ def make_row(kind: str, xid: Xid, life: Life, read: Entity, written: dict[str, A
     text = decoded(body)
     raw = as_written(written) if written is not None else None
     is_version = kind in _VERSION_KINDS
-    attributes = _leaves(known, read.extensions) if is_version else None
+    attributes = leaves_of(known, read.extensions) if is_version else None
     isdefault = known.get("isdefault") if is_version else None
     twin = None if isdefault is None else _twin_hash(body, known)
     default = known.get("defaultversionid") if kind in VERSION_KIND else None
@@ -106,76 +100,3 @@ def _twin_hash(body: bytes, known: dict[str, Any]) -> str:
     if body.count(b'"isdefault":' + own) == 1:  # so it is the Version's own, and not one inside of it
         return hashlib.sha256(body.replace(b'"isdefault":' + own, b'"isdefault":' + other)).hexdigest()
     return hashlib.sha256(canonical(known | {"isdefault": not known["isdefault"]})).hexdigest()
-
-
-def leaves_of_body(body: JsonText) -> list[Leaf]:
-    """Give the leaves of a Version out of its body: the column `attributes` of the log."""
-    known: dict[str, Any] = read_canonical(body)
-    return _leaves(known, known.get("extensions", {}))
-
-
-@cache
-def _sections() -> frozenset[str]:
-    """Give the names of protocol options that hold a map of declarations."""
-    return frozenset(
-        row["name"] for row in table() if row["entity"] == "message" and row["type"] in ("declarations", "namedvalues")
-    )
-
-
-def _leaves(known: dict[str, Any], extensions: dict[str, Any]) -> list[Leaf]:
-    """Give the leaves of a definition: scalars, arrays, empty objects, schemas, values of declarations (decision 12)."""
-    found: _Found = []  # filled, and not yielded: a quarter of the time of parsing went into generators here
-    for name, value in known.items():
-        if name in _NOT_INHERITED:
-            continue
-        if name == "envelopemetadata":
-            _add_declarations("/envelopemetadata", value, found)
-        elif name == "protocoloptions" and isinstance(value, dict) and value:
-            _add_options(value, found)
-        elif isinstance(value, dict) and name not in _OPAQUE:
-            _add_leaves("/" + name, value, found)
-        else:
-            found.append(("/" + name, canonical_text(value)))
-    for name, value in extensions.items():
-        _add_leaves("/" + escaped(name), value, found)
-    return found
-
-
-def _add_options(options: dict[str, Any], found: _Found) -> None:
-    """Add the leaves of protocol options: declarations, and maps of them."""
-    sections = _sections()
-    for option, member in options.items():
-        at = "/protocoloptions/" + escaped(option)
-        if option in sections:
-            _add_declarations(at, member, found)
-        else:
-            _add_declaration(at, member, found)
-
-
-def _add_declarations(pointer: str, declarations: Any, found: _Found) -> None:
-    """Add the leaves of a map of declarations."""
-    if isinstance(declarations, dict) and declarations:
-        for name, declaration in declarations.items():
-            _add_declaration(f"{pointer}/{escaped(name)}", declaration, found)
-    else:
-        found.append((pointer, canonical_text(declarations)))
-
-
-def _add_declaration(pointer: str, declaration: Any, found: _Found) -> None:
-    """Add the leaves of a declaration, whose `value` is opaque."""
-    if isinstance(declaration, dict) and declaration:
-        for key, member in declaration.items():
-            if key == "value" or not isinstance(member, dict):
-                found.append((f"{pointer}/{escaped(key)}", canonical_text(member)))
-            else:
-                _add_leaves(f"{pointer}/{escaped(key)}", member, found)
-    else:
-        found.append((pointer, canonical_text(declaration)))
-
-
-def _add_leaves(pointer: str, value: Any, found: _Found) -> None:
-    if isinstance(value, dict) and value:
-        for key, member in value.items():
-            _add_leaves(f"{pointer}/{escaped(key)}", member, found)
-    else:
-        found.append((pointer, canonical_text(value)))

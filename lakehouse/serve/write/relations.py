@@ -9,23 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from lakehouse.domain.protocols import has_other_options, is_as_precise, is_other_envelope, is_other_protocol, nearer_envelope
+from lakehouse.domain.bases import Leaves, bases_of, chain_of, has_below, merged
+from lakehouse.domain.leaves import leaves_of_body
+from lakehouse.domain.protocols import is_as_precise, is_other_protocol
 from lakehouse.domain.references import leads_within
-from lakehouse.ingest.parse.rows import leaves_of_body
 from lakehouse.rules.declared import RULES
 from lakehouse.serve.problems import ProblemFound, raise_problems
 from lakehouse.serve.write.working import Change, Row, Working, holder_of
 from lakehouse.settings import Settings
 from lakehouse.text.jsontext import read_canonical
-from lakehouse.text.names import JsonText, RegistryId, Xid
+from lakehouse.text.names import Pointer, RegistryId, Xid
 from lakehouse.text.xid import split_version, xid_of_group, xid_of_version
 
 Body = dict[str, Any]
-Leaves = dict[str, JsonText]  # by pointer
 _VARIANTS = {
     "group": "MSG-020", "endpoint": "END-033", "message": "MSG-037", "version": "MSG-038", "schema": "MSG-037"
 }  # fmt: skip
-_SCHEMA = ("/dataschema", "/dataschemauri", "/dataschemaxid")  # one slot: what sets one of them inherits none
 
 
 class Broken(NamedTuple):
@@ -90,6 +89,10 @@ class _Around:
         row = self.working.row(self.registryid, xid)
         return None if row is None else read_canonical(row.body)
 
+    def leaves(self, version: Xid) -> Leaves:
+        row = self.working.row(self.registryid, version)
+        return {} if row is None else dict(leaves_of_body(row.body))
+
     def is_there(self, xid: Xid) -> bool:
         return self.working.row(self.registryid, xid) is not None
 
@@ -100,21 +103,6 @@ class _Around:
     def shows(self, message: Row) -> bool:
         xref = read_canonical(message.body).get("xref")
         return self.default_version(message.xid if xref is None else Xid(xref)) is not None
-
-    def base(self, body: Body) -> Xid | None:
-        """Find the Version that a definition's `basemessage` leads to: the one that it names, else the default one."""
-        named = body.get("basemessage")
-        if not isinstance(named, str) or not named.startswith("/"):
-            return None
-        base, versionid = split_version(named)
-        message = self.body(base)
-        if message is not None and isinstance(message.get("xref"), str):
-            base = message["xref"]
-            message = self.body(base)
-        if message is None:
-            return None
-        found = xid_of_version(base, message.get("defaultversionid") if versionid is None else versionid)
-        return found if self.is_there(found) else None
 
     def default_version(self, xid: Xid) -> tuple[Xid, Body] | None:
         """Find the default Version of a message: its XID and body."""
@@ -178,63 +166,18 @@ def _check_holder(around: _Around, xid: Xid, message_xid: Xid, body: Body, *, is
 
 def _check_chain(around: _Around, xid: Xid, message_xid: Xid, body: Body, *, isdefault: bool) -> Iterator[Broken]:
     """A chain of bases does not come back to itself (MSG-146); what a message shows has with its bases what it needs."""
-    at, seen = around.base(body), set[Xid]()
-    while at is not None and at not in seen:
-        if at == xid:
-            yield Broken(xid, "MSG-146", "basemessage", f"`basemessage` leads over {body['basemessage']} back to this message")
-            return
-        seen.add(at)
-        found = around.body(at)
-        at = None if found is None else around.base(found)
-    leaves = _flattened(around, xid) if isdefault else None
-    if leaves is not None:
+    if xid in bases_of(xid, around.body):
+        yield Broken(xid, "MSG-146", "basemessage", f"`basemessage` leads over {body['basemessage']} back to this message")
+        return
+    chain = chain_of(xid, around.body, around.settings.max_chain_depth) if isdefault else None
+    if chain is not None and chain.status == "resolved":  # where a base may come later nothing is judged
+        leaves = merged(around.leaves(version) for version in chain.versions)
         yield from _check_flattened(around, xid, message_xid, body, leaves)
-
-
-def _flattened(around: _Around, xid: Xid) -> Leaves | None:
-    """Merge a definition with its bases, as far as the rules below need it; None: the chain leads nowhere, or never ends."""
-    chain: list[Leaves] = []
-    seen: set[Xid] = set()
-    at: Xid | None = xid
-    while at is not None:
-        row = around.working.row(around.registryid, at)
-        if row is None or at in seen or len(chain) > around.settings.max_chain_depth:
-            return None  # a base may come later: nothing is judged
-        seen.add(at)
-        chain.append(dict(leaves_of_body(row.body)))
-        body = read_canonical(row.body)
-        if body.get("basemessage") is None:
-            break
-        at = around.base(body)
-        if at is None:
-            return None
-    merged: Leaves = {}
-    envelope: str | None = None
-    for own in reversed(chain):
-        merged = _laid_over(merged, own, envelope)
-        envelope = nearer_envelope(envelope, _value(own, "/envelope"))
-    return merged
-
-
-def _laid_over(base: Leaves, own: Leaves, envelope: str | None) -> Leaves:
-    """Lay leaves over those of a base: another envelope or protocol inherits nothing of its section (docs/decisions.md)."""
-    dropped: tuple[str, ...] = ()
-    if is_other_envelope(envelope, _value(own, "/envelope")):
-        dropped += ("/envelopemetadata", "/envelopeoptions")
-    if has_other_options(_value(base, "/protocol"), _value(own, "/protocol")):
-        dropped += ("/protocoloptions",)
-    if any(name in own for name in _SCHEMA):
-        dropped += _SCHEMA
-    kept = {key: text for key, text in base.items() if not any(key == name or key.startswith(name + "/") for name in dropped)}
-    return kept | own
 
 
 def _check_flattened(around: _Around, xid: Xid, message_xid: Xid, body: Body, leaves: Leaves) -> Iterator[Broken]:
     """A definition has, with its bases, what it needs (MSG-156, 161, 166, 175, 181)."""
     leaf = leaves.get
-
-    def has_below(pointer: str) -> bool:
-        return any(key.startswith(pointer + "/") for key in leaves)
 
     holder = around.body(holder_of(message_xid)) if message_xid.startswith("/messagegroups/") else None
     asked = None if holder is None else holder.get("envelope")
@@ -244,20 +187,20 @@ def _check_flattened(around: _Around, xid: Xid, message_xid: Xid, body: Body, le
     lacks |= has_schema and body.get("dataschemaformat") is None
     if not lacks and not (body.get("envelope") is None and asked is not None):
         return
-    envelope, protocol = leaf("/envelope"), leaf("/protocol")
+    envelope, protocol = leaf(Pointer("/envelope")), leaf(Pointer("/protocol"))
     if envelope is None and asked is not None:
         yield Broken(xid, "MSG-156", "envelope", f"`envelope` is missing, and that of the group is {asked}")
     for rule_id, name, section, value in (
         ("MSG-161", "envelope", "envelopemetadata", envelope),
         ("MSG-166", "protocol", "protocoloptions", protocol),
     ):
-        if value is not None and not has_below("/" + section):
+        if value is not None and not has_below(leaves, "/" + section):
             told = f"`{name}` is {value}, and neither here nor in its bases there is `{section}`"
             yield Broken(xid, rule_id, section, told)
-    if leaf("/dataschemaformat") is None:
+    if leaf(Pointer("/dataschemaformat")) is None:
         without = "is given without `dataschemaformat`, here and in its bases"
-        uri = leaf("/dataschemauri")
-        if leaf("/dataschema") is not None:
+        uri = leaf(Pointer("/dataschemauri"))
+        if leaf(Pointer("/dataschema")) is not None:
             yield Broken(xid, "MSG-175", "dataschemaformat", f"`dataschema` {without}")
         if uri is not None and not leads_within(read_canonical(uri)):
             yield Broken(xid, "MSG-181", "dataschemaformat", f"`dataschemauri` {uri} {without}")
@@ -303,8 +246,3 @@ _RULES: dict[str, Callable[[_Around, Row], Iterator[Broken]]] = {
     "message": _check_message,
     "endpoint": _check_endpoint,
 }
-
-
-def _value(leaves: Leaves, pointer: str) -> str | None:
-    found = read_canonical(leaves[pointer]) if pointer in leaves else None
-    return found if isinstance(found, str) else None

@@ -20,10 +20,10 @@ import xxhash
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from lakehouse.domain.leaves import leaves_of_body
 from lakehouse.errors import CommitLost
 from lakehouse.faults import crash_point
 from lakehouse.ingest.parse.readings import TABLE_NAMES
-from lakehouse.ingest.parse.rows import leaves_of_body
 from lakehouse.log.commits import Run, Totals, commit_rows, own_bodies
 from lakehouse.log.head import APPLICATION, LOGGED, Head
 from lakehouse.readmodel.file.delta import Warehouse

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from lakehouse.domain.diff import Difference, Leaves, differences, leaves_of_entity
+from lakehouse.domain.leaves import leaves_of_body
 from lakehouse.errors import SnapshotNotFound
-from lakehouse.ingest.parse.rows import leaves_of_body
 from lakehouse.query.audit import history
 from lakehouse.readmodel.view import Entity, View
 from lakehouse.site.addresses import TO, path_of, path_of_comparison, read, written

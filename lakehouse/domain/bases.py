@@ -1,0 +1,177 @@
+"""Which Version a `basemessage` means, where a chain of bases ends, and what a definition inherits (requirements.md 3, 21 to 23).
+
+A base is `/messagegroups/g/messages/m`, which means its default Version, or `…/versions/v`; an alias (`xref`) has the Versions of
+the message that it stands for. Entities are found by a function: XID in, attributes out. The views `base_links`, `base_paths`,
+`definition_chains` and `merged_versions` decide the same for whole tables; tests compare both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from lakehouse.dialects.tables import family_of
+from lakehouse.domain.protocols import has_other_options, is_other_envelope, nearer_envelope
+from lakehouse.text.jsontext import read_canonical
+from lakehouse.text.names import JsonText, Pointer, Xid
+from lakehouse.text.xid import is_message, split_version, xid_of_version
+
+Attributes = Mapping[str, Any]  # of an entity in normal form
+FindAttributes = Callable[[Xid], Attributes | None]
+Leaves = Mapping[Pointer, JsonText]
+
+SCHEMA = (Pointer("/dataschema"), Pointer("/dataschemauri"), Pointer("/dataschemaxid"))  # one slot: who sets one inherits none
+_OF_ENVELOPE = ("/envelopemetadata", "/envelopeoptions")
+_OF_PROTOCOL = "/protocoloptions"
+# Options that take each other's place, by the protocol that has them.
+_SLOTS = {
+    "method": ("HTTP", "status"), "status": ("HTTP", "method"),
+    "key": ("KAFKA", "key_base64"), "key_base64": ("KAFKA", "key"),
+}  # fmt: skip
+
+
+class Chain(NamedTuple):
+    """A definition and the bases that were found, nearest first.
+
+    Attributes:
+        versions: XIDs of the Versions, the own one first.
+        status: none: no base; resolved; dangling: a base is not there; cycle; external: a base on another host; too_deep.
+    """
+
+    versions: tuple[Xid, ...]
+    status: str
+
+
+def definition_of(message: Xid, find: FindAttributes) -> tuple[Xid, Attributes] | None:
+    """Return the message whose Versions a message shows, with its attributes: itself, or what its `xref` names.
+
+    None: there is none, or an alias leads to an alias.
+    """
+    known = find(message) if is_message(message) else None
+    alias = None if known is None else known.get("xref")
+    if known is None or alias is None:
+        return None if known is None else (message, known)
+    target = find(Xid(alias)) if is_message(Xid(alias)) else None
+    return None if target is None or target.get("xref") is not None else (Xid(alias), target)
+
+
+def shown_version(message: Xid, find: FindAttributes) -> Xid | None:
+    """Return the default Version that a message shows, its own or that of what it stands for."""
+    found = definition_of(message, find)
+    return None if found is None else xid_of_version(found[0], found[1].get("defaultversionid"))
+
+
+def base_of(basemessage: Any, find: FindAttributes) -> Xid | None:
+    """Return the Version that a `basemessage` means, which may be missing; None: no message of the catalog is named."""
+    if not isinstance(basemessage, str) or not basemessage.startswith("/"):
+        return None
+    message, versionid = split_version(basemessage)
+    found = definition_of(message, find)
+    if found is None:
+        return None
+    versionid = found[1].get("defaultversionid") if versionid is None else versionid
+    return None if versionid is None else xid_of_version(found[0], versionid)
+
+
+def bases_of(version: Xid, find: FindAttributes) -> Iterator[Xid]:
+    """Yield the Versions that a chain leads over, nearest first; it ends behind one that is missing or comes again."""
+    at: Xid | None = version
+    seen: set[Xid] = set()
+    while at is not None and at not in seen:
+        seen.add(at)
+        known = find(at)
+        at = None if known is None else base_of(known.get("basemessage"), find)
+        if at is not None:
+            yield at
+
+
+def chain_of(version: Xid, find: FindAttributes, max_depth: int) -> Chain:
+    """Return a Version's chain of bases.
+
+    Args:
+        version: which is there.
+        find: gives attributes by XID.
+        max_depth: how many bases are followed.
+    """
+    found = [version]
+    for base in bases_of(version, find):
+        if base in found:
+            return Chain(tuple(found), "cycle")
+        if find(base) is None:
+            return Chain(tuple(found), "dangling")
+        if len(found) > max_depth:
+            return Chain(tuple(found), "too_deep")
+        found.append(base)
+    last = (find(found[-1]) or {}).get("basemessage")
+    if last is None:
+        return Chain(tuple(found), "resolved" if len(found) > 1 else "none")
+    return Chain(tuple(found), "dangling" if str(last).startswith("/") else "external")
+
+
+def merged(definitions: Iterable[Leaves]) -> dict[Pointer, JsonText]:
+    """Lay definitions over each other, the nearest given first: what the first has with all that it inherits."""
+    inherited: dict[Pointer, JsonText] = {}
+    envelope: str | None = None
+    for own in reversed(list(definitions)):
+        inherited = _laid_over(inherited, own, envelope)
+        envelope = nearer_envelope(envelope, text_at(own, "/envelope"))
+    above = _places_above(inherited)
+    return {at: value for at, value in inherited.items() if value != "{}" or at not in above}
+
+
+def text_at(leaves: Leaves, pointer: str) -> str | None:
+    """Return a leaf that is a text; None: there is none."""
+    found = read_canonical(leaves[Pointer(pointer)]) if Pointer(pointer) in leaves else None
+    return found if isinstance(found, str) else None
+
+
+def has_below(leaves: Iterable[str], pointer: str) -> bool:
+    """Return whether there is a leaf below a place."""
+    return any(at.startswith(f"{pointer}/") for at in leaves)
+
+
+def _laid_over(base: Leaves, own: Leaves, envelope: str | None) -> dict[Pointer, JsonText]:
+    """Lay a definition over what its bases say.
+
+    A leaf survives unless the nearer one has a leaf there, or above that is not {}, or below while it is not {} itself.
+    """
+    if not base:
+        return dict(own)
+    hidden = _hidden_sections(base, own, envelope)
+    above = _places_above(own)
+
+    def survives(at: Pointer, value: JsonText) -> bool:
+        if at in own or at in hidden or (value != "{}" and at in above):
+            return False
+        parents = _parents(at)
+        return not any(parent in hidden or own.get(parent, "{}") != "{}" for parent in parents)
+
+    return {at: value for at, value in base.items() if survives(at, value)} | dict(own)
+
+
+def _hidden_sections(base: Leaves, own: Leaves, envelope: str | None) -> set[str]:
+    """Return the places of which nothing is inherited: of another envelope or protocol, and slots that are set."""
+    hidden: set[str] = set()
+    if is_other_envelope(envelope, text_at(own, "/envelope")):
+        hidden.update(_OF_ENVELOPE)
+    protocols = text_at(base, "/protocol"), text_at(own, "/protocol")
+    if has_other_options(*protocols):
+        hidden.add(_OF_PROTOCOL)
+    if any(name in own for name in SCHEMA):
+        hidden.update(SCHEMA)
+    family = family_of(protocols[1]) or family_of(protocols[0])
+    set_here = {at.split("/")[2] for at, value in own.items() if at.startswith(f"{_OF_PROTOCOL}/") and value != "{}"}
+    for option in set_here & _SLOTS.keys():
+        protocol, other = _SLOTS[option]
+        if family in (None, protocol):
+            hidden.add(f"{_OF_PROTOCOL}/{other}")
+    return hidden
+
+
+def _places_above(leaves: Iterable[str]) -> set[str]:
+    return {parent for at in leaves for parent in _parents(at)}
+
+
+def _parents(pointer: str) -> list[Pointer]:
+    tokens = pointer.split("/")
+    return [Pointer("/".join(tokens[:end])) for end in range(2, len(tokens))]
