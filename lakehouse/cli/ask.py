@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     shell_complete=complete_snapshot,
     help="Query this snapshot: its number, label, date, time, or head.",
 )
-@click.option("--diff", nargs=2, metavar="A B", help="Compare two snapshots in the view snapshot_diff.")
+@click.option("--diff", nargs=2, metavar="A B", help="Add the view snapshot_diff, which compares two snapshots.")
 @click.option("--write", is_flag=True, help="Allow statements that change tables or views, but never the log `changes`.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", help="Format of the rows (default table).")
 @with_globals
@@ -169,7 +169,7 @@ def search(context: Context, text: tuple[str, ...], kinds: tuple[str, ...], limi
     help="The catalog as of a snapshot: its number, label, date, time, or head.",
 )
 @click.option("--flat", is_flag=True, help="Write effective definitions of messages, without basemessage.")
-@click.option("--source", is_flag=True, help="Write entities as they were loaded, not in the normal form.")
+@click.option("--source", is_flag=True, help="Write entities as they were loaded, not in canonical form.")
 @click.option("--base-url", metavar="URL", help="Write absolute URLs below this one instead of references into the document.")
 @click.option("--dialect", type=click.Choice(WRITABLE), default=NORMAL, help=f"Write this dialect (default {NORMAL}).")
 @click.option("--lossy", is_flag=True, help="Write even if the dialect cannot express everything; list what is left out.")

@@ -54,7 +54,7 @@ def snapshots(context: Context, everything: bool) -> int:
 def label(context: Context, snapshot: str, name: str, why: str | None, move: bool) -> int:
     """Name a snapshot.
 
-    SNAPSHOT is a number, a label, a date, a time, or `head` for the newest. Options --at take the name from then on.
+    SNAPSHOT is a number, a label, a date, a time, or `head` for the newest. Every option --at accepts the name.
     """
     from lakehouse.errors import LabelTaken
     from lakehouse.log.snapshotfacts import check_label
@@ -239,12 +239,14 @@ PLACEHOLDER = "registry.invalid"  # of the default of `events_source`
     default="0",
     metavar="SNAPSHOT",
     shell_complete=complete_snapshot,
-    help="Snapshot up to which the reader has read (default 0).",
+    help="Print what changed after this snapshot (default 0: everything).",
 )
 @click.option(
     "--until", metavar="SNAPSHOT", shell_complete=complete_snapshot, help="Last snapshot to print (default: the newest)."
 )
-@click.option("--format", "form", type=click.Choice(["cloudevents"]), default="cloudevents", help="CloudEvents as JSON lines.")
+@click.option(
+    "--format", "form", type=click.Choice(["cloudevents"]), default="cloudevents", help="Format: CloudEvents as JSON lines."
+)
 @click.option(
     "--feed", "feeds", multiple=True, type=click.Choice(["core", "messagecatalog"]), help="Only this feed (repeatable)."
 )

@@ -36,7 +36,7 @@ _RULES_OF_A_ROW = 5
 @click.option(
     "--ingest",
     metavar="last|ID",
-    help="Only findings that this ingest was the first to report; last: the last ingest that reported a new one. "
+    help="Only findings that are new in this ingest; last: the last ingest with new findings. "
     "Default: all findings of each document's latest load.",
 )
 @at_option

@@ -68,7 +68,7 @@ def _rows(context: click.Context, query: str, values: tuple[Any, ...]) -> list[t
 def completion(context: click.Context, shell: str) -> int:
     """Print the script for completion in a shell.
 
-    It completes commands, options, XIDs, labels and rules. Put the call of the example into ~/.bashrc or ~/.zshrc.
+    It completes commands, options, XIDs, labels and rules. Add the line of the first example to ~/.bashrc or ~/.zshrc.
     """
     from click.shell_completion import get_completion_class
 

@@ -74,7 +74,7 @@ def migrate(context: Context) -> int:
 def maintain(context: Context, dry_run: bool, full: bool) -> int:
     """Compact the tables and delete unneeded files.
 
-    Small files are merged and sorted by key; files that no version within the retention needs are deleted. No row changes.
+    Merges small files and sorts them by key. Deletes files that no table version within the retention needs. Rows do not change.
     """
     from lakehouse.operations.maintenance import maintain as run_maintenance
 

@@ -40,7 +40,9 @@ from lakehouse.dialects.tables import DIALECTS
     help="Name the registry after the folder, or the path, of each document below SOURCE.",
 )
 @click.option("--prune", is_flag=True, help="Delete entities that no document holds any more.")
-@click.option("--force", is_flag=True, help="Read unchanged documents again, overwrite newer entities, prune more than half.")
+@click.option(
+    "--force", is_flag=True, help="Read unchanged documents again, overwrite newer entities, let --prune delete more than half."
+)
 @click.option("--strict", is_flag=True, help="Reject a whole document when it has an error.")
 @click.option("--dry-run", is_flag=True, help="Print what would change, and change nothing.")
 @click.option("--label", metavar="NAME", help="Name the snapshot that is committed.")
@@ -54,7 +56,7 @@ from lakehouse.dialects.tables import DIALECTS
 def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | None, **flags: Any) -> int:
     """Load documents into the catalog.
 
-    SOURCE is a file, a folder (all *.json, *.cereg, *.yaml, *.yml and .gz of them), a glob, or a URI that Spark reads.
+    SOURCE is a file, a folder (its *.json, *.cereg, *.yaml and *.yml, gzipped or not), a glob, or a URI that Spark reads.
     Ingest is idempotent: unchanged documents create no commit. Entities that violate the specification are quarantined
     and listed by `lakehouse violations`; everything else loads.
     """

@@ -46,7 +46,7 @@ _FAILURES = ("unmatched", "incomplete", "unreadable", "ambiguous", "invalid", "u
 @click.option("--one", metavar="FILE", help="Match one event, without Spark; - is standard input.")
 @click.option("--explain", is_flag=True, help="With --one: compare each candidate attribute by attribute.")
 @click.option("--format", "form", type=click.Choice(_FORMATS), help="Format of the sources (default: detected by their columns).")
-@click.option("--map", "mapping", metavar="FILE", help="TOML or JSON: SQL expressions for what no column holds.")
+@click.option("--map", "mapping", metavar="FILE", help="TOML or JSON file: SQL expressions for fields without a column.")
 @click.option("--protocol", metavar="NAME", help="Protocol of the events, if no column has it: KAFKA, MQTT/5.0, …")
 @click.option(
     "--endpoint",
@@ -81,7 +81,7 @@ _FAILURES = ("unmatched", "incomplete", "unreadable", "ambiguous", "invalid", "u
 @click.option("--into", metavar="SCHEMA", help="Write the tables event_matches, match_runs and unmatched_signatures.")
 @click.option("--results", metavar="FILE|DIR", help="Write a JSON line for each event, in input order.")
 @click.option("--again", is_flag=True, help="With --into: add rows only for events whose result changed.")
-@click.option("--watch", is_flag=True, help="Match what arrives in a Delta table or folder, with --into, until stopped.")
+@click.option("--watch", is_flag=True, help="Match new events of a Delta table or folder, until stopped. Needs --into.")
 @click.option("--available-now", is_flag=True, help="As --watch, but stop once everything is matched.")
 @click.option("--every", type=click.IntRange(1), default=10, help="Seconds between two checks of --watch (default 10).")
 @click.option("--samples", type=click.IntRange(0, 100), default=0, help="Sample events listed for each reason (default 0).")

@@ -59,7 +59,7 @@ _MOST_TOLD = 20
 @click.option("--out", default="-", metavar="FILE", help="File to write (default -: standard output).")
 @click.option("--seed", type=int, metavar="N", help="Generate the same examples and ids for the same N.")
 @click.option("--now", metavar="TIME", help="Time of the messages, in RFC 3339 (default: now).")
-@click.option("--strict", is_flag=True, help="Refuse messages that deviate, too.")
+@click.option("--strict", is_flag=True, help="Refuse messages that deviate from their definitions, too.")
 @with_globals
 @click.pass_obj
 def render(context: Context, /, xids: tuple[str, ...], **flags: Any) -> int:

@@ -50,11 +50,11 @@ from lakehouse.text.names import RegistryId
 @click.option("--tls-cert", metavar="FILE", help="Certificate (PEM) for TLS.")
 @click.option("--tls-key", metavar="FILE", help="Its key (PEM).")
 @click.option("--behind-proxy", is_flag=True, help="Trust X-Forwarded-* headers from a TLS-terminating proxy.")
-@click.option("--base-url", metavar="URL", help="URL by which clients reach the server, if it is not that of Host.")
+@click.option("--base-url", metavar="URL", help="URL that clients use, if it differs from their Host header.")
 @click.option(
     "--writable",
     is_flag=True,
-    help="Allow PUT, PATCH, POST and DELETE. A new warehouse, S3, and tables that follow at once need Java.",
+    help="Allow PUT, PATCH, POST and DELETE. Java is needed to create a warehouse, to write to S3, and to update tables at once.",
 )
 @click.option(
     "--allow-anonymous-writes",

@@ -29,7 +29,9 @@ _URL = re.compile(r"\Ahttps?://[^\s#?]+\Z")
 @command("lakehouse site --out public/")
 @click.option("--out", required=True, metavar="DIR", help="Folder to write; pages of an earlier run are replaced.")
 @click.option("--at", metavar="SNAPSHOT", shell_complete=complete_snapshot, help="The catalog as of a snapshot.")
-@click.option("--base-url", default="", metavar="URL", help="URL at which the pages are published; links are relative anyway.")
+@click.option(
+    "--base-url", default="", metavar="URL", help="URL at which the pages are published, for canonical links and `curl` lines."
+)
 @with_globals
 @click.pass_obj
 def site(context: Context, out: str, at: str | None, base_url: str) -> int:

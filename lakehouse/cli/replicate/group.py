@@ -12,7 +12,7 @@ from lakehouse.errors import SettingsError
 def replicate() -> None:
     """Copy from and to other catalogs.
 
-    These are xRegistry servers, and catalogs of the CNCF draft. Needs the extra `replicate`.
+    Other catalogs are xRegistry servers, and servers of the CNCF catalog draft. Needs the extra `replicate`.
     """
     try:
         import urllib3  # noqa: F401

@@ -69,7 +69,7 @@ class Seconds(click.ParamType[int]):
     help="Address that receives the events (default 127.0.0.1, a free port).",
 )
 @click.option("--sink", metavar="URL", help="URL by which the source reaches --listen, if it differs.")
-@click.option("--force", is_flag=True, help="Fetch everything again, and allow deleting more than half.")
+@click.option("--force", is_flag=True, help="Fetch everything again, and let more than half of the entities be deleted.")
 @click.option("--strict", is_flag=True, help="Reject a whole document when it has an error.")
 @exit_zero_option
 @with_globals
