@@ -16,11 +16,10 @@ from deltalake import write_deltalake
 from match.catalogs import chain_of, row_of
 from oracle import flatten
 from serve.served import Shops
-from warehouses import _VIOLATIONS, CHANGES, START
+from warehouses import _VIOLATIONS, CHANGES, START, definitions_as_table
 
 import lakehouse
 from lakehouse.readmodel import ReadModel, open_model
-from lakehouse.readmodel.file.rows import definitions_as_table
 from lakehouse.readmodel.file.schema import EFFECTIVE_COLUMNS, VIOLATION_COLUMNS
 from lakehouse.settings import read_settings
 from lakehouse.text.problems import violation_id

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
-from lakehouse.readmodel.file.rows import definitions_as_table
-from lakehouse.readmodel.file.schema import EFFECTIVE_COLUMNS, VIOLATION_COLUMNS
+from lakehouse.readmodel.file.schema import BOOLEAN_COLUMNS, EFFECTIVE_COLUMNS, VIOLATION_COLUMNS
 
 _TIME = pa.timestamp("us", tz="UTC")
 CHANGES = pa.schema(
@@ -35,6 +35,21 @@ CHANGES = pa.schema(
 _VIOLATIONS = pa.schema([(name, _TIME if name == "found_at" else pa.string()) for name in VIOLATION_COLUMNS])
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 _DOCUMENT = "file:/d/a.json"
+
+
+def definitions_as_table(definitions: Iterable[dict[str, Any]]) -> pa.Table:
+    """Return rows of `effective_messages` as an Arrow table: maps as map<string, string>, lists as list<string>."""
+    kinds = {name: pa.string() for name in EFFECTIVE_COLUMNS}
+    kinds |= {name: pa.map_(pa.string(), pa.string()) for name in ("labels", "attributes", "inferred")}
+    kinds |= {name: pa.list_(pa.string()) for name in ("document_uris", "depends_on")}
+    kinds |= {name: pa.bool_() for name in BOOLEAN_COLUMNS} | {"chain_depth": pa.int32(), "snapshot_id": pa.int64()}
+    rows = list(definitions)
+    columns = {name: [_pairs(row[name]) for row in rows] for name in EFFECTIVE_COLUMNS}
+    return pa.Table.from_pydict(columns, schema=pa.schema(list(kinds.items())))
+
+
+def _pairs(value: Any) -> Any:
+    return list(value.items()) if isinstance(value, dict) else value
 
 
 class Written:

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
-from lakehouse.errors import DefinitionsGone
 from lakehouse.readmodel.entities import Entities, Entity
 from lakehouse.readmodel.file.build import Facts
 from lakehouse.readmodel.file.schema import EFFECTIVE_COLUMNS, TELLING_COLUMNS, decoded
+from lakehouse.readmodel.past import Past, Wanted
 from lakehouse.text.names import Pointer, RegistryId, Xid
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from lakehouse.readmodel.model import ReadModel
 
 __all__ = ["Entity", "Reference", "View"]
 
@@ -59,19 +54,19 @@ class View(Entities):
         is_live: no snapshot was named, so findings count that no snapshot holds.
     """
 
-    def __init__(self, db: sqlite3.Connection, model: ReadModel, snapshot: str | int | None) -> None:
+    def __init__(self, db: sqlite3.Connection, past: Past, snapshot: str | int | None) -> None:
         """Find the snapshot that is meant.
 
         Args:
             db: the file, within a transaction.
-            model: whose file it is.
+            past: definitions of snapshots that the file does not hold.
             snapshot: as in `resolve`; None: the newest.
 
         Raises:
             SnapshotNotFound: there is no such snapshot.
         """
         self.facts = Facts(db)
-        self.model = model
+        self._past = past
         self.is_live = snapshot is None
         head = int(self.facts["head"])
         super().__init__(db, head, head)
@@ -158,9 +153,8 @@ class View(Entities):
         """
         wanted = None if xids is None else list(xids)
         if not self.is_stored():
-            from lakehouse.readmodel.past import past_definitions
-
-            yield from past_definitions(self, self.last_defining(), registryid, group_xid, wanted)
+            if wanted != [] and self.last_defining():
+                yield from self._past.definitions(self._wanted(), registryid, group_xid, wanted)
             return
         given = (("registryid = ?", registryid), ("group_xid = ?", group_xid))
         conditions = [text for text, value in given if value is not None]
@@ -180,9 +174,7 @@ class View(Entities):
             DefinitionsGone: they are not kept for the view's snapshot any more.
         """
         if not self.is_stored():
-            from lakehouse.readmodel.past import past_computed
-
-            return past_computed(self, self.last_defining(), snapshot_id)
+            return self._past.computed(self._wanted(), snapshot_id) if self.last_defining() else []
         return self.db.execute("SELECT registryid, xid FROM effective WHERE snapshot_id > ?", (snapshot_id,)).fetchall()
 
     def telling(self, registryid: RegistryId | None = None, *, group_xid: Xid | None = None) -> Iterator[Telling]:
@@ -226,16 +218,11 @@ class View(Entities):
         tables = self.commit_of(number)["tables"] if number else {}
         return max((tables.get(name, 0) for name in _DEFINING), default=0)
 
-    def definitions_table(self, registryid: RegistryId | None = None) -> pa.Table:
-        """Give effective definitions as an Arrow table with the columns of `effective_messages`, by registry and XID.
+    def _wanted(self) -> Wanted:
+        """Return which definitions are this snapshot's: the table held them from the last change of a message to the next one."""
+        defined = self.last_defining()
 
-        Raises:
-            DefinitionsGone: they are not kept for this snapshot any more.
-        """
-        from lakehouse.readmodel.file.rows import definitions_as_table
+        def is_held_at(position: int) -> bool:
+            return defined <= position <= self.head and self.last_defining(position) == defined
 
-        return definitions_as_table(self.definitions(registryid))
-
-    def gone(self) -> DefinitionsGone:
-        """Give the error that tells how Spark computes what is not kept."""
-        return DefinitionsGone(self.snapshot_id)
+        return Wanted(self.snapshot_id, is_held_at)

@@ -76,9 +76,9 @@ class App:
         self.closing = closing
         self.writes = writes
         self.threads = ThreadPoolExecutor(options.parallel, "lakehouse-answer")
-        self.shares = Shares(self.threads, options.parallel, _MOST_WAITING)
-        self.streams = EventStreams(self, pages.source)
         self.origins = Origins(options)
+        self.shares = Shares(self.threads, options.parallel, _MOST_WAITING)
+        self.streams = EventStreams(live, pages.meanings, self.shares, self.origins, closing, pages.source)
         self.ready = ReadyAnswers(options.cache_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -313,7 +313,7 @@ def make_app(
         await anyio.to_thread.run_sync(live.stop)
 
     own: list[Route] = [
-        *state_routes(live, metrics, told, None if writes is None else writes.writers.is_there),
+        *state_routes(live, metrics, None if told is None else told.figures, None if writes is None else writes.writers.is_there),
         *others.routes(options.specification, methods_of_path, told.described() if told is not None else None, app.origins.cors),
         *(told.routes() if told is not None else ()),
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio.to_thread
 from starlette.responses import Response
@@ -15,9 +15,6 @@ from lakehouse.errors import LakehouseError
 from lakehouse.serve.answer.live import Live
 from lakehouse.serve.metrics import Metrics
 
-if TYPE_CHECKING:
-    from lakehouse.serve.subscriptions.api import Subscriptions
-
 logger = logging.getLogger(__name__)
 
 _NOT_READ = b'{"status":"the catalog cannot be read"}'
@@ -25,14 +22,14 @@ _NO_WRITER = b'{"status":"starting","detail":"The process that writes is startin
 
 
 def state_routes(
-    live: Live, metrics: Metrics, told: Subscriptions | None, takes_writes: Callable[[], bool] | None = None
+    live: Live, metrics: Metrics, more: Callable[[], bytes] | None, takes_writes: Callable[[], bool] | None = None
 ) -> list[Route]:
     """Give the paths, which ask for no user.
 
     Args:
         live: the newest snapshot.
         metrics: what was counted.
-        told: subscriptions; None: there are none.
+        more: gives further metrics; None: there are none.
         takes_writes: tells whether a request that writes would be done now; None: requests may not write.
     """
 
@@ -51,8 +48,8 @@ def state_routes(
 
     async def figures(_: Any) -> Response:
         text = metrics.text(live.head.number if live.head else None)
-        if told is not None:
-            text += await anyio.to_thread.run_sync(told.figures)
+        if more is not None:
+            text += await anyio.to_thread.run_sync(more)
         return Response(text, media_type=metrics.media_type)
 
     return [Route("/health", health), Route("/ready", ready), Route("/metrics", figures)]

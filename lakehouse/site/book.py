@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from lakehouse.errors import DefinitionsGone, SnapshotNotFound
 from lakehouse.readmodel.listed import count_changed
+from lakehouse.readmodel.model import ReadModel
 from lakehouse.readmodel.view import Entity, View
 from lakehouse.site import addresses
 from lakehouse.site.overview import Overview
@@ -106,12 +107,14 @@ class Book:
     """What pages of a snapshot are made with; valid as long as the view is.
 
     Attributes:
+        model: whose snapshot it is.
         view: the snapshot.
         overview: of it.
         style: how pages are made.
         given: effective definitions by registryid and XID, where the view has them not any more.
     """
 
+    model: ReadModel
     view: View
     overview: Overview
     style: Style = field(default_factory=Style)
@@ -186,7 +189,7 @@ class Book:
     ) -> dict[tuple[RegistryId, Xid], dict[Pointer, str]]:
         at_hand = snapshot_id == self.view.snapshot_id
         try:
-            with nullcontext(self.view) if at_hand else self.view.model.at(snapshot_id) as view:
+            with nullcontext(self.view) if at_hand else self.model.at(snapshot_id) as view:
                 return {
                     (one["registryid"], one["xid"]): one["inferred"] | one["attributes"]
                     for one in view.definitions(registryid, xids=xids)

@@ -68,7 +68,7 @@ class Site:
     def _made(self, view: View, path: str, query: Mapping[str, str], api: str, at: str | None) -> Shown:
         overview, kept = self._overview(view)
         style = Style(True, api, at=None if at is None else view.snapshot_id, max_chain_depth=self.max_chain_depth)
-        book = Book(view, overview, style, kept=kept)
+        book = Book(self.model, view, overview, style, kept=kept)
         found = find_page(book, path, query)
         return Shown(found or missing_page(book, path), found is not None, view.snapshot_id)
 

@@ -83,7 +83,7 @@ def write_site(
         if given is not None:
             overview.is_gone = False
             overview.protocols = {key: one["protocol_family"] for key, one in given.items()}
-        book = Book(view, overview, style, given)
+        book = Book(model, view, overview, style, given)
         members = [(key[0], xid) for key, xids in sorted(overview.members.items()) for xid in xids]
         writer = Writer(folder, known)
         try:
@@ -197,7 +197,7 @@ def _begin(
     model = ReadModel(settings)
     opened = model.at(snapshot_id)
     view: View = opened.__enter__()  # open as long as the process lives
-    _MINE.update(model=model, opened=opened, book=Book(view, overview, style, given), folder=folder, known=known)
+    _MINE.update(model=model, opened=opened, book=Book(model, view, overview, style, given), folder=folder, known=known)
 
 
 def _write_part(members: list[Key]) -> tuple[dict[str, str], int]:

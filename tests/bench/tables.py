@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import CommitProperties, write_deltalake
 
-from lakehouse.readmodel.file.rows import definitions_as_table
 from lakehouse.readmodel.file.schema import EFFECTIVE_COLUMNS, VIOLATION_COLUMNS
 from tests.bench.generator import Json, Shape, make_documents
 
@@ -25,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # helpers of tests import ea
 from match.catalogs import chain_of, row_of
 from oracle import flatten
 from sitecatalogs import effective_row
-from warehouses import _VIOLATIONS, CHANGES, Written
+from warehouses import _VIOLATIONS, CHANGES, Written, definitions_as_table
 
 REGISTRY = "default"
 _COMMITS = ds.field("kind") == "snapshot"

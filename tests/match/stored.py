@@ -9,11 +9,10 @@ from typing import Any
 import pyarrow as pa
 from builders import read
 from deltalake import CommitProperties, write_deltalake
-from warehouses import CHANGES, Written
+from warehouses import CHANGES, Written, definitions_as_table
 
 from lakehouse.match.definition.definitions import ADDRESSES
 from lakehouse.readmodel import ReadModel
-from lakehouse.readmodel.file.rows import definitions_as_table
 from lakehouse.readmodel.file.schema import EFFECTIVE_COLUMNS
 from lakehouse.settings import read_settings
 from match.catalogs import load

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 from deltalake import CommitProperties, write_deltalake
-from warehouses import Written
+from warehouses import Written, definitions_as_table
 
 from lakehouse.errors import WarehouseError
 from lakehouse.readmodel.file.delta import Warehouse, row_count, statistics, told_position
-from lakehouse.readmodel.file.rows import definitions_as_table
 from lakehouse.settings import read_settings
 
 

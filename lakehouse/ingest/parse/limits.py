@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-import lakehouse
 from lakehouse.ingest.parse.readings import Reading
 from lakehouse.text.problems import FAULT, LIMIT, STRICT, Finding
 from lakehouse.text.streams import read_chunk
 
 CHUNK = 1 << 20  # bytes that are read at once
 _ERRORS_TOLD = 20
-_PACKAGE = Path(lakehouse.__file__).parent
+_PACKAGE = Path(__file__).parents[2]
 
 Files = Mapping[str, str]
 NONE: Files = {}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -77,29 +76,3 @@ def _lists(column: pa.ListArray) -> list[str | None]:
             text = known[items] = orjson.dumps(items).decode()
         found.append(text)
     return found
-
-
-def definitions_as_table(definitions: Iterable[dict[str, Any]]) -> pa.Table:
-    """Give decoded rows of `effective` as an Arrow table: maps as map<string, string>, lists as list<string>."""
-    import pyarrow as pa
-
-    kinds = {name: pa.string() for name in EFFECTIVE_COLUMNS}
-    kinds |= {name: pa.map_(pa.string(), pa.string()) for name in ("labels", "attributes", "inferred")}
-    kinds |= {name: pa.list_(pa.string()) for name in ("document_uris", "depends_on")}
-    kinds |= {name: pa.bool_() for name in BOOLEAN_COLUMNS} | {"chain_depth": pa.int32(), "snapshot_id": pa.int64()}
-    schema = pa.schema(list(kinds.items()))
-    parts = []
-    for some in _in_parts(definitions, 8192):
-        columns = {name: [_pairs(row[name]) for row in some] for name in EFFECTIVE_COLUMNS}
-        parts.append(pa.RecordBatch.from_pydict(columns, schema=schema))
-    return pa.Table.from_batches(parts, schema)
-
-
-def _pairs(value: Any) -> Any:
-    return list(value.items()) if isinstance(value, dict) else value
-
-
-def _in_parts(rows: Iterable[dict[str, Any]], size: int) -> Iterator[list[dict[str, Any]]]:
-    iterator = iter(rows)
-    while some := list(islice(iterator, size)):
-        yield some

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
@@ -19,13 +20,13 @@ from lakehouse.readmodel import View
 from lakehouse.readmodel.events import FEEDS, change_events
 from lakehouse.serve.answer.asking import Answer, Asked, Request
 from lakehouse.serve.answer.flags import read_parameters
-from lakehouse.serve.answer.live import Head
+from lakehouse.serve.answer.live import Head, Live
+from lakehouse.serve.meaning import Meanings
+from lakehouse.serve.origins import Origins
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.protection import Send
+from lakehouse.serve.shares import Shares
 from lakehouse.text.names import RegistryId
-
-if TYPE_CHECKING:
-    from lakehouse.serve.app import App
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -75,10 +76,25 @@ def events_of(view: View, number: int, registryid: RegistryId, source: str, feed
 
 
 class EventStreams:
-    """The streams of a process."""
+    """The streams of a process.
 
-    def __init__(self, app: App, source: str) -> None:
-        self.app = app
+    Args:
+        live: the newest snapshot.
+        meanings: find the registry of a request.
+        shares: have the work done, for each client its share.
+        origins: tell who may read an answer in a browser.
+        closing: is set when the server shall end.
+        source: setting `events_source`.
+    """
+
+    def __init__(
+        self, live: Live, meanings: Meanings, shares: Shares, origins: Origins, closing: threading.Event, source: str
+    ) -> None:
+        self.live = live
+        self.meanings = meanings
+        self.shares = shares
+        self.origins = origins
+        self.closing = closing
         self.source = source
         self.open: Counter[str] = Counter()  # by client
 
@@ -88,7 +104,7 @@ class EventStreams:
         Raises:
             ProblemFound: before anything is sent.
         """
-        live = self.app.live
+        live = self.live
         if live.head is None:
             raise ProblemFound("", status=503, detail="The catalog is being loaded.", headers={"Retry-After": "2"})
         if self.open[client] >= _MOST_OF_ONE:
@@ -105,7 +121,7 @@ class EventStreams:
     async def _serve(
         self, head: Head, asked: Asked, client: str, headers: dict[bytes, bytes], receive: Receive, send: Send
     ) -> None:
-        registryid = self.app.pages.meanings.registry_of(asked, head)
+        registryid = self.meanings.registry_of(asked, head)
         parameters = read_parameters(asked.query)
         resumed = _EVENT_ID.fullmatch(headers.get(b"last-event-id", b"").decode("latin-1"))
         if resumed:
@@ -114,15 +130,15 @@ class EventStreams:
                 raise ProblemFound("not_found", "/events", f"There is no snapshot {int(resumed[1])}.")
         else:
             skipped = 0
-            number, feeds = await self.app.shares.run(client, lambda: self._since(parameters))
+            number, feeds = await self.shares.run(client, lambda: self._since(parameters))
 
         def events(wanted: int) -> Awaitable[list[bytes]]:
-            return self.app.shares.run(client, lambda: self._events(wanted, registryid, feeds))
+            return self.shares.run(client, lambda: self._events(wanted, registryid, feeds))
 
         gone = asyncio.create_task(_until_gone(receive))
         try:
             told = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
-            told += self.app.origins.cors(headers)
+            told += self.origins.cors(headers)
             await send({"type": "http.response.start", "status": 200, "headers": told})
             await self._send_all(events, number, skipped, gone, send)
             await send({"type": "http.response.body", "body": b""})
@@ -133,7 +149,7 @@ class EventStreams:
         self, events: Callable[[int], Awaitable[list[bytes]]], number: int, skipped: int, gone: asyncio.Task[None], send: Send
     ) -> None:
         """Send what `events` gives for each snapshot after `number`, but for so many events of the first one."""
-        live, closing = self.app.live, self.app.closing
+        live, closing = self.live, self.closing
         await _part(send, b"retry: 2000\n\n")
         last_sign = time.monotonic()
         while not (gone.done() or closing.is_set()):
@@ -157,12 +173,12 @@ class EventStreams:
             await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
 
     def _events(self, number: int, registryid: RegistryId, feeds: tuple[str, ...]) -> list[bytes]:
-        return self.app.live.model.answer(lambda view: events_of(view, number, registryid, self.source, feeds))
+        return self.live.model.answer(lambda view: events_of(view, number, registryid, self.source, feeds))
 
     def _since(self, parameters: list[tuple[str, str]]) -> tuple[int, tuple[str, ...]]:
-        if self.app.live.is_empty:
+        if self.live.is_empty:
             return 0, _feeds(parameters)
-        return self.app.live.model.answer(lambda view: _told(parameters, view))
+        return self.live.model.answer(lambda view: _told(parameters, view))
 
 
 async def _part(send: Send, body: bytes) -> None:

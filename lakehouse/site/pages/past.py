@@ -229,7 +229,7 @@ def _effective_at(book: Book, entity: Entity, snapshot_id: int) -> Leaves | None
     leaves = book.definitions_at(snapshot_id, entity.registryid, entity.xid)
     if leaves is None:
         return None
-    with book.view.model.at(snapshot_id) as view:
+    with book.model.at(snapshot_id) as view:
         there = view.entity(entity.registryid, entity.xid)
     deprecated = None if there is None else there.attributes.get("deprecated")
     told = {} if deprecated is None else {Pointer("/deprecated"): orjson.dumps(deprecated).decode()}
@@ -244,7 +244,7 @@ def _declared_at(book: Book, entity: Entity, token: str) -> tuple[Leaves | None,
         version = None if wanted is None else book.entity(registryid, xid_of_version(xid, wanted))
         return _leaves_of_version(version) if version is not None else (None, None)
     try:
-        with book.view.model.at(int(token)) as view:
+        with book.model.at(int(token)) as view:
             return _default_leaves(view, registryid, xid)
     except SnapshotNotFound:
         return None, None

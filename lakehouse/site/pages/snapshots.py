@@ -90,7 +90,7 @@ def compare_page(book: Book, before: str, after: str, number: int = 1) -> Page |
     if before and after:
         try:
             pair = (book.view.resolve(before), book.view.resolve(after))
-            found = _gravest_first(book.remember(("diff", *pair), lambda: diff_snapshots(book.view.model, *pair), 2))
+            found = _gravest_first(book.remember(("diff", *pair), lambda: diff_snapshots(book.model, *pair), 2))
         except (SnapshotNotFound, DefinitionsGone) as error:
             problem = str(error)
         except TooManyChanges:
@@ -127,6 +127,6 @@ def _gravest_first(found: list[Difference]) -> list[Difference]:
 def count_differences(book: Book, before: int, after: int) -> int:
     """Count the differences that a comparison of two snapshots shows."""
     try:
-        return len(book.remember(("diff", before, after), lambda: diff_snapshots(book.view.model, before, after), 2))
+        return len(book.remember(("diff", before, after), lambda: diff_snapshots(book.model, before, after), 2))
     except (SnapshotNotFound, DefinitionsGone, TooManyChanges):
         return 0
