@@ -13,6 +13,7 @@ from lakehouse.rules.declared import TOLD
 from lakehouse.version import VERSION
 
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
+_URI = "%:/?#[]@!$&'()*+,;=~"  # what a URI may hold besides letters, digits and -._
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"  # the identifier that readers look for; nothing is fetched
 
 
@@ -67,7 +68,7 @@ def _artifact(uri: str) -> dict[str, str]:
     """Return a file below the working folder relative to it, as a checkout of CI wants it; any other by its URI."""
     path = shortened(uri)
     if path == uri:
-        return {"uri": uri}
+        return {"uri": quote(uri, safe=_URI)}  # keys of object stores hold any character
     return {"uri": f"file://{quote(path)}"} if path.startswith("/") else {"uri": quote(path), "uriBaseId": "%SRCROOT%"}
 
 

@@ -11,6 +11,8 @@ import pytest
 from called import Called, Caller
 from warehouses import CHANGES, Written
 
+from lakehouse.cli.cireports import as_sarif
+
 RULES = ["MSG-001", "MSG-002", "MSG-037", "MSG-043", "MSG-044", "MSG-146", "MSG-150", "MSG-208"]
 DOCUMENTS = 40
 
@@ -104,6 +106,21 @@ def test_sarif_names_the_rule_the_file_and_the_pointer(broken, call, monkeypatch
         ]
         == "note"
     )
+
+
+@pytest.mark.parametrize(
+    ("uri", "written"),
+    [
+        ("s3a://bucket/team a/größe.json", "s3a://bucket/team%20a/gr%C3%B6%C3%9Fe.json"),
+        ("https://h.example/a%20b?x=1#y", "https://h.example/a%20b?x=1#y"),
+        ("file:/tmp/a b#1.json", "file:///tmp/a%20b%231.json"),
+    ],
+)
+def test_sarif_writes_uris(uri, written):
+    finding = dict.fromkeys(("pointer", "hint", "action", "registryid", "xid", "ingest_id"), "")
+    finding |= {"rule_id": "MSG-037", "severity": "error", "message": "m", "violation_id": "v", "document_uri": uri}
+    [result] = json.loads(as_sarif([finding]))["runs"][0]["results"]
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"] == {"uri": written}
 
 
 def test_junit_counts_errors_as_failures(broken, call):
