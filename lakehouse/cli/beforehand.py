@@ -54,7 +54,7 @@ def ask(context: Context, question: Callable[[View], T], at: str | None = None) 
         with bar(context) as progress, open_model(settings, progress=progress) as model:
             return model.answer(question, at)
     except (WarehouseError, OSError) as error:
-        tell(f"note: what was asked for is checked by Spark alone: {error}")
+        tell(f"note: only Spark checks this command, later: {error}")
         return None
 
 

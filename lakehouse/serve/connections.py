@@ -25,7 +25,7 @@ _SECONDS_OF_A_HANDSHAKE = 10.0
 _SECONDS_WITHOUT_DESCRIPTORS = 0.1
 _MOST_TRAILER_BYTES = 8 << 10  # and between two parts of a body
 _TOO_LARGE = raw_answer(431, "Request Header Fields Too Large", "The request line and headers are too long.")
-_NO_REQUEST = raw_answer(400, "Bad Request", "This is no HTTP request.")
+_NO_REQUEST = raw_answer(400, "Bad Request", "This is not an HTTP request.")
 
 
 class LimitedProtocol(HttpToolsProtocol):

@@ -289,7 +289,7 @@ FITTING = [
     ("CAT-024", "`format` is missing", "Write the format of the group's messages"),
     ("END-053", '`retain` is "no" and must be true or false', "true or false"),
     ("MSG-306", "has the type 'integer'; allowed", "declare a type that is allowed"),
-    ("MSG-343", "none of its type `integer`", "Write a value of that type"),
+    ("MSG-343", "not of its type `integer`", "Write a value of that type"),
     ("MSG-177", "not a URI-reference", "a relative reference"),
 ]
 

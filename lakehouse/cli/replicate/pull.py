@@ -35,7 +35,7 @@ class Seconds(click.ParamType[int]):
             return value
         number, unit = (value[:-1], value[-1]) if value[-1:] in _UNITS else (value, "s")
         if not (number.isascii() and number.isdigit() and int(number)):
-            self.fail(f"{value!r} is no time such as 60s, 5m or 1h.", param, ctx)
+            self.fail(f"{value!r} is not a time such as 60s, 5m or 1h.", param, ctx)
         return int(number) * _UNITS[unit]
 
 

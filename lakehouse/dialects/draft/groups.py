@@ -90,7 +90,7 @@ class _Conversion(Notes):
         known = formats().get(name)
         if known is None:
             group["envelope"] = name
-            told = f"`format` {name!r} is none of {', '.join(formats())} and taken for one that is defined elsewhere"
+            told = f"`format` {name!r} is not one of {', '.join(formats())}, so it is taken for one that is defined elsewhere"
             self.tell(below(here, "format"), "CAT-026", "warning", told, "Correct it if it is misspelt.")
             return
         protocols = {

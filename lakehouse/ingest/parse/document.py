@@ -53,7 +53,7 @@ def wrong_collection(document: Any) -> Problem | None:
     """Tell the first collection of a document, in any spelling, that is not a map (MSG-018, END-031)."""
     for key, value in document.items() if isinstance(document, dict) else ():
         if key in COLLECTIONS and value is not None and not isinstance(value, dict):
-            told = f"`{key}` is {'an array' if isinstance(value, list) else 'a scalar'} and no map"
+            told = f"`{key}` is {'an array' if isinstance(value, list) else 'a scalar'}, not a map"
             return Problem(pointer_of(key), _GROUPS[COLLECTIONS[key]].map_rule, "error", told, "Write a map keyed by id.")
     return None
 

@@ -47,7 +47,7 @@ def default_version(
         if versionid in by_id:
             return by_id[versionid]
         if versionid is not None:
-            told = f"the default Version {versionid!r} is none of the {entity}'s Versions ({', '.join(list(by_id)[:10])})"
+            told = f"the default Version {versionid!r} is not one of the {entity}'s Versions ({', '.join(list(by_id)[:10])})"
             problems.append(Problem(here, "MSG-038", "error", told, "Name an existing versionid."))
     return versions[-1]
 

@@ -48,7 +48,7 @@ def _not_empty(value: Any, argument: str, around: Around) -> str | None:
 def _form(value: Any, argument: str, around: Around) -> str | None:
     if not isinstance(value, str) or value == "" or _pattern(argument).fullmatch(value):
         return None if isinstance(value, str) else f"is {shown(value)} and must be a text"
-    return f"is {shown(value)}, which has not the form asked for"
+    return f"is {shown(value)}, which does not have the required form"
 
 
 def _not(value: Any, argument: str, around: Around) -> str | None:
@@ -90,7 +90,7 @@ def _size(value: Any, argument: str, around: Around) -> str | None:
 
 def _subset(value: Any, argument: str, around: Around) -> str | None:
     other = [one for one in value if one not in argument.split()] if isinstance(value, list) else []
-    return f"holds {shown(other[0])}, which is none of {argument.replace(' ', ', ')}" if other else None
+    return f"holds {shown(other[0])}; allowed: {argument.replace(' ', ', ')}" if other else None
 
 
 def _distinct(value: Any, argument: str, around: Around) -> str | None:
@@ -99,7 +99,7 @@ def _distinct(value: Any, argument: str, around: Around) -> str | None:
 
 def _each(value: Any, argument: str, around: Around) -> str | None:
     other = [one for one in value if not _pattern(argument).fullmatch(one)] if isinstance(value, list) else []
-    return f"holds {shown(other[0])}, which has not the form asked for" if other else None
+    return f"holds {shown(other[0])}, which does not have the required form" if other else None
 
 
 def _deprecation(value: Any, argument: str, around: Around) -> str | None:
@@ -111,14 +111,14 @@ def _deprecation(value: Any, argument: str, around: Around) -> str | None:
             try:
                 moments[name] = microseconds(value[name] if isinstance(value[name], str) else "")[0]
             except ValueError:
-                return f"has `{name}` {shown(value[name])}, which is no timestamp such as 2024-12-31T23:59:59Z"
+                return f"has `{name}` {shown(value[name])}, which is not a timestamp such as 2024-12-31T23:59:59Z"
     if len(moments) == 2 and moments["removal"] < moments["effective"]:
         return f"has `removal` {value['removal']}, which is before `effective` {value['effective']}"
     return None
 
 
 def _one_of(value: Any, argument: str, around: Around) -> str | None:
-    return None if value in argument.split() else f"is {shown(value)}, which is none of {argument.replace(' ', ', ')}"
+    return None if value in argument.split() else f"is {shown(value)}; allowed: {argument.replace(' ', ', ')}"
 
 
 def _advised(value: Any, argument: str, around: Around) -> str | None:
@@ -202,7 +202,7 @@ def _item_values(value: Any, argument: str, around: Around) -> str | None:
 
 def _header_names(value: Any, argument: str, around: Around) -> str | None:
     bad = [item for item in _items(value) if not (isinstance(item.get("name"), str) and values.TOKEN.fullmatch(item["name"]))]
-    return f"has an entry whose name is no HTTP field name: {shown(bad[0])}" if bad else None
+    return f"has an entry whose name is not an HTTP field name: {shown(bad[0])}" if bad else None
 
 
 def _pairs(value: Any, argument: str, around: Around) -> str | None:
@@ -231,7 +231,7 @@ def _media_type(value: Any, argument: str, around: Around) -> str | None:
 
 
 def _name(value: Any, argument: str, around: Around) -> str | None:
-    return None if _pattern(argument).fullmatch(around.name) else f"has not the form {argument}"
+    return None if _pattern(argument).fullmatch(around.name) else f"does not match {argument}"
 
 
 def _member(value: Any, argument: str, around: Around) -> str | None:
@@ -261,7 +261,7 @@ def _fits(declaration: Any, argument: str, around: Around) -> str | None:
     value = _value_of(declaration)
     if value is None or "type" in declaration or values.fits(argument, value):
         return None
-    return f"has the value {shown(value)}, which is none of its type `{argument.replace('asciisymbol', 'symbol')}`"
+    return f"has the value {shown(value)}, which is not of its type `{argument.replace('asciisymbol', 'symbol')}`"
 
 
 def _typed(declaration: Any, argument: str, around: Around) -> str | None:
@@ -323,7 +323,7 @@ def _method(declaration: Any, argument: str, around: Around) -> str | None:
 def _value_form(declaration: Any, argument: str, around: Around) -> str | None:
     value = _value_of(declaration)
     is_wrong = isinstance(value, str) and not values.is_template(value) and not _pattern(argument).fullmatch(value)
-    return f"is {shown(value)}, which has not the form {argument}" if is_wrong else None
+    return f"is {shown(value)}, which does not match {argument}" if is_wrong else None
 
 
 def _value_range(declaration: Any, argument: str, around: Around) -> str | None:

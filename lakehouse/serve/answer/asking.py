@@ -120,7 +120,7 @@ def read_page(token: str, path: str) -> tuple[int, str, int]:
         ):
             raise ValueError("of another shape")
     except (ValueError, TypeError) as error:
-        raise ProblemFound("bad_request", path, error_detail='The flag "page" is none of a link of this server') from error
+        raise ProblemFound("bad_request", path, error_detail='The flag "page" is not from a link of this server') from error
     return number, digest, offset
 
 
