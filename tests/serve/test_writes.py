@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import zlib
 
 import pytest
+from builders import document, read, rows
 
 from serve.writing import EVENT, empty_warehouse, writing
 
@@ -278,6 +280,37 @@ def test_a_new_message_names_its_default_version(served, group):
     sticky = {"meta": {"defaultversionid": "v1", "defaultversionsticky": True}}
     assert made("h", top | v1 | sticky | {"versionid": "v2"}) == ({"v1": None, "v2": "top"}, "v1", True)
     assert served.refused("PUT", group + "/messages/i?setdefaultversionid=v9", {"versionid": "v1"}) == (400, "unknown_id")
+
+
+OLD, NEW = "2020-01-01T00:00:00Z", "2030-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("body", "of_document", "of_request"),
+    [
+        ({"versions": {"1": {}, "2": {}}}, "2", "2"),
+        ({"versions": {"9": {}, "10": {}}}, "10", "9"),  # a number comes after a lesser one; the API compares letters
+        ({"versions": {"1": {"ancestor": "2"}, "2": {"ancestor": "2"}}}, "2", "1"),  # what comes last of a line
+        ({"versions": {"1": {"isdefault": True}, "2": {}}}, "1", "2"),
+        ({"versions": {"1": {"isdefault": False}, "2": {"isdefault": True}}}, "2", "2"),
+        ({"versionid": "1", "versions": {"1": {}, "2": {}}}, "1", "2"),
+        ({"versions": {"1": {"createdat": NEW}, "2": {"createdat": OLD}}}, "1", "2"),  # 2 was made from 1
+        ({"versions": {"1": {"createdat": NEW, "ancestor": "1"}, "2": {"createdat": OLD, "ancestor": "2"}}}, "1", "1"),
+        ({"meta": {"defaultversionid": "1"}, "versions": {"1": {}, "2": {}}}, "1", "2"),
+        ({"meta": {"defaultversionid": "1", "defaultversionsticky": True}, "versions": {"1": {}, "2": {}}}, "1", "1"),
+    ],
+)
+def test_the_default_version_of_a_document_and_of_a_request(rc2, body, of_document, of_request):
+    """The API has rules of its own for it: what a server computes is passed over, and the newest follows the ancestors."""
+    written = {"versions": {versionid: EVENT | one for versionid, one in body["versions"].items()}}
+    reading = read(document({"g": {"messages": {"m": body | written}}}))
+    [message] = rows(reading, "message").values()
+    path = f"/messagegroups/of-documents/messages/m{zlib.crc32(json.dumps(body).encode())}"
+    rc2.done("PUT", path, body | written)
+    meta = rc2.get(path + "/meta")
+    assert (message.defaultversionid, meta["defaultversionid"]) == (of_document, of_request)
+    # And which one it is stands in the answer
+    assert rc2.get(path)["versionid"] == of_request
 
 
 def test_one_version_shows_itself_as_the_default(served, group):
