@@ -80,9 +80,10 @@ def test_every_page_ends_with_what_to_read_next(page):
 
 
 def sentences(page: Path) -> list[str]:
-    """Return the sentences of a page: paragraphs and items of lists, without tables and headings."""
+    """Return the sentences of a page: paragraphs and items of lists, without tables, headings and indented code."""
     lines = (
-        "" if line.startswith(("|", "#", "!")) else re.sub(r"^ *([-*]|\d+\.) ", "\n\n", line) for line in prose(page).split("\n")
+        "" if line.startswith(("|", "#", "!", "    ")) else re.sub(r"^ *([-*]|\d+\.) ", "\n\n", line)
+        for line in prose(page).split("\n")
     )
     blocks = (" ".join(one.split()) for one in re.split(r"\n\s*\n", "\n".join(lines)))
     parts = (part for block in blocks for part in re.split(r"(?<=[.?!:])\**\s+(?=[A-Z`*\[(])", block))
@@ -96,6 +97,7 @@ def test_a_page_begins_with_what_it_is_for_in_short_sentences(page):
     assert re.match(r"[A-Z`*]", first.strip()), f"{page.name} does not begin with a sentence"
     words = [len(one.split()) for one in sentences(page)]
     assert median(words) <= 25, f"{page.name}: half of the sentences have more than 25 words"
+    assert [one for one in sentences(page) if len(one.split()) > 45] == []
 
 
 def test_the_readme_names_every_command_and_no_other():
