@@ -88,7 +88,7 @@ def _check_schema_text(subject: Subject) -> Iterator[Broken]:
     is_text = isinstance(form, str) and form.lower().startswith(_TEXT_FORMATS)
     if is_text and isinstance(schema, dict | list):
         severity = None if asks(subject.dialect, "CAT-098") else "warning"
-        yield Broken(("schema",), "CAT-098", f"a schema of the format {shown(form)} is a text, and this is JSON", severity)
+        yield Broken(("schema",), "CAT-098", f"a schema of the format {shown(form)} is a string, and this is JSON", severity)
 
 
 # Messages.

@@ -42,12 +42,12 @@ def shown(value: Any) -> str:
 def _not_empty(value: Any, argument: str, around: Around) -> str | None:
     if isinstance(value, str) and value.strip():
         return None
-    return "is empty" if value == "" else f"is {shown(value)} and must be a text"
+    return "is empty" if value == "" else f"is {shown(value)} and must be a string"
 
 
 def _form(value: Any, argument: str, around: Around) -> str | None:
     if not isinstance(value, str) or value == "" or _pattern(argument).fullmatch(value):
-        return None if isinstance(value, str) else f"is {shown(value)} and must be a text"
+        return None if isinstance(value, str) else f"is {shown(value)} and must be a string"
     return f"is {shown(value)}, which does not have the required form"
 
 
@@ -130,7 +130,7 @@ def _boolean(value: Any, argument: str, around: Around) -> str | None:
 
 
 def _string(value: Any, argument: str, around: Around) -> str | None:
-    return None if isinstance(value, str) else f"is {shown(value)} and must be a text"
+    return None if isinstance(value, str) else f"is {shown(value)} and must be a string"
 
 
 def _integer(value: Any, argument: str, around: Around) -> str | None:
@@ -149,7 +149,7 @@ def _keys(value: Any, argument: str, around: Around) -> str | None:
 
 def _texts(value: Any, argument: str, around: Around) -> str | None:
     if not isinstance(value, dict):
-        return f"is {shown(value)} and must be a map of texts"
+        return f"is {shown(value)} and must be a map of strings"
     return _texts_but(value, argument, around)
 
 
@@ -157,7 +157,7 @@ def _texts_but(value: Any, argument: str, around: Around) -> str | None:
     exempt = argument.split()
     for key, member in value.items():
         if key == "" or (key not in exempt and not (isinstance(member, str) and member)):
-            return f"has the entry {shown({key: member})}, and neither name nor value may be empty or other than a text"
+            return f"has the entry {shown({key: member})}, and neither name nor value may be empty or other than a string"
     return None
 
 
@@ -168,7 +168,7 @@ def _known_keys(value: Any, argument: str, around: Around) -> str | None:
 
 def _strings(value: Any, argument: str, around: Around) -> str | None:
     is_list = isinstance(value, list) and all(isinstance(one, str) for one in value)
-    return None if is_list or isinstance(value, dict) else f"is {shown(value)} and should be a list of texts"
+    return None if is_list or isinstance(value, dict) else f"is {shown(value)} and should be a list of strings"
 
 
 def _no_map(value: Any, argument: str, around: Around) -> str | None:

@@ -156,7 +156,7 @@ def _filters(told: Json) -> list[Json]:
 def _check_filters(value: Json) -> None:
     types = value.get("types")
     if types is not None and (not isinstance(types, list) or not all(isinstance(one, str) and one for one in types)):
-        raise NotValid("`types` is an array of texts.")
+        raise NotValid("`types` is an array of strings.")
     if "filters" in value and not isinstance(value["filters"], list):
         raise NotValid("`filters` is an array; the draft's `filter` is an object.")
     if "filter" in value and not isinstance(value["filter"], dict):
