@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.dialects.tables import NORMAL
 from lakehouse.domain.diff import Difference
+from lakehouse.domain.events import FEEDS
 from lakehouse.errors import DefinitionsGone, LakehouseError, WarehouseError
 from lakehouse.expectations.run import warm_up
 from lakehouse.expectations.validation import Validation, validate
@@ -44,7 +45,7 @@ from lakehouse.query.records import Records
 from lakehouse.query.sql import run_query
 from lakehouse.readmodel.diff import TooManyChanges
 from lakehouse.readmodel.diff import diff_snapshots as diff_quickly
-from lakehouse.readmodel.events import FEEDS, change_events
+from lakehouse.readmodel.events import change_events
 from lakehouse.readmodel.file.words import KINDS
 from lakehouse.readmodel.found import Broken, find_violations, violations_by_rule, with_reasons
 from lakehouse.readmodel.listed import protocols_of

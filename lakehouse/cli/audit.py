@@ -257,8 +257,9 @@ def changes(context: Context, since: str, until: str | None, form: str, feeds: t
 
     The same call prints the same events again, ids included. Standard error names the snapshot for the next --since.
     """
+    from lakehouse.domain.events import FEEDS
     from lakehouse.log.snapshotfacts import HEAD
-    from lakehouse.readmodel.events import FEEDS, change_events
+    from lakehouse.readmodel.events import change_events
 
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit: the stores that Spark was told of, and no word among the events
         _spark_changes(context, since, until, feeds)
@@ -279,9 +280,10 @@ def changes(context: Context, since: str, until: str | None, form: str, feeds: t
 
 
 def _spark_changes(context: Context, since: str, until: str | None, feeds: tuple[str, ...]) -> None:
+    from lakehouse.domain.events import FEEDS
     from lakehouse.log.snapshotfacts import HEAD
     from lakehouse.log.snapshots import resolve_snapshot
-    from lakehouse.query.events import FEEDS, change_events
+    from lakehouse.query.events import change_events
     from lakehouse.store.tables import attach_tables
 
     spark, settings = open_spark(context)

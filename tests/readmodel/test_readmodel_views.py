@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from soak.sessions import forget, forget_attached
 
 from lakehouse.domain.diff import differences
+from lakehouse.domain.events import FEEDS
 from lakehouse.errors import DocumentNotFound
 from lakehouse.ingest.pipeline import Request
 from lakehouse.log.ownership.owners import Policy
@@ -23,7 +24,7 @@ from lakehouse.log.relations import open_relations
 from lakehouse.log.snapshots import open_snapshot, read_snapshots
 from lakehouse.query.audit import read_history
 from lakehouse.query.diff import diff_snapshots, read_differences
-from lakehouse.query.events import FEEDS, change_events
+from lakehouse.query.events import change_events
 from lakehouse.readmodel import ReadModel, View, open_model
 from lakehouse.readmodel import events as quick_events
 from lakehouse.readmodel.diff import definitions_of

@@ -15,9 +15,10 @@ from typing import Any
 
 import orjson
 
+from lakehouse.domain.events import FEEDS
 from lakehouse.errors import SnapshotNotFound
 from lakehouse.readmodel import View
-from lakehouse.readmodel.events import FEEDS, change_events
+from lakehouse.readmodel.events import change_events
 from lakehouse.serve.answer.asking import Answer, Asked, Request
 from lakehouse.serve.answer.flags import read_parameters
 from lakehouse.serve.answer.live import Head, Live

@@ -1,0 +1,244 @@
+"""A change of an entity becomes CloudEvents, in two feeds.
+
+That of the xRegistry core (`io.xregistry.<entity>.<action>`, core/events.md), and that of message catalogs
+(`io.cloudevents.messagecatalog.updated.v1` and `.deleted.v1`; CAT-196 to CAT-211). All follows from the log, so an event that is
+made twice is the same event, with the same id: readers that resume from a snapshot miss none.
+
+A change makes parts of events: its own, and those of what holds it. What several changes of a snapshot mean for one subject is
+one event.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import orjson
+
+from lakehouse.text.jsontext import as_column_text
+from lakehouse.text.names import JsonText, RegistryId, Xid
+from lakehouse.text.timestamps import microseconds, rfc3339
+
+CORE = "core"
+MESSAGE_CATALOG = "messagecatalog"
+FEEDS = (CORE, MESSAGE_CATALOG)
+ENTITY_OF_KIND = {
+    "registry": "registry",
+    "group": "group",
+    "endpoint": "group",
+    "message": "resource",
+    "schema": "resource",
+    "version": "version",
+    "schemaversion": "version",
+}
+_TYPES = {
+    (MESSAGE_CATALOG, "updated"): "io.cloudevents.messagecatalog.updated.v1",
+    (MESSAGE_CATALOG, "deleted"): "io.cloudevents.messagecatalog.deleted.v1",
+}
+_DEPRECATION = "deprecation"
+_ACTION = {"insert": "created", "update": "updated", "delete": "deleted"}
+_STRONGEST_LAST = (_DEPRECATION, "updated", "created", "deleted")
+_OF_REGISTRY = ("model", "modelsource", "capabilities")
+_WITHOUT_LIST = ("model", "modelsource", MESSAGE_CATALOG)
+_ZONED = re.compile(r"\A\d{4}-\d\d-\d\d[Tt][0-9:.]+([Zz]|[+-]\d\d:\d\d)\Z", re.ASCII)
+_DATES = ["epoch", "modifiedat"]
+_Attributes = dict[str, str | None]
+
+
+class Changed(NamedTuple):
+    """A row of the log that changed an entity, with the body before it (None: the entity was not there)."""
+
+    registryid: RegistryId
+    kind: str
+    xid: Xid
+    op: str
+    createdat: int | None
+    modifiedat: int | None
+    raw: JsonText | None
+    body: JsonText | None
+    before: JsonText | None
+
+
+class Part(NamedTuple):
+    """What a change means for a subject.
+
+    Attributes:
+        registryid: of both.
+        entity: what the subject is in the core; `messagecatalog` in that feed.
+        subject: of the event.
+        action: created, updated, deleted or deprecation.
+        names: attributes that it changed.
+        time: as recorded at the entity; None: that of the commit.
+    """
+
+    registryid: RegistryId
+    entity: str
+    subject: str
+    action: str
+    names: list[str]
+    time: str | None = None
+
+    @property
+    def key(self) -> tuple[RegistryId, str, str, bool]:
+        """Which event of a snapshot it is a part of: a deprecation is one of its own."""
+        return self.registryid, self.entity, self.subject, self.action == _DEPRECATION
+
+
+class Event(NamedTuple):
+    """An event before it is written; time None: that of the commit. Events of a snapshot come in this order."""
+
+    registryid: RegistryId
+    subject: str
+    type: str
+    time: str | None
+    changed: list[str] | None
+
+
+class Commit(NamedTuple):
+    """What events take from the commit of their snapshot."""
+
+    snapshot_id: int
+    committed_at: str
+    ingest_id: str
+
+
+def cloudevents(commit: Commit, changed: Iterable[Changed], source: str, feeds: Sequence[str] = FEEDS) -> Iterator[JsonText]:
+    """Return the events of a snapshot as JSON, in order.
+
+    Args:
+        commit: of the snapshot.
+        changed: what it changed, whatever the kind.
+        source: URL of the registry, setting `events_source`; `{registryid}` stands for its id.
+        feeds: which feeds.
+    """
+    parts: dict[tuple[RegistryId, str, str, bool], list[Part]] = {}
+    for row in changed:
+        for part in parts_of(row, feeds):
+            parts.setdefault(part.key, []).append(part)
+    events = map(event_of, parts.values())
+    return (as_cloudevent(event, commit, source) for event in sorted(events, key=lambda one: one[:3]))
+
+
+def parts_of(row: Changed, feeds: Sequence[str] = FEEDS) -> Iterator[Part]:
+    """Return the parts of events that a change makes."""
+    if row.kind not in ENTITY_OF_KIND:
+        return
+    if CORE in feeds:
+        before, after = _attributes(row.before), _attributes(row.body)
+        names = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
+        yield from _own_parts(row, names)
+        yield from _parts_of_holder(row, names, after)
+        yield from _parts_of_members(row, names, before, after)
+    if MESSAGE_CATALOG in feeds and row.xid.startswith("/messagegroups/"):
+        yield _catalog_part(row)
+
+
+def event_of(parts: Sequence[Part]) -> Event:
+    """Return the event of parts with one key: the strongest action, all names that changed."""
+    registryid, entity, subject, _ = parts[0].key
+    action = max((part.action for part in parts), key=_STRONGEST_LAST.index)
+    has_list = action in ("updated", _DEPRECATION) and entity not in _WITHOUT_LIST
+    names = sorted({name for part in parts for name in part.names}) if has_list else None
+    return Event(registryid, subject, _TYPES.get((entity, action), f"io.xregistry.{entity}.{action}"), parts[0].time, names)
+
+
+def as_cloudevent(event: Event, commit: Commit, source: str) -> JsonText:
+    """Write an event as JSON; its id begins with the number of the snapshot, and is the same whenever it is written."""
+    digest = hashlib.sha256("\n".join((event.registryid, event.type, event.subject)).encode()).hexdigest()[:32]
+    members: dict[str, Any] = {
+        "specversion": "1.0",
+        "type": event.type,
+        "source": source.replace("{registryid}", event.registryid),
+        "subject": event.subject,
+        "id": f"{commit.snapshot_id}-{digest}",
+        "time": event.time or rfc3339(microseconds(datetime.fromisoformat(commit.committed_at).isoformat())[0]),
+        "xregcorrelationid": commit.ingest_id,
+    }
+    if event.changed is not None:
+        members |= {"datacontenttype": "application/json", "data": {"changed": event.changed}}
+    return JsonText(orjson.dumps(members).decode())
+
+
+def _own_parts(row: Changed, names: list[str]) -> Iterator[Part]:
+    """Return that of the entity itself; a Version that only became or ceased to be the default has none."""
+    if row.op != "update" or names != ["isdefault"]:
+        entity = ENTITY_OF_KIND[row.kind]
+        own = [name for name in names if name != "isdefault"] + _DATES
+        meta = [f"meta.{name}" for name in own] if entity == "resource" else own
+        yield Part(row.registryid, entity, row.xid, _ACTION[row.op], meta)
+
+
+def _parts_of_holder(row: Changed, names: list[str], after: _Attributes) -> Iterator[Part]:
+    """Return that of what holds what came or went, and of the Resource whose default Version changed."""
+    entity = ENTITY_OF_KIND[row.kind]
+    if entity == "registry":
+        return
+    holder, collection, _ = row.xid.rsplit("/", 2)
+    listed = [collection, f"{collection}count"]
+    of_holder = {"group": "registry", "resource": "group", "version": "resource"}[entity]
+    if row.op != "update":
+        dates = ["meta.epoch", "meta.modifiedat"] if entity == "version" else _DATES
+        yield Part(row.registryid, of_holder, holder or "/", "updated", [*dates, *listed])
+        return
+    became = "isdefault" in names
+    if entity == "version" and (became or after.get("isdefault") == "true"):
+        shown = [*names, *after] if became else names
+        yield Part(row.registryid, of_holder, holder, "updated", [name for name in shown if name != "isdefault"] + _DATES)
+
+
+def _parts_of_members(row: Changed, names: list[str], before: _Attributes, after: _Attributes) -> Iterator[Part]:
+    """Return those of a registry's model and capabilities, and of deprecations."""
+    entity = ENTITY_OF_KIND[row.kind]
+    if entity == "registry" and row.op == "update":
+        for member in _OF_REGISTRY:
+            if member in names:
+                yield Part(row.registryid, member, row.xid, _ACTION[row.op], _differing(before, after, "capabilities"))
+    if entity in ("group", "resource") and row.op != "delete" and "deprecated" in names:
+        yield Part(row.registryid, entity, row.xid, _DEPRECATION, _differing(before, after, "deprecated"))
+
+
+def _catalog_part(row: Changed) -> Part:
+    """Return that of a message group, message or Version of one in the feed of message catalogs, without data (CAT-202)."""
+    part = row.xid.split("/")
+    subject = f"/messagecatalog/{part[2]}"
+    subject += f"/messagedefinitions/{part[4]}" if len(part) > 4 else ""
+    subject += f"/versions/{part[6]}" if len(part) > 6 else ""
+    if row.op == "delete":
+        return Part(row.registryid, MESSAGE_CATALOG, subject, "deleted", [])
+    name, moment = ("createdat", row.createdat) if row.kind == "version" else ("modifiedat", row.modifiedat)
+    return Part(row.registryid, MESSAGE_CATALOG, subject, "updated", [], _recorded(row.raw, name, moment))
+
+
+def _attributes(body: str | None) -> _Attributes:
+    """Return the attributes of a body by name as text, unknown ones among the others."""
+    known: dict[str, Any] = {} if body is None else orjson.loads(body)
+    unknown = known.pop("extensions", None) or {}
+    return {
+        name: as_column_text(known[name] if known.get(name) is not None else unknown.get(name))
+        for name in known.keys() | unknown.keys()
+    }
+
+
+def _differing(before: _Attributes, after: _Attributes, name: str) -> list[str]:
+    """Return the names of the members of an object-valued attribute that differ."""
+    one, other = (_members(attributes.get(name)) for attributes in (before, after))
+    return [member for member in one.keys() | other.keys() if one.get(member) != other.get(member)]
+
+
+def _members(text: str | None) -> _Attributes:
+    try:
+        value = orjson.loads(text or "{}")
+    except orjson.JSONDecodeError:
+        return {}
+    return {name: as_column_text(member) for name, member in value.items()} if isinstance(value, dict) else {}
+
+
+def _recorded(raw: str | None, name: str, moment: int | None) -> str | None:
+    """Return a date as the document wrote it, where it did so with a zone, else as it is stored (CAT-200)."""
+    written = orjson.loads(raw).get(name) if raw is not None else None
+    if isinstance(written, str) and _ZONED.match(written):
+        return written
+    return None if moment is None else rfc3339(moment)
