@@ -1,11 +1,15 @@
-"""The read model says what the views say in Spark: chains, origins, endpoints, references, events, differences, findings."""
+"""What the read model answers is what the views in `ddl` and Spark's own ways answer, for the samples and for random catalogs.
+
+Twins, each with a case: chains, attributes, what endpoints carry, references, compared definitions, differences, events,
+snapshots, findings. One history of two ingests serves them all; each document is a registry.
+"""
 
 from __future__ import annotations
 
 import json
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +25,7 @@ from lakehouse.errors import DocumentNotFound
 from lakehouse.ingest.pipeline import Request
 from lakehouse.log.ownership.owners import Policy
 from lakehouse.log.relations import open_relations
-from lakehouse.log.snapshots import open_snapshot, read_snapshots
-from lakehouse.query.audit import read_history
+from lakehouse.log.snapshots import read_snapshots
 from lakehouse.query.diff import diff_snapshots, read_differences
 from lakehouse.query.events import change_events
 from lakehouse.readmodel import ReadModel, View, open_model
@@ -30,12 +33,11 @@ from lakehouse.readmodel import events as quick_events
 from lakehouse.readmodel.diff import definitions_of
 from lakehouse.readmodel.flattened import attributes_of, chain_of, endpoints_of, messages_of
 from lakehouse.readmodel.found import find_violations, violations_by_rule
-from lakehouse.readmodel.shown import show_messages
-from lakehouse.store.schema import TABLE_OF_KIND
-from lakehouse.store.tables import table_name
+from lakehouse.settings import Settings
 from lakehouse.store.views import with_read
 
-pytestmark = pytest.mark.slow
+SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
+VIEWS = ["message_chains", "flat_attributes", "endpoint_messages", "entity_references", "comparable_definitions"]
 
 PROTOCOLS: list[dict[str, Any]] = [
     {},
@@ -75,6 +77,7 @@ SCHEMAS += [
     "https://example.com/schema.json",
     "/schemagroups/s/schemas/a:b",
     "#/schemagroups/%73/schemas/t",
+    "#/schemagroups/s/schemas/my~0s",
 ]
 
 
@@ -122,145 +125,116 @@ def catalog_of(seed: int) -> dict[str, Any]:
         "t": {"versions": versions},
         "u": {"format": "Avro/1.11.1", "schema": {"type": "string"}},
         "a:b": {"versions": versions},
+        "my~s": {"versions": versions},
     }
     return document(groups, endpoints, {"s": group(held, holds="schemas")}, name=f"of {seed}")
 
 
 class Loaded:
-    """A catalog of several snapshots, and its read model."""
+    """A catalog of two snapshots, its read model, and the views of the newest one."""
 
-    def __init__(self, catalog: Catalog, model: ReadModel) -> None:
-        self.catalog, self.model = catalog, model
-        self.snapshots = range(1, model.answer(lambda view: view.head) + 1)
+    def __init__(self, catalog: Catalog, settings: Settings) -> None:
+        self.spark, self.settings = catalog.spark, settings
+        self.model: ReadModel = open_model(settings)
+        self.schema = open_relations(self.spark, settings, with_read(VIEWS))
 
-    def rows(self, snapshot_id: int, view: str, *columns: str) -> list[str]:
-        schema = open_snapshot(self.catalog.spark, self.catalog.settings, snapshot_id)
-        table = self.catalog.spark.table(f"{schema}.{view}")
-        text = F.to_json(F.struct(*(columns or table.columns)), {"ignoreNullFields": "false"})
-        return texts(json.loads(row[0]) for row in table.select(text).collect())
+    def rows(self, view: str, **replaced: F.Column) -> list[str]:
+        """Return the rows of a view, each as JSON."""
+        table = self.spark.table(f"{self.schema}.{view}")
+        texts = table.withColumns(replaced).select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"}))
+        return as_texts(json.loads(row[0]) for row in texts.collect())
 
 
-def texts(rows: Any) -> list[str]:
+def as_texts(rows: Iterable[Any]) -> list[str]:
     return sorted(json.dumps(row, sort_keys=True) for row in rows)
 
 
-def load(catalog: Catalog, folder: Path, *steps: Any) -> Loaded:
-    settings = catalog.settings.model_copy(update={"refresh_effective": True, "readmodel_dir": str(folder / "model")})
-    for step in steps:
-        step(settings)
-    model = open_model(settings)
-    return Loaded(catalog, model)
-
-
 @pytest.fixture(scope="module")
-def generated(spark, empty_warehouse, tmp_path_factory) -> Iterator[Loaded]:
+def loaded(spark, empty_warehouse, tmp_path_factory) -> Iterator[Loaded]:
+    """Two random catalogs and the samples, of which one catalog changes and a third comes."""
     forget_attached(spark)
-    folder = tmp_path_factory.mktemp("generated")
+    folder = tmp_path_factory.mktemp("twins")
     made = Catalog(spark, folder)
     shutil.copytree(empty_warehouse, made.settings.warehouse)
-
-    def first(settings):
-        made.write("a.json", catalog_of(1))
-        made.ingest(settings=settings, request=Request(label="first"))
-
-    def second(settings):
-        made.write("a.json", catalog_of(2) | {"bad": 1})
-        made.write("b.json", {"registryid": "other"} | catalog_of(3))
-        made.ingest(settings=settings, request=Request(Policy(prune=True, force=True)))
-
-    loaded = load(made, folder, first, second)
-    yield loaded
-    loaded.model.close()
+    settings = made.settings.model_copy(update={"refresh_effective": True, "readmodel_dir": str(folder / "model")})
+    made.write("a.json", catalog_of(1))
+    made.write("b.json", catalog_of(2))
+    samples = [SAMPLES] if SAMPLES.is_dir() else []
+    made.ingest(made.documents, *samples, settings=settings, registry_from="document")
+    made.write("a.json", catalog_of(3) | {"bad": 1})
+    made.write("c.json", catalog_of(4))
+    made.ingest(settings=settings, request=Request(Policy(prune=True, force=True)), registry_from="document")
+    found = Loaded(made, settings)
+    yield found
+    found.model.close()
     forget(spark, Path(made.settings.warehouse))
 
 
-def every(view: View, kind: str) -> Iterator[Any]:
-    return (one for registryid in view.registries() for one in view.below(registryid, "/") if one.kind == kind)
+def of_entities(view: View, answer: Callable[[View, Any], Iterable[Any]], *kinds: str) -> list[Any]:
+    entities = (one for registryid in view.registries() for one in view.below(registryid, "/"))
+    return [row for one in entities if not kinds or one.kind in kinds for row in answer(view, one)]
 
 
-@pytest.mark.parametrize("snapshot_id", [1, 2])
-def test_definitions_chains_and_origins_are_those_of_the_views(generated, snapshot_id):
-    with generated.model.at(snapshot_id) as view:
-        known = list(view.definitions())
-        statuses = {one["chain_status"] for one in known}
-        assert statuses >= {"none", "resolved", "dangling", "external"}
-        columns = [name for name in known[0] if name != "snapshot_id"]
-        flat = texts({name: one[name] for name in columns} for one in known)
-        assert flat == generated.rows(snapshot_id, "flat_messages", *columns)
-        assert texts(row for one in known for row in chain_of(view, one)) == generated.rows(snapshot_id, "message_chains")
-        assert texts(row for one in known for row in attributes_of(view, one)) == generated.rows(snapshot_id, "flat_attributes")
+def of_messages(view: View, answer: Callable[[View, Any], Iterable[Any]]) -> list[str]:
+    return as_texts(row for one in view.definitions() for row in answer(view, one))
 
 
-@pytest.mark.parametrize("snapshot_id", [1, 2])
-def test_what_endpoints_carry_and_references_are_those_of_the_views(generated, snapshot_id):
-    with generated.model.at(snapshot_id) as view:
-        carried = generated.rows(snapshot_id, "endpoint_messages")
-        assert texts(row for one in view.definitions() for row in endpoints_of(view, one)) == carried != []
-        assert texts(row for one in every(view, "endpoint") for row in messages_of(view, one)) == carried
-        references = generated.rows(snapshot_id, "entity_references")
-        entities = [one for registryid in view.registries() for one in view.below(registryid, "/")]
-        assert texts(row._asdict() for one in entities for row in view.references_of(one)) == references != []
-        reached = [json.loads(row) for row in references]
-        targets = {(row["registryid"], row["target_xid"]) for row in reached if row["target_xid"]}
-        back = texts(row._asdict() for target in targets for row in view.referring_to(*target))
-        assert back == texts(row for row in reached if row["target_xid"])
-
-
-def test_differences_events_snapshots_and_findings_are_spark_s(generated):
-    spark, settings, model = generated.catalog.spark, generated.catalog.settings, generated.model
-    quick = differences(model.answer(definitions_of, 1), model.answer(definitions_of, 2))
-    assert quick == read_differences(diff_snapshots(spark, settings, 1, 2)) != []
-    told = [row["event"] for row in change_events(spark, settings, 0, 2, FEEDS).collect()]
-    assert [
-        event for _, event in model.answer(lambda view: list(quick_events.change_events(view, settings.events_source, 0)))
-    ] == told
-    assert [one.as_json() for one in model.answer(lambda view: view.snapshots())] == [
-        one.as_json() for one in read_snapshots(spark)
-    ]
-    for at in (None, "1"):
-        spark.catalog.setCurrentDatabase(
-            open_relations(spark, settings, with_read(["current_violations"]), ["violations"], at and str(at))
-        )
-        counted = spark.sql("SELECT rule_id, severity, count(*) AS n FROM current_violations GROUP BY ALL").collect()
-        found = violations_by_rule(model.answer(find_violations, at))
-        assert {(one.rule_id, one.severity): one.findings for one in found} == {(row[0], row[1]): row[2] for row in counted} != {}
-    path = model.answer(find_violations)[0]["document_uri"].removeprefix("file:")
-    assert model.answer(lambda view: find_violations(view, document=path)) != []
-    with pytest.raises(DocumentNotFound, match=r"no\.json: the catalog has loaded no such document"):
-        model.answer(lambda view: find_violations(view, document="no.json"))
-
-
-def test_a_message_and_a_history_are_those_of_the_views(generated):
-    spark, settings, model = generated.catalog.spark, generated.catalog.settings, generated.model
-    known = sorted({one["xid"] for one in model.answer(lambda view: list(view.definitions()))})
-    for xid, at in ((known[len(known) // 2], None), (known[0], "first")):
-        schema = open_relations(spark, settings, with_read(["flat_attributes"]), ["changes"], at)
-        rows = spark.table(f"{schema}.flat_attributes").filter(F.col("xid") == xid).orderBy("registryid", "pointer").collect()
-        names = ("pointer", "value", "origin", "declared_by", "depth")
-        found = [
-            (shown.message["registryid"], *(one[name] for name in names))
-            for shown in model.answer(lambda view, xid=xid: show_messages(view, xid), at)
-            for one in shown.attributes
-        ]
-        assert found == [(row["registryid"], *(row[name] for name in names)) for row in rows] != []
-    for xid, below in (("/messagegroups/g0", True), (known[0], False)):
-        beneath = F.col("xid").startswith(f"{xid}/" if below else f"{xid}/versions/")
-        rows = spark.table(table_name("changes")).filter(F.col("kind").isin(*TABLE_OF_KIND) & (beneath | (F.col("xid") == xid)))
-        found = model.answer(lambda view, xid=xid, below=below: read_history(view, xid, below=below))
-        told = sorted((row["snapshot_id"], row["xid"], row["op"]) for row in rows.collect())
-        assert sorted((one.snapshot_id, one.xid, one.op) for one in found) == told != []
-
-
-def test_the_published_samples_are_told_alike(spark, bare_catalog, samples, tmp_path):
-    def whole(settings):
-        bare_catalog.ingest(samples, settings=settings, registry_from="document")
-
-    loaded = load(bare_catalog, tmp_path, whole)
+def test_chains_and_origins(loaded):
     with loaded.model.at() as view:
-        known = list(view.definitions())
-        assert texts(row for one in known for row in chain_of(view, one)) == loaded.rows(1, "message_chains")
-        assert texts(row for one in known for row in attributes_of(view, one)) == loaded.rows(1, "flat_attributes")
-        assert texts(row for one in known for row in endpoints_of(view, one)) == loaded.rows(1, "endpoint_messages")
-        entities = [one for registryid in view.registries() for one in view.below(registryid, "/")]
-        assert texts(row._asdict() for one in entities for row in view.references_of(one)) == loaded.rows(1, "entity_references")
-    loaded.model.close()
+        assert {one["chain_status"] for one in view.definitions()} >= {"none", "resolved", "dangling", "external", "cycle"}
+        assert of_messages(view, chain_of) == loaded.rows("message_chains") != []
+        assert of_messages(view, attributes_of) == loaded.rows("flat_attributes") != []
+
+
+def test_what_endpoints_carry(loaded):
+    with loaded.model.at() as view:
+        carried = loaded.rows("endpoint_messages")
+        assert of_messages(view, endpoints_of) == carried != []
+        assert as_texts(of_entities(view, messages_of, "endpoint")) == carried
+
+
+def test_references(loaded):
+    with loaded.model.at() as view:
+        references = loaded.rows("entity_references")
+        told = of_entities(view, lambda view, entity: (row._asdict() for row in view.references_of(entity)))
+        assert as_texts(told) == references != []
+        reached = [row for row in map(json.loads, references) if row["target_xid"]]
+        targets = {(row["registryid"], row["target_xid"]) for row in reached}
+        assert as_texts(row._asdict() for target in targets for row in view.referring_to(*target)) == as_texts(reached)
+
+
+def test_compared_definitions_and_differences(loaded):
+    before, after = (loaded.model.answer(definitions_of, at) for at in (1, 2))
+    rows = [(*key, sorted(leaves.items())) for key, leaves in after.items()]
+    stored = loaded.spark.table(f"{loaded.schema}.comparable_definitions").select("registryid", "kind", "xid", "leaves")
+    assert sorted(rows) == sorted((*row[:3], sorted(row[3].items())) for row in stored.collect())
+    found = differences(before, after)
+    assert {one.class_ for one in found} == {"breaking", "compatible", "cosmetic"}
+    assert found == read_differences(diff_snapshots(loaded.spark, loaded.settings, 1, 2))
+
+
+def test_events(loaded):
+    told = [row["event"] for row in change_events(loaded.spark, loaded.settings, 0, 2, FEEDS).collect()]
+    source = loaded.settings.events_source
+    assert [event for _, event in loaded.model.answer(lambda view: list(quick_events.change_events(view, source, 0)))] == told
+    assert {json.loads(event)["id"].split("-")[0] for event in told} == {"1", "2"}
+
+
+def test_snapshots(loaded):
+    quick = loaded.model.answer(lambda view: view.snapshots())
+    assert [one.as_json() for one in quick] == [one.as_json() for one in read_snapshots(loaded.spark)] != []
+
+
+@pytest.mark.parametrize("at", [None, "1"])
+def test_findings(loaded, at):
+    schema = open_relations(loaded.spark, loaded.settings, with_read(["current_violations"]), ["violations"], at)
+    rows = loaded.spark.table(f"{schema}.current_violations").groupBy("rule_id", "severity").count().collect()
+    found = violations_by_rule(loaded.model.answer(find_violations, at))
+    assert {(one.rule_id, one.severity): one.findings for one in found} == {(row[0], row[1]): row[2] for row in rows} != {}
+
+
+def test_findings_of_a_document(loaded):
+    path = loaded.model.answer(find_violations)[0]["document_uri"].removeprefix("file:")
+    assert loaded.model.answer(lambda view: find_violations(view, document=path)) != []
+    with pytest.raises(DocumentNotFound, match=r"no\.json: the catalog has loaded no such document"):
+        loaded.model.answer(lambda view: find_violations(view, document="no.json"))
