@@ -43,7 +43,6 @@ from lakehouse.query.diff import diff_snapshots, read_differences
 from lakehouse.query.pastdefinitions import compute_definitions
 from lakehouse.query.records import Records
 from lakehouse.query.sql import run_query
-from lakehouse.readmodel.diff import TooManyChanges
 from lakehouse.readmodel.diff import diff_snapshots as diff_quickly
 from lakehouse.readmodel.events import change_events
 from lakehouse.readmodel.file.words import KINDS
@@ -595,8 +594,6 @@ class Catalog(CatalogUpkeep):
     def diff(self, before: int | str, after: int | str) -> Records[Difference]:
         """Return what changed between two snapshots, and whom it breaks, as `lakehouse diff`.
 
-        Spark starts only where the two are too far apart, or so old that it has to compute their definitions.
-
         Raises:
             SnapshotNotFound: there is no such snapshot.
         """
@@ -606,10 +603,7 @@ class Catalog(CatalogUpkeep):
             attach_tables(self.spark, self.settings, ["changes"])
             return read_differences(diff_snapshots(self.spark, self.settings, *sides))
 
-        try:
-            found = self._quick_or(by_spark, lambda model: diff_quickly(model, *sides))
-        except (DefinitionsGone, TooManyChanges):
-            found = by_spark()
+        found = self._quick_or(by_spark, lambda model: diff_quickly(model, *sides))
         return Records(found, ("class", "kind", "xid", "change", "pointer", "before", "after", "rule"))
 
     def close(self) -> None:

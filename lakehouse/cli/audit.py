@@ -174,9 +174,7 @@ def diff(context: Context, before: str, after: str, breaking: bool, markdown: bo
     are_documents = [os.path.exists(side) or "/" in side or "*" in side for side in (before, after)]
     if any(are_documents) and not all(are_documents):
         raise click.UsageError("A and B must both be snapshots, or both files or folders.")
-    found = None if all(are_documents) else _quick_diff(context, before, after)
-    if found is None:
-        found = _diff(context, before, after, are_documents=all(are_documents))
+    found = _diff_documents(context, before, after) if all(are_documents) else _diff_snapshots(context, before, after)
     several = not context.as_json and _of_several_registries(context, found, are_documents=all(are_documents))
     breaks = any(one.class_ == "breaking" for one in found)
     shown = [one for one in found if one.class_ == "breaking"] if breaking else found
@@ -200,34 +198,26 @@ def _of_several_registries(context: Context, found: list[Any], *, are_documents:
     return len(registries) > 1
 
 
-def _quick_diff(context: Context, before: str, after: str) -> list[Any] | None:
-    """Compare two snapshots without Spark; None: too much changed, or their definitions are not stored any more."""
-    from lakehouse.errors import DefinitionsGone
-    from lakehouse.readmodel.diff import TooManyChanges, diff_snapshots
+def _diff_snapshots(context: Context, before: str, after: str) -> list[Any]:
+    from lakehouse.readmodel.diff import diff_snapshots
 
     with read_model(context) as (model, _):
-        try:
-            return diff_snapshots(model, before, after)
-        except (DefinitionsGone, TooManyChanges):
-            return None
+        return diff_snapshots(model, before, after)
 
 
-def _diff(context: Context, before: str, after: str, *, are_documents: bool) -> list[Any]:
-    from lakehouse.cli.beforehand import check_sources
-    from lakehouse.log.snapshots import resolve_snapshot
-    from lakehouse.query.diff import diff_documents, diff_snapshots, read_differences
-    from lakehouse.store.tables import attach_tables
+def _diff_documents(context: Context, before: str, after: str) -> list[Any]:
+    from lakehouse.cli.beforehand import check_sources, is_local
+    from lakehouse.query.diff import read_differences
+    from lakehouse.query.documentdiff import can_read, diff_documents, diff_files
 
-    if are_documents:
-        check_sources(context, [before, after])
+    check_sources(context, [before, after])
+    if is_local(context) and can_read(before) and can_read(after):
+        return diff_files(context.settings, before, after)
     with (
-        session(context, makes_catalog=are_documents) as (spark, settings, watcher),
+        session(context, makes_catalog=True) as (spark, settings, watcher),
         watcher.stage("diff", f"{before} to {after}"),
     ):
-        if are_documents:
-            return read_differences(diff_documents(spark, settings, [before], [after]))
-        attach_tables(spark, settings, ["changes"])
-        return read_differences(diff_snapshots(spark, settings, *(resolve_snapshot(spark, side) for side in (before, after))))
+        return read_differences(diff_documents(spark, settings, [before], [after]))
 
 
 PLACEHOLDER = "registry.invalid"  # of the default of `events_source`

@@ -30,7 +30,7 @@ T = TypeVar("T")
 _UNITS = ("group", "endpoint", "message", "schema")
 
 
-def _is_local(context: Context) -> bool:
+def is_local(context: Context) -> bool:
     """Tell whether a path without a scheme is one of this machine's disks, for Spark too. The run begins here, for machines."""
     settings = context.settings
     if context.options.get("log_json") or context.options.get("metrics"):
@@ -48,7 +48,7 @@ def ask(context: Context, question: Callable[[View], T], at: str | None = None) 
     from lakehouse.readmodel import open_model
 
     settings = context.settings
-    if not _is_local(context) or local_path(settings.warehouse) is None or not holds_table(settings.warehouse, "changes"):
+    if not is_local(context) or local_path(settings.warehouse) is None or not holds_table(settings.warehouse, "changes"):
         return None
     try:
         with bar(context) as progress, open_model(settings, progress=progress) as model:
@@ -77,7 +77,7 @@ def check_sources(context: Context, sources: Iterable[str]) -> None:
     """
     from lakehouse.ingest.folders import check_source
 
-    for source in sources if _is_local(context) else ():
+    for source in sources if is_local(context) else ():
         check_source(source)
 
 
@@ -115,7 +115,7 @@ def check_export(context: Context, request: Any) -> None:
         return chosen.to_folder
 
     to_folder = ask(context, choose, request.at)
-    if _is_local(context):
+    if is_local(context):
         check_target(request.out, to_folder=request.to_folder or bool(to_folder), replace=request.replace)
 
 
@@ -136,7 +136,7 @@ def check_match(context: Context, sources: Iterable[str], scope: Scope, at: str 
     check_snapshots(context, at)
     if at is None and (scope.registry or scope.group or scope.endpoint):
         ask(context, lambda view: _check_scope(view, scope))
-    if results is not None and _is_local(context):
+    if results is not None and is_local(context):
         path = local_path(results)
         to_folder = results.endswith("/") or (path is not None and path.is_dir())
         check_target(results, to_folder=to_folder, parents=to_folder)
@@ -156,7 +156,7 @@ def check_backup(context: Context, folder: str) -> None:
     Raises:
         TargetError: it cannot.
     """
-    if _is_local(context):
+    if is_local(context):
         check_target(folder, to_folder=True)
 
 
@@ -167,7 +167,7 @@ def check_restore(context: Context, folder: str) -> None:
         BackupError: it is not so.
     """
     settings, place = context.settings, local_path(folder)
-    if _is_local(context) and place is not None and not any((place / "manifests").glob("*.json")):
+    if is_local(context) and place is not None and not any((place / "manifests").glob("*.json")):
         raise NoBackup(folder)
     if ask(context, lambda view: view.head):
         raise WarehouseTaken(settings.warehouse)

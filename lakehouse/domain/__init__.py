@@ -6,6 +6,8 @@
 | `diff` | what differs between two states of definitions, whether it breaks producers or consumers, and why |
 | `leaves` | the leaves of a definition: its attributes by JSON Pointer |
 | `bases` | which Version a `basemessage` means, where a chain ends, what is inherited |
+| `inferred` | what the specifications infer of a definition in addition to what it says |
+| `bodies` | what is compared of an entity whose body alone is known |
 | `events` | which CloudEvents a change makes, in which feed, under which id |
 | `protocols` | whether two protocols or envelopes are the same, or one is more precise (requirements.md 22, 23) |
 """

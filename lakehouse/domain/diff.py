@@ -9,7 +9,7 @@ difference. `data/compatibility_rules.csv` says what a difference means; `ddl/vi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -71,8 +71,12 @@ def compatibility_rules() -> list[CompatibilityRule]:
 
 
 def differences(before: Definitions, after: Definitions) -> list[Difference]:
-    """Compare definitions: the gravest differences first, then by registry, XID and pointer."""
-    found = [one for key in before.keys() | after.keys() for one in differences_of(key, before.get(key), after.get(key))]
+    """Compare definitions, in order."""
+    return in_order(one for key in before.keys() | after.keys() for one in differences_of(key, before.get(key), after.get(key)))
+
+
+def in_order(found: Iterable[Difference]) -> list[Difference]:
+    """Sort differences: the gravest first, then by registry, XID and pointer."""
     return sorted(found, key=lambda row: (CLASSES.index(row.class_), row.registryid, row.xid, row.pointer))
 
 

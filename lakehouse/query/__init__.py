@@ -7,7 +7,8 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "audit": ["blame", "history", "read_history"],
-        "diff": ["diff_documents", "diff_snapshots"],
+        "diff": ["diff_snapshots"],
+        "documentdiff": ["diff_documents", "diff_files"],
         "events": ["change_events", "stream_changes"],
         "sql": ["run_query"],
     },

@@ -1,89 +1,99 @@
-"""Differences between two snapshots, as long as what changed fits in memory: `lakehouse.domain.diff` compares.
+"""Differences between two snapshots, whatever their age: definitions are computed of the bodies in the log.
 
-Tests hold what is narrowed to the changes equal to the whole, and both equal to `ddl/diffs/snapshot_diff.sql`.
+Only what changed between the two is compared, and the messages that are merged from it, on either side. Tests hold that equal to
+the whole, and to what Spark and `ddl/diffs/snapshot_diff.sql` find.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from lakehouse.domain.diff import COMPARED_KINDS, Definitions, Difference, Key, differences, leaves_of_entity, leaves_of_message
+from lakehouse.domain.bodies import EntityBodies, compared_bodies
+from lakehouse.domain.diff import COMPARED_KINDS, Definitions, Difference, Key
 from lakehouse.readmodel.model import ReadModel
 from lakehouse.readmodel.view import View
-from lakehouse.text.names import REGISTRY, RegistryId, Xid
-
-MOST_CHANGED = 20_000  # entities that are compared here
+from lakehouse.text.names import REGISTRY, JsonText, RegistryId, Xid
+from lakehouse.text.xid import xid_of_resource
 
 
 class TooManyChanges(Exception):
-    """More than `MOST_CHANGED` entities changed: Spark compares them."""
+    """More entities may differ than shall be compared."""
 
 
-def diff_snapshots(model: ReadModel, before: str | int, after: str | int) -> list[Difference]:
-    """Compare two snapshots; only what changed between them is read.
+def diff_snapshots(model: ReadModel, before: str | int, after: str | int, most: int | None = None) -> list[Difference]:
+    """Compare two snapshots; only what changed between them, and what depends on that, is read.
 
     Args:
         model: the read model, up to date.
         before: number, label, date or time of a snapshot.
         after: likewise; it may be the earlier one.
+        most: how many entities are compared; None: all.
 
     Raises:
-        DefinitionsGone: effective definitions are not stored for one of them any more.
         SnapshotNotFound: one of them is not there.
-        TooManyChanges: they are too far apart.
+        TooManyChanges: more than `most` may differ.
     """
-    first, last = sorted(model.answer(lambda view: view.snapshot_id, side) for side in (before, after))
-    changed = model.answer(lambda view: changed_since(view, first), last)
-    if len(changed) > MOST_CHANGED:
-        raise TooManyChanges
-    return differences(*(model.answer(lambda view: definitions_of(view, changed), side) for side in (before, after)))
+
+    def compare(one: View) -> list[Difference]:
+        with model.at(after) as other:
+            keys = changed_between(one, other)
+            if most is not None and len(keys) > most:
+                raise TooManyChanges
+            return compared_bodies(bodies_of(one), bodies_of(other), keys)
+
+    return model.answer(compare, before)
 
 
-def changed_since(view: View, first: int) -> set[Key]:
-    """Give the entities whose definition may differ between a snapshot and the view's, among others that do not.
+def bodies_of(view: View) -> EntityBodies:
+    """Return the entities of a snapshot by their bodies."""
 
-    Args:
-        view: the later snapshot.
-        first: number of the earlier one.
+    def find(registryid: RegistryId, xid: Xid) -> JsonText | None:
+        row = view.entity(registryid, xid)
+        return None if row is None else row.body
 
-    Raises:
-        DefinitionsGone: effective definitions are not stored for the view's snapshot any more.
-    """
-    marks = ", ".join("?" * len(COMPARED_KINDS))
-    rows = view.db.execute(
-        f"SELECT DISTINCT registryid, kind, xid FROM log WHERE snapshot_id > ? AND snapshot_id <= ? AND kind IN ({marks})",
-        (first, view.snapshot_id, *COMPARED_KINDS),
-    )
-    return {*rows, *((registryid, "message", xid) for registryid, xid in view.defined_since(first))}
+    return EntityBodies(find, view.model.settings.max_chain_depth)
 
 
-def definitions_of(view: View, only: Iterable[Key] | None = None) -> Definitions:
-    """Give the rows of the view `comparable_definitions` at a snapshot: registryid, kind, xid to leaves.
+def changed_between(one: View, other: View) -> set[Key]:
+    """Return the entities that may differ between two snapshots, among others that do not."""
+    first, last = sorted((one.snapshot_id, other.snapshot_id))
+    rows = one.db.execute(
+        "SELECT DISTINCT registryid, kind, xid FROM log WHERE snapshot_id > ? AND snapshot_id <= ?", (first, last)
+    ).fetchall()
+    messages = {(registryid, xid_of_resource(xid)) for registryid, kind, xid in rows if kind in ("message", "version")}
+    affected = {*_merged_from(one, messages), *_merged_from(other, messages)}
+    return {key for key in rows if key[1] in COMPARED_KINDS} | {(registryid, "message", xid) for registryid, xid in affected}
 
-    Args:
-        view: the snapshot.
-        only: these entities; None: all.
 
-    Raises:
-        DefinitionsGone: effective definitions are not stored for this snapshot any more.
-    """
-    if only is None:
-        entities = (one for registryid in view.registries() for one in view.below(registryid, REGISTRY))
-    else:
-        looked_up = (view.entity(registryid, xid) for registryid, _, xid in only)
-        entities = (one for one in looked_up if one is not None)
-    found: Definitions = {}
-    deprecated: dict[RegistryId, dict[Xid, Any]] = defaultdict(dict)
-    for entity in entities:
-        if entity.kind == "message":
-            deprecated[entity.registryid][entity.xid] = entity.attributes.get("deprecated")
-        elif entity.kind in COMPARED_KINDS:
-            found[entity.registryid, entity.kind, entity.xid] = leaves_of_entity(entity.kind, entity.body)
-    for registryid, messages in deprecated.items():
-        for one in view.definitions(registryid, xids=None if only is None else messages):
-            if one["xid"] in messages:
-                leaves = leaves_of_message(one["inferred"], one["attributes"], messages[one["xid"]])
-                found[registryid, "message", one["xid"]] = leaves
+def definitions_of(view: View) -> Definitions:
+    """Return the rows of the view `comparable_definitions` at a snapshot: registryid, kind, xid to leaves."""
+    bodies = bodies_of(view)
+    keys = [
+        (registryid, one.kind, one.xid)
+        for registryid in view.registries()
+        for one in view.below(registryid, REGISTRY)
+        if one.kind in COMPARED_KINDS
+    ]
+    return {key: leaves for key in keys if (leaves := bodies.leaves_of(key)) is not None}
+
+
+def _merged_from(view: View, messages: Iterable[tuple[RegistryId, Xid]]) -> set[tuple[RegistryId, Xid]]:
+    """Return messages with all that name one of them, or a Version of it, as base or by xref, over any number of steps."""
+    found = set(messages)
+    left = list(found)
+    while left:
+        registryid, xid = left.pop()
+        below = f"{xid}/versions/"
+        rows: Any = view.db.execute(
+            f"""
+            SELECT l.xid FROM edges AS e INNER JOIN log AS l ON l.id = e.log_id
+            WHERE (e.whole = ? OR (e.whole >= ? AND e.whole < ?)) AND e.relation IN ('basemessage', 'xref')
+            AND l.registryid = ? AND {view.holds("l.")}
+            """,
+            (xid, below, f"{below}\U0010ffff", registryid),
+        ).fetchall()
+        new = {(registryid, xid_of_resource(one)) for (one,) in rows} - found
+        found |= new
+        left += new
     return found

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from deltas import unpack
+from histories import shop
 from warehouses import CHANGES, Written
 
 M = "/messagegroups/g/messages/m"
@@ -79,6 +80,23 @@ def test_java_on_the_path_changes_nothing(place):
 def test_what_needs_spark_still_says_that_java_is_missing(place):
     ran = run(place, "sql", "SELECT 1")
     assert (ran.returncode, "Java" in ran.stderr) == (1, True)
+
+
+def test_documents_that_are_not_loaded_are_compared_without_java(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.json").write_text(json.dumps(shop(name, "m")))
+    (tmp_path / "one" / "b.json").write_text('{"registryid": "other", "messagegroups": {"g": {}}}')
+    (tmp_path / "one" / "notes.json").write_text('{"no": "registry"}')
+    (tmp_path / "one" / "empty.json").touch()
+    found = json.loads(run(tmp_path, "diff", f"{tmp_path}/one", f"{tmp_path}/two", "--json").stdout)
+    required = [one["xid"] for one in found if one["rule"] == "required-attribute-added"]
+    assert required == ["/messagegroups/base/messages/event", "/messagegroups/g/messages/m"]
+    assert [one["xid"] for one in found if one["registryid"] == "other"] == ["/messagegroups/g"]
+    ran = run(tmp_path, "diff", f"{tmp_path}/one/a.json", f"{tmp_path}/two/a.json", "--breaking", "--markdown")
+    assert (ran.returncode, "breaking**" in ran.stdout) == (4, True), ran.stderr
+    assert run(tmp_path, "diff", f"{tmp_path}/one", f"{tmp_path}/one", "--json").stdout == "[]\n"
+    assert not (tmp_path / "warehouse").exists()
 
 
 SLOW = ("pyspark", "great_expectations", "pandas", "pyarrow", "deltalake")

@@ -8,7 +8,8 @@ import pytest
 from histories import shop
 
 from lakehouse.cli.pullrequests import as_markdown
-from lakehouse.query.diff import diff_documents, diff_snapshots, read_differences
+from lakehouse.query.diff import diff_snapshots, read_differences
+from lakehouse.query.documentdiff import diff_documents, diff_files
 from lakehouse.query.sql import run_query
 from lakehouse.store.tables import attach_tables
 
@@ -40,6 +41,7 @@ def test_documents_are_compared_without_being_loaded(past, tmp_path):
     before = past.rows("SELECT max(snapshot_id) FROM xregistry.changes")
     sides = [[str(tmp_path / "one.json")], [str(tmp_path / "two.json")]]
     found = read_differences(diff_documents(past.spark, past.settings, *sides))
+    assert found == diff_files(past.settings, sides[0][0], sides[1][0])
     assert {one.xid for one in found if one.rule == "required-attribute-added"} == {
         "/messagegroups/base/messages/event",
         "/messagegroups/g/messages/m",

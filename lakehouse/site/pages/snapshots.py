@@ -6,13 +6,14 @@ from itertools import chain, groupby
 from typing import Any, NamedTuple
 
 from lakehouse.domain.diff import CLASSES, Difference
-from lakehouse.errors import DefinitionsGone, SnapshotNotFound
-from lakehouse.readmodel.diff import MOST_CHANGED, TooManyChanges, diff_snapshots
+from lakehouse.errors import SnapshotNotFound
+from lakehouse.readmodel.diff import TooManyChanges, diff_snapshots
 from lakehouse.readmodel.listed import Changed, changed_in
 from lakehouse.site.addresses import COMPARE, SNAPSHOTS, path_of_comparison, path_of_snapshot
 from lakehouse.site.book import PER_PAGE, Book, Page, Part
 from lakehouse.site.pages.past import declared_differences
 
+MOST_CHANGED = 20_000  # entities that a page compares
 _MOST_TOLD = 5
 _LAST = 5
 
@@ -90,13 +91,13 @@ def compare_page(book: Book, before: str, after: str, number: int = 1) -> Page |
     if before and after:
         try:
             pair = (book.view.resolve(before), book.view.resolve(after))
-            found = _gravest_first(book.remember(("diff", *pair), lambda: diff_snapshots(book.model, *pair), 2))
-        except (SnapshotNotFound, DefinitionsGone) as error:
+            found = _gravest_first(_compared(book, *pair))
+        except SnapshotNotFound as error:
             problem = str(error)
         except TooManyChanges:
             problem = (
                 f"More than {MOST_CHANGED:,} entities changed, which a page does not compare: "
-                f"lakehouse diff {before} {after} does, with Spark."
+                f"lakehouse diff {before} {after} does."
             )
     path = path_of_comparison(COMPARE, str(pair[0]), str(pair[1])) if pair else COMPARE
     part = book.part(found, path, number)
@@ -116,6 +117,10 @@ def compare_page(book: Book, before: str, after: str, number: int = 1) -> Page |
     return book.page("compare.html", part.at(number), before=before, after=after, **told)
 
 
+def _compared(book: Book, before: int, after: int) -> list[Difference]:
+    return book.remember(("diff", before, after), lambda: diff_snapshots(book.model, before, after, MOST_CHANGED), 2)
+
+
 def _gravest_first(found: list[Difference]) -> list[Difference]:
     """Put the differences of each entity together; entities with the gravest ones come first, as in the list."""
     entities: dict[tuple[str, str], list[Difference]] = {}
@@ -127,6 +132,6 @@ def _gravest_first(found: list[Difference]) -> list[Difference]:
 def count_differences(book: Book, before: int, after: int) -> int:
     """Count the differences that a comparison of two snapshots shows."""
     try:
-        return len(book.remember(("diff", before, after), lambda: diff_snapshots(book.model, before, after), 2))
-    except (SnapshotNotFound, DefinitionsGone, TooManyChanges):
+        return len(_compared(book, before, after))
+    except (SnapshotNotFound, TooManyChanges):
         return 0

@@ -1,0 +1,76 @@
+"""Entities by their bodies alone: what is compared of each is computed, with the chain of bases and what is inferred."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
+from typing import Any
+
+from lakehouse.domain.bases import chain_of, merged, shown_version
+from lakehouse.domain.diff import Difference, Key, Leaves, differences_of, in_order, leaves_of_entity, leaves_of_message
+from lakehouse.domain.inferred import inferred_leaves
+from lakehouse.domain.leaves import leaves_of_body
+from lakehouse.text.jsontext import read_canonical
+from lakehouse.text.names import JsonText, RegistryId, Xid
+
+FindBody = Callable[[RegistryId, Xid], JsonText | None]
+_MOST_KEPT = 10_000  # bodies that were read, since many messages have one base
+
+
+class EntityBodies:
+    """The entities of a state.
+
+    Args:
+        find: gives the body of an entity; None: it is not there.
+        max_depth: how many bases of a message are followed.
+    """
+
+    def __init__(self, find: FindBody, max_depth: int) -> None:
+        self._find = find
+        self._max_depth = max_depth
+        self._attributes = lru_cache(_MOST_KEPT)(self._read)
+
+    def bodies_of(self, key: Key) -> list[JsonText] | None:
+        """Return the bodies that the leaves of an entity follow from: its own, of a message those that are merged too."""
+        registryid, kind, xid = key
+        own = self._find(registryid, xid)
+        if own is None or kind != "message":
+            return None if own is None else [own]
+        return [own, *(body for one in self._merged_from(registryid, xid) if (body := self._find(registryid, one)) is not None)]
+
+    def leaves_of(self, key: Key) -> Leaves | None:
+        """Return the leaves by which an entity is compared; None: it is not there."""
+        return _leaves_of(key[1], self.bodies_of(key))
+
+    def _merged_from(self, registryid: RegistryId, message: Xid) -> tuple[Xid, ...]:
+        """Return the Versions that a message is merged from, nearest first."""
+        find = partial(self._attributes, registryid)
+        version = shown_version(message, find)
+        if version is None or find(version) is None:
+            return ()
+        chain = chain_of(version, find, self._max_depth)
+        return chain.versions[:1] if chain.status == "cycle" else chain.versions
+
+    def _read(self, registryid: RegistryId, xid: Xid) -> dict[str, Any] | None:
+        body = self._find(registryid, xid)
+        found: dict[str, Any] | None = None if body is None else read_canonical(body)
+        return found
+
+
+def compared_bodies(before: EntityBodies, after: EntityBodies, keys: Iterable[Key]) -> list[Difference]:
+    """Compare entities of two states: the gravest differences first. Leaves are computed only where bodies differ."""
+    found: list[Difference] = []
+    for key in keys:
+        one, other = before.bodies_of(key), after.bodies_of(key)
+        if one != other:
+            found += differences_of(key, _leaves_of(key[1], one), _leaves_of(key[1], other))
+    return in_order(found)
+
+
+def _leaves_of(kind: str, bodies: list[JsonText] | None) -> Leaves | None:
+    if bodies is None:
+        return None
+    if kind != "message":
+        return leaves_of_entity(kind, bodies[0])
+    attributes = merged(dict(leaves_of_body(body)) for body in bodies[1:])
+    return leaves_of_message(inferred_leaves(attributes), attributes, read_canonical(bodies[0]).get("deprecated"))

@@ -1,0 +1,82 @@
+"""What the specifications infer of a message in addition to what is written.
+
+The defaults of MSG-054, MSG-055, MSG-237 to MSG-263, END-135, END-163 and END-165. The view `inferred_definitions` infers them
+in SQL too: tests compare them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from lakehouse.dialects.tables import family_of
+from lakehouse.domain.bases import Leaves, text_at
+from lakehouse.text.jsontext import canonical_text, pointer_of
+from lakehouse.text.names import JsonText, Pointer
+
+_METADATA = "/envelopemetadata"
+_JSON = JsonText('"application/json"')
+
+
+class _Declared(NamedTuple):
+    """What is inferred of a CloudEvents attribute: its type, whether it is required, its value."""
+
+    type: str
+    required: bool = False
+    value: JsonText | None = None
+
+
+_ALWAYS = {
+    "specversion": _Declared("string", required=True, value=JsonText('"1.0"')),
+    "id": _Declared("string", required=True),
+    "source": _Declared("uritemplate", required=True),
+    "type": _Declared("string", required=True),
+    "time": _Declared("timestamp", value=JsonText('"0000-01-01T00:00:00Z"')),
+}
+
+
+def inferred_leaves(attributes: Leaves) -> dict[Pointer, JsonText]:
+    """Return what is inferred of an effective definition, as leaves; nothing that it says itself."""
+    implied = _of_cloudevent(attributes) if _is_cloudevent(attributes) else {}
+    if _format_type(attributes) is not None:
+        implied[pointer_of("datacontenttype")] = _JSON
+    family = family_of(text_at(attributes, "/protocol"))
+    if family == "MQTT":
+        implied |= _option("qos", 0) | _option("retain", False)
+    if family == "HTTP" and attributes.get(Pointer("/protocoloptions/status/value"), "null") == "null":
+        implied |= _option("method", "POST")
+    return {pointer: leaf for pointer, leaf in implied.items() if pointer not in attributes}
+
+
+def _of_cloudevent(attributes: Leaves) -> dict[Pointer, JsonText]:
+    """Return what CloudEvents says of its attributes, declared or not."""
+    names = dict.fromkeys(pointer.split("/")[2] for pointer in attributes if pointer.startswith(f"{_METADATA}/"))
+    content_type = attributes.get(Pointer("/datacontenttype"), _format_type(attributes))
+    schema = attributes.get(Pointer("/dataschemauri"))
+    declared = dict(_ALWAYS)
+    declared |= {name: _Declared("string") for name in names if name not in ("dataschema", *declared)}
+    if content_type not in (None, "null"):
+        declared["datacontenttype"] = _Declared("string", value=content_type)
+    if "dataschema" in names or schema not in (None, "null"):
+        declared["dataschema"] = _Declared("uritemplate", value=None if schema == "null" else schema)
+    leaves: dict[Pointer, JsonText] = {}
+    for name, one in declared.items():
+        at = f"{_METADATA}/{name}"  # of a pointer: it is escaped
+        leaves[Pointer(f"{at}/type")] = canonical_text(one.type)
+        leaves[Pointer(f"{at}/required")] = canonical_text(one.required)
+        if one.value is not None:
+            leaves[Pointer(f"{at}/value")] = one.value
+    return leaves
+
+
+def _option(name: str, value: str | int | bool) -> dict[Pointer, JsonText]:
+    return {pointer_of("protocoloptions", name, "value"): canonical_text(value)}
+
+
+def _is_cloudevent(attributes: Leaves) -> bool:
+    return (text_at(attributes, "/envelope") or "").partition("/")[0].upper() == "CLOUDEVENTS"
+
+
+def _format_type(attributes: Leaves) -> JsonText | None:
+    """Return the media type that `dataschemaformat` stands for."""
+    name = (text_at(attributes, "/dataschemaformat") or "").partition("/")[0]
+    return _JSON if name.replace("-", "").replace("_", "").upper() == "JSONSCHEMA" else None

@@ -1,0 +1,39 @@
+"""What is compared of entities follows from their bodies alone, as Spark computed and stored it."""
+
+from __future__ import annotations
+
+import pytest
+from deltas import unpack
+
+from lakehouse.domain.bodies import compared_bodies
+from lakehouse.domain.diff import differences, leaves_of_message
+from lakehouse.readmodel import open_model
+from lakehouse.readmodel.diff import bodies_of, definitions_of, diff_snapshots
+from lakehouse.settings import read_settings
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("golden")
+    with open_model(read_settings(warehouse=str(unpack(folder)), readmodel_dir=str(folder / "model"))) as model:
+        yield model
+
+
+def test_leaves_of_messages_are_those_that_spark_stored(golden):
+    with golden.at() as view:
+        stored = list(view.definitions())
+        for one in stored:
+            own = view.entity(one["registryid"], one["xid"]).attributes
+            leaves = leaves_of_message(one["inferred"], one["attributes"], own.get("deprecated"))
+            assert bodies_of(view).leaves_of((one["registryid"], "message", one["xid"])) == leaves
+        assert {one["chain_status"] for one in stored} >= {"none", "resolved"}
+        assert bodies_of(view).leaves_of(("default", "message", "/messagegroups/none/messages/none")) is None
+
+
+def test_only_what_differs_is_compared(golden):
+    head = golden.answer(lambda view: view.head)
+    whole = [golden.answer(definitions_of, at) for at in (1, head)]
+    assert diff_snapshots(golden, 1, head) == differences(*whole) != []
+    assert diff_snapshots(golden, head, head) == []
+    with golden.at(1) as view:
+        assert compared_bodies(bodies_of(view), bodies_of(view), whole[0]) == []
