@@ -34,25 +34,26 @@ def diff_snapshots(model: ReadModel, before: str | int, after: str | int, most: 
         SnapshotNotFound: one of them is not there.
         TooManyChanges: more than `most` may differ.
     """
+    depth = model.settings.max_chain_depth
 
     def compare(one: View) -> list[Difference]:
         with model.at(after) as other:
             keys = changed_between(one, other)
             if most is not None and len(keys) > most:
                 raise TooManyChanges
-            return compared_bodies(bodies_of(one), bodies_of(other), keys)
+            return compared_bodies(bodies_of(one, depth), bodies_of(other, depth), keys)
 
     return model.answer(compare, before)
 
 
-def bodies_of(view: View) -> EntityBodies:
-    """Return the entities of a snapshot by their bodies."""
+def bodies_of(view: View, max_depth: int) -> EntityBodies:
+    """Return the entities of a snapshot by their bodies, of which messages have up to `max_depth` bases."""
 
     def find(registryid: RegistryId, xid: Xid) -> JsonText | None:
         row = view.entity(registryid, xid)
         return None if row is None else row.body
 
-    return EntityBodies(find, view.model.settings.max_chain_depth)
+    return EntityBodies(find, max_depth)
 
 
 def changed_between(one: View, other: View) -> set[Key]:
@@ -66,9 +67,9 @@ def changed_between(one: View, other: View) -> set[Key]:
     return {key for key in rows if key[1] in COMPARED_KINDS} | {(registryid, "message", xid) for registryid, xid in affected}
 
 
-def definitions_of(view: View) -> Definitions:
+def definitions_of(view: View, max_depth: int = 128) -> Definitions:
     """Return the rows of the view `comparable_definitions` at a snapshot: registryid, kind, xid to leaves."""
-    bodies = bodies_of(view)
+    bodies = bodies_of(view, max_depth)
     keys = [
         (registryid, one.kind, one.xid)
         for registryid in view.registries()

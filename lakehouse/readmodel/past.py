@@ -55,29 +55,20 @@ class Past:
         where: dict[str, Sequence[str]] = {name: [value] for name, value in given if value is not None}
         if xids is not None:
             where["xid"] = xids
-        found = self._read(wanted, EFFECTIVE_COLUMNS, where=where)
+        found = self._read(wanted, where)
         if not found:
             return
         for batch in pa.Table.from_batches(found).sort_by([("registryid", "ascending"), ("xid", "ascending")]).to_batches():
             for row in rows.effective_rows(batch):
                 yield decoded(row)
 
-    def computed(self, wanted: Wanted, above: int) -> list[tuple[RegistryId, Xid]]:
-        """List the messages, by registryid and XID, whose definition was computed after the snapshot `above`.
-
-        Raises:
-            DefinitionsGone: as for `definitions`.
-        """
-        found = self._read(wanted, ("registryid", "xid", "snapshot_id"), above=above)
-        return [(row["registryid"], row["xid"]) for batch in found for row in batch.to_pylist()]
-
-    def _read(self, wanted: Wanted, columns: tuple[str, ...], **which: Any) -> list[pa.RecordBatch]:
-        """Read rows of the version of the table that holds what is wanted; `which` as for `batches`."""
+    def _read(self, wanted: Wanted, where: dict[str, Sequence[str]]) -> list[pa.RecordBatch]:
+        """Read rows of the version of the table that holds what is wanted."""
         held = (version for version, position in positions(self._warehouse.open(_TABLE)) if wanted.is_held_at(position))
         version = next(held, None)
         if version is None:
             raise DefinitionsGone(wanted.snapshot_id)
         try:
-            return list(batches(self._warehouse.open(_TABLE, version), columns, **which))
+            return list(batches(self._warehouse.open(_TABLE, version), EFFECTIVE_COLUMNS, where=where))
         except (WarehouseError, OSError) as error:  # a file that VACUUM deleted, a log that was cleaned up
             raise DefinitionsGone(wanted.snapshot_id) from error

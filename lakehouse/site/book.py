@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, NamedTuple, TypeVar
 
-from lakehouse.errors import DefinitionsGone, SnapshotNotFound
 from lakehouse.readmodel.listed import count_changed
 from lakehouse.readmodel.model import ReadModel
 from lakehouse.readmodel.view import Entity, View
 from lakehouse.site import addresses
 from lakehouse.site.overview import Overview
 from lakehouse.site.templating import MEDIA_TYPES, render
-from lakehouse.text.names import Pointer, RegistryId, Xid
+from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.xid import xid_of_resource
 
 T = TypeVar("T")
@@ -162,40 +160,6 @@ class Book:
     def changes_of(self, snapshot_id: int) -> dict[str, int]:
         """Count what a snapshot changed, by op."""
         return self.remember(("changes", snapshot_id), lambda: count_changed(self.view, snapshot_id), 2000)
-
-    def definitions_at(self, snapshot_id: int, registryid: RegistryId, xid: Xid) -> dict[Pointer, str] | None:
-        """Give the leaves of a message as it was in effect at a snapshot, with what is inferred; None: not kept, or not there."""
-        if self.style.is_served:
-            return self._past(snapshot_id, registryid, [xid]).get((registryid, xid))
-        now = self.definition(registryid, xid) if self.given is None else None
-        if now is not None and now["snapshot_id"] <= snapshot_id:  # nothing has touched it since
-            leaves: dict[Pointer, str] = now["inferred"] | now["attributes"]
-            return leaves
-        return self.remember(("past", snapshot_id), lambda: self._changed_since(snapshot_id)).get((registryid, xid))
-
-    def _changed_since(self, snapshot_id: int) -> dict[tuple[RegistryId, Xid], dict[Pointer, str]]:
-        """Read the messages as they were in effect at a snapshot that are not so any more: files compare no others."""
-        xids: dict[RegistryId, list[Xid]] = defaultdict(list)
-        try:
-            for registryid, xid in self.view.defined_since(snapshot_id):
-                xids[registryid].append(xid)
-        except DefinitionsGone:
-            return {}
-        parts = (self._past(snapshot_id, registryid, some) for registryid, some in xids.items())
-        return {key: leaves for part in parts for key, leaves in part.items()}
-
-    def _past(
-        self, snapshot_id: int, registryid: RegistryId, xids: list[Xid]
-    ) -> dict[tuple[RegistryId, Xid], dict[Pointer, str]]:
-        at_hand = snapshot_id == self.view.snapshot_id
-        try:
-            with nullcontext(self.view) if at_hand else self.model.at(snapshot_id) as view:
-                return {
-                    (one["registryid"], one["xid"]): one["inferred"] | one["attributes"]
-                    for one in view.definitions(registryid, xids=xids)
-                }
-        except (DefinitionsGone, SnapshotNotFound):
-            return {}
 
     def remember(self, key: Any, make: Callable[[], T], most: int = _MOST_KEPT) -> T:
         """Make something once for many pages.

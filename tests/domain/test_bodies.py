@@ -25,9 +25,9 @@ def test_leaves_of_messages_are_those_that_spark_stored(golden):
         for one in stored:
             own = view.entity(one["registryid"], one["xid"]).attributes
             leaves = leaves_of_message(one["inferred"], one["attributes"], own.get("deprecated"))
-            assert bodies_of(view).leaves_of((one["registryid"], "message", one["xid"])) == leaves
+            assert bodies_of(view, 128).leaves_of((one["registryid"], "message", one["xid"])) == leaves
         assert {one["chain_status"] for one in stored} >= {"none", "resolved"}
-        assert bodies_of(view).leaves_of(("default", "message", "/messagegroups/none/messages/none")) is None
+        assert bodies_of(view, 128).leaves_of(("default", "message", "/messagegroups/none/messages/none")) is None
 
 
 def test_only_what_differs_is_compared(golden):
@@ -36,4 +36,4 @@ def test_only_what_differs_is_compared(golden):
     assert diff_snapshots(golden, 1, head) == differences(*whole) != []
     assert diff_snapshots(golden, head, head) == []
     with golden.at(1) as view:
-        assert compared_bodies(bodies_of(view), bodies_of(view), whole[0]) == []
+        assert compared_bodies(bodies_of(view, 128), bodies_of(view, 128), whole[0]) == []

@@ -14,6 +14,7 @@ from lakehouse.domain.diff import Difference, Leaves, differences, leaves_of_ent
 from lakehouse.domain.leaves import leaves_of_body
 from lakehouse.errors import SnapshotNotFound
 from lakehouse.query.audit import history
+from lakehouse.readmodel.diff import bodies_of
 from lakehouse.readmodel.view import Entity, View
 from lakehouse.site.addresses import TO, path_of, path_of_comparison, read, written
 from lakehouse.site.book import Book, Page
@@ -215,7 +216,7 @@ class _Sides(NamedTuple):
 
 
 def _sides(book: Book, entity: Entity, before: str, after: str) -> _Sides:
-    """Give both states: in effect where both are of snapshots whose effective definitions are kept, else as declared."""
+    """Give both states: in effect where both are of snapshots that have the message, else as declared."""
     tokens = (before, after)
     if entity.kind == "message" and all(one.isdigit() for one in tokens):
         found = [_effective_at(book, entity, int(one)) for one in tokens]
@@ -226,14 +227,11 @@ def _sides(book: Book, entity: Entity, before: str, after: str) -> _Sides:
 
 
 def _effective_at(book: Book, entity: Entity, snapshot_id: int) -> Leaves | None:
-    leaves = book.definitions_at(snapshot_id, entity.registryid, entity.xid)
-    if leaves is None:
+    try:
+        with book.model.at(snapshot_id) as view:
+            return bodies_of(view, book.model.settings.max_chain_depth).leaves_of((entity.registryid, entity.kind, entity.xid))
+    except SnapshotNotFound:
         return None
-    with book.model.at(snapshot_id) as view:
-        there = view.entity(entity.registryid, entity.xid)
-    deprecated = None if there is None else there.attributes.get("deprecated")
-    told = {} if deprecated is None else {Pointer("/deprecated"): orjson.dumps(deprecated).decode()}
-    return told | {pointer: value for pointer, value in leaves.items() if value is not None and value != "{}"}
 
 
 def _declared_at(book: Book, entity: Entity, token: str) -> tuple[Leaves | None, Xid | None]:
