@@ -181,11 +181,11 @@ def explain(context: Context, /, rule_id: str) -> int:
         return 0
     for name in ("id", "text", "how", "covered_by", "severity", "table", "section", "hint", "held_in"):
         if told.get(name):
-            click.echo(f"{name.replace('_', ' '):10} {told[name]}")
-    for name in ("bad", "good"):
+            click.echo(f"{'checked in' if name == 'held_in' else name.replace('_', ' '):10} {told[name]}")
+    for name, title in (("bad", "failing"), ("good", "corrected")):
         if name in told:
             written = told[name] if isinstance(told[name], str) else json.dumps(told[name], indent=2, ensure_ascii=False)
-            click.echo(f"\n{name} example ({told['at']}):\n{printable(written)}")
+            click.echo(f"\n{title} example ({told['at']}):\n{printable(written)}")
     return 0
 
 
@@ -194,7 +194,7 @@ def _demo_match(spark: Any, settings: Any) -> None:
     from lakehouse.match.runs import Asked, run_match
 
     with as_file(files("lakehouse.cli") / "demo" / "landed" / "orders.jsonl") as landed:
-        click.echo("\nDo the captured events conform to the catalog?")
+        click.echo("\nDo captured events conform to their definitions?")
         click.echo(f"$ lakehouse --warehouse {settings.warehouse} match {landed}")
         show_matches(run_match(spark, settings, Asked((str(landed),))).as_json())
 
@@ -207,7 +207,7 @@ def demo(context: Context) -> int:
 
     The catalog of an online shop is created in ./demo-warehouse.
     """
-    from lakehouse.cli.demo import GLIMPSES, QUESTIONS
+    from lakehouse.cli.demo import QUERIES
     from lakehouse.expectations.run import warm_up
     from lakehouse.ingest.pipeline import ingest as run_ingest
     from lakehouse.query.sql import run_query
@@ -220,14 +220,13 @@ def demo(context: Context) -> int:
         with session(context, makes_catalog=True) as (spark, settings, watcher):
             summary = run_ingest(spark, settings, [str(folder)], watcher=watcher)
     show_summary(summary.as_json())
-    titled = [*(("A few rows", query) for query in GLIMPSES), *QUESTIONS]
-    for title, query in titled:
+    for title, query in QUERIES:
         click.echo(f'\n{title}\n$ lakehouse --warehouse {settings.warehouse} sql "{" ".join(query.split())}"')
         result = run_query(spark, settings, query)
         show_table(result.columns, result.text_rows())
     _demo_match(spark, settings)
     click.echo(
-        "\nOne message was rejected on purpose. Next: `lakehouse ingest` your own documents, then query them: `lakehouse sql`.\n"
-        f"Over HTTP: lakehouse --warehouse {settings.warehouse} serve"
+        "\nOne message was rejected on purpose. Next: load your own documents with `lakehouse ingest FOLDER`.\n"
+        f"Browse this catalog: lakehouse --warehouse {settings.warehouse} serve"
     )
     return 0

@@ -84,9 +84,9 @@ def show_summary(summary: dict[str, Any]) -> None:
     click.echo("Findings: " + ", ".join(f"{count} {name}" for name, count in summary["violations"].items()) + _where(summary))
     if summary.get("dry_run"):
         show_table(["op", "registryid", "xid"], ([row["op"], row["registryid"], row["xid"]] for row in summary["changes"]))
-    nothing = "Dry run: nothing was done" if summary.get("dry_run") else "Nothing changed, so no snapshot"
+    nothing = "Dry run: nothing was written" if summary.get("dry_run") else "Nothing changed: no new snapshot"
     told = f"Snapshot {snapshot} committed" if snapshot else nothing
-    click.echo(f"{told}, in {summary['seconds']['total']:.1f} s.")
+    click.echo(f"{told} ({summary['seconds']['total']:.1f} s).")
 
 
 def _where(summary: dict[str, Any]) -> str:
@@ -102,7 +102,7 @@ def show_validation(validation: dict[str, Any]) -> None:
     rows = [[name, str(one["expectations"]), *(str(one["failed"][severity]) for severity in severities)] for name, one in suites]
     show_table(["suite", "expectations", *severities], rows, numbers=True)
     if validation["rules"]:
-        click.echo("\nRules that something breaks, with an example:")
+        click.echo("\nBroken rules, with an example each:")
         told = [
             [one["rule_id"], one["severity"], str(one["n"]), *(one["examples"][0][key] for key in ("xid", "message"))]
             for one in validation["rules"]
@@ -110,13 +110,13 @@ def show_validation(validation: dict[str, Any]) -> None:
         show_table(["rule_id", "severity", "findings", "xid", "message"], told)
     failed = [one for one in validation["failed"] if one["suite"] != "specification"]
     if failed:
-        click.echo("\nExpectations on tables that do not hold:")
+        click.echo("\nFailed expectations on tables:")
         told = [[one["suite"], one["name"], one["severity"], _outcome(one), one["description"]] for one in failed]
         show_table(["suite", "name", "severity", "found", "description"], told)
     for name in validation["skipped"]:
         click.echo(f"Suite {name} was skipped: its table is not in {validation['schema']}.")
     click.echo(
-        f"\nSnapshot {validation['snapshot_id']} validated, in {validation['seconds']['total']:.1f} s. "
+        f"\nSnapshot {validation['snapshot_id']} validated ({validation['seconds']['total']:.1f} s). "
         f"{validation['recorded']} new findings in table `violations`. Data Docs: {validation['data_docs']}"
     )
 

@@ -237,7 +237,7 @@ def test_rules_are_listed():
 def test_a_rule_is_explained_with_examples():
     told = run("explain", "msg-250")
     assert "`type` is never declared with `required` = false." in told
-    assert told.index("bad example (message)") < told.index('"required": false') < told.index("good example") < len(told)
+    assert told.index("failing example (message)") < told.index('"required": false') < told.index("corrected example") < len(told)
     assert json.loads(run("explain", "--json", "MSG-250"))["severity"] == "error"
 
 

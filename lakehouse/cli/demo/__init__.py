@@ -1,4 +1,4 @@
-"""The demo: an online shop's documents, loaded into a catalog of their own, and a look at what came out.
+"""The demo: an online shop's documents, loaded into a catalog of their own, and queries that show what they became.
 
 The documents show typical shapes: CloudEvents base messages with Kafka, AMQP and MQTT variants by `basemessage`, endpoints,
 schemas with versions, an older dialect, and one message that is refused.
@@ -6,15 +6,36 @@ schemas with versions, an older dialect, and one message that is refused.
 
 from __future__ import annotations
 
-QUESTIONS = (
+QUERIES = (
+    ("Registries", "SELECT registryid, specversion, name, epoch, snapshot_id FROM registries LIMIT 3"),
+    ("Groups of messages and schemas", "SELECT xid, grouptype, envelope, protocol FROM groups ORDER BY xid LIMIT 5"),
     (
-        "Which messages travel over which protocol, and what do they extend?",
+        "Endpoints: where messages travel",
         """
-        SELECT m.messageid, v.protocol, v.base_xid
-        FROM messages AS m
-        INNER JOIN versions AS v ON v.registryid = m.registryid AND v.message_xid = m.xid AND v.isdefault
-        WHERE v.protocol IS NOT NULL
-        ORDER BY v.protocol, m.messageid
+        SELECT endpointid, usage, channel, protocol, endpoints.uri AS addresses, messagegroups
+        FROM endpoints
+        ORDER BY xid
+        LIMIT 4
+        """,
+    ),
+    ("Messages", "SELECT messageid, group_xid, defaultversionid, epoch FROM messages ORDER BY xid LIMIT 4"),
+    (
+        "Versions of messages: the definitions as written",
+        "SELECT xid, isdefault, protocol, base_xid, dataschemauri FROM versions ORDER BY xid LIMIT 4",
+    ),
+    ("Schemas", "SELECT xid, defaultversionid FROM schemas ORDER BY xid LIMIT 3"),
+    ("Versions of schemas", "SELECT xid, isdefault, ancestor, format, contenttype FROM schemaversions ORDER BY xid LIMIT 3"),
+    (
+        "The log: one row for each change of an entity",
+        "SELECT snapshot_id, kind, op, count(*) AS n FROM changes GROUP BY ALL ORDER BY ALL",
+    ),
+    (
+        "Which messages inherit a definition, and what do they carry in effect?",
+        """
+        SELECT messageid, protocol, ce_source, address
+        FROM flat_messages
+        WHERE chain_depth > 0
+        ORDER BY protocol, messageid
         """,
     ),
     (
@@ -31,15 +52,4 @@ QUESTIONS = (
         "What was rejected, why, and how do I fix it?",
         "SELECT rule_id, pointer, message, hint FROM violations WHERE severity = 'error' ORDER BY pointer",
     ),
-)
-
-GLIMPSES = (
-    "SELECT registryid, specversion, name, epoch, snapshot_id FROM registries LIMIT 3",
-    "SELECT xid, grouptype, envelope, protocol FROM groups ORDER BY xid LIMIT 5",
-    "SELECT endpointid, usage, channel, protocol, endpoints.uri AS addresses, messagegroups FROM endpoints ORDER BY xid LIMIT 4",
-    "SELECT messageid, group_xid, defaultversionid, epoch FROM messages ORDER BY xid LIMIT 4",
-    "SELECT xid, isdefault, protocol, base_xid, dataschemauri FROM versions ORDER BY xid LIMIT 4",
-    "SELECT xid, defaultversionid FROM schemas ORDER BY xid LIMIT 3",
-    "SELECT xid, isdefault, ancestor, format, contenttype FROM schemaversions ORDER BY xid LIMIT 3",
-    "SELECT snapshot_id, kind, op, count(*) AS n FROM changes GROUP BY ALL ORDER BY ALL",
 )
