@@ -55,10 +55,12 @@ def _files(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
 
 
 def _texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Give the texts in code by line, but for docstrings, which are texts that stand alone."""
+    """Give the texts in code by line, but for docstrings, which are texts that stand alone, and examples of commands."""
     alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+            continue
+        if id(node) not in alone and not node.value.startswith("lakehouse "):
             yield node.lineno, node.value
 
 

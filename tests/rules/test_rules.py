@@ -246,12 +246,14 @@ def test_it_is_told_where_a_rule_is_held():
     for rule_id, file in (
         ("MSG-250", "lakehouse/rules/data/constraints.csv"),
         ("MSG-183", "lakehouse/rules/between/relations.py"),
+        ("MSG-146", "lakehouse/rules/between/cycles.py"),
     ):
         places = json.loads(run("explain", "--json", rule_id))["held_in"].split(", ")
         assert any(place.startswith(f"{file}:") for place in places), places
         for path, number in (place.rsplit(":", 1) for place in places):
             line = (ROOT / path).read_text(encoding="utf-8").splitlines()[int(number) - 1]
             assert rule_id in line
+            assert "lakehouse explain" not in line  # an example of the command
     assert "held_in" not in json.loads(run("explain", "--json", "MSG-152"))  # nothing to check
 
 
