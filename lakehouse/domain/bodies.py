@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 from typing import Any
 
-from lakehouse.domain.bases import chain_of, merged, shown_version
+from lakehouse.domain.bases import Chain, chain_of, merged, shown_version
 from lakehouse.domain.diff import Difference, Key, Leaves, differences_of, in_order, leaves_of_entity, leaves_of_message
+from lakehouse.domain.effective import columns_of, xid_parts
 from lakehouse.domain.inferred import inferred_leaves
 from lakehouse.domain.leaves import leaves_of_body
 from lakehouse.text.jsontext import read_canonical
 from lakehouse.text.names import JsonText, RegistryId, Xid
+from lakehouse.text.xid import xid_of_resource
 
 FindBody = Callable[[RegistryId, Xid], JsonText | None]
 _MOST_KEPT = 10_000  # bodies that were read, since many messages have one base
@@ -42,14 +44,35 @@ class EntityBodies:
         """Return the leaves by which an entity is compared; None: it is not there."""
         return _leaves_of(key[1], self.bodies_of(key))
 
+    def effective(self, registryid: RegistryId, message: Xid) -> dict[str, Any]:
+        """Return the row of `effective_messages` of a message that is there, but for its documents and snapshot."""
+        find = partial(self._attributes, registryid)
+        chain, xref = self._chain(registryid, message), (find(message) or {}).get("xref")
+        bodies = self.bodies_of((registryid, "message", message)) or []
+        bases = [base for one in chain.versions if (base := (find(one) or {}).get("basemessage")) is not None]
+        sought = [*chain.versions, *(base for base in bases if base.startswith("/"))] if bases else []
+        depends_on = [message, *([] if xref is None else [xref]), *map(xid_of_resource, sought)]
+        return {
+            "registryid": registryid,
+            "xid": message,
+            **xid_parts(message),
+            "version_xid": next(iter(chain.versions), None),
+            "chain_status": chain.status,
+            "chain_depth": max(0, len(bodies) - 2),
+            "depends_on": list(dict.fromkeys(depends_on)),
+            **columns_of(merged(dict(leaves_of_body(body)) for body in bodies[1:])),
+        }
+
     def _merged_from(self, registryid: RegistryId, message: Xid) -> tuple[Xid, ...]:
         """Return the Versions that a message is merged from, nearest first."""
+        chain = self._chain(registryid, message)
+        return chain.versions[:1] if chain.status == "cycle" else chain.versions
+
+    def _chain(self, registryid: RegistryId, message: Xid) -> Chain:
+        """Return the chain of the Version that a message shows; an empty one that is dangling: there is none."""
         find = partial(self._attributes, registryid)
         version = shown_version(message, find)
-        if version is None or find(version) is None:
-            return ()
-        chain = chain_of(version, find, self._max_depth)
-        return chain.versions[:1] if chain.status == "cycle" else chain.versions
+        return Chain((), "dangling") if version is None or find(version) is None else chain_of(version, find, self._max_depth)
 
     def _read(self, registryid: RegistryId, xid: Xid) -> dict[str, Any] | None:
         body = self._find(registryid, xid)

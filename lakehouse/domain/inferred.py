@@ -14,7 +14,6 @@ from lakehouse.text.jsontext import canonical_text, pointer_of
 from lakehouse.text.names import JsonText, Pointer
 
 _METADATA = "/envelopemetadata"
-_JSON = JsonText('"application/json"')
 
 
 class _Declared(NamedTuple):
@@ -36,9 +35,10 @@ _ALWAYS = {
 
 def inferred_leaves(attributes: Leaves) -> dict[Pointer, JsonText]:
     """Return what is inferred of an effective definition, as leaves; nothing that it says itself."""
-    implied = _of_cloudevent(attributes) if _is_cloudevent(attributes) else {}
-    if _format_type(attributes) is not None:
-        implied[pointer_of("datacontenttype")] = _JSON
+    implied = _of_cloudevent(attributes) if is_cloudevent(attributes) else {}
+    content_type = format_type(attributes)
+    if content_type is not None:
+        implied[pointer_of("datacontenttype")] = canonical_text(content_type)
     family = family_of(text_at(attributes, "/protocol"))
     if family == "MQTT":
         implied |= _option("qos", 0) | _option("retain", False)
@@ -50,7 +50,8 @@ def inferred_leaves(attributes: Leaves) -> dict[Pointer, JsonText]:
 def _of_cloudevent(attributes: Leaves) -> dict[Pointer, JsonText]:
     """Return what CloudEvents says of its attributes, declared or not."""
     names = dict.fromkeys(pointer.split("/")[2] for pointer in attributes if pointer.startswith(f"{_METADATA}/"))
-    content_type = attributes.get(Pointer("/datacontenttype"), _format_type(attributes))
+    of_format = format_type(attributes)
+    content_type = attributes.get(Pointer("/datacontenttype"), None if of_format is None else canonical_text(of_format))
     schema = attributes.get(Pointer("/dataschemauri"))
     declared = dict(_ALWAYS)
     declared |= {name: _Declared("string") for name in names if name not in ("dataschema", *declared)}
@@ -72,11 +73,12 @@ def _option(name: str, value: str | int | bool) -> dict[Pointer, JsonText]:
     return {pointer_of("protocoloptions", name, "value"): canonical_text(value)}
 
 
-def _is_cloudevent(attributes: Leaves) -> bool:
+def is_cloudevent(attributes: Leaves) -> bool:
+    """Return whether the envelope is CloudEvents, of whatever version."""
     return (text_at(attributes, "/envelope") or "").partition("/")[0].upper() == "CLOUDEVENTS"
 
 
-def _format_type(attributes: Leaves) -> JsonText | None:
-    """Return the media type that `dataschemaformat` stands for."""
+def format_type(attributes: Leaves) -> str | None:
+    """Return the media type that `dataschemaformat` stands for: that of JSON Schema is JSON."""
     name = (text_at(attributes, "/dataschemaformat") or "").partition("/")[0]
-    return _JSON if name.replace("-", "").replace("_", "").upper() == "JSONSCHEMA" else None
+    return "application/json" if name.replace("-", "").replace("_", "").upper() == "JSONSCHEMA" else None

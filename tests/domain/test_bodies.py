@@ -30,6 +30,13 @@ def test_leaves_of_messages_are_those_that_spark_stored(golden):
         assert bodies_of(view, 128).leaves_of(("default", "message", "/messagegroups/none/messages/none")) is None
 
 
+def test_rows_of_effective_messages_are_those_that_spark_stored(golden):
+    with golden.at() as view:
+        for stored in view.definitions():
+            rest = {name: stored[name] for name in ("document_uris", "snapshot_id")}
+            assert bodies_of(view, 128).effective(stored["registryid"], stored["xid"]) | rest == stored
+
+
 def test_only_what_differs_is_compared(golden):
     head = golden.answer(lambda view: view.head)
     whole = [golden.answer(definitions_of, at) for at in (1, head)]
