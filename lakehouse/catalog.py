@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from lakehouse.dialects.tables import NORMAL
 from lakehouse.domain.diff import Difference
 from lakehouse.domain.events import FEEDS
-from lakehouse.errors import DefinitionsGone, LakehouseError, WarehouseError
+from lakehouse.errors import LakehouseError, WarehouseError
 from lakehouse.expectations.run import warm_up
 from lakehouse.expectations.validation import Validation, validate
 from lakehouse.export.run import Exported
@@ -40,14 +40,12 @@ from lakehouse.query.audit import Blame, Change, leaves, read_history
 from lakehouse.query.audit import blame as blame_of
 from lakehouse.query.calls import for_python
 from lakehouse.query.diff import diff_snapshots, read_differences
-from lakehouse.query.pastdefinitions import compute_definitions
 from lakehouse.query.records import Records
 from lakehouse.query.sql import run_query
 from lakehouse.readmodel.diff import diff_snapshots as diff_quickly
 from lakehouse.readmodel.events import change_events
 from lakehouse.readmodel.file.words import KINDS
 from lakehouse.readmodel.found import Broken, find_violations, violations_by_rule, with_reasons
-from lakehouse.readmodel.listed import protocols_of
 from lakehouse.readmodel.model import ReadModel, open_model
 from lakehouse.readmodel.search import Hit
 from lakehouse.readmodel.search import search as search_for
@@ -159,7 +157,6 @@ class CatalogReads:
         Raises:
             MessageNotFound, XidNotFound: no registry has it.
             AmbiguousId: the id is that of several entities.
-            DefinitionsGone: the snapshot is so old that only Spark can compute its definitions: use `sql`.
             DefinitionNotYet: the message has no effective definition yet (setting `refresh_effective`).
         """
         depth = self.settings.max_chain_depth
@@ -327,20 +324,12 @@ class CatalogState(CatalogReads):
     def site(self, out: str, *, base_url: str = "", processes: int = 1) -> Written:
         """Write the catalog as pages, as `lakehouse site`.
 
-        Spark starts only for a snapshot that is so old that it has to compute its definitions.
-
         Args:
             out: folder; pages of an earlier run are replaced.
             base_url: URL under which the pages will be served; links are relative anyway.
             processes: how many processes write pages; with several, a program protects its main module (`if __name__ == ...`).
         """
-        model = self._opened.model()
-        try:
-            self._ask(protocols_of)
-            given = None
-        except DefinitionsGone as error:
-            given = compute_definitions(self.spark, self.settings, error.snapshot_id)
-        return write_site(model, out, at=self.snapshot, base_url=base_url, given=given, processes=processes)
+        return write_site(self._opened.model(), out, at=self.snapshot, base_url=base_url, processes=processes)
 
     @as_method
     def validate(self, *, suites: Iterable[str] = (), watcher: Watcher | None = None) -> Validation:

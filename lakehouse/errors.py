@@ -82,23 +82,6 @@ class SnapshotNotFound(LakehouseError):
         self.text = text
 
 
-class DefinitionsGone(LakehouseError):
-    """Effective definitions of a past snapshot are not stored any more; Spark can compute them (exit code 2).
-
-    Attributes:
-        snapshot_id: the snapshot.
-    """
-
-    exit_code = 2
-
-    def __init__(self, snapshot_id: int) -> None:
-        super().__init__(
-            f"the effective definitions of snapshot {snapshot_id} are not kept any more: Delta's history of effective_messages "
-            f"does not reach back to it. Spark computes them: `lakehouse sql --at {snapshot_id}` with the view flat_messages."
-        )
-        self.snapshot_id = snapshot_id
-
-
 class EntityAbsent(LakehouseError):
     """The catalog does not hold what was asked for (exit code 2).
 

@@ -13,15 +13,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from lakehouse.cli.completion import complete_snapshot
-from lakehouse.cli.console import Context, read_model, session, with_globals
+from lakehouse.cli.console import Context, read_model, with_globals
 from lakehouse.cli.helping import command
-from lakehouse.cli.printing import tell
-from lakehouse.text.names import RegistryId, Xid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakehouse.readmodel import ReadModel
 
 _URL = re.compile(r"\Ahttps?://[^\s#?]+\Z")
 
@@ -48,12 +45,8 @@ def site(context: Context, out: str, at: str | None, base_url: str) -> int:
         )
     with read_model(context) as (_, settings):  # one bar at a time: this one ends before the next begins
         pass
-    with ReadModel(settings) as model:
-        given = _definitions(context, model, at) if at is not None else None
-        with _bar(context) as progress:
-            written = write_site(
-                model, out, at=at, base_url=base_url, given=given, progress=progress, processes=os.cpu_count() or 1
-            )
+    with ReadModel(settings) as model, _bar(context) as progress:
+        written = write_site(model, out, at=at, base_url=base_url, progress=progress, processes=os.cpu_count() or 1)
     if context.as_json:
         click.echo(json.dumps(written.as_json()))
     else:
@@ -62,24 +55,6 @@ def site(context: Context, out: str, at: str | None, base_url: str) -> int:
             f"{written.deleted} deleted, {written.unchanged} unchanged."
         )
     return 0
-
-
-def _definitions(context: Context, model: ReadModel, at: str) -> dict[tuple[RegistryId, Xid], dict[str, Any]] | None:
-    """Compute the effective definitions of a snapshot with Spark, where the read model cannot have them any more."""
-    from lakehouse.errors import DefinitionsGone
-    from lakehouse.readmodel.listed import protocols_of
-
-    try:
-        model.answer(protocols_of, at)
-    except DefinitionsGone as error:
-        tell(f"note: the effective definitions of snapshot {error.snapshot_id} are not kept any more: Spark computes them.")
-    else:
-        return None
-    from lakehouse.query.pastdefinitions import compute_definitions
-
-    number = model.answer(lambda view: view.snapshot_id, at)
-    with session(context) as (spark, settings, watcher), watcher.stage("flatten", f"snapshot {number}"):
-        return compute_definitions(spark, settings, number)
 
 
 @contextmanager

@@ -65,7 +65,6 @@ def match_text(
 
     Raises:
         SettingsError: the scope names what is not there.
-        DefinitionsGone: the definitions of the snapshot are not kept any more.
     """
     events = [
         event

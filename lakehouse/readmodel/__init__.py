@@ -5,8 +5,8 @@
     with open_model(settings) as model, model.at("release-2") as view:
         message = view.definition("default", "/messagegroups/shop/messages/placed")
 
-The file stands in the cache folder, one for each warehouse. It holds the log whole, so every past snapshot can be read too; the
-effective definitions of a past snapshot come out of Delta's history of `effective_messages`, as far as that goes.
+The file stands in the cache folder, one for each warehouse. It holds the log whole, so every past snapshot can be read too;
+the effective definitions of a past snapshot are computed of it.
 """
 
 from typing import TYPE_CHECKING

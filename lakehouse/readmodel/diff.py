@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from lakehouse.domain.bodies import EntityBodies, compared_bodies
+from lakehouse.domain.bodies import compared_bodies
 from lakehouse.domain.diff import COMPARED_KINDS, Definitions, Difference, Key
 from lakehouse.readmodel.model import ReadModel
 from lakehouse.readmodel.view import View
-from lakehouse.text.names import REGISTRY, JsonText, RegistryId, Xid
+from lakehouse.text.names import REGISTRY, RegistryId, Xid
 from lakehouse.text.xid import xid_of_resource
 
 
@@ -34,26 +34,15 @@ def diff_snapshots(model: ReadModel, before: str | int, after: str | int, most: 
         SnapshotNotFound: one of them is not there.
         TooManyChanges: more than `most` may differ.
     """
-    depth = model.settings.max_chain_depth
 
     def compare(one: View) -> list[Difference]:
         with model.at(after) as other:
             keys = changed_between(one, other)
             if most is not None and len(keys) > most:
                 raise TooManyChanges
-            return compared_bodies(bodies_of(one, depth), bodies_of(other, depth), keys)
+            return compared_bodies(one.bodies, other.bodies, keys)
 
     return model.answer(compare, before)
-
-
-def bodies_of(view: View, max_depth: int) -> EntityBodies:
-    """Return the entities of a snapshot by their bodies, of which messages have up to `max_depth` bases."""
-
-    def find(registryid: RegistryId, xid: Xid) -> JsonText | None:
-        row = view.entity(registryid, xid)
-        return None if row is None else row.body
-
-    return EntityBodies(find, max_depth)
 
 
 def changed_between(one: View, other: View) -> set[Key]:
@@ -67,16 +56,15 @@ def changed_between(one: View, other: View) -> set[Key]:
     return {key for key in rows if key[1] in COMPARED_KINDS} | {(registryid, "message", xid) for registryid, xid in affected}
 
 
-def definitions_of(view: View, max_depth: int = 128) -> Definitions:
+def definitions_of(view: View) -> Definitions:
     """Return the rows of the view `comparable_definitions` at a snapshot: registryid, kind, xid to leaves."""
-    bodies = bodies_of(view, max_depth)
     keys = [
         (registryid, one.kind, one.xid)
         for registryid in view.registries()
         for one in view.below(registryid, REGISTRY)
         if one.kind in COMPARED_KINDS
     ]
-    return {key: leaves for key in keys if (leaves := bodies.leaves_of(key)) is not None}
+    return {key: leaves for key in keys if (leaves := view.bodies.leaves_of(key)) is not None}
 
 
 def _merged_from(view: View, messages: Iterable[tuple[RegistryId, Xid]]) -> set[tuple[RegistryId, Xid]]:

@@ -32,11 +32,7 @@ def listed_members(view: View) -> dict[tuple[RegistryId, Xid], list[Xid]]:
 
 
 def protocols_of(view: View) -> dict[tuple[RegistryId, Xid], str | None]:
-    """Give the family of the protocol of each message, by registryid and XID; None: it names none.
-
-    Raises:
-        DefinitionsGone: effective definitions are not kept for this snapshot any more.
-    """
+    """Give the family of the protocol of each message, by registryid and XID; None: it names none."""
     if view.is_stored():
         rows = view.db.execute("SELECT registryid, xid, protocol_family FROM effective")
         return {(registryid, xid): family for registryid, xid, family in rows}

@@ -17,7 +17,6 @@ from lakehouse.readmodel.file.build import CannotFollow, Facts, Progress, build,
 from lakehouse.readmodel.file.delta import READ, Known, Warehouse
 from lakehouse.readmodel.file.place import Place, location_of
 from lakehouse.readmodel.file.schema import FORMAT, Reading, connect
-from lakehouse.readmodel.past import Past
 from lakehouse.readmodel.view import View
 from lakehouse.settings import Settings
 
@@ -48,7 +47,6 @@ class ReadModel:
         self.settings = settings
         self.location = location_of(settings.warehouse)
         self.warehouse = Warehouse(self.location, settings)
-        self.past = Past(self.warehouse)
         self.place = Place(self.location, settings.readmodel_dir)
         self.progress = progress
         self._file: Path | None = None
@@ -108,7 +106,7 @@ class ReadModel:
         try:
             db.execute("BEGIN")
             try:
-                yield View(db, self.past, snapshot)
+                yield View(db, self.settings.max_chain_depth, snapshot)
             finally:
                 db.end()
             is_sound = True

@@ -142,7 +142,7 @@ def show(
     Raises:
         MessageNotFound, XidNotFound: there is none at the snapshot.
         AmbiguousId: the id is that of several entities.
-        DefinitionNotYet, DefinitionsGone: the message's effective definition is not stored yet, or not any more.
+        DefinitionNotYet: the message's effective definition is not stored yet.
     """
     xid = full_xid(view, text, registryid)
     parts = xid.split("/")

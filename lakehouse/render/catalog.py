@@ -52,7 +52,6 @@ def read_selected(
         SettingsError: the scope names what is not there, or an id is of several messages.
         MessageNotFound: no message has the XID or id.
         DefinitionNotYet: a message is so new that its definition is not stored yet.
-        DefinitionsGone: the definitions of the snapshot are not kept any more.
     """
     scope = Scope(registry, group, endpoint)
     wanted = {_xid_of(view, written, registry) for written in xids}

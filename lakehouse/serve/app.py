@@ -22,7 +22,7 @@ import anyio
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from lakehouse.errors import DefinitionNotYet, DefinitionsGone, MessageNotFound, WarehouseError
+from lakehouse.errors import DefinitionNotYet, MessageNotFound, WarehouseError
 from lakehouse.serve.answer.asking import Asked
 from lakehouse.serve.answer.changes import EventStreams
 from lakehouse.serve.answer.live import Live
@@ -181,8 +181,6 @@ class App:
         except DefinitionNotYet as error:
             told = {"Retry-After": "5"}
             raise ProblemFound("data_retrieval_error", asked.target.path, str(error), status=503, headers=told) from error
-        except DefinitionsGone as error:
-            raise ProblemFound("not_found", asked.target.path, str(error)) from error
         except (WarehouseError, sqlite3.Error, OSError) as error:
             logger.warning("the warehouse cannot be read: %s", error)
             raise ProblemFound("data_retrieval_error", status=503, headers={"Retry-After": "5"}) from error

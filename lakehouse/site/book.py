@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, NamedTuple, TypeVar
@@ -109,14 +109,12 @@ class Book:
         view: the snapshot.
         overview: of it.
         style: how pages are made.
-        given: effective definitions by registryid and XID, where the view has them not any more.
     """
 
     model: ReadModel
     view: View
     overview: Overview
     style: Style = field(default_factory=Style)
-    given: Mapping[tuple[RegistryId, Xid], dict[str, Any]] | None = None
     kept: dict[str, OrderedDict[Any, Any]] = field(default_factory=dict)
 
     def page(self, template: str, path: str, /, **told: Any) -> Page:
@@ -146,11 +144,7 @@ class Book:
         return self.view.entity(registryid, xid)
 
     def definition(self, registryid: RegistryId, xid: Xid) -> dict[str, Any] | None:
-        """Give the effective definition of a message; None: it is not kept any more, or not computed yet."""
-        if self.given is not None:
-            return self.given.get((registryid, xid))
-        if self.overview.is_gone:
-            return None
+        """Give the effective definition of a message; None: it is not computed yet."""
         return self.remember(("definition", registryid, xid), lambda: self.view.definition(registryid, xid), _MOST_KEPT)
 
     def commit_of(self, snapshot_id: int) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from lakehouse.errors import DefinitionsGone
 from lakehouse.log.snapshotfacts import Snapshot
 from lakehouse.readmodel.found import find_violations
 from lakehouse.readmodel.listed import listed_members, protocols_of
@@ -30,7 +29,6 @@ class Overview:
         groups: groups and endpoints.
         members: XIDs of the messages or schemas that each of them holds, sorted.
         protocols: family of the protocol of each message whose effective definition is there; None: it names none.
-        is_gone: the effective definitions of this snapshot are not kept any more.
         findings: rows of `violations` that hold, the worst first.
         documents: registryid and URI to snapshot and facts.
         snapshots: all, oldest first.
@@ -42,7 +40,6 @@ class Overview:
     groups: dict[Key, Entity] = field(default_factory=dict)
     members: dict[Key, list[Xid]] = field(default_factory=dict)
     protocols: dict[Key, str | None] = field(default_factory=dict)
-    is_gone: bool = False
     findings: list[dict[str, Any]] = field(default_factory=list)
     documents: dict[tuple[RegistryId, str], tuple[int, dict[str, Any]]] = field(default_factory=dict)
     snapshots: list[Snapshot] = field(default_factory=list)
@@ -131,10 +128,7 @@ def overview_of(view: View) -> Overview:
     made.members = listed_members(view)
     for key in made.groups:
         made.members.setdefault(key, [])
-    try:
-        made.protocols = protocols_of(view)
-    except DefinitionsGone:
-        made.is_gone = True
+    made.protocols = protocols_of(view)
     made.findings = find_violations(view)
     made.documents = {(one, uri): (number, facts) for one, uri, number, facts in view.documents()}
     return made

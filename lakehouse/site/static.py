@@ -54,7 +54,6 @@ def write_site(
     *,
     at: str | None = None,
     base_url: str = "",
-    given: Definitions | None = None,
     progress: Progress | None = None,
     processes: int = 1,
 ) -> Written:
@@ -65,7 +64,6 @@ def write_site(
         out: folder; made when it is not there.
         at: snapshot that is shown, as in `View.resolve`; None: the newest.
         base_url: URL under which the site will stand; links are relative all the same.
-        given: effective definitions by registryid and XID, where the read model does not have those of the snapshot.
         progress: is told how many entities are done, and of how many.
         processes: how many make pages; a program that wants several protects its main module, as `multiprocessing` tells.
 
@@ -80,10 +78,7 @@ def write_site(
         if at is not None:
             style.at = view.snapshot_id
         overview = overview_of(view)
-        if given is not None:
-            overview.is_gone = False
-            overview.protocols = {key: one["protocol_family"] for key, one in given.items()}
-        book = Book(model, view, overview, style, given)
+        book = Book(model, view, overview, style)
         members = [(key[0], xid) for key, xids in sorted(overview.members.items()) for xid in xids]
         writer = Writer(folder, known)
         try:
@@ -173,7 +168,7 @@ def _write_members(
             progress(done, total)
         return
     parts = [members[start : start + _AT_ONCE] for start in range(0, total, _AT_ONCE)]
-    begin = partial(_begin, settings, book.view.snapshot_id, book.overview, book.style, book.given, writer.folder, writer.known)
+    begin = partial(_begin, settings, book.view.snapshot_id, book.overview, book.style, writer.folder, writer.known)
     with ProcessPoolExecutor(processes, get_context("spawn"), begin) as pool:
         for part, (found, written) in zip(parts, pool.map(_write_part, parts), strict=True):
             writer.found |= found
@@ -190,14 +185,13 @@ def _begin(
     snapshot_id: int,
     overview: Overview,
     style: Style,
-    given: Definitions | None,
     folder: Path,
     known: dict[str, str],
 ) -> None:
     model = ReadModel(settings)
     opened = model.at(snapshot_id)
     view: View = opened.__enter__()  # open as long as the process lives
-    _MINE.update(model=model, opened=opened, book=Book(model, view, overview, style, given), folder=folder, known=known)
+    _MINE.update(model=model, opened=opened, book=Book(model, view, overview, style), folder=folder, known=known)
 
 
 def _write_part(members: list[Key]) -> tuple[dict[str, str], int]:

@@ -8,7 +8,7 @@ from deltas import unpack
 from lakehouse.domain.bodies import compared_bodies
 from lakehouse.domain.diff import differences, leaves_of_message
 from lakehouse.readmodel import open_model
-from lakehouse.readmodel.diff import bodies_of, definitions_of, diff_snapshots
+from lakehouse.readmodel.diff import definitions_of, diff_snapshots
 from lakehouse.settings import read_settings
 
 
@@ -25,16 +25,16 @@ def test_leaves_of_messages_are_those_that_spark_stored(golden):
         for one in stored:
             own = view.entity(one["registryid"], one["xid"]).attributes
             leaves = leaves_of_message(one["inferred"], one["attributes"], own.get("deprecated"))
-            assert bodies_of(view, 128).leaves_of((one["registryid"], "message", one["xid"])) == leaves
+            assert view.bodies.leaves_of((one["registryid"], "message", one["xid"])) == leaves
         assert {one["chain_status"] for one in stored} >= {"none", "resolved"}
-        assert bodies_of(view, 128).leaves_of(("default", "message", "/messagegroups/none/messages/none")) is None
+        assert view.bodies.leaves_of(("default", "message", "/messagegroups/none/messages/none")) is None
 
 
 def test_rows_of_effective_messages_are_those_that_spark_stored(golden):
     with golden.at() as view:
         for stored in view.definitions():
             rest = {name: stored[name] for name in ("document_uris", "snapshot_id")}
-            assert bodies_of(view, 128).effective(stored["registryid"], stored["xid"]) | rest == stored
+            assert view.bodies.effective(stored["registryid"], stored["xid"]) | rest == stored
 
 
 def test_only_what_differs_is_compared(golden):
@@ -43,4 +43,18 @@ def test_only_what_differs_is_compared(golden):
     assert diff_snapshots(golden, 1, head) == differences(*whole) != []
     assert diff_snapshots(golden, head, head) == []
     with golden.at(1) as view:
-        assert compared_bodies(bodies_of(view, 128), bodies_of(view, 128), whole[0]) == []
+        assert compared_bodies(view.bodies, view.bodies, whole[0]) == []
+
+
+def test_definitions_of_a_past_that_delta_keeps_no_more_are_computed(golden):
+    with golden.at(1) as view:
+        assert not view.is_stored()
+        xids = [one["xid"] for one in view.definitions()]
+        assert xids == [one.xid for one in view.below("default", "/") if one.kind == "message"] != []
+        some = next(view.definitions("default", xids=xids[1:2]))
+        assert some == view.definition("default", xids[1])
+        group = some["group_xid"]
+        assert {one.xid for one in view.telling("default", group_xid=group)} == {
+            one["xid"] for one in view.definitions("default", group_xid=group)
+        }
+        assert next(view.definitions("none"), None) is None

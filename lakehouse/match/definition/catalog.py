@@ -74,7 +74,6 @@ def read_catalog(view: View, scope: Scope, is_wanted: Callable[[Telling], bool] 
 
     Raises:
         SettingsError: the scope names what is not there.
-        DefinitionsGone: the definitions of the snapshot are not kept any more.
     """
     rows = read_definitions(view, scope, is_wanted)
     for row in rows:
@@ -93,7 +92,6 @@ def read_definitions(view: View, scope: Scope, is_wanted: Callable[[Telling], bo
 
     Raises:
         SettingsError: the scope names what is not there.
-        DefinitionsGone: the definitions of the snapshot are not kept any more.
     """
     holders = list(_holders(view, scope))
     is_there, rows = False, []

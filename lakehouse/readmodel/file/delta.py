@@ -387,16 +387,6 @@ def _newest_commits(table: DeltaTable) -> Iterator[dict[str, Any]]:
         given = max(given, len(commits))
 
 
-def positions(table: DeltaTable) -> list[tuple[int, int]]:
-    """List the versions of a projection with the snapshot that each stands at, newest first, as far as Delta's log goes."""
-    found = []
-    for commit in table.history():
-        position = _own_position(commit.get("userMetadata"))
-        if position is not None:
-            found.append((commit["version"], position))
-    return found
-
-
 def _own_position(user_metadata: Any) -> int | None:
     snapshot_id: int | None = _own(user_metadata).get("snapshot_id")
     return snapshot_id

@@ -14,7 +14,6 @@ from lakehouse.domain.diff import Difference, Leaves, differences, leaves_of_ent
 from lakehouse.domain.leaves import leaves_of_body
 from lakehouse.errors import SnapshotNotFound
 from lakehouse.query.audit import history
-from lakehouse.readmodel.diff import bodies_of
 from lakehouse.readmodel.view import Entity, View
 from lakehouse.site.addresses import TO, path_of, path_of_comparison, read, written
 from lakehouse.site.book import Book, Page
@@ -229,7 +228,7 @@ def _sides(book: Book, entity: Entity, before: str, after: str) -> _Sides:
 def _effective_at(book: Book, entity: Entity, snapshot_id: int) -> Leaves | None:
     try:
         with book.model.at(snapshot_id) as view:
-            return bodies_of(view, book.model.settings.max_chain_depth).leaves_of((entity.registryid, entity.kind, entity.xid))
+            return view.bodies.leaves_of((entity.registryid, entity.kind, entity.xid))
     except SnapshotNotFound:
         return None
 
