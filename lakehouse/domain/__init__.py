@@ -7,6 +7,7 @@
 | `leaves` | the leaves of a definition: its attributes by JSON Pointer |
 | `bases` | which Version a `basemessage` means, where a chain ends, what is inherited |
 | `inferred` | what the specifications infer of a definition in addition to what it says |
+| `effective` | the columns of `effective_messages` that follow from an effective definition |
 | `bodies` | what is compared of an entity whose body alone is known |
 | `events` | which CloudEvents a change makes, in which feed, under which id |
 | `protocols` | whether two protocols or envelopes are the same, or one is more precise (requirements.md 22, 23) |

@@ -180,6 +180,13 @@ def of_messages(view: View, answer: Callable[[View, Any], Iterable[Any]]) -> lis
     return as_texts(row for one in view.definitions() for row in answer(view, one))
 
 
+def test_effective_definitions_that_spark_stored_are_computed_alike(loaded):
+    with loaded.model.at() as view:
+        for stored in view.definitions():
+            rest = {name: stored[name] for name in ("document_uris", "snapshot_id")}
+            assert view.bodies.effective(stored["registryid"], stored["xid"]) | rest == stored
+
+
 def test_chains_and_origins(loaded):
     with loaded.model.at() as view:
         assert {one["chain_status"] for one in view.definitions()} >= {"none", "resolved", "dangling", "external", "cycle"}
