@@ -21,4 +21,4 @@ def plan_of(spark: SparkSession, head: Head, stage: DataFrame) -> Plan:
     known = current_documents(log)
     ground = read_ground(spark, head, stage, Policy(), known, find_gone(known, stage, Policy(), []))
     found = no_findings(spark)
-    return plan_changes(ground, stage, compare(ground, stage, found).rows, found)
+    return plan_changes(ground, stage, compare(ground, stage, found), found)

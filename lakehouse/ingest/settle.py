@@ -157,5 +157,5 @@ def settle(
             break
         if checked.rejected:
             ground = with_rejected(ground, stage)
-    plan = plan_changes(ground, stage, compared.rows, found if uncounted is None else found.unionByName(uncounted))
+    plan = plan_changes(ground, stage, compared, found if uncounted is None else found.unionByName(uncounted))
     return Settled(stage, plan, found, rejected)

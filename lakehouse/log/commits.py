@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.errors import CommitLost
 from lakehouse.faults import crash_point
+from lakehouse.log.ground import of_snapshots
 from lakehouse.log.head import APPLICATION, LOGGED, Head
 from lakehouse.log.ownership.defaults import with_isdefault
 from lakehouse.log.plan import Plan, changed_rows, rows_digest
@@ -33,7 +34,6 @@ from lakehouse.store.tables import open_table, table_name
 from lakehouse.version import VERSION
 
 _FEW_ROWS = 50_000
-_FEW_SNAPSHOTS = 1000  # that are named in a query
 _TOLD_OF_HEAD = ("committed_at", "digest", "tables", "deletions")
 
 
@@ -277,15 +277,9 @@ def log_rows(spark: SparkSession, plan: Plan, stage: DataFrame) -> DataFrame:
     rows = rows.select(*LOGGED, *text)
     if can_skip(owned):
         return rows
-    log = _of_snapshots(open_table(spark, "changes"), owned)
+    log = of_snapshots(open_table(spark, "changes"), owned)
     log = log.select(*KEY, F.col("snapshot_id").alias("stored_in"), "body", "raw", "attributes")
     return rows.unionByName(log.join(owned, on=[*KEY, "stored_in"], how="inner").select(*LOGGED, *text))
-
-
-def _of_snapshots(log: DataFrame, owned: DataFrame) -> DataFrame:
-    """Keep the rows of the log of the snapshots that entities are stored in, where those are few: of others no file is read."""
-    named = [row["stored_in"] for row in owned.select("stored_in").distinct().limit(_FEW_SNAPSHOTS + 1).collect()]
-    return log.filter(F.col("snapshot_id").isin(named)) if len(named) <= _FEW_SNAPSHOTS else log
 
 
 def _flipped_texts() -> list[Column]:

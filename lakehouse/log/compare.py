@@ -18,18 +18,21 @@ from lakehouse.log.ownership.disputes import (
 from lakehouse.log.ownership.owners import claims_of, with_verdict
 from lakehouse.log.ownership.staleness import is_suspect, without_stale
 from lakehouse.store.frames import can_skip, count_if, keep
-from lakehouse.store.keys import KEY, OVER_HTTP
+from lakehouse.store.keys import KEY, OVER_HTTP, VERSION_KIND
+from lakehouse.store.schema import TABLE_OF_KIND
 
 
 class Comparison(NamedTuple):
     """What happens to each entity that documents say or no longer say.
 
     rows: as from `owners.with_verdict`, `without_stale` and `defaults.with_defaults`; is_all_new: every entity is new, stands
-    in one document, and is published as it says.
+    in one document, and is published as it says; moved: kinds of entities that came or went, where what holds them may have
+    been there before.
     """
 
     rows: DataFrame
     is_all_new: bool
+    moved: tuple[str, ...]
 
 
 def compare(ground: Ground, stage: DataFrame, found: DataFrame) -> Comparison:
@@ -59,11 +62,12 @@ def compare(ground: Ground, stage: DataFrame, found: DataFrame) -> Comparison:
     said = None if ground.said is None or stands is None else with_standing(ground.said, stands)
     compared = keep(with_verdict(claims_of(stage), dropped, state, deleted, said, policy=policy, protected=protected, now=now))
     seen = _look_at(compared)
+    moved = seen.moved if head.tables else ()
     if seen.suspects and not policy.force:
         compared = keep(without_stale(compared, log))
     if seen.all_single_inserts or not seen.may_move_defaults:  # each document is of one mind about its own defaults
-        return Comparison(compared.withColumn("flipped", F.lit(False)), seen.all_single_inserts)
-    return Comparison(keep(with_defaults(compared, state, log)), False)
+        return Comparison(compared.withColumn("flipped", F.lit(False)), seen.all_single_inserts, moved)
+    return Comparison(keep(with_defaults(compared, state, log)), False, moved)
 
 
 def findings_told(stage: DataFrame, found: DataFrame) -> DataFrame:
@@ -105,17 +109,34 @@ class _Seen(NamedTuple):
     """What a comparison shows at a glance.
 
     suspects: updates that may be stale; all_single_inserts: all is new, each entity in one document; may_move_defaults: rows for
-    which `defaults.may_move_default` holds.
+    which `defaults.may_move_default` holds; moved: as of `Comparison`.
     """
 
     suspects: int
     all_single_inserts: bool
     may_move_defaults: int
+    moved: tuple[str, ...]
 
 
 def _look_at(compared: DataFrame) -> _Seen:
-    seen = count_if(compared, {"suspects": is_suspect(), "others": ~is_single_insert(), "moving": may_move_default()})
-    return _Seen(seen["suspects"], not seen["others"], seen["moving"])
+    is_version = F.col("kind").isin(*VERSION_KIND.values())
+    op = F.coalesce("op", F.lit(""))
+    came_or_went = op.isin("insert", "delete")
+    # A new Version stands in a document with its message, so that only one that is not written may have been there before.
+    may_grow = F.col("kind").isin(*VERSION_KIND) & (~op.isin("insert", "update") | is_suspect())
+    conditions = {
+        "suspects": is_suspect(),
+        "others": ~is_single_insert(),
+        "moving": may_move_default(),
+        "versions": came_or_went & is_version,
+        "members": came_or_went & ~is_version,
+        "holders": may_grow | (op == "delete"),
+    }
+    seen = count_if(compared, conditions)
+    moved = tuple(kind for kind in TABLE_OF_KIND if kind not in VERSION_KIND.values() and kind != "registry")
+    moved = moved if seen["members"] else ()
+    moved += tuple(VERSION_KIND.values()) if seen["versions"] and seen["holders"] else ()
+    return _Seen(seen["suspects"], not seen["others"], seen["moving"], moved)
 
 
 def is_single_insert() -> Column:

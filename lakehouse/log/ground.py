@@ -24,6 +24,7 @@ from lakehouse.store.tables import open_table
 STATE = (*LIFE, "document_uris", "snapshot_id")
 OPTIONAL = {"isdefault": BooleanType(), "defaultversionid": StringType()}
 _FEW_REGISTRIES = 100
+_FEW_SNAPSHOTS = 1000  # that are named in a query
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,17 @@ def concerned_registries(*rows: DataFrame) -> list[str] | None:
 def of_registries(rows: DataFrame, registries: list[str] | None) -> DataFrame:
     """Keep rows of some registries; None: of all. Told by their names, Delta leaves out files."""
     return rows if registries is None else rows.filter(F.col("registryid").isin(registries))
+
+
+def of_snapshots(log: DataFrame, stored: DataFrame) -> DataFrame:
+    """Keep the rows of the log of the snapshots that entities are stored in, where those are few: of others no file is read.
+
+    Args:
+        log: rows of `changes`.
+        stored: column stored_in.
+    """
+    named = [row["stored_in"] for row in stored.select("stored_in").distinct().limit(_FEW_SNAPSHOTS + 1).collect()]
+    return log.filter(F.col("snapshot_id").isin(named)) if len(named) <= _FEW_SNAPSHOTS else log
 
 
 def read_state(spark: SparkSession, head: Head, registries: list[str] | None = None) -> DataFrame:

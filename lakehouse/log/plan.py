@@ -15,10 +15,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.errors import PruneRefused
-from lakehouse.log.compare import findings_told, is_single_insert
+from lakehouse.log.compare import Comparison, findings_told, is_single_insert
 from lakehouse.log.facts import document_facts, with_document_op
 from lakehouse.log.ground import Ground
 from lakehouse.log.head import LOGGED, Head
+from lakehouse.log.holders import with_grown
 from lakehouse.log.ownership.disputes import (
     by_document,
     disputes_after,
@@ -39,7 +40,7 @@ class Plan:
         head: the snapshot that it was planned against.
         committed_at: time of the snapshot to come; never before the head's.
         known: as from `current_documents`, before the commit.
-        compared: as from `compare`.
+        compared: as from `holders.with_grown`.
         findings: of entities that were refused or changed hands; as from `find_refusals`.
         facts: as from `document_facts`.
         documents: facts of documents that changed, columns of `changes` without snapshot_id.
@@ -84,18 +85,19 @@ def changed_rows(counts: dict[str, dict[str, int]]) -> dict[str, int]:
     return {table: sum(n for op, n in ops.items() if op not in ("unchanged", "refused")) for table, ops in counts.items()}
 
 
-def plan_changes(ground: Ground, stage: DataFrame, compared: DataFrame, found: DataFrame) -> Plan:
+def plan_changes(ground: Ground, stage: DataFrame, comparison: Comparison, found: DataFrame) -> Plan:
     """Plan what a comparison tells.
 
     Args:
         ground: what the stage was compared with.
         stage: columns `schema.STAGE`, without what was refused.
-        compared: the rows from `compare`.
+        comparison: as from `compare`.
         found: findings beside those of the stage; columns row, document_uri, registryid, kind, xid, finding.
 
     Raises:
         PruneRefused: pruning would delete more than half of the registries' entities.
     """
+    compared = with_grown(ground, comparison)
     count = _count(compared)
     findings = find_refusals(compared, stage)
     if not count.told:

@@ -101,6 +101,10 @@ def check_entities(step: Step, rows: dict[Key, Row], earlier: dict[Key, Row], wa
             was_read = {path for path in step.ingest.documents if step.status(path) != "rejected"}
             waits = was is not None and was.said == row.said and not set(one.owners) <= was_read
             check("definitions", row.said in said or not one.owners or waits, f"{key} is {row.said}, which nobody says")
+            if was is not None:
+                moved = any(one.registry == key.registry and one.xid.count("/") == 2 for one in rows.keys() ^ earlier.keys())
+                counted = was.epoch + (moved or row.content_hash != was.content_hash)
+                check("epochs", row.epoch == counted, f"{key} has the epoch {row.epoch} and not {counted}")
         else:
             check("definitions", row.said == one.said, f"{key} is {row.said} and not {one.said}")
             check("epochs", row.epoch == one.epoch, f"{key} has the epoch {row.epoch} and not {one.epoch}")
@@ -117,16 +121,19 @@ def check_entities(step: Step, rows: dict[Key, Row], earlier: dict[Key, Row], wa
 
 
 def _check_untouched(step: Step, key: Key, row: Row, old: Row | None) -> None:
-    """What nobody said anything new of has the same row; another owner alone changes neither epoch nor dates nor hash."""
+    """What nobody said anything new of has the same row; another owner alone changes neither epoch nor dates nor hash,
+    and what came or went only the epoch and the date of its holder."""
     was, one = step.before.published.get(key), step.after.published[key]
     if old is None or was is None or key.kind == "registry" or was.said != one.said:
         return
     touched = f"{key} was touched: {old} became {row}"
-    check("untouched", (old.dates, old.epoch) == (row.dates, row.epoch), touched)
+    grew = was.epoch != one.epoch  # something came into it or went
+    check("untouched", grew or (old.dates, old.epoch) == (row.dates, row.epoch), touched)
+    check("untouched", not grew or (old.dates[0] == row.dates[0] and old.dates[1] < row.dates[1]), touched)
     if "/versions/" in key.xid and step.before.isdefault(key) != step.after.isdefault(key):
         return
     check("untouched", old.content_hash == row.content_hash, touched)
-    check("untouched", old.snapshot_id == row.snapshot_id or was.owners != one.owners, touched)
+    check("untouched", grew or old.snapshot_id == row.snapshot_id or was.owners != one.owners, touched)
 
 
 def check_documents(step: Step, warehouse: Warehouse) -> None:

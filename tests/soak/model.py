@@ -229,6 +229,8 @@ class _Step:
             if one is not None:
                 self.published[key] = one
         deleted = self._prune() if self.ingest.prune else {}
+        for key in {_holder(one) for one in {*deleted} | self.published.keys() - self.before.published.keys()}:
+            self._grow(key)
         texts = {path: text for path, text in self.before.texts.items() if path in self.said} | self.written
         return Catalog(
             self.said, self.published, {**self.before.deleted, **deleted},
@@ -315,6 +317,12 @@ class _Step:
         if not owners:
             return None if old is None else replace(old, owners=())
         return self._counted(key, self.said[owners[0]][key], owners)
+
+    def _grow(self, key: Key) -> None:
+        """Count the epoch of what holds something that came or went, unless it was counted already."""
+        old, one = self.before.published.get(key), self.published.get(key)
+        if old is not None and one is not None and one.epoch == old.epoch:
+            self.published[key] = replace(one, epoch=one.epoch + 1)
 
     def _prune(self) -> dict[Key, int]:
         """Delete what is owned by nobody (8), and give the epochs that it had."""
@@ -460,6 +468,14 @@ def _is_new(before: Catalog, own: Mapping[Key, Definition], key: Key) -> bool:
     """Tell whether something new would be written of an entity, or of the message whose default Version it may become."""
     earlier = {one: before.published[one].said for one in (key, _resource(key)) if one in before.published}
     return any(own.get(one) not in (None, earlier.get(one)) for one in (key, _resource(key)))
+
+
+def _holder(key: Key) -> Key:
+    """Give what holds an entity; of a registry nothing that is published."""
+    kinds = {2: "registry", 4: "group", 6: "message" if key.kind == "version" else "schema"}
+    tokens = key.xid.strip("/").split("/")
+    kind = "endpoint" if len(tokens) == 4 and tokens[0] == "endpoints" else kinds.get(len(tokens), "")
+    return Key(key.registry, kind, "/" + "/".join(tokens[:-2]))
 
 
 def _resource(key: Key) -> Key:

@@ -46,7 +46,7 @@ def with_defaults(compared: DataFrame, state: DataFrame, log: DataFrame) -> Data
     is_resource = F.col("kind").isin(*VERSION_KIND)
     defaults = known.filter(is_resource).select(*_OF_RESOURCE, named)
     defaults = defaults.unionByName(others.filter(is_resource).select(*_OF_RESOURCE, F.col("defaultversionid").alias("default")))
-    every = known.unionByName(others.filter(is_version).transform(_as_compared), allowMissingColumns=True)
+    every = known.unionByName(others.filter(is_version).transform(as_compared), allowMissingColumns=True)
     judged = every.join(defaults.withColumn("has_resource", F.lit(True)), on=_OF_RESOURCE, how="left")
     wanted = F.coalesce(F.substring_index("xid", "/", -1) == F.col("default"), F.lit(False))
     differs = is_version & F.col("has_resource") & (F.col("isdefault") != wanted)
@@ -78,8 +78,8 @@ def may_move_default() -> Column:
     return (is_version & (comes_or_goes | flag_differs)) | (is_resource & (comes_or_goes | name_differs))
 
 
-def _as_compared(stored: DataFrame) -> DataFrame:
-    """Give published Versions that no document said anything of as rows of a comparison that changes nothing."""
+def as_compared(stored: DataFrame) -> DataFrame:
+    """Give published entities that no document said anything of as rows of a comparison that changes nothing."""
     same = {f"stored_{name}": F.col(name) for name in ("content_hash", *LIFE, "document_uris", "isdefault", "defaultversionid")}
     return stored.withColumns(same | {"stored_in": F.col("snapshot_id"), "was_compared": F.lit(False)}).drop("snapshot_id")
 

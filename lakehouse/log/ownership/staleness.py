@@ -52,12 +52,13 @@ def without_stale(compared: DataFrame, log: DataFrame) -> DataFrame:
     return both.select(*(columns.get(name, F.col(name)).alias(name) for name in compared.columns))
 
 
-def with_declared(entities: DataFrame, log: DataFrame) -> DataFrame:
+def with_declared(entities: DataFrame, log: DataFrame, texts: DataFrame | None = None) -> DataFrame:
     """Tell of published entities whether a document declared the epoch and the date that are stored.
 
     Args:
         entities: KEY, stored_modifiedat; few.
         log: rows of `changes` up to the head.
+        texts: those of them that entities came with, where that is known.
 
     Returns:
         `entities` with has_epoch and has_modifiedat. Where no date was declared, a commit's time is stored.
@@ -66,7 +67,7 @@ def with_declared(entities: DataFrame, log: DataFrame) -> DataFrame:
     commits = commits.select(F.to_timestamp(F.get_json_object("body", "$.committed_at")).alias("stored_modifiedat")).distinct()
     dated = entities.join(commits.withColumn("is_commit", F.lit(True)), on="stored_modifiedat", how="left")
     dated = dated.withColumn("has_modifiedat", F.col("is_commit").isNull()).drop("is_commit")
-    return dated.join(_declared_epochs(entities, log), on=KEY, how="left")
+    return dated.join(_declared_epochs(entities, log if texts is None else texts), on=KEY, how="left")
 
 
 def _declared_epochs(entities: DataFrame, log: DataFrame) -> DataFrame:

@@ -114,7 +114,7 @@ class _Near:
         entities = stage.filter(F.col("row") == "entity")
         said = entities.select(*KEY, "content_hash", "twin_hash").collect()
         own = _resources(said) | self._held(stage, known, gone)
-        self._fetch(own)
+        self._fetch(own | {(registryid, "/") for registryid, _ in own})
         changed = _resources(_changed(said, self.parts))
         texts = entities.filter(F.col("kind").isin([table.kind for table in TABLES]))
         texts = texts.withColumns({"staged": F.lit(True), "_isdefault": F.lit(None).cast("boolean")})
