@@ -248,7 +248,7 @@ class LossyExport(LakehouseError):
     def __init__(self, dialect: str, count: int, told: list[str]) -> None:
         lines = "".join(f"\n  {line}" for line in told)
         super().__init__(
-            f"{dialect} cannot say {count} of the things that would be exported, so nothing was written:{lines}\n"
+            f"{dialect} cannot express {count} values of the export, so nothing was written:{lines}\n"
             "`lakehouse explain RULE` explains why. --lossy writes the rest, --examples N lists more."
         )
         self.dialect = dialect

@@ -260,7 +260,7 @@ def show_exported(exported: dict[str, Any], *, on_stderr: bool) -> None:
         listed = ", ".join(exported["added_first"]) + (f" and {more} more" if more else "")
         click.echo(f"Added, since what was selected needs it: {counts} ({printable(listed)}).", err=on_stderr)
     if exported.get("lost"):
-        click.echo(f"Left out, since {exported['dialect']} cannot say it: {exported['lost']}", err=on_stderr)
+        click.echo(f"Left out, since {exported['dialect']} cannot express it: {exported['lost']}", err=on_stderr)
         for line in told_losses(exported["losses"]):
             click.echo(f"  {one_line(line)}", err=on_stderr)
     told = ", ".join(f"{count} {name}" for name, count in exported["entities"].items())

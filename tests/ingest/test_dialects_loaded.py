@@ -232,7 +232,7 @@ def test_the_command_writes_with_lossy_and_lists(told):
     lossy = told.invoked["lossy"]
     assert lossy.exit_code == 0, lossy.output
     assert json.loads(lossy.stdout) == told.document("0.5-wip")
-    assert "Left out, since 0.5-wip cannot say it: 1" in lossy.stderr
+    assert "Left out, since 0.5-wip cannot express it: 1" in lossy.stderr
     assert "WIP-021  /messagegroups/events/messages/com.example.typed" in lossy.stderr
 
 

@@ -130,7 +130,7 @@ class DraftVersion(Losses):
             return
         text_only = kind == "template"
         if "value" in said and not self._fits(row, kind, value):
-            self.lose(below(at, "value"), "the draft cannot say this value", "CAT-082")
+            self.lose(below(at, "value"), "the draft cannot express this value", "CAT-082")
             del said["value"]
             value = None
         is_template = isinstance(value, str) and EXPRESSION.search(value) is not None
