@@ -128,7 +128,7 @@ class WarehouseTaken(BackupError):
     """A backup would be restored into a warehouse that holds snapshots."""
 
     def __init__(self, warehouse: str) -> None:
-        super().__init__(f"{warehouse} holds a catalog already. Restore into an empty warehouse, then take that.")
+        super().__init__(f"{warehouse} holds a catalog already. Restore into an empty warehouse and use that one.")
 
 
 class LabelTaken(LakehouseError):
@@ -152,8 +152,8 @@ class PruneRefused(LakehouseError):
 
     def __init__(self, deleted: int, held: int) -> None:
         super().__init__(
-            f"--prune would delete {deleted} of {held} entities, more than half, so nothing was done. Check that SOURCE is whole "
-            "(an empty or half-copied folder looks like this), or say --force."
+            f"--prune would delete {deleted} of {held} entities, more than half, so nothing was done. Check that SOURCE is "
+            "complete (an empty or half-copied folder looks like this), or pass --force."
         )
         self.deleted = deleted
         self.held = held
@@ -169,7 +169,7 @@ class CandidateRefused(LakehouseError):
     def __init__(self, told: list[str], failed: int, data_docs: str | None) -> None:
         more = f"\n  and {failed - len(told)} more" if failed > len(told) else ""
         super().__init__(
-            f"what would be published breaks {failed} of the expectations that must hold, so nothing was changed:"
+            f"{failed} expectation{'' if failed == 1 else 's'} of severity error would fail, so nothing was changed:"
             + "".join(f"\n  {line}" for line in told)
             + more
             + (f"\nData Docs: {data_docs}" if data_docs else "")
@@ -289,7 +289,7 @@ class XidNotFound(EntityAbsent):
     """The catalog holds nothing of that XID, id or URI (exit code 2)."""
 
     def __init__(self, xid: str) -> None:
-        super().__init__(xid, f"{xid}: the catalog holds no such thing.", "`lakehouse search` finds entities by their words.")
+        super().__init__(xid, f"{xid}: the catalog holds no such entity.", "`lakehouse search` finds entities by their words.")
 
 
 class DocumentNotFound(EntityAbsent):
