@@ -1,5 +1,6 @@
 # make demo   load the demo documents and look at what came out
 # make test   tests, but for the long ones, which make test-all runs too, in an hour; WORKERS=2 processes, of which each takes 5 GB
+# make ci-all what CI runs, each suite whole, and the benchmark: before a release, in some hours
 #            make lint   ruff and mypy
 # make attack what somebody who means harm tries (docs/security.md), with ROUNDS=5 times as many requests as `make test` sends
 # make airflow-test  the DAGs, run by Airflow in an environment of its own (.venv-airflow)
@@ -23,7 +24,7 @@ N ?= 10000
 ROUNDS ?= 5
 WORKERS ?= 2
 
-.PHONY: demo test test-all attack airflow-test bi-test http-test http-test-all ui-test screenshots cluster-test s3-test lint bench quick-bench http-bench soak docs docs-site clean java
+.PHONY: demo test test-all ci-all attack airflow-test bi-test http-test http-test-all ui-test screenshots cluster-test s3-test lint bench quick-bench http-bench soak docs docs-site clean java
 
 demo: java $(VENV)/installed
 	$(BIN)/lakehouse demo
@@ -33,6 +34,11 @@ test: java $(VENV)/installed
 
 test-all: java $(VENV)/installed
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+ci-all: lint docs-site test-all airflow-test http-test-all cluster-test
+	if .ci/check-chromium; then $(MAKE) ui-test; fi
+	$(MAKE) bench N=1000 REPEAT=1
+	$(MAKE) soak
 
 attack: java $(VENV)/installed
 	ATTACK_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -m attack -n $(WORKERS) --dist loadfile --no-loadscope-reorder
