@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakehouse.export.view import Stored, Urls, as_bytes, group_view, registry_view, resource_view
+from lakehouse.export.view import Stored, Urls, group_view, registry_view, resource_view
 from lakehouse.readmodel.view import Entity, View
 from lakehouse.text.names import REGISTRY, RegistryId, Xid
 from lakehouse.text.xid import xid_of_group
@@ -43,12 +43,6 @@ def rendered(view: View, registryid: RegistryId, xid: Xid, base: str | None = No
     group = view.entity(registryid, xid_of_group(xid))
     protocol = group.attributes.get("protocol") if group is not None and group.kind == "group" else None
     return resource_view(xid, None if row is None else stored(row), versions, protocol, urls)
-
-
-def rendered_bytes(view: View, registryid: RegistryId, xid: Xid, base: str | None = None) -> bytes | None:
-    """Give an entity as the text of `rendered`."""
-    found = rendered(view, registryid, xid, base)
-    return None if found is None else as_bytes(found)
 
 
 def _registry(view: View, registryid: RegistryId, urls: Urls) -> dict[str, Any] | None:

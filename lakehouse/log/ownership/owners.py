@@ -51,21 +51,6 @@ def claims_of(stage: DataFrame) -> DataFrame:
     return stage.filter(F.col("row") == "entity").groupBy(*KEY).agg(F.sort_array(F.collect_list(one)).alias("claims"))
 
 
-def first_claims(stage: DataFrame) -> DataFrame:
-    """Choose what would be published in an empty catalog: the first document by URI defines an entity.
-
-    Args:
-        stage: columns `schema.STAGE`.
-
-    Returns:
-        One row per entity: KEY, document_uri, document_uris (of all that say the same, sorted).
-    """
-    first = F.get("claims", F.lit(0))
-    same = F.filter("claims", lambda claim: _identity(claim) == _identity(first))
-    uris = F.transform(same, lambda claim: claim["document_uri"])
-    return claims_of(stage).select(*KEY, first["document_uri"].alias("document_uri"), uris.alias("document_uris"))
-
-
 def with_verdict(
     claims: DataFrame,
     dropped: DataFrame,

@@ -210,8 +210,3 @@ def _guarded(make: Callable[[], Validator], resolved: Resolved) -> tuple[Validat
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError, TimeoutExpired) as error:
         return PayloadVerdict(UNSUPPORTED, (), (f"{resolved.xid}: {type(error).__name__}: {error}"[:300],))
     return validator, validator.remarks
-
-
-def checked_value(verdict: PayloadVerdict) -> dict[str, Any]:
-    """Give the columns that a verdict fills: payload_status, payload_errors."""
-    return {"payload_status": verdict.status, "payload_errors": [error._asdict() for error in verdict.errors]}
