@@ -10,6 +10,7 @@ import orjson
 from lakehouse.readmodel.file.schema import FEW
 from lakehouse.readmodel.timeline import Timeline
 from lakehouse.text.names import JsonText, RegistryId, Xid
+from lakehouse.text.xid import xid_of_resource
 
 _COLUMNS = "registryid, kind, xid, epoch, createdat, modifiedat, body, raw, document_uris, content_hash, snapshot_id, id"
 
@@ -105,6 +106,33 @@ class Entities(Timeline):
         """Give everything that stands below an entity, by XID."""
         start = xid.rstrip("/") + "/"
         return self._entities("registryid = ? AND xid > ? AND xid < ?", (registryid, start, start[:-1] + "0"), "xid")
+
+    def may_differ(self, other: Entities) -> set[tuple[RegistryId, str, Xid]]:
+        """Return what may differ from another snapshot: registryid, kind, xid of what changed, and messages merged from it."""
+        first, last = sorted((self.snapshot_id, other.snapshot_id))
+        changed = "SELECT DISTINCT registryid, kind, xid FROM log WHERE snapshot_id > ? AND snapshot_id <= ?"
+        rows = set(self.db.execute(changed, (first, last)).fetchall())
+        messages = {(registryid, xid_of_resource(xid)) for registryid, kind, xid in rows if kind in ("message", "version")}
+        merged = self._merged_from(messages) | other._merged_from(messages)
+        return rows | {(registryid, "message", xid) for registryid, xid in merged}
+
+    def _merged_from(self, messages: set[tuple[RegistryId, Xid]]) -> set[tuple[RegistryId, Xid]]:
+        """Return messages with all that name one of them, or a Version of it, as base or by xref, over any number of steps."""
+        found, left = set(messages), list(messages)
+        while left:
+            registryid, xid = left.pop()
+            rows = self.db.execute(
+                f"""
+                SELECT l.xid FROM edges AS e INNER JOIN log AS l ON l.id = e.log_id
+                WHERE (e.whole = ?1 OR (e.whole > ?1 || '/versions/' AND e.whole < ?1 || '/versions0'))
+                  AND e.relation IN ('basemessage', 'xref') AND l.registryid = ?2 AND {self.holds("l.")}
+                """,
+                (xid, registryid),
+            )
+            new = {(registryid, xid_of_resource(one)) for (one,) in rows.fetchall()} - found
+            found |= new
+            left += new
+        return found
 
     def versions(self, registryid: RegistryId, xid: Xid) -> list[Entity]:
         """List the Versions of a message or schema, by XID."""

@@ -49,10 +49,14 @@ def test_only_what_differs_is_compared(golden):
 def test_definitions_of_a_past_that_delta_keeps_no_more_are_computed(golden):
     with golden.at(1) as view:
         assert not view.is_stored()
-        xids = [one["xid"] for one in view.definitions()]
+        every = list(view.definitions())
+        xids = [one["xid"] for one in every]
+        assert [one | {"snapshot_id": 1} for one in every] == list(view.definitions("default", xids=xids))
+        assert {one["snapshot_id"] for one in every} >= {1}
         assert xids == [one.xid for one in view.below("default", "/") if one.kind == "message"] != []
         some = next(view.definitions("default", xids=xids[1:2]))
         assert some == view.definition("default", xids[1])
+        assert some["snapshot_id"] == 1
         group = some["group_xid"]
         assert {one.xid for one in view.telling("default", group_xid=group)} == {
             one["xid"] for one in view.definitions("default", group_xid=group)
