@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from lakehouse.dialects.tables import Attribute, family_of, table
-from lakehouse.dialects.versionorder import created, natural_order
+from lakehouse.dialects.versionorder import version_order
 from lakehouse.text.jsontext import below, same
 from lakehouse.text.names import WHOLE, Pointer
 
@@ -125,7 +125,7 @@ class _Respelling:
         implied: dict[str, dict[str, Any]] = {}
         if name == "versions":
             before: str | None = None
-            for versionid in sorted(members, key=lambda versionid: (created(members[versionid]), natural_order(versionid))):
+            for versionid in sorted(members, key=lambda versionid: version_order(versionid, members[versionid])):
                 implied[versionid] = {"ancestor": before or versionid}
                 before = versionid
         return {

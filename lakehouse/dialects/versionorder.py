@@ -14,8 +14,13 @@ def natural_order(text: str) -> list[tuple[int, int, str]]:
     return [(0, len(digits), digits) if digits else (1, 0, other) for digits, other in parts] + [(-1, 0, text)]
 
 
-def created(known: Any) -> int:
-    """Give the declared createdat to order Versions by; one without comes before all others (decision 7)."""
+def version_order(versionid: str, known: Any) -> tuple[int, list[tuple[int, int, str]]]:
+    """Return a sort key of Versions in a document: by declared `createdat`, then in natural order of ids (decision 7)."""
+    return _created(known), natural_order(versionid)
+
+
+def _created(known: Any) -> int:
+    """Return the declared `createdat`; a Version without one comes before all others."""
     text = known.get("createdat") if isinstance(known, dict) else None
     try:
         return microseconds(text)[0] if isinstance(text, str) else -(2**62)

@@ -10,5 +10,7 @@
 | `effective` | the columns of `effective_messages` that follow from an effective definition |
 | `bodies` | what is compared of an entity whose body alone is known |
 | `events` | which CloudEvents a change makes, in which feed, under which id |
+| `lineage` | which Version was made from which: the newest one, ancestors of new ones, circles |
+| `defaults` | which Version is the default one, and the text of a Version that says so (decision 7) |
 | `protocols` | whether two protocols or envelopes are the same, or one is more precise (requirements.md 22, 23) |
 """

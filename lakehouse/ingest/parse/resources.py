@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from lakehouse.dialects.entities import read_entity
 from lakehouse.dialects.entity import Entity
 from lakehouse.dialects.protocols import TELLS_FAMILY, FindMessage, family_of_message, key_of_options
-from lakehouse.dialects.versionorder import created, natural_order
+from lakehouse.dialects.versionorder import version_order
 from lakehouse.ingest.parse.emission import Emission
 from lakehouse.ingest.parse.identity import dependent, id_problems, id_syntax, split_meta, subject_of
 from lakehouse.ingest.parse.rows import take_life
@@ -135,9 +135,7 @@ class Resources:
                 versions.append(Version(versionid, at, written, read, problems))
             else:
                 versions.append(Version(versionid, at, written, None, []))
-        return sorted(
-            versions, key=lambda version: (created(version.read and version.read.known), natural_order(version.versionid))
-        )
+        return sorted(versions, key=lambda version: version_order(version.versionid, version.read and version.read.known))
 
     def _emit_single(self, one: Resource, meta: Entity, version: Version, problems: list[Problem]) -> None:
         """Emit a message without `versions`: what it says of itself belongs to its only Version, and `raw` stands there."""

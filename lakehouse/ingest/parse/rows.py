@@ -6,6 +6,7 @@ import hashlib
 from typing import Any, NamedTuple
 
 from lakehouse.dialects.entity import Entity
+from lakehouse.domain.defaults import with_isdefault
 from lakehouse.domain.leaves import Leaf, leaves_of
 from lakehouse.store.keys import VERSION_KIND
 from lakehouse.text.jsontext import as_written, below, canonical, decoded
@@ -88,15 +89,8 @@ def make_row(kind: str, xid: Xid, life: Life, read: Entity, written: dict[str, A
     is_version = kind in _VERSION_KINDS
     attributes = leaves_of(known, read.extensions) if is_version else None
     isdefault = known.get("isdefault") if is_version else None
-    twin = None if isdefault is None else _twin_hash(body, known)
+    # As if `isdefault` were the other way round.
+    twin = None if isdefault is None else hashlib.sha256(with_isdefault(text, not isdefault).encode()).hexdigest()
     default = known.get("defaultversionid") if kind in VERSION_KIND else None
     content_hash = hashlib.sha256(body).hexdigest()
     return Row(kind, xid, content_hash, *life, text, None if raw == text else raw, attributes, isdefault, twin, default)
-
-
-def _twin_hash(body: bytes, known: dict[str, Any]) -> str:
-    """Hash a Version as if its `isdefault` were the other way round."""
-    own, other = (b"true", b"false") if known["isdefault"] else (b"false", b"true")
-    if body.count(b'"isdefault":' + own) == 1:  # so it is the Version's own, and not one inside of it
-        return hashlib.sha256(body.replace(b'"isdefault":' + own, b'"isdefault":' + other)).hexdigest()
-    return hashlib.sha256(canonical(known | {"isdefault": not known["isdefault"]})).hexdigest()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from lakehouse.dialects.entity import Entity
+from lakehouse.domain.defaults import choose_default
 from lakehouse.ingest.parse.rows import take_life
 from lakehouse.store.keys import LIFE
 from lakehouse.text.jsontext import canonical, same
@@ -43,13 +44,11 @@ def default_version(
     by_id = {version.versionid: version for version in versions}
     marked = [version.versionid for version in versions if version.read and version.read.known.get("isdefault") is True]
     declared = (meta.known.get("defaultversionid"), read.known.get("versionid"), marked[0] if len(marked) == 1 else None)
-    for versionid in declared:
-        if versionid in by_id:
-            return by_id[versionid]
-        if versionid is not None:
-            told = f"the default Version {versionid!r} is not one of the {entity}'s Versions ({', '.join(list(by_id)[:10])})"
-            problems.append(Problem(here, "MSG-038", "error", told, "Name an existing versionid."))
-    return versions[-1]
+    chosen = choose_default(declared, by_id, versions[-1].versionid)
+    for versionid in chosen.unknown:
+        told = f"the default Version {versionid!r} is not one of the {entity}'s Versions ({', '.join(list(by_id)[:10])})"
+        problems.append(Problem(here, "MSG-038", "error", told, "Name an existing versionid."))
+    return by_id[chosen.versionid or ""]
 
 
 def fill_default(entity: str, read: Entity, default: Version, problems: list[Problem]) -> None:

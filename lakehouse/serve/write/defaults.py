@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from lakehouse.domain.defaults import choose_default
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.write.asked import Json
 from lakehouse.text.names import Xid
@@ -62,12 +63,12 @@ class Default:
         Raises:
             ProblemFound: the one that was chosen is not there.
         """
-        if self.sticky and self.versionid is not None and self.versionid not in versions:
-            if self.versionid not in removed:
-                raise ProblemFound("unknown_id", xid, singular="version", id=self.versionid)
+        chosen = choose_default([self.versionid if self.sticky else None], versions, newest)
+        for versionid in chosen.unknown:
+            if versionid not in removed:
+                raise ProblemFound("unknown_id", xid, singular="version", id=versionid)
             self.sticky = False
-        if not self.sticky or self.versionid is None:
-            self.versionid = newest
+        self.versionid = chosen.versionid
 
 
 def _wrong_type(name: str, subject: str, told: str) -> ProblemFound:

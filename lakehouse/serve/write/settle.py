@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
+from lakehouse.domain.defaults import with_isdefault
 from lakehouse.ingest.parse.rows import Row as Parsed
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.write.asked import Json, Writing
@@ -14,7 +15,7 @@ from lakehouse.serve.write.trees import Life, Tree
 from lakehouse.serve.write.working import Row, Working, check_owner, holder_of
 from lakehouse.settings import Settings
 from lakehouse.store.keys import OVER_HTTP
-from lakehouse.text.jsontext import canonical, decoded, read_canonical
+from lakehouse.text.jsontext import read_canonical
 from lakehouse.text.names import REGISTRY, Xid
 from lakehouse.text.xid import xid_of_version
 
@@ -188,9 +189,8 @@ class _Settling:
 
 def _with_isdefault(row: Row, isdefault: bool) -> Row:
     """Write into a Version whether it is the default one: that is no part of its definition, so epoch and dates stay."""
-    body = read_canonical(row.body)
-    if body.get("isdefault") is isdefault:
+    body = with_isdefault(row.body, isdefault)
+    if body == row.body:
         return row
-    text = canonical(body | {"isdefault": isdefault})
     raw = row.body if row.raw is None else row.raw
-    return row._replace(body=decoded(text), raw=raw, content_hash=hashlib.sha256(text).hexdigest())
+    return row._replace(body=body, raw=raw, content_hash=hashlib.sha256(body.encode()).hexdigest())

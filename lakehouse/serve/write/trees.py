@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lakehouse.dialects.schemabytes import member_of
+from lakehouse.domain.lineage import find_circle, newest_of, with_ancestors
 from lakehouse.serve.answer.entities import Resource, make_resource
 from lakehouse.serve.problems import RC4, ProblemFound
 from lakehouse.serve.requests import SINGULAR
 from lakehouse.serve.write.asked import Json
 from lakehouse.serve.write.defaults import Default
-from lakehouse.serve.write.lineage import find_circle, newest_of, with_ancestors
 from lakehouse.serve.write.spelled import Spelled
 from lakehouse.serve.write.working import Row, Working, holder_of
 from lakehouse.text.jsontext import read_canonical
