@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakehouse.cli.printing import printable, show_table
+from lakehouse.text.xid import last_id
 
 if TYPE_CHECKING:
     from lakehouse.match.oneevent import Explained
@@ -69,4 +70,4 @@ def show_explained(event: Explained) -> None:
 
 
 def _short(xid: str | None) -> str:
-    return "" if xid is None else xid.rpartition("/")[2]
+    return "" if xid is None else last_id(xid)

@@ -17,7 +17,7 @@ from lakehouse.dialects.tables import FAMILIES, NORMAL, family_of, table
 from lakehouse.text.jsontext import in_order, read_canonical
 from lakehouse.text.names import REGISTRY, JsonText, Pointer, RegistryId, Xid
 from lakehouse.text.timestamps import microseconds, rfc3339
-from lakehouse.text.xid import xid_of
+from lakehouse.text.xid import last_id, xid_of
 
 MEMBERS = {"messagegroups": "messages", "endpoints": "messages", "schemagroups": "schemas"}
 COLLECTIONS = tuple(sorted(MEMBERS))
@@ -96,7 +96,7 @@ def resource_view(
     ids = {f"{singular}id": tokens[3]}
     own = {} if row is None else _attributes(row.body)
     if versions and versions[0].leaves is not None:  # flattened: it has one definition, whatever it stands for
-        own = {name: value for name, value in own.items() if name != "xref"} | {"defaultversionid": _last(versions[0].xid)}
+        own = {name: value for name, value in own.items() if name != "xref"} | {"defaultversionid": last_id(versions[0].xid)}
     texts = (*versions, row) if row else versions
     here = urls.below(xid)
     meta: dict[str, Any] = ids | {"self": here + "/meta", "xid": xid + "/meta"}
@@ -105,7 +105,7 @@ def resource_view(
     metaurl = {"metaurl": here + "/meta"}
     if own.get("xref") is not None and not versions:
         return ids | {"self": here, "xid": xid} | metaurl | {"meta": meta}
-    written = {_last(version.xid): _version(version, row) for version in versions}
+    written = {last_id(version.xid): _version(version, row) for version in versions}
     if singular == "message" and bare:
         _collapse(written.values(), group_protocol)
     default = own.get("defaultversionid")
@@ -137,9 +137,9 @@ def source_of_resource(row: Stored | None, versions: list[Stored]) -> bytes:
     """Give a message or schema as written; one without `versions` is the same object as its only Version."""
     if row is not None and not versions:
         return _raw(row).encode()
-    if len(versions) == 1 and (row is None or row.raw is None) and _declared_version(versions[0]) == _last(versions[0].xid):
+    if len(versions) == 1 and (row is None or row.raw is None) and _declared_version(versions[0]) == last_id(versions[0].xid):
         return _raw(versions[0]).encode()
-    inner = b",".join(orjson.dumps(_last(version.xid)) + b":" + _raw(version).encode() for version in versions)
+    inner = b",".join(orjson.dumps(last_id(version.xid)) + b":" + _raw(version).encode() for version in versions)
     return with_member(b"{}" if row is None else _raw(row).encode(), "versions", b"{" + inner + b"}")
 
 
@@ -177,7 +177,7 @@ def _version(row: Stored, resource: Stored | None) -> dict[str, Any]:
     if row.leaves is None:
         attributes = _attributes(row.body)
     else:
-        attributes = {"ancestor": _last(row.xid), "isdefault": True} | nested(row.leaves)
+        attributes = {"ancestor": last_id(row.xid), "isdefault": True} | nested(row.leaves)
     return _life(row, (row,) if resource is None else (row, resource)) | attributes
 
 
@@ -257,10 +257,6 @@ def _bare(declaration: Any) -> Any:
 
 def _raw(row: Stored) -> JsonText:
     return row.body if row.raw is None else row.raw
-
-
-def _last(xid: Xid) -> str:
-    return xid.rsplit("/", 1)[1]
 
 
 def _declared_version(row: Stored) -> str:

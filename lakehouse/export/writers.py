@@ -29,6 +29,7 @@ from lakehouse.export.view import (
     with_member,
 )
 from lakehouse.text.names import RegistryId, Xid
+from lakehouse.text.xid import last_id
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class GroupWriter:
     def member(self, xid: Xid, own: Stored | None, versions: list[Stored]) -> bytes | None:
         """Write a message or schema behind its key; None: it cannot be said."""
         view = resource_view(xid, own, versions, self.view.get("protocol"), self.urls)
-        return orjson.dumps(_last(xid)) + b":" + as_bytes(view)
+        return orjson.dumps(last_id(xid)) + b":" + as_bytes(view)
 
     def head(self) -> bytes:
         """Write what stands before the members, of which the first one has been written."""
@@ -93,7 +94,7 @@ class _Source(GroupWriter):
     """Writes a group as it came in."""
 
     def member(self, xid: Xid, own: Stored | None, versions: list[Stored]) -> bytes | None:
-        return orjson.dumps(_last(xid)) + b":" + source_of_resource(own, versions)
+        return orjson.dumps(last_id(xid)) + b":" + source_of_resource(own, versions)
 
     def head(self) -> bytes:
         return self._keyed(source_of_group(self.own))
@@ -113,7 +114,7 @@ class _Respelled(GroupWriter):
         default = f"/versions/{view.get('versionid')}"
         told = {loss.pointer for loss in losses}
         self._lose(xid, [loss for loss in losses if default + loss.pointer not in told])
-        return orjson.dumps(_last(xid)) + b":" + as_bytes(written)
+        return orjson.dumps(last_id(xid)) + b":" + as_bytes(written)
 
     def _attributes(self) -> dict[str, Any]:
         written, losses = to_dialect(self.view, self.style.dialect, ENTITIES[self.collection])
@@ -132,10 +133,10 @@ class _InDraft(GroupWriter):
         view = resource_view(xid, own, versions, None, self.urls, bare=False)
         for version in versions:
             if version.raw is None or '"modifiedat"' not in version.raw:  # when its row changed, as when another is the default
-                view["versions"][_last(version.xid)].pop("modifiedat", None)
-        written = self.draft.definition(_last(xid), view)
+                view["versions"][last_id(version.xid)].pop("modifiedat", None)
+        written = self.draft.definition(last_id(xid), view)
         self._lose_in_draft(xid)
-        return None if written is None else orjson.dumps(_last(xid)) + b":" + as_bytes(written)
+        return None if written is None else orjson.dumps(last_id(xid)) + b":" + as_bytes(written)
 
     def head(self) -> bytes:
         written = self.draft.attributes()
@@ -159,7 +160,3 @@ def group_writer(style: Style) -> type[GroupWriter]:
     if layout_of(style.dialect).is_array:
         return _InDraft
     return GroupWriter if style.dialect == NORMAL else _Respelled
-
-
-def _last(xid: Xid) -> str:
-    return xid.rsplit("/", 1)[1]

@@ -7,7 +7,7 @@ from typing import Any
 from lakehouse.export.view import Stored, Urls, group_view, registry_view, resource_view
 from lakehouse.readmodel.view import Entity, View
 from lakehouse.text.names import REGISTRY, RegistryId, Xid
-from lakehouse.text.xid import xid_of_group
+from lakehouse.text.xid import last_id, xid_of_group
 
 
 def stored(entity: Entity) -> Stored:
@@ -32,7 +32,7 @@ def rendered(view: View, registryid: RegistryId, xid: Xid, base: str | None = No
         return _registry(view, registryid, urls)
     if depth == 6:
         holder = rendered(view, registryid, Xid(xid.rsplit("/", 2)[0]), base)
-        version: dict[str, Any] | None = (holder or {}).get("versions", {}).get(xid.rsplit("/", 1)[1])
+        version: dict[str, Any] | None = (holder or {}).get("versions", {}).get(last_id(xid))
         return version
     row = view.entity(registryid, xid)
     if depth == 2:

@@ -14,7 +14,7 @@ from lakehouse.serve.requests import DETAILS, Target, quoted
 from lakehouse.serve.write.apply import Outcome
 from lakehouse.serve.writer.wire import Done
 from lakehouse.text.names import Xid
-from lakehouse.text.xid import xid_of
+from lakehouse.text.xid import last_id, xid_of
 
 
 def written_answer(pages: Pages, asked: Asked, done: Done, head: Head) -> Answer:
@@ -73,7 +73,7 @@ def _url(target: Target, base: str) -> str:
 
 def _members(request: Request, answers: Answers, parts: tuple[str, ...], xids: list[Xid]) -> bytes:
     """Write the members of a collection that were processed."""
-    wanted = {xid.rsplit("/", 1)[1] for xid in xids}
+    wanted = {last_id(xid) for xid in xids}
     if len(parts) == 1:
         return answers.groups(parts[0], lambda found: [one for one in found if one.entity.id in wanted])
     holder = xid_of(*parts[:-1])

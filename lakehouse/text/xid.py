@@ -59,6 +59,11 @@ def xid_of_resource(xid: Xid) -> Xid:
     return Xid("/".join(xid.split("/")[:5]))
 
 
+def last_id(xid: str) -> str:
+    """Return the id of an entity: the last one in its XID."""
+    return xid.rpartition("/")[2]
+
+
 def split_version(xid: str) -> tuple[Xid, str | None]:
     """Split the XID of a Version into that of its message or schema and the Version's id; another XID is given as it is."""
     parts = xid.split("/")

@@ -22,7 +22,7 @@ from lakehouse.rules.one.table import Subject
 from lakehouse.text.jsontext import as_written, below, pointer_of
 from lakehouse.text.names import NO_XID, REGISTRY, WHOLE, Pointer, Xid
 from lakehouse.text.problems import Problem
-from lakehouse.text.xid import xid_of
+from lakehouse.text.xid import last_id, xid_of
 
 _OTHER_SPECVERSIONS = frozenset(name for name in DIALECTS if name[0].isdigit()) - {NORMAL}  # others are no specversion
 _GROUPS = {
@@ -128,7 +128,7 @@ class _Document:
     ) -> None:
         key, members = read.children.get(shape.members, (shape.members, None))
         own = {name: value for name, value in written.items() if name != key}
-        ident = xid.rsplit("/", 1)[-1]
+        ident = last_id(xid)
         subject = Subject(shape.entity, read.known, ident, dialect=self.dialect, extensions=read.extensions)
         problems = [*ids, *self.emission.text_errors(here, (key,) if isinstance(members, dict) else ())]
         problems += self.emission.broken(subject, read, (here, written))

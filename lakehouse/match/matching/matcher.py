@@ -17,6 +17,7 @@ from lakehouse.match.matching.index import Index
 from lakehouse.match.matching.likeness import Candidates, Likeness
 from lakehouse.match.payload.payloads import NOT_CHECKED, PayloadError, Payloads, PayloadVerdict
 from lakehouse.text.blanking import REDACTED, blank_value, looks_secret
+from lakehouse.text.xid import last_id
 
 LONGEST_VALUE = 120
 _MOST_LEFT_OPEN = 5
@@ -151,7 +152,7 @@ class Matcher:
 
 def remarks_of(definition: Definition) -> list[str]:
     """Tell what is to be known of a definition that matches."""
-    version = definition.version_xid.rpartition("/")[2]
+    version = last_id(definition.version_xid)
     told = [f"matches Version {version}, which is not the default"] if definition.older else []
     return told + (["deprecated"] if definition.deprecated else [])
 

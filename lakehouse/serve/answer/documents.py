@@ -13,6 +13,7 @@ from lakehouse.serve.answer.flags import Flags
 from lakehouse.serve.problems import RC4, ProblemFound
 from lakehouse.serve.protection import as_attachment
 from lakehouse.serve.requests import DETAILS, quoted
+from lakehouse.text.xid import last_id
 
 _MOST_HEADER_BYTES = 6 << 10  # of all `xRegistry-` headers; with the others they stay below the 8 KiB of many proxies and servers
 _MOST_HEADERS = 64  # Python's client takes 100 in all
@@ -30,7 +31,7 @@ def document_answer(request: Request, resource: Resource, versionid: str | None)
     answer = Answer(headers=_fitting(_headers(attributes, request)))
     if default is not None and versionid is None:
         answer.headers["Content-Location"] = header_value(version_url(request, resource, default))
-    answer.headers["Content-Disposition"] = as_attachment(resource.xid.rsplit("/", 1)[1])
+    answer.headers["Content-Disposition"] = as_attachment(last_id(resource.xid))
     document = resource.documents.get(default or "")
     if document is not None:
         answer.body, answer.media_type = document.as_bytes(), _media_type(document.media_type)

@@ -23,7 +23,7 @@ from lakehouse.serve.problems import RC4
 from lakehouse.serve.requests import DETAILS, MEMBERS, SINGULAR, quoted
 from lakehouse.text.jsontext import as_written, in_order, read_written
 from lakehouse.text.names import RegistryId, Xid
-from lakehouse.text.xid import xid_of_version
+from lakehouse.text.xid import last_id, xid_of_version
 
 # No text of a catalog holds these: they are drawn anew in each process.
 ABSOLUTE = f"http://{uuid.uuid4().hex}.invalid"
@@ -94,7 +94,7 @@ class Group(NamedTuple):
     @property
     def id(self) -> str:
         """Give its id."""
-        return self.xid.rsplit("/", 1)[1]
+        return last_id(self.xid)
 
     @property
     def members(self) -> str:
@@ -140,7 +140,7 @@ class Resource:
         singular = SINGULAR[collection]
         self.xid = xid
         self.texts: dict[tuple[Any, ...], bytes] = {}
-        self.ids = {f"{singular}id": xid.rsplit("/", 1)[1], "self": here + suffix, "xid": xid}
+        self.ids = {f"{singular}id": last_id(xid), "self": here + suffix, "xid": xid}
         own = alias_of if alias_of is not None else view
         self.xref: str | None = own.get("meta", {}).get("xref")
         self.documents: dict[str, Document] = {}
@@ -228,7 +228,7 @@ def make_resource(
     if target is None:
         return Resource(xid, view, dialect, is_held=is_held, contents=_contents_of(versions))
     aimed, its_versions, its_protocol = target
-    moved = [version._replace(xid=xid_of_version(xid, version.xid.rsplit("/", 1)[1])) for version in its_versions]
+    moved = [version._replace(xid=xid_of_version(xid, last_id(version.xid))) for version in its_versions]
     shown = _written(xid, aimed, moved, its_protocol, dialect)
     return Resource(xid, shown, dialect, view, is_held=is_held, contents=_contents_of(moved))
 
@@ -291,5 +291,5 @@ def _contents_of(versions: list[Stored]) -> dict[str, bytes]:
         if row.kind == "schemaversion" and row.raw is not None:
             content = content_of(read_written(row.raw))
             if content is not None:
-                found[row.xid.rsplit("/", 1)[1]] = content
+                found[last_id(row.xid)] = content
     return found

@@ -11,7 +11,7 @@ from lakehouse.serve.write.context import Context
 from lakehouse.serve.write.trees import Tree, check_given_epoch, check_id
 from lakehouse.serve.write.working import Row, check_owner, holder_of
 from lakehouse.text.names import Xid
-from lakehouse.text.xid import xid_of, xid_of_version
+from lakehouse.text.xid import last_id, xid_of, xid_of_version
 
 
 def delete(context: Context) -> None:
@@ -47,7 +47,7 @@ def _delete_members(context: Context) -> None:
         raise ProblemFound("not_found", holder)
     tree = _tree_of_path(context) if len(parts) == 5 else None
     rows = {row.xid: row for row in _held(context, path)}
-    given = context.body() if context.writing.body else {xid.rsplit("/", 1)[1]: {} for xid in sorted(rows)}
+    given = context.body() if context.writing.body else {last_id(xid): {} for xid in sorted(rows)}
     for name, told in given.items():
         xid = Xid(f"{path}/{name}")
         body = object_of(told, xid)

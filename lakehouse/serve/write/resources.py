@@ -9,7 +9,7 @@ from lakehouse.serve.write.asked import Json, object_of
 from lakehouse.serve.write.context import Context
 from lakehouse.serve.write.trees import READ_ONLY, Tree, check_id
 from lakehouse.text.names import Xid
-from lakehouse.text.xid import xid_of_version
+from lakehouse.text.xid import last_id, xid_of_version
 
 _OF_SERVER = (*READ_ONLY, "epoch", "createdat", "modifiedat", "versionid")
 _OF_ALIAS = ("xref", "epoch", "createdat", "modifiedat")
@@ -28,7 +28,7 @@ def put_resource(context: Context, tree: Tree, given: Json, *, is_patch: bool | 
         ProblemFound: it cannot be done.
     """
     patch = context.patch if is_patch is None else is_patch
-    check_id(given, f"{tree.singular}id", tree.singular, tree.xid, tree.xid.rsplit("/", 1)[1])
+    check_id(given, f"{tree.singular}id", tree.singular, tree.xid, last_id(tree.xid))
     before = None if tree.is_new or tree.xref is not None else tree.default.versionid
     meta = None if given.get("meta") is None else object_of(given["meta"], tree.xid + "/meta")
     if meta is not None:

@@ -21,7 +21,7 @@ from lakehouse.serve.write.working import Row, Working, holder_of
 from lakehouse.text.jsontext import read_canonical
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.problems import Finding
-from lakehouse.text.xid import xid_of_version
+from lakehouse.text.xid import last_id, xid_of_version
 
 _SYNTAX_OF_IDS = frozenset(("MSG-002", "MSG-020", "MSG-037", "MSG-038", "END-033"))
 _DEPENDENT = "MSG-115"
@@ -65,7 +65,7 @@ def refused(finding: Finding) -> ProblemFound:
     message = finding.message.rstrip(".")
     xid = finding.xid or "/"
     if finding.rule_id in _SYNTAX_OF_IDS and "is not an id" in message:
-        return ProblemFound("malformed_id", xid, hint, id=xid.rsplit("/", 1)[-1][:128], error_detail=message)
+        return ProblemFound("malformed_id", xid, hint, id=last_id(xid)[:128], error_detail=message)
     if finding.rule_id in PRESENCE and "missing" in message:
         return ProblemFound("required_attribute_missing", xid, f"{message}. {hint}", list=_quoted(message) or name)
     return ProblemFound("invalid_attribute", xid, f"{hint} (at {finding.pointer or '/'})", name=name, error_detail=message)

@@ -17,7 +17,7 @@ from lakehouse.serve.write.working import Row, Working, holder_of
 from lakehouse.text.jsontext import read_canonical
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.timestamps import microseconds
-from lakehouse.text.xid import xid_of_version
+from lakehouse.text.xid import last_id, xid_of_version
 
 _DOCUMENTS = ("schema", "schemabase64", "schemaurl")
 # What only the server says, and a client may send back: it is passed over.
@@ -98,7 +98,7 @@ class Tree:
             ProblemFound: another id or epoch is given, more than one document, or a date that is none.
         """
         here = xid_of_version(self.xid, versionid)
-        check_id(given, f"{self.singular}id", self.singular, self.xid, self.xid.rsplit("/", 1)[1])
+        check_id(given, f"{self.singular}id", self.singular, self.xid, last_id(self.xid))
         check_id(given, "versionid", "version", here, versionid)
         row = self.rows.get(versionid) if versionid in self.versions else None
         if check_epoch and row is not None:
@@ -164,7 +164,7 @@ class Tree:
             ProblemFound: another id or epoch is given, or a value is of the wrong type.
         """
         here = self.xid + "/meta"
-        check_id(given, f"{self.singular}id", self.singular, here, self.xid.rsplit("/", 1)[1])
+        check_id(given, f"{self.singular}id", self.singular, here, last_id(self.xid))
         if check_epoch and self.row is not None:
             check_given_epoch(given, here, self.row.epoch)
         kept = dict(self.meta) if patch else {}
@@ -218,7 +218,7 @@ class Tree:
 
     def as_json(self) -> Json:
         """Write it as a document has it."""
-        named: Json = {f"{self.singular}id": self.xid.rsplit("/", 1)[1]}
+        named: Json = {f"{self.singular}id": last_id(self.xid)}
         if self.xref is not None:
             return named | {"meta": named | self.meta | {"xref": self.xref}}
         meta = self.meta | {"defaultversionid": self.default.versionid}
@@ -232,7 +232,7 @@ def read_tree(working: Working, registryid: RegistryId, xid: Xid, dialect: str) 
     """Read a Resource as it is; one that is not there has no Versions."""
     row = working.row(registryid, xid)
     kind = "version" if xid.split("/")[3] == "messages" else "schemaversion"
-    rows = {one.xid.rsplit("/", 1)[1]: one for one in working.children(registryid, xid) if one.kind == kind}
+    rows = {last_id(one.xid): one for one in working.children(registryid, xid) if one.kind == kind}
     former = frozenset(one.rsplit("/", 1)[1] for one in working.former(registryid, f"{xid}/versions/"))
     if row is None and not rows:
         return Tree(xid, dialect, True, {}, {}, {}, None, former=former)

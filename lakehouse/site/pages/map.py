@@ -17,6 +17,7 @@ from lakehouse.site.addresses import MAP, page_of_list, path_of
 from lakehouse.site.book import Book, Page
 from lakehouse.site.overview import Key
 from lakehouse.text.names import Xid
+from lakehouse.text.xid import last_id
 
 _MOST_NODES = 500
 _MOST_BYTES = 80_000  # of the links of one page
@@ -213,17 +214,17 @@ def _group_box(book: Book, group: Entity, x: int, y: int, width: int, limit: int
     columns = _COLUMNS if width > 600 else 2
     step = (width - 2 * _PAD) // columns
     rows = ceil(len(shown) / columns)
-    prefix = _common(group.xid.rpartition("/")[2], [one.rpartition("/")[2] for one in shown])
+    prefix = _common(last_id(group.xid), [one.rpartition("/")[2] for one in shown])
     nodes = [
         Node(
-            xid, path_of(group.registryid, xid), _short(xid.rpartition("/")[2].removeprefix(prefix), step // 7 - 3),
+            xid, path_of(group.registryid, xid), _short(last_id(xid).removeprefix(prefix), step // 7 - 3),
             x + _PAD + step * (at // rows), y + _HEAD + _ROW * (at % rows) + 12, book.overview.family(group.registryid, xid),
         )
         for at, xid in enumerate(shown)
     ]  # fmt: skip
     more = len(members) - len(shown)
     note = f"{len(members)} message{'' if len(members) == 1 else 's'}" + (f", {more} not drawn" if more else "")
-    name = _short(group.xid.rpartition("/")[2], (width - 170) // 8)
+    name = _short(last_id(group.xid), (width - 170) // 8)
     height = _HEAD + _ROW * rows + (_PAD if rows else 0)
     return Box(group, path_of(group.registryid, group.xid), name, note, x, y, width, height, nodes)
 
@@ -246,7 +247,7 @@ def _endpoint_boxes(
         top = y if centre == float("inf") else max(y, int(centre - height / 2))
         nodes = [
             Node(
-                xid, path_of(endpoint.registryid, xid), _short(xid.rpartition("/")[2], _LETTERS), _GAP + _PAD,
+                xid, path_of(endpoint.registryid, xid), _short(last_id(xid), _LETTERS), _GAP + _PAD,
                 top + _ENDPOINT + 12 + _ROW * at + 12, book.overview.family(endpoint.registryid, xid),
             )
             for at, xid in enumerate(members)
@@ -254,7 +255,7 @@ def _endpoint_boxes(
         known = endpoint.attributes
         usage = ", ".join(one for one in known.get("usage") or [] if isinstance(one, str))
         note = " · ".join(one for one in (usage, known.get("protocol")) if isinstance(one, str) and one)
-        name = _short(endpoint.xid.rpartition("/")[2], _LETTERS)
+        name = _short(last_id(endpoint.xid), _LETTERS)
         path = path_of(endpoint.registryid, endpoint.xid)
         found.append(Box(endpoint, path, name, _short(note, 38), _GAP, top, _LEFT, height, nodes))
         y = top + height + _GAP
@@ -265,7 +266,7 @@ def _line(start: Box, end: Box) -> Line:
     x1, y1, x2 = start.x + start.width, start.y + _ENDPOINT // 2, end.x
     y2 = end.y + min(_HEAD // 2, end.height // 2)
     bend = (x2 - x1) // 2
-    names = (start.entity.xid.rpartition("/")[2], end.entity.xid.rpartition("/")[2])
+    names = (last_id(start.entity.xid), last_id(end.entity.xid))
     return Line(f"M{x1} {y1}C{x1 + bend} {y1} {x2 - bend} {y2} {x2} {y2}", *names)
 
 

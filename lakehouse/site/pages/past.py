@@ -19,7 +19,7 @@ from lakehouse.site.addresses import TO, path_of, path_of_comparison, read, writ
 from lakehouse.site.book import Book, Page
 from lakehouse.site.templating import cut
 from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
-from lakehouse.text.xid import xid_of_version
+from lakehouse.text.xid import last_id, xid_of_version
 
 _MOST_LINES, _MOST_LINE = 6, 240
 _MOST_STATES = 4
@@ -125,7 +125,7 @@ def states_of(changes: list[Told], versions: list[Entity]) -> list[State]:
     seen = dict.fromkeys(one.snapshot_id for one in changes if one.kind in ("version", "message", "schemaversion", "schema"))
     found = [State(str(one), f"Snapshot {one}") for one in seen]
     if len(versions) > 1:
-        ids = [one.xid.rpartition("/")[2] for one in versions]
+        ids = [last_id(one.xid) for one in versions]
         found += [State(f"v{written(one)}", f"Version {one}") for one in ids[-_MOST_STATES:]]
     return found
 
@@ -237,7 +237,7 @@ def _declared_at(book: Book, entity: Entity, token: str) -> tuple[Leaves | None,
     """Give a state as it is declared, and the XID of the Version that declares it."""
     registryid, xid = entity.registryid, entity.xid
     if token.startswith("v"):
-        wanted = read(token[1:], (one.xid.rpartition("/")[2] for one in book.view.versions(registryid, xid)))
+        wanted = read(token[1:], (last_id(one.xid) for one in book.view.versions(registryid, xid)))
         version = None if wanted is None else book.entity(registryid, xid_of_version(xid, wanted))
         return _leaves_of_version(version) if version is not None else (None, None)
     try:

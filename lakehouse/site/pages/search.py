@@ -19,7 +19,7 @@ from lakehouse.site.book import Book, Page
 from lakehouse.site.overview import NO_PROTOCOL
 from lakehouse.site.templating import MEDIA_TYPES
 from lakehouse.text.names import RegistryId, Xid
-from lakehouse.text.xid import xid_of_version
+from lakehouse.text.xid import last_id, xid_of_version
 
 INDEX = "search-index.js"
 PER_SEARCH = 30
@@ -49,7 +49,7 @@ def search_page(book: Book, wanted: Wanted) -> Page:
     if book.style.is_served and wanted.q.strip():
         hits, is_more = _found(book, wanted)
     overview = book.overview
-    groups = sorted({xid.rpartition("/")[2] for _, xid in overview.groups})
+    groups = sorted({last_id(xid) for _, xid in overview.groups})
     return book.page(
         "search.html",
         SEARCH,
@@ -140,7 +140,7 @@ def _indexed(book: Book) -> Iterator[dict[str, Any]]:
             "kind": kind,
             "registryid": registryid,
             "path": path_of(registryid, xid),
-            "id": xid.rpartition("/")[2],
+            "id": last_id(xid),
             "name": _text(told.get("name"))[:_MOST_TEXT],
             "description": _text(told.get("description"))[:_MOST_TEXT],
             "protocol": told.get("protocol_family") or "",
