@@ -35,6 +35,7 @@ from lakehouse.settings import Settings
 from lakehouse.store.schema import TABLE_OF_KIND
 from lakehouse.store.tables import attach_tables, table_name
 from lakehouse.store.views import with_read
+from lakehouse.store.xids import group_of, id_in, version_xid
 from lakehouse.text.names import REGISTRY, RegistryId, Xid
 
 logger = logging.getLogger(__name__)
@@ -146,7 +147,7 @@ def sorted_rows(log: DataFrame, partitions: int, *, with_raw: bool) -> DataFrame
     Returns:
         Columns of `Stored`, leaves where the log has them; dates in microseconds.
     """
-    keyed = log.withColumns({"group_xid": F.substring_index("xid", "/", 3), "path": F.translate("xid", "/", "\u0001")})
+    keyed = log.withColumns({"group_xid": group_of("xid"), "path": F.translate("xid", "/", "\u0001")})
     dated = F.col("raw").contains('createdat"') | F.col("raw").contains('modifiedat"')
     columns = {
         "createdat": F.unix_micros("createdat"),
@@ -179,11 +180,11 @@ def with_flat_versions(log: DataFrame, flat: DataFrame) -> DataFrame:
     columns = [name for name in log.columns if name not in ("registryid", "kind", "xid")]
     definitions = flat.select("registryid", F.col("xid").alias("message_xid"), F.col("version_xid").alias("xid"), "attributes")
     versions = current_rows(log.filter(F.col("kind") == "version")).drop("attributes")
-    versionid = F.substring_index("xid", "/", -1)
+    versionid = id_in("xid")
     effective = versions.join(definitions, on=["registryid", "xid"], how="inner").select(
         "registryid",
         "kind",
-        F.concat("message_xid", F.lit("/versions/"), versionid).alias("xid"),
+        version_xid("message_xid", versionid).alias("xid"),
         *columns,
         F.col("attributes").alias("leaves"),
     )

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from lakehouse.export.asked import refuse_unknown
-from lakehouse.store.xids import message_of, named_entities, spelled_xid
+from lakehouse.store.xids import group_of, message_of, named_entities, spelled_xid
 from lakehouse.text.names import Xid
 
 MAX_TOLD = 20
@@ -64,11 +64,11 @@ def select_units(log: DataFrame, xids: list[Xid]) -> Selection:
         targets = reached.select(F.col("target").alias("xid")).distinct()
         frontier = targets.join(chosen, on="xid", how="left_anti").localCheckpoint()
         chosen = chosen.unionByName(frontier).localCheckpoint()
-    own = F.col("xid").isin(*xids) | F.substring_index("xid", "/", 3).isin(*xids)
+    own = F.col("xid").isin(*xids) | group_of("xid").isin(*xids)
     added = units.join(chosen, on="xid", how="left_semi").filter(~own).localCheckpoint()
     counts = {row["kind"]: row["count"] for row in added.groupBy("kind").count().orderBy("kind").collect()}
     told = [row["xid"] for row in added.orderBy("xid").limit(MAX_TOLD).collect()]
-    holders = chosen.select(F.substring_index("xid", "/", 3).alias("xid"))
+    holders = chosen.select(group_of("xid").alias("xid"))
     wanted = chosen.unionByName(holders).distinct().withColumnRenamed("xid", "unit")
     kept = log.withColumn("unit", message_of("xid")).join(wanted, on="unit", how="left_semi").drop("unit")
     return Selection(kept.unionByName(log.filter(F.col("kind") == "registry")), counts, told)
@@ -92,7 +92,7 @@ def edges_of(state: DataFrame) -> DataFrame:
         may be read in two ways both are given.
     """
     members = state.filter(F.col("kind").isin("message", "schema"))
-    held = members.select(F.substring_index("xid", "/", 3).alias("source"), F.col("xid").alias("target"))
+    held = members.select(group_of("xid").alias("source"), F.col("xid").alias("target"))
     named = [
         state.filter(F.col("kind") == kind).select(
             message_of("xid").alias("source"), F.get_json_object("body", path).alias("written")

@@ -20,7 +20,7 @@ from pyspark.sql.window import Window
 from lakehouse.log.ownership.defaults import with_isdefault, with_member
 from lakehouse.store.frames import keep
 from lakehouse.store.schema import STAGE
-from lakehouse.store.xids import no_uris
+from lakehouse.store.xids import no_uris, version_xid
 from lakehouse.text.problems import violation_id_column
 
 _MESSAGE = ["registryid", "message_xid"]
@@ -156,7 +156,7 @@ def held_by(versions: DataFrame, stored: DataFrame) -> DataFrame:
         registryid, xid, document_uri.
     """
     again = versions.filter("known").select(
-        "registryid", F.concat("message_xid", F.lit("/versions/"), F.col("number").cast("string")).alias("xid"), "document_uri"
+        "registryid", version_xid("message_xid", F.col("number").cast("string")).alias("xid"), "document_uri"
     )
     says = versions.select(
         *_MESSAGE, F.col("document_uri").alias("_uri"), F.coalesce("declared", F.lit("")).alias("_declared")
@@ -182,7 +182,7 @@ def new_rows(versions: DataFrame, stored: DataFrame, latest: DataFrame) -> DataF
         fresh.withColumn("body", numbered)
         .withColumn("body", with_isdefault(F.col("body"), F.col("number") == F.col("latest")))
         .withColumn("content_hash", F.sha2("body", 256))
-        .withColumn("xid", F.concat("message_xid", F.lit("/versions/"), number))
+        .withColumn("xid", version_xid("message_xid", number))
         .select(*(name for name in STAGE.names))
     )
 

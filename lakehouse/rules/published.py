@@ -27,6 +27,7 @@ from lakehouse.rules.one.table import Subject
 from lakehouse.settings import Settings
 from lakehouse.store.frames import keep
 from lakehouse.store.schema import ENDPOINTS, GROUPS, MESSAGES, REGISTRIES, SCHEMAVERSIONS, STAGE, VERSIONS
+from lakehouse.store.xids import group_of
 from lakehouse.text.jsontext import below
 from lakehouse.text.names import WHOLE, Pointer, RegistryId, Xid
 from lakehouse.text.problems import violation_id
@@ -108,7 +109,7 @@ def _check_alone(spark: SparkSession, documents: DataFrame) -> DataFrame:
         rows = spark.table(table.name).select("registryid", F.lit(table.kind).alias("kind"), "xid", uri, *names)
         rows = rows.join(F.broadcast(documents), on=["registryid", "document_uri"], how="left")
         if entity == "message":
-            rows = rows.withColumn("container", F.substring_index("xid", "/", 3))
+            rows = rows.withColumn("container", group_of("xid"))
             rows = rows.join(held_by, on=["registryid", "container"], how="left")
         else:
             nothing = F.lit(None).cast("string")

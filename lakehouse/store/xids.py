@@ -16,6 +16,21 @@ def message_of(xid: str | Column) -> Column:
     return F.substring_index(xid, "/", 5)
 
 
+def group_of(xid: str | Column) -> Column:
+    """Return the XID of the group that an entity stands in, or is, as `xid_of_group` does."""
+    return F.substring_index(xid, "/", 3)
+
+
+def id_in(xid: str | Column) -> Column:
+    """Return the id of an entity, as `last_id` does."""
+    return F.substring_index(xid, "/", -1)
+
+
+def version_xid(message_xid: str | Column, versionid: str | Column) -> Column:
+    """Return the XID of a Version, as `xid_of_version` does; of no versionid NULL."""
+    return F.concat(message_xid, F.lit("/versions/"), versionid)
+
+
 def without_version(xid: Column | str) -> Column:
     """Give the XID of what a Version is of, as `split_version` does; another XID is given as it is."""
     return F.regexp_replace(xid, r"\A((?:/[^/]*){4})/versions/[^/]*\z", "$1")

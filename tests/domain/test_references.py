@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 
 from lakehouse.domain.references import is_self_url, leads_within, schema_places, spelled
 from lakehouse.export.selection import edges_of
-from lakehouse.store.xids import is_fragment, message_of, named_entities, spelled_xid, without_version
-from lakehouse.text.xid import split_version, xid_of_resource
+from lakehouse.store.xids import group_of, id_in, is_fragment, message_of, named_entities, spelled_xid, without_version
+from lakehouse.text.xid import last_id, split_version, xid_of_group, xid_of_resource
 
 G = "/schemagroups/g/schemas"
 SPELLINGS = [
@@ -90,7 +90,7 @@ def test_columns_read_every_spelling_as_the_functions_do(spark):
     texts = list(dict.fromkeys([*SPELLINGS, *generated(600)]))
     columns = {
         "whole": spelled_xid("text"), "fragment": is_fragment("text"), "named": named_entities(spelled_xid("text")),
-        "unversioned": without_version("text"), "resource": message_of("text"),
+        "group": group_of("text"), "id": id_in("text"), "unversioned": without_version("text"), "resource": message_of("text"),
     }  # fmt: skip
     rows = spark.createDataFrame([(one,) for one in texts], "text STRING").withColumns(columns).collect()
     for row in rows:
@@ -99,6 +99,8 @@ def test_columns_read_every_spelling_as_the_functions_do(spark):
         assert row["fragment"] is text.lstrip(" ").startswith("#"), text
         assert row["unversioned"] == split_version(text)[0], text
         assert row["resource"] == xid_of_resource(text), text
+        assert row["group"] == xid_of_group(text), text
+        assert row["id"] == last_id(text), text
         named = [place.version or place.schema for place in schema_places(text)]
         assert [one for one in named if one not in (row["named"] or ())] == [], text
     assert {row["text"] for row in rows} == set(texts)

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.store.frames import can_skip, keep
 from lakehouse.store.keys import KEY, LIFE, VERSION_KIND
-from lakehouse.store.xids import message_of
+from lakehouse.store.xids import id_in, message_of
 
 _OF_RESOURCE = ["registryid", "version_kind", "resource_xid"]
 
@@ -48,7 +48,7 @@ def with_defaults(compared: DataFrame, state: DataFrame, log: DataFrame) -> Data
     defaults = defaults.unionByName(others.filter(is_resource).select(*_OF_RESOURCE, F.col("defaultversionid").alias("default")))
     every = known.unionByName(others.filter(is_version).transform(as_compared), allowMissingColumns=True)
     judged = every.join(defaults.withColumn("has_resource", F.lit(True)), on=_OF_RESOURCE, how="left")
-    wanted = F.coalesce(F.substring_index("xid", "/", -1) == F.col("default"), F.lit(False))
+    wanted = F.coalesce(id_in("xid") == F.col("default"), F.lit(False))
     differs = is_version & F.col("has_resource") & (F.col("isdefault") != wanted)
     stays = is_version & (F.col("op") == "delete") & wanted
     owners_change = F.size("stored_document_uris") > 0

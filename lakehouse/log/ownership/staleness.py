@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from lakehouse.store.keys import KEY, LIFE
-from lakehouse.store.xids import no_uris
+from lakehouse.store.xids import message_of, no_uris, version_xid
 from lakehouse.text.problems import STALE
 
 _RESOURCES = ("message", "schema")
@@ -76,7 +76,7 @@ def _declared_epochs(entities: DataFrame, log: DataFrame) -> DataFrame:
     A message's epoch stands in its `meta`, the epoch of its default Version at the Version or at the message itself. Where a
     message has no `versions`, its text stands with its only Version. The same goes for schemas.
     """
-    holder = F.substring_index("xid", "/", 5)  # the message of a Version, else the entity itself
+    holder = message_of("xid")  # the message of a Version, else the entity itself
     wanted = entities.select("registryid", holder.alias("holder")).distinct()
     about = log.filter(~F.col("kind").isin("snapshot", "label", "document")).withColumn("holder", holder)
     about = about.join(F.broadcast(wanted), on=["registryid", "holder"], how="left_semi")
@@ -86,7 +86,7 @@ def _declared_epochs(entities: DataFrame, log: DataFrame) -> DataFrame:
         F.get_json_object("raw", "$.epoch").isNotNull().alias("own"),
         F.get_json_object("raw", "$.meta.epoch").isNotNull().alias("meta"),
         F.col("raw").isNull().alias("stands_below"),
-        F.concat("xid", F.lit("/versions/"), F.get_json_object("body", "$.defaultversionid")).alias("default_xid"),
+        version_xid("xid", F.get_json_object("body", "$.defaultversionid")).alias("default_xid"),
     )  # fmt: skip
     is_resource, is_version = F.col("kind").isin(*_RESOURCES), F.col("kind").isin(*_VERSIONS)
     resources, versions = texts.filter(is_resource).alias("r"), texts.filter(is_version).alias("v")
