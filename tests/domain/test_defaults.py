@@ -19,6 +19,8 @@ VALUES: list[Any] = [
     {'x"isdefault': True}, {'"isdefault"': {"isdefault": [False]}}, "\u2028é", 2**70, {"a": [{"b": {"isdefault": True}}]},
 ]  # fmt: skip
 
+NAMES = ["a", "dataschema", "isdefaults", "z", 'q"', 'x"isdefault', "labels"]
+
 
 @pytest.mark.parametrize(
     ("named", "chosen"),
@@ -41,7 +43,7 @@ def bodies(count: int) -> list[tuple[str, bool]]:
     found = []
     for _ in range(count):
         isdefault = choose.random() < 0.5
-        known = {name: choose.choice(VALUES) for name in choose.sample(["a", "dataschema", "isdefaults", "z", 'q"', "labels"], 4)}
+        known = {name: choose.choice(VALUES) for name in choose.sample(NAMES, 4)}
         found.append((decoded(canonical(known | {"isdefault": isdefault})), isdefault))
     return found
 

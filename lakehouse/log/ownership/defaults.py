@@ -107,16 +107,17 @@ def with_isdefault(body: Column, is_default: Column) -> Column:
 def with_member(body: Column, before: Column, after: Column) -> Column:
     """Replace a member of a JSON object by another: the text `before` where it stands at the top, and not in what it holds.
 
-    A member's text begins with its key in quotes, so that it cannot begin inside a string, where quotes are escaped.
+    Where a name or a text holds the same text, quote and all, it begins inside a string, and is no member.
     """
     pieces = F.split(body, F.concat(F.lit(r"\Q"), before, F.lit(r"\E")), F.lit(-1))
 
     def is_top(index: Column) -> Column:
-        head = F.array_join(F.slice(pieces, F.lit(1), index), "")
+        head = F.call_function("array_join", F.slice(pieces, F.lit(1), index), before)
         plain = F.replace(F.replace(head, F.lit("\\\\"), F.lit("")), F.lit('\\"'), F.lit(""))
-        brackets = F.regexp_replace(F.regexp_replace(plain, '"[^"]*"', ""), r"[^\[\]{}]", "")
+        outside = F.regexp_replace(plain, '"[^"]*"', "")  # of strings; a quote that is left begins one
+        brackets = F.regexp_replace(outside, r"[^\[\]{}]", "")
         opened, closed = (F.length(F.regexp_replace(brackets, pattern, "")) for pattern in (r"[\]}]", r"[\[{]"))
-        return opened - closed == 1
+        return (opened - closed == 1) & ~F.contains(outside, F.lit('"'))
 
     places = F.filter(F.sequence(F.lit(1), F.size(pieces) - 1), is_top)
     place = F.get(places, F.lit(0))
