@@ -11,7 +11,7 @@ import click
 from lakehouse.cli.completion import complete_rule
 from lakehouse.cli.console import Context, at_option, read_model, with_globals
 from lakehouse.cli.helping import command
-from lakehouse.cli.printing import one_line, shortened, show_table, tell
+from lakehouse.cli.printing import counted_findings, one_line, shortened, show_table, tell
 from lakehouse.text.timestamps import rfc3339, utc_seconds
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def show_broken(found: list[Broken], documents: int, *, with_consequences: bool)
         counts[broken.severity] += broken.findings
     rules = len({broken.rule_id for broken in found})
     click.echo(
-        f"\n{_counted(counts)}: {rules} rule{'s' * (rules > 1)} broken in {documents} document{'s' * (documents > 1)}. "
+        f"\n{counted_findings(counts)}: {rules} rule{'s' * (rules > 1)} broken in {documents} document{'s' * (documents > 1)}. "
         "`lakehouse explain RULE` shows an example of a rule and its fix."
     )
 
@@ -169,8 +169,3 @@ def _show_places(context: Context, findings: list[dict[str, Any]], by: str) -> N
 def _often(rules: dict[str, int]) -> str:
     listed = ", ".join(f"{rule} {count}" for rule, count in list(rules.items())[:_RULES_OF_A_ROW])
     return listed + (f", {len(rules) - _RULES_OF_A_ROW} more" if len(rules) > _RULES_OF_A_ROW else "")
-
-
-def _counted(counts: Counter[str]) -> str:
-    named = ((counts[name], name) for name in _SEVERITIES if counts[name])
-    return ", ".join(f"{count:,} {name}{'s' * (count > 1 and name != 'info')}" for count, name in named)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -81,12 +82,18 @@ def show_summary(summary: dict[str, Any]) -> None:
         click.echo("Dialects: " + ", ".join(f"{count} {name}" for name, count in summary["dialects"].items()))
     columns = ["table", *next(iter(summary["entities"].values()))]
     show_table(columns, ([table, *map(str, counts.values())] for table, counts in summary["entities"].items()), numbers=True)
-    click.echo("Findings: " + ", ".join(f"{count} {name}" for name, count in summary["violations"].items()) + _where(summary))
+    click.echo(f"Findings: {counted_findings(summary['violations']) or 'none'}{_where(summary)}")
     if summary.get("dry_run"):
         show_table(["op", "registryid", "xid"], ([row["op"], row["registryid"], row["xid"]] for row in summary["changes"]))
     nothing = "Dry run: nothing was written" if summary.get("dry_run") else "Nothing changed: no new snapshot"
     told = f"Snapshot {snapshot} committed" if snapshot else nothing
     click.echo(f"{told} ({summary['seconds']['total']:.1f} s).")
+
+
+def counted_findings(counts: Mapping[str, int]) -> str:
+    """Return how many findings there are of each severity that has any: `2 errors, 1 info`."""
+    named = ((counts.get(name, 0), name) for name in ("error", "warning", "info"))
+    return ", ".join(f"{count:,} {name}{'s' * (count > 1 and name != 'info')}" for count, name in named if count)
 
 
 def _where(summary: dict[str, Any]) -> str:

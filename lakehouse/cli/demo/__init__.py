@@ -39,17 +39,16 @@ QUERIES = (
         """,
     ),
     (
-        "Which declarations carry a region, and what do they say?",
+        "Where does each value of one message come from?",
         """
-        SELECT v.message_xid, key AS pointer, value
-        FROM versions AS v
-        LATERAL VIEW explode(v.attributes) leaf AS key, value
-        WHERE key LIKE '%/region/%'
-        ORDER BY v.message_xid, pointer
+        SELECT pointer, value, origin, declared_by
+        FROM flat_attributes
+        WHERE xid = '/messagegroups/shop.orders.kafka/messages/shop.orders.OrderPlaced' AND pointer LIKE '%/value'
+        ORDER BY pointer
         """,
     ),
     (
         "What was rejected, why, and how do I fix it?",
-        "SELECT rule_id, pointer, message, hint FROM violations WHERE severity = 'error' ORDER BY pointer",
+        "SELECT rule_id, pointer, message, hint FROM violations WHERE severity = 'error' ORDER BY rule_id, pointer",
     ),
 )
