@@ -12,5 +12,7 @@
 | `events` | which CloudEvents a change makes, in which feed, under which id |
 | `lineage` | which Version was made from which: the newest one, ancestors of new ones, circles |
 | `defaults` | which Version is the default one, and the text of a Version that says so (decision 7) |
+| `relations` | every rule between entities: when it is broken, where, and in which words |
+| `neighbours` | which entities these rules compare, found by look-ups |
 | `protocols` | whether two protocols or envelopes are the same, or one is more precise (requirements.md 22, 23) |
 """

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-from lakehouse.dialects.tables import DIALECTS, FAMILIES, severity_in, shared_options, spelled_in, that_ask
+from lakehouse.dialects.tables import DIALECTS, FAMILIES, severity_in, shared_options, spelled_in
 from lakehouse.rules.declared import RULES
 from lakehouse.store.frames import can_skip, no_rows
 from lakehouse.store.keys import KEY
 from lakehouse.store.schema import STAGE
 from lakehouse.store.xids import message_of
-from lakehouse.text.names import Pointer
 from lakehouse.text.problems import violation_id_column
 
 FOUND = ("row", "document_uri", *KEY, "finding")
-# What is broken, and in which document, which would write the entity anew (staged) or not. `entity` is what its pointer leads to,
-# or `own_entity` where it is refused: what would be published depends on what else is refused, and the document's text does not.
-BREACH = (
-    "document_uri string, registryid string, kind string, xid string, staged boolean, dialect string, entity string, "
-    "own_entity string, told struct<rule_id: string, pointer: string, message: string, severity: string>"
+# The entity and the document, which would write it again (staged) or not. `entity` is what the pointer of a finding leads to, or
+# `own_entity` where it is refused: what would be published depends on what else is refused, and the document's text does not.
+WHICH = ("document_uri", *KEY, "staged", "dialect", "entity", "own_entity")
+_STRING = StringType()
+BREACH = StructType(
+    [StructField(name, BooleanType() if name == "staged" else _STRING) for name in WHICH]
+    + [StructField("told", StructType([StructField(name, _STRING) for name in ("rule_id", "pointer", "message", "severity")]))]
 )
 # Places in an entity that the rules between entities tell of; each dialect spells them in its way.
 POINTERS = (
@@ -41,51 +41,27 @@ _COLLECTIONS = (
 )
 
 
-class Telling(NamedTuple):
-    """A finding to be: its rule, the message, where in the entity, and its severity when that is not the rule's."""
+def dependents(rows: DataFrame) -> DataFrame:
+    """Return what cannot be loaded, since something was refused (MSG-115), as breaches.
 
-    rule_id: str
-    message: Column
-    pointer: Pointer
-    severity: str | None = None
-
-    def when(self, condition: Column) -> Column:
-        """Make it a struct where a condition holds, NULL elsewhere."""
-        told = F.struct(
-            F.lit(self.rule_id).alias("rule_id"),
-            F.lit(str(self.pointer)).alias("pointer"),
-            self.message.alias("message"),
-            F.lit(self.severity).cast("string").alias("severity"),
-        )
-        return F.when(condition, told)
-
-
-def broken(rule_id: str, message: Column, pointer: str, severity: str | None = None) -> Telling:
-    """Tell that a rule is broken, at one of `POINTERS`."""
-    if pointer not in POINTERS:
-        raise ValueError(f"no spellings of {pointer} are known: add it to POINTERS")
-    return Telling(rule_id, message, Pointer(pointer), severity)
-
-
-def asked(rule_id: str) -> Column:
-    """Tell that the dialect of a row has a rule that not all of them have."""
-    return F.col("dialect").isin(that_ask(rule_id))
-
-
-def breaches_of(rows: DataFrame, told: list[Column] | list[Telling]) -> DataFrame:
-    """Tell what is broken in rows that have the columns of `KEY`, document_uri, staged and dialect.
+    Args:
+        rows: columns of `KEY`, document_uri, and cause: the XID that was refused.
 
     Returns:
-        One row for each time: columns `BREACH`. What all findings have is added to the few there are (`as_findings`), and not
-        planned for each rule.
+        Columns `BREACH`. What all findings have is added to the few there are (`as_findings`), and not planned for each rule.
     """
-    columns = [one.when(F.lit(True)) if isinstance(one, Telling) else one for one in told]
-    entities = (_shown_at(rows, flag).alias(name) for flag, name in (("isdefault", "entity"), ("own_default", "own_entity")))
-    one = F.explode(F.filter(F.array(*columns), F.isnotnull)).alias("told")
-    return rows.select("document_uri", *KEY, "staged", "dialect", *entities, one)
+    told = F.struct(
+        F.lit("MSG-115").alias("rule_id"),
+        F.lit("").alias("pointer"),
+        F.concat(F.lit("it cannot be loaded: "), "cause", F.lit(" was refused")).alias("message"),
+        F.lit(None).cast("string").alias("severity"),
+    )
+    nobody = F.lit(None).cast("string").alias("dialect")
+    entities = F.col("xid").alias("entity"), F.col("xid").alias("own_entity")
+    return rows.select("document_uri", *KEY, F.lit(True).alias("staged"), nobody, *entities, told.alias("told"))
 
 
-def _shown_at(rows: DataFrame, flag: str) -> Column:
+def shown_at(rows: DataFrame, flag: str) -> Column:
     """Give the XID of the entity that shows a row's attributes: of a Version with this flag its message."""
     shows_message = (F.col("kind") == "version") & (F.col(flag) if flag in rows.columns else F.lit(False))
     return F.when(shows_message, message_of("xid")).otherwise(F.col("xid"))
@@ -100,7 +76,7 @@ def as_findings(breaches: DataFrame) -> DataFrame:
     """Make findings of breaches: of what two documents hold in common, or two ways lead to, one.
 
     Args:
-        breaches: as from `breaches_of`.
+        breaches: columns `BREACH`.
 
     Returns:
         Columns `FOUND`.

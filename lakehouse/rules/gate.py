@@ -14,12 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.dialects.tables import DIALECTS, asks
+from lakehouse.domain.relations import ABOUT_CHANGE
 from lakehouse.rules.between.candidate import candidate
 from lakehouse.rules.between.flattened import check_flattened, flattened_candidate
+from lakehouse.rules.between.judged import judged
 from lakehouse.rules.between.near import Published
-from lakehouse.rules.between.relations import ABOUT_CHANGE, check_entities
+from lakehouse.rules.between.relations import check_entities
 from lakehouse.rules.declared import RULES
-from lakehouse.rules.findings import FOUND, as_findings, breaches_of, broken, no_findings
+from lakehouse.rules.findings import FOUND, as_findings, dependents, no_findings
 from lakehouse.settings import Settings
 from lakehouse.store.frames import can_skip, count_if, is_empty, keep
 from lakehouse.store.keys import KEY
@@ -83,10 +85,10 @@ def check_stage(
     what = what._replace(things=keep(what.things.coalesce(cores)))
     flattened = check_flattened(spark, settings, what, used)
     merged = partial(flattened_candidate, spark, settings, what, used)
-    breaches = check_entities(what.things, settings.duplicate_messageids, merged)
+    pairs = check_entities(what.things, settings.duplicate_messageids, merged)
     if published is not None and published.beside is not None:
-        breaches = breaches.join(F.broadcast(published.beside), on=KEY, how="left_anti").select(*breaches.columns)
-    found = keep(as_findings(keep(breaches.unionByName(flattened).coalesce(cores))))
+        pairs = pairs.join(F.broadcast(published.beside), on=KEY, how="left_anti").select(*pairs.columns)
+    found = keep(as_findings(keep(judged(pairs.unionByName(flattened).coalesce(cores)))))
     if not count_if(found, {"refused": F.col("finding.action") == "quarantined"})["refused"]:
         return Checked(stage, found, 0, True)
     return reject_documents(stage, found, known) if strict else _take_out(stage, found)
@@ -140,9 +142,7 @@ def _take_out(stage: DataFrame, found: DataFrame) -> Checked:
     below = deep.join(seeds, on=["document_uri", "registryid", "cause"], how="inner")
     hanging = bare.unionByName(below.select(*bare.columns)).groupBy(*keys).agg(F.min("cause").alias("cause"))
     hanging = hanging.join(refused, on=keys, how="left_anti").join(entities.select(*keys), on=keys, how="left_semi")
-    dependent = hanging.withColumns({"staged": F.lit(True), "dialect": F.lit(None).cast("string")})
-    told = F.concat(F.lit("it cannot be loaded: "), "cause", F.lit(" was refused"))
-    every = found.unionByName(as_findings(breaches_of(dependent, [broken("MSG-115", told, "")])))
+    every = found.unionByName(as_findings(dependents(hanging)))
     texts = entities.select(*keys, F.coalesce("raw", "body").alias("_raw"))
     raw = F.when(F.col("finding.action") == "quarantined", F.col("_raw"))
     every = every.join(texts, on=keys, how="left").withColumn("finding", F.col("finding").withField("raw", raw)).select(*FOUND)

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from lakehouse.dialects.tables import family_of
 from lakehouse.log.facts import current_documents
 from lakehouse.rules.between.flattened import check_published, flattened_published
+from lakehouse.rules.between.judged import judged
 from lakehouse.rules.between.lookedat import COLUMNS, TABLES, published_rows
 from lakehouse.rules.between.relations import check_entities
 from lakehouse.rules.declared import RULES
@@ -77,7 +78,7 @@ def check_catalog(spark: SparkSession, settings: Settings | None = None) -> Data
         things = things.withColumn("staged", F.lit(False)).select(*COLUMNS).localCheckpoint()
         merged = partial(flattened_published, spark, settings)
         between = check_entities(things, settings.duplicate_messageids if settings else None, merged)
-        found = as_findings(keep(between.unionByName(check_published(spark, settings, things))))
+        found = as_findings(keep(judged(between.unionByName(check_published(spark, settings, things)))))
         return found.unionByName(alone.result())
 
 

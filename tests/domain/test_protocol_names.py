@@ -8,18 +8,18 @@ import pytest
 from builders import group
 from pyspark.sql import functions as F
 
+from lakehouse.dialects.tables import family_of
 from lakehouse.domain.protocols import (
     has_other_options,
     is_as_precise,
     is_other_envelope,
     is_other_protocol,
     nearer_envelope,
-    protocol_key,
 )
 from lakehouse.log.relations import open_relations
 from lakehouse.readmodel import open_model
 from lakehouse.readmodel.flattened import messages_of
-from lakehouse.rules.between import names
+from lakehouse.rules.between.options import family
 from lakehouse.store.views import with_read
 
 PROTOCOLS = [
@@ -85,17 +85,10 @@ def test_what_is_as_precise_as_an_endpoint():
     assert is_as_precise(None, "CloudEvents/1.0")
 
 
-def test_columns_of_spark_decide_as_the_functions_do(spark):
-    rows = [(one, given, wanted) for one, (given, wanted) in zip(PROTOCOLS * 4, product(ENVELOPES, ENVELOPES), strict=True)]
-    read = spark.createDataFrame(rows, "protocol string, envelope string, wanted string")
-    read = read.select("*", names.protocol_key("protocol").alias("key"), names.is_as_precise("envelope", "wanted").alias("fits"))
-    for row in read.collect():
-        assert (row["protocol"], row["key"]) == (row["protocol"], protocol_key(row["protocol"]))
-        assert (row["envelope"], row["wanted"], row["fits"]) == (
-            row["envelope"],
-            row["wanted"],
-            is_as_precise(row["envelope"], row["wanted"]),
-        )
+def test_families_are_read_by_spark_as_by_the_function(spark):
+    read = spark.createDataFrame([(one,) for one in PROTOCOLS], "protocol string")
+    for row in read.select("protocol", family("protocol").alias("family")).collect():
+        assert (row["protocol"], row["family"]) == (row["protocol"], family_of(row["protocol"]))
 
 
 def test_views_decide_as_the_functions_do(catalog, tmp_path):

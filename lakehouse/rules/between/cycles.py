@@ -5,13 +5,13 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from lakehouse.rules.between.judged import no_pairs, pairs_of
 from lakehouse.rules.between.present import Present, few
-from lakehouse.rules.findings import breaches_of, broken, no_breaches
 from lakehouse.store.frames import count, keep
 
 
 def check_cycles(things: DataFrame, present: Present) -> DataFrame:
-    """A chain of bases does not come back to the same Version (MSG-146); to an older one of the same message it may lead.
+    """Find Versions whose chain of bases comes back to them; to an older Version of the same message it may lead.
 
     Each step doubles the way: an edge then leads two, four, eight bases on. Ways that end drop out, so a catalog without
     cycles is done after as many steps as its longest chain has bits.
@@ -27,7 +27,7 @@ def check_cycles(things: DataFrame, present: Present) -> DataFrame:
         way = keep(way.join(further, on=["registryid", "to"]).select("registryid", "from", F.col("end").alias("to")))
         left, length = count(way), length * 2
     if not left:
-        return no_breaches(things.sparkSession)
+        return no_pairs(things.sparkSession)
     on_cycle = way.select("registryid", F.col("to").alias("xid")).distinct()
     on_it = versions.join(on_cycle, on=["registryid", "xid"])
     # A message that is written anew, and comes to show a Version that was there, is what closes the cycle: that is told of it.
@@ -37,10 +37,8 @@ def check_cycles(things: DataFrame, present: Present) -> DataFrame:
     closing = keep(messages.join(there, on=["registryid", "message_xid"]).withColumnRenamed("_base", "basemessage"))
     by_shown = closing.select("registryid", "message_xid", F.lit(True).alias("isdefault"))
     others = on_it.join(by_shown.distinct(), on=by_shown.columns, how="left_anti")
-    over = (F.lit(" leads over "), F.col("basemessage"), F.lit(" back to this message"))
-    found = breaches_of(others, [broken("MSG-146", F.concat(F.lit("`basemessage`"), *over), "/basemessage")])
-    told = F.concat(F.lit("`basemessage` of its default Version"), *over)
-    return found.unionByName(breaches_of(closing, [broken("MSG-146", told, "")]))
+    found = pairs_of(others, "of_cycle", basemessage=F.col("basemessage"))
+    return found.unionByName(pairs_of(closing, "of_cycle", basemessage=F.col("basemessage"), by_default=F.lit(True)))
 
 
 def _as_bases(things: DataFrame, versions: DataFrame, present: Present) -> DataFrame:

@@ -1,13 +1,16 @@
-"""What definitions lack after flattening (MSG-156, 161, 166, 175, 181; requirements.md 21)."""
+"""Definitions that lack something by themselves, with what they have after flattening (requirements.md 21)."""
 
 from __future__ import annotations
+
+from functools import partial
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakehouse.domain.relations import FLATTENED, SECTIONS
 from lakehouse.log.projections import project
 from lakehouse.rules.between.candidate import Candidate, holders_of
-from lakehouse.rules.findings import breaches_of, broken, no_breaches
+from lakehouse.rules.between.judged import no_pairs, only_broken, pairs_of
 from lakehouse.settings import Settings
 from lakehouse.store.frames import can_skip, is_empty, keep
 from lakehouse.store.schema import MESSAGES, VERSIONS, Table
@@ -18,8 +21,6 @@ from lakehouse.store.views import read_view
 def check_flattened(spark: SparkSession, settings: Settings, found: Candidate, used: set[str]) -> DataFrame:
     """Tell what messages lack that would be written and have a base, which may supply it.
 
-    Rules MSG-156, 161, 166, 175, 181; requirements.md 21.
-
     Args:
         spark: the session.
         settings: how far chains of bases are followed.
@@ -28,8 +29,8 @@ def check_flattened(spark: SparkSession, settings: Settings, found: Candidate, u
     """
     lacking = _find_lacking(found.things, F.col("staged"))
     if is_empty(lacking):
-        return no_breaches(spark)
-    return _judge(lacking, flattened_candidate(spark, settings, found, used, lacking))
+        return no_pairs(spark)
+    return _pairs(lacking, flattened_candidate(spark, settings, found, used, lacking))
 
 
 def flattened_candidate(
@@ -59,8 +60,8 @@ def check_published(spark: SparkSession, settings: Settings | None, things: Data
     """
     lacking = _find_lacking(things, F.lit(True))
     if is_empty(lacking):
-        return no_breaches(spark)
-    return _judge(lacking, flattened_published(spark, settings, lacking))
+        return no_pairs(spark)
+    return _pairs(lacking, flattened_published(spark, settings, lacking))
 
 
 def flattened_published(spark: SparkSession, settings: Settings | None, wanted: DataFrame) -> DataFrame:
@@ -89,28 +90,19 @@ def _read_flattened(spark: SparkSession, settings: Settings | None, stand_ins: d
     return flat.select("registryid", F.col("xid").alias("message_xid"), "chain_status", "attributes")
 
 
-def _judge(lacking: DataFrame, flattened: DataFrame) -> DataFrame:
-    """Tell what the effective definitions lack; a message whose base is not there yet is not judged."""
+def _pairs(lacking: DataFrame, flattened: DataFrame) -> DataFrame:
+    """Pair messages with their effective definitions; one whose base is not there yet is not judged."""
     both = lacking.join(flattened, on=["registryid", "message_xid"], how="inner").filter(F.col("chain_status") == "resolved")
-    envelope, protocol = _leaf("/envelope"), _leaf("/protocol")
-    form, uri = _leaf("/dataschemaformat"), _leaf("/dataschemauri")
-    other = F.concat(F.lit("`envelope` is missing, and that of the group is "), "holder_envelope")
-    told = [broken("MSG-156", other, "").when(envelope.isNull() & F.col("holder_envelope").isNotNull())]
-    for rule_id, pointer, what, section, value in (
-        ("MSG-161", "/envelope", "`envelopemetadata`", "/envelopemetadata", envelope),
-        ("MSG-166", "/protocol", "`protocoloptions`", "/protocoloptions", protocol),
-    ):
-        message = F.concat(F.lit(f"`{pointer[1:]}` is "), value, F.lit(f", and neither here nor in its bases there is {what}"))
-        lacks = value.isNotNull() & ~_has_leaf_below(section)
-        told.append(broken(rule_id, message, pointer).when(lacks))
-    is_inline = _leaf("/dataschema").isNotNull() & form.isNull()
-    without = F.lit(" is given without `dataschemaformat`, here and in its bases")
-    is_near = uri.rlike(r'\A"(?: *#/|/schema[gG]roups/)')
-    told.append(broken("MSG-175", F.concat(F.lit("`dataschema`"), without), "/dataschema").when(is_inline))
-    message = F.concat(F.lit("`dataschemauri` "), uri, without)
-    told.append(broken("MSG-181", message, "/dataschemauri").when(uri.isNotNull() & form.isNull() & ~is_near))
-    told.append(broken("MSG-181", message, "/dataschemauri", "warning").when(uri.isNotNull() & form.isNull() & is_near))
-    return keep(breaches_of(both, told))
+    known = {at: F.col("attributes")[at] for at in FLATTENED}
+    known["/dataschema"] = F.when(known["/dataschema"].isNotNull(), "{}")  # its text decides nothing
+    known |= {f"{at}/": F.when(F.exists(F.map_keys("attributes"), partial(_is_below, at)), "{}") for at in SECTIONS}
+    leaves = F.array(*(F.struct(F.lit(at).alias("key"), value.alias("value")) for at, value in known.items()))
+    leaves = F.map_from_entries(F.filter(leaves, lambda one: one["value"].isNotNull()))
+    return only_broken(keep(pairs_of(both, "of_flattened", leaves=leaves, holder_envelope=F.col("holder_envelope"))))
+
+
+def _is_below(section: str, pointer: Column) -> Column:
+    return pointer.startswith(f"{section}/")
 
 
 def _candidate_rows(spark: SparkSession, found: Candidate, table: Table, used: set[str]) -> DataFrame:
@@ -127,11 +119,3 @@ def _candidate_rows(spark: SparkSession, found: Candidate, table: Table, used: s
     if found.leaving is not None:
         published = published.join(found.leaving.filter(F.col("kind") == table.kind), on=["registryid", "xid"], how="left_anti")
     return staged.unionByName(published.select(*staged.columns))
-
-
-def _leaf(pointer: str) -> Column:
-    return F.col("attributes")[pointer]
-
-
-def _has_leaf_below(pointer: str) -> Column:
-    return F.exists(F.map_keys("attributes"), lambda key: key.startswith(pointer + "/"))

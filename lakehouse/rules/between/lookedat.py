@@ -9,7 +9,7 @@ from pyspark.sql.types import ArrayType, BooleanType, MapType, StringType, Struc
 from lakehouse.rules.between.options import declared_options, endpoint_options
 from lakehouse.store.keys import KEY
 from lakehouse.store.schema import ENDPOINTS, GROUPS, MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS, Table
-from lakehouse.store.xids import is_fragment, message_of, spelled_xid
+from lakehouse.store.xids import is_fragment, message_of, named_entities, spelled_xid
 
 TABLES = (GROUPS, ENDPOINTS, MESSAGES, VERSIONS, SCHEMAS, SCHEMAVERSIONS)
 _STRING = StringType()
@@ -109,6 +109,11 @@ def published_rows(rows: DataFrame, table: Table, *also: str | Column) -> DataFr
         *also,
     )
     return _derived(read)
+
+
+def schema_targets() -> Column:
+    """Return the schemas and Versions of schemas that a row's `schema_reference` may mean, an array of XIDs; NULL: none."""
+    return named_entities(F.regexp_replace("schema_reference", r"\A#", ""))
 
 
 def _derived(read: DataFrame) -> DataFrame:

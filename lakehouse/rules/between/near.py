@@ -15,10 +15,10 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.dialects.tables import that_ask
+from lakehouse.domain.relations import ONE_TYPE
 from lakehouse.log.effective import find_near
 from lakehouse.log.ground import OPTIONAL, STATE, optional_columns
-from lakehouse.rules.between.lookedat import TABLES, published_rows, staged_rows
-from lakehouse.rules.between.references import schema_targets
+from lakehouse.rules.between.lookedat import TABLES, published_rows, schema_targets, staged_rows
 from lakehouse.store.frames import is_empty, keep, no_rows, on_driver
 from lakehouse.store.keys import KEY
 from lakehouse.store.schema import ENDPOINTS, GROUPS, MESSAGES, REGISTRIES, SCHEMAVERSIONS, VERSIONS, Table
@@ -191,9 +191,9 @@ class _Near:
         return self._collect(self._only(each, F.col("named"), schemas).select("registryid", "message_xid"))
 
     def _of_same_type(self, stage: DataFrame, staged: DataFrame) -> _Keys:
-        """Find the messages that have the `type` of a staged one, where a dialect wants a type to be one message's (CAT-007)."""
+        """Find the messages that have the `type` of a staged one, where a dialect wants a type to be one message's."""
         dialect = F.get_json_object("facts", "$.dialect")
-        if VERSIONS not in self._used or is_empty(stage.filter(dialect.isin(that_ask("CAT-007")))):
+        if VERSIONS not in self._used or is_empty(stage.filter(dialect.isin(that_ask(ONE_TYPE)))):
             return set()
         types = {
             (row["registryid"], row["ce_type"]) for row in staged.select("registryid", "ce_type").collect() if row["ce_type"]

@@ -1,4 +1,4 @@
-"""What an endpoint says of how messages travel, and what the messages that it carries declare instead (MATCH-004)."""
+"""What an endpoint says of how messages travel, and what the messages that it carries declare instead."""
 
 from __future__ import annotations
 
@@ -7,24 +7,20 @@ from collections.abc import Callable
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse.dialects.tables import FAMILIES, SharedOption, shared_options
-from lakehouse.rules.between.names import family
-from lakehouse.rules.findings import breaches_of, broken
+from lakehouse.domain.relations import judged_options
+from lakehouse.rules.between.judged import pairs_of
 from lakehouse.store.frames import is_empty, keep
 from lakehouse.store.keys import KEY
 from lakehouse.store.xids import no_uris
-
-# 002 lets a message override these (END-164, END-166), so another value there contradicts nothing.
-OVERRIDDEN = frozenset({"qos", "retain"})
 
 # Gives the effective definitions of messages: registryid and message_xid of some → these, with chain_status and attributes.
 Flattened = Callable[[DataFrame], DataFrame]
 
 
-def judged_options() -> dict[str, tuple[SharedOption, ...]]:
-    """Give the options that a protocol's endpoints and their messages have to agree in, by protocol."""
-    shared = {family: tuple(one for one in shared_options(family) if one.name not in OVERRIDDEN) for family in FAMILIES}
-    return {family: options for family, options in shared.items() if options}
+def family(protocol: str | Column) -> Column:
+    """Return the family of a protocol: as `tables.family_of`; a test holds both equal."""
+    name = F.upper(F.trim(F.split_part(protocol, F.lit("/"), F.lit(1))))
+    return F.when(~name.isin("", "NONE"), name)
 
 
 def endpoint_options() -> Column:
@@ -51,9 +47,7 @@ def declared_options(attributes: Column) -> Column:
 
 
 def check_options(things: DataFrame, carried: DataFrame, flattened: Flattened | None) -> DataFrame:
-    """Find the endpoints whose options contradict what the messages that they carry declare.
-
-    What either writes with placeholders, or as a filter of topics, is not judged: it means many values.
+    """Find what messages declare of the options of the endpoints that carry them, where it is not what these say.
 
     Args:
         things: as from `candidate`.
@@ -81,39 +75,18 @@ def check_options(things: DataFrame, carried: DataFrame, flattened: Flattened | 
         inherited = family(_text_of(F.col("merged")["/protocol"]))
         both = both.withColumn("declared", F.coalesce("merged", "declared"))
         both = both.withColumn("said_family", F.coalesce(inherited, "said_family"))
-    return _told(both.filter(F.coalesce(F.col("family") == F.col("said_family"), F.lit(True))), own)
-
-
-def _told(both: DataFrame, own: list[str]) -> DataFrame:
-    """Make breaches of endpoints and the messages that they carry: one for each option, whatever the number of messages."""
-    said = _text_of(F.col("declared")[F.col("pointer")])
-    bytes_said = F.rtrim(_text_of(F.col("declared")["/protocoloptions/key_base64/value"]), F.lit("="))
-    bytes_asked = F.rtrim(F.base64(F.encode("asked", "utf-8")), F.lit("="))
-    is_key = F.col("pointer") == "/protocoloptions/key/value"
-    differing = both.withColumn(
-        "said", F.coalesce(said, F.when(is_key & (bytes_said != bytes_asked), F.concat(bytes_said, F.lit(" in base64"))))
+    value, key = F.col("declared")[F.col("pointer")], F.col("declared")["/protocoloptions/key_base64/value"]
+    both = both.filter(F.coalesce(F.col("family") == F.col("said_family"), F.lit(True)))
+    # What most declare is what the endpoint says, and is no case.
+    both = both.withColumns({"value": value, "key_base64": F.when(value.isNull(), key)}).filter(
+        F.coalesce("value", "key_base64").isNotNull() & ~F.coalesce(_text_of(F.col("value")) == F.col("asked"), F.lit(False))
     )
-    is_one = ~F.contains("asked", F.lit("{")) & ~F.contains("said", F.lit("{"))
-    is_filter = (F.col("pointer") == "/protocoloptions/topic_name/value") & F.col("asked").rlike("[+#]")
-    differing = differing.filter((F.col("asked") != F.col("said")) & is_one & ~is_filter)
-    grouped = differing.groupBy(*own, "pointer", "asked").agg(
-        F.count_distinct("message_xid").alias("n"), F.min(F.struct("message_xid", "said")).alias("one")
+    kinds = both.groupBy(*own, "pointer", "asked", "value", "key_base64").agg(
+        F.min("message_xid").alias("message_xid"), F.count_distinct("message_xid").alias("messages")
     )
-    names = {str(one.pointer): one.name for options in judged_options().values() for one in options}
-    told = []
-    for pointer, name in sorted(names.items()):
-        message = F.concat(
-            F.lit(f"`{name}` is "),
-            "asked",
-            F.lit(", and other values are declared by messages that it carries: "),
-            F.col("n").cast("string"),
-            F.lit(", such as "),
-            "one.message_xid",
-            F.lit(" with "),
-            "one.said",
-        )
-        told.append(broken("MATCH-004", message, f"/protocoloptions/{name}").when(F.col("pointer") == pointer))
-    return breaches_of(grouped, told)
+    declared = F.collect_list(F.struct("value", "key_base64", "message_xid", "messages")).alias("declared")
+    grouped = kinds.groupBy(*own, "pointer", "asked").agg(declared)
+    return pairs_of(grouped, "of_option", **{name: F.col(name) for name in ("pointer", "asked", "declared")})
 
 
 def _text_of(value: Column) -> Column:

@@ -1,7 +1,8 @@
-"""Rules between entities: joins over what was staged and, where that does not say, what is published.
+"""Pairs of an entity and its neighbours: joins over what was staged and, where that does not say, what is published.
 
-Here a message meets its group and endpoint, its base, its schema, its earlier self. What is not there is not looked for, and
-what there is little of is broadcast: most catalogs break few rules, and have few of what the rules are about.
+Here a message meets its group and endpoint, its base, its schema, its earlier self; `domain.relations` says which rules a pair
+breaks. What is not there is not looked for, and what there is little of is broadcast: most catalogs break few rules, and have few
+of what the rules are about.
 """
 
 from __future__ import annotations
@@ -9,45 +10,35 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial, reduce
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from lakehouse.dialects.tables import that_ask
+from lakehouse.domain.relations import ABOUT_CHANGE, ONE_TYPE, VARYING
 from lakehouse.rules.between.candidate import holders_of
 from lakehouse.rules.between.cycles import check_cycles
-from lakehouse.rules.between.names import is_as_precise, protocol_key
+from lakehouse.rules.between.judged import no_pairs, only_broken, pairs_of
+from lakehouse.rules.between.lookedat import schema_targets
 from lakehouse.rules.between.options import Flattened, check_options
 from lakehouse.rules.between.present import Present, few, look_at
-from lakehouse.rules.between.references import check_aliases, check_schema_uris
-from lakehouse.rules.findings import asked, breaches_of, broken, no_breaches
 from lakehouse.store.frames import can_skip, keep
 from lakehouse.store.keys import KEY
 from lakehouse.store.sessions import is_interpreted
 from lakehouse.store.xids import without_version
 
-# Rules that compare with what is published.
-ABOUT_CHANGE = ("CAT-024", "CAT-038", "CAT-064")
-# Where references stand, by the rule that their targets are there.
-_PLACES = {
-    "MSG-150": "/basemessage",
-    "MSG-183": "/dataschemaxid",
-    "MSG-049": "/ancestor",
-    "END-173": "/protocoloptions/willmessage",
-}
-
-
 _Check = Callable[[DataFrame, Present], DataFrame]
 
 
 def check_entities(things: DataFrame, duplicate_messageids: str | None = None, flattened: Flattened | None = None) -> DataFrame:
-    """Apply the rules between entities.
+    """Find what the rules between entities look at.
 
     Args:
         things: as from `candidate`; read several times.
-        duplicate_messageids: severity of END-130 where it is not the rule's (END-132).
+        duplicate_messageids: severity of a messageid that comes twice, where it is not the rule's.
         flattened: as for `options.check_options`.
 
     Returns:
-        Breaches, as from `findings.breaches_of`; one may come in several rows.
+        Pairs, as from `judged.pairs_of`; one may come in several rows.
     """
     present = look_at(things)
     checks: dict[_Check, int] = {
@@ -59,11 +50,11 @@ def check_entities(things: DataFrame, duplicate_messageids: str | None = None, f
         lambda rows, there: check_options(rows, members(rows, there), flattened): present.options,
         check_variants: 1,
         check_changes: present.earlier,
-        lambda rows, _: check_schema_uris(rows): present.uris,
-        lambda rows, _: check_aliases(rows): present.aliases,
+        check_schema_uris: present.uris,
+        check_aliases: present.aliases,
     }
     found = [check(things, present) for check, concerned in checks.items() if concerned]
-    return reduce(DataFrame.unionByName, found, no_breaches(things.sparkSession))
+    return reduce(DataFrame.unionByName, found, no_pairs(things.sparkSession))
 
 
 def members(things: DataFrame, present: Present) -> DataFrame:
@@ -90,59 +81,51 @@ def members(things: DataFrame, present: Present) -> DataFrame:
 
 
 def check_members(things: DataFrame, present: Present) -> DataFrame:
-    """A message has the envelope and the protocol of its group or endpoint (MSG-134, 156, 157; END-074, 096)."""
+    """Find the messages that do not fit the group or endpoint that holds them."""
     holders = few(holders_of(things), present.holders)
     both = members(things, present).join(holders, on=["registryid", "container"], how="inner")
-    is_group = F.col("holder_kind") == "group"
-    envelope, protocol = F.col("envelope"), F.col("protocol")
-    other_protocol = protocol_key("protocol") != protocol_key("holder_protocol")
-    told = [
-        broken("MSG-157", _differ("envelope"), "/envelope").when(is_group & (F.lower(envelope) != F.lower("holder_envelope"))),
-        broken("MSG-156", F.concat(F.lit("`envelope` is missing, and that of the group is "), "holder_envelope"), "").when(
-            is_group & envelope.isNull() & F.col("basemessage").isNull() & F.col("holder_envelope").isNotNull()
-        ),
-        broken("MSG-134", _differ("protocol"), "/protocol").when(is_group & other_protocol),
-        broken("END-074", _differ("envelope"), "/envelope").when(~is_group & ~is_as_precise("envelope", "holder_envelope")),
-        broken("END-096", _differ("protocol"), "/protocol").when(~is_group & other_protocol),
-    ]
-    return breaches_of(both.filter(envelope.isNotNull() | protocol.isNotNull() | F.col("holder_envelope").isNotNull()), told)
+    values = {name: F.col(name) for name in ("envelope", "protocol", "holder_envelope", "holder_protocol")}
+    values["in_group"] = F.col("holder_kind") == "group"
+    values["is_based"] = F.col("basemessage").isNotNull()
+    return only_broken(pairs_of(both, "of_holder", **values))
 
 
 def check_references(things: DataFrame, present: Present) -> DataFrame:
-    """A base, a schema, a will message are there; an ancestor is a Version of the message (MSG-049, 150, 183; END-173, 174)."""
+    """Find the bases, schemas, ancestors and will messages that are not there."""
     version, endpoint = F.col("kind") == "version", F.col("kind") == "endpoint"
-    base = F.when(version & F.col("basemessage").startswith("/"), without_version("basemessage"))
-    schema = F.when(version & F.col("dataschemaxid").startswith("/"), without_version("dataschemaxid"))
-    ancestor = F.when(version, F.concat("message_xid", F.lit("/versions/"), "ancestor"))
-    will = F.when(endpoint & F.col("willmessage").startswith("/"), without_version("willmessage"))
-    targets = {"MSG-150": base, "MSG-183": schema, "MSG-049": ancestor, "END-173": will}
-    named = F.array(*(F.struct(F.lit(rule).alias("rule"), target.alias("target")) for rule, target in targets.items()))
-    sources = things.filter(
-        (version | endpoint) & F.coalesce("basemessage", "dataschemaxid", "ancestor", "willmessage").isNotNull()
-    )
+    targets = {
+        "basemessage": F.when(version & F.col("basemessage").startswith("/"), without_version("basemessage")),
+        "dataschemaxid": F.when(version & F.col("dataschemaxid").startswith("/"), without_version("dataschemaxid")),
+        "ancestor": F.when(version, F.concat("message_xid", F.lit("/versions/"), "ancestor")),
+        "willmessage": F.when(endpoint & F.col("willmessage").startswith("/"), without_version("willmessage")),
+    }
+    named = F.array(*(F.struct(F.lit(name).alias("attribute"), target.alias("target")) for name, target in targets.items()))
+    sources = things.filter((version | endpoint) & F.coalesce(*targets).isNotNull())
     wanted = sources.withColumn("reference", F.explode(F.filter(named, lambda one: one["target"].isNotNull())))
     # An ancestor that is the Version itself needs no look-up.
     wanted = wanted.filter(F.col("reference.target") != F.col("xid"))
-    wanted = wanted.withColumns({"rule": F.col("reference.rule"), "target": F.col("reference.target")}).drop("reference")
+    wanted = wanted.withColumns({"attribute": F.col("reference.attribute"), "target": F.col("reference.target")}).drop(
+        "reference"
+    )
     there = things.filter(F.col("kind").isin("message", "version", "schema")).select("registryid", F.col("xid").alias("target"))
     absent = wanted.join(there, on=["registryid", "target"], how="left_anti")
-    # A schema of a group that nothing is known of may be anywhere.
-    groups = things.filter(F.col("kind") == "group").select("registryid", F.col("xid").alias("target_group"))
-    groups = few(groups.withColumn("has_group", F.lit(True)).distinct(), present.holders)
-    target_group = F.when(F.col("rule") == "MSG-183", F.regexp_replace("target", r"/[^/]+/[^/]+\z", ""))
-    known = absent.withColumn("target_group", target_group).join(groups, on=["registryid", "target_group"], how="left")
-    leads_nowhere = F.concat(F.lit("`"), "target", F.lit("` does not exist"))
-    is_told = (F.col("rule") != "MSG-183") | F.col("has_group")
-    told = []
-    for rule, pointer in _PLACES.items():
-        message = F.concat(F.lit(f"`{pointer.split('/')[-1]}`: "), leads_nowhere)
-        told.append(broken(rule, message, pointer).when((F.col("rule") == rule) & is_told))
-    nowhere = breaches_of(known, told)
+    group = F.when(F.col("attribute") == "dataschemaxid", F.regexp_replace("target", r"/[^/]+/[^/]+\z", ""))
+    known = _with_group(absent.withColumn("group", group), things, present)
+    nowhere = pairs_of(
+        known, "of_absent_target", attribute=F.col("attribute"), target=F.col("target"), has_group=F.col("has_group")
+    )
     return nowhere.unionByName(_check_wills(things, wanted, present)) if present.wills else nowhere
 
 
+def _with_group(rows: DataFrame, things: DataFrame, present: Present) -> DataFrame:
+    """Add whether the group that a column `group` names is there: has_group."""
+    groups = things.filter(F.col("kind") == "group").select("registryid", F.col("xid").alias("group"))
+    groups = few(groups.withColumn("has_group", F.lit(True)).distinct(), present.holders)
+    both = rows.join(groups, on=["registryid", "group"], how="left")
+    return both.withColumn("has_group", F.coalesce("has_group", F.lit(False)))
+
+
 def _check_wills(things: DataFrame, wanted: DataFrame, present: Present) -> DataFrame:
-    """A will message is a CloudEvent, or one of MQTT (END-174)."""
     defaults = things.filter((F.col("kind") == "version") & F.col("isdefault"))
     kinds = defaults.select(
         "registryid",
@@ -150,16 +133,36 @@ def _check_wills(things: DataFrame, wanted: DataFrame, present: Present) -> Data
         F.col("envelope").alias("target_envelope"),
         F.col("protocol").alias("target_protocol"),
     )
-    wills = few(wanted.filter(F.col("rule") == "END-173"), present.wills)
+    wills = few(wanted.filter(F.col("attribute") == "willmessage"), present.wills)
     both = kinds.join(wills, on=["registryid", "target"], how="inner")
-    is_event = F.lower("target_envelope").startswith("cloudevents") | F.upper("target_protocol").startswith("MQTT")
-    message = F.concat(F.lit("`willmessage` leads to "), "target", F.lit(", which is neither a CloudEvents nor an MQTT message"))
-    told = broken("END-174", message, "/protocoloptions/willmessage").when(~F.coalesce(is_event, F.lit(False)))
-    return breaches_of(both, [told])
+    return pairs_of(both, "of_will", target=F.col("target"), envelope=F.col("target_envelope"), protocol=F.col("target_protocol"))
+
+
+def check_schema_uris(things: DataFrame, present: Present) -> DataFrame:
+    """Find each `dataschemauri` that leads into the own document, or into a schema group of the registry, and to no schema."""
+    key = [*KEY, "document_uri"]
+    referring = things.filter(F.col("schema_reference").isNotNull())
+    path = F.regexp_replace("schema_reference", r"\A#", "")
+    schemas = things.filter(F.col("kind").isin("schema", "schemaversion")).select("registryid", F.col("xid").alias("target"))
+    wanted = referring.select(*key, F.explode(schema_targets()).alias("target"))
+    found = wanted.join(schemas, on=["registryid", "target"], how="left_semi").select(*key).distinct()
+    absent = referring.withColumn("group", F.substring_index(path, "/", 3)).join(found, on=key, how="left_anti")
+    is_fragment = F.startswith("schema_reference", F.lit("#"))
+    known = _with_group(absent, things, present)
+    return pairs_of(known, "of_absent_schema", path=path, is_fragment=is_fragment, has_group=F.col("has_group"))
+
+
+def check_aliases(things: DataFrame, present: Present) -> DataFrame:
+    """Find what each alias stands for."""
+    either = things.filter(F.col("kind").isin("message", "schema"))
+    targets = either.select("registryid", F.col("xid").alias("xref"), F.col("xref").alias("further")).distinct()
+    aliases = few(either.filter(F.col("xref").isNotNull()), present.aliases)
+    both = aliases.join(targets.withColumn("is_there", F.lit(True)), on=["registryid", "xref"], how="left")
+    return pairs_of(both, "of_alias", **{name: F.col(name) for name in ("xid", "xref", "is_there", "further")})
 
 
 def check_versions(things: DataFrame, present: Present) -> DataFrame:
-    """Versions of a message have the same metadata (MSG-140); by 003 a `type` is one message's (CAT-007)."""
+    """Find messages whose Versions have different metadata and, where a dialect asks for it, messages of one `type`."""
     versions = things.filter(F.col("kind") == "version")
     place = F.xxhash64("registryid", "message_xid", "document_uri")
     differing = versions.groupBy(place.alias("place")).agg(
@@ -167,57 +170,42 @@ def check_versions(things: DataFrame, present: Present) -> DataFrame:
     )
     differing = differing.filter((F.col("least") != F.col("most")) & (F.col("based") == 0)).select("place")
     several = _with_one_of(differing, versions.filter("isdefault").withColumn("place", place))
-    told = F.lit("its Versions differ in envelope or protocol: messages with other metadata are other messages")
-    first = breaches_of(several, [broken("MSG-140", told, "")])
-    old = versions.filter(asked("CAT-007") & F.col("isdefault") & F.col("ce_type").isNotNull() & F.col("basemessage").isNull())
+    is_asked = F.col("dialect").isin(that_ask(ONE_TYPE))
+    old = versions.filter(is_asked & F.col("isdefault") & F.col("ce_type").isNotNull() & F.col("basemessage").isNull())
     same = Window.partitionBy("registryid", "ce_type")
     published = F.min(F.when(~F.col("staged"), F.col("message_xid"))).over(same)
     doubled = old.withColumn("earliest", F.coalesce(published, F.min("message_xid").over(same)))
     doubled = doubled.filter(F.col("earliest") != F.col("message_xid"))
-    twice = F.concat(F.lit("`type` "), "ce_type", F.lit(" is that of "), "earliest", F.lit(" too"))
-    return first.unionByName(breaches_of(doubled, [broken("CAT-007", twice, "/envelopemetadata/type")]))
+    twice = pairs_of(doubled, "of_same_type", ce_type=F.col("ce_type"), other=F.col("earliest"))
+    return pairs_of(several, "of_versions").unionByName(twice)
 
 
 def check_endpoints(things: DataFrame, present: Present, duplicate_messageids: str | None = None) -> DataFrame:
-    """The groups that an endpoint names are there and fit it, and no messageid comes twice (END-074, 096, 125, 130)."""
+    """Find the groups that endpoints name, the kinds of messages in these, and messageids that come twice."""
     endpoints = things.filter((F.col("kind") == "endpoint") & F.col("messagegroups").isNotNull())
     groups = F.array_distinct(F.array_append("messagegroups", F.col("xid")))
-    lists = (
-        endpoints.drop("message_xid")
-        .withColumn("container", F.explode(groups))
-        .withColumns({"holder_envelope": F.col("envelope"), "holder_protocol": F.col("protocol")})
+    endpoint = [*KEY, "document_uri", "staged", "dialect"]
+    lists = endpoints.select(
+        *endpoint,
+        F.col("envelope").alias("own_envelope"),
+        F.col("protocol").alias("own_protocol"),
+        F.explode(groups).alias("container"),
     )
     carried = members(things, present).select("registryid", "container", "message_xid", "envelope", "protocol")
-    # A group's messages are mostly of one kind: what they are is looked at once for each kind, and not for each message.
-    kinds = carried.groupBy("registryid", "container", F.col("envelope").alias("_envelope"), F.col("protocol").alias("_protocol"))
-    # A message that several documents define alike is one.
+    # A group's messages are mostly of one kind. A message that several documents define alike is one.
     of_kind = [F.min("message_xid").alias("message_xid"), F.count_distinct("message_xid").alias("messages")]
-    both = lists.join(kinds.agg(*of_kind), on=["registryid", "container"], how="inner")
-    both = both.withColumns({"envelope": F.col("_envelope"), "protocol": F.col("_protocol")})
-    is_referenced = F.col("container") != F.col("xid")
-    protocols_differ = is_referenced & (protocol_key("protocol") != protocol_key("holder_protocol"))
-    envelopes_differ = is_referenced & F.col("envelope").isNotNull() & ~is_as_precise("envelope", "holder_envelope")
-    endpoint = [*KEY, "document_uri", "staged", "dialect"]
-    grouped = both.groupBy(*endpoint).agg(
-        F.min(F.when(envelopes_differ, F.col("message_xid"))).alias("other_envelope"),
-        F.min(F.when(protocols_differ, F.col("message_xid"))).alias("other_protocol"),
-        F.sum(F.when(envelopes_differ, F.col("messages"))).alias("other_envelopes"),
-        F.sum(F.when(protocols_differ, F.col("messages"))).alias("other_protocols"),
-        F.count_distinct("container").alias("containers"),
+    kinds = carried.groupBy("registryid", "container", "envelope", "protocol").agg(*of_kind)
+    both = lists.join(kinds, on=["registryid", "container"], how="inner")
+    kind = F.when(F.col("container") != F.col("xid"), F.struct("envelope", "protocol", "message_xid", "messages"))
+    grouped = both.groupBy(*endpoint, "own_envelope", "own_protocol").agg(
+        F.collect_list(kind).alias("listed"), F.count_distinct("container").alias("containers")
     )
     grouped = keep(grouped)
-
-    def counted(what: str) -> Column:
-        return F.concat(
-            F.col(f"other_{what}s").cast("string"), F.lit(f" messages have another {what}, such as "), f"other_{what}"
-        )
-
-    told = [
-        broken("END-074", counted("envelope"), "/messagegroups", "warning").when(F.col("other_envelope").isNotNull()),
-        broken("END-096", counted("protocol"), "/messagegroups", "warning").when(F.col("other_protocol").isNotNull()),
-    ]
-    found = breaches_of(grouped.filter(F.coalesce("other_envelope", "other_protocol").isNotNull()), told)
-    found = found.unionByName(_check_groups_named(things, lists, present))
+    values = {"listed": F.col("listed"), "envelope": F.col("own_envelope"), "protocol": F.col("own_protocol")}
+    there = things.filter(F.col("kind").isin("group", "endpoint")).select("registryid", F.col("xid").alias("container"))
+    named = lists.filter(F.col("container").startswith("/"))
+    absent = named.join(few(there.distinct(), present.holders), on=["registryid", "container"], how="left_anti")
+    found = pairs_of(grouped, "of_listed", **values).unionByName(pairs_of(absent, "of_absent_group", group=F.col("container")))
     # Only what has messages in two places can have an id twice.
     several = grouped.filter(F.col("containers") > 1).select(*KEY, "document_uri")
     if can_skip(several):
@@ -227,25 +215,15 @@ def check_endpoints(things: DataFrame, present: Present, duplicate_messageids: s
     same_id = own.join(carried, on=["registryid", "container"], how="inner").groupBy(*endpoint, messageid)
     ids = same_id.agg(F.min("message_xid").alias("least"), F.max("message_xid").alias("most"))
     twice = ids.filter(F.col("least") != F.col("most")).groupBy(*endpoint).agg(F.min("messageid").alias("twice"))
-    message = F.concat(F.lit("it carries several messages with the id "), "twice")
-    return found.unionByName(breaches_of(twice, [broken("END-130", message, "/messagegroups", duplicate_messageids)]))
-
-
-def _check_groups_named(things: DataFrame, lists: DataFrame, present: Present) -> DataFrame:
-    """A group that an endpoint names is there (END-125)."""
-    there = things.filter(F.col("kind").isin("group", "endpoint")).select("registryid", F.col("xid").alias("container"))
-    named = lists.filter(F.col("container").startswith("/"))
-    absent = named.join(few(there.distinct(), present.holders), on=["registryid", "container"], how="left_anti")
-    message = F.concat(F.lit("`messagegroups`: `"), "container", F.lit("` does not exist"))
-    return breaches_of(absent, [broken("END-125", message, "/messagegroups")])
+    severity = F.lit(duplicate_messageids).cast("string")
+    return found.unionByName(pairs_of(twice, "of_messageids", messageid=F.col("twice"), severity=severity))
 
 
 def check_variants(things: DataFrame, present: Present) -> DataFrame:
-    """No two ids under one parent differ in letter case only, over all documents (MSG-020, 037, 038; END-033)."""
-    rules = {"group": "MSG-020", "endpoint": "END-033", "message": "MSG-037", "version": "MSG-038", "schema": "MSG-037"}
+    """Find ids under one parent that differ in letter case only, over all documents; what is published keeps its id."""
     last = F.substring_index("xid", "/", -1)
     parent = F.expr("left(xid, length(xid) - length(substring_index(xid, '/', -1)))")
-    keyed = things.filter(F.col("kind").isin(*rules)).withColumns({"parent": parent, "last": F.lower(last)})
+    keyed = things.filter(F.col("kind").isin(*VARYING)).withColumns({"parent": parent, "last": F.lower(last)})
     # By numbers: a place where only one XID stands is most of them, and numbers are grouped much sooner than texts.
     keyed = keyed.withColumn("place", F.xxhash64("registryid", "parent", "last"))
     crowded = keyed.groupBy("place").agg(F.min(F.xxhash64("xid")).alias("least"), F.max(F.xxhash64("xid")).alias("most"))
@@ -257,40 +235,30 @@ def check_variants(things: DataFrame, present: Present) -> DataFrame:
     spelled = spelled.filter(F.col("least") != F.col("most"))
     earlier = F.coalesce("published", "least")
     variants = near.join(spelled, on=place, how="inner").filter(F.col("xid") != earlier)
-    told = F.concat(F.lit("its id differs from that of "), earlier, F.lit(" in letter case only"))
-    return breaches_of(variants, [broken(rule, told, "").when(F.col("kind") == kind) for kind, rule in rules.items()])
+    return pairs_of(variants, "of_variant", kind=F.col("kind"), other=earlier)
 
 
 def check_changes(things: DataFrame, present: Present) -> DataFrame:
-    """What 003 forbids to change does not change: Versions, a group's format, an authority (CAT-024, 038, 064)."""
+    """Find what is published and written anew, in the dialects that forbid some changes."""
     earlier = things.filter(F.col("kind").startswith("earlier ")).select(
         "registryid",
         F.substring("kind", len("earlier ") + 1, 100).alias("kind"),
         "xid",
         *(F.col(name).alias(f"old_{name}") for name in ("content_hash", "envelope", "protocol", "authority")),
     )
-    old = things.filter(
-        F.col("staged") & reduce(Column.__or__, map(asked, ABOUT_CHANGE)) & F.col("kind").isin("group", "message", "version")
-    )
+    is_asked = F.col("dialect").isin([dialect for rule_id in ABOUT_CHANGE for dialect in that_ask(rule_id)])
+    old = things.filter(F.col("staged") & is_asked & F.col("kind").isin("group", "message", "version"))
     both = old.join(earlier, on=KEY, how="inner")
-    is_declared = (F.col("kind") == "version") & ~F.col("single")
-    was, now = (F.coalesce(f"{prefix}envelope", f"{prefix}protocol") for prefix in ("old_", ""))
-    told = [
-        broken("CAT-038", F.lit("a Version that is published was changed; the published one stays"), "").when(
-            is_declared & (F.col("content_hash") != F.col("old_content_hash"))
-        ),
-        broken("CAT-024", F.concat(F.lit("`format` was "), was, F.lit(" and is "), now), "").when(
-            (F.col("kind") == "group") & (F.lower(was) != F.lower(now))
-        ),
-        broken("CAT-064", F.concat(F.lit("`authority` was "), "old_authority", F.lit(" and is "), "authority"), "").when(
-            F.col("old_authority") != F.col("authority")
-        ),
-    ]
-    return breaches_of(both, told)
-
-
-def _differ(name: str) -> Column:
-    return F.concat(F.lit(f"`{name}` is "), name, F.lit(", and that of what holds it is "), f"holder_{name}")
+    return pairs_of(
+        both.filter(F.col("content_hash") != F.col("old_content_hash")),
+        "of_change",
+        kind=F.col("kind"),
+        is_declared=~F.col("single"),
+        format=F.coalesce("envelope", "protocol"),
+        old_format=F.coalesce("old_envelope", "old_protocol"),
+        authority=F.col("authority"),
+        old_authority=F.col("old_authority"),
+    )
 
 
 def _with_one_of(places: DataFrame, rows: DataFrame) -> DataFrame:

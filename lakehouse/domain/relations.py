@@ -1,0 +1,344 @@
+"""The rules between entities: what a message, its holder, its base, its schema and its earlier self must be to each other.
+
+Each function is about an entity and one kind of neighbour; it gets the few values that decide and yields the rules that are
+broken. Who finds the neighbours does not matter: Spark by joins (`rules.between`), or look-ups (`domain.neighbours`). What Spark
+leaves out of a case is None. Pointers are those of the normal form, below the entity that shows the attributes.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+import orjson
+
+from lakehouse.dialects.tables import FAMILIES, SharedOption, shared_options
+from lakehouse.domain.bases import Attributes, Leaves, has_below
+from lakehouse.domain.protocols import is_as_precise, is_other_protocol
+from lakehouse.domain.references import leads_within
+from lakehouse.text.jsontext import read_canonical
+from lakehouse.text.names import Pointer
+
+ONE_TYPE = "CAT-007"
+ABOUT_CHANGE = ("CAT-024", "CAT-038", "CAT-064")  # rules that compare with what is published; only some dialects have them
+# 002 lets a message override these (END-164, END-166), so another value there contradicts nothing.
+OVERRIDDEN = frozenset({"qos", "retain"})
+# What rules look at of an effective definition, beside whether there is anything below the two sections.
+FLATTENED = ("/envelope", "/protocol", "/dataschema", "/dataschemauri", "/dataschemaformat")
+SECTIONS = ("/envelopemetadata", "/protocoloptions")
+
+# Attributes that name another entity: the rule that this is there, and the place.
+_REFERENCES = {
+    "basemessage": ("MSG-150", "/basemessage"),
+    "dataschemaxid": ("MSG-183", "/dataschemaxid"),
+    "ancestor": ("MSG-049", "/ancestor"),
+    "willmessage": ("END-173", "/protocoloptions/willmessage"),
+}
+_VARIANTS = {
+    "group": "MSG-020", "endpoint": "END-033", "message": "MSG-037", "version": "MSG-038", "schema": "MSG-037"
+}  # fmt: skip
+VARYING = tuple(_VARIANTS)  # kinds of which no two ids differ in letter case only
+
+
+class RuleViolation(NamedTuple):
+    """A rule that is broken: at which place of the entity, why, and how grave it is where that is not the rule's severity."""
+
+    rule_id: str
+    pointer: str
+    message: str
+    severity: str | None = None
+
+
+Violations = Iterator[RuleViolation]
+
+
+# What holds a message
+
+
+def of_holder(
+    *,
+    in_group: bool,
+    is_based: bool,
+    envelope: str | None = None,
+    protocol: str | None = None,
+    holder_envelope: str | None = None,
+    holder_protocol: str | None = None,
+) -> Violations:
+    """A message has the envelope and the protocol of its group or endpoint (MSG-134, 156, 157; END-074, 096).
+
+    Args:
+        in_group: a group holds it; else an endpoint.
+        is_based: it names a base itself, which may supply the envelope; an alias does not.
+        envelope: that it shows.
+        protocol: that it shows.
+        holder_envelope: of what holds it.
+        holder_protocol: of what holds it.
+    """
+    other_envelope = f"`envelope` is {envelope}, and that of what holds it is {holder_envelope}"
+    if not in_group:
+        if not is_as_precise(envelope, holder_envelope):
+            yield RuleViolation("END-074", "/envelope", other_envelope)
+    elif envelope is not None and holder_envelope is not None and envelope.lower() != holder_envelope.lower():
+        yield RuleViolation("MSG-157", "/envelope", other_envelope)
+    elif envelope is None and holder_envelope is not None and not is_based:
+        yield _without_envelope(holder_envelope)
+    if is_other_protocol(protocol, holder_protocol):
+        message = f"`protocol` is {protocol}, and that of what holds it is {holder_protocol}"
+        yield RuleViolation("MSG-134" if in_group else "END-096", "/protocol", message)
+
+
+def _without_envelope(of_group: str) -> RuleViolation:
+    return RuleViolation("MSG-156", "", f"`envelope` is missing, and that of the group is {of_group}")
+
+
+# What an entity names
+
+
+def of_absent_target(*, attribute: str, target: str, has_group: bool = True) -> Violations:
+    """A base, a schema, a will message are there; an ancestor is a Version of the message (MSG-049, 150, 183; END-173).
+
+    Args:
+        attribute: that names what is not there.
+        target: its XID, without the Version that is named.
+        has_group: its group is there; a schema of a group that nothing is known of may be anywhere.
+    """
+    if has_group or attribute != "dataschemaxid":
+        rule_id, pointer = _REFERENCES[attribute]
+        yield RuleViolation(rule_id, pointer, f"`{attribute}`: `{target}` does not exist")
+
+
+def of_will(*, target: str, envelope: str | None = None, protocol: str | None = None) -> Violations:
+    """A will message is a CloudEvent, or one of MQTT (END-174)."""
+    if not (envelope or "").lower().startswith("cloudevents") and not (protocol or "").upper().startswith("MQTT"):
+        message = f"`willmessage` leads to {target}, which is neither a CloudEvents nor an MQTT message"
+        yield RuleViolation("END-174", "/protocoloptions/willmessage", message)
+
+
+def of_absent_schema(*, path: str, is_fragment: bool, has_group: bool = False) -> Violations:
+    """A `dataschemauri` into the own document, or into a schema group of the registry, leads to a schema (MSG-179).
+
+    Args:
+        path: where no schema is.
+        is_fragment: it leads into the own document. Another path may lead anywhere on a server, unless its schema group is here.
+        has_group: the schema group is here.
+    """
+    if is_fragment or has_group:
+        yield RuleViolation("MSG-179", "/dataschemauri", f"`dataschemauri`: schema `{path}` does not exist")
+
+
+def of_alias(*, xid: str, xref: str, is_there: bool = False, further: str | None = None) -> Violations:
+    """What an alias stands for has a definition, and is not an alias itself (MSG-096).
+
+    Args:
+        xid: of the alias.
+        xref: what it stands for.
+        is_there: that is there.
+        further: what that stands for.
+    """
+    severity = None
+    if xref == xid:
+        message = "`xref` leads to this entity itself, so it has no definition"
+    elif further == xid:
+        message = f"`xref` leads to {xref}, which is an alias of this one: neither has a definition"
+    elif further is not None:
+        message = f"`xref` leads to {xref}, which is an alias itself: it shows nothing"
+    elif not is_there:  # it may come later, like a base (MSG-150)
+        message, severity = f"`xref`: `{xref}` does not exist", "info"
+    else:
+        return
+    yield RuleViolation("MSG-096", "/meta/xref", message, severity)
+
+
+def of_cycle(*, basemessage: str, by_default: bool = False) -> Violations:
+    """A chain of bases does not come back to the same Version (MSG-146).
+
+    Args:
+        basemessage: of a Version that its chain leads back to.
+        by_default: that was there, and is shown by the message now, which closes the cycle.
+    """
+    over = f"leads over {basemessage} back to this message"
+    if by_default:
+        yield RuleViolation("MSG-146", "", f"`basemessage` of its default Version {over}")
+    else:
+        yield RuleViolation("MSG-146", "/basemessage", f"`basemessage` {over}")
+
+
+# What a definition has with its bases
+
+
+def lacks_something(known: Attributes) -> bool:
+    """Return whether a definition lacks by itself what its attributes need: what others have, no base takes away."""
+    has_schema = known.get("dataschemauri") is not None or known.get("dataschema") is not None
+    return (
+        (known.get("envelope") is not None and known.get("envelopemetadata") is None)
+        or (known.get("protocol") is not None and known.get("protocoloptions") is None)
+        or (has_schema and known.get("dataschemaformat") is None)
+    )
+
+
+def of_flattened(*, leaves: Leaves, holder_envelope: str | None = None) -> Violations:
+    """A definition with its bases has what its attributes need (MSG-156, 161, 166, 175, 181).
+
+    Args:
+        leaves: of the definition merged with its bases, at least those in `FLATTENED` and below `SECTIONS`.
+        holder_envelope: of the group that holds it.
+    """
+    known: dict[str, Any] = {pointer: leaves.get(Pointer(pointer)) for pointer in FLATTENED}
+    if known["/envelope"] is None and holder_envelope is not None:
+        yield _without_envelope(holder_envelope)
+    for rule_id, name, section in (("MSG-161", "envelope", "envelopemetadata"), ("MSG-166", "protocol", "protocoloptions")):
+        value = known[f"/{name}"]
+        if value is not None and not has_below(leaves, f"/{section}"):
+            message = f"`{name}` is {value}, and neither here nor in its bases there is `{section}`"
+            yield RuleViolation(rule_id, f"/{name}", message)
+    if known["/dataschemaformat"] is not None:
+        return
+    without = "is given without `dataschemaformat`, here and in its bases"
+    if known["/dataschema"] is not None:
+        yield RuleViolation("MSG-175", "/dataschema", f"`dataschema` {without}")
+    uri = known["/dataschemauri"]
+    if uri is not None:
+        severity = "warning" if leads_within(read_canonical(uri)) else None
+        yield RuleViolation("MSG-181", "/dataschemauri", f"`dataschemauri` {uri} {without}", severity)
+
+
+# Siblings and earlier states
+
+
+def of_variant(*, kind: str, other: str) -> Violations:
+    """No two ids under one parent differ in letter case only, over all documents (MSG-020, 037, 038; END-033)."""
+    yield RuleViolation(_VARIANTS[kind], "", f"its id differs from that of {other} in letter case only")
+
+
+def of_versions() -> Violations:
+    """Versions of a message have the same metadata (MSG-140)."""
+    message = "its Versions differ in envelope or protocol: messages with other metadata are other messages"
+    yield RuleViolation("MSG-140", "", message)
+
+
+def of_same_type(*, ce_type: str, other: str) -> Violations:
+    """By 003 a `type` is one message's (CAT-007)."""
+    yield RuleViolation(ONE_TYPE, "/envelopemetadata/type", f"`type` {ce_type} is that of {other} too")
+
+
+def of_change(
+    *,
+    kind: str,
+    is_declared: bool,
+    format: str | None = None,
+    old_format: str | None = None,
+    authority: str | None = None,
+    old_authority: str | None = None,
+) -> Violations:
+    """What 003 forbids to change of something that was changed: Versions, a group's format, an authority (CAT-024, 038, 064).
+
+    Args:
+        kind: group, message or version.
+        is_declared: a Version that its document writes itself, and does not only imply.
+        format: envelope of a group, or its protocol where it has none.
+        old_format: the same before.
+        authority: of the entity.
+        old_authority: the same before.
+    """
+    if kind == "version" and is_declared:
+        yield RuleViolation("CAT-038", "", "a Version that is published was changed; the published one stays")
+    if kind == "group" and format is not None and old_format is not None and format.lower() != old_format.lower():
+        yield RuleViolation("CAT-024", "", f"`format` was {old_format} and is {format}")
+    if authority is not None and old_authority is not None and authority != old_authority:
+        yield RuleViolation("CAT-064", "", f"`authority` was {old_authority} and is {authority}")
+
+
+# What an endpoint carries
+
+
+def of_absent_group(*, group: str) -> Violations:
+    """A group that an endpoint names is there (END-125)."""
+    yield RuleViolation("END-125", "/messagegroups", f"`messagegroups`: `{group}` does not exist")
+
+
+def of_listed(*, listed: Iterable[Mapping[str, Any]], envelope: str | None = None, protocol: str | None = None) -> Violations:
+    """The messages of the groups that an endpoint names fit it, or else it is a warning (END-074, 096).
+
+    Args:
+        listed: kinds of these messages: envelope, protocol, the first message_xid, and how many messages are of that kind.
+        envelope: of the endpoint.
+        protocol: of the endpoint.
+    """
+    kinds = list(listed)
+    others = (
+        ("END-074", "envelope", [one for one in kinds if not is_as_precise(one.get("envelope"), envelope)]),
+        ("END-096", "protocol", [one for one in kinds if is_other_protocol(one.get("protocol"), protocol)]),
+    )
+    for rule_id, what, found in others:
+        if found:
+            count, first = sum(one["messages"] for one in found), min(one["message_xid"] for one in found)
+            yield RuleViolation(rule_id, "/messagegroups", f"{count} messages have another {what}, such as {first}", "warning")
+
+
+def of_messageids(*, messageid: str, severity: str | None = None) -> Violations:
+    """Over what an endpoint holds and the groups that it names no messageid comes twice (END-130, 132).
+
+    Args:
+        messageid: that comes twice.
+        severity: where it is not the rule's, by a setting.
+    """
+    yield RuleViolation("END-130", "/messagegroups", f"it carries several messages with the id {messageid}", severity)
+
+
+@cache
+def judged_options() -> dict[str, tuple[SharedOption, ...]]:
+    """Return the options that a protocol's endpoints and their messages have to agree in, by protocol."""
+    shared = {family: tuple(one for one in shared_options(family) if one.name not in OVERRIDDEN) for family in FAMILIES}
+    return {family: options for family, options in shared.items() if options}
+
+
+@cache
+def _names_of_options() -> dict[str, str]:
+    return {str(one.pointer): one.name for options in judged_options().values() for one in options}
+
+
+def of_option(*, pointer: str, asked: str, declared: Iterable[Mapping[str, Any]]) -> Violations:
+    """What an endpoint says of how messages travel is what the messages that it carries declare (MATCH-004).
+
+    What either writes with placeholders, or as a filter of topics, is not judged: it means many values.
+
+    Args:
+        pointer: of the option in a message.
+        asked: by the endpoint, as text.
+        declared: kinds of messages: value, JSON text; key_base64, of a key; the first message_xid; messages, how many.
+    """
+    said = [(one, text) for one in declared if (text := _said_instead(pointer, asked, one)) is not None]
+    if said:
+        count, (first, text) = sum(one["messages"] for one, _ in said), min((one["message_xid"], text) for one, text in said)
+        name = _names_of_options()[pointer]
+        message = (
+            f"`{name}` is {asked}, and other values are declared by messages that it carries: "
+            f"{count}, such as {first} with {text}"
+        )
+        yield RuleViolation("MATCH-004", f"/protocoloptions/{name}", message)
+
+
+def _said_instead(pointer: str, asked: str, declared: Mapping[str, Any]) -> str | None:
+    """Return what a message declares where that contradicts its endpoint."""
+    said = _text_of(declared.get("value"))
+    key = _text_of(declared.get("key_base64")) if pointer == "/protocoloptions/key/value" else None
+    if said is None and key is not None and key.rstrip("=") != b64encode(asked.encode()).decode().rstrip("="):
+        said = f"{key.rstrip('=')} in base64"
+    is_filter = pointer == "/protocoloptions/topic_name/value" and ("+" in asked or "#" in asked)
+    return None if said is None or said == asked or "{" in asked or "{" in said or is_filter else said
+
+
+def _text_of(value: str | None) -> str | None:
+    """Return a JSON value as text: a text without its quotes."""
+    return None if value is None else str(orjson.loads(value)) if value.startswith('"') else value
+
+
+JUDGES: dict[str, Callable[..., Violations]] = {
+    one.__name__: one
+    for one in (
+        of_holder, of_absent_target, of_will, of_absent_schema, of_alias, of_cycle, of_flattened, of_variant, of_versions,
+        of_same_type, of_change, of_absent_group, of_listed, of_messageids, of_option,
+    )
+}  # fmt: skip
