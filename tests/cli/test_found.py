@@ -27,7 +27,7 @@ def golden(tmp_path_factory) -> Path:
         (("violations", "--document", "none.json"), "has loaded no such document. `lakehouse search --kind document NAME`"),
         (("violations", "--document", "a.json", "--registry", "other"), "no such document in registry 'other'"),
         (("violations", "--document", "none.json", "--ingest", "last"), "has loaded no such document"),
-        (("show", "./none.json"), "no such thing"),
+        (("show", "./none.json"), "no such entity"),
         (("log", "a.json"), "is a document and has no history"),
     ],
 )

@@ -136,7 +136,7 @@ def test_findings_of_an_ingest_say_which_one_found_them_first(place):
     [
         (("show", "nothing-has-this-id"), "`lakehouse search` finds"),
         (("show", "/messagegroups/g/messages/none"), "no such message. `lakehouse search --kind message` finds"),
-        (("show", "/messagegroups/none"), "no such thing"),
+        (("show", "/messagegroups/none"), "no such entity"),
         (("show", M, "--at", "9"), "snapshots 1 to 3"),
         (("log", "/messagegroups/none"), "was ever in the catalog. An XID starts with /; `lakehouse search` finds"),
         (("label", "9", "x"), "names no snapshot"),
