@@ -108,8 +108,13 @@ def test_what_breaks_a_house_rule_since_before_stops_no_other_ingest(catalog):
     catalog.write("a.json", {"messagegroups": {"g": {"messages": group}}})
     catalog.ingest()  # before there was a rule
     settings = house_rule(catalog, severity="error")
+    query = "SELECT * FROM {batch} WHERE groupid = 'g' AND registryid = 'default'"
+    no_g = {"type": "unexpected_rows_expectation", "kwargs": {"unexpected_rows_query": query}}
+    suite = {"name": "groups", "expectations": [no_g]}
+    (catalog.documents.parent / "expectations" / "groups.json").write_text(json.dumps(suite))
     for snapshot_id, registry in enumerate(("", "other"), 2):
-        right = catalog.write(f"{registry}right.json", {"messagegroups": {"h": {"messages": {"p": message(owner="c")}}}})
+        # Which says the same of the group as the other document: one owner more
+        right = catalog.write(f"{registry}right.json", {"messagegroups": {"g": {}, "h": {"messages": {"p": message(owner="c")}}}})
         assert catalog.ingest(right, settings=settings.model_copy(update={"registry": registry})).snapshot_id == snapshot_id
     for changed in (
         group | {"q": message()},  # one more
@@ -119,7 +124,9 @@ def test_what_breaks_a_house_rule_since_before_stops_no_other_ingest(catalog):
         catalog.write("a.json", {"messagegroups": {"g": {"messages": changed}}})
         with pytest.raises(CandidateRefused, match="message_has_owner"):
             catalog.ingest(catalog.documents / "a.json", settings=settings)
-    catalog.write("a.json", {"messagegroups": {"g": {"messages": group | {"m": message(owner="a")}}}})
+    # A message that comes counts the epoch of the group, and no more
+    healed = group | {"m": message(owner="a"), "r": message(owner="d")}
+    catalog.write("a.json", {"messagegroups": {"g": {"messages": healed}}})
     assert catalog.ingest(catalog.documents / "a.json", settings=settings).snapshot_id == 4
 
 
