@@ -194,8 +194,8 @@ def tables_page() -> str:
 
 
 _ABOUT_MATCH_TABLES = """\
-`lakehouse match --into SCHEMA` makes these in a schema of that name ([match](match.md)); its own `dictionary` holds this part of
-the page. Rows of events are kept for `match_retention_days` (0, the default: for ever). Texts of events are cut at 120
+`lakehouse match --into DATABASE` makes these in a Spark schema of that name ([match](match.md)); its own `dictionary` holds this
+part of the page. Rows of events are kept for `match_retention_days` (0, the default: for ever). Texts of events are cut at 120
 characters, and what looks like a secret is removed."""
 
 

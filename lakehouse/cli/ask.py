@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakehouse.cli.completion import KINDS, complete_snapshot, complete_xid
+from lakehouse.cli.completion import KINDS, complete_xid
 from lakehouse.cli.console import Context, at_option, open_spark, read_model, session, with_globals
 from lakehouse.cli.helping import command
 from lakehouse.cli.printing import lag_of, printable, show_examples, show_exported, show_one_entity, show_table, tell, tell_lag
@@ -30,12 +30,7 @@ if TYPE_CHECKING:
     'lakehouse sql "SELECT * FROM violations" --at release-1 --format csv',
 )
 @click.argument("query")
-@click.option(
-    "--at",
-    metavar="SNAPSHOT",
-    shell_complete=complete_snapshot,
-    help="Query this snapshot: its number, label, date, time, or head.",
-)
+@at_option
 @click.option("--diff", nargs=2, metavar="A B", help="Add the view snapshot_diff, which compares two snapshots.")
 @click.option("--write", is_flag=True, help="Allow statements that change tables or views, but never the log `changes`.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", help="Format of the rows (default table).")
@@ -64,17 +59,22 @@ def sql(context: Context, query: str, at: str | None, diff: tuple[str, str] | No
     return 0
 
 
-@command("lakehouse show OrderPlaced --examples")
+@command("lakehouse show sensors.TemperatureRead --examples")
 @click.argument("xid", shell_complete=complete_xid)
 @at_option
-@click.option("--examples", "with_all", is_flag=True, help="Print an example for each protocol, not only for the one in use.")
+@click.option(
+    "--examples",
+    "with_all",
+    is_flag=True,
+    help="Print an example for each protocol, not only for that of the message or of its first endpoint.",
+)
 @with_globals
 @click.pass_obj
 def show(context: Context, xid: str, at: str | None, with_all: bool) -> int:
     """Show a message, group, endpoint, schema or document.
 
-    XID may also be an id that only one entity has. A message is shown with its effective attributes, where each comes
-    from, the endpoints that carry it, and an example.
+    XID is the path of an entity, such as /messagegroups/G/messages/M. You can give just the id if it is unique. A message
+    is shown with its attributes after inheritance, where each comes from, the endpoints that carry it, and an example.
     """
     from lakehouse.readmodel.found import notes_on, with_reasons
     from lakehouse.readmodel.shown import Shown
@@ -146,7 +146,7 @@ def search(context: Context, text: tuple[str, ...], kinds: tuple[str, ...], limi
 
 @command(
     "lakehouse export --out catalog.json",
-    "lakehouse export --select /messagegroups/orders --dialect 1.0-rc4",
+    "lakehouse export --select /messagegroups/shop.orders --dialect 1.0-rc4",
     sections={
         "What to export": ("select", "at", "flat", "source"),
         "How to write it": ("out", "replace", "split", "base_url", "dialect", "lossy", "examples"),
@@ -154,26 +154,25 @@ def search(context: Context, text: tuple[str, ...], kinds: tuple[str, ...], limi
 )
 @click.option("--out", default="-", metavar="FILE|DIR", help="File, folder or URI to write (default -: standard output).")
 @click.option("--replace", is_flag=True, help="Replace an earlier export in DIR.")
-@click.option("--split", type=click.Choice(["group"]), help="Write a folder with one document for each group and endpoint.")
+@click.option(
+    "--split", type=click.Choice(["group"]), help="group: write a folder with one document for each group and each endpoint."
+)
 @click.option(
     "--select",
     multiple=True,
     metavar="XID",
     shell_complete=complete_xid,
-    help="Only this group, endpoint, message or schema, and what it needs (repeatable).",
+    help="Only this group, endpoint, message or schema, and everything it refers to: bases, schemas (repeatable).",
 )
-@click.option(
-    "--at",
-    metavar="SNAPSHOT",
-    shell_complete=complete_snapshot,
-    help="The catalog as of a snapshot: its number, label, date, time, or head.",
-)
-@click.option("--flat", is_flag=True, help="Write effective definitions of messages, without basemessage.")
+@at_option
+@click.option("--flat", is_flag=True, help="Write each message with its inherited values merged in, without basemessage.")
 @click.option("--source", is_flag=True, help="Write entities as they were loaded, not in canonical form.")
-@click.option("--base-url", metavar="URL", help="Write absolute URLs below this one instead of references into the document.")
+@click.option("--base-url", metavar="URL", help="Write references as absolute URLs that start with URL.")
 @click.option("--dialect", type=click.Choice(WRITABLE), default=NORMAL, help=f"Write this dialect (default {NORMAL}).")
 @click.option("--lossy", is_flag=True, help="Write even if the dialect cannot express everything; list what is left out.")
-@click.option("--examples", type=click.IntRange(1), default=5, help="Losses listed for each rule (default 5).")
+@click.option(
+    "--examples", type=click.IntRange(1), default=5, help="With --lossy: number of lost values to list for each rule (default 5)."
+)
 @with_globals
 @click.pass_obj
 def export(context: Context, /, out: str, split: str | None, **flags: Any) -> int:
@@ -230,12 +229,7 @@ def export(context: Context, /, out: str, split: str | None, **flags: Any) -> in
 @click.option(
     "--host", default="127.0.0.1", metavar="ADDRESS", help="Address (default 127.0.0.1); any other needs users and TLS."
 )
-@click.option(
-    "--at",
-    metavar="SNAPSHOT",
-    shell_complete=complete_snapshot,
-    help="The catalog as of a snapshot: its number, label, date, time, or head.",
-)
+@at_option
 @click.option("--users", metavar="FILE", help="File of users and hashed passwords, see `lakehouse sql-user`.")
 @click.option("--ldap", metavar="URL", help="LDAP server that authenticates the users.")
 @click.option("--ldap-base", metavar="DN", help="Distinguished name below which the users are.")

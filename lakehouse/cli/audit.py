@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakehouse.cli.completion import complete_snapshot, complete_xid
-from lakehouse.cli.console import BREAKING, Context, bring_read_model, open_spark, read_model, session, with_globals
+from lakehouse.cli.console import BREAKING, Context, at_option, bring_read_model, open_spark, read_model, session, with_globals
 from lakehouse.cli.helping import command
 from lakehouse.cli.printing import printable, shortened, show_table, tell
 from lakehouse.text.names import Xid
@@ -54,7 +54,7 @@ def snapshots(context: Context, everything: bool) -> int:
 def label(context: Context, snapshot: str, name: str, why: str | None, move: bool) -> int:
     """Name a snapshot.
 
-    SNAPSHOT is a number, a label, a date, a time, or `head` for the newest. Every option --at accepts the name.
+    SNAPSHOT is a number, a label, a date, a time, or head (the latest). Every option --at accepts the name.
     """
     from lakehouse.errors import LabelTaken
     from lakehouse.log.snapshotfacts import check_label
@@ -82,7 +82,7 @@ def _label(context: Context, snapshot: str, name: str, why: str | None, *, move:
     return snapshot_id
 
 
-@command("lakehouse log OrderPlaced")
+@command("lakehouse log sensors.TemperatureRead")
 @click.argument("xid", shell_complete=complete_xid)
 @click.option("--at", metavar="SNAPSHOT", shell_complete=complete_snapshot, help="Leave out changes after this snapshot.")
 @click.option("--below", is_flag=True, help="Include everything below the entity, not only its Versions.")
@@ -105,9 +105,9 @@ def log(context: Context, xid: str, at: str | None, below: bool) -> int:
     return 0
 
 
-@command("lakehouse blame OrderPlaced")
+@command("lakehouse blame sensors.TemperatureRead")
 @click.argument("xid", shell_complete=complete_xid)
-@click.option("--at", metavar="SNAPSHOT", shell_complete=complete_snapshot, help="The entity as of this snapshot.")
+@at_option
 @with_globals
 @click.pass_obj
 def blame(context: Context, xid: str, at: str | None) -> int:
@@ -166,8 +166,8 @@ def _read_history(context: Context, xid: str, at: str | None, *, below: bool = F
 def diff(context: Context, before: str, after: str, breaking: bool, markdown: bool) -> int:
     """Compare two snapshots, or two sets of documents.
 
-    A and B are snapshots (number, label, date, time, head), or files or folders, which need not be loaded. Each difference
-    is classified: does it break producers or consumers?
+    A and B are snapshots (a number, label, date, time, or head: the latest), or files or folders; you need not ingest them
+    first. Each difference is classified: does it break producers or consumers?
     """
     from lakehouse.cli.pullrequests import as_markdown
 
@@ -223,7 +223,7 @@ def _diff_documents(context: Context, before: str, after: str) -> list[Any]:
 PLACEHOLDER = "registry.invalid"  # of the default of `events_source`
 
 
-@command("lakehouse changes --since 12 > events.jsonl")
+@command("lakehouse changes --since 1 > events.jsonl")
 @click.option(
     "--since",
     default="0",
@@ -232,7 +232,7 @@ PLACEHOLDER = "registry.invalid"  # of the default of `events_source`
     help="Print what changed after this snapshot (default 0: everything).",
 )
 @click.option(
-    "--until", metavar="SNAPSHOT", shell_complete=complete_snapshot, help="Last snapshot to print (default: the newest)."
+    "--until", metavar="SNAPSHOT", shell_complete=complete_snapshot, help="Last snapshot to print (default: head, the latest)."
 )
 @click.option(
     "--format", "form", type=click.Choice(["cloudevents"]), default="cloudevents", help="Format: CloudEvents as JSON lines."

@@ -24,7 +24,7 @@ _RULES_OF_A_ROW = 5
 
 @command(
     "lakehouse violations --severity error --ingest last",
-    "lakehouse violations --format sarif > findings.sarif",
+    "lakehouse violations --format sarif > violations.sarif",
     sections={
         "What to list": ("rules", "severities", "document", "ingest", "at"),
         "How to list it": ("by", "examples", "everything", "form"),
@@ -36,31 +36,33 @@ _RULES_OF_A_ROW = 5
 @click.option(
     "--ingest",
     metavar="last|ID",
-    help="Only findings that are new in this ingest; last: the last ingest with new findings. "
-    "Default: all findings of each document's latest load.",
+    help="last: violations new in the last ingest that had any. ID: those new in that ingest (column ingest_id). Without it: the "
+    "current violations of all documents.",
 )
 @at_option
 @click.option("--by", type=click.Choice(["rule", "document", "folder"]), default="rule", help="Group by this (default rule).")
 @click.option(
-    "--examples", type=click.IntRange(1), help=f"Places listed for each rule (default {_PLACES}; {_PLACES_IN_JSON} with --json)."
+    "--examples",
+    type=click.IntRange(1),
+    help=f"Violations listed for each rule (default {_PLACES}; {_PLACES_IN_JSON} with --json).",
 )
-@click.option("--all", "everything", is_flag=True, help="List every place.")
+@click.option("--all", "everything", is_flag=True, help="List every violation.")
 @click.option(
     "--format", "form", type=click.Choice(["text", "sarif", "junit"]), default="text", help="Format of the output (default text)."
 )
 @with_globals
 @click.pass_obj
 def violations(context: Context, /, **options: Any) -> int:
-    """List broken rules, with counts and places.
+    """List violations of rules, with counts and JSON Pointers.
 
-    Causes come before their consequences. The exit code is 0 whatever is listed.
+    Errors are listed first, and causes before violations that follow from them. The exit code is 0 whatever is listed.
     """
     from lakehouse.readmodel.found import find_violations, violations_by_rule
 
     if options["form"] != "text" and (context.as_json or options["by"] != "rule"):
         raise click.UsageError("--format sarif and --format junit exclude --json and --by.")
     if options["by"] != "rule" and options["everything"]:
-        raise click.UsageError("--all lists the places of each rule: it excludes --by.")
+        raise click.UsageError("--all lists the violations of each rule: it excludes --by.")
     with read_model(context) as (model, settings):
         chosen = {"registryid": settings.registry or None, "ingest": options["ingest"], "document": options["document"]}
         findings = model.answer(lambda view: find_violations(view, **chosen), options["at"])

@@ -76,11 +76,11 @@ def with_globals(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the global options, so that they may stand before or after its name."""
 
     @click.option("--warehouse", metavar="DIR", help="Folder or URI of the catalog (default ./warehouse).")
-    @click.option("--registry", metavar="ID", help="Use only this registry; `ingest` loads into it.")
+    @click.option("--registry", metavar="ID", help="Read only this registry; `ingest` loads into it.")
     @click.option("--conf", metavar="FILE", help="Settings file, see docs/settings.md.")
     @click.option("--json", "as_json", is_flag=True, default=None, help="Print one JSON value; all else goes to standard error.")
     @click.option("--quiet", is_flag=True, default=None, help="Print no progress.")
-    @click.option("--log-json", is_flag=True, default=None, help="Print a JSON line for each stage on standard error.")
+    @click.option("--log-json", is_flag=True, default=None, help="Print a JSON line for each step of the run on standard error.")
     @click.option("--metrics", metavar="FILE", help="Write metrics of the run into FILE (OpenMetrics).")
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -93,13 +93,12 @@ def with_globals(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 at_option = click.option(
-    "--at", metavar="SNAPSHOT", shell_complete=complete_snapshot, help="As of this snapshot: its number, a label, or a time."
+    "--at",
+    metavar="SNAPSHOT",
+    shell_complete=complete_snapshot,
+    help="The catalog as of SNAPSHOT: a number, label, date, time, or head (the latest).",
 )
-
-
-exit_zero_option = click.option(
-    "--exit-zero", is_flag=True, help="Exit with 0, not 3, if something was rejected or a check failed."
-)
+exit_zero_option = click.option("--exit-zero", is_flag=True, help="Exit with 0, not 3, if something was rejected.")
 
 
 @contextmanager

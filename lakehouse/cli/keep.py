@@ -14,13 +14,17 @@ from lakehouse.cli.printing import show_maintained, show_table
 
 
 @command("lakehouse doctor --deep")
-@click.option("--deep", is_flag=True, help="Compare all columns and verify the checksums of all pages (slower).")
+@click.option(
+    "--deep",
+    is_flag=True,
+    help="Compare all columns of the tables with the log, and verify the checksums of all Parquet pages (slower).",
+)
 @with_globals
 @click.pass_obj
 def doctor(context: Context, deep: bool) -> int:
     """Check the warehouse and name the fix for each fault.
 
-    Exit code 1 if there is an error.
+    Exit code 1 (not 3, as of other checks) if there is an error.
     """
     from lakehouse.operations.doctor import diagnose
 

@@ -37,11 +37,18 @@ from lakehouse.dialects.tables import DIALECTS
 @click.option(
     "--registry-from",
     type=click.Choice(["folder", "document"]),
-    help="Name the registry after the folder, or the path, of each document below SOURCE.",
+    help="Load each document into a registry named after its folder (folder) or its own path (document) below SOURCE.",
 )
-@click.option("--prune", is_flag=True, help="Delete entities that no document holds any more.")
 @click.option(
-    "--force", is_flag=True, help="Read unchanged documents again, overwrite newer entities, let --prune delete more than half."
+    "--prune",
+    is_flag=True,
+    help="Delete entities that no loaded document holds any more; a file that is no longer in SOURCE holds none.",
+)
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Read unchanged documents again, take definitions older than the stored ones, and lift the limit of --prune (half of a "
+    "registry).",
 )
 @click.option("--strict", is_flag=True, help="Reject a whole document when it has an error.")
 @click.option("--dry-run", is_flag=True, help="Print what would change, and change nothing.")
@@ -57,8 +64,8 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
     """Load documents into the catalog.
 
     SOURCE is a file, a folder (its *.json, *.cereg, *.yaml and *.yml, gzipped or not), a glob, or a URI that Spark reads.
-    Ingest is idempotent: unchanged documents create no commit. Entities that violate the specification are quarantined
-    and listed by `lakehouse violations`; everything else loads.
+    Ingest is idempotent: unchanged documents create no commit. Entities (messages, groups, endpoints, schemas) that break
+    a rule are not loaded; `lakehouse violations` lists them. Exit code 3 if something was rejected.
     """
     from lakehouse.cli.beforehand import check_label_is_free, check_sources
     from lakehouse.expectations.candidate import read_gates
@@ -119,15 +126,23 @@ def _watch(context: Context, sources: tuple[str, ...], registry_from: str | None
 
 
 @command("lakehouse validate --suite specification")
-@click.option("--suite", "suites", multiple=True, metavar="NAME", help="Run only this suite (repeatable).")
+@click.option(
+    "--suite",
+    "suites",
+    multiple=True,
+    metavar="NAME",
+    help="Run only this suite (repeatable): specification (the rules), one of yours, or of those for "
+    "tables: changes, endpoints, groups, match_runs, messages, registries, schemas, schemaversions, versions.",
+)
 @at_option
-@exit_zero_option
+@click.option("--exit-zero", is_flag=True, help="Exit with 0, not 3, if a check fails.")
 @with_globals
 @click.pass_obj
 def validate(context: Context, suites: tuple[str, ...], at: str | None, exit_zero: bool) -> int:
-    """Check the whole catalog and write Data Docs.
+    """Check the whole catalog and write HTML reports.
 
-    Runs all rules and all suites of expectations, your own included. Exit code 3 if an expectation fails.
+    Runs all rules and all Great Expectations suites, also yours. The reports (Data Docs) are in WAREHOUSE/_data_docs. Exit
+    code 3 if a check fails.
     """
     from lakehouse.cli.beforehand import check_snapshots
     from lakehouse.expectations.run import warm_up

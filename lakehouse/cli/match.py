@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakehouse.cli.completion import complete_snapshot, complete_xid
-from lakehouse.cli.console import REFUSED, Context, read_model, session, with_globals
+from lakehouse.cli.completion import complete_xid
+from lakehouse.cli.console import REFUSED, Context, at_option, read_model, session, with_globals
 from lakehouse.cli.helping import command
 from lakehouse.cli.matchprinting import show_explained, show_matches
 from lakehouse.cli.printing import one_line
@@ -27,7 +27,15 @@ _NOT_WITH_ONE = {
     "into": "--into", "results": "--results", "again": "--again", "watch": "--watch", "available_now": "--available-now",
     "mapping": "--map", "since": "--since", "samples": "--samples", "max_unmatched": "--max-unmatched",
 }  # fmt: skip
-_FAILURES = ("unmatched", "incomplete", "unreadable", "ambiguous", "invalid", "unseen", "deviations")
+_FAILURES = {
+    "unmatched": "no definition matches",
+    "incomplete": "only a definition whose base is missing might match",
+    "unreadable": "not an event",
+    "ambiguous": "several definitions match equally well",
+    "invalid": "the payload violates its schema",
+    "unseen": "a definition that is the best match of no event",
+    "deviations": "matched, with tolerated differences",
+}
 
 
 @command(
@@ -44,49 +52,60 @@ _FAILURES = ("unmatched", "incomplete", "unreadable", "ambiguous", "invalid", "u
 )
 @click.argument("sources", nargs=-1, metavar="SOURCE...")
 @click.option("--one", metavar="FILE", help="Match one event, without Spark; - is standard input.")
-@click.option("--explain", is_flag=True, help="With --one: compare each candidate attribute by attribute.")
-@click.option("--format", "form", type=click.Choice(_FORMATS), help="Format of the sources (default: detected by their columns).")
-@click.option("--map", "mapping", metavar="FILE", help="TOML or JSON file: SQL expressions for fields without a column.")
+@click.option("--explain", is_flag=True, help="With --one: show for each candidate definition which attributes match.")
+@click.option("--format", "form", type=click.Choice(_FORMATS), help="Format of the sources (default: detected by their fields).")
+@click.option(
+    "--map",
+    "mapping",
+    metavar="FILE",
+    help="TOML or JSON file that maps fields of events (payload, topic_name, …) to SQL expressions, for other columns.",
+)
 @click.option("--protocol", metavar="NAME", help="Protocol of the events, if no column has it: KAFKA, MQTT/5.0, …")
 @click.option(
     "--endpoint",
     metavar="XID",
     shell_complete=complete_xid,
-    help="Only messages of this endpoint, with its topic and key.",
+    help="Compare only with messages of this endpoint; its topic and key apply if a message has none.",
 )
-@click.option("--group", metavar="XID", shell_complete=complete_xid, help="Only messages of this group.")
+@click.option("--group", metavar="XID", shell_complete=complete_xid, help="Compare only with messages of this group.")
 @click.option(
     "--versions",
     type=click.Choice(["default", "all"]),
     default="default",
-    help="all: try the other Versions too where no default Version matches.",
+    help="default: try only default Versions; all: if no default Version matches, the others too.",
 )
-@click.option(
-    "--at",
-    metavar="SNAPSHOT",
-    shell_complete=complete_snapshot,
-    help="The catalog as of a snapshot: its number, label, date, time, or head.",
-)
+@at_option
 @click.option("--since", metavar="TIME", help="Only events captured at or after this time.")
 @click.option("--payload", default="all", metavar="all|none|N%", help="Share of the payloads to validate (default all).")
 @click.option(
     "--placeholders",
     type=click.Choice(["auto", "segment", "any"]),
     default="auto",
-    help="What a placeholder matches (default auto).",
+    help="What a placeholder matches. segment: text without separators (/; . in subjects of NATS); any: any text; "
+    "auto (default): any text if the placeholder is the whole value, else text without separators.",
 )
-@click.option("--strict", "level", flag_value="strict", help="Treat deviations as mismatches.")
-@click.option("--lenient", "level", flag_value="lenient", help="Treat absent values and wrong types as deviations only.")
-@click.option("--native", is_flag=True, help="Match the protocol part only, not the CloudEvent.")
-@click.option("--into", metavar="SCHEMA", help="Write the tables event_matches, match_runs and unmatched_signatures.")
+@click.option("--strict", "level", flag_value="strict", help="Count differences that are tolerated by default as mismatches.")
+@click.option("--lenient", "level", flag_value="lenient", help="Tolerate wrong types, and absent values that are not required.")
+@click.option(
+    "--native", is_flag=True, help="Compare only fields of the protocol (topic, headers, …), not CloudEvents attributes."
+)
+@click.option(
+    "--into", metavar="DATABASE", help="Append to the tables event_matches, match_runs and unmatched_signatures of DATABASE."
+)
 @click.option("--results", metavar="FILE|DIR", help="Write a JSON line for each event, in input order.")
-@click.option("--again", is_flag=True, help="With --into: add rows only for events whose result changed.")
+@click.option(
+    "--again", is_flag=True, help="With --into: when the same events are matched again, add rows only where the result changed."
+)
 @click.option("--watch", is_flag=True, help="Match new events of a Delta table or folder, until stopped. Needs --into.")
 @click.option("--available-now", is_flag=True, help="As --watch, but stop once everything is matched.")
 @click.option("--every", type=click.IntRange(1), default=10, help="Seconds between two checks of --watch (default 10).")
 @click.option("--samples", type=click.IntRange(0, 100), default=0, help="Sample events listed for each reason (default 0).")
 @click.option("--no-values", is_flag=True, help="Leave values of events out of the results.")
-@click.option("--fail-on", metavar="WHAT,...", help=f"Exit with 3 if there are any: {', '.join(_FAILURES)}.")
+@click.option(
+    "--fail-on",
+    metavar="WHAT,...",
+    help="Exit with 3 if there are any. " + "; ".join(f"{name}: {what}" for name, what in _FAILURES.items()) + ".",
+)
 @click.option("--max-unmatched", metavar="N%", help="Exit with 3 if a larger share of the events is unmatched or incomplete.")
 @with_globals
 @click.pass_obj

@@ -30,8 +30,8 @@ _MOST_TOLD = 20
 
 
 @command(
-    "lakehouse render OrderPlaced --example --as kafka",
-    "lakehouse render OrderPlaced --set orderid=17 --data payload.json --format curl",
+    "lakehouse render sensors.TemperatureRead --example --as mqtt",
+    "lakehouse render web.SearchMade --set visitid=17 --example --format curl",
     sections={
         "Which messages": ("group", "everything", "endpoint"),
         "Values": ("pairs", "values", "data", "example", "seed", "now", "strict"),

@@ -44,9 +44,10 @@ from lakehouse.text.names import RegistryId
 @click.option(
     "--subscriptions",
     metavar="FOLDER",
-    help="Serve /subscriptions, stored in FOLDER: changes are sent to sinks. Needs the extra `replicate`.",
+    help="Serve /subscriptions, stored in FOLDER: changes are sent to receivers (URLs that subscribe). Needs "
+    "`pip install 'xregistry-lakehouse[replicate]'`.",
 )
-@click.option("--allow-private-sinks", is_flag=True, help="Send to sinks on this machine and in private networks too.")
+@click.option("--allow-private-sinks", is_flag=True, help="Send to receivers on this machine and in private networks too.")
 @click.option("--tls-cert", metavar="FILE", help="Certificate (PEM) for TLS.")
 @click.option("--tls-key", metavar="FILE", help="Its key (PEM).")
 @click.option("--behind-proxy", is_flag=True, help="Trust X-Forwarded-* headers from a TLS-terminating proxy.")
@@ -54,25 +55,27 @@ from lakehouse.text.names import RegistryId
 @click.option(
     "--writable",
     is_flag=True,
-    help="Allow PUT, PATCH, POST and DELETE. Java is needed to create a warehouse, to write to S3, and to update tables at once.",
+    help="Allow PUT, PATCH, POST and DELETE. Java is needed to create a warehouse, to write to S3, and to update tables "
+    "soon after a write; without it the next command that has Java does this.",
 )
 @click.option(
     "--allow-anonymous-writes",
     is_flag=True,
-    help="Let everybody write, behind a proxy too, without --users.",
+    help="Let anyone write without --users, also through a proxy.",
 )
 @click.option(
     "--allow-origin",
     multiple=True,
     metavar="ORIGIN|*",
-    help="Let web pages of this origin read, and write with --writable (repeatable); *: all pages may read.",
+    help="Allow cross-origin requests (CORS) from ORIGIN (repeatable): reads, and writes with --writable; *: only reads.",
 )
 @with_globals
 @click.pass_obj
 def serve(context: Context, /, allow_origin: tuple[str, ...], **told: Any) -> int:
     """Serve the catalog over HTTP, as the xRegistry API.
 
-    Browsers get pages. It runs until stopped (Ctrl-C, SIGTERM) and needs the extra `serve`.
+    Browsers see HTML pages at /ui/. It runs until stopped (Ctrl-C, SIGTERM) and needs
+    `pip install 'xregistry-lakehouse[serve]'`.
     """
     try:
         from lakehouse.serve import Options, run_server

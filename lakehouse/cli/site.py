@@ -12,8 +12,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from lakehouse.cli.completion import complete_snapshot
-from lakehouse.cli.console import Context, read_model, with_globals
+from lakehouse.cli.console import Context, at_option, read_model, with_globals
 from lakehouse.cli.helping import command
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ _URL = re.compile(r"\Ahttps?://[^\s#?]+\Z")
 
 @command("lakehouse site --out public/")
 @click.option("--out", required=True, metavar="DIR", help="Folder to write; pages of an earlier run are replaced.")
-@click.option("--at", metavar="SNAPSHOT", shell_complete=complete_snapshot, help="The catalog as of a snapshot.")
+@at_option
 @click.option(
     "--base-url", default="", metavar="URL", help="URL at which the pages are published, for canonical links and `curl` lines."
 )
