@@ -19,10 +19,11 @@ def show_matches(summary: dict[str, Any]) -> None:
 
     shown = (name for name in ("read", *STATUSES) if name != INCOMPLETE or summary[name])
     counts = ", ".join(f"{summary[name]:,} {name}" for name in shown)
-    payloads = ", ".join(f"{count:,} {name}" for name, count in summary["payloads"].items()) or "none"
-    click.echo(f"Events: {counts}. Payloads: {payloads}. Catalog: snapshot {summary['catalog_snapshot']}.")
+    valid_first = sorted(summary["payloads"].items(), key=lambda one: (one[0] != "valid", one[0]))
+    payloads = ", ".join(f"{count:,} {name}" for name, count in valid_first) or "none"
+    click.echo(f"Events: {counts}. Payloads of the matched events: {payloads}. Catalog: snapshot {summary['catalog_snapshot']}.")
     if summary["deviating"]:
-        click.echo(f"Of the matched events {summary['deviating']:,} deviate in what does not decide.")
+        click.echo(f"{summary['deviating']:,} matched events differ in details that matching ignores.")
     if summary["why"]:
         rows = [[one["why"], f"{one['events']:,}", _short(one["nearest"]), one["producer"]] for one in summary["why"]]
         show_table(["why", "events", "nearest", "producer"], rows)
@@ -30,7 +31,7 @@ def show_matches(summary: dict[str, Any]) -> None:
             for sample in one.get("samples", ()):
                 place = ", ".join(f"{name} {text}" for name, text in sample.items() if text is not None)
                 click.echo(printable(f"  {one['why']}: {place}"))
-    click.echo(f"Declared, never seen: {summary['unseen']:,} of {summary['definitions']:,}.")
+    click.echo(f"{summary['unseen']:,} of {summary['definitions']:,} definitions are the best match of no event.")
 
 
 def show_explained(event: Explained) -> None:

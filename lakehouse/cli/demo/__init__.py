@@ -10,7 +10,7 @@ QUERIES = (
     ("Registries", "SELECT registryid, specversion, name, epoch, snapshot_id FROM registries LIMIT 3"),
     ("Groups of messages and schemas", "SELECT xid, grouptype, envelope, protocol FROM groups ORDER BY xid LIMIT 5"),
     (
-        "Endpoints: where messages travel",
+        "Endpoints: channels and addresses",
         """
         SELECT endpointid, usage, channel, protocol, endpoints.uri AS addresses, messagegroups
         FROM endpoints
@@ -20,13 +20,13 @@ QUERIES = (
     ),
     ("Messages", "SELECT messageid, group_xid, defaultversionid, epoch FROM messages ORDER BY xid LIMIT 4"),
     (
-        "Versions of messages: the definitions as written",
+        "Versions of messages: definitions as written, before inheritance",
         "SELECT xid, isdefault, protocol, base_xid, dataschemauri FROM versions ORDER BY xid LIMIT 4",
     ),
     ("Schemas", "SELECT xid, defaultversionid FROM schemas ORDER BY xid LIMIT 3"),
     ("Versions of schemas", "SELECT xid, isdefault, ancestor, format, contenttype FROM schemaversions ORDER BY xid LIMIT 3"),
     (
-        "The log: one row for each change of an entity",
+        "The log: number of changes in each snapshot, by kind and operation",
         "SELECT snapshot_id, kind, op, count(*) AS n FROM changes GROUP BY ALL ORDER BY ALL",
     ),
     (
