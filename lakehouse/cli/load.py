@@ -65,7 +65,7 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
 
     SOURCE is a file, a folder (its *.json, *.cereg, *.yaml and *.yml, gzipped or not), a glob, or a URI that Spark reads.
     Ingest is idempotent: unchanged documents create no commit. Entities (messages, groups, endpoints, schemas) that break
-    a rule are not loaded; `lakehouse violations` lists them. Exit code 3 if something was rejected.
+    a rule (severity error) are not loaded; `lakehouse violations` lists them. Exit code 3 if something was rejected.
     """
     from lakehouse.cli.beforehand import check_label_is_free, check_sources
     from lakehouse.expectations.candidate import read_gates
