@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from lakehouse.dialects.tables import NORMAL
 from lakehouse.domain.diff import Difference
 from lakehouse.domain.events import FEEDS
+from lakehouse.domain.ownership import Policy
 from lakehouse.errors import LakehouseError, WarehouseError
 from lakehouse.expectations.run import warm_up
 from lakehouse.expectations.validation import Validation, validate
@@ -22,7 +23,6 @@ from lakehouse.export.writers import Style
 from lakehouse.ingest.pipeline import Request
 from lakehouse.ingest.pipeline import ingest as run_ingest
 from lakehouse.ingest.summary import Summary
-from lakehouse.log.ownership.owners import Policy
 from lakehouse.log.snapshotfacts import HEAD, Snapshot, check_label
 from lakehouse.log.snapshots import label_snapshot, read_snapshots, resolve_snapshot
 from lakehouse.match.conformance import all_runs

@@ -50,6 +50,7 @@ class Settings(BaseModel):
     max_entities: int = Field(gt=0)
     check_relations: bool
     refresh_effective: bool
+    planner: Literal["auto", "spark"]
     interpreted_rows: int = Field(ge=0)
     interpreted_bytes: int = Field(ge=0)
     max_chain_depth: int = Field(gt=0, le=128)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from lakehouse.domain.ownership import Policy
 from lakehouse.ingest.pipeline import Request
-from lakehouse.log.ownership.owners import Policy
 from lakehouse.store.schema import ENTITY_TABLES
 
 

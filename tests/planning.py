@@ -5,11 +5,11 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakehouse.domain.ownership import Policy
 from lakehouse.log.compare import compare
 from lakehouse.log.facts import current_documents
 from lakehouse.log.ground import find_gone, read_ground
 from lakehouse.log.head import Head
-from lakehouse.log.ownership.owners import Policy
 from lakehouse.log.plan import Plan, plan_changes
 from lakehouse.rules.findings import no_findings
 from lakehouse.store.tables import open_table

@@ -23,6 +23,7 @@ _runs = st.builds(
     Run, st.sampled_from(["", "", "", *GLOBS]), prune=st.booleans(), force=st.booleans(),
     strict=st.sampled_from([False, False, True]),
     first_dry=st.sampled_from([False, False, True]), again=st.booleans(), crash=st.sampled_from([None, None, None, *POINTS]),
+    by_joins=st.booleans(),
 )  # fmt: skip
 
 

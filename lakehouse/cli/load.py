@@ -68,10 +68,10 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
     a rule (severity error) are not loaded; `lakehouse violations` lists them. Exit code 3 if something was rejected.
     """
     from lakehouse.cli.beforehand import check_label_is_free, check_sources
+    from lakehouse.domain.ownership import Policy
     from lakehouse.expectations.candidate import read_gates
     from lakehouse.ingest.pipeline import Request
     from lakehouse.ingest.pipeline import ingest as run_ingest
-    from lakehouse.log.ownership.owners import Policy
 
     settings = context.settings
     read_gates(settings)  # they may not be understood

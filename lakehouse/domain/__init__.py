@@ -14,5 +14,7 @@
 | `defaults` | which Version is the default one, and the text of a Version that says so (decision 7) |
 | `relations` | every rule between entities: when it is broken, where, and in which words |
 | `neighbours` | which entities these rules compare, found by look-ups |
+| `ownership` | which of several documents defines an entity, who owns it, what an update does to it (decision 4) |
+| `documents` | what is known of a document from one load to the next |
 | `protocols` | whether two protocols or envelopes are the same, or one is more precise (requirements.md 22, 23) |
 """

@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.dialects.detection import DRAFT
+from lakehouse.domain.ownership import Policy
 from lakehouse.errors import DocumentsOvertaken
 from lakehouse.expectations.candidate import read_gates, validate_candidate
 from lakehouse.expectations.run import warm_up
@@ -39,7 +40,6 @@ from lakehouse.log.commits import Run, commit, log_rows, read_head
 from lakehouse.log.dryruns import stand_in_lagging, stand_in_missing, without_stand_ins_after
 from lakehouse.log.facts import current_documents
 from lakehouse.log.head import Head
-from lakehouse.log.ownership.owners import Policy
 from lakehouse.log.plan import Plan
 from lakehouse.log.projections import lagging, roll_forward
 from lakehouse.log.snapshots import check_label_is_free

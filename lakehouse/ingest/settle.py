@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakehouse.domain.ownership import Policy
 from lakehouse.errors import DocumentsOvertaken
+from lakehouse.ingest.planner import Planner
 from lakehouse.log.compare import compare
 from lakehouse.log.facts import current_documents
-from lakehouse.log.ground import find_gone, find_overtaken, read_ground, tables_in_use, with_rejected
+from lakehouse.log.ground import Ground, find_gone, find_overtaken, read_ground, tables_in_use, with_rejected
 from lakehouse.log.head import Head
-from lakehouse.log.ownership.owners import Policy
 from lakehouse.log.plan import Plan, plan_changes
 from lakehouse.log.projections import effective_is_behind
 from lakehouse.rules.between.near import Published, read_near, read_published
@@ -28,12 +29,14 @@ from lakehouse.store.tables import open_table
 class Before(NamedTuple):
     """What an ingest finds.
 
-    known: as from `current_documents`; gone: as from `find_gone`; published: what is published, where that was read.
+    known: as from `current_documents`; gone: as from `find_gone`; published: what is published, where that was read; in_driver:
+    the driver decides what changes.
     """
 
     known: DataFrame
     gone: DataFrame
     published: Published | None
+    in_driver: bool
 
 
 class Asked(NamedTuple):
@@ -94,15 +97,17 @@ def read_before(
         raise DocumentsOvertaken(overtaken)
     gone = find_gone(known, stage, policy, scopes, listed_at)
     used = tables_in_use(head)
+    in_driver = few and settings.planner != "spark"
     if not used or not few:
-        return stage, Before(known, gone, None)
+        return stage, Before(known, gone, None, in_driver)
     if is_interpreted(spark):
-        return stage, Before(known, gone, read_published(spark, used))
+        return stage, Before(known, gone, read_published(spark, used), in_driver)
     # What is pruned may be anything, and without the chains nobody knows what depends on what.
     if policy.prune or not settings.refresh_effective or effective_is_behind(spark, head):
-        return stage, Before(known, gone, None)
+        return stage, Before(known, gone, None, in_driver=False)
     stage = on_driver(stage)
-    return stage, Before(known, gone, read_near(spark, used, stage, known, gone, settings.interpreted_rows))
+    near = read_near(spark, used, stage, known, gone, settings.interpreted_rows)
+    return stage, Before(known, gone, near, in_driver and near is not None)
 
 
 def settle(
@@ -128,17 +133,18 @@ def settle(
         asked: what the ingest was asked for.
     """
     published = before.published
-    state = None if published is None else published.state
-    ground = read_ground(spark, head, stage, asked.policy, before.known, before.gone, state)
+    planner = _planner(spark, head, stage, before, asked)
     rejected, uncounted, found = 0, refused, no_findings(spark)
     if asked.strict and refused is not None and not is_empty(refused):
         whole = reject_documents(stage, refused.select(*FOUND), before.known)
         stage, found, rejected, uncounted = whole.stage, whole.findings, whole.rejected, None
-        ground = with_rejected(ground, stage)
+        planner.leave_out(stage)
     first = without_refused(stage, spark)
-    stage, found = first.stage, found.unionByName(first.findings)
+    if not first.is_settled:
+        stage, found = first.stage, found.unionByName(first.findings)
+        planner.leave_out(stage)
     while True:
-        compared = compare(ground, stage, found)
+        planner.compare(found)
         if not settings.check_relations:
             break
         checked = check_stage(
@@ -146,7 +152,7 @@ def settle(
             settings,
             stage,
             head.tables,
-            None if compared.is_all_new else compared.rows,
+            planner.compared_frame(),
             dialects=asked.dialects,
             strict=asked.strict,
             published=published,
@@ -155,7 +161,54 @@ def settle(
         stage, found, rejected = checked.stage, found.unionByName(checked.findings), rejected + checked.rejected
         if checked.is_settled:
             break
-        if checked.rejected:
-            ground = with_rejected(ground, stage)
-    plan = plan_changes(ground, stage, compared, found if uncounted is None else found.unionByName(uncounted))
+        planner.leave_out(stage)
+    plan = planner.plan(found if uncounted is None else found.unionByName(uncounted))
     return Settled(stage, plan, found, rejected)
+
+
+class _Planner(Protocol):
+    """Decides what a stage changes."""
+
+    def leave_out(self, stage: DataFrame) -> None:
+        """Take a stage that lacks what was refused."""
+
+    def compare(self, found: DataFrame) -> None:
+        """Decide about each entity, given the findings other than those of the stage."""
+
+    def compared_frame(self) -> DataFrame | None:
+        """Return the comparison; None: all is new, and published as it says."""
+
+    def plan(self, found: DataFrame) -> Plan:
+        """Plan what was decided."""
+
+
+def _planner(spark: SparkSession, head: Head, stage: DataFrame, before: Before, asked: Asked) -> _Planner:
+    state = None if before.published is None else before.published.state
+    if before.in_driver:
+        return Planner(spark, head, stage, asked.policy, before.known, before.gone, state)
+    return _SparkPlanner(read_ground(spark, head, stage, asked.policy, before.known, before.gone, state), stage)
+
+
+class _SparkPlanner:
+    """Decides by joins, whatever the size."""
+
+    def __init__(self, ground: Ground, stage: DataFrame) -> None:
+        self.ground = ground
+        self.stage = stage
+
+    def leave_out(self, stage: DataFrame) -> None:
+        """Take a stage that lacks what was refused."""
+        self.ground = with_rejected(self.ground, stage)
+        self.stage = stage
+
+    def compare(self, found: DataFrame) -> None:
+        """Decide about each entity."""
+        self.compared = compare(self.ground, self.stage, found)
+
+    def compared_frame(self) -> DataFrame | None:
+        """Return the comparison; None: all is new, and published as it says."""
+        return None if self.compared.is_all_new else self.compared.rows
+
+    def plan(self, found: DataFrame) -> Plan:
+        """Plan what was decided."""
+        return plan_changes(self.ground, self.stage, self.compared, found)

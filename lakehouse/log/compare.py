@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
 from typing import NamedTuple
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.log.ground import Ground
@@ -15,17 +16,19 @@ from lakehouse.log.ownership.disputes import (
     standing,
     with_standing,
 )
-from lakehouse.log.ownership.owners import claims_of, with_verdict
-from lakehouse.log.ownership.staleness import is_suspect, without_stale
+from lakehouse.log.ownership.owners import claims_of, gathered, with_verdict
+from lakehouse.log.ownership.staleness import with_declared
 from lakehouse.store.frames import can_skip, count_if, keep
 from lakehouse.store.keys import KEY, OVER_HTTP, VERSION_KIND
 from lakehouse.store.schema import TABLE_OF_KIND
+
+_EPOCH, _MICRO = datetime(1970, 1, 1, tzinfo=timezone.utc), timedelta(microseconds=1)
 
 
 class Comparison(NamedTuple):
     """What happens to each entity that documents say or no longer say.
 
-    rows: as from `owners.with_verdict`, `without_stale` and `defaults.with_defaults`; is_all_new: every entity is new, stands
+    rows: as from `owners.with_verdict` and `defaults.with_defaults`; is_all_new: every entity is new, stands
     in one document, and is published as it says; moved: kinds of entities that came or went, where what holds them may have
     been there before.
     """
@@ -58,13 +61,16 @@ def compare(ground: Ground, stage: DataFrame, found: DataFrame) -> Comparison:
             protected = protected.unionByName(stands.select(*KEY))
     log, head = ground.log, ground.head
     deleted = log.filter((F.col("op") == "delete") & (F.col("kind") != "document")) if head.deletions else log.limit(0)
-    now = F.lit(ground.committed_at)
+    now = (ground.committed_at - _EPOCH) // _MICRO
     said = None if ground.said is None or stands is None else with_standing(ground.said, stands)
-    compared = keep(with_verdict(claims_of(stage), dropped, state, deleted, said, policy=policy, protected=protected, now=now))
+    entities = gathered(claims_of(stage), dropped, state, deleted, said, protected)
+    compared = keep(with_verdict(entities, policy=policy, now=now))
     seen = _look_at(compared)
     moved = seen.moved if head.tables else ()
     if seen.suspects and not policy.force:
-        compared = keep(without_stale(compared, log))
+        declared = keep(with_declared(compared.filter("is_suspect").select(*KEY, "stored_modifiedat"), log))
+        again = with_verdict(entities, policy=policy, now=now, declared=declared)
+        compared = keep(compared.filter("NOT is_suspect").unionByName(again))
     if seen.all_single_inserts or not seen.may_move_defaults:  # each document is of one mind about its own defaults
         return Comparison(compared.withColumn("flipped", F.lit(False)), seen.all_single_inserts, moved)
     return Comparison(keep(with_defaults(compared, state, log)), False, moved)
@@ -123,10 +129,10 @@ def _look_at(compared: DataFrame) -> _Seen:
     op = F.coalesce("op", F.lit(""))
     came_or_went = op.isin("insert", "delete")
     # A new Version stands in a document with its message, so that only one that is not written may have been there before.
-    may_grow = F.col("kind").isin(*VERSION_KIND) & (~op.isin("insert", "update") | is_suspect())
+    may_grow = F.col("kind").isin(*VERSION_KIND) & (~op.isin("insert", "update") | F.col("is_suspect"))
     conditions = {
-        "suspects": is_suspect(),
-        "others": ~is_single_insert(),
+        "suspects": F.col("is_suspect"),
+        "others": ~F.col("is_single_insert"),
         "moving": may_move_default(),
         "versions": came_or_went & is_version,
         "members": came_or_went & ~is_version,
@@ -137,9 +143,3 @@ def _look_at(compared: DataFrame) -> _Seen:
     moved = moved if seen["members"] else ()
     moved += tuple(VERSION_KIND.values()) if seen["versions"] and seen["holders"] else ()
     return _Seen(seen["suspects"], not seen["others"], seen["moving"], moved)
-
-
-def is_single_insert() -> Column:
-    """Tell of a row that it is new, and that one document alone says it."""
-    is_insert = F.coalesce(F.col("op") == "insert", F.lit(False))
-    return is_insert & (F.size("agreed") == 1) & (F.size("opposed") == 0) & (F.size("joined") == 0)

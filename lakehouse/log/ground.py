@@ -10,11 +10,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
+from lakehouse.domain.ownership import Policy
 from lakehouse.log.head import Head
 from lakehouse.log.ownership.disputes import (
     known_disputes,
 )
-from lakehouse.log.ownership.owners import Policy
 from lakehouse.store.frames import can_skip, is_empty, keep, no_rows
 from lakehouse.store.keys import KEY, LIFE
 from lakehouse.store.schema import CHANGES, ENTITY_TABLES, Table

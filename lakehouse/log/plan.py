@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.errors import PruneRefused
-from lakehouse.log.compare import Comparison, findings_told, is_single_insert
+from lakehouse.log.compare import Comparison, findings_told
 from lakehouse.log.facts import document_facts, with_document_op
 from lakehouse.log.ground import Ground
 from lakehouse.log.head import LOGGED, Head
@@ -160,16 +160,12 @@ class _Count(NamedTuple):
 
 def _count(compared: DataFrame) -> _Count:
     outcome = F.coalesce("op", F.when(F.col("refused").isNotNull(), "refused"), F.lit("unchanged"))
-    is_single = is_single_insert() & ~F.col("flipped")
-    is_displaced = F.size("displaced") > 0
-    has_dispute = (F.size("opposed") > 0) | is_displaced
-    is_told = F.col("refused").isNotNull() | F.col("taken_from").isNotNull() | F.col("regained") | has_dispute
-    is_told = is_told | F.exists("agreed", lambda claim: claim["rule_id"].isNotNull())
+    is_single = F.col("is_single_insert") & ~F.col("flipped")
     folded = compared.groupBy("kind", outcome.alias("outcome")).agg(
         F.count("*").alias("n"),
         F.count_if(~is_single).alias("others"),
-        F.count_if(is_told).alias("told"),
-        F.count_if(is_displaced).alias("displaced"),
+        F.count_if("is_told").alias("told"),
+        F.count_if(F.size("displaced") > 0).alias("displaced"),
         rows_digest(),
     )
     totals = folded.collect()

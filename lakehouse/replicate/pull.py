@@ -169,10 +169,10 @@ class Puller:
             PruneRefused: more than half would be deleted.
             LakehouseError: what an ingest raises.
         """
+        from lakehouse.domain.ownership import Policy  # noqa: PLC0415
         from lakehouse.ingest.pipeline import Located, Request, ingest  # noqa: PLC0415  Spark is wanted from here on
         from lakehouse.log.commits import read_head  # noqa: PLC0415
         from lakehouse.log.facts import find_refused  # noqa: PLC0415
-        from lakehouse.log.ownership.owners import Policy  # noqa: PLC0415
 
         files = {unit.uri: self._at_hand(unit.file) for unit in fetched.changed if unit.file is not None}
         # A fetch that is forced may delete more than half; what is stale stays stale.

@@ -7,6 +7,7 @@ integers exactly and other numbers as the shortest double (RFC 8785 in spirit, k
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -102,6 +103,11 @@ def canonical(value: Any) -> bytes:
         return orjson.dumps(_with_big_integers(value), default=_double, option=orjson.OPT_SORT_KEYS)
     except TypeError as error:
         raise (error.__cause__ if isinstance(error.__cause__, OverflowError) else error) from error
+
+
+def canonical_hash(value: Any) -> str:
+    """Return the SHA-256 of the canonical text, in hexadecimal digits: `content_hash` of a body."""
+    return hashlib.sha256(canonical(value)).hexdigest()
 
 
 def canonical_text(value: Any) -> JsonText:

@@ -7,11 +7,11 @@ import json
 import pytest
 from planning import plan_of
 
+from lakehouse.domain.ownership import Policy
 from lakehouse.errors import CandidateRefused, SettingsError
 from lakehouse.expectations.candidate import only_published, validate_candidate
 from lakehouse.ingest.pipeline import Request
 from lakehouse.log.commits import read_head
-from lakehouse.log.ownership.owners import Policy
 from lakehouse.rules.violations import Count, count_findings, record_findings
 from lakehouse.store.schema import STAGE
 

@@ -211,8 +211,8 @@ def _refuse_all_that_is_wrong(refused: Any) -> None:
 
 
 def _pruning() -> Any:
+    from lakehouse.domain.ownership import Policy
     from lakehouse.ingest.pipeline import Request as Ingest
-    from lakehouse.log.ownership.owners import Policy
 
     return Ingest(Policy(prune=True, force=True))
 

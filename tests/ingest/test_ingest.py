@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from lakehouse.domain.ownership import Policy
 from lakehouse.ingest.pipeline import Request
-from lakehouse.log.ownership.owners import Policy
 from lakehouse.query.sql import run_query
 
 KINDS = ("registries", "groups", "endpoints", "messages", "versions", "schemas", "schemaversions")

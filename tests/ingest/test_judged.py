@@ -9,9 +9,9 @@ import pytest
 from builders import group
 from queries import executions
 
+from lakehouse.domain.ownership import Policy
 from lakehouse.ingest import pipeline
 from lakehouse.ingest.pipeline import Request
-from lakehouse.log.ownership.owners import Policy
 
 MOST_EXECUTIONS = 11
 EVENT = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "t"}}}

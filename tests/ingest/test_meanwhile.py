@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from lakehouse.domain.ownership import Policy
 from lakehouse.errors import DocumentsOvertaken, LabelTaken
 from lakehouse.ingest import pipeline
 from lakehouse.ingest.pipeline import Request
-from lakehouse.log.ownership.owners import Policy
 from lakehouse.log.snapshots import label_snapshot
 
 PRUNE = Request(Policy(prune=True))

@@ -10,9 +10,9 @@ import pytest
 from builders import group
 from soak.sessions import forget_attached
 
+from lakehouse.domain.ownership import Policy
 from lakehouse.ingest import settle
 from lakehouse.ingest.pipeline import Request
-from lakehouse.log.ownership.owners import Policy
 from lakehouse.settings import read_settings
 
 G = "/messagegroups/g/messages/"

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from builders import document, group, stage
 
+from lakehouse.domain.ownership import Policy
 from lakehouse.errors import SourceNotFound
 from lakehouse.ingest.folders import LEADS_OUT
 from lakehouse.ingest.parse import batches as stagebatches
@@ -21,7 +22,6 @@ from lakehouse.ingest.parse.limits import Limits
 from lakehouse.ingest.parse.parse import Source, _Parse, parser
 from lakehouse.ingest.pipeline import Request
 from lakehouse.ingest.sources import empty_files, find_sources, read_documents
-from lakehouse.log.ownership.owners import Policy
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.views import create_views
 from lakehouse.text.problems import FAULT, NO_DOCUMENT

@@ -7,11 +7,11 @@ import json
 import pytest
 from planning import plan_of
 
+from lakehouse.domain.ownership import Policy
 from lakehouse.errors import CommitLost, PruneRefused
 from lakehouse.faults import CrashRequested
 from lakehouse.ingest.pipeline import Request
 from lakehouse.log.commits import Run, commit, read_head
-from lakehouse.log.ownership.owners import Policy
 from lakehouse.log.projections import roll_forward
 from lakehouse.store.schema import ENTITY_TABLES, STAGE
 

@@ -12,10 +12,10 @@ import pytest
 from histories import shop
 from soak.sessions import forget
 
+from lakehouse.domain.ownership import Policy
 from lakehouse.errors import CandidateRefused, WarehouseError, WarehouseTooNew
 from lakehouse.faults import CrashRequested
 from lakehouse.ingest.pipeline import Request
-from lakehouse.log.ownership.owners import Policy
 from lakehouse.store.migrations import PROPERTY
 from lakehouse.store.tables import attach_tables
 

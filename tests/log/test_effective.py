@@ -11,10 +11,10 @@ import pytest
 from builders import document, group
 from chispa import assert_df_equality
 
+from lakehouse.domain.ownership import Policy
 from lakehouse.faults import CrashRequested
 from lakehouse.ingest.pipeline import Request, ingest
 from lakehouse.log import effective
-from lakehouse.log.ownership.owners import Policy
 from lakehouse.log.relations import open_relations
 from lakehouse.operations.doctor import rebuild
 from lakehouse.query.sql import run_query

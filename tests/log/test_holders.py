@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from lakehouse.domain.ownership import Policy
 from lakehouse.ingest.pipeline import Request
-from lakehouse.log.ownership.owners import Policy
 from lakehouse.operations.doctor import diagnose
 
 A, B = ({"name": name} for name in "ab")

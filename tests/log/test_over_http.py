@@ -8,10 +8,10 @@ from random import Random
 
 from serve.writing import EVENT, asks, ignore
 
+from lakehouse.domain.ownership import Policy
 from lakehouse.ingest.parse.document import read_document
 from lakehouse.ingest.pipeline import Request
 from lakehouse.log.commits import read_head
-from lakehouse.log.ownership.owners import Policy
 from lakehouse.log.plan import rows_digest as rows_digest_by_spark
 from lakehouse.log.projections import roll_forward
 from lakehouse.operations.digests import Link, check_chain

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from lakehouse.domain.ownership import Policy
 from lakehouse.ingest.pipeline import Request
-from lakehouse.log.ownership.owners import Policy
 from lakehouse.settings import read_settings
 
 PRUNE = Request(Policy(prune=True))

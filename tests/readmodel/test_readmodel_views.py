@@ -21,9 +21,9 @@ from soak.sessions import forget, forget_attached
 
 from lakehouse.domain.diff import differences
 from lakehouse.domain.events import FEEDS
+from lakehouse.domain.ownership import Policy
 from lakehouse.errors import DocumentNotFound
 from lakehouse.ingest.pipeline import Request
-from lakehouse.log.ownership.owners import Policy
 from lakehouse.log.relations import open_relations
 from lakehouse.log.snapshots import read_snapshots
 from lakehouse.query.diff import diff_snapshots, read_differences

@@ -10,8 +10,8 @@ import pytest
 from builders import document, group
 from conftest import Catalog
 
+from lakehouse.domain.ownership import Policy
 from lakehouse.ingest.pipeline import Request
-from lakehouse.log.ownership.owners import Policy
 from lakehouse.rules.published import check_catalog
 
 EVENT = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"id": {"required": True}}}

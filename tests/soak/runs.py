@@ -21,7 +21,7 @@ class Run(NamedTuple):
 
     source: path below the folder of documents: a file, a glob, a folder, or empty for all; first_dry: a dry run of the same
     before; again: the same once more afterwards; crash: a point to die at, after which the same is run again; by_kill: in a
-    process of its own, by kill -9.
+    process of its own, by kill -9; by_joins: Spark plans it, however small it is.
     """
 
     source: str = ""
@@ -32,6 +32,7 @@ class Run(NamedTuple):
     again: bool = False
     crash: str | None = None
     by_kill: bool = False
+    by_joins: bool = False
 
     def lists(self, path: str) -> bool:
         """Tell whether SOURCE would list a document of this path."""
@@ -66,4 +67,5 @@ def draw_run(random: Random, documents: Mapping[str, object], *, by_kill: float 
         again=random.random() < 0.25,
         crash=crash,
         by_kill=crash is not None and random.random() < by_kill,
+        by_joins=random.random() < 0.4,
     )

@@ -11,11 +11,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from lakehouse.domain.ownership import Policy
 from lakehouse.errors import PruneRefused
 from lakehouse.faults import CrashRequested
 from lakehouse.ingest.pipeline import Request, ingest
 from lakehouse.ingest.summary import Summary
-from lakehouse.log.ownership.owners import Policy
 from lakehouse.operations.doctor import diagnose, rebuild
 from lakehouse.settings import read_settings
 
@@ -110,7 +110,9 @@ class World:
         policy = Policy(run.force, run.prune, self.settings.on_conflict)
         request = Request(policy, strict=run.strict, dry_run=dry)
         try:
-            return ingest(self.spark, self.settings, [str(self.documents / run.source)], request=request)
+            planner = "spark" if run.by_joins else "auto"
+            settings = self.settings.model_copy(update={"planner": planner})
+            return ingest(self.spark, settings, [str(self.documents / run.source)], request=request)
         except PruneRefused:
             return None
 

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.store.frames import can_skip, keep
-from lakehouse.store.keys import KEY, LIFE, VERSION_KIND
+from lakehouse.store.keys import KEY, VERSION_KIND
 from lakehouse.store.xids import id_in, message_of
 
 _OF_RESOURCE = ["registryid", "version_kind", "resource_xid"]
@@ -80,7 +80,10 @@ def may_move_default() -> Column:
 
 def as_compared(stored: DataFrame) -> DataFrame:
     """Give published entities that no document said anything of as rows of a comparison that changes nothing."""
-    same = {f"stored_{name}": F.col(name) for name in ("content_hash", *LIFE, "document_uris", "isdefault", "defaultversionid")}
+    names = ("content_hash", "modifiedat", "document_uris", "isdefault", "defaultversionid")
+    same = {f"stored_{name}": F.col(name) for name in names}
+    same |= {name: F.array() for name in ("agreed", "displaced", "reports", "disputes")}
+    same |= {name: F.lit(False) for name in ("is_single_insert", "is_suspect", "is_told")}
     return stored.withColumns(same | {"stored_in": F.col("snapshot_id"), "was_compared": F.lit(False)}).drop("snapshot_id")
 
 

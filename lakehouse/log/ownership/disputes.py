@@ -11,16 +11,17 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse.log.ownership.refusals import is_contested, taken, taking_id
+from lakehouse.domain.ownership import SETTLED
+from lakehouse.log.ownership.refusals import taking_id
 from lakehouse.store.keys import KEY
 from lakehouse.store.schema import DISPUTE, TABLE_OF_KIND
 from lakehouse.store.xids import no_uris
-from lakehouse.text.problems import CONFLICT, STALE, TOLD_ONLY
+from lakehouse.text.problems import TOLD_ONLY
 
 _DOCUMENT = ["registryid", "document_uri"]
 _NAMES = [*_DOCUMENT, *DISPUTE.names]
 _CLAIM = ["document_uri", *KEY]
-_SETTLED = "settled"  # in place of a rule: the document does not wait any more
+_LATER = 1_000_000
 
 
 def known_disputes(known: DataFrame, gone: DataFrame) -> DataFrame:
@@ -110,32 +111,16 @@ def disputes_after(compared: DataFrame, stands: DataFrame | None, refused: DataF
     Returns:
         One row per document and entity: registryid, document_uri and the columns of `schema.DISPUTE`.
     """
-    lost = F.transform(
-        F.when(F.col("kind") != "registry", F.col("opposed")),
-        lambda one: _dispute(one["document_uri"], one["content_hash"], F.when(is_contested(one), CONFLICT)),
-    )
-    displaced = F.transform("displaced", lambda uri: _dispute(uri, F.col("stored_content_hash")))
-    stale = F.transform(
-        F.filter(
-            F.when(F.col("refused") == STALE, F.col("agreed")),
-            lambda one: ~F.array_contains("document_uris", one["document_uri"]),
-        ),
-        lambda one: _dispute(one["document_uri"], one["content_hash"], F.lit(STALE)),
-    )
-    told = F.transform(taken(), lambda one: _dispute(one["document_uri"], one["content_hash"], one["rule_id"], one["other"]))
-    settled = F.transform("joined", lambda uri: _dispute(uri, F.lit(None).cast("string"), F.lit(_SETTLED)))
-    parts = [
-        compared.select(*KEY, F.explode(one).alias("one")).select(*KEY, "one.*").select(*_NAMES)
-        for one in (lost, displaced, stale, told, settled)
-    ]
-    if stands is not None:
-        parts.append(stands.filter("is_read").select(*_NAMES))
-    if refused is not None:
-        broken = refused.withColumns({name: F.lit(None).cast("string") for name in DISPUTE.names if name not in KEY})
-        parts.append(broken if stands is None else broken.join(stands, on=_CLAIM, how="left_anti"))
+    own = compared.select(*KEY, F.posexplode("disputes").alias("_nth", "one")).select(*KEY, "one.*", "_nth")
+    parts = [own.select(*_NAMES, "_nth")]
     # What the plan says of a document that could not be read goes before what was said earlier.
-    numbered = [part.select(*_NAMES, F.lit(number).alias("_nth")) for number, part in enumerate(parts)]
-    every = reduce(DataFrame.unionByName, numbered)
+    if stands is not None:
+        parts.append(stands.filter("is_read").select(*_NAMES, F.lit(_LATER).alias("_nth")))
+    if refused is not None:
+        nothing = {name: F.lit(None).cast("string") for name in DISPUTE.names if name not in KEY}
+        broken = refused.withColumns(nothing | {"_nth": F.lit(_LATER)}).select(*_NAMES, "_nth")
+        parts.append(broken if stands is None else broken.join(stands, on=_CLAIM, how="left_anti").select(*_NAMES, "_nth"))
+    every = reduce(DataFrame.unionByName, parts)
     names = [name for name in DISPUTE.names if name not in KEY]
     first = F.min_by(F.struct(*names), "_nth").alias("_first")
     return every.groupBy(*_CLAIM).agg(first).select(*_CLAIM, *(F.col(f"_first.{name}").alias(name) for name in names))
@@ -152,7 +137,7 @@ def by_document(disputes: DataFrame) -> DataFrame:
         of the same: what it waits with no more).
     """
     one = F.struct(*(F.col(name) for name in DISPUTE.names))
-    is_settled = F.coalesce(F.col("rule_id") == _SETTLED, F.lit(False))
+    is_settled = F.coalesce(F.col("rule_id") == SETTLED, F.lit(False))
     listed = {"disputes": F.collect_list(F.when(~is_settled, one)), "settled": F.collect_list(F.when(is_settled, one))}
     grouped = disputes.groupBy("registryid", F.col("document_uri").alias("xid"))
     both = grouped.agg(*(rows.alias(name) for name, rows in listed.items()))
@@ -183,14 +168,4 @@ def added_to(registryid: Column, uri: Column, facts: Column, more: Column, settl
     )
     return facts.withField("disputes", F.when(F.size(after) > 0, F.array_sort(after))).withField(
         "findings", F.when(F.size(findings) > 0, findings)
-    )
-
-
-def _dispute(uri: Column, content_hash: Column, rule_id: Column | None = None, other: Column | None = None) -> Column:
-    nothing = F.lit(None).cast("string")
-    return F.struct(
-        uri.alias("document_uri"),
-        content_hash.alias("content_hash"),
-        (nothing if rule_id is None else rule_id).alias("rule_id"),
-        (nothing if other is None else other).alias("other"),
     )

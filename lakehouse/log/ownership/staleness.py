@@ -1,55 +1,18 @@
-"""Stale updates: older than what is stored, by epoch or date. Declared is compared with declared (decision 8)."""
+"""Whether a document declared the epoch and the date that are stored: declared is compared with declared (decision 8)."""
 
 from __future__ import annotations
 
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from lakehouse.store.keys import KEY, LIFE
-from lakehouse.store.xids import message_of, no_uris, version_xid
-from lakehouse.text.problems import STALE
+from lakehouse.store.keys import KEY
+from lakehouse.store.xids import message_of, version_xid
 
 _RESOURCES = ("message", "schema")
 _VERSIONS = ("version", "schemaversion")
-
-
-def is_suspect() -> Column:
-    """Tell updates that look older than what is stored; whether they are, `without_stale` looks up."""
-    older_epoch = F.col("declared_epoch") < F.col("stored_epoch")
-    older_date = F.col("declared_modifiedat") < F.col("stored_modifiedat")
-    return F.coalesce((F.col("op") == "update") & (older_epoch | older_date), F.lit(False))
-
-
-def without_stale(compared: DataFrame, log: DataFrame) -> DataFrame:
-    """Refuse updates that are older than what is stored.
-
-    Args:
-        compared: as from `owners.with_verdict`.
-        log: rows of `changes` up to the head.
-
-    Returns:
-        `compared`; a stale update has no op, and `refused` tells why.
-    """
-    suspects = compared.filter(is_suspect()).select(*KEY, "stored_modifiedat")
-    looked_up = with_declared(suspects, log).drop("stored_modifiedat")
-    older = [F.col(f"has_{name}") & (F.col(f"declared_{name}") < F.col(f"stored_{name}")) for name in ("epoch", "modifiedat")]
-    is_older = reduce(Column.__or__, older)
-    both = compared.join(F.broadcast(looked_up), on=KEY, how="left")
-    both = both.withColumn("stale", F.coalesce(is_suspect() & is_older, F.lit(False)))
-    stale = F.col("stale")
-    stored = ("content_hash", *LIFE, "isdefault", "defaultversionid")
-    undone = {name: F.when(stale, F.col(f"stored_{name}")).otherwise(F.col(name)) for name in stored}
-    undone["document_uris"] = F.when(stale, F.array_sort("kept")).otherwise(F.col("document_uris"))
-    undone |= {name: F.when(stale, no_uris()).otherwise(F.col(name)) for name in ("displaced", "joined")}
-    dropped = {name: F.when(~stale, F.col(name)) for name in ("taken_from", "document_uri")}
-    dropped["op"] = F.when(~stale, F.col("op")).when(F.array_sort("kept") != F.col("stored_document_uris"), "own")
-    dropped["regained"] = F.col("regained") & ~stale
-    refused = {"refused": F.when(stale, STALE).otherwise(F.col("refused"))}
-    columns = undone | dropped | refused
-    return both.select(*(columns.get(name, F.col(name)).alias(name) for name in compared.columns))
 
 
 def with_declared(entities: DataFrame, log: DataFrame, texts: DataFrame | None = None) -> DataFrame:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
-import xxhash
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -25,6 +24,7 @@ from lakehouse.errors import CommitLost
 from lakehouse.faults import crash_point
 from lakehouse.ingest.parse.readings import TABLE_NAMES
 from lakehouse.log.commits import Run, Totals, commit_rows, own_bodies
+from lakehouse.log.digests import folded
 from lakehouse.log.head import APPLICATION, LOGGED, Head
 from lakehouse.readmodel.file.delta import Warehouse
 from lakehouse.serve.write.working import Change
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 # The columns of `changes` without snapshot_id, as the table declares them.
 _ROWS = to_arrow_schema(StructType([field for field in CHANGES if field.name != "snapshot_id"]), timezone="UTC")
-_SEED = 42  # of Spark's xxhash64
-_MASK = 2**64 - 1
 _OF_SYSTEM = re.compile(r"\(os error ([0-9]+)\)")  # as delta-rs ends the text of an error of the system
 _FULL, _READ_ONLY = "is full: make room", "is read-only for this server: let it write there"
 _BY_NUMBER = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), _FULL) | dict.fromkeys(
@@ -217,15 +215,8 @@ def arrow_rows(changes: list[Change]) -> pa.Table:
 
 def rows_digest(rows: pa.Table) -> str:
     """Fold rows into the digest of a snapshot, as `lakehouse.log.plan.rows_digest` does in Spark."""
-    folded = 0
     columns = [_hashable(rows.column(name)) for name in LOGGED]
-    for values in zip(*columns, strict=True):
-        seed = _SEED
-        for value in values:
-            for part in value if isinstance(value, list) else (value,):
-                seed = seed if part is None else xxhash.xxh64_intdigest(_bytes(part), seed)
-        folded ^= seed
-    return f"{folded & _MASK:016x}"
+    return f"{folded(zip(*columns, strict=True)):016x}"
 
 
 def _op(change: Change) -> str:
@@ -237,12 +228,6 @@ def _op(change: Change) -> str:
 def _hashable(column: pa.ChunkedArray) -> list[Any]:
     values: list[Any] = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
     return values
-
-
-def _bytes(value: Any) -> bytes:
-    if isinstance(value, int):
-        return value.to_bytes(8, "little", signed=True)
-    return str(value).encode()
 
 
 def _as_declared(rows: pa.Table, table: DeltaTable) -> pa.Table:
