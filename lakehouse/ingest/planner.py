@@ -13,7 +13,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType, StructField, StructType, TimestampType
@@ -121,11 +121,14 @@ class Planner:
         self.known_frame = known
         self.committed_at = head.next_moment()
         self.now = (self.committed_at - _EPOCH) // _MICRO
-        self.known = {Uri(row[0], row[1]): _facts(row[2]) for row in known.select("registryid", "xid", "facts").collect()}
         self.gone = {Uri(*row) for row in gone.select("registryid", "xid").collect()}
         self.state = {} if state is None else _state(state)
         self.log = open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id)
         self._take(stage)
+        self.known: dict[Uri, Facts] = {}
+        self.load_known(
+            F.col("xid").isin(sorted({uri.document_uri for uri in self.gone.union(self.documents)})) | _has_disputes()
+        )
         self.held = {Said(uri, key) for key, claims in self.claims.items() for uri in claims}
         self.compared: dict[Key, Verdict] = {}
         self._texts: dict[tuple[Key, int], JsonText] = {}
@@ -148,6 +151,11 @@ class Planner:
                 self.documents[Uri(row["registryid"], row["xid"])] = _parsed(row["facts"])
             else:
                 self.stage_findings.append(row)
+
+    def load_known(self, wanted: Column) -> None:
+        """Load the facts of known documents: of a large catalog they are too many to load all."""
+        rows = self.known_frame.filter(wanted).select("registryid", "xid", "facts").collect()
+        self.known |= {Uri(row[0], row[1]): _facts(row[2]) for row in rows}
 
     def leave_out(self, stage: DataFrame) -> None:
         """Take a stage that lacks what the rules between entities refused.
@@ -340,6 +348,8 @@ class _Writer:
         findings = [(key, report) for key, one in self.compared.items() for report in reports(one, is_registry=_is_root(key))]
         rows = [self._finding(key, report) for key, report in findings]
         kept = self._kept()
+        if unknown := sorted({uri.document_uri for uri in kept or () if uri not in self.known}):
+            planner.load_known(F.col("xid").isin(unknown))
         facts = self._facts([*found, *map(_as_row, rows)], kept)
         documents = self._documents(facts, kept)
         if self.planner.policy.prune and not self.planner.policy.force:
@@ -484,6 +494,10 @@ def _keys(spark: SparkSession, keys: Iterable[Key]) -> DataFrame:
 
 def _frame(spark: SparkSession, rows: list[dict[str, Any]], schema: StructType) -> DataFrame:
     return spark.createDataFrame(pa.Table.from_pylist(rows, to_arrow_schema(schema, timezone="UTC")))
+
+
+def _has_disputes() -> Column:
+    return F.coalesce(F.size("facts.disputes") > 0, F.lit(False))
 
 
 def _claim(row: Row) -> Claim:
