@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType, StructField, StructType, TimestampType
 
+from lakehouse.domain.defaults import with_isdefault
 from lakehouse.domain.documents import (
     Facts,
     Key,
@@ -59,7 +60,7 @@ from lakehouse.log.plan import Plan
 from lakehouse.store.keys import KEY, LIFE, OVER_HTTP, VERSION_KIND
 from lakehouse.store.schema import CHANGES, DOCUMENT_BODY, ENTITY_TABLES, FINDING, STAGE, TABLE_OF_KIND
 from lakehouse.store.tables import open_table
-from lakehouse.text.jsontext import canonical_hash, read_canonical
+from lakehouse.text.jsontext import hash_of, read_canonical
 from lakehouse.text.names import WHOLE, JsonText, Xid
 from lakehouse.text.problems import violation_id
 
@@ -85,6 +86,57 @@ _COMPARED = StructType(
 _STORED_DATE = StructField("stored_modifiedat", TimestampType())
 _FOUND = StructType([STAGE[name] for name in ("row", "document_uri", *KEY)] + [StructField("finding", FINDING)])
 _DOCUMENTS = StructType([*(CHANGES[name] for name in (*LOGGED, "body"))])
+
+
+class _Log:
+    """Looks up in the log what the state of the catalog does not say."""
+
+    def __init__(self, spark: SparkSession, head: Head, state: Mapping[Key, Published]) -> None:
+        self.spark, self.head, self.state = spark, head, state
+        self.rows = open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id)
+        self._bodies: dict[tuple[Key, int], JsonText] = {}
+        self._deleted: dict[Key, int] = {}
+
+    def deleted_epochs(self, keys: Iterable[Key]) -> dict[Key, int]:
+        """Look up the epochs that entities which are made again had when they were deleted (decision 9)."""
+        wanted = [key for key in keys if key not in self.state and key not in self._deleted]
+        if self.head.deletions and wanted:
+            deleted = self.rows.filter((F.col("op") == "delete") & (F.col("kind") != "document"))
+            rows = deleted.join(F.broadcast(_keys(self.spark, wanted)), on=KEY, how="left_semi").groupBy(*KEY).agg(F.max("epoch"))
+            self._deleted |= {Key(*row[:3]): row[3] for row in rows.collect()}
+        return self._deleted
+
+    def declared(self, entities: Mapping[Key, Verdict]) -> dict[Key, tuple[bool, bool]]:
+        """Look up whether documents declared the epochs and the dates that are stored."""
+        stored = {key: one.stored for key, one in entities.items() if one.stored is not None}
+        if not stored:
+            return {}
+        rows = [{**key._asdict(), "stored_modifiedat": one.modifiedat} for key, one in stored.items()]
+        frame = _frame(self.spark, rows, StructType([*(CHANGES[name] for name in KEY), _STORED_DATE]))
+        texts = self.rows.filter(F.col("snapshot_id").isin(sorted(self._stored_in(stored))))
+        told = with_declared(frame, self.rows, texts).select(*KEY, "has_epoch", "has_modifiedat")
+        return {Key(*row[:3]): (bool(row[3]), bool(row[4])) for row in told.collect()}
+
+    def _stored_in(self, stored: Mapping[Key, Published]) -> set[int]:
+        """Return the snapshots of the texts of entities: that of a message may be with its default Version, or the other way."""
+        found = set()
+        for key, one in stored.items():
+            resource = _resource(key)
+            message = self.state.get(resource)
+            named = None if message is None else message.defaultversionid
+            default = resource._replace(kind=VERSION_KIND.get(resource.kind, ""), xid=Xid(f"{resource.xid}/versions/{named}"))
+            found |= {each.snapshot_id for each in (one, message, self.state.get(default)) if each is not None}
+        return found
+
+    def hash_with_default(self, key: Key, one: Verdict, *, is_default: bool) -> str:
+        """Hash the text that is published of a Version, with another `isdefault`."""
+        assert one.stored is not None
+        at = (key, one.stored.snapshot_id)
+        if at not in self._bodies:
+            rows = self.rows.filter((F.col("snapshot_id") == at[1]) & (F.col("kind") == key.kind) & (F.col("xid") == key.xid))
+            rows = rows.filter(F.col("registryid") == key.registryid)
+            self._bodies[at] = rows.select("body").collect()[0]["body"]
+        return hash_of(with_isdefault(self._bodies[at], is_default))
 
 
 class Planner:
@@ -123,7 +175,7 @@ class Planner:
         self.now = (self.committed_at - _EPOCH) // _MICRO
         self.gone = {Uri(*row) for row in gone.select("registryid", "xid").collect()}
         self.state = {} if state is None else _state(state)
-        self.log = open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id)
+        self.log = _Log(spark, head, self.state)
         self._take(stage)
         self.known: dict[Uri, Facts] = {}
         self.load_known(
@@ -131,8 +183,6 @@ class Planner:
         )
         self.held = {Said(uri, key) for key, claims in self.claims.items() for uri in claims}
         self.compared: dict[Key, Verdict] = {}
-        self._texts: dict[tuple[Key, int], JsonText] = {}
-        self._deleted: dict[Key, int] = {}
 
     def _take(self, stage: DataFrame) -> None:
         """Take the rows of a stage."""
@@ -188,7 +238,7 @@ class Planner:
         for one in self.disputes:
             disputes[one.key].append(one.dispute)
         keys = [*self.claims, *(key for key in lost if key not in self.claims)]
-        deleted = self._deleted_epochs(keys)
+        deleted = self.log.deleted_epochs(keys)
         self.compared = {
             key: verdict(
                 self.claims[key].values() if key in self.claims else (),
@@ -221,41 +271,10 @@ class Planner:
         }
         return said | {key for key in self.state if (key.registryid, key.xid) in holders}
 
-    def _deleted_epochs(self, keys: Iterable[Key]) -> dict[Key, int]:
-        """Look up the epochs that entities which are made again had when they were deleted (decision 9)."""
-        wanted = [key for key in keys if key not in self.state and key not in self._deleted]
-        if self.head.deletions and wanted:
-            deleted = self.log.filter((F.col("op") == "delete") & (F.col("kind") != "document"))
-            rows = deleted.join(F.broadcast(_keys(self.spark, wanted)), on=KEY, how="left_semi").groupBy(*KEY).agg(F.max("epoch"))
-            self._deleted |= {Key(*row[:3]): row[3] for row in rows.collect()}
-        return self._deleted
-
     def _refuse_stale(self) -> None:
         suspects = {key: one for key, one in self.compared.items() if one.is_suspect}
-        for key, (has_epoch, has_modifiedat) in self._declared(suspects).items():
+        for key, (has_epoch, has_modifiedat) in self.log.declared(suspects).items():
             self.compared[key] = without_stale(suspects[key], has_epoch=has_epoch, has_modifiedat=has_modifiedat)
-
-    def _declared(self, entities: Mapping[Key, Verdict]) -> dict[Key, tuple[bool, bool]]:
-        """Look up whether documents declared the epochs and the dates that are stored."""
-        stored = {key: one.stored for key, one in entities.items() if one.stored is not None}
-        if not stored:
-            return {}
-        rows = [{**key._asdict(), "stored_modifiedat": one.modifiedat} for key, one in stored.items()]
-        frame = _frame(self.spark, rows, StructType([*(CHANGES[name] for name in KEY), _STORED_DATE]))
-        texts = self.log.filter(F.col("snapshot_id").isin(sorted(self._stored_in(stored))))
-        told = with_declared(frame, self.log, texts).select(*KEY, "has_epoch", "has_modifiedat")
-        return {Key(*row[:3]): (bool(row[3]), bool(row[4])) for row in told.collect()}
-
-    def _stored_in(self, stored: Mapping[Key, Published]) -> set[int]:
-        """Return the snapshots of the texts of entities: that of a message may be with its default Version, or the other way."""
-        found = set()
-        for key, one in stored.items():
-            resource = _resource(key)
-            message = self.state.get(resource)
-            named = None if message is None else message.defaultversionid
-            default = resource._replace(kind=VERSION_KIND.get(resource.kind, ""), xid=Xid(f"{resource.xid}/versions/{named}"))
-            found |= {each.snapshot_id for each in (one, message, self.state.get(default)) if each is not None}
-        return found
 
     def _grow_holders(self) -> bool:
         """Count the epochs of what holds something that came or went, and was not written itself (decision 8)."""
@@ -265,7 +284,7 @@ class Planner:
             one = self.compared.get(key) or (unchanged(self.state[key]) if key in self.state else None)
             if one is not None and one.stored is not None and one.op not in ("insert", "update", "delete"):
                 grows[key] = one
-        declared = self._declared(
+        declared = self.log.declared(
             {key: one for key, one in grows.items() if not one.has_text and OVER_HTTP not in one.document_uris}
         )
         for key, one in grows.items():
@@ -293,7 +312,7 @@ class Planner:
                 before = self.compared.get(key) or unchanged(self.state[key])
                 after = with_default(before, is_default=is_default)
                 if after.flipped and after.document_uri is None:
-                    after = replace(after, content_hash=self._hash_of_stored(key, after, is_default=is_default))
+                    after = replace(after, content_hash=self.log.hash_with_default(key, after, is_default=is_default))
                 if after is not before:
                     self.compared[key] = after
 
@@ -304,16 +323,6 @@ class Planner:
             return (one.defaultversionid or "") if one.op != "delete" else ""
         stored = self.state.get(resource)
         return None if stored is None else stored.defaultversionid or ""
-
-    def _hash_of_stored(self, key: Key, one: Verdict, *, is_default: bool) -> str:
-        """Hash the text that is published of a Version, with another `isdefault`."""
-        assert one.stored is not None
-        at = (key, one.stored.snapshot_id)
-        if at not in self._texts:
-            rows = self.log.filter((F.col("snapshot_id") == at[1]) & (F.col("kind") == key.kind) & (F.col("xid") == key.xid))
-            rows = rows.filter(F.col("registryid") == key.registryid)
-            self._texts[at] = rows.select("body").collect()[0]["body"]
-        return canonical_hash(read_canonical(self._texts[at]) | {"isdefault": is_default})
 
     def compared_frame(self) -> DataFrame | None:
         """Return the comparison for the rules between entities; None: all is new, and published as it says."""

@@ -105,9 +105,9 @@ def canonical(value: Any) -> bytes:
         raise (error.__cause__ if isinstance(error.__cause__, OverflowError) else error) from error
 
 
-def canonical_hash(value: Any) -> str:
-    """Return the SHA-256 of the canonical text, in hexadecimal digits: `content_hash` of a body."""
-    return hashlib.sha256(canonical(value)).hexdigest()
+def hash_of(body: JsonText) -> str:
+    """Return the SHA-256 of a body in hexadecimal digits: its `content_hash`."""
+    return hashlib.sha256(body.encode()).hexdigest()
 
 
 def canonical_text(value: Any) -> JsonText:
