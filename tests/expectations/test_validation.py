@@ -156,6 +156,7 @@ def test_a_suite_that_is_not_there_is_wrong_usage(spark):
         validate(spark, read_settings(), check, RULES, suites=["mesages"])
 
 
+@pytest.mark.slow
 def test_a_past_state_is_validated_and_its_findings_are_not_recorded(past):
     then = validate(past.spark, past.settings, check, RULES, suites=["specification", "messages"], at="first")
     assert (then.snapshot_id, then.recorded, then.schema) == (1, 0, "xregistry_at_1")

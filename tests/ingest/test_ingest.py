@@ -216,6 +216,7 @@ def test_what_is_no_registry_document_is_skipped_with_its_reason(catalog, text, 
     assert reason in catalog.rows("SELECT get_json_object(body, '$.reason') FROM changes WHERE kind = 'document'")[0]
 
 
+@pytest.mark.slow
 def test_an_unchanged_document_of_two_registries_counts_in_the_one_that_it_is_read_into(catalog):
     catalog.write("a.json", document(registryid="own"))
     catalog.ingest()

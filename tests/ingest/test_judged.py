@@ -89,6 +89,7 @@ def test_what_was_refused_is_judged_again_only_where_something_changed(judged, n
     judged.ingest()
 
 
+@pytest.mark.slow
 def test_what_was_published_meanwhile_may_change_the_judgement(judged, no_judging):
     judged.ingest()
     other = judged.documents.parent / "other.json"

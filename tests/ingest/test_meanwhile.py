@@ -34,6 +34,7 @@ def meanwhile(monkeypatch):
     return once
 
 
+@pytest.mark.slow
 def test_what_came_after_the_folder_was_listed_has_not_vanished(catalog, meanwhile):
     catalog.write("a.json", document(m="M", n="N", o="O"))
     catalog.ingest()
@@ -44,6 +45,7 @@ def test_what_came_after_the_folder_was_listed_has_not_vanished(catalog, meanwhi
     assert catalog.ingest(request=PRUNE).snapshot_id is None
 
 
+@pytest.mark.slow
 def test_a_text_that_another_ingest_read_later_is_not_put_back(catalog, meanwhile):
     a = catalog.write("a.json", document(m="1", n="N"))
     catalog.ingest()
@@ -58,6 +60,7 @@ def test_a_text_that_another_ingest_read_later_is_not_put_back(catalog, meanwhil
     assert catalog.rows(NAMES) == [("3", 2), ("N", 1), ("O", 1)]
 
 
+@pytest.mark.slow
 def test_who_is_overtaken_each_time_says_so_and_changes_nothing(catalog, meanwhile):
     a = catalog.write("a.json", document(m="1"))
     catalog.ingest()
@@ -85,6 +88,7 @@ def test_the_same_text_read_twice_is_loaded_once(catalog, meanwhile):
     assert catalog.rows(NAMES) == [("2", 2)]
 
 
+@pytest.mark.slow
 def test_a_label_that_was_given_meanwhile_is_not_moved(catalog, meanwhile):
     catalog.write("a.json", document(m="1"))
     catalog.ingest()

@@ -140,6 +140,7 @@ def ways(request):
     return {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("near", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_change_is_judged_with_what_it_has_to_do_with(catalog, monkeypatch, near, ways):
     written(catalog, edited=False)
@@ -168,6 +169,7 @@ def test_a_change_is_judged_with_what_it_has_to_do_with(catalog, monkeypatch, ne
         assert ways[True] == ways.get(False, ways[True])
 
 
+@pytest.mark.slow
 def test_documents_that_did_not_change_are_no_work(catalog, monkeypatch):
     for number in range(12):
         catalog.write(f"{number}.json", groups(**{f"g{number}": {"m": message()}}))

@@ -79,6 +79,7 @@ def edit(catalog):
     catalog.write("a.json", edited)
 
 
+@pytest.mark.slow
 def test_where_there_is_no_catalog_all_is_new_and_no_folder_is_made(bare_catalog):
     bare_catalog.settings = bare_catalog.settings.model_copy(update=AS_SHIPPED)
     bare_catalog.write("a.json", shop("one", "m", "n"))
@@ -162,6 +163,7 @@ def test_spark_itself_makes_no_folder_of_the_warehouse(spark):
     assert "lakehouse-" in place
 
 
+@pytest.mark.slow
 def test_a_large_catalog_without_effective_messages_is_told_of(catalog):
     settings = catalog.settings.model_copy(update=AS_SHIPPED)
     catalog.write("shop.json", shop("one"))

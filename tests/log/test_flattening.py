@@ -331,6 +331,7 @@ def test_chains_step_by_step(looked_at):
     assert tuple(deepest) == (120, 120, 120)
 
 
+@pytest.mark.slow
 def test_the_depth_of_chains_is_a_setting(spark):
     frames = look_at(spark, {"r": chain(*({"labels": {f"l{i}": "x"}} for i in range(6)))})
     tables = {name: frames.table(name) for name in ("messages", "versions")}

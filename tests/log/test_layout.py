@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from pyspark.sql import functions as F
 
 from lakehouse.log import layout
@@ -34,6 +35,7 @@ def test_rows_of_a_large_table_are_shared_out_by_key(spark, monkeypatch):
     assert layout.by_key(few, few) is few
 
 
+@pytest.mark.slow
 def test_rows_of_a_small_catalog_stay_as_they_come(spark, history):
     attach_tables(spark, history.settings)
     rows = keys(spark, 1000)

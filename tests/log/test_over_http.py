@@ -6,6 +6,7 @@ import shutil
 from datetime import timedelta
 from random import Random
 
+import pytest
 from serve.writing import EVENT, asks, ignore
 
 from lakehouse.domain.ownership import Policy
@@ -67,6 +68,7 @@ def test_tables_follow_what_was_written(catalog, tmp_path):
     assert (snapshot_id, catalog.rows(commands)) == (2, ["ingest", "serve"])
 
 
+@pytest.mark.slow
 def test_tables_take_every_snapshot_that_was_written_before_they_followed(catalog, tmp_path):
     """Each of several commits touches other tables, and the last only one of them."""
     catalog.write("a.json", DOCUMENT)
@@ -120,6 +122,7 @@ def test_both_ways_to_append_write_the_same(catalog, tmp_path):
     assert check_chain(catalog.spark.table("changes"), Link(), deep=True)[1] == []
 
 
+@pytest.mark.slow
 def test_an_ingest_prunes_nothing_that_came_over_http(catalog, tmp_path):
     catalog.write("a.json", DOCUMENT)
     catalog.ingest()

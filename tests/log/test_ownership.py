@@ -504,6 +504,7 @@ def test_a_message_of_the_oldest_dialect_without_versions_is_changed_by_editing_
     assert history.published() == {"m": ("three", "a"), "m/2": ("new", "b")}
 
 
+@pytest.mark.slow
 def test_what_is_told_of_a_document_that_was_not_read_stands_where_it_wrote_it(catalog):
     catalog.settings = read_settings(warehouse=catalog.settings.warehouse)  # with the rules between entities
     based = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "m"}}}
@@ -516,6 +517,7 @@ def test_what_is_told_of_a_document_that_was_not_read_stands_where_it_wrote_it(c
     assert told == [("MSG-150", "/messagegroups/g/messages/m/basemessageuri")]
 
 
+@pytest.mark.slow
 def test_what_is_told_of_a_first_owner_that_was_not_read_stands_where_it_wrote_it(catalog):
     catalog.settings = read_settings(warehouse=catalog.settings.warehouse)  # with the rules between entities
     based = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "m"}}}

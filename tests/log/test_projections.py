@@ -110,6 +110,7 @@ def test_of_two_that_meet_one_looks_again(late, monkeypatch, tmp_path):
     assert versions(history) == before
 
 
+@pytest.mark.slow
 def test_a_table_that_was_set_back_is_brought_forward_again(history):
     """Delta remembers the transactions of a table that was restored, and would leave them out."""
     spark = history.spark

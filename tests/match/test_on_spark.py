@@ -149,6 +149,7 @@ def test_lines_and_kafka_rows_and_tables(shop, tmp_path):
     assert validate(spark, settings, lambda _: spark.range(0), {}, suites=["match_runs"]).skipped == ["match_runs"]
 
 
+@pytest.mark.slow
 def test_what_an_earlier_process_left_is_opened_and_added_to(shop, tmp_path):
     (tmp_path / "e.jsonl").write_text(json.dumps(captured(ROWS[0])) + "\n")
     asked = Asked((str(tmp_path / "e.jsonl"),), into="first")
@@ -345,6 +346,7 @@ def test_schemas_that_would_hang_cost_their_own_events(catalog, tmp_path):
     assert [row["payload_status"] for row in lines(tmp_path / "told.jsonl")] == ["unsupported_format"] * 8 + ["valid"] * 2
 
 
+@pytest.mark.slow
 def test_an_event_that_only_a_dangling_variant_could_be_is_incomplete(catalog, tmp_path):
     dangling = {"basemessage": "/messagegroups/none/messages/gone", "protocol": "AMQP/1.0",
                 "protocoloptions": {"application-properties": {"region": {"value": "eu"}}}}  # fmt: skip

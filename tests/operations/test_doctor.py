@@ -71,6 +71,7 @@ def test_effective_messages_are_compared_with_flattening_and_made_anew(history):
     assert "by hand" not in names
 
 
+@pytest.mark.slow
 def test_rows_of_a_table_that_are_lost_are_an_error_that_a_rebuild_fixes(history):
     create_tables(history.spark, history.settings)
     history.spark.sql("DELETE FROM messages")

@@ -137,6 +137,7 @@ def test_the_page_of_a_message_shows_the_same(both, tmp_path):
     assert "topic=harbour.orders<" not in text
 
 
+@pytest.mark.slow
 def test_where_both_contradict_each_other_the_endpoint_is_warned_of_it(both):
     catalog, _ = both
     found = catalog.rows("SELECT xid, pointer, severity, message FROM violations WHERE rule_id = 'MATCH-004'")

@@ -259,7 +259,7 @@ def test_it_is_told_where_a_rule_is_held():
 
 def test_a_rule_that_a_constant_stands_for_is_held_where_that_is_used():
     places = json.loads(run("explain", "--json", "DOC-003"))["held_in"].split(", ")
-    assert any(place.startswith("lakehouse/log/ownership/staleness.py:") for place in places), places
+    assert any(place.startswith("lakehouse/domain/ownership.py:") for place in places), places
     for path, number in (place.rsplit(":", 1) for place in places):
         assert "STALE" in (ROOT / path).read_text(encoding="utf-8").splitlines()[int(number) - 1]
 
