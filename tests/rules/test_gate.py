@@ -154,6 +154,7 @@ def test_what_is_published_unchanged_is_looked_at_with_the_default_version_that_
     assert catalog.rows("SELECT versionid FROM xregistry.versions ORDER BY 1") == ["1", "2"]
 
 
+@pytest.mark.slow
 def test_who_loses_an_entity_is_told_at_once_what_the_next_ingest_would_tell(catalog):
     catalog.write("a.json", document({"g": group({"m": {"basemessage": "/messagegroups/g/messages/nowhere"}})}))
     catalog.ingest()
@@ -196,6 +197,7 @@ def test_a_message_that_comes_to_show_a_version_on_a_cycle_is_refused(catalog):
     assert _shown_and_told(catalog)[0] == ["2"]
 
 
+@pytest.mark.slow
 def test_a_message_that_waits_is_refused_where_it_would_show_a_version_on_a_cycle(catalog):
     catalog.write("a.json", document({"g": group({"m": {"name": "first"}})}))
     catalog.write("b.json", document({"g": group({"m": _shows("2")})}))
@@ -235,6 +237,7 @@ def test_a_message_falls_with_the_default_version_of_its_own_document(catalog):
     assert catalog.rows("SELECT versionid, isdefault FROM xregistry.versions") == [("2", True)]
 
 
+@pytest.mark.slow
 def test_what_a_rejected_document_said_before_is_told_of_in_its_spelling(catalog):
     message = {"basemessageurl": "#/messagegroups/g/messages/nowhere"}
     catalog.write("b.json", document({"h": group({"ok": {}, "bad": {"envelope": 7}})}))  # read each time
