@@ -36,8 +36,8 @@ _RULES_OF_A_ROW = 5
 @click.option(
     "--ingest",
     metavar="last|ID",
-    help="last: violations new in the last ingest that had any. ID: those new in that ingest (column ingest_id). Without it: the "
-    "current violations of all documents.",
+    help="last: new violations of the most recent ingest that had new ones. ID: those new in that ingest (column ingest_id). "
+    "Without it: the current violations of all documents.",
 )
 @at_option
 @click.option("--by", type=click.Choice(["rule", "document", "folder"]), default="rule", help="Group by this (default rule).")

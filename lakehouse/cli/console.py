@@ -76,7 +76,7 @@ def with_globals(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the global options, so that they may stand before or after its name."""
 
     @click.option("--warehouse", metavar="DIR", help="Folder or URI of the catalog (default ./warehouse).")
-    @click.option("--registry", metavar="ID", help="Read only this registry; `ingest` loads into it.")
+    @click.option("--registry", metavar="ID", help="Use just this registry; for `ingest`: the one to load into.")
     @click.option("--conf", metavar="FILE", help="Settings file, see docs/settings.md.")
     @click.option("--json", "as_json", is_flag=True, default=None, help="Print one JSON value; all else goes to standard error.")
     @click.option("--quiet", is_flag=True, default=None, help="Print no progress.")

@@ -42,13 +42,14 @@ from lakehouse.dialects.tables import DIALECTS
 @click.option(
     "--prune",
     is_flag=True,
-    help="Delete entities that no loaded document holds any more; a file that is no longer in SOURCE holds none.",
+    help="Delete entities that no loaded document holds any more; a file that is no longer in SOURCE holds none. More than half "
+    "of a registry is deleted with --force only.",
 )
 @click.option(
     "--force",
     is_flag=True,
-    help="Read unchanged documents again, take definitions older than the stored ones, and lift the limit of --prune (half of a "
-    "registry).",
+    help="Read unchanged documents again, take definitions older than the stored ones, and let --prune delete more "
+    "than half of a registry.",
 )
 @click.option("--strict", is_flag=True, help="Reject a whole document when it has an error.")
 @click.option("--dry-run", is_flag=True, help="Print what would change, and change nothing.")

@@ -58,7 +58,7 @@ _FAILURES = {
     "--map",
     "mapping",
     metavar="FILE",
-    help="TOML or JSON file that maps fields of events (payload, topic_name, …) to SQL expressions, for other columns.",
+    help="For sources with other column names: TOML or JSON file with an SQL expression for each field of an event (payload, …).",
 )
 @click.option("--protocol", metavar="NAME", help="Protocol of the events, if no column has it: KAFKA, MQTT/5.0, …")
 @click.option(
@@ -81,10 +81,10 @@ _FAILURES = {
     "--placeholders",
     type=click.Choice(["auto", "segment", "any"]),
     default="auto",
-    help="What a placeholder matches. segment: text without separators (/; . in subjects of NATS); any: any text; "
-    "auto (default): any text if the placeholder is the whole value, else text without separators.",
+    help="What a placeholder matches. segment: text up to the next separator, which is / or, in NATS subjects, a dot; "
+    "any: any text; auto (default): any text if the placeholder is the whole value, else a segment.",
 )
-@click.option("--strict", "level", flag_value="strict", help="Count differences that are tolerated by default as mismatches.")
+@click.option("--strict", "level", flag_value="strict", help="Treat as mismatches the differences that are tolerated by default.")
 @click.option("--lenient", "level", flag_value="lenient", help="Tolerate wrong types, and absent values that are not required.")
 @click.option(
     "--native", is_flag=True, help="Compare only fields of the protocol (topic, headers, …), not CloudEvents attributes."

@@ -55,13 +55,13 @@ from lakehouse.text.names import RegistryId
 @click.option(
     "--writable",
     is_flag=True,
-    help="Allow PUT, PATCH, POST and DELETE. Java is needed to create a warehouse, to write to S3, and to update tables "
-    "soon after a write; without it the next command that has Java does this.",
+    help="Allow PUT, PATCH, POST and DELETE. Java is needed to create a warehouse, to write to S3, and to update the "
+    "tables soon after a write: without Java the next command that has it updates them.",
 )
 @click.option(
     "--allow-anonymous-writes",
     is_flag=True,
-    help="Let anyone write without --users, also through a proxy.",
+    help="With --writable and without --users: let anyone write, also clients behind a proxy.",
 )
 @click.option(
     "--allow-origin",
