@@ -79,7 +79,7 @@ def show_summary(summary: dict[str, Any]) -> None:
     documents, snapshot = summary["documents"], summary["snapshot_id"]
     click.echo("Documents: " + ", ".join(f"{count} {name}" for name, count in documents.items()))
     if summary["dialects"]:
-        click.echo("Dialects: " + ", ".join(f"{count} {name}" for name, count in summary["dialects"].items()))
+        click.echo("Dialects: " + ", ".join(f"{name} ({count})" for name, count in summary["dialects"].items()))
     columns = ["table", *next(iter(summary["entities"].values()))]
     show_table(columns, ([table, *map(str, counts.values())] for table, counts in summary["entities"].items()), numbers=True)
     click.echo(f"Findings: {counted_findings(summary['violations']) or 'none'}{_where(summary)}")

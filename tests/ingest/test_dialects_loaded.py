@@ -152,7 +152,7 @@ def test_each_dialect_tells_a_cloudevent_over_mqtt_or_both_halves_of_it():
 def test_a_dialect_that_is_given_is_taken_instead_of_the_one_that_is_seen(told):
     """WIP-059: only 0.5-wip has a binary key."""
     assert told.invoked["ingest"].exit_code == 0, told.invoked["ingest"].output
-    assert "Dialects: 1 0.5-wip" in told.invoked["ingest"].stdout
+    assert "Dialects: 0.5-wip (1)" in told.invoked["ingest"].stdout
     assert told.dialects["old"] == "0.5-wip"
     assert [json.loads(options) for options in told.old_options] == [{"key": {"value": "my key"}}]
 
