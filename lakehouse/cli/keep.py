@@ -24,7 +24,7 @@ from lakehouse.cli.printing import show_maintained, show_table
 def doctor(context: Context, deep: bool) -> int:
     """Check the warehouse and name the fix for each fault.
 
-    Exit code 1 if there is an error; other checks exit with 3.
+    Exit code 1 if there is an error (of `validate` and others it is 3).
     """
     from lakehouse.operations.doctor import diagnose
 

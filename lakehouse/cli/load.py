@@ -132,8 +132,8 @@ def _watch(context: Context, sources: tuple[str, ...], registry_from: str | None
     "suites",
     multiple=True,
     metavar="NAME",
-    help="Run only this suite (repeatable): specification (the rules), one of yours, or of those for "
-    "tables: changes, endpoints, groups, match_runs, messages, registries, schemas, schemaversions, versions.",
+    help="Run only this suite (repeatable): specification (the rules), the name of one of yours, or one of "
+    "changes, endpoints, groups, match_runs, messages, registries, schemas, schemaversions, versions.",
 )
 @at_option
 @click.option("--exit-zero", is_flag=True, help="Exit with 0, not 3, if a check fails.")

@@ -65,7 +65,7 @@ _FAILURES = {
     "--endpoint",
     metavar="XID",
     shell_complete=complete_xid,
-    help="Compare only with messages of this endpoint; its topic and key apply if a message has none.",
+    help="Compare only with messages of this endpoint; a definition without topic or key takes those of the endpoint.",
 )
 @click.option("--group", metavar="XID", shell_complete=complete_xid, help="Compare only with messages of this group.")
 @click.option(

@@ -31,7 +31,7 @@ def show_matches(summary: dict[str, Any]) -> None:
             for sample in one.get("samples", ()):
                 place = ", ".join(f"{name} {text}" for name, text in sample.items() if text is not None)
                 click.echo(printable(f"  {one['why']}: {place}"))
-    click.echo(f"No event matched best with {summary['unseen']:,} of the {summary['definitions']:,} definitions.")
+    click.echo(f"Definitions that are the best match of no event: {summary['unseen']:,} of {summary['definitions']:,}.")
 
 
 def show_explained(event: Explained) -> None:

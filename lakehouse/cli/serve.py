@@ -56,12 +56,12 @@ from lakehouse.text.names import RegistryId
     "--writable",
     is_flag=True,
     help="Allow PUT, PATCH, POST and DELETE. Java is needed to create a warehouse, to write to S3, and to update the "
-    "tables soon after a write: without Java the next command that has it updates them.",
+    "tables soon after a write. Without Java a write is saved in the log, and the next command that runs Spark updates the tables.",
 )
 @click.option(
     "--allow-anonymous-writes",
     is_flag=True,
-    help="With --writable and without --users: let anyone write, also clients behind a proxy.",
+    help="With --writable and without --users, only this machine may write, and not through a proxy. This lets anyone write.",
 )
 @click.option(
     "--allow-origin",
