@@ -56,7 +56,8 @@ from lakehouse.text.names import RegistryId
     "--writable",
     is_flag=True,
     help="Allow PUT, PATCH, POST and DELETE. Java is needed to create a warehouse, to write to S3, and to update the "
-    "tables soon after a write. Without Java a write is saved in the log, and the next command that runs Spark updates the tables.",
+    "tables soon after a write. Without Java a write is saved in the log, and the next command that runs Spark updates "
+    "the tables.",
 )
 @click.option(
     "--allow-anonymous-writes",
