@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pyarrow as pa
@@ -61,11 +60,11 @@ from lakehouse.store.keys import KEY, LIFE, OVER_HTTP, VERSION_KIND
 from lakehouse.store.schema import CHANGES, DOCUMENT_BODY, ENTITY_TABLES, FINDING, STAGE, TABLE_OF_KIND
 from lakehouse.store.tables import open_table
 from lakehouse.text.jsontext import hash_of, read_canonical
-from lakehouse.text.names import WHOLE, JsonText, Xid
+from lakehouse.text.names import WHOLE, JsonText
 from lakehouse.text.problems import violation_id
+from lakehouse.text.timestamps import micros_of
+from lakehouse.text.xid import holder_of, last_id, xid_of_resource, xid_of_version
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_MICRO = timedelta(microseconds=1)
 _VERSION_KINDS = frozenset(VERSION_KIND.values())
 _RESOURCE_KIND = {version: resource for resource, version in VERSION_KIND.items()}
 _CLAIM = StructType([StructField("document_uri", StringType())])
@@ -125,7 +124,7 @@ class _Log:
             resource = _resource(key)
             message = self.state.get(resource)
             named = None if message is None else message.defaultversionid
-            default = resource._replace(kind=VERSION_KIND.get(resource.kind, ""), xid=Xid(f"{resource.xid}/versions/{named}"))
+            default = resource._replace(kind=VERSION_KIND.get(resource.kind, ""), xid=xid_of_version(resource.xid, named))
             found |= {each.snapshot_id for each in (one, message, self.state.get(default)) if each is not None}
         return found
 
@@ -173,7 +172,7 @@ class Planner:
         self.policy = policy
         self.known_frame = known
         self.committed_at = head.next_moment()
-        self.now = (self.committed_at - _EPOCH) // _MICRO
+        self.now = micros_of(self.committed_at)
         self.gone = {Uri(*row) for row in gone.select("registryid", "xid").collect()}
         self.state = {} if state is None else _state(state)
         self.log = _Log(spark, head, self.state)
@@ -309,7 +308,7 @@ class Planner:
         for resource in touched:
             named = self._default_of(resource)
             for key in versions[resource] if named is not None else ():
-                is_default = key.xid.rsplit("/", 1)[1] == named
+                is_default = last_id(key.xid) == named
                 before = self.compared.get(key) or unchanged(self.state[key])
                 after = with_default(before, is_default=is_default)
                 if after.flipped and after.document_uri is None:
@@ -554,7 +553,7 @@ def _as_row(finding: dict[str, Any]) -> Row:
 
 def _holder(key: Key) -> Key:
     """Return what holds an entity: a message or schema, a group or endpoint, or the registry."""
-    xid = Xid(key.xid.rsplit("/", 2)[0] or "/")
+    xid = holder_of(key.xid)
     if key.kind in _VERSION_KINDS:
         return Key(key.registryid, _RESOURCE_KIND[key.kind], xid)
     if xid == "/":
@@ -574,7 +573,7 @@ def _resource(key: Key) -> Key:
     """Return the message or schema of a Version, or itself."""
     if key.kind not in _VERSION_KINDS:
         return key
-    return Key(key.registryid, _RESOURCE_KIND[key.kind], type(key.xid)(key.xid.rsplit("/", 2)[0]))
+    return Key(key.registryid, _RESOURCE_KIND[key.kind], xid_of_resource(key.xid))
 
 
 def _outcome(item: tuple[Key, Verdict]) -> tuple[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame
@@ -21,8 +20,7 @@ from lakehouse.log.ownership.staleness import with_declared
 from lakehouse.store.frames import can_skip, count_if, keep
 from lakehouse.store.keys import KEY, OVER_HTTP, VERSION_KIND
 from lakehouse.store.schema import TABLE_OF_KIND
-
-_EPOCH, _MICRO = datetime(1970, 1, 1, tzinfo=timezone.utc), timedelta(microseconds=1)
+from lakehouse.text.timestamps import micros_of
 
 
 class Comparison(NamedTuple):
@@ -61,7 +59,7 @@ def compare(ground: Ground, stage: DataFrame, found: DataFrame) -> Comparison:
             protected = protected.unionByName(stands.select(*KEY))
     log, head = ground.log, ground.head
     deleted = log.filter((F.col("op") == "delete") & (F.col("kind") != "document")) if head.deletions else log.limit(0)
-    now = (ground.committed_at - _EPOCH) // _MICRO
+    now = micros_of(ground.committed_at)
     said = None if ground.said is None or stands is None else with_standing(ground.said, stands)
     entities = gathered(claims_of(stage), dropped, state, deleted, said, protected)
     compared = keep(with_verdict(entities, policy=policy, now=now))

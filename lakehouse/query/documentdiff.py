@@ -20,7 +20,7 @@ from lakehouse.domain.bodies import EntityBodies, compared_bodies
 from lakehouse.domain.diff import COMPARED_KINDS, Difference, Key
 from lakehouse.errors import SourceNotFound
 from lakehouse.ingest.folders import HIDDEN_NAME, is_hidden, look_into
-from lakehouse.ingest.parse.parse import limits_of, parse_documents, parser
+from lakehouse.ingest.parse.parse import DOCUMENTS, limits_of, parse_documents, parser
 from lakehouse.ingest.sources import find_sources, read_documents
 from lakehouse.query.diff import COLUMNS
 from lakehouse.settings import Settings
@@ -29,21 +29,6 @@ from lakehouse.text.names import JsonText, RegistryId, Xid
 
 _Row = tuple[RegistryId, str, Xid, JsonText]
 _ROW = ("registryid", "kind", "xid", "body")
-_SOURCE = pa.schema(
-    [
-        ("document_uri", pa.string()),
-        ("size", pa.int64()),
-        ("sha256", pa.string()),
-        ("registry", pa.string()),
-        ("unchanged", pa.bool_()),
-        ("again", pa.bool_()),
-        ("content", pa.binary()),
-        ("last_sha256", pa.string()),
-        ("last_clean", pa.bool_()),
-        ("named", pa.bool_()),
-        ("last_registry", pa.string()),
-    ]
-)
 _UNKNOWN = {"unchanged": False, "again": False, "last_sha256": None, "last_clean": False, "named": False, "last_registry": None}
 _TYPES = {pa.string(): "string", pa.bool_(): "boolean"}
 
@@ -104,7 +89,7 @@ def _read_here(settings: Settings, source: str) -> Iterator[_Row]:
         size = path.stat().st_size
         content = path.read_bytes() if size <= settings.stream_bytes else None
         row = {**known, "document_uri": f"file:{path}", "size": size, "content": content}
-        for batch in read([pa.RecordBatch.from_pylist([row], _SOURCE)]):
+        for batch in read([pa.RecordBatch.from_pylist([row], DOCUMENTS)]):
             entities = batch.filter(pc.equal(batch["row"], "entity"))
             yield from zip(*(entities[name].to_pylist() for name in _ROW), strict=True)
 
@@ -125,7 +110,7 @@ def _files_of(source: str) -> Iterable[Path]:
 def _read_by_spark(spark: SparkSession, settings: Settings, sources: list[str]) -> Iterator[_Row]:
     documents = read_documents(spark, find_sources(spark, sources), settings.stream_bytes)
     known = {**_UNKNOWN, "registry": settings.registry or None}
-    columns = {name: F.lit(value).cast(_TYPES[_SOURCE.field(name).type]) for name, value in known.items()}
+    columns = {name: F.lit(value).cast(_TYPES[DOCUMENTS.field(name).type]) for name, value in known.items()}
     stage = parse_documents(documents.withColumns(columns), limits_of(settings)).filter(F.col("row") == "entity")
     for row in stage.orderBy("document_uri").select(*_ROW).toLocalIterator():
         yield tuple(row)

@@ -31,13 +31,18 @@ def microseconds(text: str) -> tuple[int, bool]:
         moment = datetime(*(int(part) for part in parts), tzinfo=timezone.utc)  # type: ignore[misc,arg-type]
     except ValueError as error:
         raise ValueError(f"{text!r} is not a moment: {error}") from error
-    micros = (moment - _EPOCH) // _MICRO + int((fraction or "").ljust(6, "0")[:6])
+    micros = micros_of(moment) + int((fraction or "").ljust(6, "0")[:6])
     if zone and zone not in "Zz":
         seconds = int(zone[1:3]) * 3600 + int(zone[4:6]) * 60
         micros -= (seconds if zone[0] == "+" else -seconds) * 1_000_000
     if not _FIRST <= micros <= _LAST:
         raise ValueError(f"{text!r} lies outside the years 1 to 9999")
     return micros, zone is not None
+
+
+def micros_of(moment: datetime) -> int:
+    """Return a moment as microseconds since 1970 (UTC)."""
+    return (moment - _EPOCH) // _MICRO
 
 
 def rfc3339(micros: int) -> str:

@@ -59,6 +59,11 @@ def xid_of_resource(xid: Xid) -> Xid:
     return Xid("/".join(xid.split("/")[:5]))
 
 
+def holder_of(xid: Xid) -> Xid:
+    """Return the XID of what holds an entity; of a group and of the registry itself `/`."""
+    return xid_of(*xid[1:].split("/")[:-2])
+
+
 def last_id(xid: str) -> str:
     """Return the id of an entity: the last one in its XID."""
     return xid.rpartition("/")[2]

@@ -32,26 +32,11 @@ import yaml
 
 from lakehouse.dialects.layouts import to_dialect
 from lakehouse.ingest.parse.limits import Limits
-from lakehouse.ingest.parse.parse import Source, parser
+from lakehouse.ingest.parse.parse import DOCUMENTS, Source, parser
 from tests.bench.generator import Shape, make_documents
 
 _STREAM = 64 << 20
 _DEPTH = 64
-_SOURCE = pa.schema(
-    [
-        ("document_uri", pa.string()),
-        ("size", pa.int64()),
-        ("sha256", pa.string()),
-        ("registry", pa.string()),
-        ("unchanged", pa.bool_()),
-        ("again", pa.bool_()),
-        ("content", pa.binary()),
-        ("last_sha256", pa.string()),
-        ("last_clean", pa.bool_()),
-        ("named", pa.bool_()),
-        ("last_registry", pa.string()),
-    ]
-)
 
 
 def limits_of(*, stream: int = _STREAM, strict: bool = False, dialect: str | None = None) -> Limits:
@@ -63,7 +48,7 @@ def source_of(uri: str, text: bytes) -> pa.RecordBatch:
     """Give a document as a task gets it."""
     digest = hashlib.sha256(text).hexdigest()
     source = Source(uri, len(text), digest, None, False, False, text, None, False, False)
-    return pa.RecordBatch.from_pylist([source._asdict()], schema=_SOURCE)
+    return pa.RecordBatch.from_pylist([source._asdict()], schema=DOCUMENTS)
 
 
 def parse(uri: str, text: bytes, limits: Limits) -> list[pa.RecordBatch]:

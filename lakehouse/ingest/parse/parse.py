@@ -136,6 +136,24 @@ class Source(NamedTuple):
     last_registry: RegistryId | None = None
 
 
+# The columns of `Source`.
+DOCUMENTS = pa.schema(
+    [
+        ("document_uri", pa.string()),
+        ("size", pa.int64()),
+        ("sha256", pa.string()),
+        ("registry", pa.string()),
+        ("unchanged", pa.bool_()),
+        ("again", pa.bool_()),
+        ("content", pa.binary()),
+        ("last_sha256", pa.string()),
+        ("last_clean", pa.bool_()),
+        ("named", pa.bool_()),
+        ("last_registry", pa.string()),
+    ]
+)
+
+
 class _Parse:
     """One document on its way into the stage, and its rows."""
 

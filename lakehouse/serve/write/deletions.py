@@ -9,9 +9,9 @@ from lakehouse.serve.requests import SINGULAR
 from lakehouse.serve.write.asked import Json, object_of
 from lakehouse.serve.write.context import Context
 from lakehouse.serve.write.trees import Tree, check_given_epoch, check_id
-from lakehouse.serve.write.working import Row, check_owner, holder_of
+from lakehouse.serve.write.working import Row, check_owner
 from lakehouse.text.names import Xid
-from lakehouse.text.xid import last_id, xid_of, xid_of_version
+from lakehouse.text.xid import holder_of, last_id, xid_of, xid_of_version
 
 
 def delete(context: Context) -> None:

@@ -17,11 +17,11 @@ from lakehouse.serve.problems import ProblemFound, raise_problems
 from lakehouse.serve.requests import MEMBERS
 from lakehouse.serve.write.asked import Json
 from lakehouse.serve.write.trees import Tree
-from lakehouse.serve.write.working import Row, Working, holder_of
+from lakehouse.serve.write.working import Row, Working
 from lakehouse.text.jsontext import read_canonical
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.problems import Finding
-from lakehouse.text.xid import last_id, xid_of_version
+from lakehouse.text.xid import holder_of, last_id, xid_of_version
 
 _SYNTAX_OF_IDS = frozenset(("MSG-002", "MSG-020", "MSG-037", "MSG-038", "END-033"))
 _DEPENDENT = "MSG-115"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 
 from lakehouse.domain.defaults import with_isdefault
@@ -12,12 +11,12 @@ from lakehouse.serve.write.asked import Json, Writing
 from lakehouse.serve.write.relations import check_between
 from lakehouse.serve.write.rows import parse
 from lakehouse.serve.write.trees import Life, Tree
-from lakehouse.serve.write.working import Row, Working, check_owner, holder_of
+from lakehouse.serve.write.working import Row, Working, check_owner
 from lakehouse.settings import Settings
 from lakehouse.store.keys import OVER_HTTP
-from lakehouse.text.jsontext import read_canonical
+from lakehouse.text.jsontext import hash_of, read_canonical
 from lakehouse.text.names import REGISTRY, Xid
-from lakehouse.text.xid import xid_of_version
+from lakehouse.text.xid import holder_of, xid_of_version
 
 _OWNER = (OVER_HTTP,)
 
@@ -193,4 +192,4 @@ def _with_isdefault(row: Row, isdefault: bool) -> Row:
     if body == row.body:
         return row
     raw = row.body if row.raw is None else row.raw
-    return row._replace(body=body, raw=raw, content_hash=hashlib.sha256(body.encode()).hexdigest())
+    return row._replace(body=body, raw=raw, content_hash=hash_of(body))

@@ -13,11 +13,11 @@ from lakehouse.serve.requests import SINGULAR
 from lakehouse.serve.write.asked import Json
 from lakehouse.serve.write.defaults import Default
 from lakehouse.serve.write.spelled import Spelled
-from lakehouse.serve.write.working import Row, Working, holder_of
+from lakehouse.serve.write.working import Row, Working
 from lakehouse.text.jsontext import read_canonical
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.timestamps import microseconds
-from lakehouse.text.xid import last_id, xid_of_version
+from lakehouse.text.xid import holder_of, last_id, xid_of_version
 
 _DOCUMENTS = ("schema", "schemabase64", "schemaurl")
 # What only the server says, and a client may send back: it is passed over.

@@ -12,7 +12,7 @@ from lakehouse.readmodel import Entity, View
 from lakehouse.serve.problems import ProblemFound
 from lakehouse.store.keys import OVER_HTTP
 from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
-from lakehouse.text.xid import xid_of
+from lakehouse.text.xid import holder_of
 
 Key = tuple[RegistryId, Xid]  # registryid, xid
 
@@ -176,11 +176,6 @@ class Working:
             return None
         found = self.view.entity(registryid, xid)
         return None if found is None else _of(found)
-
-
-def holder_of(xid: Xid) -> Xid:
-    """Give the XID of what holds an entity; of a group and of the registry itself `/`."""
-    return xid_of(*xid[1:].split("/")[:-2])
 
 
 def check_owner(xid: Xid, row: Row | None) -> None:

@@ -7,7 +7,7 @@ import sqlite3
 import time
 import uuid
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from lakehouse.errors import CommitLost, LakehouseError
@@ -22,9 +22,9 @@ from lakehouse.serve.write.asked import Writing
 from lakehouse.serve.write.working import Change, Working
 from lakehouse.serve.writer.append import Appender
 from lakehouse.store.durable import Durable
+from lakehouse.text.timestamps import micros_of
 
 _NO_DOCUMENTS = {"read": 0, "unchanged": 0, "skipped": 0, "rejected": 0}
-_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 _TRIES_TO_READ_BACK = 5
 _SECONDS_BETWEEN_TRIES = 0.2
@@ -144,7 +144,7 @@ class Batches:
     def _plan(self, view: View, writings: list[Writing]) -> Planned:
         head = head_of(view)
         committed_at = head.next_moment()
-        working = Working(view, (committed_at - _EPOCH) // timedelta(microseconds=1))
+        working = Working(view, micros_of(committed_at))
         results: list[Result] = []
         users: dict[str, str] = {}
         for writing in writings:
