@@ -311,7 +311,9 @@ def make_app(
         await anyio.to_thread.run_sync(live.stop)
 
     own: list[Route] = [
-        *state_routes(live, metrics, None if told is None else told.figures, None if writes is None else writes.writers.is_there),
+        *state_routes(
+            live, metrics, None if told is None else told.figures, None if writes is None else writes.writers.hindrance
+        ),
         *others.routes(options.specification, methods_of_path, told.described() if told is not None else None, app.origins.cors),
         *(told.routes() if told is not None else ()),
     ]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
+import orjson
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -15,14 +16,16 @@ from lakehouse.errors import LakehouseError
 from lakehouse.serve.answer.live import Live
 from lakehouse.serve.metrics import Metrics
 
+if TYPE_CHECKING:  # what a server that only reads does without
+    from lakehouse.serve.writer.client import Hindrance
+
 logger = logging.getLogger(__name__)
 
 _NOT_READ = b'{"status":"the catalog cannot be read"}'
-_NO_WRITER = b'{"status":"starting","detail":"The process that writes is starting; reads are answered."}'
 
 
 def state_routes(
-    live: Live, metrics: Metrics, more: Callable[[], bytes] | None, takes_writes: Callable[[], bool] | None = None
+    live: Live, metrics: Metrics, more: Callable[[], bytes] | None, hindrance: Callable[[], Hindrance | None] | None = None
 ) -> list[Route]:
     """Give the paths, which ask for no user.
 
@@ -30,7 +33,7 @@ def state_routes(
         live: the newest snapshot.
         metrics: what was counted.
         more: gives further metrics; None: there are none.
-        takes_writes: tells whether a request that writes would be done now; None: requests may not write.
+        hindrance: returns what keeps a request that writes from being done now; None: requests may not write.
     """
 
     async def health(_: Any) -> Response:
@@ -42,8 +45,9 @@ def state_routes(
             return Response(b'{"status":"loading"}', 503, {"Retry-After": "2"}, "application/json")
         if not live.is_empty and not await anyio.to_thread.run_sync(_is_read, live):
             return Response(_NOT_READ, 503, {"Retry-After": "5"}, "application/json")
-        if takes_writes is not None and not await anyio.to_thread.run_sync(takes_writes):
-            return Response(_NO_WRITER, 503, {"Retry-After": "2"}, "application/json")
+        found = None if hindrance is None else await anyio.to_thread.run_sync(hindrance)
+        if found is not None:
+            return Response(orjson.dumps(found._asdict()), 503, {"Retry-After": "2"}, "application/json")
         return Response(b'{"status":"ready","snapshot":%d}' % head.number, media_type="application/json")
 
     async def figures(_: Any) -> Response:

@@ -8,6 +8,7 @@ acknowledges what it keeps, and needs nothing.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -56,6 +57,22 @@ def sync_tree(folder: Path) -> None:
             sync(Path(above, name))
         sync(Path(above))
     sync(folder.parent)
+
+
+def check_storage(location: str) -> None:
+    """Check that files can be made in a folder; only a local file system is asked.
+
+    Raises:
+        OSError: the folder is gone, this process may not write to it, or the file system is full or read-only.
+    """
+    folder = local_path(location)
+    if folder is None:
+        return
+    told = os.statvfs(folder)
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+    if told.f_blocks and not told.f_bavail:  # some file systems count no blocks
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 
 class Durable:

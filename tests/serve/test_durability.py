@@ -21,7 +21,7 @@ from lakehouse.serve.writer.append import DeltaAppender
 from lakehouse.serve.writer.batches import Batches
 from lakehouse.serve.writer.process import _problem_of
 from lakehouse.settings import read_settings
-from lakehouse.store.durable import Durable
+from lakehouse.store.durable import Durable, check_storage
 from serve.test_writer import answer_of
 from serve.writing import EVENT, asks, empty_warehouse, ignore, writing
 
@@ -320,7 +320,39 @@ def test_a_server_that_served_what_is_gone_writes_nothing_and_says_why(tmp_path)
         answer = served.send("PUT", "/messagegroups/h", {})
         assert answer.status == 503
         assert "Nothing was written: the catalog's log went back. This server has seen snapshot 2" in answer.json["detail"]
+        assert (served.ask("/ready").status, served.ask("/ready").json["status"]) == (503, "not writable")
         assert not newest.exists()
         kept.rename(newest)
         until(lambda: served.ask("/messagegroups/of-another").status == 200)
+        assert served.get("/ready") == {"status": "ready", "snapshot": 2}
         served.done("PUT", "/messagegroups/h", {})
+
+
+def test_a_server_is_not_ready_while_the_newest_part_of_the_log_is_gone(tmp_path):
+    shops = empty_warehouse(tmp_path / "w")
+    with writing(shops.folder, tmp_path / "c") as served:
+        served.done("PUT", "/messagegroups/g", {})
+        part = shops.folder / "changes" / part_of(shops.folder)["path"]
+        kept = part.rename(tmp_path / part.name)
+        answer = served.ask("/ready")
+        assert (answer.status, answer.json["status"], answer.headers["retry-after"]) == (503, "not writable", "2")
+        assert str(tmp_path) not in answer.body.decode()
+        assert served.send("PUT", "/messagegroups/h", {}).status == 503
+        assert served.get("/messagegroups/g")["messagescount"] == 0
+        kept.rename(part)
+        assert served.get("/ready") == {"status": "ready", "snapshot": 1}
+        served.done("PUT", "/messagegroups/h", {})
+
+
+def test_storage_that_is_gone_full_or_read_only_takes_no_files(tmp_path, monkeypatch):
+    check_storage(str(tmp_path))
+    check_storage("s3a://bucket/w")
+    with pytest.raises(FileNotFoundError):
+        check_storage(str(tmp_path / "none"))
+    blocks = list(os.statvfs(tmp_path))
+    monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result([*blocks[:4], 0, *blocks[5:10]]))
+    with pytest.raises(OSError, match="No space left on device"):
+        check_storage(str(tmp_path))
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(PermissionError):
+        check_storage(str(tmp_path))

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import queue
+import sqlite3
 import time
 from multiprocessing.connection import Client, Connection
+from typing import NamedTuple
 
+from lakehouse.errors import LakehouseError
 from lakehouse.readmodel import View
 from lakehouse.serve.answer.live import Live
 from lakehouse.serve.logseen import not_written
@@ -15,10 +19,23 @@ from lakehouse.serve.problems import ProblemFound
 from lakehouse.serve.write.asked import Writing
 from lakehouse.serve.writer.keeper import end_group
 from lakehouse.serve.writer.wire import Address, Announced, Done, receive_answer, send_writing
-from lakehouse.store.durable import Durable
+from lakehouse.store.durable import Durable, check_storage
+
+logger = logging.getLogger(__name__)
 
 _SECONDS_BETWEEN_TRIES = 0.1
 _SECONDS_TO_END = 10.0
+
+
+class Hindrance(NamedTuple):
+    """Why no request that writes would be done: a word for it, and a sentence, for everybody who may ask."""
+
+    status: str
+    detail: str
+
+
+STARTING = Hindrance("starting", "The process that writes is starting; reads are answered.")
+NOT_WRITABLE = Hindrance("not writable", "The catalog takes no writes now, the server's log says why; reads are answered.")
 
 
 class Writers:
@@ -62,11 +79,27 @@ class Writers:
             link.close()
             return self._found_out(writing, announced)
 
-    def is_there(self) -> bool:
-        """Return whether a writer takes requests now: it listens once it has opened the catalog, or made it."""
+    def hindrance(self) -> Hindrance | None:
+        """Return what keeps a request that writes from being done now; None: nothing does.
+
+        A writer listens once it has opened the catalog, or made it.
+        """
         try:
             Client(self.address.path, "AF_UNIX", authkey=self.address.key).close()
         except (OSError, EOFError):
+            return STARTING
+        return None if self.live.is_empty or self._takes_writes() else NOT_WRITABLE
+
+    def _takes_writes(self) -> bool:
+        """Return whether the log is one that is written to, and its storage takes what is written."""
+        if self.live.went_back is not None:
+            return False
+        try:
+            version = self.model.answer(lambda view: view.facts.known()["changes"].version)
+            self.model.warehouse.check_newest_parts("changes", version)
+            check_storage(f"{self.model.location}/changes/_delta_log")
+        except (LakehouseError, sqlite3.Error, OSError) as error:
+            logger.warning("no request that writes would be done: %s", error)
             return False
         return True
 
