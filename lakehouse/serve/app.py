@@ -311,9 +311,7 @@ def make_app(
         await anyio.to_thread.run_sync(live.stop)
 
     own: list[Route] = [
-        *state_routes(
-            live, metrics, None if told is None else told.figures, None if writes is None else writes.writers.hindrance
-        ),
+        *state_routes(live, metrics, told.figures if told else None, writes.writers.hindrance if writes else None),
         *others.routes(options.specification, methods_of_path, told.described() if told is not None else None, app.origins.cors),
         *(told.routes() if told is not None else ()),
     ]
