@@ -26,10 +26,10 @@ from lakehouse.ingest.summary import Summary
 from lakehouse.log.snapshotfacts import HEAD, Snapshot, check_label
 from lakehouse.log.snapshots import label_snapshot, read_snapshots, resolve_snapshot
 from lakehouse.match.conformance import all_runs
-from lakehouse.match.definition.catalog import Scope
 from lakehouse.match.definition.definitionchecks import check_all
-from lakehouse.match.matching.engine import match
-from lakehouse.match.matching.matcher import Request as MatchRequest
+from lakehouse.match.definition.scope import Scope
+from lakehouse.match.distributed import match
+from lakehouse.match.matcher import Request as MatchRequest
 from lakehouse.operations.backups import Manifest
 from lakehouse.operations.backups import backup as make_backup
 from lakehouse.operations.doctor import Diagnosis, diagnose
@@ -349,7 +349,7 @@ class CatalogState(CatalogReads):
 
         Args:
             rows: events as they landed, such as Kafka's columns with `headers`, or CloudEvents.
-            scope: whose messages are candidates (`lakehouse.match.definition.catalog.Scope`); None: all.
+            scope: whose messages are candidates (`lakehouse.match.definition.scope.Scope`); None: all.
             request: how they are matched (`lakehouse.match.Request`); None: as the command does without options.
 
         Returns:

@@ -23,7 +23,7 @@ from lakehouse.store.places import check_target, holds_table, local_path
 from lakehouse.text.names import RegistryId, Xid
 
 if TYPE_CHECKING:
-    from lakehouse.match.definition.catalog import Scope
+    from lakehouse.match.definition.scope import Scope
     from lakehouse.readmodel.view import View
 
 T = TypeVar("T")
@@ -143,7 +143,7 @@ def check_match(context: Context, sources: Iterable[str], scope: Scope, at: str 
 
 
 def _check_scope(view: View, scope: Scope) -> None:
-    from lakehouse.match.definition.catalog import endpoint_row, in_scope
+    from lakehouse.match.definition.scope import endpoint_row, in_scope
 
     one = [row._asdict() for row in islice(view.telling(scope.registry, group_xid=scope.group), 1)]
     found = view.entities(scope.endpoint, scope.registry) if scope.endpoint else []

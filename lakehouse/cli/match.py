@@ -19,7 +19,7 @@ from lakehouse.cli.printing import one_line
 from lakehouse.text.names import RegistryId
 
 if TYPE_CHECKING:
-    from lakehouse.match.matching.matcher import Request
+    from lakehouse.match.matcher import Request
     from lakehouse.match.runs import Asked
 
 _FORMATS = ("json", "har", "kafka", "cloudevents", "eventhubs", "http", "mqtt", "amqp", "delta", "parquet", "avro")
@@ -145,7 +145,7 @@ def _match_all(context: Context, sources: tuple[str, ...], flags: dict[str, Any]
 def _watch(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) -> dict[str, Any]:
     import signal
 
-    from lakehouse.match.streaming import watch
+    from lakehouse.match.runs import watch
 
     if len(sources) != 1:
         raise click.UsageError("--watch takes one SOURCE.")
@@ -176,7 +176,7 @@ def _added(total: dict[str, Any], one: dict[str, Any]) -> dict[str, Any]:
     """Add the counts of a micro-batch to those before it; what is no count is that of the last one."""
     if not total:
         return one
-    from lakehouse.match.matching.choice import STATUSES
+    from lakehouse.match.evaluation import STATUSES
 
     counts = ("read", *STATUSES, "deviating")
     payloads = Counter(total["payloads"]) + Counter(one["payloads"])
@@ -185,8 +185,8 @@ def _added(total: dict[str, Any], one: dict[str, Any]) -> dict[str, Any]:
 
 def _match_one(context: Context, one: str, flags: dict[str, Any], fails: tuple[str, ...]) -> int:
     from lakehouse.errors import SourceNotFound
-    from lakehouse.match.definition.catalog import Scope
-    from lakehouse.match.oneevent import match_text
+    from lakehouse.match.definition.scope import Scope
+    from lakehouse.match.explain import match_text
 
     if flags["versions"] == "all":
         raise click.UsageError("--one matches default Versions only: --versions all needs SOURCE.")
@@ -224,8 +224,8 @@ def _match_one(context: Context, one: str, flags: dict[str, Any], fails: tuple[s
 def _asked(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) -> Asked:
     from lakehouse.cli.beforehand import check_match
     from lakehouse.match.conformance import check_name
-    from lakehouse.match.definition.catalog import Scope
-    from lakehouse.match.event.sources import read_map
+    from lakehouse.match.definition.scope import Scope
+    from lakehouse.match.event.adapters import read_map
     from lakehouse.match.runs import Asked
 
     if flags["again"] and not flags["into"]:
@@ -245,8 +245,8 @@ def _asked(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) ->
 
 
 def _request(flags: dict[str, Any], settings: Any) -> Request:
-    from lakehouse.match.matching.evaluation import Tolerance
-    from lakehouse.match.matching.matcher import Request
+    from lakehouse.match.evaluation import Tolerance
+    from lakehouse.match.matcher import Request
 
     tolerance = Tolerance(flags["level"] or "default", flags["placeholders"], flags["native"])
     share = {"all": 1.0, "none": 0.0}.get(flags["payload"])

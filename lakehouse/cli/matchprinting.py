@@ -10,12 +10,12 @@ from lakehouse.cli.printing import printable, show_table
 from lakehouse.text.xid import last_id
 
 if TYPE_CHECKING:
-    from lakehouse.match.oneevent import Explained
+    from lakehouse.match.explain import Explained
 
 
 def show_matches(summary: dict[str, Any]) -> None:
     """Print the summary of a run."""
-    from lakehouse.match.matching.choice import INCOMPLETE, STATUSES
+    from lakehouse.match.evaluation import INCOMPLETE, STATUSES
 
     shown = (name for name in ("read", *STATUSES) if name != INCOMPLETE or summary[name])
     counts = ", ".join(f"{summary[name]:,} {name}" for name in shown)

@@ -113,7 +113,7 @@ def figures(run: Run, exit_code: int, seconds: float) -> str:
     if result.get("snapshot_id"):
         gauge("snapshot_id", "Snapshot that was committed or looked at.", [({}, result["snapshot_id"])])
     if run.command == "match" and result:
-        from lakehouse.match.matching.choice import STATUSES
+        from lakehouse.match.evaluation import STATUSES
 
         events = [({"status": name, "endpoint": run.endpoint}, result[name]) for name in STATUSES]
         gauge("events", "Events by what came of them.", events)

@@ -1,9 +1,9 @@
 """Messages that were sent against messages that were declared: which are what the catalog says, which are not, and why.
 
-Landed rows → one canonical event (`event`) → candidates of a memory-mapped index (`matching.index`) → predicates of each
-definition (`definition`, `matching.evaluation`) → the most specific match (`matching.choice`) → its payload against its schema
-(`payload`). The core needs no Spark; `matching.engine` runs it over tables and streams. docs/match.md tells what decides and what
-only deviates.
+Landed rows → one canonical event (`event`) → candidates of a memory-mapped index (`index`) → predicates of each
+definition (`definition`, `evaluation`) → the most specific match → its payload against its schema
+(`payload`). The core needs no Spark; `distributed` runs it over tables, `runs` over streams, `vectorized` over many events at
+once. docs/match.md tells what decides and what only deviates.
 """
 
 from typing import TYPE_CHECKING
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from lakehouse.match.definition.definitions import definition_of as definition_of
     from lakehouse.match.definition.templates import Template as Template
     from lakehouse.match.definition.templates import compile_template as compile_template
-    from lakehouse.match.event.landed import Event as Event
-    from lakehouse.match.event.landed import Landed as Landed
-    from lakehouse.match.event.landed import events_of as events_of
-    from lakehouse.match.matching.evaluation import Tolerance as Tolerance
-    from lakehouse.match.matching.evaluation import evaluate as evaluate
-    from lakehouse.match.matching.index import Index as Index
-    from lakehouse.match.matching.matcher import Matcher as Matcher
-    from lakehouse.match.matching.matcher import Request as Request
+    from lakehouse.match.evaluation import Tolerance as Tolerance
+    from lakehouse.match.evaluation import evaluate as evaluate
+    from lakehouse.match.event.canonical import Event as Event
+    from lakehouse.match.event.canonical import Landed as Landed
+    from lakehouse.match.event.canonical import events_of as events_of
+    from lakehouse.match.index import Index as Index
+    from lakehouse.match.matcher import Matcher as Matcher
+    from lakehouse.match.matcher import Request as Request
     from lakehouse.match.payload.payloads import Payloads as Payloads
     from lakehouse.match.payload.schemas import Schemas as Schemas
     from lakehouse.match.payload.schemas import SchemaVersion as SchemaVersion
@@ -32,10 +32,10 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "definition.definitions": ["Definition", "definition_of"],
         "definition.templates": ["Template", "compile_template"],
-        "event.landed": ["Event", "Landed", "events_of"],
-        "matching.evaluation": ["Tolerance", "evaluate"],
-        "matching.index": ["Index"],
-        "matching.matcher": ["Matcher", "Request"],
+        "event.canonical": ["Event", "Landed", "events_of"],
+        "evaluation": ["Tolerance", "evaluate"],
+        "index": ["Index"],
+        "matcher": ["Matcher", "Request"],
         "payload.payloads": ["Payloads"],
         "payload.schemas": ["SchemaVersion", "Schemas"],
     },

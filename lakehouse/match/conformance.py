@@ -16,7 +16,7 @@ from pyspark.sql.window import Window
 
 from lakehouse.errors import SettingsError, WarehouseTooNew
 from lakehouse.log.relations import open_relations
-from lakehouse.match.matching.choice import FAILURES, UNREADABLE
+from lakehouse.match.evaluation import FAILURES, UNREADABLE
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.files import exists, list_folder
 from lakehouse.store.session import absolute_location

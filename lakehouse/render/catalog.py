@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakehouse.errors import DefinitionNotYet, MessageNotFound, SettingsError
-from lakehouse.match.definition.catalog import Scope, endpoint_row, read_definitions, schema_versions
+from lakehouse.match.definition.scope import Scope, endpoint_row, read_definitions, schema_versions
 from lakehouse.match.payload.schemas import SchemaVersion
 from lakehouse.readmodel.search import find_ids
 from lakehouse.readmodel.view import View

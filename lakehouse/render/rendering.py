@@ -11,9 +11,9 @@ from typing import Any
 
 from lakehouse.errors import SettingsError
 from lakehouse.match.definition.valuetypes import is_timestamp
+from lakehouse.match.evaluation import Outcome, Reason, Tolerance, evaluate
+from lakehouse.match.event.canonical import Event, events_of
 from lakehouse.match.event.captured import landed_of_text
-from lakehouse.match.event.landed import Event, events_of
-from lakehouse.match.matching.evaluation import Outcome, Reason, Tolerance, evaluate
 from lakehouse.match.payload.payloads import INVALID, UNDECODABLE, Payloads
 from lakehouse.match.payload.schemas import Schemas
 from lakehouse.render.bindings import Bound, bind

@@ -20,12 +20,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakehouse.match.distributed import Opened, large_batches, with_matches
 from lakehouse.match.event.adapters import to_landed
-from lakehouse.match.matching.engine import Opened, large_batches, with_matches
-from lakehouse.match.matching.index import definition_rows, index_of
-from lakehouse.match.matching.matcher import Request
+from lakehouse.match.index import definition_rows, index_of
+from lakehouse.match.indexfiles import schema_table, write_store
+from lakehouse.match.matcher import Request
 from lakehouse.match.payload.schemas import SchemaVersion
-from lakehouse.match.store import schema_table, write_store
 from lakehouse.settings import read_settings
 from lakehouse.store.session import open_session
 from tests.bench.matchindex import SCHEMA_XID, definitions_of

@@ -19,7 +19,7 @@ import orjson
 import pyarrow as pa
 
 from lakehouse.match import Index, Matcher, Payloads, Request, Schemas, SchemaVersion
-from lakehouse.match.matching.engine import match_batch
+from lakehouse.match.vectorized.batch import match_batch
 from tests.bench.match import SCHEMA
 from tests.bench.matchindex import SCHEMA_XID, definitions_of
 

@@ -18,10 +18,10 @@ import click
 import pyarrow as pa
 from rich.console import Console
 
-from lakehouse.match.event.landed import Event
-from lakehouse.match.matching.index import definition_rows, index_of
-from lakehouse.match.matching.matcher import Request
-from lakehouse.match.store import open_store, schema_table, write_store
+from lakehouse.match.event.canonical import Event
+from lakehouse.match.index import definition_rows, index_of
+from lakehouse.match.indexfiles import open_store, schema_table, write_store
+from lakehouse.match.matcher import Request
 
 SCHEMA_XID = "/schemagroups/bench/schemas/S"
 _AT_A_TIME = 50_000

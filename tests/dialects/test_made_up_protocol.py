@@ -78,7 +78,7 @@ with Catalog("warehouse") as catalog:
 MATCHING = """
 import json
 from lakehouse.match.definition.definitions import ADDRESSES
-from lakehouse.match.event.landed import SECTIONS, captured_by
+from lakehouse.match.event.canonical import SECTIONS, captured_by
 from lakehouse.render.endpoints import Endpoint
 from lakehouse.render.filling import _ADDRESSES, _OPTIONS
 

@@ -8,8 +8,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from lakehouse.match.event.adapters import LANDED, to_landed
+from lakehouse.match.event.canonical import Landed
 from lakehouse.match.event.captured import landed_of_columns
-from lakehouse.match.event.landed import Landed
 
 UNION = "STRUCT<member0: BIGINT, member1: STRING, member2: BINARY>"
 CAPTURE = (

@@ -14,10 +14,9 @@ from pyspark.sql import functions as F
 
 from lakehouse.errors import SettingsError
 from lakehouse.match.event.adapters import to_landed
-from lakehouse.match.event.captured import landed_of_captured, landed_of_object
-from lakehouse.match.event.landed import Event, Landed, events_of
-from lakehouse.match.event.platforms import PLATFORMS
-from lakehouse.match.matching.engine import landed_of_row
+from lakehouse.match.event.canonical import Event, Landed, events_of
+from lakehouse.match.event.captured import PLATFORMS, landed_of_captured, landed_of_object
+from lakehouse.match.vectorized.batch import landed_of_row
 from match.catalogs import SAMPLES
 
 PAIRS = "ARRAY<STRUCT<key: STRING, value: BINARY>>"

@@ -11,10 +11,11 @@ import pyarrow as pa
 import pytest
 from builders import document, group
 
+from lakehouse.dialects.tables import PROTOCOLS
 from lakehouse.match import Index, Matcher, Payloads, Request, Schemas
-from lakehouse.match.matching.columns import match_columns
-from lakehouse.match.matching.engine import match_batch, match_row
-from lakehouse.match.matching.results import PLACE, RESULT_SCHEMA
+from lakehouse.match.matcher import PLACE, RESULT_SCHEMA
+from lakehouse.match.vectorized.batch import match_batch, match_columns, match_row
+from lakehouse.match.vectorized.columns import BINDINGS
 from match.catalogs import SAMPLES, load, pairs_of, samples
 
 PAIRS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
@@ -386,3 +387,15 @@ def test_a_failure_is_told_in_its_own_row(monkeypatch):
     many = [row(number, {"ce_type": "fails" if number < 70 else "T"}) for number in range(140)]
     told = [one for part in match_batch(matcher, pa.RecordBatch.from_pylist(many, schema=FROM_SPARK)) for one in part.to_pylist()]
     assert [one["status"] for one in told] == ["unreadable"] * 70 + ["unmatched"] * 70
+
+
+def test_columns_read_cloudevents_of_each_protocol_whose_attributes_are_not_encoded():
+    plain = {one.family for one in PROTOCOLS.values() if one.ce_attributes and not one.ce_encoding}
+    assert {one.family for one in BINDINGS} == plain == {"KAFKA", "MQTT", "AMQP"}
+    amqp = next(one for one in BINDINGS if one.family == "AMQP")
+    assert (amqp.protocol, amqp.prefixes, amqp.in_pairs) == ("AMQP/1.0", ("cloudEvents:", "cloudEvents_"), False)
+    assert (amqp.content_encoding, amqp.address, amqp.telling) == (
+        "properties/content-encoding",
+        "properties/to",
+        "properties/subject",
+    )

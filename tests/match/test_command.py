@@ -14,9 +14,8 @@ from click.testing import CliRunner
 
 from lakehouse.cli.main import cli
 from lakehouse.cli.match import _added
-from lakehouse.match.definition.catalog import Scope, read_catalog
-from lakehouse.match.runs import Asked
-from lakehouse.match.streaming import checkpoint
+from lakehouse.match.definition.scope import Scope, read_catalog
+from lakehouse.match.runs import Asked, checkpoint
 from lakehouse.settings import read_settings
 from match.stored import model_of, write_catalog
 

@@ -10,9 +10,8 @@ from typing import Any
 import fastavro
 import pytest
 
-from lakehouse.match.payload.apart import NoAnswer, apart
-from lakehouse.match.payload.effort import effort_of
-from lakehouse.match.payload.payloads import Payloads
+from lakehouse.match.payload.costlimit import effort_of
+from lakehouse.match.payload.payloads import NoAnswer, Payloads, apart
 from lakehouse.match.payload.schemas import Schemas, SchemaVersion
 from match.test_payloads import STRUCTURE, S, verdict
 
@@ -198,7 +197,7 @@ def test_null_in_a_structured_event_meets_the_same_limit():
 def test_after_some_that_hang_no_other_is_tried(monkeypatch):
     monkeypatch.setattr("lakehouse.match.payload.payloads._SECONDS", 0.2)
     from lakehouse.match.definition.definitions import Definition
-    from lakehouse.match.event.landed import Event
+    from lakehouse.match.event.canonical import Event
 
     version = SchemaVersion("r", f"{S}/versions/1", S, True, "JSONSchema/2020-12", json.dumps(doubled(40)))
     payloads = Payloads(Schemas([version]))

@@ -6,7 +6,7 @@ from builders import document, group
 
 from lakehouse.match.definition.definitionchecks import flaws_of, signature_of, unused_of
 from lakehouse.match.definition.definitions import definition_of
-from lakehouse.match.matching.choice import is_more_specific
+from lakehouse.match.evaluation import is_more_specific
 from match.catalogs import load
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lakehouse.match import Index, Matcher, Payloads, Request, Schemas
 from lakehouse.match.definition.templates import has_placeholder
 from lakehouse.match.event.captured import landed_of_text
-from lakehouse.match.matching.results import RESULT_SCHEMA, why_of
+from lakehouse.match.matcher import RESULT_SCHEMA, why_of
 from match.catalogs import load
 
 pytestmark = pytest.mark.attack

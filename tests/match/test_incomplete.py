@@ -16,9 +16,8 @@ from click.testing import CliRunner
 from lakehouse.cli.main import cli
 from lakehouse.match import Index, Matcher, Payloads, Request, Schemas, SchemaVersion
 from lakehouse.match.event.captured import landed_of_text
-from lakehouse.match.matching.columns import match_columns
-from lakehouse.match.matching.engine import match_row
-from lakehouse.match.matching.results import RESULT_SCHEMA
+from lakehouse.match.matcher import RESULT_SCHEMA
+from lakehouse.match.vectorized.batch import match_columns, match_row
 from match.catalogs import load
 from match.stored import write_catalog
 from match.test_columns import FROM_SPARK, by_loop, row

@@ -9,9 +9,9 @@ import json
 import pytest
 
 from lakehouse.match.definition.definitions import definition_of
+from lakehouse.match.evaluation import Tolerance, evaluate
+from lakehouse.match.event.canonical import Landed, captured_by, events_of
 from lakehouse.match.event.captured import landed_of_columns, landed_of_http, landed_of_text
-from lakehouse.match.event.landed import Landed, captured_by, events_of
-from lakehouse.match.matching.evaluation import Tolerance, evaluate
 from match.catalogs import pairs_of, row_of
 
 EVENT = {"specversion": "1.0", "id": "1", "type": "T", "source": "/s"}

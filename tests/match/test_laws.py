@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.match import Index, Matcher, Payloads, Request, Schemas, Tolerance
+from lakehouse.match.evaluation import evaluate
+from lakehouse.match.event.canonical import events_of
 from lakehouse.match.event.captured import landed_of_text
-from lakehouse.match.event.landed import events_of
-from lakehouse.match.matching.evaluation import evaluate
 from match.catalogs import row_of
 from match.plain_matching import best, is_of
 

@@ -16,11 +16,10 @@ from builders import document, group
 from lakehouse.errors import SettingsError
 from lakehouse.expectations.validation import validate
 from lakehouse.match.conformance import all_runs, open_named_in
-from lakehouse.match.definition.catalog import Scope
-from lakehouse.match.matching.engine import large_batches, match
-from lakehouse.match.matching.matcher import Request
-from lakehouse.match.runs import Asked, read_landed, run_match
-from lakehouse.match.streaming import watch
+from lakehouse.match.definition.scope import Scope
+from lakehouse.match.distributed import large_batches, match
+from lakehouse.match.matcher import Request
+from lakehouse.match.runs import Asked, read_landed, run_match, watch
 from lakehouse.query.sql import run_query
 from match.test_costly import HANGING
 

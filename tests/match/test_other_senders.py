@@ -14,7 +14,7 @@ from builders import document, group
 from lakehouse.match import Index, Matcher, Payloads, Request, Schemas, Tolerance
 from lakehouse.match.event.adapters import LANDED
 from lakehouse.match.event.captured import landed_of_columns, landed_of_text
-from lakehouse.match.matching.engine import match_batch, match_row
+from lakehouse.match.vectorized.batch import match_batch, match_row
 from match.catalogs import load, pairs_of
 from match.test_columns import LANDED as COLUMNS
 

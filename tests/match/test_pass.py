@@ -8,12 +8,11 @@ import pyarrow as pa
 import pytest
 from builders import document, group
 
-from lakehouse.match.matching import engine
-from lakehouse.match.matching.index import definition_rows, index_of
-from lakehouse.match.matching.matcher import Request
-from lakehouse.match.matching.results import RESULT_COLUMNS, RESULT_SCHEMA
+from lakehouse.match import distributed
+from lakehouse.match.index import definition_rows, index_of
+from lakehouse.match.indexfiles import schema_table, write_store
+from lakehouse.match.matcher import RESULT_COLUMNS, RESULT_SCHEMA, Request
 from lakehouse.match.runs import Asked
-from lakehouse.match.store import schema_table, write_store
 from match.catalogs import load
 from match.test_columns import FROM_SPARK, row
 
@@ -27,11 +26,11 @@ GOOD = {"ce_specversion": "1.0", "ce_id": "1", "ce_type": "T", "ce_source": "/s"
 def matched(tmp_path, monkeypatch):
     rows, schemas = load({"r": document({"g": group({"m": MESSAGE})}, schemagroups=SCHEMAS)})
     path = write_store(tmp_path, index_of(definition_rows(rows)), schema_table(schemas))
-    monkeypatch.setattr(engine.SparkFiles, "get", lambda name: str(tmp_path / name))
+    monkeypatch.setattr(distributed.SparkFiles, "get", lambda name: str(tmp_path / name))
 
     def match(rows, wanted=tuple(RESULT_COLUMNS)):
         batches = [pa.RecordBatch.from_pylist(rows[at : at + 200], schema=FROM_SPARK) for at in range(0, len(rows), 200)]
-        run = engine._pass(path.name, Request(), wanted)
+        run = distributed._pass(path.name, Request(), wanted)
         schema = pa.schema([RESULT_SCHEMA.field(name) for name in wanted])
         return [one for made in run(batches) for one in made.cast(schema).to_pylist()]
 

@@ -12,7 +12,7 @@ import fastavro
 import pytest
 
 from lakehouse.match.definition.definitions import Definition
-from lakehouse.match.event.landed import Event
+from lakehouse.match.event.canonical import Event
 from lakehouse.match.payload.payloads import Payloads
 from lakehouse.match.payload.schemas import Schemas, SchemaVersion
 

@@ -12,9 +12,8 @@ from builders import document, group
 from click.testing import CliRunner
 
 from lakehouse.cli.main import cli
-from lakehouse.match.event.captured import landed_of_captured, landed_of_text
-from lakehouse.match.event.landed import events_of
-from lakehouse.match.event.platforms import PLATFORMS, missing_columns
+from lakehouse.match.event.canonical import events_of
+from lakehouse.match.event.captured import PLATFORMS, landed_of_captured, landed_of_text, missing_columns
 from match.stored import write_catalog
 
 CE = {"specversion": "1.0", "id": "1", "type": "T", "source": "/s"}

@@ -10,11 +10,10 @@ import pytest
 from builders import document, group
 
 from lakehouse.match import Index, Matcher, Payloads, Request, Schemas
-from lakehouse.match.definition.catalog import Scope, read_catalog, read_definitions
+from lakehouse.match.definition.scope import Scope, read_catalog, read_definitions
+from lakehouse.match.event.canonical import events_of
 from lakehouse.match.event.captured import landed_of_text
-from lakehouse.match.event.landed import events_of
-from lakehouse.match.matching.preselection import Preselection
-from lakehouse.match.oneevent import match_text
+from lakehouse.match.explain import Preselection, match_text
 from match.catalogs import SAMPLES
 from match.stored import model_of, write_catalog
 

@@ -12,7 +12,7 @@ from render.definitions import NOW
 
 from lakehouse.domain.references import schema_places
 from lakehouse.match import Index, Matcher, Payloads, Request, Schemas
-from lakehouse.match.definition.catalog import Scope, read_catalog
+from lakehouse.match.definition.scope import Scope, read_catalog
 from lakehouse.match.event.captured import landed_of_text
 from lakehouse.render import Given, Renderer, Style, ways_of
 from lakehouse.settings import data_folder

@@ -6,9 +6,9 @@ from builders import law
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.match.matching.index import definition_rows, index_of
+from lakehouse.match.index import definition_rows, index_of
+from lakehouse.match.indexfiles import MappedVersions, _mapped, schema_table, write_store
 from lakehouse.match.payload.schemas import HeldVersions, SchemaVersion
-from lakehouse.match.store import MappedVersions, _mapped, schema_table, write_store
 
 NAMES = st.sampled_from(["a", "b", "é", "a/versions/1"])
 KEYS = st.tuples(NAMES, NAMES)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lakehouse.match.definition.definitions import Definition
-from lakehouse.match.event.landed import Event
+from lakehouse.match.event.canonical import Event
 from lakehouse.match.payload.payloads import Payloads, PayloadVerdict
 from lakehouse.match.payload.schemas import Schemas, SchemaVersion
 from match.catalogs import SAMPLES

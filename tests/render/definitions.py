@@ -8,8 +8,8 @@ from typing import Any
 from match.catalogs import row_of
 
 from lakehouse.match import Index, Matcher, Payloads, Request, Schemas
+from lakehouse.match.event.canonical import events_of
 from lakehouse.match.event.captured import landed_of_text
-from lakehouse.match.event.landed import events_of
 from lakehouse.render import Given, Renderer, Style, ways_of
 
 NOW = "2026-01-01T00:00:00Z"

@@ -19,9 +19,9 @@ from match.stored import model_of, write_catalog
 from lakehouse.cli.console import Context
 from lakehouse.cli.main import cli
 from lakehouse.match.definition.definitions import definition_of
+from lakehouse.match.evaluation import Tolerance, evaluate
+from lakehouse.match.event.canonical import events_of
 from lakehouse.match.event.captured import landed_of_http
-from lakehouse.match.event.landed import events_of
-from lakehouse.match.matching.evaluation import Tolerance, evaluate
 from lakehouse.render.catalog import read_selected
 from lakehouse.render.example.messages import examples_of
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from match.test_costly import HANGING
 
 from lakehouse.match import Schemas
-from lakehouse.match.payload.apart import apart
+from lakehouse.match.payload.payloads import apart
 from lakehouse.match.payload.schemas import SchemaVersion
 from lakehouse.render import Given, Renderer, RenderRefused, Style, ways_of
 from render.definitions import NOW, cloudevent, row

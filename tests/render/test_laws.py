@@ -20,8 +20,8 @@ from match.catalogs import SAMPLES, load, samples
 import lakehouse
 from lakehouse.match import Index, Matcher, Payloads, Request, Schemas
 from lakehouse.match.definition.definitions import definition_of
+from lakehouse.match.event.canonical import events_of
 from lakehouse.match.event.captured import landed_of_text
-from lakehouse.match.event.landed import events_of
 from lakehouse.render import Given, MissingValues, Renderer, RenderRefused, Style, ways_of
 from lakehouse.render.filling import needs_of, placeholders_of
 from lakehouse.render.ways import FAMILIES, is_enveloped

@@ -8,8 +8,8 @@ import json
 import pytest
 
 from lakehouse.errors import SettingsError
+from lakehouse.match.event.canonical import events_of
 from lakehouse.match.event.captured import landed_of_text
-from lakehouse.match.event.landed import events_of
 from lakehouse.render import Endpoint, MissingValues, RenderRefused, Style, ways_of
 from lakehouse.render.filling import check_names
 from render.definitions import NOW, cloudevent, pairs, rendered, row

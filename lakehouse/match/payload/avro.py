@@ -11,7 +11,7 @@ from fastavro.schema import SchemaParseException, UnknownType
 from fastavro.validation import ValidationError
 
 from lakehouse.match.definition.valuetypes import media_type
-from lakehouse.match.payload.effort import depth_of, places_of
+from lakehouse.match.payload.costlimit import depth_of, places_of
 from lakehouse.match.payload.schemas import Resolved
 from lakehouse.match.payload.validators import CONFLUENT, FRAME, Decoded, Error, Undecodable, Unsupported, decode_json, is_json
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from lakehouse.match.payload.effort import effort_of
+from lakehouse.match.payload.costlimit import effort_of
 from lakehouse.match.payload.schemas import Resolved
 from lakehouse.match.payload.validators import Decoded, Error, Unresolved, Unsupported, decode_json, may_be_long, pointer_of
 

@@ -1,22 +1,29 @@
 """Payloads against the schema that the catalog resolves: unpacked, decoded, validated.
 
 What cannot be checked says why: no schema, not resolved, a format that is not supported, or a library that is not installed
-(`pip install xregistry-lakehouse[match]`). Validators are made in the process that uses them, as they do not travel.
+(`pip install xregistry-lakehouse[match]`). Validators are made in the process that uses them, as they do not travel. A payload on
+which a library may hang, or end its process, is checked in another process with a limit of time and memory.
 """
 
 from __future__ import annotations
 
+import contextlib
+import faulthandler
+import os
+import pickle
+import resource
+import select
+import signal
+import time
 from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
 from subprocess import TimeoutExpired
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from lakehouse.match.definition.definitions import Definition
 from lakehouse.match.definition.valuetypes import as_text
-from lakehouse.match.event.encodings import ELSEWHERE, MOST_UNPACKED, PLACES, unpacked
-from lakehouse.match.event.landed import Event
-from lakehouse.match.payload.apart import NoAnswer, apart
+from lakehouse.match.event.canonical import ELSEWHERE, MOST_UNPACKED, PLACES, Event, unpacked
 from lakehouse.match.payload.schemas import Resolved, Schemas
 from lakehouse.match.payload.validators import (
     Undecodable,
@@ -26,6 +33,78 @@ from lakehouse.match.payload.validators import (
     is_made_at_once,
     make_validator,
 )
+
+_MORE_BYTES = 2**30  # that the process may take beside what it has from this one
+_CHUNK = 2**16
+
+Made = TypeVar("Made")
+
+
+class NoAnswer(Exception):
+    """The process ended without an answer, or took too long."""
+
+
+def apart(work: Callable[[], Made], seconds: float) -> Made:
+    """Do work in a fork of this process.
+
+    Args:
+        work: gives what can be pickled.
+        seconds: how long it may take.
+
+    Raises:
+        NoAnswer: it took longer, or the process ended: of memory, or a fault of a library.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _answer(work, reading, writing, seconds)
+    os.close(writing)
+    try:
+        text = _read(reading, time.monotonic() + seconds)
+    finally:
+        os.close(reading)
+        with contextlib.suppress(ProcessLookupError):  # it may have ended
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    if text is None:
+        raise NoAnswer(f"it took more than {seconds:g} s")
+    if not text:
+        raise NoAnswer("the library ended its process")
+    made: Made = pickle.loads(text)  # noqa: S301  what this process wrote itself
+    return made
+
+
+def _answer(work: Callable[[], Made], reading: int, writing: int, seconds: float) -> None:
+    """Do the work and write it down: in the fork, which ends here whatever happens."""
+    try:
+        os.close(reading)
+        faulthandler.disable()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # libraries that fail for good say so at length
+        resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 1))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with contextlib.suppress(OSError, ValueError):  # a system without /proc, or a limit that is lower already
+            with open("/proc/self/statm", encoding="ascii") as file:
+                most = int(file.read().split()[0]) * resource.getpagesize() + _MORE_BYTES
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        text = pickle.dumps(work())
+        while text:
+            text = text[os.write(writing, text) :]
+    finally:
+        os._exit(0)
+
+
+def _read(reading: int, deadline: float) -> bytes | None:
+    """Read to the end; None: the time is over."""
+    parts: list[bytes] = []
+    while True:
+        ready, _, _ = select.select([reading], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            return None
+        part = os.read(reading, _CHUNK)
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+
 
 VALID, INVALID, UNDECODABLE, NONE = "valid", "invalid", "undecodable", "none"
 NO_SCHEMA, UNRESOLVED, UNSUPPORTED, NOT_CHECKED = "no_schema", "schema_unresolved", "unsupported_format", "not_checked"

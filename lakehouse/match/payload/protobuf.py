@@ -20,7 +20,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from grpc_tools import protoc
 
 from lakehouse.match.definition.valuetypes import media_type
-from lakehouse.match.payload.apart import NoAnswer, apart
+from lakehouse.match.payload.payloads import NoAnswer, apart
 from lakehouse.match.payload.schemas import Resolved
 from lakehouse.match.payload.validators import CONFLUENT, FRAME, Decoded, Error, Undecodable, Unsupported, is_json
 

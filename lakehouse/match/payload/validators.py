@@ -15,7 +15,7 @@ import jiter
 import orjson
 
 from lakehouse.match.definition.valuetypes import media_type
-from lakehouse.match.payload.effort import Effort
+from lakehouse.match.payload.costlimit import Effort
 from lakehouse.match.payload.schemas import Resolved
 
 # Imported when a schema of the family is met first: each needs a library of its own.

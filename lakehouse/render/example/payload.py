@@ -17,9 +17,8 @@ import orjson
 
 from lakehouse.match.definition.definitions import ENVELOPE, Attribute, Definition
 from lakehouse.match.definition.valuetypes import TEMPLATED_THEN_TYPED, as_text, is_of_type, is_uri_reference, media_type
-from lakehouse.match.event.landed import Event
-from lakehouse.match.payload.apart import NoAnswer, apart
-from lakehouse.match.payload.payloads import INVALID, NONE, UNDECODABLE, Payloads, try_to_make
+from lakehouse.match.event.canonical import Event
+from lakehouse.match.payload.payloads import INVALID, NONE, UNDECODABLE, NoAnswer, Payloads, apart, try_to_make
 from lakehouse.match.payload.schemas import Resolved, Schemas
 from lakehouse.match.payload.validators import Unsupported, family_of_format, is_json, make_validator
 from lakehouse.render.bindings import declared_content_type

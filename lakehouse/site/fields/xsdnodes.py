@@ -8,7 +8,7 @@ from typing import Any
 
 from xmlschema.validators import XsdAnyElement, XsdGroup
 
-from lakehouse.match.payload.apart import NoAnswer, apart
+from lakehouse.match.payload.payloads import NoAnswer, apart
 from lakehouse.match.payload.schemas import Resolved
 from lakehouse.match.payload.validators import Unsupported
 from lakehouse.match.payload.xsd import XsdValidator

@@ -11,7 +11,7 @@ import orjson
 from lakehouse.domain.leaves import leaves_of_body
 from lakehouse.domain.references import schema_places
 from lakehouse.errors import LakehouseError
-from lakehouse.match.definition.catalog import endpoint_row, schema_version
+from lakehouse.match.definition.scope import endpoint_row, schema_version
 from lakehouse.match.payload.schemas import SchemaVersion
 from lakehouse.readmodel.flattened import attributes_of, carrying, chain_of, endpoints_of
 from lakehouse.readmodel.listed import extending

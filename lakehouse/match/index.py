@@ -1,4 +1,4 @@
-"""The index: the definitions of a snapshot by what tells events apart, as one memory-mapped Arrow file.
+"""The index: the definitions of a snapshot by what distinguishes events, as one memory-mapped Arrow file.
 
 Each definition is stored under its discriminator, the first that is constant: CloudEvents type; subject or address of its
 protocol; the start of a path; else under `always`. Workers map the file and read only the rows that an event needs, so a million
@@ -20,7 +20,7 @@ import pyarrow.compute
 from lakehouse.match.definition.definitions import ADDRESSES, TYPE, Definition, definition_of
 from lakehouse.match.definition.templates import Rule
 from lakehouse.match.definition.valuetypes import as_text
-from lakehouse.match.event.landed import Event
+from lakehouse.match.event.canonical import Event
 from lakehouse.text.names import Pointer
 
 ALWAYS = "always"
@@ -31,7 +31,9 @@ _SILENT = ("/description", "/specurl", "/name", "/documentation")
 _COMPILED = 50_000
 CLOSE_TYPES = 20_000  # above so many distinct types, misspelt ones are not sought letter by letter
 _LONG_TYPE = 200
-_SUBJECT = Pointer("/protocoloptions/properties/subject")  # of AMQP
+# The option that distinguishes the definitions of a protocol: its address; of AMQP the subject, as its address names a link.
+DISCRIMINATORS = ADDRESSES | {"AMQP": "properties/subject"}
+_SUBJECT = Pointer(f"/protocoloptions/{DISCRIMINATORS['AMQP']}")
 DEFINITION_ROWS = pa.schema([("keys", pa.list_(pa.string())), ("body", pa.binary())])
 _KEYS = pa.schema([("key_hash", pa.uint64()), ("key", pa.string()), ("row", pa.int64())])
 
@@ -162,7 +164,7 @@ def event_keys(event: Event) -> Iterator[str]:
     if family is None:
         return
     if family == "AMQP":
-        found = event.options.get("properties/subject")
+        found = event.options.get(DISCRIMINATORS[family])
         blind = found is None and not event.knows(_SUBJECT)
         yield f"blind\0{family}" if blind else f"subject\0{as_text(found)}"
         return

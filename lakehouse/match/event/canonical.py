@@ -1,7 +1,7 @@
-"""One event as it landed, whatever it landed from: its CloudEvents attributes, its protocol options, its body.
+"""One event, whatever captured it: its CloudEvents attributes, its protocol options, its body.
 
-Adapters give the canonical columns (`LANDED`); here the binding of CloudEvents to the protocol is undone, and a structured event
-is opened, once for matching and for its payload (MSG-194, MSG-195, MSG-196).
+Adapters return the canonical columns (`LANDED`); here the binding of CloudEvents to the protocol is undone, and a structured
+event is opened, once for matching and for its payload (MSG-194, MSG-195, MSG-196). Compressed bodies are unpacked, up to a limit.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import base64
 import binascii
 import codecs
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +21,39 @@ import orjson
 from lakehouse.dialects.tables import FAMILIES, PROTOCOLS, message_options
 from lakehouse.match.definition.definitions import ADDRESSES, escape
 from lakehouse.match.definition.valuetypes import as_text, media_type
-from lakehouse.match.event.encodings import ELSEWHERE, MOST_UNPACKED, PLACES, unpacked
+
+MOST_UNPACKED = 2**30
+PLACES = {"AMQP": "properties/content-encoding", "MQTT": "user_properties/content-encoding"}
+ELSEWHERE = "headers/content-encoding"
+
+
+def unpacked(body: bytes, encoding: str, most: int = MOST_UNPACKED) -> bytes:
+    """Undo gzip or deflate.
+
+    Args:
+        body: as it came.
+        encoding: as the content encoding tells it.
+        most: bytes that may come out.
+
+    Raises:
+        ValueError: the encoding is another, the bytes are not of it, or they are too many.
+    """
+    written = encoding.strip().lower()
+    if written in ("identity", ""):
+        return body
+    if written not in ("gzip", "x-gzip", "deflate"):
+        raise ValueError(f"content encoding {written}: only gzip and deflate are unpacked")
+    unpacker = zlib.decompressobj(wbits=47)
+    try:
+        text = unpacker.decompress(body, most + 1)
+    except zlib.error as error:
+        raise ValueError(f"content encoding {written}: {error}") from error
+    if len(text) > most:
+        raise ValueError(f"unpacks to more than {most} bytes (max_unpacked_bytes)")
+    if not unpacker.eof:
+        raise ValueError(f"content encoding {written}: cut off")
+    return text
+
 
 _QUOTED = re.compile(r'\A"(?:[^"\\]|\\.)*"\Z', re.DOTALL)  # fixed and linear
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)

@@ -6,7 +6,6 @@ The index of a snapshot is written once and sent to the executors as files (`Spa
 from __future__ import annotations
 
 import atexit
-import logging
 import shutil
 import tempfile
 from collections import Counter
@@ -14,7 +13,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -25,15 +23,12 @@ from pyspark.sql.window import Window
 
 from lakehouse.log.relations import open_relations
 from lakehouse.log.snapshots import resolve_snapshot
-from lakehouse.match.definition.catalog import MESSAGE_COLUMNS, SCHEMA_COLUMNS, Scope, in_scope
-from lakehouse.match.event.adapters import FORM, LANDED, to_landed
-from lakehouse.match.event.captured import landed_of_columns, landed_of_text
-from lakehouse.match.event.landed import Landed
-from lakehouse.match.matching.columns import match_columns
-from lakehouse.match.matching.index import DEFINITION_ROWS, definition_rows, index_of
-from lakehouse.match.matching.matcher import Matcher, Request
-from lakehouse.match.matching.results import RESULT_COLUMNS, RESULT_SCHEMA, why_of
-from lakehouse.match.store import open_store, write_store
+from lakehouse.match.definition.scope import MESSAGE_COLUMNS, SCHEMA_COLUMNS, Scope, in_scope
+from lakehouse.match.event.adapters import LANDED, to_landed
+from lakehouse.match.index import DEFINITION_ROWS, definition_rows, index_of
+from lakehouse.match.indexfiles import open_store, write_store
+from lakehouse.match.matcher import RESULT_COLUMNS, Request
+from lakehouse.match.vectorized.batch import match_batch
 from lakehouse.settings import Settings
 from lakehouse.store.frames import hand_over
 from lakehouse.store.views import read_view, with_read
@@ -46,10 +41,6 @@ _MOST_ROWS, _FEWEST_ROWS, _MOST_BYTES = 50_000, 100, 2**26
 _NO_LIMIT = str(2**31 - 1)  # Spark then counts no bytes
 _LOOKED_AT = 1_000  # rows of a source
 _ROW_BYTES = 500  # beside payload, line and key
-
-logger = logging.getLogger(__name__)
-
-_ROWS_OF_LOOP = 5_000  # whose results are Python's at a time
 
 
 @dataclass(frozen=True)
@@ -211,49 +202,6 @@ def match(
     """
     landed = to_landed(rows)
     return with_matches(landed, open_index(spark, settings, scope or Scope(), at), request or Request())
-
-
-def landed_of_row(row: dict[str, Any]) -> Iterable[Landed]:
-    """Give what a row of the canonical table holds: one event, or those of a text."""
-    if row["problem"]:
-        return [Landed(row["protocol"], problem=row["problem"])]
-    if row["line"] is not None and row["captured"] is None:  # with a mapping, the columns tell what the line is
-        form = next((one["value"] for one in row["options"] or () if one["key"] == FORM), None)
-        return landed_of_text(row["line"], row["protocol"], form)
-    return [landed_of_columns(row)]
-
-
-def match_batch(matcher: Matcher, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Match landed rows: column by column what can be, the others row by row.
-
-    Args:
-        matcher: the definitions, and how.
-        batch: the columns of `LANDED`; lines are numbered.
-
-    Returns:
-        Columns of `RESULT_SCHEMA`, in any order.
-    """
-    try:
-        quick, left = match_columns(matcher, batch)
-    except Exception as error:  # the row loop finds the row that it was, and costs no other
-        logger.warning("a batch is matched row by row, as %s was raised", type(error).__name__)
-        quick, left = [], batch
-    yield from quick
-    for start in range(0, left.num_rows, _ROWS_OF_LOOP):
-        made = [one for row in left.slice(start, _ROWS_OF_LOOP).to_pylist() for one in match_row(matcher, row)]
-        yield pa.RecordBatch.from_pylist(made, schema=RESULT_SCHEMA)
-
-
-def match_row(matcher: Matcher, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Match the events of a row; what goes wrong with one is told of it, and costs no other."""
-    own = {name: row[name] for name in ("ordinal", "place", "landed_at")}
-    own["event_ref"] = {name: row[name] for name in ("source", "partition", "offset", "row")}
-    try:
-        found = [result for landed in landed_of_row(row) for result in matcher.rows(landed)]
-    except Exception as error:  # told in the row's own result, without the error's text, which may hold values
-        told = f"row: it cannot be matched ({type(error).__name__})"
-        found = list(matcher.rows(Landed(row["protocol"], problem=told)))
-    return (result | own | {"why": why_of(result)} for result in found)
 
 
 def _pass(

@@ -1,8 +1,9 @@
-"""What a schema may cost: how often a validator may look at one place of a payload, before it is asked to.
+"""What a schema may cost: how often a validator may look at one place of a payload, before it is used.
 
-A schema may call its parts in several ways, and those theirs, so that a short one stands for millions; where it calls itself in
-several ways, each level of a payload doubles the work. Libraries have no limit for that, nor for how often a payload asks them to
-look: what each place costs is multiplied with how many places there are.
+A schema may refer to its parts in several ways, and those to theirs, so that a short one means millions; where it refers to
+itself in several ways, each level of a payload doubles the work. Libraries have no limit for that, nor for how often a payload
+makes them
+look: the cost of each place is multiplied with the number of places.
 """
 
 from __future__ import annotations

@@ -1,30 +1,50 @@
-"""Results of rows that were matched column by column: what is the same for many of them is written once and repeated."""
+"""`match_batch`: a batch matched by columns where that is possible, the other rows one by one; results as columns of Arrow.
+
+What is the same for many results is written once and repeated.
+"""
 
 from __future__ import annotations
 
+import gc
+import logging
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import orjson
 import pyarrow as pa
 
-from lakehouse.match.definition.definitions import Definition
+from lakehouse.match.definition.definitions import Attribute, Definition
 from lakehouse.match.definition.valuetypes import media_type
-from lakehouse.match.event.landed import Event
-from lakehouse.match.matching.columntexts import Held, Rows
-from lakehouse.match.matching.landedcolumns import Columns, Payload, StructuredColumns, payload_of
-from lakehouse.match.matching.likeness import Choice
-from lakehouse.match.matching.matcher import Matcher, remarks_of
-from lakehouse.match.matching.results import EVENT_REF, RESULT_SCHEMA
+from lakehouse.match.evaluation import hides_envelope_type, is_told, is_version
+from lakehouse.match.event.canonical import Event, Landed
+from lakehouse.match.event.captured import FORM, landed_of_columns, landed_of_text
+from lakehouse.match.matcher import EVENT_REF, RESULT_SCHEMA, Matcher, remarks_of, why_of
 from lakehouse.match.payload.payloads import NOT_CHECKED, VALID, PayloadVerdict
 from lakehouse.match.payload.validators import is_json
+from lakehouse.match.vectorized.answers import Answer, Candidates, Choice, Glances, Group, Likeness, is_settled
+from lakehouse.match.vectorized.columns import (
+    FEWEST_ROWS,
+    Columns,
+    Held,
+    Payload,
+    Rows,
+    StructuredColumns,
+    columns_of,
+    payload_of,
+)
 from lakehouse.text.blanking import REDACTED, looks_secret
 
+_LIKENESS: WeakKeyDictionary[Matcher, Likeness] = WeakKeyDictionary()  # what definitions ask is numbered once for a matcher
 _VALID = PayloadVerdict(VALID)
 _NOT_ASKED = PayloadVerdict(NOT_CHECKED)
+_ROWS_OF_LOOP = 5_000  # whose results are Python's at a time
 Quick = Callable[[Any], bool]
 _NOTHING, _HIDDEN = pa.array([""]), pa.array([REDACTED])
+
+logger = logging.getLogger(__name__)
 
 
 class Found(NamedTuple):
@@ -261,3 +281,212 @@ def _shown(matcher: Matcher, name: str, held: Held) -> Held:
 
 def _key(definition: Definition) -> dict[str, str]:
     return {"registryid": definition.registryid, "xid": definition.xid}
+
+
+_MOST_CANDIDATES = 60
+_FEWEST_OF_A_TYPE = 4  # fewer are as quick in the row loop
+
+
+class Verdict(NamedTuple):
+    """What came of a definition and rows: which match, which the row loop must look at, and what the placeholders hold."""
+
+    matches: Rows
+    odd: Rows
+    variables: dict[str, Held]
+    unchecked: list[str]
+
+
+def match_columns(matcher: Matcher, batch: pa.RecordBatch) -> tuple[list[pa.RecordBatch], pa.RecordBatch]:
+    """Match what of a batch can be matched column by column.
+
+    Args:
+        matcher: the definitions, and how.
+        batch: the columns of `LANDED`.
+
+    Returns:
+        Results, and the rows that are left to the row loop.
+    """
+    asked = matcher.request
+    if asked.tolerance.level != "default" or asked.tolerance.native or 0 < asked.payload_share < 1:
+        return [], batch
+    results, done = [], np.zeros(batch.num_rows, bool)
+    with _not_collecting():
+        for columns in columns_of(batch):
+            glances = Glances()
+            groups = ((Group(columns, rows, glances), members, which) for rows, members, which in _groups(matcher, columns))
+            found = [one for group, members, which in groups for one in _match_group(group, members, which)]
+            if found:
+                results.append(result_batch(matcher, columns, found))
+                for one in found:
+                    done[columns.numbers[one.rows]] = True
+    if not done.any():
+        return results, batch
+    return results, batch.slice(batch.num_rows) if done.all() else batch.filter(pa.array(~done))
+
+
+@contextmanager
+def _not_collecting() -> Iterator[None]:
+    """Keep Python from searching for cycles: thousands of JSON values are open here, none in a cycle; each search walks them."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _groups(matcher: Matcher, columns: Columns) -> Iterator[tuple[Rows, list[Candidates], Rows]]:
+    """Take rows together whose candidates ask alike: the rows, the candidates of their types, and which of these each row has."""
+    alike: dict[tuple[object, ...], tuple[list[Rows], list[Candidates]]] = {}
+    for rows, candidates in _types(matcher, columns):
+        parts, members = alike.setdefault(candidates.likeness, ([], []))
+        parts.append(rows)
+        members.append(candidates)
+    for parts, members in alike.values():
+        rows = np.concatenate(parts)
+        if len(rows) >= FEWEST_ROWS:
+            yield rows, members, np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+
+
+def _types(matcher: Matcher, columns: Columns) -> Iterator[tuple[Rows, Candidates]]:
+    """Take rows of one type (and topic or subject, where that tells definitions) together, with their candidates."""
+    likeness = _LIKENESS.setdefault(matcher, Likeness())
+    binding, kinds = columns.binding, columns.attribute("type")
+    told = columns.option(binding.telling)
+    at = np.nonzero(columns.is_ready)[0]
+    codes = kinds.codes[at].astype(np.int64)
+    has_addresses = bool(binding.family) and matcher.index.tells_addresses(binding.family or "")
+    if has_addresses:
+        codes = codes * (len(told.words) + 1) + told.codes[at]
+    order = np.argsort(codes.astype(np.uint16) if codes.max(initial=0) < 2**16 else codes, kind="stable")
+    ends = np.nonzero(np.diff(codes[order]))[0] + 1
+    for part in np.split(order, ends):
+        if len(part) >= _FEWEST_OF_A_TYPE:
+            rows = at[part]
+            event = columns.event()
+            event.ce["type"] = kinds.told[kinds.codes[rows[0]]]
+            address = told.told[told.codes[rows[0]]] if has_addresses else None
+            if address is not None:
+                event.options[binding.telling] = address
+            found = likeness.candidates(tuple(matcher.index.candidates(event)), event.family)
+            if len(found) <= _MOST_CANDIDATES:
+                yield rows, found
+
+
+def _match_group(group: Group, members: list[Candidates], which: Rows) -> Iterator[Found]:
+    """Match rows whose candidates ask alike; rows with anything to tell are left out."""
+    rows = group.rows
+    verdicts = [_evaluate(one, group) for one in members[0].definitions]
+    pattern, odd = np.zeros(len(rows), np.int64), np.zeros(len(rows), bool)
+    for bit, verdict in enumerate(verdicts):
+        pattern |= verdict.matches.astype(np.int64) << bit
+        odd |= verdict.odd
+    for bits in np.unique(pattern[~odd]).tolist():
+        here = np.nonzero((pattern == bits) & ~odd)[0]
+        choices = [one.choice(bits) for one in members]
+        shown = np.array([-1 if one is None else one.shown for one in choices])[which[here]]
+        for slot in np.unique(shown).tolist():
+            if slot >= 0:
+                chosen = here if (shown == slot).all() else here[shown == slot]
+                verdict = verdicts[slot]
+                variables = {name: held.of(chosen) for name, held in verdict.variables.items()}
+                yield Found(rows[chosen], choices, which[chosen], variables, verdict.unchecked)
+
+
+def _evaluate(definition: Definition, group: Group) -> Verdict:
+    """Check all that a definition asks of rows."""
+    columns, count = group.columns, len(group.rows)
+    probe = columns.event()
+    matches, odd = np.ones(count, bool), np.zeros(count, bool)
+    held: dict[str, list[Held]] = {}
+    unchecked = ["/protocol"] if definition.family and not columns.binding.family else []
+    if definition.family == "MQTT" and not is_version(columns.binding.version, definition.version):
+        odd |= True  # another version deviates
+    for attribute in definition.attributes:
+        if is_settled(attribute):
+            continue
+        if attribute.section == "message" and hides_envelope_type(attribute, probe):
+            unchecked.append(attribute.pointer)
+            continue
+        answer, absent = _ask(attribute, group, probe)
+        if absent.any() and not is_told(attribute, probe):
+            unchecked.append(attribute.pointer)
+            odd |= not absent.all()  # told of some rows and of others not
+        elif attribute.required or attribute.has_value:
+            matches &= ~(absent & attribute.decides)
+            odd |= absent & (not attribute.decides)
+        if absent.all():
+            continue
+        if attribute.decides:
+            matches &= answer.holds | absent
+        else:
+            odd |= ~(answer.holds | absent)
+        odd |= answer.is_odd & ~absent
+        for name, texts in zip(attribute.template.names if attribute.template else (), answer.held, strict=False):
+            held.setdefault(name, []).append(texts)
+    variables = {name: uses[0] for name, uses in held.items()}
+    for name, uses in held.items():
+        for other in uses[1:]:  # texts that differ are the row loop's
+            odd |= matches & variables[name].differs(other)
+    return Verdict(matches, odd & matches, variables, unchecked)
+
+
+def _ask(attribute: Attribute, group: Group, probe: Event) -> tuple[Answer, Rows]:
+    """Give what rows answer, and which of them have no value; what the row loop must look at is odd."""
+    columns = group.columns
+    if attribute.section == "message":  # one of the content types must hold
+        answers = [group.answer(attribute, texts, probe) for texts in columns.content_types()]
+        holds, odd = (np.logical_or.reduce([answer[part] for answer in answers]) for part in (0, 1))
+        return Answer(holds, odd, ()), np.logical_and.reduce([group.is_absent(one) for one in columns.content_types()])
+    texts = columns.attribute(attribute.key) if attribute.section == "envelope" else columns.option(attribute.key)
+    absent, odd = group.is_absent(texts), group.is_odd(texts)
+    if attribute.key == "key_base64":
+        return Answer(~absent, ~absent, ()), absent
+    answer = group.answer(attribute, texts, probe)
+    if odd is None:
+        return answer, absent
+    return answer._replace(holds=answer.holds | odd, is_odd=answer.is_odd | odd), absent & ~odd
+
+
+def landed_of_row(row: dict[str, Any]) -> Iterable[Landed]:
+    """Give what a row of the canonical table holds: one event, or those of a text."""
+    if row["problem"]:
+        return [Landed(row["protocol"], problem=row["problem"])]
+    if row["line"] is not None and row["captured"] is None:  # with a mapping, the columns tell what the line is
+        form = next((one["value"] for one in row["options"] or () if one["key"] == FORM), None)
+        return landed_of_text(row["line"], row["protocol"], form)
+    return [landed_of_columns(row)]
+
+
+def match_batch(matcher: Matcher, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Match landed rows: column by column what can be, the others row by row.
+
+    Args:
+        matcher: the definitions, and how.
+        batch: the columns of `LANDED`; lines are numbered.
+
+    Returns:
+        Columns of `RESULT_SCHEMA`, in any order.
+    """
+    try:
+        quick, left = match_columns(matcher, batch)
+    except Exception as error:  # the row loop finds the row that it was, and costs no other
+        logger.warning("a batch is matched row by row, as %s was raised", type(error).__name__)
+        quick, left = [], batch
+    yield from quick
+    for start in range(0, left.num_rows, _ROWS_OF_LOOP):
+        made = [one for row in left.slice(start, _ROWS_OF_LOOP).to_pylist() for one in match_row(matcher, row)]
+        yield pa.RecordBatch.from_pylist(made, schema=RESULT_SCHEMA)
+
+
+def match_row(matcher: Matcher, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Match the events of a row; what goes wrong with one is told of it, and costs no other."""
+    own = {name: row[name] for name in ("ordinal", "place", "landed_at")}
+    own["event_ref"] = {name: row[name] for name in ("source", "partition", "offset", "row")}
+    try:
+        found = [result for landed in landed_of_row(row) for result in matcher.rows(landed)]
+    except Exception as error:  # told in the row's own result, without the error's text, which may hold values
+        told = f"row: it cannot be matched ({type(error).__name__})"
+        found = list(matcher.rows(Landed(row["protocol"], problem=told)))
+    return (result | own | {"why": why_of(result)} for result in found)

@@ -1,7 +1,7 @@
 """An index as a folder of Arrow files, which every Python worker of a machine maps: one copy, in the page cache.
 
-`keys.arrow` and `definitions.arrow` are the index, `schemas.arrow` the Versions of schemas, `schemakeys.arrow` where they stand
-there. The folder is named by the digest of what it holds, so workers know what they have opened already.
+`keys.arrow` and `definitions.arrow` are the index, `schemas.arrow` the Versions of schemas, `schemakeys.arrow` their positions
+there. The folder is named by the digest of its content, so workers know what they have opened already.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
 
-from lakehouse.match.matching.index import Index, IndexTables, hash_of
-from lakehouse.match.matching.matcher import Matcher, Request
+from lakehouse.match.index import Index, IndexTables, hash_of
+from lakehouse.match.matcher import Matcher, Request
 from lakehouse.match.payload.payloads import Payloads
 from lakehouse.match.payload.schemas import Key, Schemas, SchemaVersion
 from lakehouse.text.names import RegistryId

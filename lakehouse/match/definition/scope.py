@@ -1,7 +1,7 @@
-"""The definitions of a snapshot, read without Spark out of the read model: the one place that knows where they stand.
+"""The definitions of a snapshot that are in a scope, read without Spark from the read model.
 
-What one event or one message needs is read alone: `View.telling` gives of all definitions what tells them apart, and only those
-that are wanted are read whole, with the schemas that they name.
+What one event or one message needs is read alone: `View.telling` returns of all definitions what distinguishes them, and only
+those that are wanted are read whole, with the schemas that they name.
 """
 
 from __future__ import annotations

@@ -1,1 +1,0 @@
-"""An event against the index of definitions: what decides, which match is the most specific, what came nearest."""
