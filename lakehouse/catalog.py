@@ -52,10 +52,10 @@ from lakehouse.readmodel.search import search as search_for
 from lakehouse.readmodel.shown import Shown, ShownDocument, ShownEntity
 from lakehouse.readmodel.shown import show as show_one
 from lakehouse.readmodel.view import View
-from lakehouse.render.catalog import read_selected
-from lakehouse.render.engine import render_table
+from lakehouse.render.onspark import render_table
 from lakehouse.render.rendering import Style as RenderStyle
-from lakehouse.render.runs import families_of
+from lakehouse.render.renderruns import families_of
+from lakehouse.render.selected import read_selected
 from lakehouse.rules.declared import RULES
 from lakehouse.settings import Settings, read_settings
 from lakehouse.site import Written, write_site

@@ -79,7 +79,7 @@ def show(context: Context, xid: str, at: str | None, with_all: bool) -> int:
     from lakehouse.readmodel.found import notes_on, with_reasons
     from lakehouse.readmodel.shown import Shown
     from lakehouse.readmodel.shown import show as show_one
-    from lakehouse.render.example.messages import examples_in
+    from lakehouse.render.renderruns import examples_in
 
     with read_model(context) as (model, settings):
         registryid, depth = RegistryId(settings.registry) or None, settings.max_chain_depth

@@ -21,9 +21,9 @@ from lakehouse.text.names import RegistryId
 
 if TYPE_CHECKING:
     from lakehouse.readmodel.view import View
-    from lakehouse.render.catalog import Selected
     from lakehouse.render.filling import Given
-    from lakehouse.render.runs import Run
+    from lakehouse.render.renderruns import Run
+    from lakehouse.render.selected import Selected
 
 _FORMATS = ("json", "captured", "curl", "kcat", "mosquitto_pub")
 _MOST_TOLD = 20
@@ -68,7 +68,7 @@ def render(context: Context, /, xids: tuple[str, ...], **flags: Any) -> int:
     XID is that of a message, or an id that only one message has. Values are given or generated; nothing is sent.
     Exit code 2: values are missing; 3: a message was refused.
     """
-    from lakehouse.render.given import is_file
+    from lakehouse.render.filling import is_file
     from lakehouse.store.places import check_target
 
     _check(xids, flags)
@@ -95,11 +95,10 @@ def _check(xids: tuple[str, ...], flags: dict[str, Any]) -> None:
 
 def _run_of(context: Context, xids: tuple[str, ...], flags: dict[str, Any]) -> tuple[Run, Given]:
     from lakehouse.readmodel.found import with_reasons
-    from lakehouse.render.catalog import read_selected
-    from lakehouse.render.filling import Given
-    from lakehouse.render.given import read_payload, values_of
+    from lakehouse.render.filling import Given, read_payload, values_of
     from lakehouse.render.rendering import Style
-    from lakehouse.render.runs import Run, families_of
+    from lakehouse.render.renderruns import Run, families_of
+    from lakehouse.render.selected import read_selected
 
     asked = families_of(flags["over"], flags["form"], batch=flags["batch"])
     mode = "structured" if flags["batch"] else flags["mode"]
@@ -118,8 +117,8 @@ def _run_of(context: Context, xids: tuple[str, ...], flags: dict[str, Any]) -> t
 
 
 def _write(context: Context, run: Run, common: Given, flags: dict[str, Any]) -> int:
-    from lakehouse.render.given import read_values
-    from lakehouse.render.runs import told_of
+    from lakehouse.render.filling import read_values
+    from lakehouse.render.renderruns import told_of
 
     rows = read_values(flags["values"]) if flags["values"] else None
     lines = run.lines(run.messages(common, rows), batch=flags["batch"])
@@ -151,7 +150,7 @@ def _write(context: Context, run: Run, common: Given, flags: dict[str, Any]) -> 
 
 def _render_table(context: Context, xids: tuple[str, ...], flags: dict[str, Any]) -> int:
     """Render a table of values with Spark; lines come in the order of its partitions."""
-    from lakehouse.render.engine import render_table
+    from lakehouse.render.onspark import render_table
 
     if flags["batch"] or flags["form"] != "captured":
         raise click.UsageError("--values TABLE needs --format captured, and excludes --batch.")

@@ -44,6 +44,12 @@ _NOT_EMPTY = frozenset({"id", "source", "type"})
 _URI_KINDS = frozenset({"uritemplate"})
 _CONTENT_KEYS = frozenset({"content_type", "properties/content-type", "properties/content-encoding", "headers/content-type"})
 _ATTRIBUTES = frozenset({"specversion", "id", "source", "type", "time", "subject", "datacontenttype", "dataschema"})
+STATUSES = MATCHED, AMBIGUOUS, INCOMPLETE, UNMATCHED, UNREADABLE = "matched", "ambiguous", "incomplete", "unmatched", "unreadable"
+FAILURES = (UNMATCHED, INCOMPLETE)  # nothing whole matches
+_ENOUGH_BARE = 100
+_WEIGHTS = {TYPE: 100, OWN_PROTOCOL: 40, "/envelopemetadata/source": 20, "/envelopemetadata/subject": 20}
+_ADDRESSES = frozenset(PROTOCOL + name for name in ADDRESSES.values())
+Bare = Callable[[Definition, Event], bool]
 
 
 class Reason(NamedTuple):
@@ -340,13 +346,6 @@ def _expected(attribute: Attribute) -> str | None:
     return attribute.kind
 
 
-STATUSES = MATCHED, AMBIGUOUS, INCOMPLETE, UNMATCHED, UNREADABLE = "matched", "ambiguous", "incomplete", "unmatched", "unreadable"
-FAILURES = (UNMATCHED, INCOMPLETE)  # nothing whole matches
-_ENOUGH_BARE = 100
-_WEIGHTS = {TYPE: 100, OWN_PROTOCOL: 40, "/envelopemetadata/source": 20, "/envelopemetadata/subject": 20}
-_ADDRESSES = frozenset(PROTOCOL + name for name in ADDRESSES.values())
-
-
 @dataclass
 class Match:
     """The result of matching one event.
@@ -373,9 +372,6 @@ class Match:
     def shown(self) -> Outcome | None:
         """Give the outcome whose variables, deviations and payload are told: the first of the best."""
         return self.best[0] if self.best else None
-
-
-Bare = Callable[[Definition, Event], bool]
 
 
 def match_event(

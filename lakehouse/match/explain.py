@@ -23,6 +23,10 @@ from lakehouse.match.payload.payloads import Payloads
 from lakehouse.match.payload.schemas import Schemas
 from lakehouse.readmodel.view import Telling, View
 
+_GZIP = b"\x1f\x8b"
+_MOST_CANDIDATES = 10
+_FEW_EVENTS = 100  # above, all definitions are read
+
 
 class Preselection:
     """Tells of a definition whether it is to be read for some events.
@@ -92,11 +96,6 @@ def _constant_type(one: Telling) -> str | None:
 
 def _start(family: str | None, address: str) -> str:
     return address.partition(separator_of(family, "subject"))[0]
-
-
-_GZIP = b"\x1f\x8b"
-_MOST_CANDIDATES = 10
-_FEW_EVENTS = 100  # above, all definitions are read
 
 
 @dataclass

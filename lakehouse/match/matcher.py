@@ -68,6 +68,10 @@ COUNTED = ("status", "payload_status", "deviations", "why", "nearest_xid", "ce_s
 # What a line of `--results` holds, behind its `row`.
 TOLD = ("status", "best", "matches", "variables", "reasons", "deviations", "unchecked", "payload_status", "payload_errors",
         "nearest_xid", "remarks", "protocol", "mode", "ce_id", "ce_source", "ce_type", "address")  # fmt: skip
+LONGEST_VALUE = 120
+_MOST_LEFT_OPEN = 5
+_NOT_ASKED = PayloadVerdict(NOT_CHECKED)
+_UNMATCHED_PAYLOAD = PayloadVerdict(NOT_CHECKED, (), ("no definition, so no schema",))
 
 
 def why_of(row: dict[str, Any]) -> str | None:
@@ -107,12 +111,6 @@ def _told(reason: dict[str, Any]) -> str:
 
 def _shares_end(one: str, other: str) -> bool:
     return one.rpartition(".")[2].casefold() == other.rpartition(".")[2].casefold()
-
-
-LONGEST_VALUE = 120
-_MOST_LEFT_OPEN = 5
-_NOT_ASKED = PayloadVerdict(NOT_CHECKED)
-_UNMATCHED_PAYLOAD = PayloadVerdict(NOT_CHECKED, (), ("no definition, so no schema",))
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,20 @@
-"""The renderer: a definition and values become a message, which is matched back before anybody gets it (law 1 of MATCH)."""
+"""The renderer: a definition and values become a message, which is matched back before it is returned (law 1 of MATCH).
+
+A message is written as the line that `match` reads, or as JSON for people; many CloudEvents in one message are a batch in JSON,
+alone or as the body of an HTTP request (HTTP binding, 3.3).
+"""
 
 from __future__ import annotations
 
+import base64
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from random import Random
 from typing import Any
+
+import orjson
 
 from lakehouse.errors import SettingsError
 from lakehouse.match.definition.valuetypes import is_timestamp
@@ -16,13 +23,129 @@ from lakehouse.match.event.canonical import Event, events_of
 from lakehouse.match.event.captured import landed_of_text
 from lakehouse.match.payload.payloads import INVALID, UNDECODABLE, Payloads
 from lakehouse.match.payload.schemas import Schemas
-from lakehouse.render.bindings import Bound, bind
+from lakehouse.render.encode import Bound, bind
 from lakehouse.render.example.payload import Examples
-from lakehouse.render.faults import Refusal, RenderRefused
 from lakehouse.render.filling import Filled, Given, fill, placeholders_of
-from lakehouse.render.rendered import Rendered
-from lakehouse.render.sendable import refusals_of
-from lakehouse.render.ways import Way
+from lakehouse.render.protocolbinding import Way
+from lakehouse.render.unrenderable import Refusal, RenderRefused, refusals_of
+from lakehouse.text.names import NO_XID, RegistryId, Xid
+
+BATCH_JSON = "application/cloudevents-batch+json"
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A message made from a definition.
+
+    Attributes:
+        registryid, xid: the definition.
+        protocol: as the catalog writes it; None: a CloudEvent for no protocol.
+        mode: `binary` or `structured`; None: no CloudEvent.
+        captured: what the transport carries, named as in `protocoloptions`.
+        event: a structured CloudEvent, or None.
+        body: payload of the transport's message; None: it has none.
+        variables: what the placeholders hold.
+        payload_status: as in `event_matches`: `valid`, `none`, `no_schema` ….
+        remarks: why the payload was not checked, or not made.
+        endpoint: XID of the endpoint whose options were used, or None.
+        uri: first address of that endpoint, or None.
+        acks: of that endpoint, or None (END-178).
+    """
+
+    registryid: RegistryId
+    xid: Xid
+    protocol: str | None
+    mode: str | None
+    captured: Mapping[str, Any]
+    event: Mapping[str, Any] | None = None
+    body: bytes | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+    payload_status: str = "none"
+    remarks: tuple[str, ...] = ()
+    endpoint: str | None = None
+    uri: str | None = None
+    acks: int | None = None
+
+    @property
+    def family(self) -> str | None:
+        """Give the name of the protocol."""
+        return self.protocol.partition("/")[0].upper() if self.protocol else None
+
+    def line(self) -> bytes:
+        """Give the line that `match` reads: registryid, sent_as, protocol, captured, payload_base64; or the CloudEvent."""
+        if self.protocol is None:
+            return self.body or b""
+        encoded = None if self.body is None else base64.b64encode(self.body).decode()
+        told = {"registryid": self.registryid, "sent_as": self.xid or None, "protocol": self.protocol, "captured": self.captured}
+        return orjson.dumps(told | {"payload_base64": encoded})
+
+    def as_json(self) -> bytes:
+        """Give it as one JSON value, its payload as JSON or text where it is that; or the CloudEvent."""
+        if self.protocol is None:
+            return self.body or b""
+        told: dict[str, Any] = {
+            "registryid": self.registryid,
+            "xid": self.xid or None,
+            "protocol": self.protocol,
+            "mode": self.mode,
+        }
+        told |= {"endpoint": self.endpoint} if self.endpoint else {}
+        told |= {"captured": self.captured} | _payload(self.body)
+        told |= {"variables": self.variables, "payload_status": self.payload_status}
+        return orjson.dumps(told | ({"remarks": self.remarks} if self.remarks else {}))
+
+
+def _payload(body: bytes | None) -> dict[str, Any]:
+    """Tell a payload: JSON objects and arrays as they are, other texts as texts, bytes in base64."""
+    if body is None:
+        return {}
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return {"payload_base64": base64.b64encode(body).decode()}
+    if text[:1] in ("{", "["):
+        try:
+            return {"payload": orjson.loads(body)}
+        except orjson.JSONDecodeError:
+            return {"payload": text}
+    return {"payload": text}
+
+
+def batched(messages: Iterable[Rendered]) -> list[Rendered]:
+    """Put structured events into batches: those that go with the same path, query and headers into one.
+
+    Args:
+        messages: rendered in structured mode, over HTTP or for no protocol.
+
+    Returns:
+        A message for each batch, in the order of their first events; of a batch of several definitions `xid` is empty.
+    """
+    found: dict[tuple[str | None, str | None, bytes], list[Rendered]] = {}
+    for message in messages:
+        key = (message.protocol, message.uri, orjson.dumps(message.captured, option=orjson.OPT_SORT_KEYS))
+        found.setdefault(key, []).append(message)
+    return [_batch(members) for members in found.values()]
+
+
+def _batch(members: list[Rendered]) -> Rendered:
+    first = members[0]
+    events = [member.event for member in members]
+    captured: dict[str, Any] = dict(first.captured)
+    if "headers" in captured:
+        others = [one for one in captured["headers"] if one["name"].lower() != "content-type"]
+        captured["headers"] = [*others, {"name": "content-type", "value": BATCH_JSON}]
+    one_definition = len({(member.registryid, member.xid) for member in members}) == 1
+    statuses = {member.payload_status for member in members}
+    return replace(
+        first,
+        xid=first.xid if one_definition else NO_XID,
+        captured=captured,
+        event=None,
+        body=orjson.dumps(events),
+        variables=first.variables if len(members) == 1 else {},
+        payload_status=statuses.pop() if len(statuses) == 1 else "mixed",
+        remarks=tuple(dict.fromkeys(remark for member in members for remark in member.remarks)),
+    )
 
 
 @dataclass(frozen=True)

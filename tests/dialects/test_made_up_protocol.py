@@ -79,7 +79,7 @@ MATCHING = """
 import json
 from lakehouse.match.definition.definitions import ADDRESSES
 from lakehouse.match.event.canonical import SECTIONS, captured_by
-from lakehouse.render.endpoints import Endpoint
+from lakehouse.render.protocolbinding import Endpoint
 from lakehouse.render.filling import _ADDRESSES, _OPTIONS
 
 roof = Endpoint("r", "/endpoints/roof", protocol="PIGEON/2", options={"ring": "blue"})

@@ -7,7 +7,7 @@ import re
 
 from lakehouse.dialects.tables import FAMILIES, places_of, shared_options, shorthands, table
 from lakehouse.match.definition.definitions import ADDRESSES
-from lakehouse.render.ways import FAMILIES as RENDERED
+from lakehouse.render.protocolbinding import FAMILIES as RENDERED
 from lakehouse.rules.one.constraints import constraints
 from lakehouse.settings import data_folder
 

@@ -13,8 +13,8 @@ from lakehouse.log.relations import open_relations
 from lakehouse.readmodel import open_model
 from lakehouse.readmodel.flattened import attributes_of, endpoints_of
 from lakehouse.readmodel.shown import show_messages
-from lakehouse.render.catalog import read_selected
-from lakehouse.render.example.messages import examples_of
+from lakehouse.render.renderruns import examples_of
+from lakehouse.render.selected import read_selected
 from lakehouse.rules.published import check_catalog
 from lakehouse.site import write_site
 from lakehouse.store.views import with_read

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from lakehouse.render.clients import kcat, mosquitto_pub
-from lakehouse.render.faults import RenderRefused
-from lakehouse.render.rendered import Rendered
+from lakehouse.render.rendering import Rendered
+from lakehouse.render.renderruns import kcat, mosquitto_pub
+from lakehouse.render.unrenderable import RenderRefused
 
 RECORD: dict[str, Any] = {"topic": "t", "headers": []}
 PUBLISHED: dict[str, Any] = {"topic_name": "t", "qos": 0, "retain": False}

@@ -22,8 +22,8 @@ from lakehouse.match.definition.definitions import definition_of
 from lakehouse.match.evaluation import Tolerance, evaluate
 from lakehouse.match.event.canonical import events_of
 from lakehouse.match.event.captured import landed_of_http
-from lakehouse.render.catalog import read_selected
-from lakehouse.render.example.messages import examples_of
+from lakehouse.render.renderruns import examples_of
+from lakehouse.render.selected import read_selected
 
 ORDER = {
     "envelope": "CloudEvents/1.0",
@@ -218,7 +218,7 @@ def test_the_line_of_curl_sends_what_was_rendered(warehouse):
 
 def test_the_command_needs_no_spark():
     root = Path(__file__).parents[2]
-    modules = "lakehouse.cli.render, lakehouse.render.runs, lakehouse.render.catalog"
+    modules = "lakehouse.cli.render, lakehouse.render.renderruns, lakehouse.render.selected"
     script = f"import sys, {modules}; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False, cwd=root).returncode == 0
 

@@ -24,7 +24,7 @@ from lakehouse.match.event.canonical import events_of
 from lakehouse.match.event.captured import landed_of_text
 from lakehouse.render import Given, MissingValues, Renderer, RenderRefused, Style, ways_of
 from lakehouse.render.filling import needs_of, placeholders_of
-from lakehouse.render.ways import FAMILIES, is_enveloped
+from lakehouse.render.protocolbinding import FAMILIES, is_enveloped
 from render.definitions import NOW, cloudevent, row
 
 DEMO = Path(lakehouse.__file__).parent / "cli" / "demo"

@@ -9,8 +9,8 @@ import pytest
 from lakehouse.errors import SettingsError
 from lakehouse.match import Schemas
 from lakehouse.render import Given, Renderer, Style, ways_of
-from lakehouse.render.catalog import Selected
-from lakehouse.render.engine import render_table
+from lakehouse.render.onspark import render_table
+from lakehouse.render.selected import Selected
 from render.definitions import NOW, cloudevent, row
 
 ORDER = cloudevent("KAFKA", {"topic": {"value": "orders"}, "key": {"value": "{id}"}}, subject={"value": "{region}/{id}"})

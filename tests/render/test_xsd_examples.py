@@ -13,7 +13,7 @@ from lakehouse.match.payload.schemas import Resolved, Schemas, SchemaVersion
 from lakehouse.match.payload.xsd import XsdValidator
 from lakehouse.render import Renderer, Style, ways_of
 from lakehouse.render.example.plausible import Impossible, Plausible
-from lakehouse.render.example.xsd import XsdExample
+from lakehouse.render.example.xsdexample import XsdExample
 from render.definitions import NOW, cloudevent, matched, row
 
 

@@ -46,6 +46,30 @@ _URI = re.compile(r"\A[A-Za-z][A-Za-z0-9+.\-]+:/")
 _NAME = re.compile(r"\A`?[A-Za-z_][\w`]*(\.`?[\w`]+){0,2}\Z")
 LINE = "line"
 PLACE = "__place"  # of a row in its source: file, where its split begins, and how many rows come before it there
+_PAIRS = "ARRAY<STRUCT<key: STRING, value: STRING>>"  # a map, made without hashing each row; NULL values do not count
+_HEADERS = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
+LANDED: dict[str, str] = {
+    "ordinal": "INT",
+    "place": "STRUCT<file: STRING, block: BIGINT, position: BIGINT>",
+    "source": "STRING",
+    "partition": "BIGINT",
+    "offset": "BIGINT",
+    "row": "BIGINT",
+    "landed_at": "TIMESTAMP",
+    "protocol": "STRING",
+    "ce": _PAIRS,
+    "options": _PAIRS,
+    "headers": _HEADERS,
+    "key": "BINARY",
+    "captured": "ARRAY<STRING>",
+    "payload": "BINARY",
+    "line": "BINARY",
+    "problem": "STRING",
+}
+_LINES, _CAPTURED = frozenset({"line", "source", "partition"}), frozenset({"captured", "protocol"})
+JSON = "json"  # what mappings call the text of a line
+_CAPTURE_TIME = "M/d/yyyy h:mm:ss a"  # as Event Hubs Capture writes it
+_TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
 
 
 def read_source(spark: SparkSession, source: str, form: str | None = None) -> DataFrame:
@@ -173,32 +197,6 @@ def _lines(texts: DataFrame) -> DataFrame:
         F.col("_metadata.file_block_start").alias("partition"),
     )
     return named.filter(F.length(F.trim(F.decode(LINE, "UTF-8"))) > 0)
-
-
-_PAIRS = "ARRAY<STRUCT<key: STRING, value: STRING>>"  # a map, made without hashing each row; NULL values do not count
-_HEADERS = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
-LANDED: dict[str, str] = {
-    "ordinal": "INT",
-    "place": "STRUCT<file: STRING, block: BIGINT, position: BIGINT>",
-    "source": "STRING",
-    "partition": "BIGINT",
-    "offset": "BIGINT",
-    "row": "BIGINT",
-    "landed_at": "TIMESTAMP",
-    "protocol": "STRING",
-    "ce": _PAIRS,
-    "options": _PAIRS,
-    "headers": _HEADERS,
-    "key": "BINARY",
-    "captured": "ARRAY<STRING>",
-    "payload": "BINARY",
-    "line": "BINARY",
-    "problem": "STRING",
-}
-_LINES, _CAPTURED = frozenset({"line", "source", "partition"}), frozenset({"captured", "protocol"})
-JSON = "json"  # what mappings call the text of a line
-_CAPTURE_TIME = "M/d/yyyy h:mm:ss a"  # as Event Hubs Capture writes it
-_TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
 
 
 def to_landed(

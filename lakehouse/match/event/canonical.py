@@ -25,6 +25,14 @@ from lakehouse.match.definition.valuetypes import as_text, media_type
 MOST_UNPACKED = 2**30
 PLACES = {"AMQP": "properties/content-encoding", "MQTT": "user_properties/content-encoding"}
 ELSEWHERE = "headers/content-encoding"
+_QUOTED = re.compile(r'\A"(?:[^"\\]|\\.)*"\Z', re.DOTALL)  # fixed and linear
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+# An MQTT user property has no prefix, so only these names make an event a CloudEvent.
+_REQUIRED = ("specversion", "type", "source", "id")
+STRUCTURED, BATCH = "application/cloudevents", "application/cloudevents-batch"
+# What each protocol has: its plain options and its sections; and those that every message of it has.
+SECTIONS = {family: message_options(family) for family in FAMILIES}
+_ALWAYS = {family: protocol.landed.split() for family, protocol in PROTOCOLS.items()}
 
 
 def unpacked(body: bytes, encoding: str, most: int = MOST_UNPACKED) -> bytes:
@@ -53,13 +61,6 @@ def unpacked(body: bytes, encoding: str, most: int = MOST_UNPACKED) -> bytes:
     if not unpacker.eof:
         raise ValueError(f"content encoding {written}: cut off")
     return text
-
-
-_QUOTED = re.compile(r'\A"(?:[^"\\]|\\.)*"\Z', re.DOTALL)  # fixed and linear
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-# An MQTT user property has no prefix, so only these names make an event a CloudEvent.
-_REQUIRED = ("specversion", "type", "source", "id")
-STRUCTURED, BATCH = "application/cloudevents", "application/cloudevents-batch"
 
 
 @dataclass
@@ -142,11 +143,6 @@ class Landed:
     ce: Mapping[str, Any] | None = None
     body: bytes | None = None
     problem: str = ""
-
-
-# What each protocol has: its plain options and its sections; and those that every message of it has.
-SECTIONS = {family: message_options(family) for family in FAMILIES}
-_ALWAYS = {family: protocol.landed.split() for family, protocol in PROTOCOLS.items()}
 
 
 def captured_by(family: str, sections: frozenset[str] | set[str]) -> frozenset[str]:

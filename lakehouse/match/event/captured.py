@@ -81,6 +81,12 @@ _BASE64 = re.compile(r"\A(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/
 _VERSION = re.compile(rb"\A\d\.\d\Z")
 
 Pairs = list[dict[str, Any]]
+SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
+_PAIRS = {family: listed_options(family) for family in FAMILIES}
+_SECTIONS_OF_PAIRS = {"MQTT": "user_properties", "AMQP": "application-properties"}
+_PROPERTIES = ("message-id", "user-id", "to", "subject", "reply-to", "correlation-id", "content-type", "content-encoding",
+               "absolute-expiry-time", "creation-time", "group-id", "group-sequence", "reply-to-group-id")  # fmt: skip
+_AMQP_TIMES = ("properties/creation-time", "properties/absolute-expiry-time")
 
 
 class Unreadable(ValueError):
@@ -367,14 +373,6 @@ def _of_union(value: Any) -> Any:
     if isinstance(value, dict) and value and all(_MEMBER.match(name) for name in value):
         return next((one for one in value.values() if one is not None), None)
     return value
-
-
-SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
-_PAIRS = {family: listed_options(family) for family in FAMILIES}
-_SECTIONS_OF_PAIRS = {"MQTT": "user_properties", "AMQP": "application-properties"}
-_PROPERTIES = ("message-id", "user-id", "to", "subject", "reply-to", "correlation-id", "content-type", "content-encoding",
-               "absolute-expiry-time", "creation-time", "group-id", "group-sequence", "reply-to-group-id")  # fmt: skip
-_AMQP_TIMES = ("properties/creation-time", "properties/absolute-expiry-time")
 
 
 def _named(*names: str) -> dict[str, str]:

@@ -38,6 +38,13 @@ _MORE_BYTES = 2**30  # that the process may take beside what it has from this on
 _CHUNK = 2**16
 
 Made = TypeVar("Made")
+VALID, INVALID, UNDECODABLE, NONE = "valid", "invalid", "undecodable", "none"
+NO_SCHEMA, UNRESOLVED, UNSUPPORTED, NOT_CHECKED = "no_schema", "schema_unresolved", "unsupported_format", "not_checked"
+_MOST_ERRORS = 5
+_KEPT = 5_000
+_SECONDS = 3.0  # for a payload that may make its schema costly
+_SECONDS_TO_MAKE = 10.0  # for what validates a schema
+_MOST_HUNG = 3  # payloads of a schema, after which no other is tried
 
 
 class NoAnswer(Exception):
@@ -104,15 +111,6 @@ def _read(reading: int, deadline: float) -> bytes | None:
         if not part:
             return b"".join(parts)
         parts.append(part)
-
-
-VALID, INVALID, UNDECODABLE, NONE = "valid", "invalid", "undecodable", "none"
-NO_SCHEMA, UNRESOLVED, UNSUPPORTED, NOT_CHECKED = "no_schema", "schema_unresolved", "unsupported_format", "not_checked"
-_MOST_ERRORS = 5
-_KEPT = 5_000
-_SECONDS = 3.0  # for a payload that may make its schema costly
-_SECONDS_TO_MAKE = 10.0  # for what validates a schema
-_MOST_HUNG = 3  # payloads of a schema, after which no other is tried
 
 
 class PayloadError(NamedTuple):

@@ -17,6 +17,7 @@ from lakehouse.match.definition.definitions import Definition
 from lakehouse.text.names import JsonText, RegistryId, Xid
 
 _OTHER = re.compile(r'"\$ref"\s*:\s*"[^#"]')
+Key = tuple[RegistryId, Xid]  # registryid, and the XID of a Version or of a schema
 
 
 def schema_xids(uri: str) -> list[Xid]:
@@ -59,9 +60,6 @@ class Resolved(NamedTuple):
     def named(self) -> str:
         """Give the type that the reference names, however it is written; empty: it names none."""
         return self.type_name or (self.fragment or "").lstrip(":/")
-
-
-Key = tuple[RegistryId, Xid]  # registryid, and the XID of a Version or of a schema
 
 
 class Versions(Protocol):

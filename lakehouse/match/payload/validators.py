@@ -36,6 +36,7 @@ _SHORT = 16_000  # letters of a schema
 _FEW_REPEATED = 20
 _REPEATED = re.compile(r"\{\d")
 _FEW_BYTES = 20_000_000  # of a schema and a payload, multiplied: a payload need not be looked through
+Error = tuple[str, str, str]
 
 
 class Undecodable(Exception):
@@ -55,9 +56,6 @@ class Decoded(NamedTuple):
 
     value: Any
     remarks: tuple[str, ...] = ()
-
-
-Error = tuple[str, str, str]
 
 
 class Validator(Protocol):

@@ -26,6 +26,17 @@ from lakehouse.match.vectorized.columns import Columns, Held, Rows, Texts
 from lakehouse.text.names import Pointer
 
 _MOST_NUMBERS = 20_000
+_MANY = 256  # distinct texts, from which on kernels are quicker than a loop
+_OFTEN = 3  # groups that ask the same, from which on the whole column is looked at
+_MOST_KEPT = 64  # answers of whole columns
+# All fixed, and run by RE2. A timestamp that is one at a glance; what is not of this form is looked at by itself.
+_PLAIN_TIME = (
+    r"\A\d{4}-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)\z"
+)
+_PLAIN_URI = r"\A[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]+\z"
+_PLAIN_STRING = r"\A[^\x00-\x1f\x7f-\x{9f}\x{fffe}\x{ffff}]+\z"
+_WHOLE = (("", ""),)  # the segments of a template that is one placeholder
+_URI_KINDS = ("uritemplate", "urireference", "uri")
 
 
 class Choice(NamedTuple):
@@ -112,19 +123,6 @@ def is_settled(attribute: Attribute) -> bool:
     if attribute.pointer != TYPE or attribute.template is not None or not isinstance(attribute.value, str):
         return False
     return compare(attribute, attribute.value, Event(), []) is None and not deviates_in_form(attribute, attribute.value)
-
-
-_MANY = 256  # distinct texts, from which on kernels are quicker than a loop
-_OFTEN = 3  # groups that ask the same, from which on the whole column is looked at
-_MOST_KEPT = 64  # answers of whole columns
-# All fixed, and run by RE2. A timestamp that is one at a glance; what is not of this form is looked at by itself.
-_PLAIN_TIME = (
-    r"\A\d{4}-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)\z"
-)
-_PLAIN_URI = r"\A[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]+\z"
-_PLAIN_STRING = r"\A[^\x00-\x1f\x7f-\x{9f}\x{fffe}\x{ffff}]+\z"
-_WHOLE = (("", ""),)  # the segments of a template that is one placeholder
-_URI_KINDS = ("uritemplate", "urireference", "uri")
 
 
 class Glance(NamedTuple):

@@ -45,6 +45,9 @@ Quick = Callable[[Any], bool]
 _NOTHING, _HIDDEN = pa.array([""]), pa.array([REDACTED])
 
 logger = logging.getLogger(__name__)
+_OWN = frozenset({"ordinal", "place", "landed_at", *(field.name for field in EVENT_REF)})
+_MOST_CANDIDATES = 60
+_FEWEST_OF_A_TYPE = 4  # fewer are as quick in the row loop
 
 
 class Found(NamedTuple):
@@ -123,9 +126,6 @@ def result_batch(matcher: Matcher, columns: Columns, found: list[Found]) -> pa.R
             column = _constant(always.get(field.name), field.type, count)
         arrays.append(column if column.type == field.type else column.cast(field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=RESULT_SCHEMA)
-
-
-_OWN = frozenset({"ordinal", "place", "landed_at", *(field.name for field in EVENT_REF)})
 
 
 def _constant(value: Any, kind: pa.DataType, count: int) -> pa.Array:
@@ -281,10 +281,6 @@ def _shown(matcher: Matcher, name: str, held: Held) -> Held:
 
 def _key(definition: Definition) -> dict[str, str]:
     return {"registryid": definition.registryid, "xid": definition.xid}
-
-
-_MOST_CANDIDATES = 60
-_FEWEST_OF_A_TYPE = 4  # fewer are as quick in the row loop
 
 
 class Verdict(NamedTuple):

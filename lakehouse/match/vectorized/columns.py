@@ -26,6 +26,12 @@ from lakehouse.match.index import DISCRIMINATORS
 
 Rows = np.ndarray[Any, Any]  # numbers of rows, or a verdict for each
 _LOOKED_AT = 512  # texts that tell whether a column repeats itself
+FEWEST_ROWS = 64
+_MOST_BYTES = 2**23  # of JSON texts that are open at a time: as values they take several times as much
+_AT_ONCE = 256  # events whose usual attributes are taken while they stand in the processor's cache
+_USUAL = ("type", "source", "id", "specversion", "subject", "time", "datacontenttype")
+_CORE = ("type", "source", "id", "datacontenttype")
+_DISTINCT = ("type", "datacontenttype")  # by which rows are told apart
 
 
 class Held(NamedTuple):
@@ -215,14 +221,6 @@ def _decoded(value: bytes | None) -> str | None:
         return None if value is None else value.decode()
     except UnicodeDecodeError:
         return None
-
-
-FEWEST_ROWS = 64
-_MOST_BYTES = 2**23  # of JSON texts that are open at a time: as values they take several times as much
-_AT_ONCE = 256  # events whose usual attributes are taken while they stand in the processor's cache
-_USUAL = ("type", "source", "id", "specversion", "subject", "time", "datacontenttype")
-_CORE = ("type", "source", "id", "datacontenttype")
-_DISTINCT = ("type", "datacontenttype")  # by which rows are told apart
 
 
 class Binding(NamedTuple):

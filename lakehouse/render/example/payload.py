@@ -21,11 +21,11 @@ from lakehouse.match.event.canonical import Event
 from lakehouse.match.payload.payloads import INVALID, NONE, UNDECODABLE, NoAnswer, Payloads, apart, try_to_make
 from lakehouse.match.payload.schemas import Resolved, Schemas
 from lakehouse.match.payload.validators import Unsupported, family_of_format, is_json, make_validator
-from lakehouse.render.bindings import declared_content_type
+from lakehouse.render.encode import declared_content_type
 from lakehouse.render.example.plausible import Impossible, Plausible
-from lakehouse.render.faults import Need, Refusal, RenderRefused
 from lakehouse.render.filling import Given, kind_of, needs_of, placeholders_of
-from lakehouse.render.ways import Way
+from lakehouse.render.protocolbinding import Way
+from lakehouse.render.unrenderable import Need, Refusal, RenderRefused
 
 _LEVELS = (0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 9, 9)
 _USUAL_TYPES = {"jsonschema": "application/json", "jsonstructure": "application/json", "avro": "avro/binary",
@@ -157,16 +157,16 @@ def _maker(family: str, resolved: Resolved, find: Callable[[str], Any], content_
 
         return example if validator.is_valid is not None else partial(_made_apart, example)
     if family == "jsonstructure":
-        from lakehouse.render.example.jsonstructure import StructureExample
+        from lakehouse.render.example.structureexample import StructureExample
 
         return lambda made: orjson.dumps(StructureExample(document, made).make(resolved.fragment))
     if family == "avro":
         return _avro_maker(validator, as_json)
     if family == "xsd":
-        from lakehouse.render.example.xsd import XsdExample
+        from lakehouse.render.example.xsdexample import XsdExample
 
         return lambda made: XsdExample(validator.schema, made).make(validator.wanted)
-    from lakehouse.render.example.protobuf import ProtobufExample
+    from lakehouse.render.example.protobufexample import ProtobufExample
 
     def protobuf(made: Plausible) -> bytes:
         message = ProtobufExample(made).fill(validator.message_class())
@@ -205,7 +205,7 @@ def _avro_maker(validator: Any, as_json: bool) -> Callable[[Plausible], bytes]:
 
     import fastavro
 
-    from lakehouse.render.example.avro import AvroExample
+    from lakehouse.render.example.avroexample import AvroExample
 
     def avro(made: Plausible) -> bytes:
         datum = AvroExample(validator.schema, made, as_json=as_json).make()

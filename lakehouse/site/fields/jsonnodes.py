@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lakehouse.render.example.combinations import referred
+from lakehouse.render.example.jsonschema import referred
 from lakehouse.render.example.plausible import Impossible
 from lakehouse.site.fields.jsonwords import words_of
 from lakehouse.site.fields.listing import Listing, Node, Steps, joined, listed, text_of

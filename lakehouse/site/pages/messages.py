@@ -16,8 +16,8 @@ from lakehouse.match.payload.schemas import SchemaVersion
 from lakehouse.readmodel.flattened import attributes_of, carrying, chain_of, endpoints_of
 from lakehouse.readmodel.listed import extending
 from lakehouse.readmodel.view import Entity
-from lakehouse.render.catalog import Selected
-from lakehouse.render.endpoints import Endpoint, endpoint_of
+from lakehouse.render.protocolbinding import Endpoint, endpoint_of
+from lakehouse.render.selected import Selected
 from lakehouse.site.addresses import path_of
 from lakehouse.site.attributes import Section, sections_of
 from lakehouse.site.book import Book, Page
@@ -194,7 +194,7 @@ def _examples(book: Book, entity: Entity, definition: dict[str, Any] | None) -> 
     if definition is None:
         return []
     try:
-        from lakehouse.render.example.messages import examples_of, renderer_of  # noqa: PLC0415 - needs libraries of the extra `match`
+        from lakehouse.render.renderruns import examples_of, renderer_of  # noqa: PLC0415 - needs libraries of the extra `match`
 
         changed = rfc3339(microseconds(str(book.commit_of(entity.snapshot_id)["committed_at"]))[0])
         selected = _selected(book, definition)

@@ -11,7 +11,7 @@ from lakehouse.match.definition.scope import Scope, endpoint_row, read_definitio
 from lakehouse.match.payload.schemas import SchemaVersion
 from lakehouse.readmodel.search import find_ids
 from lakehouse.readmodel.view import View
-from lakehouse.render.endpoints import Endpoint, endpoint_of
+from lakehouse.render.protocolbinding import Endpoint, endpoint_of
 from lakehouse.text.names import RegistryId, Xid
 
 

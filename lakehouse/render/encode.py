@@ -19,9 +19,9 @@ from lakehouse.dialects.tables import FAMILIES, PROTOCOLS, listed_options
 from lakehouse.match.definition.definitions import CONTENT_TYPE, ENVELOPE, tokens_of
 from lakehouse.match.definition.valuetypes import as_text, media_type
 from lakehouse.match.payload.validators import is_json
-from lakehouse.render.faults import Refusal, RenderRefused
 from lakehouse.render.filling import Filled, Given
-from lakehouse.render.ways import Way
+from lakehouse.render.protocolbinding import Way
+from lakehouse.render.unrenderable import Refusal, RenderRefused
 from lakehouse.text.names import Pointer, Xid
 
 STRUCTURED_JSON = "application/cloudevents+json"

@@ -1,4 +1,4 @@
-"""What a protocol can carry: values that would break a header, a topic or a path are refused, with the attribute.
+"""Why a message is not rendered: values that are missing, that would not match back, or that a protocol cannot carry.
 
 A line break in a header, a wildcard in a topic: a client would refuse it, or send another message than the definition says.
 """
@@ -6,12 +6,13 @@ A line break in a header, a wildcard in a topic: a client would refuse it, or se
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from lakehouse.errors import LakehouseError
 from lakehouse.match.definition.definitions import escape
 from lakehouse.match.definition.valuetypes import as_text
-from lakehouse.render.faults import Refusal
+from lakehouse.text.names import Pointer, Xid
 
 _TOKEN = re.compile(r"\A[A-Za-z0-9!#$%&'*+\-.^_`|~]+\Z")  # RFC 9110, 5.6.2
 _FIELD = re.compile(r"\A(?:[\x21-\x7e](?:[\x20\x09\x21-\x7e]*[\x21-\x7e])?)?\Z")  # RFC 9110, 5.5, in ASCII
@@ -26,6 +27,67 @@ _ONLY_MQTT_5 = (
     "content_type",
     "user_properties",
 )
+
+
+class Need(NamedTuple):
+    """A value that somebody has to give.
+
+    Attributes:
+        name: as `--set` takes it: of a placeholder, or of an attribute.
+        pointer: JSON Pointer of the declaration that asks for it first.
+        kind: the declared type, or None.
+        template: the declared value, where `name` is a placeholder of it; else None.
+    """
+
+    name: str
+    pointer: Pointer
+    kind: str | None = None
+    template: str | None = None
+
+
+class Refusal(NamedTuple):
+    """Why a message would not be what its definition says: JSON Pointer of the declaration, `payload` or `endpoint`; and why."""
+
+    pointer: str
+    reason: str
+
+
+class MissingValues(LakehouseError):
+    """A definition asks for values that were not given (exit code 2; MSG-230).
+
+    Attributes:
+        xid: of the definition.
+        needs: all that is missing.
+    """
+
+    exit_code = 2
+
+    def __init__(self, xid: Xid, needs: Sequence[Need]) -> None:
+        self.xid, self.needs = xid, tuple(needs)
+        told = "\n".join(f"  {need.name}: {_asked(need)}" for need in needs)
+        example = " ".join(f"--set {need.name}=…" for need in needs[:3])
+        super().__init__(f"{xid}: values are missing.\n{told}\nGive them with {example}, or let --example make them up.")
+
+
+class RenderRefused(LakehouseError):
+    """The values make no message that the definition matches, or a payload that breaks its schema (exit code 3).
+
+    Attributes:
+        xid: of the definition.
+        refusals: what is wrong, and where it is declared.
+    """
+
+    exit_code = 3
+
+    def __init__(self, xid: Xid, refusals: Sequence[Refusal]) -> None:
+        self.xid, self.refusals = xid, tuple(refusals)
+        super().__init__(f"{xid}: cannot be rendered.\n" + "\n".join(f"  {one.pointer or '/'}: {one.reason}" for one in refusals))
+
+
+def _asked(need: Need) -> str:
+    if need.template is not None:
+        return f"placeholder of {need.template!r} ({need.pointer})"
+    return f"{need.pointer}" + (f", type {need.kind}" if need.kind else "")
 
 
 def refusals_of(protocol: str, captured: Mapping[str, Any]) -> list[Refusal]:

@@ -11,11 +11,10 @@ from pyspark.sql import functions as F
 
 from lakehouse.errors import LakehouseError
 from lakehouse.match.payload.schemas import Schemas
-from lakehouse.render.catalog import Selected
-from lakehouse.render.filling import Given, check_names
-from lakehouse.render.given import PAYLOAD, given_of
+from lakehouse.render.filling import PAYLOAD, Given, check_names, given_of
+from lakehouse.render.protocolbinding import ways_of
 from lakehouse.render.rendering import Renderer, Style
-from lakehouse.render.ways import ways_of
+from lakehouse.render.selected import Selected
 
 RENDERED_COLUMNS = "registryid STRING, xid STRING, protocol STRING, mode STRING, line STRING, payload_status STRING, error STRING"
 _SCHEMA = pa.schema([(column.split()[0], pa.string()) for column in RENDERED_COLUMNS.split(", ")])

@@ -1,0 +1,370 @@
+"""One run of `lakehouse render`: each definition, over each protocol, with each row of values becomes a message.
+
+Messages are written as JSON, as lines that `match` reads, or as lines for a shell: `curl`, `kcat`, `mosquitto_pub`. These are
+written, and never run; every value is quoted for a POSIX shell, and a payload that is not text is decoded from base64 there.
+`examples_of` makes the examples of `lakehouse show`: one over each protocol, made for each call and stored nowhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import orjson
+
+from lakehouse.errors import LakehouseError, SettingsError
+from lakehouse.match.definition.valuetypes import as_text
+from lakehouse.match.payload.schemas import Schemas
+from lakehouse.readmodel.view import View
+from lakehouse.render.filling import PAYLOAD, Given, check_names, given_of
+from lakehouse.render.protocolbinding import ALL, CLOUDEVENTS, FAMILIES, Way, ways_of
+from lakehouse.render.rendering import Rendered, Renderer, Style, batched
+from lakehouse.render.selected import Selected, selected_at
+from lakehouse.render.unrenderable import MissingValues, Need, Refusal, RenderRefused
+from lakehouse.text.jsontext import pointer_of
+from lakehouse.text.names import RegistryId, Xid
+
+_MQTT_PROPERTIES = {"content_type": "content-type", "message_expiry_interval": "message-expiry-interval",
+                    "payload_format": "payload-format-indicator", "response_topic": "response-topic",
+                    "correlation_data": "correlation-data"}  # fmt: skip
+_DELIMITERS = (0x1E, 0x1F, 0x1D, 0x1C, 0x02, 0x03)
+_MOST_TOLD = 1_000
+PROTOCOLS = ("cloudevents", *(name.lower() for name in FAMILIES), "all")
+_SEED = 0
+
+
+def curl(message: Rendered) -> str:
+    """Give the line of `curl` that would send a request.
+
+    Raises:
+        RenderRefused: it is a response.
+    """
+    captured = message.captured
+    if "status" in captured:
+        raise _refused(message, "/protocoloptions/status", "is a response: there is nothing to send")
+    parts = urlsplit(message.uri or "")
+    base = f"{parts.scheme}://{parts.netloc}" if parts.scheme in ("http", "https") and parts.netloc else "http://localhost:8080"
+    query = urlencode([(one["name"], one["value"]) for one in captured.get("query", ())])
+    words = ["curl", "-X", captured["method"], base + captured["path"] + (f"?{query}" if query else "")]
+    words += ["--path-as-is"] if "/." in captured["path"] else []
+    for one in captured["headers"]:
+        words += ["-H", f"{one['name']}: {one['value']}" if one["value"] else f"{one['name']};"]
+    if message.body is None:
+        return shlex.join(words)
+    if not any(one["name"].lower() == "content-type" for one in captured["headers"]):
+        words += ["-H", "content-type:"]  # curl would say that it is a form
+    text = _text(message.body)
+    return shlex.join([*words, "--data-raw", text]) if text is not None else _piped(message.body, [*words, "--data-binary", "@-"])
+
+
+def kcat(message: Rendered) -> str:
+    """Give the line of `kcat` that would produce a record.
+
+    Raises:
+        RenderRefused: the key is no text, or the name of a header holds `=`.
+    """
+    captured = message.captured
+    words = ["kcat", "-P", "-b", _broker(message, "9092")]
+    security = _scheme(message)
+    words += ["-X", f"security.protocol={security}"] if security in ("ssl", "sasl_ssl", "sasl_plaintext") else []
+    words += ["-t", captured["topic"]]
+    if "key" in captured:
+        words += ["-k", as_text(captured["key"])]
+    elif "key_base64" in captured:
+        key = _text(base64.b64decode(as_text(captured["key_base64"])))
+        if key is None:
+            raise _refused(message, "/protocoloptions/key_base64", "kcat takes a key that is text")
+        words += ["-k", key]
+    words += ["-p", as_text(captured["partition"])] if "partition" in captured else []
+    words += [] if message.acks is None else ["-X", f"acks={message.acks}"]
+    for one in captured["headers"]:
+        if "=" in one["name"]:
+            raise _refused(message, pointer_of("protocoloptions", "headers", one["name"]), "kcat takes no name that holds =")
+        words += ["-H", f"{one['name']}={one['value']}"]
+    if not message.body:
+        return f"echo | {shlex.join([*words, '-Z'] if message.body is None else words)}"
+    if b"\n" in message.body:
+        free = next((code for code in _DELIMITERS if code not in message.body), None)
+        if free is None:
+            raise _refused(message, "payload", "holds every character that could end a message of kcat")
+        words += ["-D", f"\\x{free:02x}"]
+    return _piped(message.body, words)
+
+
+def mosquitto_pub(message: Rendered) -> str:
+    """Give the line of `mosquitto_pub` that would publish a message.
+
+    Raises:
+        RenderRefused: the endpoint is a WebSocket, which the client does not speak in all its versions.
+    """
+    captured, scheme = message.captured, _scheme(message)
+    if scheme in ("ws", "wss"):
+        raise _refused(message, "endpoint", f"its address {message.uri} is a WebSocket, and mosquitto_pub goes over TCP")
+    is_secure = scheme in ("mqtts", "ssl", "tls")
+    host, _, port = _broker(message, "8883" if is_secure else "1883").rpartition(":")
+    is_5 = (message.protocol or "").endswith("/5.0")
+    words = ["mosquitto_pub", "-V", "5" if is_5 else "311", "-h", host, "-p", port]
+    words += ["--tls-use-os-certs"] if is_secure else []
+    words += ["-t", captured["topic_name"]]
+    words += ["-q", as_text(captured["qos"])] + (["-r"] if captured["retain"] in (True, "true") else [])
+    for name, own in _MQTT_PROPERTIES.items():
+        if name in captured:
+            words += ["-D", "publish", own, as_text(captured[name])]
+    for one in captured.get("user_properties", ()):
+        words += ["-D", "publish", "user-property", one["name"], one["value"]]
+    if not message.body:
+        return shlex.join([*words, "-n"])
+    text = _text(message.body)
+    return shlex.join([*words, "-m", text]) if text is not None else _piped(message.body, [*words, "-s"])
+
+
+CLIENTS: dict[str, tuple[str, Callable[[Rendered], str]]] = {
+    "curl": ("HTTP", curl),
+    "kcat": ("KAFKA", kcat),
+    "mosquitto_pub": ("MQTT", mosquitto_pub),
+}
+
+
+def _broker(message: Rendered, port: str) -> str:
+    """Give host and port of the endpoint, else of this machine."""
+    parts = urlsplit("//" + (message.uri or "").rpartition("://")[2])
+    try:
+        return f"{parts.hostname or 'localhost'}:{parts.port or port}"
+    except ValueError:  # a port that is none
+        return f"{parts.hostname or 'localhost'}:{port}"
+
+
+def _scheme(message: Rendered) -> str:
+    """Give the scheme of the endpoint's address; Kafka's have `_`, so they are no URI to the library."""
+    before, found, _ = (message.uri or "").partition("://")
+    return before.lower() if found else ""
+
+
+def _text(body: bytes) -> str | None:
+    """Give a body as an argument of a command, if it is one: UTF-8 without NUL."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text else text
+
+
+def _piped(body: bytes, words: list[str]) -> str:
+    text = _text(body)
+    first = f"printf %s {shlex.quote(text)}" if text is not None else f"echo {base64.b64encode(body).decode()} | base64 -d"
+    return f"{first} | {shlex.join(words)}"
+
+
+def _refused(message: Rendered, pointer: str, told: str) -> RenderRefused:
+    return RenderRefused(message.xid, [Refusal(pointer, told)])
+
+
+FORMATS = ("json", "captured", *CLIENTS)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A message that was not rendered: of which definition, over which protocol, of which row of values, and why."""
+
+    registryid: RegistryId
+    xid: Xid
+    over: str
+    row: int | None
+    error: LakehouseError
+
+    def as_json(self) -> dict[str, Any]:
+        """Give it as one JSON value."""
+        told: dict[str, Any] = {"registryid": self.registryid, "xid": self.xid, "as": self.over.lower() or None, "row": self.row}
+        if isinstance(self.error, MissingValues):
+            told["missing"] = [need._asdict() for need in self.error.needs]
+        elif isinstance(self.error, RenderRefused):
+            told["refused"] = [one._asdict() for one in self.error.refusals]
+        return told | {"error": str(self.error)}
+
+
+@dataclass
+class Run:
+    """Renders what was selected.
+
+    Args:
+        selected: definitions, endpoints and schemas.
+        style: how.
+        asked: families, `CLOUDEVENTS` or `ALL`; nothing: what each definition or its endpoints say.
+        form: how messages are written: one of `FORMATS`.
+
+    Attributes:
+        failures: what was not rendered, filled while messages are taken; the first thousand.
+        failed: how many were not.
+    """
+
+    selected: Selected
+    style: Style = field(default_factory=Style)
+    asked: tuple[str, ...] = ()
+    form: str = "json"
+    failures: list[Failure] = field(default_factory=list)
+    failed: int = 0
+
+    @property
+    def is_single(self) -> bool:
+        """Tell that one definition is rendered, so that its error is the run's."""
+        return len(self.selected.messages) == 1
+
+    def messages(self, common: Given, rows: Iterable[Mapping[str, Any]] | None = None) -> Iterator[Rendered]:
+        """Render.
+
+        Args:
+            common: what is given for all.
+            rows: values of one message each; None: one message, of what is common.
+
+        Raises:
+            SettingsError: a value was given that nothing asks for.
+            MissingValues: of a single definition without rows; with what is missing on all ways.
+            RenderRefused: of a single definition on a single way, without rows.
+        """
+        renderer = Renderer(Schemas(self.selected.schemas), self.style)
+        ways = [way for row in self.selected.messages for way in self._ways(row)]
+        if rows is None:
+            check_names(ways, common.values) if ways else None
+            if self.is_single:
+                yield from self._of_one(renderer, ways, common)
+            else:
+                for way in ways:
+                    yield from self._attempt(renderer, way, common, None)
+            return
+        checked: set[str] = set()
+        for number, row in enumerate(rows):
+            names = {*row, *common.values} - checked - {PAYLOAD}
+            if names and ways:
+                check_names(ways, sorted(names))
+                checked |= names
+            for way in ways:
+                yield from self._attempt(renderer, way, given_of(row, common), number)
+
+    def _ways(self, row: Mapping[str, Any]) -> list[Way]:
+        try:
+            return ways_of(row, self.selected.endpoints, self.asked)
+        except RenderRefused as error:
+            if self.is_single:
+                raise
+            self._fail(Failure(row["registryid"], row["xid"], ", ".join(self.asked), None, error))
+            return []
+
+    def _of_one(self, renderer: Renderer, ways: list[Way], given: Given) -> Iterator[Rendered]:
+        found = [message for way in ways for message in self._attempt(renderer, way, given, None)]
+        if self.failures:
+            needs: dict[Need, None] = {}
+            for failure in self.failures:
+                needs |= dict.fromkeys(failure.error.needs if isinstance(failure.error, MissingValues) else ())
+            if needs:
+                by_name = {need.name: need for need in reversed(needs)}
+                raise MissingValues(self.failures[0].xid, list(by_name.values())[::-1])
+            if not found:
+                raise self.failures[0].error
+        yield from found
+
+    def _attempt(self, renderer: Renderer, way: Way, given: Given, number: int | None) -> Iterator[Rendered]:
+        try:
+            yield renderer.render(way, given, number or 0)
+        except (MissingValues, RenderRefused) as error:
+            definition = way.definition
+            self._fail(Failure(definition.registryid, definition.xid, way.family, number, error))
+
+    def _fail(self, failure: Failure) -> None:
+        self.failed += 1
+        if len(self.failures) < _MOST_TOLD:
+            self.failures.append(failure)
+
+    def lines(self, messages: Iterable[Rendered], *, batch: bool = False) -> Iterator[bytes]:
+        """Write messages, each as a line; what cannot be written so is a failure, too."""
+        for message in batched(messages) if batch else messages:
+            if self.form in CLIENTS:
+                try:
+                    yield CLIENTS[self.form][1](message).encode()
+                except RenderRefused as error:
+                    if self.is_single:
+                        raise
+                    self._fail(Failure(message.registryid, message.xid, message.family or "", None, error))
+            else:
+                yield message.line() if self.form == "captured" else message.as_json()
+
+
+def families_of(written: str | None, form: str, *, batch: bool = False) -> tuple[str, ...]:
+    """Read `--as`: names with commas; a client says its protocol, a batch is of CloudEvents in JSON or over HTTP.
+
+    Raises:
+        SettingsError: a name is not known, or does not go with the format or the batch.
+    """
+    names = [name.strip().upper() for name in (written or "").split(",") if name.strip()]
+    for name in names:
+        if name not in (ALL, CLOUDEVENTS, *FAMILIES):
+            raise SettingsError(f"--as {name.lower()}: one or several of {', '.join(PROTOCOLS)}.")
+    if form in CLIENTS:
+        own = CLIENTS[form][0]
+        if names and names != [own]:
+            raise SettingsError(f"--format {form} writes messages of {own}: it does not go with --as {written}.")
+        return (own,)
+    if batch:
+        if any(name not in (CLOUDEVENTS, "HTTP") for name in names):
+            raise SettingsError(f"--batch is for --as cloudevents and http, and not for {written}.")
+        return tuple(names) or (CLOUDEVENTS,)
+    return tuple(names)
+
+
+def told_of(failures: Sequence[Failure]) -> list[str]:
+    """Tell what was left out, and why."""
+    told = []
+    for failure in failures:
+        row = "" if failure.row is None else f"row {failure.row}"
+        where = ", ".join(part for part in (f"registry {failure.registryid}", failure.over.lower(), row) if part)
+        told.append(f"left out ({where}): {failure.error}")
+    return told
+
+
+def examples_of(selected: Selected, renderer: Renderer | None = None) -> list[dict[str, Any]]:
+    """Make up examples.
+
+    Args:
+        selected: the definitions.
+        renderer: of `renderer_of`, for many messages with the same schemas; None: one is made.
+
+    Returns:
+        For each definition and each protocol `registryid`, `xid`, `as`, and `example`, as `render` writes it, or `error`.
+    """
+    renderer = renderer or renderer_of(selected)
+    found: list[dict[str, Any]] = []
+    for row in selected.messages:
+        whose = {"registryid": row["registryid"], "xid": row["xid"]}
+        try:
+            ways = ways_of(row, selected.endpoints, (ALL,))
+        except RenderRefused as error:
+            found.append(whose | {"as": None, "error": str(error)})
+            continue
+        for way in ways:
+            told: dict[str, Any] = whose | {"as": CLOUDEVENTS.lower() if way.protocol is None else way.family.lower()}
+            try:
+                found.append(told | {"example": orjson.loads(renderer.render(way).as_json())})
+            except RenderRefused as error:
+                found.append(told | {"error": str(error)})
+    return found
+
+
+def renderer_of(selected: Selected, now: str | None = None) -> Renderer:
+    """Make what renders examples; now: RFC 3339 timestamp that stands for the current time, None: the clock's."""
+    return Renderer(Schemas(selected.schemas), Style(example=True, seed=_SEED, now=now))
+
+
+def examples_in(view: View, registryid: RegistryId, xid: Xid) -> list[dict[str, Any]]:
+    """Make up examples of a message of a snapshot, at its time; where they cannot be had, one entry tells why."""
+    try:
+        definition = view.definition(registryid, xid)
+        if definition is None:
+            return []
+        selected = selected_at(view, definition)
+        now = view.committed_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return examples_of(selected, renderer_of(selected, now))
+    except LakehouseError as error:
+        return [{"registryid": registryid, "xid": xid, "as": None, "error": str(error)}]
