@@ -21,6 +21,7 @@ PACKAGES = [
     "text",
     "store",
     "dialects",
+    "compatibility",
     "domain",
     "log",
     "rules",

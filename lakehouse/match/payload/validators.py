@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import jiter
 import orjson
 
+from lakehouse.dialects.schemaformats import family_of_format
 from lakehouse.match.definition.valuetypes import media_type
 from lakehouse.match.payload.costlimit import Effort
 from lakehouse.match.payload.schemas import Resolved
@@ -77,18 +78,6 @@ class Validator(Protocol):
 
     def may_hang(self, body: bytes | None, data: Any) -> bool:
         """Tell whether a payload may keep the library busy for long, or end its process: it is then read in one of its own."""
-
-
-def family_of_format(written: str, document: Any) -> str:
-    """Tell the family of a schema format: `jsonschema`, `avro`, `protobuf`, `jsonstructure`, `xsd`, or the name as written."""
-    name = written.partition("/")[0].strip().lower().replace("-", "").replace("_", "").replace(" ", "")
-    known = {"jsonschema": "jsonschema", "draft": "jsonschema", "avro": "avro", "protobuf": "protobuf", "proto": "protobuf",
-             "protocolbuffers": "protobuf", "jsonstructure": "jsonstructure", "xsd": "xsd", "xmlschema": "xsd"}  # fmt: skip
-    if name in known:
-        return known[name]
-    if name in ("", "unknown") and isinstance(document, dict):
-        return _guess(document)
-    return name or "unknown"
 
 
 def is_made_at_once(resolved: Resolved) -> bool:
@@ -178,12 +167,3 @@ def _big(body: bytes, first: orjson.JSONDecodeError) -> Any:
         return jiter.from_json(body, allow_inf_nan=False)
     except ValueError:
         raise Undecodable(f"not JSON: {first}") from first
-
-
-def _guess(document: dict[str, Any]) -> str:
-    named = str(document.get("$schema", ""))
-    if "json-structure" in named:
-        return "jsonstructure"
-    if "json-schema" in named:
-        return "jsonschema"
-    return "avro" if document.get("type") == "record" and "fields" in document else "unknown"

@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from lakehouse.dialects.schemaformats import family_of_format
 from lakehouse.match.definition.definitions import ENVELOPE, Attribute, Definition
 from lakehouse.match.definition.valuetypes import TEMPLATED_THEN_TYPED, as_text, is_of_type, is_uri_reference, media_type
 from lakehouse.match.event.canonical import Event
 from lakehouse.match.payload.payloads import INVALID, NONE, UNDECODABLE, NoAnswer, Payloads, apart, try_to_make
 from lakehouse.match.payload.schemas import Resolved, Schemas
-from lakehouse.match.payload.validators import Unsupported, family_of_format, is_json, make_validator
+from lakehouse.match.payload.validators import Unsupported, is_json, make_validator
 from lakehouse.render.encode import declared_content_type
 from lakehouse.render.example.plausible import Impossible, Plausible
 from lakehouse.render.filling import Given, kind_of, needs_of, placeholders_of

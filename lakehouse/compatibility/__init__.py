@@ -1,0 +1,20 @@
+"""Whether a new schema breaks those who read or write with the old one, and why: plain Python, without Spark, files or network.
+
+| module | decides |
+|---|---|
+| `comparison` | which format two schemas have, and their judgement, kept by the hashes of both |
+| `judgement` | whom a difference breaks, in which words |
+| `limits` | when comparing takes too much work: then the answer is `unknown` |
+| `avroschemas` | schema resolution of Avro |
+| `jsonschemas`, `jsonshapes`, `jsonvalues` | whether each value of one JSON Schema is one of the other |
+| `protofiles`, `protomessages` | Protobuf by field number, as bytes and as JSON |
+| `xmlschemas` | elements and attributes of XML Schema: occurrence and types |
+| `jsonstructures` | JSON Structure: properties and types |
+
+What cannot be decided is `unknown` and never guessed.
+"""
+
+from lakehouse.compatibility.comparison import compare, judge
+from lakehouse.compatibility.judgement import Answer, Breaks, Judgement, SchemaDifference
+
+__all__ = ["Answer", "Breaks", "Judgement", "SchemaDifference", "compare", "judge"]

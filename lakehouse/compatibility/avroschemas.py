@@ -1,0 +1,365 @@
+"""Avro: whether data of one schema can be read with another, by the rules of schema resolution of its specification.
+
+Logical types are compared in addition: the same number as another unit, or with another scale, is another value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import orjson
+
+from lakehouse.compatibility.judgement import Answer, Found, Path
+from lakehouse.compatibility.limits import Steps, Unreadable
+
+PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+_READ_AS = {
+    "int": frozenset({"long", "float", "double"}),
+    "long": frozenset({"float", "double"}),
+    "float": frozenset({"double"}),
+    "string": frozenset({"bytes"}),
+    "bytes": frozenset({"string"}),
+}
+_NAMED = frozenset({"record", "enum", "fixed"})
+_LOGICAL = frozenset(
+    {"decimal", "big-decimal", "uuid", "date", "time-millis", "time-micros", "timestamp-millis", "timestamp-micros",
+     "timestamp-nanos", "local-timestamp-millis", "local-timestamp-micros", "local-timestamp-nanos", "duration"}
+)  # fmt: skip
+
+
+class AvroField(NamedTuple):
+    """A field of a record."""
+
+    name: str
+    type: AvroType
+    aliases: tuple[str, ...]
+    has_default: bool
+
+
+class AvroType:
+    """A type as it was read; a named one is read once, and its fields are set when its name is known."""
+
+    __slots__ = ("aliases", "branches", "default", "fields", "item", "kind", "logical", "name", "size", "symbols", "text")
+
+    def __init__(self, kind: str, name: str = "") -> None:
+        self.kind, self.name = kind, name
+        self.aliases: tuple[str, ...] = ()
+        self.fields: dict[str, AvroField] = {}
+        self.branches: tuple[AvroType, ...] = ()
+        self.item: AvroType | None = None
+        self.symbols: tuple[str, ...] = ()
+        self.default: str | None = None
+        self.size = 0
+        self.logical: tuple[Any, ...] = ()
+        self.text = name.rpartition(".")[2] if name else kind
+
+
+_SIMPLE = {kind: AvroType(kind) for kind in PRIMITIVES}
+
+
+def read_avro(document: Any) -> AvroType:
+    """Read a schema: JSON, or its text; of a list of types all, as a union.
+
+    Raises:
+        Unreadable: it is no Avro schema.
+    """
+    if isinstance(document, str) and document not in PRIMITIVES:
+        try:
+            document = orjson.loads(document)
+        except orjson.JSONDecodeError as error:
+            raise Unreadable(f"the schema is not JSON: {error}") from error
+    return _Reader().read(document, "", 0)
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self._named: dict[str, AvroType] = {}
+
+    def read(self, part: Any, space: str, depth: int) -> AvroType:
+        if depth > 100:
+            raise Unreadable("the schema is deeper than 100 levels")
+        if isinstance(part, str):
+            return _SIMPLE.get(part) or self._by_name(part, space)
+        if isinstance(part, list):
+            made = AvroType("union")
+            made.branches = tuple(self.read(one, space, depth + 1) for one in part)
+            made.text = " or ".join(one.text for one in made.branches) or "nothing"
+            return made if made.branches and any(one.kind not in PRIMITIVES for one in made.branches) else self._interned(made)
+        if not isinstance(part, dict):
+            raise Unreadable(f"no Avro type: {str(part)[:60]}")
+        kind = part.get("type")
+        if kind == "error":
+            kind = "record"
+        if kind in _NAMED:
+            return self._declared(kind, part, space, depth)
+        if kind in ("array", "map"):
+            made = AvroType(kind)
+            made.item = self.read(part.get("items" if kind == "array" else "values"), space, depth + 1)
+            made.text = f"{kind} of {made.item.text}"
+            return made
+        if isinstance(kind, (dict, list)) or (isinstance(kind, str) and kind not in PRIMITIVES):
+            return self.read(kind, space, depth + 1)
+        logical = _logical(part)
+        if not isinstance(kind, str):
+            raise Unreadable("a type without `type`")
+        if not logical:
+            return _SIMPLE[kind]
+        made = AvroType(kind)
+        made.logical, made.text = logical, f"{kind} ({logical[0]})"
+        return made
+
+    def _interned(self, union: AvroType) -> AvroType:
+        """Return the same object for the same union of plain types, so that two of them are compared by identity."""
+        if len(union.branches) > 3 or any(one.logical for one in union.branches):
+            return union
+        return _UNIONS.setdefault(tuple(one.kind for one in union.branches), union)
+
+    def _by_name(self, name: str, space: str) -> AvroType:
+        full = name if "." in name or not space else f"{space}.{name}"
+        found = self._named.get(full) or self._named.get(name)
+        if found is None:
+            raise Unreadable(f"the type {name} is not declared")
+        return found
+
+    def _declared(self, kind: str, part: dict[str, Any], space: str, depth: int) -> AvroType:
+        name = part.get("name")
+        if not isinstance(name, str):
+            raise Unreadable(f"a {kind} without a name")
+        own = part.get("namespace") if "." not in name else name.rpartition(".")[0]
+        space = own if isinstance(own, str) else space
+        made = AvroType(kind, name if "." in name or not space else f"{space}.{name}")
+        made.aliases = tuple(
+            one if "." in one or not space else f"{space}.{one}" for one in part.get("aliases") or () if isinstance(one, str)
+        )
+        if made.name in self._named:
+            raise Unreadable(f"the type {made.name} is declared twice")
+        self._named[made.name] = made
+        made.logical = _logical(part)
+        if kind == "record":
+            for field in _list_of(part, "fields"):
+                self._add_field(made, field, space, depth)
+        elif kind == "enum":
+            made.symbols = tuple(str(one) for one in _list_of(part, "symbols"))
+            made.default = part.get("default")
+        else:
+            made.size = part.get("size", 0)
+        return made
+
+    def _add_field(self, record: AvroType, field: Any, space: str, depth: int) -> None:
+        if not isinstance(field, dict) or not isinstance(field.get("name"), str) or "type" not in field:
+            raise Unreadable(f"a field of {record.name} without a name or type")
+        aliases = tuple(one for one in field.get("aliases") or () if isinstance(one, str))
+        type_ = self.read(field["type"], space, depth + 1)
+        record.fields[field["name"]] = AvroField(field["name"], type_, aliases, "default" in field)
+
+
+_UNIONS: dict[tuple[str, ...], AvroType] = {}  # of at most three plain types, so that there are few
+
+
+def _list_of(part: dict[str, Any], name: str) -> list[Any]:
+    value = part.get(name)
+    if not isinstance(value, list):
+        raise Unreadable(f"{part.get('name')} without `{name}`")
+    return value
+
+
+def _logical(part: dict[str, Any]) -> tuple[Any, ...]:
+    name = part.get("logicalType")
+    if name not in _LOGICAL:
+        return ()
+    return (name, part.get("precision"), part.get("scale") or 0) if name == "decimal" else (name,)
+
+
+class AvroComparison:
+    """Compares in one direction.
+
+    Args:
+        is_backward: the old schema writes.
+        steps: count the work.
+    """
+
+    def __init__(self, *, is_backward: bool, steps: Steps) -> None:
+        self._is_backward, self._steps = is_backward, steps
+        self._known: dict[tuple[AvroType, AvroType], bool] = {}
+        self._order: list[tuple[AvroType, AvroType]] = []
+        self._seen: set[tuple[AvroType, AvroType]] = set()
+
+    def compare(self, writer: AvroType, reader: AvroType, path: Path = ()) -> Iterator[Found]:
+        """Find what differs where one type writes and the other reads."""
+        if writer is reader:
+            return
+        self._steps.spend(len(path))
+        if writer.kind == "union":
+            yield from self._each(writer, reader, path)
+        elif reader.kind == "union":
+            yield from self._among(writer, reader, path)
+        elif not _is_alike(writer, reader):
+            yield self._other_type(writer, reader, path)
+        elif (writer, reader) not in self._seen:
+            self._seen.add((writer, reader))
+            yield from self._alike(writer, reader, path)
+
+    def _each(self, writer: AvroType, reader: AvroType, path: Path) -> Iterator[Found]:
+        """Compare each branch that may be written."""
+        lost = [one for one in writer.branches if not self._reads(one, reader)]
+        for one in writer.branches:
+            into = reader if reader.kind != "union" else self._branch(one, reader)
+            if into is not None and (_is_alike(one, into)):
+                yield from self.compare(one, into, path)
+            elif one in lost and (reader.kind == "union" or one.kind == "null"):
+                yield self._other_type(writer, reader, path, f"{{writer}} may write {one.text}, which {{reader}} does not take")
+            elif one in lost:
+                yield self._other_type(writer, reader, path)
+        if not lost and writer.text != reader.text:
+            yield self._found(path, "type-changed", _was_is(*self._in_time(writer.text, reader.text)), Answer.NO)
+
+    def _among(self, writer: AvroType, reader: AvroType, path: Path) -> Iterator[Found]:
+        """Compare with the branches of a union: the first that reads it decides."""
+        into = self._branch(writer, reader)
+        if into is not None and _is_alike(writer, into):
+            yield from self.compare(writer, into, path)
+        if into is None or not self._reads(writer, reader):
+            if into is None:
+                yield self._other_type(writer, reader, path)
+        else:
+            yield self._found(path, "type-changed", _was_is(*self._in_time(writer.text, reader.text)), Answer.NO)
+
+    def _branch(self, writer: AvroType, reader: AvroType) -> AvroType | None:
+        """Return the branch of a union that reads a type; else the one that is meant, as it has the same kind and name."""
+        for one in reader.branches:
+            if one is writer or self._reads(writer, one):
+                return one
+        return next((one for one in reader.branches if _is_alike(writer, one)), None)
+
+    def _alike(self, writer: AvroType, reader: AvroType, path: Path) -> Iterator[Found]:
+        """Compare two types of the same kind and name, or one that is promoted to the other."""
+        if writer.logical != reader.logical:
+            yield self._logical(writer, reader, path)
+        if writer.kind == "record":
+            yield from self._fields(writer, reader, path)
+        elif writer.kind == "enum":
+            yield from self._symbols(writer, reader, path)
+        elif writer.kind == "fixed" and writer.size != reader.size:
+            because = "{writer} writes another number of bytes than {reader} takes"
+            what = _was_is(*self._in_time(f"{writer.size} bytes", f"{reader.size} bytes"))
+            yield self._found(path, "size-changed", what, Answer.YES, because)
+        elif writer.item is not None and reader.item is not None:
+            yield from self.compare(writer.item, reader.item, (*path, "*"))
+        elif writer.kind != reader.kind:
+            yield self._found(path, "type-changed", _was_is(*self._in_time(writer.text, reader.text)), Answer.NO)
+
+    def _fields(self, writer: AvroType, reader: AvroType, path: Path) -> Iterator[Found]:
+        taken = set()
+        for field in reader.fields.values():
+            held = writer.fields.get(field.name)
+            if held is None:
+                alias = next((one for one in field.aliases if one in writer.fields), None)
+                held = writer.fields[alias] if alias is not None else None
+            if held is None:
+                yield self._alone(field, path, is_read=True)
+                continue
+            taken.add(held.name)
+            if held.name != field.name:
+                old, new = self._in_time(held.name, field.name)
+                yield self._found((*path, new), "field-renamed", f"was called {old}", Answer.NO)
+            yield from self.compare(held.type, field.type, (*path, self._in_time(held.name, field.name)[1]))
+        for name, field in writer.fields.items():
+            if name not in taken:
+                yield self._alone(field, path, is_read=False)
+
+    def _alone(self, field: AvroField, path: Path, *, is_read: bool) -> Found:
+        """Describe a field that one side alone has: who reads it needs a default."""
+        kind = "field-added" if is_read == self._is_backward else "field-removed"
+        what = f"{'came' if kind == 'field-added' else 'went'}: {field.type.text}"
+        what += " with a default" if field.has_default else " without a default"
+        because = "{writer} does not write it, and {reader} needs it, as it has no default"
+        return self._found(
+            (*path, field.name), kind, what, Answer.YES if is_read and not field.has_default else Answer.NO, because
+        )
+
+    def _symbols(self, writer: AvroType, reader: AvroType, path: Path) -> Iterator[Found]:
+        known = set(reader.symbols)
+        missing = [one for one in writer.symbols if one not in known]
+        kind = "value-removed" if self._is_backward else "value-added"
+        word = "went" if self._is_backward else "came"
+        is_lost = reader.default is None or reader.default not in known
+        for one in missing:
+            because = f"{{writer}} may write {one}, which {{reader}} does not know, and its enum has no default"
+            yield self._found(path, kind, f"value {one} {word}", Answer.YES if is_lost else Answer.NO, because)
+
+    def _logical(self, writer: AvroType, reader: AvroType, path: Path) -> Found:
+        texts = [" ".join(str(one) for one in side.logical if one is not None) or side.kind for side in (writer, reader)]
+        is_lost = bool(writer.logical and reader.logical)
+        because = "what {writer} writes means another value to {reader}"
+        what = _was_is(*self._in_time(*texts))
+        return self._found(path, "meaning-changed", what, Answer.YES if is_lost else Answer.NO, because)
+
+    def _other_type(self, writer: AvroType, reader: AvroType, path: Path, because: str = "") -> Found:
+        old, new = self._in_time(writer, reader)
+        texts = (old.name, new.name) if old.text == new.text else (old.text, new.text)
+        told = because or f"{{writer}} writes {writer.text}, which {{reader}} cannot read as {reader.text}"
+        return self._found(path, "type-changed", _was_is(*texts), Answer.YES, told)
+
+    def _in_time(self, of_writer: Any, of_reader: Any) -> tuple[Any, Any]:
+        return (of_writer, of_reader) if self._is_backward else (of_reader, of_writer)
+
+    def _found(self, path: Path, kind: str, what: str, answer: Answer, because: str = "") -> Found:
+        return Found(path, kind, what, answer, answer, because)
+
+    def _reads(self, writer: AvroType, reader: AvroType) -> bool:
+        """Return whether one type can be read as the other; what leads back to a pair that is asked for is taken as readable."""
+        if writer is reader:
+            return True
+        known = self._known.get((writer, reader))
+        if known is not None:
+            return known
+        self._steps.spend()
+        self._known[writer, reader] = True
+        start = len(self._order)
+        self._order.append((writer, reader))
+        answer = self._decide(writer, reader)
+        if not answer:  # what was taken as readable because of this pair is asked for once more
+            for pair in self._order[start:]:
+                if self._known.get(pair):
+                    del self._known[pair]
+            del self._order[start:]
+            self._known[writer, reader] = False
+        return answer
+
+    def _decide(self, writer: AvroType, reader: AvroType) -> bool:
+        if writer.kind == "union":
+            return all(self._reads(one, reader) for one in writer.branches)
+        if reader.kind == "union":
+            return any(self._reads(writer, one) for one in reader.branches)
+        if not _is_alike(writer, reader) or (writer.logical and reader.logical and writer.logical != reader.logical):
+            return False
+        if writer.kind == "record":
+            return all(self._reads_field(writer, field) for field in reader.fields.values())
+        if writer.kind == "enum":
+            known = set(reader.symbols)
+            return known.issuperset(writer.symbols) or (reader.default is not None and reader.default in known)
+        if writer.kind == "fixed":
+            return writer.size == reader.size
+        return writer.item is None or reader.item is None or self._reads(writer.item, reader.item)
+
+    def _reads_field(self, writer: AvroType, field: AvroField) -> bool:
+        name = next((one for one in (field.name, *field.aliases) if one in writer.fields), None)
+        return field.has_default if name is None else self._reads(writer.fields[name].type, field.type)
+
+
+def _is_alike(writer: AvroType, reader: AvroType) -> bool:
+    """Return whether two types have the same kind and, where they have one, name; or one is promoted to the other."""
+    if writer.kind != reader.kind:
+        return reader.kind in _READ_AS.get(writer.kind, ())
+    if writer.kind not in _NAMED:
+        return True
+    return _short(writer.name) == _short(reader.name) or writer.name in reader.aliases
+
+
+def _short(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _was_is(old: Any, new: Any) -> str:
+    return f"was {old}, is {new}"

@@ -1,0 +1,121 @@
+"""Two schemas of one format, compared both ways.
+
+Schemas come as the catalog holds them: JSON values, or texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from lakehouse.compatibility.avroschemas import AvroComparison, read_avro
+from lakehouse.compatibility.jsonschemas import JsonComparison
+from lakehouse.compatibility.jsonshapes import JsonDocument
+from lakehouse.compatibility.jsonstructures import StructureComparison, read_structure
+from lakehouse.compatibility.judgement import Found, Judgement, SchemaDifference, joined, undecided
+from lakehouse.compatibility.limits import MOST_FOUND, MOST_STEPS, Steps, TooMuchWork, Unreadable
+from lakehouse.compatibility.protofiles import ProtoFile
+from lakehouse.compatibility.protomessages import ProtoComparison
+from lakehouse.compatibility.xmlschemas import XmlComparison, XmlDocument
+from lakehouse.dialects.schemaformats import family_of_format
+
+_MOST_TEXT = 4_000_000  # letters of a schema
+_KEPT = 4_096  # judgements
+Ways = tuple[list[Found], list[Found]]
+
+
+def compare(before: Any, after: Any, format: str, *, most: int = MOST_STEPS) -> list[SchemaDifference]:
+    """Compare two schemas.
+
+    Args:
+        before: the old one, as a JSON value or as text.
+        after: the new one.
+        format: of both, as `format` of a Version names it, such as `Avro/1.11`; empty: by what the schemas look like.
+        most: steps that it may take.
+
+    Returns:
+        The differences, by place; a single one of kind `undecided` where the schemas cannot be compared.
+    """
+    family = family_of_format(format, after)
+    ways = _WAYS.get(family)
+    if ways is None:
+        return [] if before == after else list(undecided(f"schemas of format {format or 'unknown'} are not compared"))
+    try:
+        backward, forward = ways(before, after, format, most)
+        if len(backward) + len(forward) > 2 * MOST_FOUND:
+            raise TooMuchWork(f"there are more than {MOST_FOUND} differences")
+    except (TooMuchWork, Unreadable) as error:
+        return list(undecided(str(error)))
+    except RecursionError:
+        return list(undecided("the schemas are too deep"))
+    except (TypeError, ValueError, AttributeError, KeyError, LookupError) as error:
+        return list(undecided(f"a schema is not valid: {type(error).__name__}: {error}"[:200]))
+    return list(joined(backward, forward))
+
+
+def judge(before: Any, after: Any, format: str) -> Judgement:
+    """Compare two schemas, once for each pair: judgements are kept by the texts."""
+    texts = [one if isinstance(one, str) else orjson.dumps(one, option=orjson.OPT_SORT_KEYS).decode() for one in (before, after)]
+    if max(map(len, texts)) > _MOST_TEXT:
+        return Judgement(undecided(f"a schema is longer than {_MOST_TEXT} letters"))
+    return _judged(texts[0], texts[1], isinstance(before, str), isinstance(after, str), format)
+
+
+@lru_cache(_KEPT)
+def _judged(before: str, after: str, is_text_before: bool, is_text_after: bool, format: str) -> Judgement:
+    pair = [text if is_text else orjson.loads(text) for text, is_text in ((before, is_text_before), (after, is_text_after))]
+    return Judgement(tuple(compare(pair[0], pair[1], format)))
+
+
+def _avro(before: Any, after: Any, format: str, most: int) -> Ways:
+    old, new = read_avro(before), read_avro(after)
+    return (
+        list(AvroComparison(is_backward=True, steps=Steps(most)).compare(old, new)),
+        list(AvroComparison(is_backward=False, steps=Steps(most)).compare(new, old)),
+    )
+
+
+def _json(before: Any, after: Any, format: str, most: int) -> Ways:
+    old, new = JsonDocument(before, format), JsonDocument(after, format)
+    return (
+        JsonComparison(old, new, is_backward=True, steps=Steps(most)).compare(),
+        JsonComparison(new, old, is_backward=False, steps=Steps(most)).compare(),
+    )
+
+
+def _proto(before: Any, after: Any, format: str, most: int) -> Ways:
+    if not isinstance(before, str) or not isinstance(after, str):
+        raise Unreadable("a Protobuf schema is text")
+    old, new = ProtoFile(before), ProtoFile(after)
+    return (
+        list(ProtoComparison(old, new, is_backward=True, steps=Steps(most)).compare()),
+        list(ProtoComparison(new, old, is_backward=False, steps=Steps(most)).compare()),
+    )
+
+
+def _xml(before: Any, after: Any, format: str, most: int) -> Ways:
+    old, new = XmlDocument(before), XmlDocument(after)
+    return (
+        list(XmlComparison(old, new, is_backward=True, steps=Steps(most)).compare()),
+        list(XmlComparison(new, old, is_backward=False, steps=Steps(most)).compare()),
+    )
+
+
+def _structure(before: Any, after: Any, format: str, most: int) -> Ways:
+    old, new = read_structure(before), read_structure(after)
+    return (
+        list(StructureComparison(old, new, is_backward=True, steps=Steps(most)).compare()),
+        list(StructureComparison(new, old, is_backward=False, steps=Steps(most)).compare()),
+    )
+
+
+_WAYS: dict[str, Callable[[Any, Any, str, int], Ways]] = {
+    "avro": _avro,
+    "jsonschema": _json,
+    "protobuf": _proto,
+    "xsd": _xml,
+    "jsonstructure": _structure,
+}

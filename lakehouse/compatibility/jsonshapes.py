@@ -1,0 +1,295 @@
+"""JSON Schema as constraints: `allOf` and references laid together, each keyword in one form for drafts 4 to 2020-12."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import unquote
+
+import orjson
+
+from lakehouse.compatibility.jsonvalues import as_key, type_of
+from lakehouse.compatibility.limits import Steps, Unreadable
+
+TYPES = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
+# What is compared as a whole: the same, or not decided.
+OPAQUE = (
+    ("not",), ("if", "then", "else"), ("contains", "minContains", "maxContains"), ("propertyNames",), ("dependencies",),
+    ("dependentRequired",), ("dependentSchemas",), ("$dynamicRef",), ("$recursiveRef",), ("extends",), ("disallow",),
+    ("unevaluatedItems",), ("unevaluatedProperties",),
+)  # fmt: skip
+# Of these, what they mean depends on what stands next to them.
+DEPENDENT = frozenset({"unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef"})
+_OLD_DRAFTS = ("draft-03", "draft-04", "draft-05", "draft-06", "draft-07")
+_MEMBERS = frozenset({"properties", "patternProperties", "additionalProperties", "required"})
+_ITEMS = frozenset({"items", "prefixItems", "additionalItems"})
+Parts = tuple[Any, ...]  # schemas that all hold
+
+
+class JsonDocument:
+    """A schema as a whole: what its references lead to.
+
+    Args:
+        document: JSON, or its text.
+        format: as the catalog has it, which names the draft where `$schema` does not.
+
+    Raises:
+        Unreadable: it is no JSON Schema.
+    """
+
+    def __init__(self, document: Any, format: str = "") -> None:
+        if isinstance(document, str):
+            try:
+                document = orjson.loads(document)
+            except orjson.JSONDecodeError as error:
+                raise Unreadable(f"the schema is not JSON: {error}") from error
+        if not isinstance(document, dict | bool):
+            raise Unreadable("a JSON Schema is an object or a boolean")
+        self.root = document
+        self.text = orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+        self.has_references = b'ef":' in self.text  # $ref, $dynamicRef, $recursiveRef
+        self.has_values = b'"const":' in self.text or b'"enum":' in self.text
+        own = document if isinstance(document, dict) else {}
+        draft = str(own.get("$schema") or format).lower()
+        self.is_old = any(one in draft or one.replace("-0", "-") in draft for one in _OLD_DRAFTS)
+        self._id = str(own.get("$id") or own.get("id") or "").partition("#")[0]
+        self._has_ids = self.text.count(b'"$id":') > ("$id" in own)
+        self.shapes: dict[tuple[int, ...], Shape] = {}
+
+    def follow(self, reference: Any) -> Any:
+        """Return what a reference leads to within the document; None: it leads elsewhere, or nowhere."""
+        if not isinstance(reference, str) or self._has_ids:
+            return None
+        base, _, place = reference.partition("#")
+        if base and base != self._id:
+            return None
+        if not place:
+            return self.root
+        if not place.startswith("/"):
+            return None
+        here: Any = self.root
+        for token in place[1:].split("/"):
+            name = unquote(token).replace("~1", "/").replace("~0", "~")
+            if isinstance(here, dict) and name in here:
+                here = here[name]
+            elif isinstance(here, list) and name.isdecimal() and int(name) < len(here):
+                here = here[int(name)]
+            else:
+                return None
+        return here
+
+    def shape(self, parts: Parts, steps: Steps) -> Shape:
+        """Lay schemas together that all hold for one value."""
+        key = tuple(map(id, parts))
+        found = self.shapes.get(key)
+        if found is None:
+            found = self.shapes[key] = Shape(self, parts, steps)
+        return found
+
+
+class Shape:
+    """What a value must be by several schemas together."""
+
+    __slots__ = (
+        "closed", "document", "enum", "extra", "formats", "high", "is_impossible", "items", "lengths", "low", "multiples",
+        "opaque", "parts", "patterns", "prefix", "properties", "required", "tests", "types", "unions", "unread",
+    )  # fmt: skip
+
+    def __init__(self, document: JsonDocument, parts: Parts, steps: Steps) -> None:
+        self.document, self.parts = document, parts  # parts are held, so that their ids stay theirs
+        self.types: frozenset[str] = TYPES
+        self.enum: list[Any] | None = None
+        self.low: tuple[float, bool] | None = None  # and whether it is excluded
+        self.high: tuple[float, bool] | None = None
+        self.lengths: dict[str, int] = {}
+        self.multiples: list[Any] = []
+        self.tests: set[str] = set()  # regular expressions
+        self.formats: set[str] = set()
+        self.properties: dict[str, Parts] = {}
+        self.required: set[str] = set()
+        self.patterns: dict[str, Parts] = {}
+        self.extra: list[tuple[frozenset[str], frozenset[str], Any]] = []  # names, patterns, the schema of all other members
+        self.closed = False  # by unevaluatedProperties
+        self.items: Parts = ()
+        self.prefix: list[Parts] = []
+        self.unions: list[tuple[str, list[Any]]] = []
+        self.opaque: list[tuple[str, Any]] = []
+        self.unread: list[str] = []
+        self.is_impossible = False
+        for part in parts:
+            self._add(part, steps, ())
+        if self.enum is not None:
+            held = [
+                one for one in self.enum if type_of(one) in self.types or (type_of(one) == "integer" and "number" in self.types)
+            ]
+            self.enum = held
+            self.types = frozenset(map(type_of, held))
+        self.is_impossible = self.is_impossible or not self.types
+
+    def _add(self, part: Any, steps: Steps, over: tuple[str, ...]) -> None:
+        steps.spend(len(over))
+        if part is True:
+            return
+        if part is False:
+            self.is_impossible = True
+            return
+        if not isinstance(part, dict):
+            self.unread.append("a schema that is no object")
+            return
+        if "$ref" in part:
+            reference = part["$ref"]
+            target = self.document.follow(reference)
+            if target is None:
+                self.unread.append(f"the reference {reference}")
+            elif reference not in over:
+                self._add(target, steps, (*over, reference))
+            if self.document.is_old:
+                return
+        self._add_values(part)
+        self._add_numbers(part)
+        if not _MEMBERS.isdisjoint(part):
+            self._add_members(part)
+        if not _ITEMS.isdisjoint(part):
+            self._add_items(part)
+        self._add_opaque(part)
+        for name in ("anyOf", "oneOf"):
+            if isinstance(part.get(name), list):
+                self.unions.append((name, part[name]))
+        for one in part.get("allOf") or ():
+            self._add(one, steps, over)
+
+    def _add_opaque(self, part: dict[str, Any]) -> None:
+        for names in OPAQUE:
+            if names[0] not in part:
+                continue
+            if names[0] == "unevaluatedProperties" and part[names[0]] is False:
+                self.closed = True
+            else:
+                self.opaque.append((names[0], [part.get(name) for name in names]))
+
+    def _add_values(self, part: dict[str, Any]) -> None:
+        declared = part.get("type")
+        if declared is not None:
+            types = frozenset(declared if isinstance(declared, list) else (declared,))
+            if not all(isinstance(one, str) and one in TYPES for one in types):
+                self.unread.append(f"the type {declared}"[:60])
+                return
+            if "number" in types:
+                types |= {"integer"}
+            self.types &= types
+        for values in ([part["const"]] if "const" in part else None, part.get("enum")):
+            if isinstance(values, list):
+                if self.enum is None:
+                    self.enum = values
+                else:
+                    keys = set(map(as_key, values))
+                    self.enum = [one for one in self.enum if as_key(one) in keys]
+
+    def _add_numbers(self, part: dict[str, Any]) -> None:
+        for name in ("minLength", "minItems", "minProperties"):
+            if name in part:
+                self.lengths[name] = max(self.lengths.get(name, 0), part[name])
+        for name in ("maxLength", "maxItems", "maxProperties"):
+            if name in part:
+                self.lengths[name] = min(self.lengths.get(name, part[name]), part[name])
+        if part.get("uniqueItems") is True:
+            self.lengths["uniqueItems"] = 1
+        for name, place, is_low in (("minimum", "exclusiveMinimum", True), ("maximum", "exclusiveMaximum", False)):
+            limit, beyond = part.get(name), part.get(place)
+            if limit is not None:
+                self._limit(is_low, limit, is_excluded=beyond is True)
+            if beyond is not None and not isinstance(beyond, bool):
+                self._limit(is_low, beyond, is_excluded=True)
+        if "multipleOf" in part:
+            self.multiples.append(part["multipleOf"])
+        if isinstance(part.get("pattern"), str):
+            self.tests.add(part["pattern"])
+        if isinstance(part.get("format"), str):
+            self.formats.add(part["format"])
+
+    def _limit(self, is_low: bool, value: float, *, is_excluded: bool) -> None:
+        held = self.low if is_low else self.high
+        made = (value, is_excluded)
+        if is_low:
+            self.low = made if held is None or made > held else held
+        else:
+            self.high = made if held is None or (-value, is_excluded) > (-held[0], held[1]) else held
+
+    def _add_members(self, part: dict[str, Any]) -> None:
+        known = part.get("properties") or {}
+        patterns = part.get("patternProperties") or {}
+        if not self.properties:
+            self.properties = {name: (one,) for name, one in known.items()}
+        else:
+            for name, one in known.items():
+                self.properties[name] = (*self.properties.get(name, ()), one)
+        for name, one in patterns.items():
+            self.patterns[name] = (*self.patterns.get(name, ()), one)
+        required = part.get("required")
+        if isinstance(required, list):
+            self.required.update(required)
+        extra = part.get("additionalProperties", True)
+        if extra is not True and extra != {}:
+            self.extra.append((frozenset(known), frozenset(patterns), extra))
+
+    def _add_items(self, part: dict[str, Any]) -> None:
+        items = part.get("items", True)
+        prefix = part.get("prefixItems")
+        rest = items
+        if isinstance(items, list):
+            prefix, rest = items, part.get("additionalItems", True)
+        if prefix and (self.prefix or self.items):
+            self.unread.append("several lists of items")
+        elif prefix:
+            self.prefix = [(one,) for one in prefix]
+        elif self.prefix:
+            self.unread.append("several lists of items")
+        if rest is not True:
+            self.items = (*self.items, rest)
+
+    def member(self, name: str) -> tuple[Parts, bool, bool]:
+        """Return the schemas of a member, whether it is declared, and whether a pattern may be about it, which is not decided."""
+        declared = self.properties.get(name, ())
+        may_match = False
+        for pattern, parts in self.patterns.items():
+            matches = matches_simply(pattern, name)
+            if matches is None:
+                may_match = True
+            elif matches:
+                declared = (*declared, *parts)
+        extra = tuple(
+            one
+            for names, patterns, one in self.extra
+            if name not in names and not any(matches_simply(pattern, name) is not False for pattern in patterns)
+        )
+        if extra and not declared and extra != (False,):
+            return extra, any(one is not False for one in extra), may_match
+        return (*declared, *extra), bool(declared), may_match
+
+    def choices(self) -> list[list[Any]]:
+        """Return the alternatives of which none is chosen among the parts."""
+        chosen = set(map(id, self.parts))
+        return [branches for _, branches in self.unions if chosen.isdisjoint(map(id, branches))]
+
+    def rest(self) -> Parts:
+        """Return the schemas of members that nothing is said of by name."""
+        return tuple(one for _, _, one in self.extra)
+
+
+def matches_simply(pattern: str, name: str) -> bool | None:
+    """Return whether a name matches a pattern that is a plain start or anything at all; None: not decided here."""
+    if pattern in (".*", "^.*$", "^.*", ".*$", "", "^"):
+        return True
+    if pattern.startswith("^") and pattern[1:].replace("-", "").replace("_", "").isalnum():
+        return name.startswith(pattern[1:])
+    return None
+
+
+def texts(types: Iterable[str]) -> str:
+    """Return types as people read them."""
+    held = set(types)
+    if held >= TYPES:
+        return "anything"
+    if "number" in held:
+        held.discard("integer")
+    return " or ".join(sorted(held, key=lambda one: (one == "null", one))) or "nothing"

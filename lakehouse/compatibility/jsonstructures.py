@@ -1,0 +1,199 @@
+"""JSON Structure: properties, whether they are required, and types; what else differs is unknown.
+
+An object is open where nothing else is said, as in JSON Schema: members may come and go by the lenient reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from lakehouse.compatibility.judgement import Answer, Found, Path
+from lakehouse.compatibility.limits import Steps, Unreadable
+
+_WIDER = {
+    "int8": ("int16", "int32", "int64", "int128", "integer", "float", "double", "decimal", "number"),
+    "int16": ("int32", "int64", "int128", "integer", "float", "double", "decimal", "number"),
+    "int32": ("integer", "double", "number"),
+    "integer": ("int32", "double", "number"),
+    "uint8": ("uint16", "uint32", "uint64", "uint128", "int16", "int32", "integer", "float", "double", "number"),
+    "uint16": ("uint32", "int32", "integer", "float", "double", "number"),
+    "uint32": ("double", "number"),
+    "int64": ("int128",),
+    "uint64": ("uint128", "int128"),
+    "float": ("double", "number"),
+    "double": ("number",),
+    "uuid": ("string",), "uri": ("string",), "date": ("string",), "datetime": ("string",), "time": ("string",),
+    "duration": ("string",), "binary": ("string",), "jsonpointer": ("string",),
+}  # fmt: skip
+_TEXTS = frozenset({"name", "description", "title", "examples", "default", "altnames", "$id", "$schema", "$comment", "deprecated",
+                    "unit", "symbol", "currency"})  # fmt: skip
+_READ = frozenset({"type", "properties", "required", "items", "values", "enum", "const", "additionalProperties", "definitions"})
+
+
+class StructureComparison:
+    """Compares in one direction.
+
+    Args:
+        writer: what is written.
+        reader: what is read.
+        is_backward: the old schema writes.
+        steps: count the work.
+    """
+
+    def __init__(self, writer: Any, reader: Any, *, is_backward: bool, steps: Steps) -> None:
+        self._roots = (writer, reader)
+        self._is_backward, self._steps = is_backward, steps
+        self._seen: set[tuple[int, int]] = set()
+
+    def compare(self) -> Iterator[Found]:
+        """Compare both from their root type."""
+        yield from self._read(_root_of(self._roots[0]), _root_of(self._roots[1]), ())
+
+    def _read(self, writer: Any, reader: Any, path: Path) -> Iterator[Found]:
+        writer, reader = (_followed(one, root) for one, root in zip((writer, reader), self._roots, strict=True))
+        key = (id(writer), id(reader))
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        self._steps.spend(len(path))
+        ours, theirs = _types(writer), _types(reader)
+        lost = {one for one in ours if not self._takes(one, theirs)}
+        if ours != theirs:
+            old, new = self._in_time(" or ".join(sorted(ours)), " or ".join(sorted(theirs)))
+            because = f"{{writer}} may write {' or '.join(sorted(lost))}, which {{reader}} does not take"
+            yield self._found(path, "type-changed", f"was {old}, is {new}", Answer.YES if lost else Answer.NO, because)
+        common = ours & theirs
+        if "object" in common:
+            yield from self._members(writer, reader, path)
+        for kind, name in (("array", "items"), ("set", "items"), ("map", "values")):
+            if kind in common and name in writer and name in reader:
+                yield from self._read(writer[name], reader[name], (*path, "*"))
+        yield from self._values(writer, reader, path)
+        for name in sorted((writer.keys() | reader.keys()) - _TEXTS - _READ):
+            if writer.get(name) != reader.get(name):
+                yield self._found(
+                    path, "condition-changed", f"`{name}` differs", Answer.UNKNOWN, f"what `{name}` asks for is not compared"
+                )
+
+    def _takes(self, kind: str, types: frozenset[str]) -> bool:
+        return kind in types or "any" in types or any(one in types for one in _WIDER.get(kind, ()))
+
+    def _members(self, writer: dict[str, Any], reader: dict[str, Any], path: Path) -> Iterator[Found]:
+        ours, theirs = writer.get("properties") or {}, reader.get("properties") or {}
+        wanted, given = _required(reader), _required(writer)
+        if wanted is None or given is None:
+            if writer.get("required") != reader.get("required"):
+                because = "alternative sets of required members are not compared"
+                yield self._found(path, "condition-changed", "`required` differs", Answer.UNKNOWN, because)
+            wanted = given = frozenset()
+        for name in sorted(wanted - given):
+            if name in ours and name in theirs:
+                kind = "became-required" if self._is_backward else "became-optional"
+                because = "{writer} may leave it out, and {reader} requires it"
+                yield self._found((*path, name), kind, kind.replace("-", " "), Answer.YES, because)
+        for name, held in theirs.items():
+            if name in ours:
+                yield from self._read(ours[name], held, (*path, name))
+            else:
+                because = "{writer} does not know it, and {reader} requires it"
+                answer = Answer.YES if name in wanted else Answer.NO
+                yield self._alone((*path, name), held, answer, answer, because, is_reader=True, is_needed=name in wanted)
+        is_closed = reader.get("additionalProperties") is False
+        for name, held in ours.items():
+            if name not in theirs:
+                because = "{writer} may write it, and {reader} refuses members that it does not know"
+                strict = Answer.YES if is_closed else Answer.NO
+                yield self._alone((*path, name), held, Answer.NO, strict, because, is_reader=False, is_needed=name in given)
+        if writer.get("additionalProperties") != reader.get("additionalProperties"):
+            answer = Answer.UNKNOWN if isinstance(reader.get("additionalProperties"), dict) else Answer.NO
+            strict = Answer.YES if is_closed else answer
+            because = "{writer} may write members that it does not declare, and {reader} refuses some"
+            yield Found(path, "content-changed", "`additionalProperties` differs", answer, strict, because)
+
+    def _alone(
+        self, path: Path, held: Any, lenient: Answer, strict: Answer, because: str, *, is_reader: bool, is_needed: bool
+    ) -> Found:
+        came = is_reader == self._is_backward
+        told = " or ".join(sorted(_types(_followed(held, self._roots[is_reader]))))
+        needed = "required" if is_needed else "optional"
+        what = f"came: {told}, {needed}" if came else f"went: {told}, was {needed}"
+        return Found(path, "field-added" if came else "field-removed", what, lenient, strict, because)
+
+    def _values(self, writer: dict[str, Any], reader: dict[str, Any], path: Path) -> Iterator[Found]:
+        ours, theirs = (
+            [one["const"]] if "const" in one else one.get("enum") if isinstance(one.get("enum"), list) else None
+            for one in (writer, reader)
+        )
+        if theirs is None:
+            return
+        if ours is None:
+            yield self._found(
+                path, "values-changed", "values are limited", Answer.YES, "{writer} may write values that {reader} does not take"
+            )
+            return
+        known = {orjson.dumps(one, option=orjson.OPT_SORT_KEYS) for one in theirs}
+        kind, word = ("value-removed", "went") if self._is_backward else ("value-added", "came")
+        for one in ours:
+            text = orjson.dumps(one, option=orjson.OPT_SORT_KEYS)
+            if text not in known:
+                told = text.decode()[:40]
+                because = f"{{writer}} may write {told}, which {{reader}} does not take"
+                yield self._found(path, kind, f"value {told} {word}", Answer.YES, because)
+
+    def _in_time(self, of_writer: Any, of_reader: Any) -> tuple[Any, Any]:
+        return (of_writer, of_reader) if self._is_backward else (of_reader, of_writer)
+
+    def _found(self, path: Path, kind: str, what: str, answer: Answer, because: str) -> Found:
+        return Found(path, kind, what, answer, answer, because)
+
+
+def read_structure(document: Any) -> dict[str, Any]:
+    """Read a schema: JSON, or its text.
+
+    Raises:
+        Unreadable: it is no JSON object.
+    """
+    if isinstance(document, str):
+        try:
+            document = orjson.loads(document)
+        except orjson.JSONDecodeError as error:
+            raise Unreadable(f"the schema is not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise Unreadable("a JSON Structure document is an object")
+    return document
+
+
+def _root_of(document: dict[str, Any]) -> Any:
+    named = document.get("$root")
+    return {"type": {"$ref": named}} if isinstance(named, str) else document
+
+
+def _followed(schema: Any, root: dict[str, Any]) -> dict[str, Any]:
+    """Return the type that a schema refers to, with what stands next to the reference left out."""
+    for _ in range(20):
+        if not isinstance(schema, dict):
+            raise Unreadable("a type that is no object")
+        kind = schema.get("type")
+        reference = kind.get("$ref") if isinstance(kind, dict) else schema.get("$ref")
+        if reference is None:
+            return schema
+        here: Any = root
+        for token in str(reference).removeprefix("#").strip("/").split("/"):
+            here = here.get(token) if isinstance(here, dict) else None
+        schema = here
+    raise Unreadable("references lead round in a circle")
+
+
+def _types(schema: dict[str, Any]) -> frozenset[str]:
+    kind = schema.get("type", "any")
+    found = kind if isinstance(kind, list) else [kind]
+    return frozenset(one if isinstance(one, str) else orjson.dumps(one).decode() for one in found)
+
+
+def _required(schema: dict[str, Any]) -> frozenset[str] | None:
+    """Return the members that are required; None: there are alternative sets of them."""
+    found = schema.get("required") or []
+    return frozenset(found) if all(isinstance(one, str) for one in found) else None

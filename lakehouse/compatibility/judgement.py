@@ -1,0 +1,163 @@
+"""What a comparison of two schemas finds: differences, whom each breaks and why, and the judgement over all of them.
+
+Two questions decide. *Backward*: does a consumer with the new schema read what a producer with the old one writes? If not, the
+difference breaks **writers** that stay as they are. *Forward*: does a consumer with the old schema read what a producer with the
+new one writes? If not, it breaks **readers** that stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from lakehouse.text.jsontext import pointer_of
+from lakehouse.text.names import Pointer
+
+Path = tuple[str, ...]  # to a place in the data: names of fields; `*` is any item or value
+
+
+class Answer(IntEnum):
+    """Whether something breaks somebody; of several answers the highest counts."""
+
+    NO = 0
+    UNKNOWN = 1
+    YES = 2
+
+    @property
+    def word(self) -> str:
+        """Return the answer as JSON and people have it."""
+        return self.name.lower()
+
+
+class Breaks(NamedTuple):
+    """Whom a difference breaks: those who read with the schema before, those who write with the schema before."""
+
+    readers: Answer = Answer.NO
+    writers: Answer = Answer.NO
+
+    @property
+    def worst(self) -> Answer:
+        """Return the higher one of both answers."""
+        return max(self)
+
+    def as_json(self) -> dict[str, str]:
+        """Return both answers as words."""
+        return {"readers": self.readers.word, "writers": self.writers.word}
+
+
+class SchemaDifference(NamedTuple):
+    """A difference between two schemas.
+
+    Attributes:
+        pointer: to the place in the data, as JSON Pointer; `*` is any item of a list or any value of a map.
+        kind: what sort of difference it is, such as `field-added`.
+        what: what was, and what is.
+        breaks: whom it breaks.
+        reason: why, in sentences; empty where it breaks nobody.
+        strictly: whom it breaks where consumers refuse members that they do not know, and producers send such.
+    """
+
+    pointer: Pointer
+    kind: str
+    what: str
+    breaks: Breaks
+    reason: str
+    strictly: Breaks
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the contract of `lakehouse compat --json`."""
+        told = {"pointer": self.pointer, "kind": self.kind, "what": self.what, "breaks": self.breaks.as_json()}
+        strictly = {} if self.strictly == self.breaks else {"strictly": self.strictly.as_json()}
+        return told | strictly | {"reason": self.reason}
+
+    @property
+    def sentence(self) -> str:
+        """Return the difference as a person reads it."""
+        return f"{self.pointer or 'the whole'}: {self.what}" + (f". {self.reason}" if self.reason else "")
+
+
+class Judgement(NamedTuple):
+    """What the differences of two schemas mean together."""
+
+    differences: tuple[SchemaDifference, ...]
+
+    @property
+    def breaks(self) -> Breaks:
+        """Return whom the change breaks."""
+        return _over(one.breaks for one in self.differences)
+
+    @property
+    def strictly(self) -> Breaks:
+        """Return whom it breaks by the strict reading."""
+        return _over(one.strictly for one in self.differences)
+
+    def reasons(self) -> list[SchemaDifference]:
+        """Return the differences that break somebody or cannot be decided, the gravest first."""
+        grave = [one for one in self.differences if one.breaks.worst > Answer.NO]
+        return sorted(grave, key=lambda one: (-one.breaks.worst, one.pointer, one.kind))
+
+
+class Found(NamedTuple):
+    """What one direction finds: `because` says why, about `{writer}` and `{reader}`."""
+
+    path: Path
+    kind: str
+    what: str
+    lenient: Answer
+    strict: Answer
+    because: str
+
+
+class Undecided(NamedTuple):
+    """Why two schemas cannot be compared: one cannot be read, or it takes too much work."""
+
+    why: str
+
+
+_OLD, _NEW = "the old schema", "the new schema"
+
+
+def joined(backward: Iterable[Found], forward: Iterable[Found]) -> tuple[SchemaDifference, ...]:
+    """Join what both directions find: one difference for each place and kind.
+
+    Args:
+        backward: found where the old schema writes and the new one reads.
+        forward: found where the new schema writes and the old one reads.
+    """
+    pairs: dict[tuple[Path, str, str], list[Found | None]] = {}
+    for at, side in enumerate((backward, forward)):
+        for one in side:
+            held = pairs.setdefault((one.path, one.kind, one.what), [None, None])
+            other = held[at]
+            if other is None or (one.lenient, one.strict) > (other.lenient, other.strict):
+                held[at] = one
+    return tuple(_difference(key, *held) for key, held in sorted(pairs.items()))
+
+
+def undecided(why: str) -> tuple[SchemaDifference, ...]:
+    """Return the one difference of schemas that cannot be compared."""
+    both = Breaks(Answer.UNKNOWN, Answer.UNKNOWN)
+    return (SchemaDifference(Pointer(""), "undecided", "cannot be compared", both, f"{why[:1].upper()}{why[1:]}.", both),)
+
+
+def _difference(key: tuple[Path, str, str], backward: Found | None, forward: Found | None) -> SchemaDifference:
+    reasons = []
+    for one, writer, reader in ((backward, _OLD, _NEW), (forward, _NEW, _OLD)):
+        if one is not None and one.strict > Answer.NO and one.because:
+            told = one.because.format(writer=f"a producer with {writer}", reader=f"a consumer with {reader}")
+            sure = "" if one.strict == Answer.YES else "cannot be decided: "
+            only = "strictly: " if one.lenient < one.strict else ""
+            text = f"{only}{sure}{told}"
+            reasons.append(f"{text[:1].upper()}{text[1:]}.")
+    lenient = [Answer.NO if one is None else one.lenient for one in (forward, backward)]
+    strict = [Answer.NO if one is None else one.strict for one in (forward, backward)]
+    path, kind, what = key
+    return SchemaDifference(pointer_of(*path), kind, what, Breaks(*lenient), " ".join(reasons), Breaks(*strict))
+
+
+def _over(all_breaks: Iterable[Breaks]) -> Breaks:
+    readers = writers = Answer.NO
+    for one in all_breaks:
+        readers, writers = max(readers, one.readers), max(writers, one.writers)
+    return Breaks(readers, writers)

@@ -1,0 +1,34 @@
+"""How much work a comparison may take: counted in steps, so that the answer is the same on every machine."""
+
+from __future__ import annotations
+
+MOST_STEPS = 200_000  # about half a second
+MOST_DEPTH = 100  # levels of a schema
+MOST_FOUND = 1_000  # differences
+
+
+class TooMuchWork(Exception):
+    """A comparison takes more steps, levels or differences than the limit."""
+
+
+class Unreadable(Exception):
+    """A schema is not of its format, or uses what is not read."""
+
+
+class Steps:
+    """Counts the steps of a comparison."""
+
+    def __init__(self, most: int = MOST_STEPS) -> None:
+        self._left = self._most = most
+
+    def spend(self, depth: int = 0, count: int = 1) -> None:
+        """Count steps.
+
+        Raises:
+            TooMuchWork: the limit is reached.
+        """
+        self._left -= count
+        if self._left < 0:
+            raise TooMuchWork(f"comparing takes more than {self._most} steps")
+        if depth > MOST_DEPTH:
+            raise TooMuchWork(f"the schemas are deeper than {MOST_DEPTH} levels")

@@ -1,0 +1,200 @@
+"""Protobuf: messages compared by the numbers of their fields, as bytes and, in the strict reading, as JSON.
+
+*Lenient* is what bytes on the wire allow: a field may come and go, may be renamed, and change among types that are written alike.
+*Strict* is JSON, too, where names count and an unknown name is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+from lakehouse.compatibility.judgement import Answer, Found, Path
+from lakehouse.compatibility.limits import Steps
+from lakehouse.compatibility.protofiles import SCALARS, ProtoField, ProtoFile, ProtoMessage
+
+# Types that are written alike, as bytes; a value that does not fit is cut off.
+_ALIKE = (
+    frozenset({"int32", "uint32", "int64", "uint64", "bool"}),
+    frozenset({"sint32", "sint64"}),
+    frozenset({"fixed32", "sfixed32"}),
+    frozenset({"fixed64", "sfixed64"}),
+)
+_TEXTS = ("string", "bytes")
+_WIDER = frozenset(
+    {("int32", "int64"), ("uint32", "uint64"), ("sint32", "sint64"), ("uint32", "int64"), ("bool", "int32"), ("bool", "int64"),
+     ("bool", "uint32"), ("bool", "uint64"), ("string", "bytes"), ("enum", "int32"), ("enum", "int64")}
+)  # fmt: skip
+# As JSON: numbers of 32 bits are numbers, those of 64 bits are strings, which both are read as either.
+_ALIKE_IN_JSON = (
+    frozenset({"int32", "sint32", "sfixed32", "int64", "sint64", "sfixed64"}),
+    frozenset({"uint32", "fixed32", "uint64", "fixed64"}),
+    frozenset({"float", "double"}),
+)
+
+_Side = TypeVar("_Side")
+
+
+class ProtoComparison:
+    """Compares in one direction.
+
+    Args:
+        writer: what is written.
+        reader: what is read.
+        is_backward: the old schema writes.
+        steps: count the work.
+    """
+
+    def __init__(self, writer: ProtoFile, reader: ProtoFile, *, is_backward: bool, steps: Steps) -> None:
+        self._writer, self._reader = writer, reader
+        self._is_backward, self._steps = is_backward, steps
+        self._seen: set[tuple[str, str]] = set()
+
+    def compare(self) -> Iterator[Found]:
+        """Compare all messages and enumerations that both declare, by name; one that is gone breaks who sends it."""
+        if self._writer.package != self._reader.package:
+            old, new = self._in_time(self._writer.package, self._reader.package)
+            what = f"was {old or 'none'}, is {new or 'none'}"
+            yield Found((), "package-changed", what, Answer.NO, Answer.NO, "")
+        for name, message in self._writer.messages.items():
+            other = self._reader.messages.get(self._moved(name))
+            if other is not None:
+                yield from self._messages(message, other, _path_of(name, self._writer.package))
+            else:
+                kind = "type-removed" if self._is_backward else "type-added"
+                what = f"message {name} {'went' if self._is_backward else 'came'}"
+                answer = Answer.YES if name == self._writer.first else Answer.NO
+                because = "{writer} writes this message, which {reader} does not know"
+                yield Found(_path_of(name, self._writer.package), kind, what, answer, answer, because)
+        for name, values in self._writer.enums.items():
+            known = self._reader.enums.get(self._moved(name))
+            if known is not None:
+                yield from self._enums(values.values, known.values, known.is_closed, _path_of(name, self._writer.package))
+
+    def _moved(self, name: str) -> str:
+        """Return the name that a type of the writer has in the package of the reader."""
+        start = f"{self._writer.package}." if self._writer.package else ""
+        return f"{self._reader.package}.{name.removeprefix(start)}" if self._reader.package else name.removeprefix(start)
+
+    def _messages(self, writer: ProtoMessage, reader: ProtoMessage, path: Path) -> Iterator[Found]:
+        if (writer.name, reader.name) in self._seen:
+            return
+        self._seen.add((writer.name, reader.name))
+        self._steps.spend(len(path))
+        for number, field in writer.fields.items():
+            self._steps.spend()
+            other = reader.fields.get(number)
+            if other is None:
+                yield self._written(field, path)
+            elif field != other or field.type not in SCALARS:
+                yield from self._fields(field, other, writer, reader, path)
+        for number, field in reader.fields.items():
+            if number not in writer.fields:
+                yield self._read(field, path)
+
+    def _written(self, field: ProtoField, path: Path) -> Found:
+        """Describe a field that only the writer has: as bytes it is passed over, as JSON it is an error."""
+        kind, word = ("field-removed", "went") if self._is_backward else ("field-added", "came")
+        because = "{writer} writes it, and as JSON {reader} refuses a name that it does not know"
+        what = f"{word}: {_told(field)}, no. {field.number}"
+        return Found((*path, field.name), kind, what, Answer.NO, Answer.YES, because)
+
+    def _read(self, field: ProtoField, path: Path) -> Found:
+        """Describe a field that only the reader has: it is missing in what is written."""
+        kind, word = ("field-added", "came") if self._is_backward else ("field-removed", "went")
+        answer = Answer.YES if field.label == "required" else Answer.NO
+        because = "{writer} does not write it, and {reader} requires it"
+        return Found((*path, field.name), kind, f"{word}: {_told(field)}, no. {field.number}", answer, answer, because)
+
+    def _fields(
+        self, field: ProtoField, other: ProtoField, writer: ProtoMessage, reader: ProtoMessage, path: Path
+    ) -> Iterator[Found]:
+        old, new = self._in_time(field, other)
+        here = (*path, new.name)
+        if field.json_name != other.json_name:
+            because = "as JSON {writer} writes another name, which {reader} does not know"
+            yield Found(here, "field-renamed", f"no. {field.number} was called {old.name}", Answer.NO, Answer.YES, because)
+        if (field.key, field.label == "repeated") != (other.key, other.label == "repeated"):
+            what = f"was {_told(old)}, is {_told(new)}"
+            answer = Answer.YES if field.label == "repeated" or field.key or other.key else Answer.NO
+            because = "{writer} writes several values, or other ones, where {reader} takes one"
+            yield Found(here, "type-changed", what, answer, Answer.YES, because)
+            return
+        if "required" in (field.label, other.label) and field.label != other.label:
+            kind = "became-required" if new.label == "required" else "became-optional"
+            answer = Answer.YES if other.label == "required" else Answer.NO
+            because = "{writer} may leave it out, and {reader} requires it"
+            yield Found(here, kind, kind.replace("-", " "), answer, answer, because)
+        if field.oneof != other.oneof:
+            what = f"was in {f'oneof {old.oneof}' if old.oneof else 'no oneof'}, is in {new.oneof or 'none'}"
+            answer = Answer.YES if other.oneof else Answer.NO
+            because = "{writer} may write several fields, of which {reader} keeps the last"
+            yield Found(here, "oneof-changed", what, answer, answer, because)
+        yield from self._types(field, other, writer, reader, here)
+
+    def _types(
+        self, field: ProtoField, other: ProtoField, writer: ProtoMessage, reader: ProtoMessage, here: Path
+    ) -> Iterator[Found]:
+        names = (self._writer.resolve(field.type, writer.name), self._reader.resolve(other.type, reader.name))
+        messages = (self._writer.messages.get(names[0]), self._reader.messages.get(names[1]))
+        if messages[0] is not None and messages[1] is not None:
+            if self._moved(names[0]) != names[1]:  # of the same name it is compared on its own
+                yield from self._messages(messages[0], messages[1], here)
+            return
+        enums = (self._writer.enums.get(names[0]), self._reader.enums.get(names[1]))
+        if enums[0] is not None and enums[1] is not None:
+            if self._moved(names[0]) != names[1]:
+                yield from self._enums(enums[0].values, enums[1].values, enums[1].is_closed, here)
+            return
+        kinds = tuple(
+            "enum" if enum is not None else "message" if message is not None else name
+            for enum, message, name in zip(enums, messages, names, strict=True)
+        )
+        if kinds[0] == kinds[1]:
+            return
+        wire, json = _wire_answer(*kinds)
+        if not all(kind in SCALARS or kind in ("enum", "message") for kind in kinds):  # of a file that is imported
+            wire = json = Answer.UNKNOWN
+        old, new = self._in_time(field.type, other.type)
+        because = f"{{writer}} writes {field.type}, which {{reader}} cannot read as {other.type} without loss"
+        yield Found(here, "type-changed", f"was {old}, is {new}", wire, max(wire, json), because)
+
+    def _enums(self, writer: dict[int, list[str]], reader: dict[int, list[str]], is_closed: bool, path: Path) -> Iterator[Found]:
+        """Compare numbers: an open enum keeps one that it does not know, a closed one puts it among unknown fields."""
+        for number, names in writer.items():
+            self._steps.spend()
+            held = reader.get(number)
+            if held is None:
+                kind, word = ("value-removed", "went") if self._is_backward else ("value-added", "came")
+                because = f"{{writer}} may write {names[0]}, which {{reader}} does not know"
+                lenient = Answer.YES if is_closed else Answer.NO
+                yield Found(path, kind, f"value {names[0]} = {number} {word}", lenient, Answer.YES, because)
+            elif not set(names) <= set(held):
+                old, new = self._in_time(names[0], held[0])
+                because = "as JSON {writer} writes the name, which {reader} does not know"
+                yield Found(path, "value-renamed", f"{number} was {old}, is {new}", Answer.NO, Answer.YES, because)
+
+    def _in_time(self, of_writer: _Side, of_reader: _Side) -> tuple[_Side, _Side]:
+        return (of_writer, of_reader) if self._is_backward else (of_reader, of_writer)
+
+
+def _wire_answer(writer: str, reader: str) -> tuple[Answer, Answer]:
+    """Return whether a scalar is lost when it is read as another one: as bytes, and as JSON."""
+    pair = frozenset({"int32" if one == "enum" else one for one in (writer, reader)})
+    is_alike = any(pair <= group for group in _ALIKE)
+    wire = Answer.YES
+    if (writer, reader) in _WIDER:
+        wire = Answer.NO
+    elif is_alike or pair == frozenset(_TEXTS):
+        wire = Answer.UNKNOWN  # depends on the values: one that does not fit is cut off, bytes need not be text
+    json = Answer.NO if any(pair <= group for group in _ALIKE_IN_JSON) and "enum" not in (writer, reader) else Answer.YES
+    return wire, json
+
+
+def _told(field: ProtoField) -> str:
+    kind = f"map of {field.key} to {field.type}" if field.key else field.type
+    return f"{field.label} {kind}" if field.label in ("repeated", "required") else kind
+
+
+def _path_of(name: str, package: str) -> Path:
+    return tuple(name.removeprefix(f"{package}." if package else "").split("."))

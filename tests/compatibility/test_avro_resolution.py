@@ -1,0 +1,81 @@
+"""Avro: the judgement is that of Apache's own checker, and says what and why."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+
+import avro.schema
+import pytest
+from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
+
+from lakehouse.compatibility import Answer, compare, judge
+from tests.compatibility.avrosamples import AvroSchemas
+
+PAIRS = 1_500
+
+
+def _reads(reader, writer) -> bool:
+    found = ReaderWriterCompatibilityChecker().get_compatibility(reader, writer)
+    return found.compatibility is SchemaCompatibilityType.compatible
+
+
+def test_random_pairs_are_judged_as_apaches_checker_judges_them():
+    broken = 0
+    for seed in range(PAIRS):
+        made = AvroSchemas(Random(seed))
+        before = made.schema()
+        after = made.edited(before)
+        old, new = (avro.schema.parse(json.dumps(one)) for one in (before, after))
+        theirs = (Answer.NO if _reads(old, new) else Answer.YES, Answer.NO if _reads(new, old) else Answer.YES)
+        assert judge(before, after, "Avro/1.11").breaks == theirs, (seed, before, after)
+        broken += Answer.YES in theirs
+    assert broken > PAIRS / 10
+
+
+def _record(*fields, name="Order"):
+    return {"type": "record", "name": name, "fields": list(fields)}
+
+
+PRICE = {"name": "price", "type": "int"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "pointer", "kind", "readers", "writers"),
+    [
+        (_record(PRICE), _record(PRICE, {"name": "n", "type": "int"}), "/n", "field-added", "no", "yes"),
+        (_record(PRICE), _record(PRICE, {"name": "n", "type": "int", "default": 0}), "/n", "field-added", "no", "no"),
+        (_record(PRICE, {"name": "n", "type": "int"}), _record(PRICE), "/n", "field-removed", "yes", "no"),
+        (_record(PRICE), _record(PRICE | {"type": "long"}), "/price", "type-changed", "yes", "no"),
+        (_record(PRICE), _record(PRICE | {"type": "string"}), "/price", "type-changed", "yes", "yes"),
+        (_record(PRICE), _record(PRICE | {"type": ["null", "int"]}), "/price", "type-changed", "yes", "no"),
+        (_record(PRICE), _record(PRICE | {"name": "cost", "aliases": ["price"]}), "/cost", "field-renamed", "no", "no"),
+        (_record(PRICE), _record(PRICE, name="Offer"), "", "type-changed", "yes", "yes"),
+    ],
+)
+def test_a_change_of_a_record_tells_where_and_whom_it_breaks(before, after, pointer, kind, readers, writers):
+    found = [one for one in compare(before, after, "Avro") if (one.pointer, one.kind) == (pointer, kind)]
+    assert [one.breaks.as_json() for one in found] == [{"readers": readers, "writers": writers}]
+    assert bool(found[0].reason) == ("yes" in (readers, writers))
+
+
+def test_a_decimal_of_another_scale_is_another_value():
+    def price(scale):
+        return _record({"name": "p", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": scale}})
+
+    (found,) = compare(price(2), price(3), "Avro")
+    assert (found.pointer, found.kind, found.breaks.as_json()) == ("/p", "meaning-changed", {"readers": "yes", "writers": "yes"})
+
+
+def test_a_record_that_holds_itself_is_compared():
+    def tree(type_):
+        return _record({"name": "value", "type": type_}, {"name": "next", "type": ["null", "Order"]})
+
+    assert judge(tree("int"), tree("int"), "Avro").breaks.worst == Answer.NO
+    assert [one.pointer for one in judge(tree("int"), tree("string"), "Avro").reasons()] == ["/value"]
+
+
+def test_what_is_no_schema_is_undecided():
+    (found,) = compare("int", {"type": "no such type"}, "Avro")
+    assert (found.kind, found.breaks.worst) == ("undecided", Answer.UNKNOWN)
+    assert found.reason == "The type no such type is not declared."

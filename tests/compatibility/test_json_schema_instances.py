@@ -1,0 +1,134 @@
+"""JSON Schema: no instance refutes what is called compatible, and each keyword's change is told with its reason."""
+
+from __future__ import annotations
+
+from random import Random
+
+import jsonschema_rs
+import pytest
+
+from lakehouse.compatibility import Answer, compare, judge
+from lakehouse.compatibility.jsonschemas import JsonComparison
+from lakehouse.compatibility.jsonshapes import JsonDocument
+from lakehouse.compatibility.limits import Steps
+from tests.compatibility.jsonsamples import Instances, JsonSchemas, opened
+
+PAIRS = 400
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def _validator(schema):
+    return jsonschema_rs.validator_for({"$schema": DRAFT, **schema})
+
+
+@pytest.mark.parametrize("mode", ["lenient", "strict"])
+def test_no_instance_refutes_what_is_called_compatible(mode):
+    claims = instances = 0
+    for seed in range(PAIRS):
+        random = Random(seed)
+        made = JsonSchemas(random)
+        before = made.document()
+        after = made.edited(before)
+        for writer, reader in ((before, after), (after, before)):
+            sides = JsonDocument(writer), JsonDocument(reader)
+            found = JsonComparison(*sides, is_backward=True, steps=Steps()).compare()
+            if any(getattr(one, mode) for one in found):
+                continue
+            claims += 1
+            writes, reads = _validator(writer), _validator(opened(reader) if mode == "lenient" else reader)
+            source = Instances(writer, random, is_open=mode == "strict")
+            for value in (source.make() for _ in range(30)):
+                if writes.is_valid(value):
+                    instances += 1
+                    assert reads.is_valid(value), (seed, writer, reader, value)
+    assert claims > PAIRS / 2
+    assert instances > 10 * claims
+
+
+def _order(required=("id",), **members):
+    return {"type": "object", "properties": {"id": {"type": "string"}, **members}, "required": list(required)}
+
+
+NUMBER, TEXT = {"type": "number"}, {"type": "string"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "pointer", "kind", "readers", "writers"),
+    [
+        (_order(), _order(n=TEXT), "/n", "field-added", "no", "no"),
+        (_order(), _order(n=TEXT) | {"additionalProperties": False}, "/n", "field-added", "no", "no"),
+        (_order(), _order(("id", "n"), n=TEXT), "/n", "field-added", "no", "yes"),
+        (_order(n=TEXT), _order(), "/n", "field-removed", "no", "no"),
+        (_order(("id", "n"), n=TEXT), _order(), "/n", "field-removed", "yes", "no"),
+        (_order(n=TEXT), _order(("id", "n"), n=TEXT), "/n", "became-required", "no", "yes"),
+        (_order(("id", "n"), n=TEXT), _order(n=TEXT), "/n", "became-optional", "yes", "no"),
+        (_order(n=TEXT), _order(n=NUMBER), "/n", "type-changed", "yes", "yes"),
+        (_order(n={"type": "integer"}), _order(n=NUMBER), "/n", "type-changed", "yes", "no"),
+        (_order(n={"enum": ["A"]}), _order(n={"enum": ["A", "B"]}), "/n", "value-added", "yes", "no"),
+        (_order(n={"enum": ["A", "B"]}), _order(n={"enum": ["A"]}), "/n", "value-removed", "no", "yes"),
+        (_order(n=NUMBER | {"minimum": 0}), _order(n=NUMBER | {"minimum": 1}), "/n", "range-changed", "no", "yes"),
+        (_order(n=TEXT | {"maxLength": 5}), _order(n=TEXT | {"maxLength": 9}), "/n", "size-changed", "yes", "no"),
+        (_order(n=TEXT), _order(n=TEXT | {"pattern": "^a"}), "/n", "pattern-changed", "no", "unknown"),
+        (_order(n={"not": TEXT}), _order(n={"not": NUMBER}), "/n", "condition-changed", "unknown", "unknown"),
+        (_order(n={"items": TEXT}), _order(n={"items": NUMBER}), "/n/*", "type-changed", "yes", "yes"),
+    ],
+)
+def test_a_change_of_an_object_tells_where_and_whom_it_breaks(before, after, pointer, kind, readers, writers):
+    found = [one for one in compare(before, after, "JsonSchema/2020-12") if (one.pointer, one.kind) == (pointer, kind)]
+    assert [one.breaks.as_json() for one in found] == [{"readers": readers, "writers": writers}]
+
+
+def test_a_consumer_that_validates_is_judged_strictly():
+    closed = {"additionalProperties": False}
+    judgement = judge(_order() | closed, _order(n=TEXT) | closed, "JsonSchema")
+    assert judgement.breaks.as_json() == {"readers": "no", "writers": "no"}
+    assert judgement.strictly.as_json() == {"readers": "yes", "writers": "no"}
+    assert judgement.differences[0].reason.startswith("Strictly: a producer with the new schema may write it")
+
+
+def test_an_alternative_that_came_breaks_those_who_read():
+    def shapes(*kinds):
+        return {"oneOf": [{"type": "object", "properties": {"kind": {"const": one}}, "required": ["kind"]} for one in kinds]}
+
+    (found,) = judge(shapes("a"), shapes("a", "b"), "JsonSchema").reasons()
+    assert found.breaks.as_json() == {"readers": "yes", "writers": "no"}
+
+
+def test_references_are_followed_and_circles_end():
+    def tree(type_):
+        node = {"type": "object", "properties": {"value": {"type": type_}, "next": {"$ref": "#/$defs/node"}}}
+        return {"$defs": {"node": node}, "$ref": "#/$defs/node"}
+
+    assert judge(tree("string"), tree("string"), "JsonSchema").breaks.worst == Answer.NO
+    assert "/value" in {one.pointer for one in judge(tree("string"), tree("number"), "JsonSchema").reasons()}
+
+
+def test_a_reference_to_elsewhere_is_unknown():
+    judgement = judge(_order(n={"$ref": "other.json"}), _order(n={"$ref": "another.json"}), "JsonSchema")
+    assert judgement.breaks.as_json() == {"readers": "unknown", "writers": "unknown"}
+
+
+def test_a_schema_that_takes_too_much_work_is_unknown_with_that_reason():
+    def hostile(leaf):
+        definitions = {
+            f"d{at}": {"anyOf": [{"$ref": f"#/$defs/d{at + 1}"}, {"items": {"$ref": f"#/$defs/d{at + 1}"}}]} for at in range(40)
+        }
+        return {"$defs": definitions | {"d40": leaf}, "$ref": "#/$defs/d0"}
+
+    (found,) = compare(hostile(TEXT), hostile(NUMBER), "JsonSchema", most=2_000)
+    assert found.kind == "undecided"
+    assert found.reason == "Comparing takes more than 2000 steps."
+
+
+def test_one_and_true_are_two_values():
+    (found,) = judge({"enum": [1, "a"]}, {"enum": [True, "a"]}, "JsonSchema").reasons()[:1]
+    assert found.breaks.worst == Answer.YES
+
+
+@pytest.mark.parametrize("schema", ["draft-04", "draft-07"])
+def test_what_stands_next_to_a_reference_counts_in_newer_drafts_only(schema):
+    def made(limit):
+        uri = f"http://json-schema.org/{schema}/schema#"
+        return {"$schema": uri, "definitions": {"t": TEXT}, "properties": {"n": {"$ref": "#/definitions/t", "maxLength": limit}}}
+
+    assert judge(made(5), made(9), "JsonSchema").breaks.worst == Answer.NO

@@ -1,0 +1,99 @@
+"""Protobuf, XML Schema and JSON Structure: where and whom a change breaks; `.proto` is read as its compiler reads it."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakehouse.compatibility import Answer, compare, judge
+from lakehouse.compatibility.protofiles import ProtoFile
+from lakehouse.match.payload.protobuf import compiled
+
+PROTO = """
+syntax = "proto3";
+package shop; // of orders
+message Order {
+  reserved 7, 9 to 12; reserved "old";
+  int32 id = 1; string buyer_name = 2; repeated Line lines = 3; map<string, int64> counts = 4;
+  oneof payment { string card = 5; int32 cash = 6 [deprecated = true, json_name = "money"]; }
+  message Line { double price = 1; Kind kind = 2; }
+  enum Kind { NONE = 0; BOOK = 1; }
+}
+"""
+XML = """<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema"><xs:element name="order"><xs:complexType><xs:sequence>
+<xs:element name="id" type="xs:int"/><xs:element name="note" type="xs:string" minOccurs="0"/></xs:sequence>
+<xs:attribute name="lang" use="required"/></xs:complexType></xs:element></xs:schema>"""
+STRUCTURE = {
+    "type": "object",
+    "name": "Order",
+    "properties": {"id": {"type": "int32"}, "n": {"type": "string"}},
+    "required": ["id"],
+}
+
+
+def _in_structure(name, type_):
+    return STRUCTURE | {"properties": STRUCTURE["properties"] | {name: {"type": type_}}}
+
+
+@pytest.mark.parametrize(
+    ("format", "before", "after", "pointer", "kind", "readers", "writers"),
+    [
+        ("Protobuf/3", PROTO, PROTO.replace("int32 id", "int64 id"), "/Order/id", "type-changed", "unknown", "no"),
+        ("Protobuf/3", PROTO, PROTO.replace("int32 id", "string id"), "/Order/id", "type-changed", "yes", "yes"),
+        ("Protobuf/3", PROTO, PROTO.replace("int32 id = 1;", ""), "/Order/id", "field-removed", "no", "no"),
+        ("Protobuf/3", PROTO, PROTO.replace("repeated Line", "Line"), "/Order/lines", "type-changed", "no", "yes"),
+        ("Protobuf/3", PROTO, PROTO.replace("double price", "float price"), "/Order/Line/price", "type-changed", "yes", "yes"),
+        ("XSD/1.1", XML, XML.replace(' minOccurs="0"', ""), "/order/note", "became-required", "no", "yes"),
+        ("XSD/1.1", XML, XML.replace("xs:int", "xs:long"), "/order/id", "type-changed", "yes", "no"),
+        ("XSD/1.1", XML, XML.replace("xs:int", "xs:date"), "/order/id", "type-changed", "yes", "yes"),
+        ("XSD/1.1", XML, XML.replace("sequence", "choice"), "/order", "content-changed", "unknown", "unknown"),
+        ("JsonStructure", STRUCTURE, _in_structure("m", "string"), "/m", "field-added", "no", "no"),
+        ("JsonStructure", STRUCTURE, STRUCTURE | {"required": ["id", "n"]}, "/n", "became-required", "no", "yes"),
+        ("JsonStructure", STRUCTURE, _in_structure("id", "string"), "/id", "type-changed", "yes", "yes"),
+        ("JsonStructure", STRUCTURE, STRUCTURE | {"$extends": "#/x"}, "", "condition-changed", "unknown", "unknown"),
+    ],
+)
+def test_a_change_tells_where_and_whom_it_breaks(format, before, after, pointer, kind, readers, writers):
+    found = [one for one in compare(before, after, format) if (one.pointer, one.kind) == (pointer, kind)]
+    assert [one.breaks.as_json() for one in found] == [{"readers": readers, "writers": writers}]
+
+
+def test_a_renamed_field_of_protobuf_breaks_json_alone():
+    (found,) = compare(PROTO, PROTO.replace("buyer_name", "buyer"), "Protobuf")
+    assert found.breaks.worst == Answer.NO
+    assert found.strictly.as_json() == {"readers": "yes", "writers": "yes"}
+
+
+@pytest.mark.parametrize(
+    ("format", "schema"), [("Protobuf", PROTO), ("XSD", XML), ("JsonStructure", STRUCTURE), ("Avro", "int"), ("JsonSchema", {})]
+)
+def test_the_same_schema_differs_in_nothing(format, schema):
+    assert compare(schema, schema, format) == []
+
+
+def test_the_reader_of_protobuf_finds_what_the_compiler_finds():
+    own, _ = compiled(PROTO)
+    read = ProtoFile(PROTO).messages
+    order = own.message_type[0]
+    assert {one.number: (one.name, one.json_name) for one in order.field} == {
+        number: (one.name, one.json_name) for number, one in read["shop.Order"].fields.items()
+    }
+    assert set(read) == {"shop.Order", "shop.Order.Line"}
+
+
+@pytest.mark.parametrize(
+    "text", ["message", "message A {", "message A { int32 a; }", "edition = '2023';", "message A { } }", "§"]
+)
+def test_what_is_no_protobuf_is_undecided(text):
+    (found,) = compare(PROTO, text, "Protobuf")
+    assert (found.kind, found.breaks.worst) == ("undecided", Answer.UNKNOWN)
+
+
+def test_entities_of_xml_are_not_read():
+    hostile = '<!DOCTYPE x [<!ENTITY a "b">]>' + XML
+    (found,) = compare(XML, hostile, "XSD")
+    assert found.reason == "The schema has a DOCTYPE, which is not read."
+
+
+def test_a_format_that_nobody_reads_is_unknown_unless_nothing_changed():
+    assert judge("a", "a", "Thrift").differences == ()
+    assert judge("a", "b", "Thrift").breaks.as_json() == {"readers": "unknown", "writers": "unknown"}
