@@ -367,7 +367,7 @@ def _cell(text: str) -> str:
 
 
 _ABOUT_COMPATIBILITY = """\
-# Compatibility
+## Definitions
 
 How `lakehouse diff` and the view `snapshot_diff` classify a difference: `breaking`, `compatible` or `cosmetic`. `make docs`
 writes this page from `lakehouse/domain/data/compatibility_rules.csv`, which the product reads:
@@ -399,8 +399,10 @@ def compatibility_view() -> str:
 
 
 def compatibility_page() -> str:
-    """Write docs/compatibility.md from the table of the package."""
+    """Write docs/compatibility.md: what it says of schemas stays as it is, and rules of definitions come from the table."""
+    head, _, _ = (DOCS / "compatibility.md").read_text(encoding="utf-8").partition("## Definitions\n")
     parts = [
+        *head.splitlines(),
         *_ABOUT_COMPATIBILITY.splitlines(),
         "| rule | kind | change | place | pointer | value | producers | consumers | meaning |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -418,9 +420,9 @@ _ABOUT_COMMANDS = """\
 Every command with its options, as `lakehouse COMMAND --help` prints them. Look here for an option; start with
 [Get started](get-started.md) to learn the product. `make docs` writes this page from the program.
 
-Exit codes: 0 done; 2 wrong usage or settings; 3 something was rejected or does not conform; 4 `diff --breaking` found a breaking
-change; 1 any other failure. With 3, an ingest has loaded everything else; an export that would lose something has written
-nothing. The global options (`--warehouse`, `--json`, `--quiet` …) may come before or after the command.
+Exit codes: 0 done; 2 wrong usage or settings; 3 something was rejected or does not conform; 4 `diff --breaking` or `compat` found
+a breaking change; 1 any other failure. With 3, an ingest has loaded everything else; an export that would lose something has
+written nothing. The global options (`--warehouse`, `--json`, `--quiet` …) may come before or after the command.
 
 ## lakehouse
 

@@ -1,8 +1,9 @@
 """The command `lakehouse`: arguments → settings → session → one call of the library → output and exit code.
 
 Spark is imported by the commands that need it, so that `--help` and wrong usage answer at once.
-Exit codes: 0 done; 3 something was refused or does not hold; 4 `diff --breaking` found something; 2 wrong usage or settings;
-1 failure. A command returns its code: `ingest` asks `Summary.refused`, `validate` `Validation.has_findings`; an error has one.
+Exit codes: 0 done; 3 something was refused or does not hold; 4 `diff --breaking` or `compat` found something; 2 wrong usage or
+settings; 1 failure. A command returns its code: `ingest` asks `Summary.refused`, `validate` `Validation.has_findings`; an error
+has one.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import click
 from lakehouse.cli.ask import export, search, serve_sql, show, sql, sql_user
 from lakehouse.cli.audit import blame, changes, diff, label, log, snapshots
 from lakehouse.cli.brokenrules import violations
+from lakehouse.cli.compat import compat
 from lakehouse.cli.completion import completion
 from lakehouse.cli.console import Context, with_globals
 from lakehouse.cli.helping import group
@@ -48,7 +50,7 @@ _COMMANDS = (
     ingest, validate, violations, rules, explain, demo,
     match, render, replicate,
     sql, show, search, export, serve, site, serve_sql, sql_user, completion,
-    snapshots, label, log, blame, diff, changes,
+    snapshots, label, log, blame, diff, compat, changes,
     doctor, rebuild, migrate, maintain, backup, restore,
 )  # fmt: skip
 for _command in _COMMANDS:

@@ -6,7 +6,7 @@
 | `judgement` | whom a difference breaks, in which words |
 | `limits` | when comparing takes too much work: then the answer is `unknown` |
 | `avroschemas` | schema resolution of Avro |
-| `jsonschemas`, `jsonshapes`, `jsonvalues` | whether each value of one JSON Schema is one of the other |
+| `jsonschemas`, `jsonmembers`, `jsonlimits`, `jsonshapes`, `jsonvalues` | whether JSON Schemas take the same values |
 | `protofiles`, `protomessages` | Protobuf by field number, as bytes and as JSON |
 | `xmlschemas` | elements and attributes of XML Schema: occurrence and types |
 | `jsonstructures` | JSON Structure: properties and types |

@@ -41,6 +41,11 @@ class Breaks(NamedTuple):
         """Return the higher one of both answers."""
         return max(self)
 
+    @property
+    def worst_word(self) -> str:
+        """Return the classification of `lakehouse diff`."""
+        return {Answer.NO: "compatible", Answer.YES: "breaking"}.get(self.worst, "unknown")
+
     def as_json(self) -> dict[str, str]:
         """Return both answers as words."""
         return {"readers": self.readers.word, "writers": self.writers.word}

@@ -1,0 +1,130 @@
+"""The command `lakehouse compat`: does a new schema or message break those who read or write with the old one, and why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from lakehouse.cli.completion import complete_xid
+from lakehouse.cli.console import BREAKING, Context, at_option, read_model, with_globals
+from lakehouse.cli.helping import command
+from lakehouse.cli.printing import printable
+
+if TYPE_CHECKING:
+    from lakehouse.compatibility import Judgement
+    from lakehouse.readmodel.view import View
+
+_FORMATS = {".avsc": "Avro", ".proto": "Protobuf", ".xsd": "XSD"}
+_WORDS = {"no": "are not broken", "yes": "are broken", "unknown": "may be broken: it cannot be decided"}
+
+
+class _Side(NamedTuple):
+    """A schema: what it is called, its format, and the document."""
+
+    name: str
+    format: str
+    document: Any
+
+
+@command(
+    "lakehouse compat order-v1.avsc order-v2.avsc",
+    "lakehouse compat /schemagroups/shop/schemas/order/versions/1 2 --json",
+)
+@click.argument("before", metavar="A", shell_complete=complete_xid)
+@click.argument("after", metavar="B", shell_complete=complete_xid)
+@click.option("--format", "format_", metavar="FORMAT", help="Format of the schemas, such as Avro or JsonSchema/draft-07.")
+@click.option("--strict", is_flag=True, help="Consumers reject members they do not know, and producers may send such members.")
+@at_option
+@with_globals
+@click.pass_obj
+def compat(context: Context, before: str, after: str, format_: str | None, strict: bool, at: str | None) -> int:
+    """Compare two schemas: does B break who uses A, and why?
+
+    A and B are files, XIDs of schemas (their default Version) or of Versions; B may be the id of another Version of A. Exit code
+    4 if readers or writers that stay with A break.
+    """
+    from lakehouse.compatibility import Answer, judge
+
+    old, new = _sides(context, before, after, at)
+    judgement = judge(old.document, new.document, format_ or new.format or old.format)
+    breaks = judgement.strictly if strict else judgement.breaks
+    if context.as_json:
+        told = {"before": old.name, "after": new.name, "breaks": breaks.as_json(), "strictly": judgement.strictly.as_json()}
+        click.echo(json.dumps(told | {"differences": [one.as_json() for one in judgement.differences]}, ensure_ascii=False))
+    else:
+        _print(judgement, strict=strict)
+    return BREAKING if breaks.worst == Answer.YES else 0
+
+
+def _print(judgement: Judgement, *, strict: bool) -> None:
+    breaks = judgement.strictly if strict else judgement.breaks
+    for one in judgement.differences:
+        click.echo(printable(f"{(one.strictly if strict else one.breaks).worst_word:<10} {one.sentence}"))
+    if not judgement.differences:
+        click.echo("No difference that matters.")
+    click.echo(f"Readers with the old schema {_WORDS[breaks.readers.word]}.")
+    click.echo(f"Writers with the old schema {_WORDS[breaks.writers.word]}.")
+    if not strict and judgement.strictly != breaks:
+        click.echo("By the strict reading (--strict) more breaks.")
+
+
+def _sides(context: Context, before: str, after: str, at: str | None) -> tuple[_Side, _Side]:
+    """Read both schemas: files first, else the catalog."""
+    files = [Path(one) if Path(one).is_file() else None for one in (before, after)]
+    if files[0] is not None and files[1] is not None:
+        return _of_file(files[0]), _of_file(files[1])
+    with read_model(context) as (model, _):
+
+        def ask(view: View) -> tuple[_Side, _Side]:
+            registry = context.options.get("registry")
+            old = _of_file(files[0]) if files[0] is not None else _of_catalog(view, before, registry)
+            if files[1] is not None:
+                return old, _of_file(files[1])
+            is_version = "/" not in after and "/versions/" in old.name
+            wanted = f"{old.name.rpartition('/')[0]}/{after}" if is_version else after
+            return old, _of_catalog(view, wanted, registry)
+
+        found: tuple[_Side, _Side] = model.answer(ask, at)
+        return found
+
+
+def _of_file(path: Path) -> _Side:
+    from lakehouse.dialects.schemabytes import document_of
+
+    try:
+        document = document_of(path.read_bytes(), None)
+    except OSError as error:
+        raise click.UsageError(f"{path} cannot be read: {error.strerror}") from error
+    if document is None:
+        raise click.UsageError(f"{path} is no text")
+    return _Side(str(path), _FORMATS.get(path.suffix.lower(), ""), document)
+
+
+def _of_catalog(view: View, text: str, registryid: Any) -> _Side:
+    """Return the schema that a text names.
+
+    Raises:
+        XidNotFound: the catalog has no such schema.
+        UsageError: it is no schema, or has no document that is text.
+    """
+    from lakehouse.errors import XidNotFound
+    from lakehouse.readmodel.shown import full_xid
+    from lakehouse.text.jsontext import read_canonical
+    from lakehouse.text.names import Xid
+
+    xid = Xid(full_xid(view, text, registryid))
+    found = view.entities(xid, registryid)
+    if found and found[0].kind == "schema":
+        xid = Xid(f"{xid}/versions/{read_canonical(found[0].body).get('defaultversionid')}")
+        found = view.entities(xid, registryid)
+    if not found:
+        raise XidNotFound(xid)
+    if found[0].kind != "schemaversion":
+        raise click.UsageError(f"{xid} is no schema")
+    known = read_canonical(found[0].body)
+    if "schema" not in known:
+        raise click.UsageError(f"{xid} has no document in the catalog that is text")
+    return _Side(xid, str(known.get("format") or ""), known["schema"])

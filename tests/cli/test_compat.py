@@ -1,0 +1,65 @@
+"""`lakehouse compat`: files and Versions, in words and as JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from deltas import unpack
+
+from lakehouse.cli.console import Context
+from lakehouse.cli.main import cli
+
+OLD = {"type": "record", "name": "Order", "fields": [{"name": "price", "type": "int"}]}
+NEW = {**OLD, "fields": [*OLD["fields"], {"name": "currency", "type": "string"}]}
+
+
+@pytest.fixture
+def compat(tmp_path):
+    def run(*arguments: str):
+        for name, schema in (("old.avsc", OLD), ("new.avsc", NEW)):
+            (tmp_path / name).write_text(json.dumps(schema))
+        told = [str(tmp_path / one) if one.endswith(".avsc") else one for one in arguments]
+        return CliRunner().invoke(cli, ["compat", *told], obj=Context(), standalone_mode=False)
+
+    return run
+
+
+def test_a_field_without_a_default_breaks_writers_and_says_why(compat):
+    ran = compat("old.avsc", "new.avsc")
+    assert ran.return_value == 4
+    assert ran.output.splitlines() == [
+        "breaking   /currency: came: string without a default. A producer with the old schema does not write it, and a consumer "
+        "with the new schema needs it, as it has no default.",
+        "Readers with the old schema are not broken.",
+        "Writers with the old schema are broken.",
+    ]
+
+
+def test_json_has_both_answers_and_each_difference(compat):
+    ran = compat("new.avsc", "old.avsc", "--json")
+    told = json.loads(ran.output)
+    assert (ran.return_value, told["breaks"]) == (4, {"readers": "yes", "writers": "no"})
+    assert [(one["pointer"], one["kind"]) for one in told["differences"]] == [("/currency", "field-removed")]
+
+
+def test_the_same_schema_breaks_nobody(compat):
+    ran = compat("old.avsc", "old.avsc")
+    assert (ran.return_value, ran.output.splitlines()[0]) == (0, "No difference that matters.")
+
+
+def test_a_format_that_is_not_compared_is_unknown_and_fails_nothing(compat):
+    ran = compat("old.avsc", "new.avsc", "--format", "Thrift")
+    assert ran.return_value == 0
+    assert "unknown    the whole: cannot be compared. Schemas of format Thrift are not compared." in ran.output
+
+
+def test_schemas_of_the_catalog_are_named_by_xid(compat, tmp_path, monkeypatch):
+    unpack(tmp_path)
+    monkeypatch.setenv("LAKEHOUSE_READMODEL_DIR", str(tmp_path / "model"))
+    where = ("--warehouse", str(tmp_path / "warehouse"))
+    ran = compat("/schemagroups/s/schemas/t", "/schemagroups/s/schemas/t", *where)
+    assert (ran.return_value, ran.exception) == (0, None), ran.output
+    missing = compat("/schemagroups/s/schemas/t", "/schemagroups/s/schemas/none", *where)
+    assert "/schemagroups/s/schemas/none" in str(missing.exception)
