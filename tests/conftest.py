@@ -27,6 +27,20 @@ if not hasattr(sys.modules["__main__"], "__file__"):
 collect_ignore = ["airflow", "bi", "clients", "cluster", "s3", "ui"]  # in environments of their own: see the Makefile
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with tests that use Spark come first: see FromBothEnds."""
+    with_spark = {item.path for item in items if "spark" in getattr(item, "fixturenames", ())}
+    items.sort(key=lambda item: item.path not in with_spark)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Choose who runs which file."""
+    from workers import FromBothEnds
+
+    return FromBothEnds(config, log) if config.getoption("dist") == "loadfile" else None
+
+
 @pytest.fixture(scope="session", autouse=True)
 def readmodels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Read models of tests stand in a folder of their own, also those of commands that tests run."""
