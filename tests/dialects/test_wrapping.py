@@ -26,6 +26,7 @@ from lakehouse.text.problems import BYTE_ORDER_MARK, DUPLICATE_KEY
 
 SAMPLES = Path(__file__).resolve().parents[3] / "shared" / "samples"
 PATHS = sorted(path for path in SAMPLES.glob("*/*") if path.suffix in (".json", ".cereg"))
+LONG = 60_000  # bytes: more of the same as shorter ones say, in two thirds of the time
 LARGE = 1 << 30
 LIMITS = Limits(bytes=LARGE, unpacked=LARGE, depth=MAX_DEPTH, entities=100_000, stream=LARGE, strict=False)
 OF_THE_TEXT = (DUPLICATE_KEY, BYTE_ORDER_MARK)
@@ -253,6 +254,9 @@ def test_any_document_says_the_same(written, stream):
 
 
 @pytest.mark.skipif(not PATHS, reason="the sample documents are not there")
-@pytest.mark.parametrize("path", [pytest.param(path, id=f"{path.parent.name}/{path.name}") for path in PATHS])
+@pytest.mark.parametrize("path", [
+    pytest.param(path, id=f"{path.parent.name}/{path.name}", marks=[pytest.mark.slow] if path.stat().st_size > LONG else [])
+    for path in PATHS
+])  # fmt: skip
 def test_a_published_document_says_the_same_however_it_is_wrapped(path):
     assert check(path.read_bytes()).facts["status"] in ("loaded", "skipped")

@@ -1,4 +1,4 @@
-"""The laws of export on one catalog: documents of our own, and the published ones where they are there, loaded once."""
+"""The laws of export on one catalog: documents of our own, and published ones where they are there, loaded once."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from builders import group
 from click.testing import CliRunner
 from conftest import Catalog
 from jsonschema import Draft202012Validator
+from published import SMALL_OR_ALL, published
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from soak.sessions import forget
@@ -29,7 +30,6 @@ from lakehouse.export.selection import current_rows
 from lakehouse.settings import data_folder
 from lakehouse.store.tables import create_tables
 
-SAMPLES = Path(__file__).resolve().parents[3] / "shared" / "samples"
 SHOP: dict[str, Any] = {
     "specversion": "1.0-rc1",
     "name": "Shop",
@@ -115,8 +115,8 @@ def facts_of(spark: SparkSession) -> set[tuple[Any, ...]]:
     return {tuple(row) for row in current_rows(read_log(spark)).select(*columns, *dates).collect()}
 
 
-@pytest.fixture(scope="module")
-def trip(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trip]:
+@pytest.fixture(scope="module", params=SMALL_OR_ALL)
+def trip(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trip]:
     folder = tmp_path_factory.mktemp("trip")
     done = Trip(folder)
     for name in ("one", "two"):
@@ -138,7 +138,7 @@ def trip(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     refused("empty", NothingToExport)
     catalog.write("shop.json", SHOP)
     catalog.write("plain.json", PLAIN)
-    sources = [catalog.documents, *([SAMPLES] if SAMPLES.is_dir() else [])]
+    sources = [catalog.documents, *published(request.param)]
     catalog.ingest(*sources, registry_from="document")
     to("first")
     to("first_source", style=Style(source=True))
