@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from conftest import Catalog
 from planning import plan_of
+from pyspark.sql import SparkSession
+from soak.sessions import forget
 
 from lakehouse.domain.ownership import Policy
 from lakehouse.errors import CommitLost, PruneRefused
@@ -16,6 +23,7 @@ from lakehouse.log.projections import roll_forward
 from lakehouse.store.schema import ENTITY_TABLES, STAGE
 
 PRUNE = Request(Policy(prune=True))
+PRUNE_BY_FORCE = Request(Policy(prune=True, force=True))
 FORCE = Request(Policy(force=True))
 
 
@@ -27,6 +35,97 @@ def contents(catalog):
     """Give all entity rows without what differs between two runs of the same."""
     columns = "registryid, xid, content_hash, epoch, snapshot_id"
     return {table.name: sorted(catalog.rows(f"SELECT {columns} FROM {table.name}")) for table in ENTITY_TABLES}
+
+
+# What does not meet: each a registry of one catalog, in a folder of its own
+
+
+class Steps:
+    """What the ingests of one catalog returned, and what was there between them."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self.folder = catalog.documents
+        self.write("vanish/a", "m", "n", "o")
+        self.write("vanish/b", "p")
+        self.write("cut/a", "m", "n")
+        self.write("below/a", "m", "n")
+        self.write("half/a", "m")
+        self.write("half/b", *"abcdef")
+        self.write("dry/a", "m")
+        catalog.ingest(request=Request(label="release 1"))
+
+        catalog.write("dry/a.json", document("m", registryid="dry") | DRY_EDIT)
+        self.dry = catalog.ingest(self.folder / "dry", request=Request(dry_run=True)).as_json()
+        self.after_dry = catalog.rows("SELECT max(snapshot_id) FROM changes") + catalog.rows("SELECT count(*) FROM violations")
+        self.write("dry/a", "m")
+
+        for name in ("vanish/b", "half/b"):
+            (self.folder / f"{name}.json").unlink()
+        self.without_prune = catalog.ingest()
+        with pytest.raises(PruneRefused, match="--force"):
+            catalog.ingest(self.folder / "half", request=PRUNE)
+        self.after_refusal = self.count("half")
+        catalog.write("below/a.json", {"registryid": "below", "messagegroups": {"g": {"messages": ["not", "a", "map"]}}})
+        self.forced = catalog.ingest(self.folder / "half", self.folder / "below", request=PRUNE_BY_FORCE)
+        catalog.write("cut/a.json", b"{ cut off")
+        self.pruned = catalog.ingest(request=PRUNE)
+        self.read_again = catalog.ingest(self.folder / "vanish", request=FORCE)
+
+    def write(self, name: str, *messages: str) -> None:
+        self.catalog.write(f"{name}.json", document(*messages, registryid=name.partition("/")[0]))
+
+    def count(self, registry: str) -> list[Any]:
+        return self.catalog.rows(f"SELECT count(*) FROM messages WHERE registryid = '{registry}' AND size(document_uris) = 1")
+
+
+DRY_EDIT = {"messagegroups": {"g": {"messages": {"m": {"name": "edited"}, "bad": {"envelope": 5}}}}}
+
+
+@pytest.fixture(scope="module")
+def steps(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Steps]:
+    catalog = Catalog(spark, tmp_path_factory.mktemp("steps"))
+    shutil.copytree(empty_warehouse, catalog.settings.warehouse)
+    yield Steps(catalog)
+    forget(spark, Path(catalog.settings.warehouse))
+
+
+def test_prune_deletes_what_a_vanished_document_held(steps):
+    assert steps.without_prune.snapshot_id is None
+    assert (steps.pruned.entities["messages"]["deleted"], steps.pruned.entities["groups"]["deleted"]) == (1, 0)
+    deleted = "SELECT kind, xid LIKE '%vanish/b.json' FROM changes WHERE op = 'delete' AND snapshot_id = 3 ORDER BY 1"
+    assert steps.catalog.rows(deleted) == [("document", True), ("message", False), ("version", False)]
+
+
+def test_prune_refuses_to_delete_more_than_half_unless_forced(steps):
+    assert steps.after_refusal == [7]
+    assert steps.forced.entities["messages"]["deleted"] == 6
+    assert steps.count("half") == [1]
+
+
+def test_a_rejected_document_drops_nothing(steps):
+    assert steps.pruned.documents["rejected"] == 1
+    assert steps.count("cut") == [2]
+
+
+def test_what_is_refused_is_not_dropped_nor_what_stands_below_it(steps):
+    assert steps.count("below") == [2]
+
+
+def test_force_reads_again_and_commits_nothing_when_nothing_changed(steps):
+    found = steps.read_again
+    assert (found.snapshot_id, found.documents["unchanged"], found.entities["messages"]["unchanged"]) == (None, 0, 3)
+
+
+def test_a_dry_run_tells_what_would_change_and_does_nothing(steps):
+    assert (steps.dry["snapshot_id"], steps.dry["dry_run"], steps.dry["entities"]["versions"]["updated"]) == (None, True, 1)
+    changed = {"op": "update", "registryid": "dry", "kind": "version", "xid": "/messagegroups/g/messages/m/versions/1"}
+    assert steps.dry["changes"] == [changed]
+    assert steps.after_dry == [1, 0]
+
+
+def test_a_label_names_the_snapshot(steps):
+    assert steps.catalog.rows("SELECT xid, snapshot_id FROM changes WHERE kind = 'label'") == [("release 1", 1)]
 
 
 # Deletions
@@ -53,44 +152,6 @@ def test_prune_keeps_what_another_document_still_holds(catalog):
     catalog.write("a.json", document("m"))
     assert catalog.ingest(request=PRUNE).entities["messages"]["deleted"] == 0
     assert [len(uris) for uris in catalog.rows("SELECT document_uris FROM messages ORDER BY messageid")] == [1, 1]
-
-
-def test_prune_deletes_what_a_vanished_document_held(catalog):
-    catalog.write("a.json", document("m", "n", "o"))
-    gone = catalog.write("b.json", document("p"))
-    catalog.ingest()
-    gone.unlink()
-    assert catalog.ingest().snapshot_id is None
-    pruned = catalog.ingest(request=PRUNE)
-    assert (pruned.entities["messages"]["deleted"], pruned.entities["groups"]["deleted"]) == (1, 0)
-    assert catalog.rows("SELECT op FROM changes WHERE kind = 'document' AND snapshot_id = 2") == ["delete"]
-
-
-def test_prune_refuses_to_delete_more_than_half_unless_forced(catalog):
-    catalog.write("a.json", document("m"))
-    gone = catalog.write("b.json", document(*"abcdef"))
-    catalog.ingest()
-    gone.unlink()
-    with pytest.raises(PruneRefused, match="--force"):
-        catalog.ingest(request=PRUNE)
-    assert catalog.rows("SELECT count(*) FROM messages") == [7]
-    assert catalog.ingest(request=Request(Policy(prune=True, force=True))).entities["messages"]["deleted"] == 6
-
-
-def test_a_rejected_document_drops_nothing(catalog):
-    catalog.write("a.json", document("m", "n"))
-    catalog.ingest()
-    catalog.write("a.json", b"{ cut off")
-    assert catalog.ingest(request=PRUNE).documents["rejected"] == 1
-    assert catalog.rows("SELECT count(*) FROM messages WHERE size(document_uris) = 1") == [2]
-
-
-def test_what_is_refused_is_not_dropped_nor_what_stands_below_it(catalog):
-    catalog.write("a.json", document("m", "n"))
-    catalog.ingest()
-    catalog.write("a.json", {"messagegroups": {"g": {"messages": ["not", "a", "map"]}}})
-    catalog.ingest(request=Request(Policy(prune=True, force=True)))
-    assert catalog.rows("SELECT count(*) FROM messages WHERE size(document_uris) = 1") == [2]
 
 
 @pytest.mark.slow
@@ -139,13 +200,6 @@ def test_a_declared_epoch_below_a_counted_one_is_not_stale(catalog):
 # Flags
 
 
-def test_force_reads_again_and_commits_nothing_when_nothing_changed(catalog):
-    catalog.write("a.json", document("m"))
-    catalog.ingest()
-    summary = catalog.ingest(request=FORCE)
-    assert (summary.snapshot_id, summary.documents["unchanged"], summary.entities["messages"]["unchanged"]) == (None, 0, 1)
-
-
 def test_strict_refuses_a_document_whole(catalog):
     catalog.write("a.json", {"messagegroups": {"g": {"messages": {"m": {}, "bad": {"envelope": 5}}}}})
     catalog.write("b.json", {"messagegroups": {"h": {}}})
@@ -154,24 +208,6 @@ def test_strict_refuses_a_document_whole(catalog):
     told, raw = catalog.rows("SELECT message, raw FROM violations")[0]
     assert "MSG-051" in told
     assert "bad" in raw
-
-
-def test_a_dry_run_tells_what_would_change_and_does_nothing(catalog):
-    catalog.write("a.json", document("m"))
-    catalog.ingest()
-    catalog.write("a.json", {"messagegroups": {"g": {"messages": {"m": {"name": "edited"}, "bad": {"envelope": 5}}}}})
-    told = catalog.ingest(request=Request(dry_run=True)).as_json()
-    assert (told["snapshot_id"], told["dry_run"], told["entities"]["versions"]["updated"]) == (None, True, 1)
-    changed = {"op": "update", "registryid": "default", "kind": "version", "xid": "/messagegroups/g/messages/m/versions/1"}
-    assert told["changes"] == [changed]
-    assert catalog.rows("SELECT max(snapshot_id) FROM changes") == [1]
-    assert catalog.rows("SELECT count(*) FROM violations") == [0]
-
-
-def test_a_label_names_the_snapshot(catalog):
-    catalog.write("a.json", document("m"))
-    catalog.ingest(request=Request(label="release 1"))
-    assert catalog.rows("SELECT xid, snapshot_id FROM changes WHERE kind = 'label'") == [("release 1", 1)]
 
 
 # Crashes

@@ -69,11 +69,10 @@ def test_of_two_that_meet_the_second_is_refused(catalog, log, monkeypatch):
     assert labels(catalog) == [("theirs", 1)]
 
 
-@pytest.mark.parametrize(
-    "statement", ["ADD COLUMNS (owner STRING)", "ADD CONSTRAINT theirs CHECK (snapshot_id > 0)", "SET TBLPROPERTIES (a = 'b')"]
-)
-def test_a_log_that_somebody_set_up_otherwise_is_appended_to(catalog, log, statement):
-    log("a")
-    catalog.spark.sql(f"ALTER TABLE xregistry.changes {statement}")
-    log("b")
-    assert labels(catalog) == [("a", 1), ("b", 2)]
+def test_a_log_that_somebody_set_up_otherwise_is_appended_to(catalog, log):
+    log("0")
+    statements = ["ADD COLUMNS (owner STRING)", "ADD CONSTRAINT theirs CHECK (snapshot_id > 0)", "SET TBLPROPERTIES (a = 'b')"]
+    for number, statement in enumerate(statements, 1):
+        catalog.spark.sql(f"ALTER TABLE xregistry.changes {statement}")
+        log(str(number))
+        assert labels(catalog) == [(str(name), name + 1) for name in range(number + 1)], statement

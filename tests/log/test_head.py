@@ -25,11 +25,33 @@ def head(spark):
     return found.snapshot_id, found.digest, found.tables, found.deletions, found.committed_at.isoformat()
 
 
-def test_the_head_is_what_the_table_says(history):
-    spark = history.spark
-    history.ingest()  # nothing new: the tables are attached
+@pytest.fixture(scope="module")
+def attached(past):
+    """A catalog that nothing new was ingested into, so that its tables are attached; each test leaves it with a head."""
+    past.ingest()
+    return past.spark
+
+
+def test_the_head_is_what_the_table_says(attached):
+    spark = attached
     assert next(told_by_appends(spark, "changes"))["snapshot_id"] == 3
     assert head(spark) == asked(spark)
+
+
+@pytest.mark.parametrize("words", ["", "by hand", "[1]", '{"snapshot_id": 9, "command": "theirs"}'])
+def test_an_append_of_somebody_else_is_looked_at(attached, words):
+    spark = attached
+    row = spark.table(table_name("changes")).filter("kind = 'group'").limit(1)
+    writer = row.write.format("delta").mode("append")
+    (writer.option("userMetadata", words) if words else writer).saveAsTable(table_name("changes"))
+    assert head(spark) == asked(spark)
+
+
+def test_a_log_of_an_older_release_is_asked(attached, monkeypatch):
+    from lakehouse.log import commits
+
+    monkeypatch.setattr(commits, "told_by_appends", lambda *_: iter([{"snapshot_id": 3, "command": "ingest"}]))
+    assert head(attached) == asked(attached)
 
 
 @pytest.mark.slow
@@ -44,23 +66,4 @@ def test_optimize_that_began_before_a_commit_tells_no_older_head(history):
     finally:
         spark.conf.unset("spark.databricks.delta.commitInfo.userMetadata")
     assert head(spark)[0] == 4
-    assert head(spark) == asked(spark)
-
-
-@pytest.mark.parametrize("words", ["", "by hand", "[1]", '{"snapshot_id": 9, "command": "theirs"}'])
-def test_an_append_of_somebody_else_is_looked_at(history, words):
-    spark = history.spark
-    history.ingest()
-    row = spark.table(table_name("changes")).filter("kind = 'group'").limit(1)
-    writer = row.write.format("delta").mode("append")
-    (writer.option("userMetadata", words) if words else writer).saveAsTable(table_name("changes"))
-    assert head(spark) == asked(spark)
-
-
-def test_a_log_of_an_older_release_is_asked(history, monkeypatch):
-    from lakehouse.log import commits
-
-    spark = history.spark
-    history.ingest()
-    monkeypatch.setattr(commits, "told_by_appends", lambda *_: iter([{"snapshot_id": 3, "command": "ingest"}]))
     assert head(spark) == asked(spark)
