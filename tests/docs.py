@@ -54,11 +54,13 @@ How historic spellings of xRegistry are read and written. Every dialect is mappe
 | 0.5-wip | the draft before them |
 | cereg | the oldest: `definitionGroups`, `definitions`, `schemaGroups`; JSON or YAML |
 | cncf-catalog | the working draft of the CNCF Message and Event Catalog API |
+| asyncapi-2, asyncapi-3 | AsyncAPI 2.0 to 2.6, 3.0 and 3.1, which names things otherwise: see [AsyncAPI](asyncapi.md) |
 
 ## Which dialect a document is in
 
 A document of the CNCF catalog draft is a group (`messagedefinitions`, or `id` and `format`), an array of groups, or one
-definition (`definition`, or `versions` with `id` and `format`). For any other document the first mark below that fits decides;
+definition (`definition`, or `versions` with `id` and `format`). A document of AsyncAPI
+has `asyncapi`. For any other document the first mark below that fits decides;
 without any it is read as 1.0-rc2. The dialect is detected once for the whole document, also for one that is read part by part.
 `lakehouse ingest --dialect NAME` overrides it. The summary counts documents by dialect. The log keeps each document's `dialect`,
 and how often each other spelling occurs in it (`spellings`).
@@ -300,7 +302,8 @@ _ABOUT_RULES = """\
 
 All rules that documents and the catalog are checked by. `lakehouse explain MSG-250` explains one, with a failing and a corrected
 example. The ids are those of [requirements.csv](requirements.csv), which lists what the specifications require; `JSON`, `DOC`,
-`TEXT` and `MATCH` rules are those of this product. `make docs` writes this page from `lakehouse/rules/data/rules.csv`.
+`TEXT`, `MATCH` and `AAPI` (AsyncAPI) rules are those of this product.
+`make docs` writes this page from `lakehouse/rules/data/rules.csv`.
 
 An **error** quarantines the entity that violates it, and what depends on it; with `--strict` the whole document. Texts for
 people (`name`, `description`, `documentation`, `icon`, `labels`) are no reason to lose an entity. One of a wrong type is an

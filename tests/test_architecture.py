@@ -21,6 +21,7 @@ PACKAGES = [
     "text",
     "store",
     "dialects",
+    "asyncapi",
     "compatibility",
     "domain",
     "log",

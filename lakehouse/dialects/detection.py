@@ -18,19 +18,22 @@ COLLECTIONS = {
     "schemagroups": "schemagroups",
     "schemaGroups": "schemagroups",
 }
-_OTHER_KINDS = {"asyncapi": "an AsyncAPI document", "openapi": "an OpenAPI document", "swagger": "an OpenAPI document"}
+_OTHER_KINDS = {"openapi": "an OpenAPI document", "swagger": "an OpenAPI document"}
 _OWN = {"labels", "capabilities", "model", "modelsource"}
 _READ_BY = ("dialect_types", "dialect_rules", "dialect_checks")  # tables of what one dialect alone asks for
 DRAFT = "cncf-catalog"
+_ASYNCAPI = re.compile(r"(2)\.[0-6]\.\d+(?:[-+].*)?|(3)\.[01]\.\d+(?:[-+].*)?")
 _CLOUDEVENT = {"specversion", "id", "source", "type"}
 
 
 def not_a_registry(document: Any) -> str | None:
     """Tell why a JSON document is not a document of messages, endpoints or schemas; None when it is one."""
-    if is_draft(document):
+    if is_draft(document) or asyncapi_of(document):
         return None
     if not isinstance(document, dict):
         return f"the root is {'an array' if isinstance(document, list) else 'a scalar'}, not a registry object"
+    if "asyncapi" in document:
+        return f"an AsyncAPI document of version {str(document['asyncapi'])[:20]}; 2.0 to 2.6, 3.0 and 3.1 are read"
     for key, kind in _OTHER_KINDS.items():
         if key in document:
             return kind
@@ -59,6 +62,13 @@ def is_draft(value: Any) -> bool:
     return bool(items) and all(isinstance(item, dict) and (is_group(item) or is_definition(item)) for item in items)
 
 
+def asyncapi_of(document: Any) -> str | None:
+    """Return the dialect of an AsyncAPI document of a version that is read, `asyncapi-2` or `asyncapi-3`; None: it is none."""
+    written = document.get("asyncapi") if isinstance(document, dict) else None
+    found = _ASYNCAPI.fullmatch(written) if isinstance(written, str) else None
+    return f"asyncapi-{found[1] or found[2]}" if found else None
+
+
 def is_group(item: dict[str, Any]) -> bool:
     """Tell a group of the draft by its members."""
     named = {row["path"] for row in rows("group")}
@@ -76,6 +86,8 @@ def told_dialect(document: Any) -> str | None:
     """Name the dialect that a document tells before it is read: by its collections, its specversion, its $schema."""
     if is_draft(document):
         return DRAFT
+    if dialect := asyncapi_of(document):
+        return dialect
     for row in table("detection"):
         dialect = _MARKS[row["what"]](document, row)
         if dialect:

@@ -69,7 +69,7 @@ class Protocol(NamedTuple):
 
 PROTOCOLS: dict[str, Protocol] = {row.family: row for row in read_rows("lakehouse.dialects", "protocols", Protocol)}
 FAMILIES: tuple[str, ...] = tuple(sorted(PROTOCOLS))
-DIALECTS = ("1.0-rc1", "1.0-rc2", "1.0-rc4", "0.5-wip", "cereg", "cncf-catalog")
+DIALECTS = ("1.0-rc1", "1.0-rc2", "1.0-rc4", "0.5-wip", "cereg", "cncf-catalog", "asyncapi-2", "asyncapi-3")
 NORMAL = "1.0-rc2"  # the normal form
 WRITABLE = ("1.0-rc1", NORMAL, "1.0-rc4", "0.5-wip", "cncf-catalog")
 _FORMS = ("entity", "place", "protocol", "name", "type", "rule")

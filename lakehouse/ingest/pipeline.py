@@ -301,7 +301,8 @@ class _Work:
 def _parsed(settings: Settings, documents: Opened, given: _Given, location: str | None) -> DataFrame:
     """Parse documents into a stage: small ones as they come, each large one in many tasks."""
     request, located = given.request, given.sources.located
-    limits = limits_of(settings, strict=request.strict, dialect=request.dialect, located=located)
+    roots = given.sources.roots
+    limits = limits_of(settings, strict=request.strict, dialect=request.dialect, located=located, roots=roots)
     rows, changed_bytes = documents.rows, documents.changed_bytes
     all_small = changed_bytes is not None and changed_bytes <= settings.stream_bytes
     files = [] if all_small else large_files(rows, settings.stream_bytes)

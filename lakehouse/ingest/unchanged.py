@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.ingest.judged import Uris, uris_in, uris_of
+from lakehouse.ingest.parse.draft import WITH_FILES
 from lakehouse.ingest.sources import Sources, read_documents
 from lakehouse.store.frames import can_skip, count, is_empty, keep
 from lakehouse.store.sessions import is_interpreted
@@ -101,7 +102,8 @@ def needs_no_look(facts: str, *, strict: bool = False) -> Column:
     """
     nothing_refused = (F.col(f"{facts}.status") != "rejected") & (F.coalesce(F.size(f"{facts}.quarantined"), F.lit(0)) <= 0)
     waits = F.exists(F.col(f"{facts}.disputes"), lambda one: ~F.coalesce(one["rule_id"], F.lit("")).isin(*TOLD_ONLY))
-    clean = nothing_refused & ~F.coalesce(waits, F.lit(False))
+    takes_in = F.coalesce(F.array_contains(F.map_keys(f"{facts}.spellings"), WITH_FILES), F.lit(False))  # files that may differ
+    clean = nothing_refused & ~takes_in & ~F.coalesce(waits, F.lit(False))
     return clean & (F.coalesce(F.size(f"{facts}.findings"), F.lit(0)) <= 0) if strict else clean
 
 

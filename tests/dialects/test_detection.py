@@ -40,7 +40,7 @@ def test_a_collection_of_the_wrong_shape_is_a_registry_document_with_an_error():
         (None, "a scalar"),
         ({}, "no messagegroups, endpoints or schemagroups"),
         ({"hello": "world"}, "no messagegroups, endpoints or schemagroups"),
-        ({"asyncapi": "3.0.0", "channels": {}}, "AsyncAPI"),
+        ({"asyncapi": "1.2.0", "channels": {}}, "AsyncAPI"),
         ({"openapi": "3.1.0", "paths": {}}, "OpenAPI"),
         ({"swagger": "2.0"}, "OpenAPI"),
         ({"groups": {"dirs": {"singular": "dir", "resources": {}}}}, "a model file"),

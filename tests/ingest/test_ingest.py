@@ -44,7 +44,7 @@ RAW = b"""{"registryid":"raw",\
 "messagegroups":{"g":{"messages":{"m":{"x-rate":1.10,"basemessageurl":"#/messagegroups/g/messages/n"}}}}}"""
 NOT_TRUSTED = [b"{", b"\xff\xfe", b'{"a": NaN}', b'{"messagegroups": {"g": {"x": 1e400}}}']
 NO_REGISTRY = [
-    ({"asyncapi": "3.0.0", "channels": {}}, "AsyncAPI"),
+    ({"asyncapi": "1.2.0", "channels": {}}, "AsyncAPI"),
     ({"openapi": "3.1.0", "paths": {}}, "OpenAPI"),
     ({"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object"}, "JSON Schema"),
     ({"groups": {"dirs": {"singular": "dir"}}}, "model file"),

@@ -159,7 +159,7 @@ FOREIGN = {
     "array": b"[1, 2]",
     "scalar": b"5",
     "other": b'{"hello": "world"}',
-    "AsyncAPI": b'{"asyncapi": "3.0.0"}',
+    "AsyncAPI": b'{"asyncapi": "1.2.0"}',
 }
 
 

@@ -73,7 +73,7 @@ def _damaged(document: Document, *, is_yaml: bool) -> bytes:
     secrets: dict[str, Any] = {"note": held} if document.secret else {}
     value = spelled(document) | secrets
     if document.damage == "other":
-        return _text({"asyncapi": "3.0.0", "info": {"title": "another"}}, is_yaml=is_yaml)
+        return _text({"asyncapi": "1.2.0", "info": {"title": "another"}}, is_yaml=is_yaml)
     if document.damage == "list":
         return _text([1, 2], is_yaml=is_yaml)
     if document.damage == "array":

@@ -1,11 +1,14 @@
-"""Documents of the CNCF Message and Event Catalog draft become rows: converted first, and read as registry documents then."""
+"""Documents of the CNCF catalog draft and of AsyncAPI become rows: converted first, and read as registry documents then."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from lakehouse.dialects.detection import DRAFT
+from lakehouse.asyncapi.following import OpenFile, no_file
+from lakehouse.asyncapi.inward import OTHER_FILES
+from lakehouse.asyncapi.inward import convert as convert_asyncapi
+from lakehouse.dialects.detection import DRAFT, asyncapi_of
 from lakehouse.dialects.draft.groups import Converted, convert
 from lakehouse.dialects.draft.sections import translated
 from lakehouse.ingest.parse.document import read_document
@@ -13,6 +16,8 @@ from lakehouse.ingest.parse.readings import Reading
 from lakehouse.text.jsontext import as_written
 from lakehouse.text.names import NO_XID, WHOLE, Pointer, Xid
 from lakehouse.text.problems import Finding, Problem
+
+WITH_FILES = "asyncapi: $ref → another file"  # counted as a spelling, so that facts tell which documents are more than their text
 
 
 def read_draft(value: Any, problems: list[Problem], uri: str, *, rules: bool = True) -> Reading:
@@ -24,14 +29,49 @@ def read_draft(value: Any, problems: list[Problem], uri: str, *, rules: bool = T
         uri: of the document: its path may tell the group of a definition that stands alone.
         rules: apply the rules about one entity too.
     """
-    converted = convert(value, uri)
+    return _read(convert(value, uri), problems, DRAFT, rules=rules)
+
+
+def read_asyncapi(value: Any, problems: list[Problem], *, rules: bool = True, open_file: OpenFile = no_file) -> Reading:
+    """Read an AsyncAPI document into rows.
+
+    Args:
+        value: the document, for which `asyncapi_of` gives a dialect.
+        problems: what reading the text found.
+        rules: apply the rules about one entity too.
+        open_file: gives the value of a file next to the document.
+    """
+    converted = convert_asyncapi(value if isinstance(value, dict) else {}, open_file)
+    reading = _read(converted, problems, asyncapi_of(value) or "asyncapi-3", rules=rules)
+    reading.findings = [finding._replace(pointer=_deepest(finding.pointer, value)) for finding in reading.findings]
+    if any(problem.rule_id == OTHER_FILES for _, problem in converted.told):
+        reading.spellings[WITH_FILES] += 1
+    return reading
+
+
+def _deepest(pointer: Pointer, document: Any) -> Pointer:
+    """Give as much of a pointer as leads somewhere in a document: what was made of several members has no place of its own."""
+    found, value = WHOLE, document
+    for token in pointer.split("/")[1:]:
+        key = token.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, list) and key.isdecimal() and int(key) < len(value):
+            value = value[int(key)]
+        elif isinstance(value, dict) and key in value:
+            value = value[key]
+        else:
+            break
+        found = Pointer(f"{found}/{token}")
+    return found
+
+
+def _read(converted: Converted, problems: list[Problem], dialect: str, *, rules: bool) -> Reading:
     text_errors, kept = _inside(problems, converted)
-    reading = read_document(converted.document, converted.errors + text_errors, DRAFT, rules=rules)
+    reading = read_document(converted.document, converted.errors + text_errors, dialect, rules=rules)
     reading.findings = [_as_written(finding, converted) for finding in reading.findings]
     reading.findings.extend(_kept("", NO_XID, problem) for problem in kept)
     for xid, problem in converted.told:
         pointer = translated(problem.pointer, converted.pointers)
-        kind = {2: "group", 4: "message", 6: "version"}[xid.count("/")]
+        kind = {0: "", 2: "group", 4: "message", 6: "version"}[xid.count("/")]
         reading.findings.append(_kept(kind, xid, problem._replace(pointer=pointer)))
     reading.rows = [
         row._replace(raw=as_written(converted.written[row.xid]) if row.xid in converted.written else None) for row in reading.rows

@@ -23,7 +23,8 @@ class Limits(NamedTuple):
     """What holds for all documents: limits, whether an error refuses a document whole, the dialect when it is not detected.
 
     The limits are on bytes as stored, bytes out of a `.gz`, nesting, entities; above `stream` bytes a document is read part by
-    part. `located`: documents that are known under another URI than that of their file: that URI → URI of the file.
+    part. `located`: documents that are known under another URI than that of their file: that URI → URI of the file. `roots`:
+    folders out of which no document refers to a file; none: a document's own folder.
     """
 
     bytes: int
@@ -34,6 +35,7 @@ class Limits(NamedTuple):
     strict: bool
     dialect: str | None = None
     located: Files = NONE
+    roots: tuple[str, ...] = ()
 
 
 class Rejected(Exception):

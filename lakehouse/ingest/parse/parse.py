@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import gc
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from lakehouse.asyncapi.following import OpenFile, no_file
 from lakehouse.dialects.detection import DRAFT, dialect_of, has_own_rules, is_draft, not_a_registry, told_dialect
 from lakehouse.ingest.parse.batches import NotWritable, StageBatches
+from lakehouse.ingest.parse.beside import FilesBeside
 from lakehouse.ingest.parse.document import read_document, wrong_collection
-from lakehouse.ingest.parse.draft import read_draft
+from lakehouse.ingest.parse.draft import read_asyncapi, read_draft
 from lakehouse.ingest.parse.limits import NONE, Files, Limits, Rejected, Tally, fault_of, read_up_to
 from lakehouse.ingest.parse.parts import Parts, check_parts
 from lakehouse.ingest.parse.readings import Reading
@@ -51,7 +53,9 @@ def parse_documents(documents: DataFrame, limits: Limits) -> DataFrame:
     return documents.select(*Source._fields).mapInArrow(parser(limits), STAGE)
 
 
-def limits_of(settings: Settings, *, strict: bool = False, dialect: str | None = None, located: Files = NONE) -> Limits:
+def limits_of(
+    settings: Settings, *, strict: bool = False, dialect: str | None = None, located: Files = NONE, roots: Sequence[str] = ()
+) -> Limits:
     """Give the limits that the settings and an ingest set.
 
     Args:
@@ -59,6 +63,7 @@ def limits_of(settings: Settings, *, strict: bool = False, dialect: str | None =
         strict: a document with any error is rejected.
         dialect: read all documents as of this dialect; None detects each one's.
         located: as of `sources.Sources`.
+        roots: as of `sources.Sources`.
     """
     return Limits(
         settings.max_document_bytes,
@@ -69,6 +74,7 @@ def limits_of(settings: Settings, *, strict: bool = False, dialect: str | None =
         strict,
         dialect,
         dict(located),
+        tuple(roots),
     )
 
 
@@ -240,7 +246,9 @@ class _Parse:
         problems += redact(document, None if is_yaml(self.uri) else text)
         if not forced and not is_draft(document):
             _check_collections(document)
-        dialect, reading = read_as(document, problems, self.uri, self.limits.dialect)
+        dialect, reading = read_as(
+            document, problems, self.uri, self.limits.dialect, open_file=FilesBeside(self.location, self.limits)
+        )
         self._name_registry(reading.registryid)
         tally = Tally(self.limits)
         tally.add(reading)
@@ -357,10 +365,24 @@ def _check_collections(document: Any) -> None:
 
 
 # Dialects that do not name things as xRegistry does have a reader of their own.
-READERS = {DRAFT: read_draft}
+READERS: dict[str, Callable[..., Reading]] = {
+    DRAFT: lambda document, problems, uri, open_file, rules: read_draft(document, problems, uri, rules=rules),
+    **dict.fromkeys(
+        ("asyncapi-2", "asyncapi-3"),
+        lambda document, problems, uri, open_file, rules: read_asyncapi(document, problems, rules=rules, open_file=open_file),
+    ),
+}
 
 
-def read_as(document: Any, problems: list[Problem], uri: str, dialect: str | None, *, rules: bool = True) -> tuple[str, Reading]:
+def read_as(
+    document: Any,
+    problems: list[Problem],
+    uri: str,
+    dialect: str | None,
+    *,
+    rules: bool = True,
+    open_file: OpenFile = no_file,
+) -> tuple[str, Reading]:
     """Read a document in its dialect.
 
     Args:
@@ -369,13 +391,14 @@ def read_as(document: Any, problems: list[Problem], uri: str, dialect: str | Non
         uri: of the document.
         dialect: as which it is to be read; None: as the one that it tells, or that its spellings tell.
         rules: apply the rules about one entity too.
+        open_file: gives the value of a file next to the document.
 
     Returns:
         The dialect, and what came out.
     """
     told = dialect or told_dialect(document)
     if told in READERS:
-        return told, READERS[told](document, problems, uri, rules=rules)
+        return told, READERS[told](document, problems, uri, open_file, rules)
     reading = read_document(document, problems, told or "", rules=rules)
     if told is None:
         told = dialect_of(document, reading.spellings)

@@ -1,0 +1,251 @@
+"""An AsyncAPI document of 2.0 to 3.1 in one shape, that of 3: servers, channels, operations, messages, traits merged.
+
+In 2.x a channel's key is its address, `publish` is what the application receives and `subscribe` what it sends, and a trait wins
+over what it is applied to; in 3.x the trait gives way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakehouse.asyncapi.following import Following, Spot, patched
+from lakehouse.text.jsontext import below
+from lakehouse.text.names import Pointer
+
+_VERSION = re.compile(r"(2\.[0-6]|3\.[01])\.\d+(?:[-+].*)?")
+UNKNOWN_TARGET = "AAPI-008"
+_ACTIONS = {"publish": "receive", "subscribe": "send"}
+_HOST = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.\-]*://)?([^/]*)(/.*)?")
+
+
+def version_of(document: Any) -> str | None:
+    """Give the major and minor version of an AsyncAPI document that is read, such as `3.0`; None: it is none."""
+    written = document.get("asyncapi") if isinstance(document, dict) else None
+    found = _VERSION.fullmatch(written) if isinstance(written, str) else None
+    return found[1] if found else None
+
+
+@dataclass
+class ServerPart:
+    """A server: `host`, `pathname` with the variables in them as written; `variables` by name, with their members."""
+
+    name: str
+    spot: Spot
+    host: str
+    pathname: str
+    protocol: str
+    version: str | None
+
+
+@dataclass
+class MessagePart:
+    """A message: `spot` has its traits merged; `payload` and `headers` as written, not followed."""
+
+    key: str
+    spot: Spot
+    payload: Spot | None
+    schema_format: str | None
+    headers: Spot | None
+
+
+@dataclass
+class ChannelPart:
+    """A channel; `address` None: it is not known before run time."""
+
+    key: str
+    spot: Spot
+    address: str | None
+    servers: list[ServerPart]
+    messages: dict[str, MessagePart] = field(default_factory=dict)
+
+
+@dataclass
+class OperationPart:
+    """An operation of the application: `action` is `send` or `receive`; `messages`: keys in its channel."""
+
+    key: str
+    spot: Spot
+    action: str
+    channel: ChannelPart
+    messages: list[str]
+
+
+class Application:
+    """A document: its `servers`, `channels` and `operations` by their names."""
+
+    def __init__(self, following: Following) -> None:
+        self.following = following
+        self.root = following.root
+        self.version = version_of(self.root.value) or "3.0"
+        self.is_old = self.version.startswith("2")
+        self.servers = {name: self._server(name, spot) for name, spot in following.members(self.root, "servers")}
+        self.channels: dict[str, ChannelPart] = {}
+        self.operations: dict[str, OperationPart] = {}
+        self._places: dict[tuple[str, Pointer], ChannelPart] = {}
+        if self.is_old:
+            self._read_old_channels()
+        else:
+            self._read_channels()
+            self._read_operations()
+
+    def component_messages(self) -> dict[str, MessagePart]:
+        """Give the messages of `components`, with their traits merged."""
+        return {name: self.message(name, spot) for name, spot in self.following.members(self.root, "components", "messages")}
+
+    def message(self, key: str, spot: Spot) -> MessagePart:
+        """Read a message that was followed."""
+        merged = self._with_traits(spot)
+        if self.is_old:
+            schema_format = merged.value.get("schemaFormat")
+            payload = self.following.child(merged, "payload") if "payload" in merged.value else None
+        else:
+            payload, schema_format = self._with_format(merged, "payload")
+        headers, _ = self._with_format(merged, "headers")
+        known = schema_format if isinstance(schema_format, str) else None
+        return MessagePart(key, merged, payload, known, headers)
+
+    def _with_format(self, spot: Spot, name: str) -> tuple[Spot | None, Any]:
+        """Give a schema and its format: a multi-format schema names its own."""
+        if spot.value.get(name) is None:
+            return None, None
+        written = self.following.child(spot, name)
+        found = self.following.target(written, written.value["$ref"]) if _is_reference(written.value) else written
+        if found is not None and isinstance(found.value, dict) and {"schemaFormat", "schema"} <= found.value.keys():
+            inner = self.following.child(found, "schema")
+            keeps_name = _is_reference(written.value) and not _is_reference(inner.value)
+            return (inner._replace(value={"$ref": written.value["$ref"] + "/schema"}, file=written.file, at=written.at)
+                    if keeps_name else inner), found.value["schemaFormat"]  # fmt: skip
+        return written, None
+
+    def _with_traits(self, spot: Spot) -> Spot:
+        """Merge the traits of an operation or message into it."""
+        if not isinstance(spot.value.get("traits"), list):
+            return spot
+        traits = [self._absolute(trait) for trait in self.following.items(spot, "traits") if isinstance(trait.value, dict)]
+        own = {name: value for name, value in spot.value.items() if name != "traits"}
+        merged: Any = {}
+        for one in (own, *traits) if self.is_old else (*traits, own):
+            merged = patched(merged, one)
+        return spot._replace(value=merged)
+
+    def _absolute(self, trait: Spot) -> Any:
+        """Give a trait; of another file with all that it refers to, since references there are relative to that file."""
+        return self.following.plain(trait) if trait.file else trait.value
+
+    def _server(self, name: str, spot: Spot) -> ServerPart:
+        value = spot.value
+        written = value.get("url") if self.is_old else value.get("host")
+        found = _HOST.fullmatch(written) if isinstance(written, str) else None
+        host, path = (found[1], found[2] or "") if found else ("", "")
+        pathname = value.get("pathname")
+        if isinstance(pathname, str):
+            path += pathname if pathname.startswith("/") or not pathname else f"/{pathname}"
+        version = value.get("protocolVersion")
+        known = str(version) if isinstance(version, str | int | float) and not isinstance(version, bool) else None
+        return ServerPart(name, spot, host, path, str(value.get("protocol") or "").strip().lower(), known)
+
+    def _read_channels(self) -> None:
+        by_place = {server.spot.place: server for server in self.servers.values()}
+        for key, spot in self.following.members(self.root, "channels"):
+            address = spot.value.get("address")
+            named = [by_place[one.place] for one in self.following.items(spot, "servers") if one.place in by_place]
+            channel = ChannelPart(key, spot, address if isinstance(address, str) else None, named or list(self.servers.values()))
+            for name, message in self.following.members(spot, "messages"):
+                channel.messages[name] = self.message(name, message)
+                holder = self.following.member(spot, "messages")
+                if holder is not None:
+                    self._places[holder.file, below(holder.inside, name)] = channel
+            self.channels[key] = channel
+            self._places[spot.place] = channel
+
+    def _read_operations(self) -> None:
+        for key, spot in self.following.members(self.root, "operations"):
+            found = self.following.member(spot, "channel")
+            channel = self._places.get(found.place) if found else None
+            action = spot.value.get("action")
+            if channel is None or action not in ("send", "receive"):
+                told = f"the operation `{key}` names no channel of the document, or no action; it is left out"
+                self.following.tell(spot.at, UNKNOWN_TARGET, told, "Name a channel of the document, and send or receive.")
+                continue
+            operation = self._with_traits(spot)
+            keys = self._message_keys(channel, spot) if "messages" in spot.value else list(channel.messages)
+            self.operations[key] = OperationPart(key, operation, action, channel, keys)
+
+    def _message_keys(self, channel: ChannelPart, spot: Spot) -> list[str]:
+        """Give the keys of an operation's messages in its channel: references to these, or to what they refer to."""
+        holder = self.following.member(channel.spot, "messages")
+        places = {} if holder is None else {(holder.file, below(holder.inside, key)): key for key in channel.messages}
+        targets = {message.spot.place: key for key, message in channel.messages.items()}
+        keys = []
+        for index, written in enumerate(spot.value["messages"] if isinstance(spot.value["messages"], list) else []):
+            at = self.following.child(self.following.child(spot, "messages"), str(index))
+            found = self.following.target(at, written["$ref"]) if _is_reference(written) else None
+            followed = self.following.follow(found) if found else None
+            key = places.get(found.place) if found else None
+            key = key or (targets.get(followed.place) if followed else None)
+            if key is None:
+                told = "a message of the operation is none of its channel; it is left out"
+                self.following.tell(at.at, UNKNOWN_TARGET, told, "Refer to a message of the channel.")
+            elif key not in keys:
+                keys.append(key)
+        return keys
+
+    def _read_old_channels(self) -> None:
+        for address, spot in self.following.members(self.root, "channels"):
+            names = [one.value for one in self.following.items(spot, "servers") if isinstance(one.value, str)]
+            named = [self.servers[name] for name in names if name in self.servers]
+            channel = ChannelPart(address, spot, address, named or list(self.servers.values()))
+            self.channels[address] = channel
+            for verb, action in _ACTIONS.items():
+                written = self.following.member(spot, verb)
+                if written is None or not isinstance(written.value, dict):
+                    continue
+                operation = self._with_traits(written)
+                keys = [self._add_old(channel, one, verb) for one in self._old_messages(operation)]
+                named_so = operation.value.get("operationId")
+                key = named_so if isinstance(named_so, str) and named_so else f"{address}.{verb}"
+                self.operations[key] = OperationPart(key, operation, action, channel, list(dict.fromkeys(keys)))
+
+    def _old_messages(self, operation: Spot) -> Iterable[tuple[str | None, Spot]]:
+        """Give the messages of an operation with the names that references to them end in."""
+        if operation.value.get("message") is None:
+            return
+        written = self.following.child(operation, "message")
+        found = self.following.follow(written)
+        choices = found.value.get("oneOf") if found and isinstance(found.value, dict) else None
+        if found is None or not isinstance(found.value, dict):
+            return
+        if isinstance(choices, list):
+            several = self.following.child(found, "oneOf")
+            for index in range(len(choices)):
+                choice = self.following.child(several, str(index))
+                one = self.following.follow(choice)
+                if one is not None and isinstance(one.value, dict):
+                    yield _last_token(choice.value), one
+        else:
+            yield _last_token(written.value), found
+
+    def _add_old(self, channel: ChannelPart, one: tuple[str | None, Spot], verb: str) -> str:
+        """Add a message of 2.x to its channel; its key is its `messageId`, its name, or that in `components`."""
+        name, spot = one
+        message = self.message("", spot)
+        told = (message.spot.value.get("messageId"), name, message.spot.value.get("name"))
+        wanted = next((key for key in told if isinstance(key, str) and key), f"{verb}Message")
+        key, nth = wanted, 1
+        while key in channel.messages and channel.messages[key].spot.place != spot.place:
+            nth += 1
+            key = f"{wanted}-{nth}"
+        message.key = key
+        channel.messages[key] = message
+        return key
+
+
+def _is_reference(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("$ref"), str)
+
+
+def _last_token(value: Any) -> str | None:
+    return value["$ref"].rpartition("/")[2] or None if _is_reference(value) else None

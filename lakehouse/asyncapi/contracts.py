@@ -1,0 +1,174 @@
+"""Messages and payload schemas of an AsyncAPI document become messages and schemas in normal form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lakehouse.asyncapi.application import Application, MessagePart
+from lakehouse.asyncapi.bundling import Bundle
+from lakehouse.asyncapi.envelopes import CLOUDEVENTS, STRUCTURED, from_headers
+from lakehouse.asyncapi.headerschemas import HINT, declaration_of, declared_headers, headers_schema
+from lakehouse.asyncapi.payloadschemas import PayloadMaker
+from lakehouse.asyncapi.protocoltables import FAMILY_NAMES, bindings_of, id_of_key
+from lakehouse.asyncapi.servedchannels import Meant
+from lakehouse.asyncapi.texts import Texts
+from lakehouse.dialects.draft.notes import Converted
+from lakehouse.dialects.tables import family_of
+from lakehouse.text.jsontext import below, pointer_of
+from lakehouse.text.names import Pointer, Xid
+from lakehouse.text.xid import xid_of
+
+_SAID = (
+    "messageId", "title", "name", "summary", "description", "tags", "externalDocs", "contentType", "schemaFormat", "payload",
+    "headers", "bindings", "traits", HINT,
+)  # fmt: skip
+
+
+class MessageMaker:
+    """Adds messages and their schemas to a registry document."""
+
+    def __init__(self, application: Application, made: Converted, texts: Texts) -> None:
+        self._application = application
+        self._following = application.following
+        self._made = made
+        self._texts = texts
+        self.payloads = PayloadMaker(application, made)
+        default = application.root.value.get("defaultContentType")
+        self._content_type = default if isinstance(default, str) else None
+        self._ids: dict[tuple[Pointer, str, str], Xid] = {}
+
+    def add(self, part: MessagePart, meant: Meant) -> Xid:
+        """Add a message to its group; one that is there already stays."""
+        xid = self.xid_of_part(part, meant)
+        collection, group, _, messageid = xid[1:].split("/")
+        holder = self._made.document[collection].setdefault(group, {})
+        messages = holder.setdefault("messages", {})
+        if messageid not in messages:
+            here = pointer_of(collection, group, "messages", messageid)
+            self._made.pointers[here] = part.spot.at
+            messages[messageid] = self._message(part, meant, here)
+        return xid
+
+    def xid_of_part(self, part: MessagePart, meant: Meant) -> Xid:
+        """Give the XID of a message at a channel; of two messages of a group with one key the second gets another."""
+        told = part.spot.value.get(HINT)
+        if isinstance(told, dict) and isinstance(told.get("xid"), str) and told["xid"].count("/") == 4:
+            return Xid(told["xid"])
+        key = (part.spot.at, part.key, meant.group)
+        if key not in self._ids:
+            wanted = id_of_key(part.key)
+            taken = {xid for (_, _, group), xid in self._ids.items() if group == meant.group}
+            xid, nth = xid_of("messagegroups", meant.group, "messages", wanted), 1
+            while xid in taken:
+                nth += 1
+                xid = xid_of("messagegroups", meant.group, "messages", f"{wanted}-{nth}")
+            self._ids[key] = xid
+        return self._ids[key]
+
+    def _message(self, part: MessagePart, meant: Meant, here: Pointer) -> dict[str, Any]:
+        value, family = part.spot.value, family_of(meant.protocol)
+        told = value.get(HINT)
+        hints: dict[str, Any] = told if isinstance(told, dict) else {}
+        message = self._texts.of(part.spot)
+        content_type = value.get("contentType") or self._content_type
+        message |= {"datacontenttype": content_type} if isinstance(content_type, str) and "xid" not in hints else {}
+        kept = self._texts.rest(part.spot, _SAID) | self._texts.bindings(part.spot, family or "", "message")
+        options, envelope, unsaid = self._headers(part, family, meant)
+        kept |= unsaid
+        self._point(part, options, envelope, here)
+        options |= self._bound(part, family, meant.protocol)
+        for name in ("correlationId", "examples"):
+            if name in kept:
+                self._texts.tell_kept(f"`{name}` of messages", part.spot)
+        payload = self.payloads.payload(part, meant.group, here, hints, is_event=envelope is not None)
+        message |= payload
+        message |= envelope or {}
+        is_structured = "envelopeoptions" in payload and not str(message.get("datacontenttype")).startswith(STRUCTURED[:-5])
+        message |= {"datacontenttype": STRUCTURED} if is_structured else {}
+        for name in ("envelope", "envelopemetadata", "envelopeoptions", "datacontenttype"):
+            message |= {name: hints[name]} if name in hints else {}
+        if isinstance(hints.get("protocoloptions"), dict):  # what was read of headers and bindings gives way to it
+            options |= hints["protocoloptions"]
+        protocol = hints.get("protocol", meant.protocol)
+        if meant.protocol is not None and not options and family not in FAMILY_NAMES and meant.address:
+            options = {"address": {"value": meant.address}}
+        if options and (protocol or "protocol" in hints):  # without options a message has the protocol of its group
+            message |= {"protocol": protocol} if protocol else {}
+            message["protocoloptions"] = options
+        if "xid" in hints:
+            names = hints.get("kept")
+            kept = {name: kept[name] for name in names if name in kept} if isinstance(names, list) else {}
+            message |= hints["extensions"] if isinstance(hints.get("extensions"), dict) else {}
+        return message | ({"asyncapi": kept} if kept else {})
+
+    def _headers(
+        self, part: MessagePart, family: str | None, meant: Meant
+    ) -> tuple[dict[str, Any], dict[str, Any] | None, dict[str, Any]]:
+        """Read the headers: options, the envelope if they are those of a CloudEvent, and what is kept as written."""
+        names = FAMILY_NAMES.get(family or "")
+        options: dict[str, Any] = {}
+        if names is not None and names.declared_address and meant.address:
+            options[names.declared_address] = {"value": meant.address}
+        declared, schema = self._all_headers(part, family)
+        if schema is None and not declared:
+            return options, None, {}
+        found = from_headers(declared, family)
+        envelope = None if found is None else {"envelope": CLOUDEVENTS, "envelopemetadata": found.metadata}
+        rest = declared if found is None else found.rest
+        has_place = names is not None and meant.protocol != "MQTT/3.1.1"
+        if has_place and names is not None and rest:
+            options[names.headers] = rest
+        is_said = schema is None or headers_schema(declared) == schema
+        if found is not None and schema is not None:
+            is_said = set(schema) <= {"type", "properties", "required"}
+        kept = {} if is_said and (has_place or not rest) else {"headers": schema or headers_schema(rest)}
+        return options, envelope, kept
+
+    def _point(self, part: MessagePart, options: dict[str, Any], envelope: dict[str, Any] | None, here: Pointer) -> None:
+        """Note where what was read of the headers is written."""
+        if part.headers is None:
+            return
+        at = part.headers.at
+        for name in (envelope or {}).get("envelopemetadata", {}):
+            written = next((one for one in self._header_names(part) if one.lower().endswith(name)), name)
+            self._made.pointers[below(here, "envelopemetadata", name)] = below(at, "properties", written)
+        for option in options:
+            self._made.pointers[below(here, "protocoloptions", option)] = part.spot.at
+        names = {one.headers for one in FAMILY_NAMES.values()}
+        for option in names & options.keys():
+            self._made.pointers[below(here, "protocoloptions", option)] = below(at, "properties")
+
+    def _header_names(self, part: MessagePart) -> list[str]:
+        properties = self._following.member(part.spot, "headers", "properties")
+        return list(properties.value) if properties is not None and isinstance(properties.value, dict) else []
+
+    def _all_headers(self, part: MessagePart, family: str | None) -> tuple[dict[str, dict[str, Any]], Any]:
+        """Give the headers of a message, with those of the binding of HTTP; and their schema, if it is one alone."""
+        schemas = []
+        if part.headers is not None:
+            followed = self._following.follow(part.headers)
+            if followed is not None and isinstance(followed.value, dict):
+                schemas.append(Bundle(self._following, followed).schema)
+        bound = self._following.member(part.spot, "bindings", "http", "headers") if family == "HTTP" else None
+        if bound is not None and isinstance(bound.value, dict):
+            schemas.append(Bundle(self._following, bound).schema)
+        declared: dict[str, dict[str, Any]] = {}
+        for schema in schemas:
+            for one in [schema, *(schema.get("allOf") or [] if isinstance(schema, dict) else [])]:
+                declared |= declared_headers(one)
+        return declared, schemas[0] if schemas else None
+
+    def _bound(self, part: MessagePart, family: str | None, protocol: str | None) -> dict[str, Any]:
+        """Give the options that a binding of the message says."""
+        options = {}
+        for row in bindings_of(family or "", "message"):
+            found = self._following.member(part.spot, "bindings", row.binding, row.member)
+            if found is None or (family == "MQTT" and protocol != "MQTT/5.0"):
+                continue
+            is_schema = isinstance(found.value, dict)
+            if is_schema and row.how != "schema":
+                continue
+            declared = declaration_of(self._following.plain(found)) if is_schema else {"value": found.value}
+            if declared:
+                options[row.option] = declared
+        return options

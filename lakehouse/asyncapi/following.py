@@ -1,0 +1,201 @@
+"""`$ref`: followed inside a document and into files next to it, never over the network and never out of the SOURCE."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from lakehouse.text.jsontext import below, pointer_of
+from lakehouse.text.names import WHOLE, Pointer
+from lakehouse.text.problems import Problem
+
+DANGLING = "AAPI-001"
+SHAPE = "AAPI-002"
+_MOST_STEPS = 50  # of one `$ref` to the next: more are a circle
+_DEEPEST = 60
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
+
+OpenFile = Callable[[str], Any]
+
+
+class NoSuchFile(Exception):
+    """A file that a `$ref` leads to cannot be read; the message tells why."""
+
+
+class Spot(NamedTuple):
+    """A value of a document.
+
+    Attributes:
+        value: as written.
+        at: its pointer in the document; of a value in another file that of the `$ref` which leads there.
+        file: path of the file that holds it, relative to the document; empty: the document itself.
+        inside: its pointer in that file.
+    """
+
+    value: Any
+    at: Pointer = WHOLE
+    file: str = ""
+    inside: Pointer = WHOLE
+
+    @property
+    def place(self) -> tuple[str, Pointer]:
+        """Return what tells this value from every other."""
+        return self.file, self.inside
+
+
+def no_file(path: str) -> Any:
+    """Refuse every file: the document has none next to it.
+
+    Raises:
+        NoSuchFile: always.
+    """
+    raise NoSuchFile("it is in another file, and there are none next to this document")
+
+
+class Following:
+    """Follows the `$ref`s of a document.
+
+    Args:
+        document: its value.
+        open_file: gives the value (or the text, if it is neither JSON nor YAML) of a file by its path relative to the document;
+            raises `NoSuchFile`.
+
+    Attributes:
+        problems: what could not be followed, or is of the wrong type.
+        files: other files that were read.
+    """
+
+    def __init__(self, document: Any, open_file: OpenFile = no_file) -> None:
+        self._files: dict[str, Any] = {"": document}
+        self._open_file = open_file
+        self.root = Spot(document)
+        self.problems: list[Problem] = []
+
+    @property
+    def files(self) -> list[str]:
+        """Return the paths of the other files that were read, sorted."""
+        return sorted(path for path in self._files if path)
+
+    def follow(self, spot: Spot) -> Spot | None:
+        """Give what a value stands for, if it is a `$ref`; None, with a finding, if that leads nowhere."""
+        start, steps = spot, 0
+        while isinstance(spot.value, dict) and isinstance(spot.value.get("$ref"), str):
+            steps += 1
+            target = self._target(spot, spot.value["$ref"]) if steps <= _MOST_STEPS else "it leads in a circle"
+            if isinstance(target, str):
+                told = f"`$ref` {spot.value['$ref']!r} leads nowhere: {target}; it is left out"
+                self.tell(below(start.at, "$ref") if start.file == "" else start.at, DANGLING, told, "Correct the reference.")
+                return None
+            spot = target
+        return spot
+
+    def member(self, spot: Spot | None, *names: str) -> Spot | None:
+        """Give a member, followed; None: there is none."""
+        for name in names:
+            if spot is None or not isinstance(spot.value, dict) or spot.value.get(name) is None:
+                return None
+            spot = self.follow(self.child(spot, name))
+        return spot
+
+    def members(self, spot: Spot | None, *names: str) -> Iterator[tuple[str, Spot]]:
+        """Give the members of a map, each followed and an object; what is of another type is reported and left out."""
+        holder = self.member(spot, *names)
+        if holder is None:
+            return
+        if not isinstance(holder.value, dict):
+            self.wrong(holder, names[-1] if names else "it", "an object")
+            return
+        for name in holder.value:
+            one = self.follow(self.child(holder, name))
+            if one is not None and isinstance(one.value, dict):
+                yield name, one
+            elif one is not None:
+                self.wrong(one, name, "an object")
+
+    def items(self, spot: Spot | None, name: str) -> Iterator[Spot]:
+        """Give the items of an array, each followed."""
+        holder = self.member(spot, name)
+        if holder is None:
+            return
+        if not isinstance(holder.value, list):
+            self.wrong(holder, name, "an array")
+            return
+        for index in range(len(holder.value)):
+            one = self.follow(self.child(holder, str(index)))
+            if one is not None:
+                yield one
+
+    def child(self, spot: Spot, name: str) -> Spot:
+        """Give a member of an object, or an item of an array, as it is written."""
+        value = spot.value[int(name)] if isinstance(spot.value, list) else spot.value[name]
+        at = below(spot.at, name) if not spot.file else spot.at
+        return Spot(value, at, spot.file, below(spot.inside, name))
+
+    def plain(self, spot: Spot, depth: int = 0) -> Any:
+        """Give a value with every `$ref` in it replaced by what it stands for; one that leads in a circle is left out."""
+        found = self.follow(spot) if depth < _DEEPEST else None
+        if found is None:
+            return None
+        if isinstance(found.value, dict):
+            members = {name: self.plain(self.child(found, name), depth + 1) for name in found.value}
+            return {name: member for name, member in members.items() if member is not None}
+        if isinstance(found.value, list):
+            return [self.plain(self.child(found, str(index)), depth + 1) for index in range(len(found.value))]
+        return found.value
+
+    def wrong(self, spot: Spot, name: str, wanted: str) -> None:
+        """Report a value of the wrong type, which is left out."""
+        self.tell(spot.at, SHAPE, f"`{name}` is not {wanted}; it is left out", f"Write {wanted}.")
+
+    def tell(self, at: Pointer, rule: str, message: str, hint: str, severity: str = "warning") -> None:
+        """Report something once."""
+        problem = Problem(at, rule, severity, message, hint)
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    def target(self, spot: Spot, reference: str) -> Spot | None:
+        """Give what a reference in a file leads to, without a finding if that is nowhere."""
+        found = self._target(spot, reference)
+        return None if isinstance(found, str) else found
+
+    def _target(self, spot: Spot, reference: str) -> Spot | str:
+        """Give what a reference leads to, or why that is nowhere."""
+        path, _, fragment = reference.partition("#")
+        if _SCHEME.match(path) or path.startswith("/"):
+            return "only the document and files next to it are read"
+        file = posixpath.normpath(posixpath.join(posixpath.dirname(spot.file), unquote(path))) if path else spot.file
+        if file not in self._files:
+            try:
+                self._files[file] = self._open_file(file)
+            except NoSuchFile as error:
+                return str(error)
+        value, tokens = self._files[file], [_unescaped(token) for token in fragment.split("/")[1:]]
+        for token in tokens:
+            if isinstance(value, dict) and token in value:
+                value = value[token]
+            elif isinstance(value, list) and token.isdecimal() and int(token) < len(value):
+                value = value[int(token)]
+            else:
+                return f"there is no `{token}`"
+        inside = pointer_of(*tokens)
+        return Spot(value, inside if not file else spot.at, file, inside)
+
+
+def _unescaped(token: str) -> str:
+    return unquote(token).replace("~1", "/").replace("~0", "~")
+
+
+def patched(value: Any, patch: Any) -> Any:
+    """Apply a JSON Merge Patch (RFC 7386); neither value is changed."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(value) if isinstance(value, dict) else {}
+    for name, member in patch.items():
+        if member is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = patched(merged.get(name), member)
+    return merged

@@ -1,0 +1,178 @@
+"""What AsyncAPI calls protocols, bindings, schema formats and ways to log in, and what xRegistry does; ids and addresses."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import cache
+from typing import NamedTuple
+
+from lakehouse.dialects.tables import PROTOCOLS
+from lakehouse.text.csvtables import read_rows
+
+_PACKAGE = "lakehouse.asyncapi"
+_LONGEST_ID = 128
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_OUTSIDE = re.compile(r"[^A-Za-z0-9_.\-]")
+_FORMAT_VERSION = re.compile(r";\s*version=\"?([^;\"\s]+)")
+
+
+class Wire(NamedTuple):
+    """A row of `asyncapi_protocols.csv`.
+
+    Attributes:
+        normal: family in the normal form, or the protocol's own name.
+        scheme: of addresses of endpoints.
+        secured: `yes`: by TLS.
+        address: option of an endpoint that holds a channel's address.
+        own: `yes`: the server is the application itself and no broker, so that roles are those of its peers.
+        version: of a protocol that xRegistry does not define, where none is written.
+    """
+
+    protocol: str
+    normal: str
+    scheme: str
+    secured: str
+    address: str
+    own: str
+    version: str
+
+
+class BindingMember(NamedTuple):
+    """A row of `asyncapi_bindings.csv`: a member of a binding, and the option that means the same.
+
+    Attributes:
+        level: server, operation or message.
+        how: `plain`, the value itself; `fixed`, a schema of one value; of messages `schema`, the schema of a value;
+            `value`, the value itself; `five`, the same of MQTT 5 alone.
+    """
+
+    binding: str
+    level: str
+    member: str
+    entity: str
+    option: str
+    how: str
+
+
+class FamilyNames(NamedTuple):
+    """A row of `asyncapi_families.csv`: name of the binding, and options of messages for headers and address."""
+
+    family: str
+    binding: str
+    headers: str
+    declared_address: str
+
+
+class FormatName(NamedTuple):
+    """A row of `asyncapi_formats.csv`: version: the one that is meant without one."""
+
+    media_type: str
+    normal: str
+    version: str
+
+
+class LoginName(NamedTuple):
+    """A row of `asyncapi_security.csv`: type of a security scheme, and of an endpoint's `authorization`."""
+
+    type: str
+    normal: str
+
+
+WIRES = {row.protocol: row for row in read_rows(_PACKAGE, "asyncapi_protocols", Wire)}
+BINDINGS = read_rows(_PACKAGE, "asyncapi_bindings", BindingMember)
+FAMILY_NAMES = {row.family: row for row in read_rows(_PACKAGE, "asyncapi_families", FamilyNames)}
+FORMATS = {row.media_type: row for row in read_rows(_PACKAGE, "asyncapi_formats", FormatName)}
+LOGINS = {row.type: row.normal for row in read_rows(_PACKAGE, "asyncapi_security", LoginName)}
+
+
+def wire_of(protocol: str, version: str | None) -> Wire:
+    """Give the row of a protocol; one that has none is its own name: xRegistry leaves others alone."""
+    if protocol in ("amqp", "amqps") and version is not None and version.startswith("1"):
+        protocol = f"{protocol}1"
+    return WIRES.get(protocol) or Wire(protocol, _OUTSIDE.sub("-", protocol), _OUTSIDE.sub("-", protocol), "", "", "", "")
+
+
+def normal_protocol(wire: Wire, version: str | None) -> str:
+    """Write a protocol as the normal form does, with its version if it has one there."""
+    known = PROTOCOLS.get(wire.normal)
+    if known is None:
+        return f"{wire.normal}/{version or wire.version}".rstrip("/")
+    if not known.versions:
+        return wire.normal
+    versions = known.versions.split()
+    wanted = "5" if wire.protocol == "mqtt5" else version
+    fits = [one for one in versions if wanted is not None and one.split(".")[0] == wanted.split(".")[0]]
+    return f"{wire.normal}/{fits[0] if fits else known.shorthand or versions[0]}"
+
+
+@cache
+def bindings_of(family: str, level: str) -> tuple[BindingMember, ...]:
+    """Give the members of a protocol's binding that have an option in the normal form."""
+    names = FAMILY_NAMES.get(family)
+    return tuple(row for row in BINDINGS if names is not None and (row.binding, row.level) == (names.binding, level))
+
+
+def format_of(media_type: str | None) -> str:
+    """Write a schema format as the normal form does; one that is not known is named by its media type."""
+    name = (media_type or "application/vnd.aai.asyncapi").split(";")[0].strip().lower()
+    told = _FORMAT_VERSION.search(media_type or "")
+    row = FORMATS.get(name)
+    if row is None:
+        return f"{name.replace('/', '.')}/{told[1] if told else '1'}"
+    is_own = "asyncapi" in name  # the version is that of AsyncAPI
+    return f"{row.normal}/{told[1] if told and not is_own else row.version}"
+
+
+def media_type_of(schema_format: str) -> str | None:
+    """Write a schema format as AsyncAPI does; None: it is the usual one."""
+    name, _, version = schema_format.partition("/")
+    if name.lower() == "jsonschema":
+        return None if version == "draft-07" else f"application/schema+json;version={version}"
+    row = next((one for one in FORMATS.values() if one.normal.lower() == name.lower()), None)
+    if row is not None:
+        return f"{row.media_type};version={version}"
+    return f"{name.replace('.', '/', 1) if '.' in name else f'application/{name.lower()}'};version={version or '1'}"
+
+
+def is_json_schema(schema_format: str | None) -> bool:
+    """Return whether a format is a JSON Schema, whose references stand in `$ref`."""
+    return (schema_format or "").lower().startswith("jsonschema/")
+
+
+def slug(text: str) -> str:
+    """Make an id of a name that people read."""
+    return fitted(re.sub(r"[^A-Za-z0-9_.]+", "-", re.sub(r"(?i)\Aurn:", "", text)).strip("-.").lower() or "asyncapi")
+
+
+def id_of_address(address: str) -> str:
+    """Make an id of an address: no two addresses have the same; `/` becomes `:` and `{x}` becomes `@x`."""
+    plain = _PLACEHOLDER.sub(lambda found: "\0" + found[1], address)
+    return _OUTSIDE.sub(lambda found: {"/": ":", "\0": "@"}.get(found[0]) or _coded(found[0]), plain)
+
+
+def id_of_key(key: str) -> str:
+    """Make an id of a key of a map."""
+    coded = id_of_address(key)
+    return fitted(coded if coded[:1].isalnum() or coded[:1] == "_" else f"_{coded}")
+
+
+def fitted(identifier: str) -> str:
+    """Shorten an id that is too long; its hash keeps it apart from others."""
+    if len(identifier) <= _LONGEST_ID:
+        return identifier
+    return f"{identifier[:100]}~{hashlib.sha256(identifier.encode()).hexdigest()[:12]}"
+
+
+def with_symbols(address: str) -> str:
+    """Write the names of placeholders as symbols: letters, digits and `_`."""
+    return _PLACEHOLDER.sub(lambda found: "{" + re.sub(r"\W", "_", found[1], flags=re.ASCII) + "}", address)
+
+
+def placeholders(text: str) -> list[str]:
+    """Give the names of the placeholders in a text."""
+    return [re.sub(r"\A[+#./;?&]|[:*].*", "", name) for name in _PLACEHOLDER.findall(text)]
+
+
+def _coded(character: str) -> str:
+    return "".join(f"~{byte:02X}" for byte in character.encode())

@@ -1,0 +1,378 @@
+"""AsyncAPI documents of 2.x and 3.x are read: what their parts become, and what is reported of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import body, document, errors, rows
+from exampled import BY_ASYNCAPI
+
+from lakehouse.asyncapi.application import Application, version_of
+from lakehouse.asyncapi.envelopes import as_headers, as_payload, from_headers, from_payload
+from lakehouse.asyncapi.following import Following, NoSuchFile, patched
+from lakehouse.asyncapi.headerschemas import declaration_of, property_of
+from lakehouse.asyncapi.inward import convert
+from lakehouse.asyncapi.protocoltables import WIRES, format_of, id_of_address, media_type_of, normal_protocol, wire_of
+from lakehouse.dialects.detection import not_a_registry, told_dialect
+from lakehouse.ingest.parse.beside import FilesBeside
+from lakehouse.ingest.parse.limits import Limits
+from lakehouse.ingest.parse.parse import read_as
+from lakehouse.ingest.parse.readings import Reading
+from lakehouse.rules.declared import RULES, TOLD, examples
+from lakehouse.text.xid import id_problem
+from lakehouse.text.yamltext import read_text
+
+DATA = Path(__file__).parents[1] / "data" / "asyncapi"
+LIMITS = Limits(bytes=1 << 20, unpacked=1 << 20, depth=64, entities=1000, stream=1 << 20, strict=False)
+KAFKA = {"bus": {"host": "bus.example:9092", "protocol": "kafka"}}
+
+
+def read_file(path: Path, roots: tuple[str, ...] = ()) -> Reading:
+    value, problems = read_text(path.read_bytes(), path.name, 64)
+    beside = FilesBeside(path.as_uri().replace("file:///", "file:/"), LIMITS._replace(roots=roots))
+    return read_as(value, problems, path.name, None, open_file=beside)[1]
+
+
+def read(**members: Any) -> Reading:
+    written = {"asyncapi": "3.0.0", "info": {"title": "Lamps", "version": "1"}} | members
+    assert not_a_registry(written) is None
+    return read_as(written, [], "lamps.json", None)[1]
+
+
+def told(reading: Reading, rule_id: str) -> list[str]:
+    return [finding.pointer for finding in reading.findings if finding.rule_id == rule_id]
+
+
+@pytest.fixture(scope="module")
+def depot() -> Reading:
+    reading = read_file(DATA / "depot.yaml")
+    assert errors(reading) == []
+    return reading
+
+
+def message(reading: Reading, xid: str) -> dict[str, Any]:
+    return body(reading, f"/messagegroups/{xid}/versions/1")
+
+
+@pytest.mark.parametrize(
+    ("written", "dialect"),
+    [
+        ("2.0.0", "asyncapi-2"),
+        ("2.6.0", "asyncapi-2"),
+        ("3.0.0", "asyncapi-3"),
+        ("3.1.0", "asyncapi-3"),
+        ("3.1.0-beta", "asyncapi-3"),
+    ],
+)
+def test_a_document_is_recognised_by_its_version(written, dialect):
+    assert told_dialect({"asyncapi": written}) == dialect
+    assert version_of({"asyncapi": written}) == written[:3]
+
+
+@pytest.mark.parametrize("written", ["1.2.0", "2.7.0", "4.0.0", 3, None])
+def test_a_document_of_another_version_is_none(written):
+    reason = not_a_registry({"asyncapi": written})
+    assert reason is not None
+    assert "2.0 to 2.6, 3.0 and 3.1" in reason
+
+
+def test_channels_become_groups_and_operations_endpoints(depot):
+    assert {xid for xid, row in rows(depot).items() if row.kind == "group"} == {
+        "/messagegroups/amqp.depot-orders",
+        "/messagegroups/example-depot",
+        "/messagegroups/example-depot.later.kafka",
+        "/messagegroups/http.:hooks:@tenant",
+        "/messagegroups/kafka.depot.parcels",
+        "/messagegroups/mqtt.gates:@gate_id:opened",
+        "/messagegroups/nats.depot.alarms.@site",
+        "/schemagroups/example-depot",
+        "/schemagroups/kafka.depot.parcels",
+        "/schemagroups/nats.depot.alarms.@site",
+    }
+    usages = {xid.rpartition(".")[2]: json.loads(row.body)["usage"] for xid, row in rows(depot, "endpoint").items()}
+    assert usages == {
+        "moveParcel": ["producer"],
+        "readParcels": ["consumer"],
+        "openGate": ["consumer"],
+        "takeOrder": ["consumer"],
+        "callHook": ["producer"],  # whoever calls the application's own server sends
+        "raise": ["producer"],
+        "reply": ["producer"],
+    }
+
+
+def test_an_endpoint_has_addresses_login_and_options(depot):
+    reading = body(depot, "/endpoints/example-depot.readParcels")
+    assert reading["protocoloptions"] == {
+        "authorization": {"type": "Plain"},
+        "consumergroup": "depot-readers",
+        "endpoints": [{"uri": "sasl_ssl://bus.depot.example:9093"}],
+        "topic": "depot.parcels",
+    }
+    assert reading["messagegroups"] == ["/messagegroups/kafka.depot.parcels"]
+    assert body(depot, "/endpoints/example-depot.callHook")["protocoloptions"]["endpoints"] == [
+        {"uri": "https://north.depot.example/api"}
+    ]
+    assert body(depot, "/endpoints/example-depot.reply")["protocoloptions"]["deployed"] is False
+    assert body(depot, "/endpoints/example-depot.openGate")["protocoloptions"]["qos"] == 1
+
+
+def test_an_operation_of_some_messages_carries_these_alone(depot):
+    assert "messagegroups" not in body(depot, "/endpoints/example-depot.moveParcel")
+    carried = body(depot, "/endpoints/example-depot.moveParcel/messages/ParcelMoved/versions/1")
+    assert carried["basemessage"] == "/messagegroups/kafka.depot.parcels/messages/ParcelMoved"
+
+
+def test_a_message_has_options_of_its_protocol(depot):
+    moved = message(depot, "kafka.depot.parcels/messages/ParcelMoved")
+    assert moved["protocoloptions"] == {
+        "headers": {"trace": {"type": "string"}},
+        "key": {"type": "string", "value": "parcel"},
+        "topic": {"value": "depot.parcels"},
+    }
+    assert moved["description"] == "A parcel came to another place."  # and not that of the trait
+    assert moved["extensions"]["asyncapi"]["x-owner"] == "team-a"
+    opened = message(depot, "mqtt.gates:@gate_id:opened/messages/GateOpened")
+    assert opened["protocoloptions"]["user_properties"] == [
+        {"name": "shift", "required": True, "type": "string", "value": "night"},
+        {"name": "count", "type": "integer"},
+    ]
+    assert opened["dataschema"]["examples"] == [{"gate": "1"}]
+
+
+def test_cloudevents_are_recognised_in_headers_and_in_payloads(depot):
+    alarm = message(depot, "nats.depot.alarms.@site/messages/Alarm")
+    assert alarm["envelope"] == "CloudEvents/1.0"
+    assert alarm["envelopemetadata"] == {"source": {"type": "uri"}, "type": {"type": "string", "value": "depot.alarm"}}
+    assert list(alarm["protocoloptions"]["headers"]) == [{"name": "level", "type": "string", "value": "high"}]
+    hook = message(depot, "http.:hooks:@tenant/messages/HookCalled")
+    assert hook["envelopeoptions"] == {"mode": "structured"}
+    assert hook["datacontenttype"] == "application/cloudevents+json"
+    assert hook["dataschema"] == {"type": "object", "properties": {"url": {"type": "string"}}}
+
+
+def test_a_schema_stands_alone(depot):
+    parcel = body(depot, "/schemagroups/kafka.depot.parcels/schemas/Parcel/versions/1")["schema"]
+    assert parcel["properties"]["at"] == {"$ref": "#/definitions/Place"}
+    assert parcel["properties"]["inside"] == {"$ref": "#"}
+    assert list(parcel["definitions"]) == ["Place"]
+    alarm = body(depot, "/schemagroups/nats.depot.alarms.@site/schemas/Alarm/versions/1")["schema"]  # of another file
+    assert alarm["definitions"] == {"Level": {"minimum": 1, "type": "integer"}}
+    assert body(depot, "/schemagroups/example-depot/schemas/Spare/versions/1")["schema"] == {"type": "integer"}
+    lost = message(depot, "kafka.depot.parcels/messages/ParcelLost")
+    assert (lost["dataschemaformat"], lost["dataschema"]["name"]) == ("Avro/1.9.0", "ParcelLost")
+
+
+def test_what_has_no_attribute_is_kept_and_reported_once_for_each_kind(depot):
+    kept = [finding for finding in depot.findings if finding.rule_id == "AAPI-005"]
+    assert len({finding.message for finding in kept}) == len(kept) == 6
+    assert {finding.severity for finding in kept} == {"info"}
+    about = body(depot, "/messagegroups/example-depot")
+    assert about["extensions"]["asyncapi"]["info"]["license"] == {"name": "Apache 2.0"}
+    assert about["labels"] == {"logistics": "parcels"}
+    assert told(depot, "AAPI-007") == [""]
+
+
+def test_documents_of_2_say_the_same():
+    reader = read_file(DATA / "reader.yaml")
+    assert errors(reader) == []
+    endpoint = body(reader, "/endpoints/parcel-reader.onParcel")
+    assert endpoint["usage"] == ["consumer"]  # what a document of 2.x publishes is what the application receives
+    assert endpoint["protocoloptions"]["consumergroup"] == "reader"
+    assert endpoint["protocoloptions"]["endpoints"] == [{"uri": "sasl_ssl://bus.depot.example:9093"}]
+    lost = message(reader, "kafka.depot.parcels/messages/ParcelLost")
+    assert lost["dataschemaformat"] == "Protobuf/3"
+    assert lost["dataschema"].startswith("syntax")
+    state = body(reader, "/endpoints/parcel-reader.gates:@gate:state.subscribe")
+    assert state["protocol"] == "MQTT/3.1.1"
+    assert state["protocoloptions"]["endpoints"] == [{"uri": "mqtts://gates.depot.example:8883/"}]
+    assert state["description"] == "from the trait"
+    assert state["extensions"]["asyncapi"]["channel"]["parameters"]["gate"] == {"description": "number", "enum": ["1", "2"]}
+
+
+def test_channels_of_two_applications_are_one_group(depot):
+    reader = read_file(DATA / "reader.yaml")
+    group = "/messagegroups/kafka.depot.parcels"
+    assert rows(depot)[group].body == rows(reader)[group].body
+    assert group in body(reader, "/endpoints/parcel-reader.onParcel")["messagegroups"]
+
+
+def test_findings_point_into_the_document_as_written():
+    bad = {"type": "object", "properties": {"ce_type": {"type": "boolean"}, "ce_source": {"type": "string"}}}
+    reading = read(
+        servers=KAFKA,
+        channels={"lamps": {"address": "lamps", "messages": {"On": {"$ref": "#/components/messages/On"}}}},
+        components={"messages": {"On": {"headers": bad}}},
+    )
+    assert {finding.pointer for finding in errors(reading)} == {
+        "/components/messages/On/headers/properties/ce_type",
+        "/components/messages/On",
+    }
+
+
+@pytest.mark.parametrize("rule_id", BY_ASYNCAPI)
+def test_the_bad_example_breaks_the_rule_and_the_good_one_does_not(rule_id, tmp_path):
+    example = examples()[rule_id]
+    (tmp_path / "schemas").mkdir()
+    (tmp_path / "schemas" / "lamp.json").write_text('{"type": "object"}')
+    found = []
+    for name in ("bad", "good"):
+        (tmp_path / f"{name}.json").write_text(json.dumps(getattr(example, name)))
+        found.append({finding.rule_id for finding in read_file(tmp_path / f"{name}.json").findings if finding.rule_id in TOLD})
+    assert rule_id in found[0]
+    assert not any(one.startswith("AAPI") for one in found[1])
+    assert rule_id not in RULES
+
+
+@pytest.mark.parametrize(
+    ("reference", "why"),
+    [
+        ("https://schemas.example/lamp.json", "only the document"),
+        ("/etc/lamp.json", "only the document"),
+        ("../outside.json", "not in the SOURCE"),
+        ("linked.json", "not in the SOURCE"),
+        ("absent.json", "no such file"),
+        ("broken.json", "neither JSON nor YAML"),
+        ("#/components/schemas/A", "in a circle"),
+        ("inside.json#/x", "there is no `x`"),
+    ],
+)
+def test_a_reference_that_is_not_followed(reference, why, tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    (tmp_path / "outside.json").write_text("{}")
+    (source / "linked.json").symlink_to(tmp_path / "outside.json")
+    (source / "broken.json").write_text("{")
+    (source / "inside.json").write_text("{}")
+    circle = {"A": {"$ref": "#/components/schemas/B"}, "B": {"$ref": "#/components/schemas/A"}}
+    written = {"asyncapi": "3.0.0", "info": {"title": "t"}}
+    written |= {"components": {"messages": {"M": {"payload": {"$ref": reference}}}, "schemas": circle}}
+    (source / "a.json").write_text(json.dumps(written))
+    reading = read_file(source / "a.json")
+    [finding] = [one for one in reading.findings if one.pointer == "/components/messages/M/payload/$ref"]
+    assert finding.rule_id == "AAPI-001"
+    assert why in finding.message
+    assert "dataschema" not in message(reading, "t/messages/M")
+
+
+def test_a_file_may_stand_elsewhere_in_the_source(tmp_path):
+    (tmp_path / "apps").mkdir()
+    (tmp_path / "types.yaml").write_text("Lamp: {type: object}\n")
+    written = {
+        "asyncapi": "3.1.0",
+        "info": {"title": "t"},
+        "components": {"messages": {"M": {"payload": {"$ref": "../types.yaml#/Lamp"}}}},
+    }
+    (tmp_path / "apps" / "a.json").write_text(json.dumps(written))
+    root = tmp_path.as_uri().replace("file:///", "file:/")
+    assert told(read_file(tmp_path / "apps" / "a.json"), "AAPI-001") == ["/components/messages/M/payload/$ref"]
+    reading = read_file(tmp_path / "apps" / "a.json", (root,))
+    assert body(reading, "/schemagroups/t/schemas/Lamp/versions/1")["schema"] == {"type": "object"}
+
+
+def test_a_reference_in_a_file_is_relative_to_it():
+    files = {"common/a.json": {"M": {"payload": {"$ref": "b.json#/S"}}}, "common/b.json": {"S": {"type": "integer"}}}
+
+    def open_file(path: str) -> Any:
+        if path not in files:
+            raise NoSuchFile("absent")
+        return files[path]
+
+    written = {"asyncapi": "3.0.0", "info": {"title": "t"}, "components": {"messages": {"M": {"$ref": "common/a.json#/M"}}}}
+    made = convert(written, open_file)
+    assert made.document["schemagroups"]["t"]["schemas"]["S"]["schema"] == {"type": "integer"}
+
+
+@pytest.mark.parametrize(("version", "wins"), [("2.6.0", "trait"), ("3.0.0", "own")])
+def test_a_trait_wins_in_2_and_gives_way_in_3(version, wins):
+    own = {"description": "own", "traits": [{"description": "trait", "x-a": {"b": 1, "c": 1}}, {"x-a": {"b": 2}}]}
+    application = Application(Following({"asyncapi": version, "components": {"messages": {"M": own}}}))
+    merged = application.component_messages()["M"].spot.value
+    assert merged == {"description": wins, "x-a": {"b": 2, "c": 1}}
+
+
+def test_a_merge_patch_deletes_by_null():
+    assert patched({"a": {"b": 1, "c": 2}, "d": 1}, {"a": {"b": None}, "d": None, "e": 1}) == {"a": {"c": 2}, "e": 1}
+
+
+@pytest.mark.parametrize("protocol", sorted(WIRES))
+def test_each_protocol_has_a_name_that_is_read(protocol):
+    servers = {"s": {"host": "h.example:1000", "protocol": protocol}}
+    channels = {"c": {"address": "a", "messages": {"M": {"payload": {"type": "object"}}}}}
+    operations = {"o": {"action": "send", "channel": {"$ref": "#/channels/c"}}}
+    reading = read(servers=servers, channels=channels, operations=operations)
+    assert errors(reading) == []
+    assert len(rows(reading, "message")) == 1
+    [endpoint] = rows(reading, "endpoint").values()
+    assert json.loads(endpoint.body)["protocol"] == normal_protocol(wire_of(protocol, None), None)
+
+
+@pytest.mark.parametrize("address", ["a.b", "a/b", "a/{b}/c", "/v1/{x}", "https://a.example/x?y=z", "a:b@c", "ä b", "a~b", "#"])
+def test_addresses_have_ids_of_their_own(address):
+    made = id_of_address(address)
+    assert id_problem(f"kafka.{made}") is None
+    others = [one for one in ("a.b", "a/b", "a:b@c", "a~b", "a/@b/c") if one != address]
+    assert made not in [id_of_address(one) for one in others]
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["application/vnd.apache.avro;version=1.9.0", "application/vnd.google.protobuf;version=3", "application/vnd.own;version=7"],
+)
+def test_formats_are_written_as_they_were_read(written):
+    assert media_type_of(format_of(written)) == written
+    assert format_of(None) == format_of("application/vnd.aai.asyncapi;version=3.0.0") == "JSONSchema/draft-07"
+    assert media_type_of("JSONSchema/draft-07") is None
+
+
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        {},
+        {"type": "string", "value": "a"},
+        {"type": "integer", "value": 3, "description": "three"},
+        {"type": "timestamp"},
+        {"type": "uritemplate", "value": "https://a.example/{b}"},
+        {"type": "binary"},
+        {"value": "{x}"},
+        {"type": "string", "value": "a", "specurl": "https://a.example"},
+    ],
+)
+def test_a_declaration_is_a_schema_and_back(declaration):
+    assert declaration_of(property_of(declaration)) == declaration
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"type": {"value": "a"}},
+        {"type": {"value": "a", "required": True}, "id": {}, "specversion": {"value": "1.0"}},
+        {"type": {"type": "string", "value": "a"}, "source": {"type": "uritemplate", "value": "https://a.example/{b}"}},
+        {"type": {"value": "a"}, "subject": {"required": True}, "own": {"type": "integer"}},
+    ],
+)
+def test_an_envelope_is_headers_or_a_payload_and_back(metadata):
+    from lakehouse.asyncapi.headerschemas import declared_headers, headers_schema
+
+    found = from_headers(declared_headers(headers_schema(as_headers(metadata, "KAFKA"))), "KAFKA")
+    assert found is not None
+    assert {name: one for name, one in found.metadata.items() if name in metadata} == metadata
+    event = from_payload(as_payload(metadata, {"type": "integer"}))
+    assert event is not None
+    assert event.rest == {"type": "integer"}
+    assert {name: one for name, one in event.metadata.items() if name in metadata} == metadata
+
+
+def test_a_document_of_wrong_shapes_is_no_fault():
+    shapes: list[Any] = [None, 1, "a", [], {}, {"a": 1}, {"a": []}, [{"$ref": "#/info"}], {"$ref": "#/nowhere"}]
+    for shape in shapes:
+        for name in ("info", "servers", "channels", "operations", "components", "id", "tags"):
+            read(**{name: shape})
+            read(**{name: {"x": {name: shape, "address": shape, "messages": shape, "channel": shape, "traits": shape}}})
+        for name in ("messages", "schemas", "securitySchemes"):
+            read(components={name: shape})
+            read(components={name: {"M": {"payload": shape, "headers": shape, "bindings": shape, "tags": shape, "title": shape}}})
+    assert document()["specversion"]
