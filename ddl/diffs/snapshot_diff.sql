@@ -9,7 +9,7 @@ CREATE OR REPLACE VIEW snapshot_diff (
   pointer COMMENT 'JSON Pointer to the attribute in the effective definition; empty for the entity itself',
   before COMMENT 'JSON text of the value before',
   after COMMENT 'JSON text of the value after',
-  class COMMENT 'breaking, compatible or cosmetic: the graver of the next two',
+  class COMMENT 'breaking, unknown, compatible or cosmetic: the graver of the next two',
   for_producers COMMENT 'What it is for those who send the messages',
   for_consumers COMMENT 'What it is for those who receive the messages',
   rule COMMENT 'Rule of compatibility_rules that holds',
@@ -118,6 +118,7 @@ SELECT
   value_after AS after,
   CASE
     WHEN 'breaking' IN (first_rule.for_producers, first_rule.for_consumers) THEN 'breaking'
+    WHEN 'unknown' IN (first_rule.for_producers, first_rule.for_consumers) THEN 'unknown'
     WHEN 'compatible' IN (first_rule.for_producers, first_rule.for_consumers) THEN 'compatible'
     ELSE 'cosmetic'
   END AS class,

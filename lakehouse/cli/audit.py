@@ -159,7 +159,7 @@ def _read_history(context: Context, xid: str, at: str | None, *, below: bool = F
 )
 @click.argument("before", metavar="A", shell_complete=complete_snapshot)
 @click.argument("after", metavar="B", shell_complete=complete_snapshot)
-@click.option("--breaking", is_flag=True, help="List only breaking changes; exit code 4 if there is one.")
+@click.option("--breaking", is_flag=True, help="List only changes that are breaking or unknown; exit code 4 if one is breaking.")
 @click.option("--markdown", is_flag=True, help="Print Markdown, for a pull request.")
 @with_globals
 @click.pass_obj
@@ -177,7 +177,7 @@ def diff(context: Context, before: str, after: str, breaking: bool, markdown: bo
     found = _diff_documents(context, before, after) if all(are_documents) else _diff_snapshots(context, before, after)
     several = not context.as_json and _of_several_registries(context, found, are_documents=all(are_documents))
     breaks = any(one.class_ == "breaking" for one in found)
-    shown = [one for one in found if one.class_ == "breaking"] if breaking else found
+    shown = [one for one in found if one.class_ in ("breaking", "unknown")] if breaking else found
     if context.as_json:
         click.echo(json.dumps([one.as_json() for one in shown], ensure_ascii=False))
     elif markdown:

@@ -25,8 +25,8 @@ def as_markdown(differences: Iterable[Difference], before: str, after: str, *, w
     for name in CLASSES:
         rows = [one for one in every if one.class_ == name]
         if rows:
-            is_folded = name != "breaking"
-            lines += [f"<details><summary>{len(rows)} {name}</summary>", ""] if is_folded else [f"**{len(rows)} breaking**", ""]
+            is_folded = name not in ("breaking", "unknown")
+            lines += [f"<details><summary>{len(rows)} {name}</summary>", ""] if is_folded else [f"**{len(rows)} {name}**", ""]
             lines += [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
             lines += list(_markdown_rows(rows, with_registry=with_registry))
             lines += ["", "</details>", ""] if is_folded else [""]

@@ -77,9 +77,14 @@ class SchemaDifference(NamedTuple):
         return told | strictly | {"reason": self.reason}
 
     @property
+    def summary(self) -> str:
+        """Return where it is, and what was and is."""
+        return f"{self.pointer or 'the whole'}: {self.what}."
+
+    @property
     def sentence(self) -> str:
-        """Return the difference as a person reads it."""
-        return f"{self.pointer or 'the whole'}: {self.what}" + (f". {self.reason}" if self.reason else "")
+        """Return the difference as a person reads it, with its reason."""
+        return f"{self.summary} {self.reason}".rstrip()
 
 
 class Judgement(NamedTuple):

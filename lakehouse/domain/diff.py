@@ -3,27 +3,36 @@
 What is compared of an entity are its leaves: JSON Pointer to JSON text. Those of a message are its effective definition and what
 the specifications infer, so that an edit of a base is seen in every message that extends it, and saying a default is no
 difference. `data/compatibility_rules.csv` says what a difference means; `ddl/views/compatibility_rules.sql` is written from it.
-`ddl/views/comparable_definitions.sql` and `ddl/diffs/snapshot_diff.sql` say the same in SQL: tests compare them.
+`ddl/views/comparable_definitions.sql` and `ddl/diffs/snapshot_diff.sql` say the same in SQL, but for what is within a schema,
+which SQL calls `unknown`: tests compare them.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import orjson
 
+from lakehouse.compatibility import Answer, judge
 from lakehouse.text.csvtables import read_rows
 from lakehouse.text.jsontext import as_column_text, canonical_text, pointer_of, read_canonical
 from lakehouse.text.names import WHOLE, JsonText, Pointer, RegistryId, Xid
 
-CLASSES = ("breaking", "compatible", "cosmetic")  # the gravest first
+CLASSES = ("breaking", "unknown", "compatible", "cosmetic")  # the gravest first
 COMPARED_KINDS = ("message", "group", "endpoint", "schema", "schemaversion")
 Key = tuple[RegistryId, str, Xid]  # registryid, kind, xid
 Leaves = dict[Pointer, str]
 Definitions = dict[Key, Leaves]
+# Where the format of a document is said, by the rule of its change and its place.
+_FORMATS = {
+    ("schema-document", Pointer("/schema")): Pointer("/format"),
+    ("inline-schema", Pointer("/dataschema")): Pointer("/dataschemaformat"),
+}
+_CLASS_OF = {Answer.NO: "compatible", Answer.UNKNOWN: "unknown", Answer.YES: "breaking"}
+_MOST_TOLD = 5  # differences within a schema
 _TEXTS = ("name", "description", "documentation")
 _DECLARATION = re.compile(r"^/(envelopemetadata|protocoloptions)/.+/(type|value|required|description|specurl)$")
 
@@ -96,7 +105,9 @@ def differences_of(key: Key, before: Leaves | None, after: Leaves | None) -> Ite
         was, now = before.get(pointer), after.get(pointer)
         if was != now:
             change = "added" if was is None else "removed" if now is None else "changed"
-            yield _ruled(key, change, _place(pointer, before, after), pointer, was, now)
+            found = _ruled(key, change, _place(pointer, before, after), pointer, was, now)
+            format_ = _FORMATS.get((found.rule, pointer))
+            yield found if format_ is None else _judged(found, before.get(format_), after.get(format_))
 
 
 def leaves_of_message(inferred: dict[Pointer, JsonText], attributes: dict[Pointer, JsonText], deprecated: Any) -> Leaves:
@@ -168,6 +179,28 @@ def _ruled(key: Key, change: str, place: str, pointer: Pointer, was: str | None,
     effects = (rule.for_producers, rule.for_consumers)
     class_ = next(one for one in CLASSES if one in effects)
     return Difference(*key, change, pointer, was, now, class_, *effects, rule.rule, rule.told)
+
+
+def _judged(one: Difference, was: str | None, now: str | None) -> Difference:
+    """Return the difference of a schema's document with what is in it: which fields differ, whom that breaks, and why.
+
+    Args:
+        one: the difference, whose sides are the documents as JSON text.
+        was: the format before, as JSON text.
+        now: the format after.
+    """
+    if was != now or one.before is None or one.after is None:
+        return one
+    judgement = judge(orjson.loads(one.before), orjson.loads(one.after), orjson.loads(now) if now else "")
+    if not judgement.differences:
+        text = "The document is written differently, and means the same"
+        return replace(one, class_="cosmetic", for_producers="cosmetic", for_consumers="cosmetic", told=text)
+    readers, writers = (_CLASS_OF[answer] for answer in judgement.breaks)
+    reasons = judgement.reasons()
+    told = [each.sentence for each in reasons] + [each.summary for each in judgement.differences if each not in reasons]
+    more = f" ({len(told) - _MOST_TOLD} more)" if len(told) > _MOST_TOLD else ""
+    class_ = next(name for name in CLASSES if name in (readers, writers))
+    return replace(one, class_=class_, for_producers=writers, for_consumers=readers, told=" ".join(told[:_MOST_TOLD]) + more)
 
 
 def _text_leaf(name: str, value: Any) -> dict[Pointer, str | None]:

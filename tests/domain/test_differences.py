@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lakehouse.domain.diff import CLASSES, Difference, compatibility_rules, differences
 from lakehouse.query.diff import compare, read_differences
 from lakehouse.settings import data_folder
@@ -34,14 +36,15 @@ CASES = [
     ("message", {MQTT + "topic/value": '"a"'}, {MQTT + "topic/value": '"b"'}, "address", "breaking", "breaking"),
     ("message", {}, {"/dataschemauri": '"#/x"'}, "schema-declared", "breaking", "compatible"),
     ("message", {"/dataschemaformat": '"a"'}, {"/dataschemaformat": '"b"'}, "schema-reference", "breaking", "breaking"),
-    ("message", {"/dataschema": "{}"}, {"/dataschema": "[]"}, "schema-reference", "breaking", "breaking"),
+    ("message", {"/dataschema": "{}"}, {"/dataschema": "[]"}, "inline-schema", "unknown", "unknown"),
     ("message", {MQTT + "user_properties": "[]"}, {MQTT + "user_properties": "[1]"}, "protocol-options", "breaking", "breaking"),
     ("message", {}, {"/house": "1"}, "other", "compatible", "compatible"),
     ("endpoint", {}, {"/usage/producer": "true"}, "role-or-group-added", "compatible", "compatible"),
     ("endpoint", {"/messagegroups/~1g": "true"}, {}, "role-or-group-removed", "breaking", "breaking"),
     ("endpoint", {MQTT + "endpoints": "[]"}, {MQTT + "endpoints": "[1]"}, "endpoint-options", "breaking", "breaking"),
     ("endpoint", {}, {MQTT + "deployed": "true"}, "endpoint-options-added", "compatible", "compatible"),
-    ("schemaversion", {"/schema": "{}"}, {"/schema": "[]"}, "schema-document", "breaking", "breaking"),
+    ("schemaversion", {"/schema": '"a"'}, {"/schema": '"b"'}, "schema-document", "unknown", "unknown"),
+    ("schemaversion", {"/format": '"Avro"'}, {"/format": '"XSD"'}, "schema-source", "breaking", "breaking"),
     ("schemaversion", None, {}, "schemaversion-added", "compatible", "compatible"),
     ("schema", {"/defaultversionid": '"1"'}, {"/defaultversionid": '"2"'}, "default-schema", "compatible", "compatible"),
     ("group", {"/protocol": '"KAFKA"'}, {"/protocol": '"NATS"'}, "protocol", "breaking", "breaking"),
@@ -61,7 +64,7 @@ def test_each_difference_is_what_the_rules_say():
         case = CASES[int(one.xid[1:])]
         assert (one.rule, one.for_producers, one.for_consumers) == case[3:], case
         assert one.class_ == next(name for name in CLASSES if name in case[4:])
-    assert [one.class_ for one in found] == sorted(one.class_ for one in found)
+    assert [one.class_ for one in found] == sorted((one.class_ for one in found), key=CLASSES.index)
 
 
 def test_spark_and_the_view_find_the_same(spark):
@@ -69,6 +72,8 @@ def test_spark_and_the_view_find_the_same(spark):
     sides = [spark.createDataFrame([(*key, leaves) for key, leaves in definitions(side).items()], schema) for side in (1, 2)]
     expected = differences(definitions(1), definitions(2))
     assert read_differences(compare(*sides)) == expected
+    ruled = {rule.rule: rule.told for rule in compatibility_rules()}
+    expected = [replace(one, told=ruled[one.rule]) for one in expected]  # SQL does not look into schemas
     named = dict(zip(("before_definitions", "after_definitions"), sides, strict=True))
     session = session_with_views(spark, None, "default", named, ["compatibility_rules"])
     text = (data_folder("ddl") / "diffs" / "snapshot_diff.sql").read_text(encoding="utf-8").rstrip().removesuffix(";")
@@ -82,3 +87,29 @@ def test_rules_have_an_order_and_the_last_fits_everything():
     assert ordinals == sorted(set(ordinals))
     last = compatibility_rules()[-1]
     assert {last.kind, last.change, last.place, last.pointer, last.value} == {""}
+
+
+AVRO = '{"type":"record","name":"O","fields":[{"name":"a","type":"int"}%s]}'
+
+
+def changed(before: str, after: str, format_: str = "Avro/1.11") -> Difference:
+    """Return the one difference of a schema whose document changed."""
+    key = ("r", "schemaversion", "/schemagroups/g/schemas/s/versions/1")
+    sides = ({key: {"/format": f'"{format_}"', "/schema": one}} for one in (before, after))
+    (found,) = differences(*sides)
+    return found
+
+
+def test_a_changed_schema_is_looked_into():
+    required = changed(AVRO % "", AVRO % ',{"name":"b","type":"int"}')
+    assert (required.class_, required.for_producers, required.for_consumers) == ("breaking", "breaking", "compatible")
+    assert required.told.startswith("/b: came: int without a default. A producer with the old schema does not write it")
+    optional = changed(AVRO % "", AVRO % ',{"name":"b","type":"int","default":0}')
+    assert (optional.class_, optional.told) == ("compatible", "/b: came: int with a default.")
+    words = changed(AVRO % "", AVRO.replace('"name":"O"', '"name":"O","doc":"x"') % "")
+    assert (words.class_, words.told) == ("cosmetic", "The document is written differently, and means the same")
+
+
+def test_a_schema_that_is_not_compared_is_unknown():
+    found = changed('"a"', '"b"', "Thrift")
+    assert (found.class_, found.told) == ("unknown", "the whole: cannot be compared. Schemas of format Thrift are not compared.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -181,7 +180,6 @@ def comparison_page(book: Book, entity: Entity, before: str, after: str) -> Page
     found: list[Difference] = []
     if sides is not None:
         found = differences(*({} if one is None else {key: one} for one in (sides.before, sides.after)))
-        found = found if sides.is_same_version else [_of_two_versions(one) for one in found]
     return book.page(
         "comparison.html",
         path_of_comparison(path, before, after) if before else f"{path.removesuffix('.html')}~compare.html",
@@ -197,21 +195,12 @@ def comparison_page(book: Book, entity: Entity, before: str, after: str) -> Page
     )
 
 
-def _of_two_versions(one: Difference) -> Difference:
-    """Tell a difference of two Versions of a schema; the rule is for one Version that changes under its id."""
-    if one.rule != "schema-document":
-        return one
-    told = "Another Version, which says otherwise; whoever names the first one still gets that"
-    return replace(one, class_="compatible", for_producers="compatible", for_consumers="compatible", told=told)
-
-
 class _Sides(NamedTuple):
-    """Two states: their leaves, whether these are in effect, and whether they are of one Version."""
+    """Two states: their leaves, and whether these are in effect."""
 
     before: Leaves | None
     after: Leaves | None
     is_effective: bool
-    is_same_version: bool
 
 
 def _sides(book: Book, entity: Entity, before: str, after: str) -> _Sides:
@@ -220,9 +209,9 @@ def _sides(book: Book, entity: Entity, before: str, after: str) -> _Sides:
     if entity.kind == "message" and all(one.isdigit() for one in tokens):
         found = [_effective_at(book, entity, int(one)) for one in tokens]
         if all(one is not None for one in found):
-            return _Sides(found[0], found[1], is_effective=True, is_same_version=True)
-    (one, earlier), (other, later) = (_declared_at(book, entity, token) for token in tokens)
-    return _Sides(one, other, is_effective=False, is_same_version=earlier == later or None in (earlier, later))
+            return _Sides(found[0], found[1], is_effective=True)
+    (one, _), (other, _) = (_declared_at(book, entity, token) for token in tokens)
+    return _Sides(one, other, is_effective=False)
 
 
 def _effective_at(book: Book, entity: Entity, snapshot_id: int) -> Leaves | None:
