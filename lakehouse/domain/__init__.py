@@ -13,6 +13,7 @@
 | `lineage` | which Version was made from which: the newest one, ancestors of new ones, circles |
 | `defaults` | which Version is the default one, and the text of a Version that says so (decision 7) |
 | `relations` | every rule between entities: when it is broken, where, and in which words |
+| `promises` | whether a Version keeps what `compatibility` promises over the ones before it |
 | `neighbours` | which entities these rules compare, found by look-ups |
 | `ownership` | which of several documents defines an entity, who owns it, what an update does to it (decision 4) |
 | `documents` | what is known of a document from one load to the next |

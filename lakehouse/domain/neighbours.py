@@ -6,13 +6,14 @@ it names, what it is merged with, what it carries. Those that name or carry it a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from lakehouse.dialects.tables import asks, family_of
 from lakehouse.domain import relations
 from lakehouse.domain.bases import Attributes, FindAttributes, Leaves, bases_of, chain_of, merged, shown_version, text_at
 from lakehouse.domain.leaves import leaves_of
+from lakehouse.domain.promises import PROMISES, earlier_versions
 from lakehouse.domain.references import spelled
 from lakehouse.domain.relations import ABOUT_CHANGE, ONE_TYPE, VARYING, Violations
 from lakehouse.text.jsontext import as_column_text, canonical_text
@@ -84,6 +85,10 @@ def violations_of(entity: EntityState, before: EntityState | None, around: Surro
         yield from relations.of_variant(kind=entity.kind, other=other)
     if before is not None and entity.dialect and any(asks(entity.dialect, rule_id) for rule_id in ABOUT_CHANGE):
         yield from _of_change(entity, before)
+    if entity.kind in ("version", "schemaversion"):
+        yield from _of_promise(entity, before, around)
+    elif entity.kind in ("message", "schema") and before is not None:
+        yield from _of_new_promise(entity, before, around)
     if entity.kind == "version":
         yield from _Version(entity, around, limits).violations()
     elif entity.kind in ("message", "schema"):
@@ -102,6 +107,53 @@ def _of_change(entity: EntityState, before: EntityState) -> Violations:
         authority=now.get("authority"),
         old_authority=was.get("authority"),
     )
+
+
+def _of_promise(entity: EntityState, before: EntityState | None, around: Surroundings) -> Violations:
+    """Compare a Version with those before it and, if it was there, with those that were made from it."""
+    holder = around.entity(xid_of_resource(entity.xid))
+    compatibility = holder.known.get("compatibility") if holder is not None else None
+    if holder is None or compatibility not in PROMISES:
+        return
+    versionid = entity.xid.rsplit("/", 1)[1]
+    yield from _kept(holder.xid, entity.kind, compatibility, around, only={versionid}, with_later=before is not None)
+
+
+def _of_new_promise(entity: EntityState, before: EntityState, around: Surroundings) -> Violations:
+    """Compare all Versions of a message or schema whose `compatibility` is another one now."""
+    compatibility = entity.known.get("compatibility")
+    if compatibility in PROMISES and compatibility != before.known.get("compatibility"):
+        kind = "version" if entity.kind == "message" else "schemaversion"
+        for one in _kept(entity.xid, kind, compatibility, around):
+            yield one._replace(pointer="")
+
+
+def _kept(
+    holder: Xid, kind: str, compatibility: str, around: Surroundings, only: Collection[str] = (), *, with_later: bool = False
+) -> Violations:
+    """Compare Versions with earlier ones.
+
+    Args:
+        holder: the message or schema.
+        kind: of the Versions.
+        compatibility: what is promised.
+        around: what would be there.
+        only: these Versions; empty: all.
+        with_later: also those that are compared with one of these.
+    """
+    versions = {one.xid.rsplit("/", 1)[1]: one.known for one in around.held(holder) if one.kind == kind}
+    ancestors = {versionid: str(known.get("ancestor") or versionid) for versionid, known in versions.items()}
+    for versionid, known in versions.items():
+        for earlier in earlier_versions(versionid, ancestors, compatibility=compatibility):
+            if not only or versionid in only or (with_later and earlier in only):
+                yield from relations.of_promise(
+                    kind=kind,
+                    compatibility=compatibility,
+                    version=known,
+                    versionid=versionid,
+                    earlier=versions[earlier],
+                    earlier_id=earlier,
+                )
 
 
 def _of_alias(entity: EntityState, around: Surroundings, limits: Limits) -> Violations:

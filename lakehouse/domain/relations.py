@@ -16,6 +16,7 @@ import orjson
 
 from lakehouse.dialects.tables import FAMILIES, SharedOption, shared_options
 from lakehouse.domain.bases import Attributes, Leaves, has_below
+from lakehouse.domain.promises import broken_promise
 from lakehouse.domain.protocols import is_as_precise, is_other_protocol
 from lakehouse.domain.references import leads_within
 from lakehouse.text.jsontext import read_canonical
@@ -248,6 +249,27 @@ def of_change(
         yield RuleViolation("CAT-024", "", f"`format` was {old_format} and is {format}")
     if authority is not None and old_authority is not None and authority != old_authority:
         yield RuleViolation("CAT-064", "", f"`authority` was {old_authority} and is {authority}")
+
+
+def of_promise(
+    *, kind: str, compatibility: str, version: Attributes, versionid: str, earlier: Attributes, earlier_id: str
+) -> Violations:
+    """A Version keeps what `compatibility` promises over an earlier one (COMP-001).
+
+    Args:
+        kind: of both, version or schemaversion.
+        compatibility: of their message or schema.
+        version: the later Version.
+        versionid: of it.
+        earlier: the earlier Version.
+        earlier_id: of it.
+    """
+    reasons = broken_promise(kind, compatibility, earlier, version)
+    if reasons:
+        message = (
+            f"`compatibility` is {compatibility}, and Version {versionid} breaks with Version {earlier_id}: {' '.join(reasons)}"
+        )
+        yield RuleViolation("COMP-001", "/schema" if kind == "schemaversion" else "", message)
 
 
 # What an endpoint carries

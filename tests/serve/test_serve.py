@@ -358,8 +358,10 @@ def test_capabilities_tell_that_nothing_is_mutable(rc4, rc2):
         "available", "compatibilities", "flags", "formats", "ignores", "pagination", "shortself", "specversions", "versionmodes",
     }  # fmt: skip
     assert {one["mutable"] for one in told["available"].values()} == {False}
+    assert "backward_transitive" in told["compatibilities"]["Avro/*"]
     offered = rc4.get("/capabilitiesoffered")
     assert set(offered) == set(told)
+    assert {name: one["enum"] for name, one in offered["compatibilities"]["attributes"].items()} == told["compatibilities"]
     assert {name: one["attributes"] for name, one in offered["available"]["attributes"].items()} == {
         name: {"mutable": {"type": "boolean", "enum": [False]}} for name in told["available"]
     }

@@ -8,10 +8,13 @@ from lakehouse.dialects.entities import read_entity
 from lakehouse.dialects.entity import Entity
 from lakehouse.dialects.protocols import TELLS_FAMILY, FindMessage, family_of_message, key_of_options
 from lakehouse.dialects.versionorder import version_order
+from lakehouse.domain.promises import PROMISES, earlier_versions
+from lakehouse.domain.relations import of_promise
 from lakehouse.ingest.parse.emission import Emission
 from lakehouse.ingest.parse.identity import dependent, id_problems, id_syntax, split_meta, subject_of
 from lakehouse.ingest.parse.rows import take_life
 from lakehouse.ingest.parse.versions import Version, default_version, fill_default, has_error, own_extensions
+from lakehouse.rules.declared import RULES
 from lakehouse.rules.one.table import Subject
 from lakehouse.store.keys import LIFE, VERSION_KIND
 from lakehouse.text.jsontext import below
@@ -110,6 +113,7 @@ class Resources:
                 around = [(here, rest)] if version is default else []
                 subject = subject_of(entity, version.read, name, group, family, self.dialect)
                 version.problems.extend(self.emission.broken(subject, version.read, (version.pointer, version.written), *around))
+        _check_promise(VERSION_KIND[entity], meta.known.get("compatibility"), versions)
         self._emit_versioned(one._replace(written=rest), read, meta, versions, default, problems)
 
     def _read_versions(
@@ -204,3 +208,31 @@ class Resources:
                 told = f"`{key}` is given without a protocol; its options are kept as written"
                 warned.append(Problem(below(here, key), "MSG-111", "warning", told, "Set `protocol`."))
         return family
+
+
+def _check_promise(kind: str, compatibility: Any, versions: list[Version]) -> None:
+    """Compare the Versions of a message or schema in a document by what its `compatibility` promises (COMP-001)."""
+    if compatibility not in PROMISES:
+        return
+    known: dict[str, Any] = {}
+    ancestors: dict[str, str] = {}
+    before: str | None = None
+    for version in versions:
+        if version.read is None or version.broken:
+            continue
+        versionid = version.versionid
+        known[versionid] = version.read.known | {"extensions": version.read.extensions}
+        ancestors[versionid] = str(version.read.known.get("ancestor") or before or versionid)
+        for earlier in earlier_versions(versionid, ancestors, compatibility=compatibility):
+            for rule_id, pointer, message, _ in of_promise(
+                kind=kind,
+                compatibility=compatibility,
+                version=known[versionid],
+                versionid=versionid,
+                earlier=known[earlier],
+                earlier_id=earlier,
+            ):
+                place = Pointer(version.pointer + pointer)
+                version.problems.append(Problem(place, rule_id, "error", message, RULES[rule_id].hint))
+        if not version.broken:
+            before = versionid

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from lakehouse.dialects.tables import table
+from lakehouse.domain.promises import PROMISES
 from lakehouse.serve.problems import RC2, RC4
 from lakehouse.serve.requests import MEMBERS, SINGULAR
 
@@ -53,7 +54,7 @@ _MORE: dict[str, dict[str, Any]] = {  # what rules say of an attribute, and its 
 # core/spec.md, "`deprecated` Attribute"
 _DEPRECATED = {"effective": "timestamp", "removal": "timestamp", "alternative": "url", "documentation": "url"}
 # core/spec.md, "`compatibility` Attribute"
-_COMPATIBILITIES = ("backward", "backward_transitive", "forward", "forward_transitive", "full", "full_transitive")
+_ENFORCED = {f"{name}/*": list(PROMISES) for name in ("Avro", "JsonSchema", "JsonStructure", "Protobuf", "XSD")}
 
 
 @cache
@@ -86,7 +87,7 @@ def capabilities(dialect: str, specifications: tuple[str, ...], writable: bool =
     return _text(
         {
             "available": {name: {"mutable": writable and name == "entities"} for name in AVAILABLE},
-            "compatibilities": {},
+            "compatibilities": _ENFORCED,
             "flags": sorted(flags),
             "formats": [],
             "ignores": list(IGNORABLE) if writable else [],
@@ -105,7 +106,10 @@ def capabilities_offered(dialect: str, specifications: tuple[str, ...], writable
             name: {"type": "object", "attributes": {"mutable": _offered(writable and name == "entities")}} for name in AVAILABLE
         }
         offered["available"] = {"type": "object", "attributes": parts}
-        offered["compatibilities"] = {"type": "object"}  # of no format
+        offered["compatibilities"] = {
+            "type": "object",
+            "attributes": {name: _offered(value) for name, value in _ENFORCED.items()},
+        }
     return _text(offered)
 
 
@@ -234,7 +238,7 @@ def _resource(members: str, dialect: str) -> dict[str, Any]:
     meta = ids | {"xref": {"type": "url"}} | life
     meta |= {
         "readonly": {"type": "boolean", "readonly": True, "required": True, "default": False},
-        "compatibility": {"type": "string", "enum": list(_COMPATIBILITIES), "strict": False},  # any is kept, none is enforced
+        "compatibility": {"type": "string", "enum": list(PROMISES), "strict": False},  # any other is kept
         "deprecated": _deprecated(),
         "defaultversionid": {"type": "string", "required": True},
         "defaultversionurl": {"type": "url"} | _COUNTED,
