@@ -27,10 +27,15 @@ class MemberComparison(KeywordComparison):
         for name in sorted(reader.required - writer.required):
             yield self._required(name, writer, reader, path)
         is_simple = not reader.patterns and len(reader.extra) < 2
+        is_exact = not self._has_values and not self._has_references  # what is equal to Python means the same
+        held = writer.properties.get
         for name, declared in reader.properties.items():
-            parts = writer.properties.get(name)
-            if is_simple and parts is not None and len(parts) == len(declared) == 1 and self._same(parts[0], declared[0]):
-                continue
+            parts = held(name)
+            if is_simple and parts is not None:
+                if is_exact and parts == declared:
+                    continue
+                if len(parts) == len(declared) == 1 and self._same(parts[0], declared[0]):
+                    continue
             yield from self._declared(name, writer, reader, path)
         for name in writer.properties:
             if name not in reader.properties:

@@ -18,6 +18,7 @@ OPAQUE = (
     ("dependentRequired",), ("dependentSchemas",), ("$dynamicRef",), ("$recursiveRef",), ("extends",), ("disallow",),
     ("unevaluatedItems",), ("unevaluatedProperties",),
 )  # fmt: skip
+_OPAQUE = frozenset(names[0] for names in OPAQUE)
 # Of these, what they mean depends on what stands next to them.
 DEPENDENT = frozenset({"unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef"})
 _OLD_DRAFTS = ("draft-03", "draft-04", "draft-05", "draft-06", "draft-07")
@@ -159,7 +160,7 @@ class Shape:
             self._add(one, steps, over)
 
     def _add_opaque(self, part: dict[str, Any]) -> None:
-        for names in OPAQUE:
+        for names in () if _OPAQUE.isdisjoint(part) else OPAQUE:
             if names[0] not in part:
                 continue
             if names[0] == "unevaluatedProperties" and part[names[0]] is False:
