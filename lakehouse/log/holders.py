@@ -1,6 +1,6 @@
 """What holds others counts what came into it and what went: its epoch grows, and its date is the snapshot's (decision 8).
 
-So it is over HTTP (`serve.write.settle`), and so the events of both say. Once for each snapshot: what is written is counted
+So it is over HTTP (`serve.write.effects`), and so the events of both say. Once for each snapshot: what is written is counted
 anyway. Work follows the change: nothing is read where nothing came or went, and of what holds it only its own rows.
 """
 

@@ -1,58 +1,165 @@
 """The ASGI application: who may ask, what is ready already, and how an answer is sent.
 
-A ready answer is kept as bytes until a newer snapshot comes; one that is not is made in a worker thread. Written for ASGI itself,
-where each microsecond counts; Starlette has what is asked for seldom (`lakehouse.serve.answer.others`).
+An answer has the headers that caches need, and its body compressed where that is worth it; it is kept as bytes until there is a
+newer snapshot. One that is not ready is made in a worker thread. Written for ASGI itself, where each microsecond counts;
+Starlette has the paths that are rare (`lakehouse.serve.answer.extraroutes`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import gzip
+import hashlib
 import logging
 import re
 import sqlite3
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 from starlette.applications import Starlette
 from starlette.routing import Route
 
 from lakehouse.errors import DefinitionNotYet, MessageNotFound, WarehouseError
-from lakehouse.serve.answer.asking import Asked
 from lakehouse.serve.answer.changes import EventStreams
-from lakehouse.serve.answer.live import Live
-from lakehouse.serve.answer.pages import Pages
-from lakehouse.serve.bodies import Bodies
-from lakehouse.serve.guard import Guard
-from lakehouse.serve.metrics import Metrics
-from lakehouse.serve.options import Options
-from lakehouse.serve.origins import Origins
-from lakehouse.serve.problems import ProblemFound
-from lakehouse.serve.protection import Send, protecting
-from lakehouse.serve.requests import Target, read_target
-from lakehouse.serve.sending import Ready, ReadyAnswers, as_ready, matches, send_answer, takes_gzip
-from lakehouse.serve.shares import Shares
-from lakehouse.serve.state import state_routes
+from lakehouse.serve.answer.exchange import Answer, Asked
+from lakehouse.serve.answer.live import Head, Live
+from lakehouse.serve.answer.reads import Pages
+from lakehouse.serve.apierrors import ProblemFound
+from lakehouse.serve.auth import Guard
+from lakehouse.serve.clientlimits import Bodies, Shares
+from lakehouse.serve.config import Options
+from lakehouse.serve.monitoring import Metrics, state_routes
+from lakehouse.serve.origins import Origins, Send, protecting
+from lakehouse.serve.targets import Target, read_target
 from lakehouse.settings import Settings
 
-if TYPE_CHECKING:  # what a server that only reads does without
+if TYPE_CHECKING:
+    from lakehouse.serve.writeendpoint import Writes
     from lakehouse.serve.writer.wire import Address
-    from lakehouse.serve.writes import Writes
 
+
+_WORTH_COMPRESSING = 1024
+_COMPRESSION = 4
+_AT_ONCE = 256 << 10  # bytes that are sent before the client has to take some
+_BYTES_OF_AN_ANSWER = 1000  # of memory for the objects that hold it and its key, besides what is in them
+_BYTES_OF_A_HEADER = 150  # two texts and a tuple
+_FOREVER = "max-age=31536000, immutable"
 logger = logging.getLogger(__name__)
-
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-
 METHODS = "GET, HEAD, OPTIONS"
 _REQUESTED_HEADERS = re.compile(r"[A-Za-z0-9!#$&'*+.^_`|~, -]{1,1000}")
 _MOST_WAITING = 200
 _ARRIVED = "lakehouse.arrived"  # in a scope: when the request came, by the monotonic clock
+
+
+class Ready(NamedTuple):
+    """An answer as it is sent: status, headers, body; and the body compressed, where that is worth it."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+    etag: bytes
+    packed: bytes | None
+
+
+def as_ready(answer: Answer, asked: Asked) -> Ready:
+    """Write an answer's headers, and what caches need."""
+    headers = dict(answer.headers)
+    root = f"<{asked.base}>;rel=xregistry-root"
+    headers["Link"] = f"{headers['Link']}, {root}" if "Link" in headers else root
+    is_past = asked.target.at is not None and answer.status in (200, 303)
+    digest = hashlib.blake2b(answer.body + repr(sorted(headers.items())).encode(), digest_size=12).hexdigest()
+    etag = f'"s{answer.snapshot}-{digest}"' if is_past else f'"{digest}"'
+    headers.setdefault("Cache-Control", _FOREVER if is_past else "no-cache")
+    headers["ETag"] = etag
+    headers["Vary"] = "Accept, Accept-Encoding, Host" if asked.target.path == "/" else "Accept-Encoding, Host"
+    if answer.snapshot is not None:
+        headers["Lakehouse-Snapshot"] = str(answer.snapshot)
+    if answer.media_type and answer.status != 307:
+        headers["Content-Type"] = answer.media_type
+    packed = gzip.compress(answer.body, _COMPRESSION, mtime=0) if len(answer.body) >= _WORTH_COMPRESSING else None
+    written = [(name.lower().encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
+    return Ready(answer.status, written, answer.body, etag.encode(), packed)
+
+
+def matches(given: bytes, etag: bytes) -> bool:
+    """Tell whether a client holds what it would be sent (weakly compared, RFC 9110)."""
+    plain = etag.strip(b'"')
+    return any(one.strip().removeprefix(b"W/").strip(b'"').removesuffix(b"-gzip") in (plain, b"*") for one in given.split(b","))
+
+
+def takes_gzip(headers: dict[bytes, bytes]) -> bool:
+    """Tell whether a client takes a compressed body."""
+    for one in headers[b"accept-encoding"].split(b","):
+        name, _, quality = one.partition(b";")
+        if name.strip() == b"gzip":
+            return quality.replace(b" ", b"") not in (b"q=0", b"q=0.0", b"q=0.00", b"q=0.000")
+    return False
+
+
+async def send_answer(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes, seconds: float) -> None:
+    """Send an answer; a large one in parts, each of which the client has to take within some seconds.
+
+    Raises:
+        ConnectionAbortedError: it does not.
+    """
+    if len(body) <= _AT_ONCE:
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+        return
+    with anyio.move_on_after(seconds) as limit:
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        for start in range(0, len(body), _AT_ONCE):
+            limit.deadline = anyio.current_time() + seconds
+            part = {"type": "http.response.body", "body": body[start : start + _AT_ONCE]}
+            await send(part | {"more_body": start + _AT_ONCE < len(body)})
+    if limit.cancelled_caught:
+        raise ConnectionAbortedError("the client does not take its answer")
+
+
+class ReadyAnswers:
+    """Answers of the newest snapshot, kept as bytes; those that were asked for last, up to a number of bytes."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self._ready: OrderedDict[tuple[Any, ...], Ready] = OrderedDict()
+        self._bytes = 0
+        self._head: Head | None = None
+
+    def find(self, key: tuple[Any, ...], head: Head | None) -> Ready | None:
+        """Give an answer that is kept; all are forgotten when another snapshot is the newest."""
+        if head is not self._head:
+            self._ready.clear()
+            self._bytes, self._head = 0, head
+        ready = self._ready.get(key)
+        if ready is not None:
+            self._ready.move_to_end(key)
+        return ready
+
+    def keep(self, key: tuple[Any, ...], ready: Ready) -> None:
+        """Keep an answer, unless it takes more than a quarter of the room."""
+        size = _size(key, ready)
+        if size > self.most_bytes // 4:
+            return
+        before = self._ready.pop(key, None)  # two who asked at once were both answered anew
+        self._bytes += size - (0 if before is None else _size(key, before))
+        self._ready[key] = ready
+        while self._bytes > self.most_bytes:
+            self._bytes -= _size(*self._ready.popitem(last=False))
+
+
+def _size(key: tuple[Any, ...], ready: Ready) -> int:
+    """Count the memory that an answer takes with its key: what a client chose the length of, and what holds it together."""
+    texts = [*key, ready.body, ready.packed or b"", *(part for header in ready.headers for part in header)]
+    return sum(map(len, texts)) + _BYTES_OF_AN_ANSWER + len(ready.headers) * _BYTES_OF_A_HEADER
 
 
 class App:
@@ -220,7 +327,7 @@ class App:
         try:
             target = read_target(scope["raw_path"])
             if b"specversion" in scope["query_string"]:
-                from lakehouse.serve.answer.flags import read_parameters
+                from lakehouse.serve.answer.queryparameters import read_parameters
 
                 dialect = self.pages.meanings.dialect_of(read_parameters(scope["query_string"]))
             prefix = target.prefix
@@ -274,48 +381,49 @@ def make_app(
         closing: is set when the server shall end.
         writer: where the process listens that writes; None: requests may not write.
     """
-    from lakehouse.serve.answer import others
+    from lakehouse.serve.answer import extraroutes
 
     live, metrics = Live(settings, options), Metrics()
     guard = Guard(options.users)
-    pages = Pages(live, settings, options, others.PARTS)
+    pages = Pages(live, settings, options, extraroutes.PARTS)
     live.on_new = pages.warm
     writes, methods_of_path = None, None
     if writer is not None:
-        from lakehouse.serve import writes as writing
+        from lakehouse.serve import writeendpoint
 
         most, together = options.max_request_bytes, settings.http_bodies_bytes
         bodies = Bodies(most, together, settings.http_body_seconds, options.client_seconds)
-        writes, methods_of_path = writing.Writes(live, options, pages, writer, bodies), writing.methods_of_path
+        writes, methods_of_path = writeendpoint.Writes(live, options, pages, writer, bodies), writeendpoint.methods_of_path
     app = App(live, options, pages, guard, metrics, closing or threading.Event(), writes)
 
-    told = None
+    subscriptions = None
     if options.subscriptions is not None:
-        from lakehouse.serve.subscriptions.api import Subscriptions
+        from lakehouse.serve.subscriptions.subscriptionapi import Subscriptions
 
-        told = Subscriptions(Path(options.subscriptions), live, options, settings.events_source, guard, app.origins)
+        subscriptions = Subscriptions(Path(options.subscriptions), live, options, settings.events_source, guard, app.origins)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> Any:
         loading = asyncio.create_task(_load(live, on_ready))
-        if told is not None:
-            told.deliverer.start()
+        if subscriptions is not None:
+            subscriptions.deliverer.start()
         yield
         loading.cancel()
-        if told is not None:
-            await anyio.to_thread.run_sync(told.deliverer.stop)
+        if subscriptions is not None:
+            await anyio.to_thread.run_sync(subscriptions.deliverer.stop)
         app.threads.shutdown(wait=False, cancel_futures=True)
         guard.stop()
         if writes is not None:
             writes.close()
         await anyio.to_thread.run_sync(live.stop)
 
+    figures, described = (subscriptions.figures, subscriptions.described()) if subscriptions else (None, None)
     own: list[Route] = [
-        *state_routes(live, metrics, told.figures if told else None, writes.writers.hindrance if writes else None),
-        *others.routes(options.specification, methods_of_path, told.described() if told is not None else None, app.origins.cors),
-        *(told.routes() if told is not None else ()),
+        *state_routes(live, metrics, figures, writes.writers.hindrance if writes else None),
+        *extraroutes.routes(options.specification, methods_of_path, described, app.origins.cors),
+        *(subscriptions.routes() if subscriptions is not None else ()),
     ]
-    below = (b"/subscriptions/",) if told is not None else ()
+    below = (b"/subscriptions/",) if subscriptions is not None else ()
     return Front(Starlette(routes=own, lifespan=lifespan), app, frozenset(route.path.encode() for route in own), below)
 
 
@@ -340,5 +448,5 @@ def _is_browser(headers: dict[bytes, bytes]) -> bool:
 
 def _to_the_site(origin: str) -> Ready:
     """Lead a browser, which asks for HTML by `Accept`, to the pages; the API has none."""
-    told = [(b"location", f"{origin}/ui/".encode()), (b"vary", b"Accept"), (b"cache-control", b"no-cache")]
-    return Ready(303, told, b"", b"", None)
+    subscriptions = [(b"location", f"{origin}/ui/".encode()), (b"vary", b"Accept"), (b"cache-control", b"no-cache")]
+    return Ready(303, subscriptions, b"", b"", None)

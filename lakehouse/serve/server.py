@@ -21,8 +21,8 @@ import uvicorn
 from prometheus_client.multiprocess import mark_process_dead
 
 from lakehouse.errors import LakehouseError, SettingsError
-from lakehouse.serve.connections import Door, LimitedProtocol, most_connections
-from lakehouse.serve.options import Options
+from lakehouse.serve.clientlimits import Door, LimitedProtocol, most_connections
+from lakehouse.serve.config import Options
 from lakehouse.settings import Settings
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def run_server(settings: Settings, options: Options, tell: Callable[[str, int], 
     if not options.writable:
         _serve(settings, options, listening, tell, None)
         return
-    from lakehouse.serve.writer.keeper import Keeper
+    from lakehouse.serve.writer.process import Keeper
 
     keeper = Keeper(settings)
     keeper.start()

@@ -19,11 +19,11 @@ from lakehouse.operations.digests import Link, check_chain
 from lakehouse.operations.doctor import diagnose
 from lakehouse.readmodel import open_model
 from lakehouse.rules.declared import RULES
-from lakehouse.serve.problems import ProblemFound
-from lakehouse.serve.write.relations import find_broken
-from lakehouse.serve.write.working import Row, Working
+from lakehouse.serve.apierrors import ProblemFound
+from lakehouse.serve.write.effects import find_broken
+from lakehouse.serve.write.overlay import Row, Working
 from lakehouse.serve.writer.append import DeltaAppender, SparkAppender, arrow_rows, rows_digest
-from lakehouse.serve.writer.batches import Batches, head_of
+from lakehouse.serve.writer.process import Batches, head_of
 from lakehouse.store.keys import OVER_HTTP
 from lakehouse.store.tables import attach_log
 

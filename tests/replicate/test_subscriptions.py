@@ -17,9 +17,9 @@ from serve.served import serving
 from serve.test_roundtrip import SHOP
 
 from lakehouse.readmodel import open_model
-from lakehouse.serve.subscriptions import sinks
-from lakehouse.serve.subscriptions.asked import NotValid, read_subscription
-from lakehouse.serve.subscriptions.sinks import NotReachable, address_of, is_of_internet
+from lakehouse.serve.subscriptions import deliver
+from lakehouse.serve.subscriptions.deliver import NotReachable, address_of, is_of_internet
+from lakehouse.serve.subscriptions.subscriptionschema import NotValid, read_subscription
 from lakehouse.settings import read_settings
 from replicate.sources import Asked, Catalog, answering
 
@@ -253,7 +253,7 @@ ENDLESS = {
 @pytest.mark.parametrize("what", ENDLESS)
 def test_an_answer_that_does_not_end_is_given_up(what):
     with answering(lambda asked: trickle(asked, *ENDLESS[what])) as hook, pytest.raises(NotReachable, match="no answer"):
-        sinks.send("POST", hook.url, {}, b"{}", allow_private=True, seconds=0.5)
+        deliver.send("POST", hook.url, {}, b"{}", allow_private=True, seconds=0.5)
 
 
 @pytest.mark.attack
@@ -273,7 +273,7 @@ def test_a_request_that_is_not_taken_in_is_given_up():
         reader.start()
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
         with pytest.raises(NotReachable, match="no answer"):
-            sinks.send("POST", url, {}, b"x" * (32 << 20), allow_private=True, seconds=0.5)
+            deliver.send("POST", url, {}, b"x" * (32 << 20), allow_private=True, seconds=0.5)
         given_up.set()
         reader.join(30)
 
@@ -404,10 +404,10 @@ def test_a_name_is_resolved_once_and_every_address_counts(monkeypatch):
     def resolved(*addresses):
         return lambda *_, **__: [(0, 0, 0, "", (address, 80)) for address in addresses]
 
-    monkeypatch.setattr(sinks.socket, "getaddrinfo", resolved("93.184.216.34", "127.0.0.1"))
+    monkeypatch.setattr(deliver.socket, "getaddrinfo", resolved("93.184.216.34", "127.0.0.1"))
     with pytest.raises(NotReachable, match="private"):
         address_of("x.example", 80, allow_private=False)
-    monkeypatch.setattr(sinks.socket, "getaddrinfo", resolved("93.184.216.34"))
+    monkeypatch.setattr(deliver.socket, "getaddrinfo", resolved("93.184.216.34"))
     assert address_of("x.example", 80, allow_private=False) == "93.184.216.34"
 
 

@@ -26,9 +26,9 @@ from lakehouse.query.sqlserver import write_user
 from lakehouse.readmodel import open_model
 from lakehouse.readmodel.events import change_events
 from lakehouse.readmodel.shown import show_messages
-from lakehouse.serve.guard import Guard
-from lakehouse.serve.options import Options
-from lakehouse.serve.problems import ProblemFound
+from lakehouse.serve.apierrors import ProblemFound
+from lakehouse.serve.auth import Guard
+from lakehouse.serve.config import Options
 from lakehouse.settings import read_settings
 from serve.served import Shops, serving, shop
 

@@ -6,8 +6,8 @@ import pytest
 from builders import group
 
 from lakehouse.ingest.parse.document import read_document
-from lakehouse.serve.write.relations import find_broken
-from lakehouse.serve.write.working import Row, Working
+from lakehouse.serve.write.effects import find_broken
+from lakehouse.serve.write.overlay import Row, Working
 from lakehouse.settings import read_settings
 
 EVENT = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "t"}}}

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from lakehouse.serve.bodies import Bodies
-from lakehouse.serve.problems import ProblemFound
+from lakehouse.serve.apierrors import ProblemFound
+from lakehouse.serve.clientlimits import Bodies
 from serve.test_hostile import connected, status
 from serve.writing import EVENT, empty_warehouse, writing
 

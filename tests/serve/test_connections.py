@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from lakehouse.serve.connections import most_connections
+from lakehouse.serve.clientlimits import most_connections
 from serve.served import ROOT
 from serve.test_hostile import HEAD, status
 from serve.writing import EVENT, empty_warehouse, writing

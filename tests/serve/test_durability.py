@@ -16,10 +16,9 @@ from deltalake import DeltaTable
 
 from lakehouse.errors import CommitLost, PartMissing
 from lakehouse.readmodel import open_model
-from lakehouse.serve.logseen import LogWentBack
+from lakehouse.serve.answer.live import LogWentBack
 from lakehouse.serve.writer.append import DeltaAppender
-from lakehouse.serve.writer.batches import Batches
-from lakehouse.serve.writer.process import _problem_of
+from lakehouse.serve.writer.process import Batches, _problem_of
 from lakehouse.settings import read_settings
 from lakehouse.store.durable import Durable, check_storage
 from serve.test_writer import answer_of

@@ -14,10 +14,8 @@ import pytest
 
 from lakehouse.query.sqlserver import write_user
 from lakehouse.serve import Options
-from lakehouse.serve.accounts import Accounts
-from lakehouse.serve.guard import Guard
-from lakehouse.serve.problems import ProblemFound
-from lakehouse.serve.tries import Tries
+from lakehouse.serve.apierrors import ProblemFound
+from lakehouse.serve.auth import Accounts, Guard, Tries
 
 HASH = hashlib.pbkdf2_hmac
 HERE, THERE = "127.0.0.1", "127.0.0.2"
@@ -129,7 +127,7 @@ def test_a_page_whose_requests_come_at_once_is_checked_once(guard, monkeypatch):
 def test_being_remembered_lasts_while_one_asks(guard, monkeypatch):
     hashes, now = Hashes(monkeypatch), [1000.0]
     hashes.over.set()
-    monkeypatch.setattr("lakehouse.serve.guard.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("lakehouse.serve.auth.time.monotonic", lambda: now[0])
 
     async def run() -> None:
         for _ in range(10):
@@ -145,7 +143,7 @@ def test_being_remembered_lasts_while_one_asks(guard, monkeypatch):
 
 def test_who_was_wrong_may_try_again_after_a_while(monkeypatch):
     now = [1000.0]
-    monkeypatch.setattr("lakehouse.serve.tries.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("lakehouse.serve.auth.time.monotonic", lambda: now[0])
     tries = Tries(2, 10.0)
     for _ in range(2):
         assert tries.wait("a") == 0

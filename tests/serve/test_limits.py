@@ -11,9 +11,9 @@ import pytest
 
 from lakehouse.serve import Options, make_app
 from lakehouse.serve.answer.changes import EventStreams
+from lakehouse.serve.apierrors import ProblemFound
+from lakehouse.serve.clientlimits import Shares
 from lakehouse.serve.origins import Origins
-from lakehouse.serve.problems import ProblemFound
-from lakehouse.serve.shares import Shares
 from lakehouse.settings import read_settings
 
 pytestmark = pytest.mark.attack

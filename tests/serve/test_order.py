@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lakehouse.serve.answer.live import Live
-from lakehouse.serve.options import Options
-from lakehouse.serve.problems import ProblemFound
+from lakehouse.serve.apierrors import ProblemFound
+from lakehouse.serve.config import Options
 from lakehouse.settings import read_settings
 from serve.served import Shops, message
 

@@ -18,12 +18,11 @@ from lakehouse.errors import CommitLost, SettingsError, WarehouseError
 from lakehouse.log.commits import Run
 from lakehouse.log.head import Head
 from lakehouse.serve.answer.live import Live
-from lakehouse.serve.metrics import Metrics
-from lakehouse.serve.options import Options
+from lakehouse.serve.apierrors import ProblemFound
+from lakehouse.serve.config import Options
+from lakehouse.serve.monitoring import Metrics, state_routes
 from lakehouse.serve.origins import Origins
-from lakehouse.serve.problems import ProblemFound
-from lakehouse.serve.state import state_routes
-from lakehouse.serve.write.working import Row, owner_problem
+from lakehouse.serve.write.overlay import Row, owner_problem
 from lakehouse.serve.writer.append import DeltaAppender
 from lakehouse.serve.writer.process import _problem_of
 from lakehouse.settings import read_settings

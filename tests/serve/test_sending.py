@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from lakehouse.serve.sending import Ready, ReadyAnswers
+from lakehouse.serve.app import Ready, ReadyAnswers
 
 HEAD: Any = SimpleNamespace()
 

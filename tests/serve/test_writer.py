@@ -17,10 +17,10 @@ import pytest
 from lakehouse.errors import CommitLost, WarehouseError
 from lakehouse.log.turns import in_turn, no_turn_of_others, turn
 from lakehouse.readmodel import open_model
-from lakehouse.serve.problems import ProblemFound
+from lakehouse.serve.apierrors import ProblemFound
 from lakehouse.serve.writer import process
 from lakehouse.serve.writer.append import DeltaAppender
-from lakehouse.serve.writer.batches import Batches
+from lakehouse.serve.writer.process import Batches
 from lakehouse.serve.writer.wire import Announced, Done, receive_answer
 from lakehouse.settings import read_settings
 from serve.writing import EVENT, asks, empty_warehouse, ignore, writing
@@ -185,7 +185,7 @@ def test_a_batch_that_cannot_be_read_back_is_told_so(batches, monkeypatch):
 
     appender, batches.appender = batches.appender, Told()
     monkeypatch.setattr(batches.model, "refresh", failing)
-    monkeypatch.setattr("lakehouse.serve.writer.batches._SECONDS_BETWEEN_TRIES", 0)
+    monkeypatch.setattr("lakehouse.serve.writer.process._SECONDS_BETWEEN_TRIES", 0)
     problem = answer_of(batches)
     assert (problem.status, problem.name) == (503, "data_retrieval_error")
     assert "could not be read back" in problem.detail

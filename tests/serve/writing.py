@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lakehouse.serve.write.asked import Writing
+from lakehouse.serve.write.writerequest import Writing
 from serve.served import Response, Served, Shops, serving
 
 # Without Java the entity tables do not follow; the log and the read model do.

@@ -19,14 +19,12 @@ from lakehouse.domain.events import FEEDS
 from lakehouse.errors import SnapshotNotFound
 from lakehouse.readmodel import View
 from lakehouse.readmodel.events import change_events
-from lakehouse.serve.answer.asking import Answer, Asked, Request
-from lakehouse.serve.answer.flags import read_parameters
+from lakehouse.serve.answer.exchange import Answer, Asked, Meanings, Request
 from lakehouse.serve.answer.live import Head, Live
-from lakehouse.serve.meaning import Meanings
-from lakehouse.serve.origins import Origins
-from lakehouse.serve.problems import ProblemFound
-from lakehouse.serve.protection import Send
-from lakehouse.serve.shares import Shares
+from lakehouse.serve.answer.queryparameters import read_parameters
+from lakehouse.serve.apierrors import ProblemFound
+from lakehouse.serve.clientlimits import Shares
+from lakehouse.serve.origins import Origins, Send
 from lakehouse.text.names import RegistryId
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -1,4 +1,7 @@
-"""The newest snapshot, kept in sight: loaded at the start, looked for a few times a second, and followed by one thread."""
+"""The newest snapshot: loaded at the start, looked for a few times a second, and followed by one thread.
+
+The newest snapshot that a process has seen must stay in the log: an older copy in its place is noticed (`LogSeen`).
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,53 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from lakehouse.errors import LakehouseError, WarehouseError, WarehouseTooNew
-from lakehouse.readmodel import ReadModel
-from lakehouse.serve.logseen import LogSeen, LogWentBack
-from lakehouse.serve.options import Options
+from lakehouse.readmodel import ReadModel, View
+from lakehouse.serve.apierrors import ProblemFound
+from lakehouse.serve.config import Options
 from lakehouse.settings import Settings
 from lakehouse.text.names import RegistryId
 
 logger = logging.getLogger(__name__)
-
 DEFAULT = RegistryId("default")
 _SECONDS_BETWEEN_LOOKS = 0.1
 _SECONDS_BETWEEN_LOOKS_FAR_AWAY = 2.0  # on S3 a look opens Delta's logs
 _SECONDS_AFTER_A_FAILURE = 5.0
+
+
+class LogWentBack(LakehouseError):
+    """The log no longer holds a snapshot that this process has seen."""
+
+    def __init__(self, seen: int, head: int) -> None:
+        found = f"snapshot {head} is its newest" if head < seen else f"it holds another snapshot {seen}"
+        super().__init__(
+            f"the catalog's log went back. This server has seen snapshot {seen}, and now {found}: an older copy was put in its "
+            "place, or a file of it is gone. Put the newer one back (`lakehouse doctor` shows what is wrong); or, if the older "
+            "one is what you want, restart the server."
+        )
+
+
+class LogSeen:
+    """Knows the newest snapshot that a process has seen, by number and digest."""
+
+    def __init__(self) -> None:
+        self._number, self._digest = 0, ""
+
+    def check(self, view: View) -> None:
+        """See a snapshot, which must be that one or follow it.
+
+        Raises:
+            LogWentBack: it does not.
+        """
+        number, digest = self._number, self._digest
+        if number and (view.head < number or str(view.commit_of(number)["digest"]) != digest):
+            raise LogWentBack(number, view.head)
+        if view.head > number:
+            self._number, self._digest = view.head, str(view.commit_of(view.head)["digest"])
+
+
+def not_written(error: LakehouseError) -> ProblemFound:
+    """Return the answer to a request that is not written as long as the log is as it is."""
+    return ProblemFound("data_retrieval_error", "/", f"Nothing was written: {error}", status=503, headers={"Retry-After": "60"})
 
 
 class Head(NamedTuple):

@@ -1,35 +1,52 @@
 """Events are sent to the sinks of subscriptions: in the order of the log, at least once, and only where a sink wants them.
 
-A sink is asked for permission first (CloudEvents webhooks: OPTIONS with `WebHook-Request-Origin`). How far it was told is written
-after each answer, so a process that dies sends one event twice and loses none. While a sink does not answer, its events wait in
-the log, with longer and longer pauses; after a day the subscription is parked until it is written again. An event that a sink
-refuses for good is parked by itself, and those after it go on.
+A sink is asked for permission first (CloudEvents webhooks: OPTIONS with `WebHook-Request-Origin`). How far it has received is
+written after each answer, so a process that dies sends one event twice and loses none. While a sink does not answer, its events
+wait in the log, with longer and longer pauses; after a day the subscription is parked until it is written again. An event that a
+sink refuses for good is parked by itself, and those after it go on.
 
 Sinks that answer soon have threads of their own. One that does not is cut off and asked again apart, with the slow ones and with
 those that are asked for permission, where it has more time; so no sink that is slow, by fault or on purpose, delays the others.
+
+A sink is whatever somebody wrote into a subscription, so it might be a way into the server's own network. Its name is resolved
+once for each request, every address must be one of the internet, and the connection goes to that address: a name that means
+another one a moment later leads nowhere. No redirection is followed.
 """
 
 from __future__ import annotations
 
 import fcntl
+import ipaddress
 import logging
+import socket
+import ssl
 import threading
 import time
 from queue import SimpleQueue
-from typing import IO, Any
-from urllib.parse import quote
+from typing import IO, Any, NamedTuple
+from urllib.parse import quote, urlsplit
 
 import orjson
+import urllib3
+from urllib3.exceptions import HTTPError
 
 from lakehouse.errors import LakehouseError
 from lakehouse.readmodel import View
 from lakehouse.serve.answer.changes import events_of
 from lakehouse.serve.answer.live import Live
-from lakehouse.serve.subscriptions.sinks import Answered, NotReachable, send
 from lakehouse.serve.subscriptions.store import ACTIVE, LONGEST_PAUSE, PARKED, VALIDATING, WHOLE, Kept, Store
+from lakehouse.serve.subscriptions.wholeanswers import LimitedPool, LimitedTlsPool
 
+_CONNECT_SECONDS = 10.0
+_MOST_READ = 1 << 14
+_MOST_BYTES = 1 << 16  # of an answer, with its headers
+_TRANSLATED = ipaddress.ip_network("64:ff9b::/96")  # RFC 6052: the last four bytes are the address
+_GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")  # the only IPv6 addresses that the internet routes (IANA)
+# Networks with a purpose of their own that `ipaddress` counts as global, in this or an older Python.
+_SPECIAL = tuple(
+    ipaddress.ip_network(one) for one in ("192.0.0.0/24", "192.88.99.0/24", "2001::/23", "2001:db8::/32", "3fff::/20")
+)
 logger = logging.getLogger(__name__)
-
 _AT_ONCE = 8  # of the quick sinks
 _APART_AT_ONCE = 16
 _QUICK_SECONDS = 3.0  # for one answer of a sink, and for its turn; a sink that takes longer is asked apart
@@ -45,6 +62,98 @@ _GONE = 410
 _BINARY = "application/json"
 _STRUCTURED = "application/cloudevents+json; charset=utf-8"
 _KEPT_IN_HEADERS = "!#$&'()*+,/:;<=>?@[]^_`{|}~-."
+
+
+class NotReachable(Exception):
+    """A sink did not answer, or may not be asked; `is_final`: that will not change."""
+
+    def __init__(self, reason: str, *, is_final: bool = False) -> None:
+        super().__init__(reason)
+        self.is_final = is_final
+
+
+class Answered(NamedTuple):
+    """What a sink answered; header names in lower case."""
+
+    status: int
+    headers: dict[str, str]
+
+
+def address_of(host: str, port: int, *, allow_private: bool) -> str:
+    """Resolve a name to the address that is connected to.
+
+    Raises:
+        NotReachable: it has no address, or one that is not of the internet.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise NotReachable("its name has no address") from error
+    addresses = [str(one[4][0]).partition("%")[0] for one in found]
+    if not allow_private and not all(is_of_internet(one) for one in addresses):
+        told = "its address is one of this machine or of a private network, to which nothing is sent (--allow-private-sinks)"
+        raise NotReachable(told, is_final=True)
+    return addresses[0]
+
+
+def is_of_internet(text: str) -> bool:
+    """Tell an address that anybody reaches from those of this machine and of private networks."""
+    address = ipaddress.ip_address(text)
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
+        if inner is not None:
+            address = inner
+        elif address in _TRANSLATED:
+            address = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        elif address not in _GLOBAL_UNICAST:
+            return False
+    is_special = any(address in network for network in _SPECIAL if network.version == address.version)
+    return address.is_global and not address.is_multicast and not is_special
+
+
+def send(method: str, sink: str, headers: dict[str, str], body: bytes | None, *, allow_private: bool, seconds: float) -> Answered:
+    """Send one request to a sink; once it is connected, the request and its whole answer have a number of seconds.
+
+    Raises:
+        NotReachable: there is no answer.
+    """
+    parts = urlsplit(sink)
+    is_tls = parts.scheme == "https"
+    host = parts.hostname or ""
+    port = parts.port or (443 if is_tls else 80)
+    address = address_of(host, port, allow_private=allow_private)
+    timeout = urllib3.Timeout(connect=min(_CONNECT_SECONDS, seconds), read=seconds)
+    more: dict[str, Any] = {"timeout": timeout, "retries": False, "maxsize": 1}
+    more |= {"whole_seconds": seconds, "most_bytes": _MOST_BYTES}
+    if is_tls:
+        context = ssl.create_default_context()
+        made: urllib3.HTTPConnectionPool = LimitedTlsPool(
+            address, port, ssl_context=context, server_hostname=host, assert_hostname=host, **more
+        )
+    else:
+        made = LimitedPool(address, port, **more)
+    written = f"[{host}]" if ":" in host else host
+    named = written if port == (443 if is_tls else 80) else f"{written}:{port}"
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    try:
+        found = made.request(
+            method,
+            path,
+            headers={"Host": named, "User-Agent": "xregistry-lakehouse"} | headers,
+            body=body,
+            redirect=False,
+            preload_content=False,
+            assert_same_host=False,
+        )
+        try:
+            found.read(_MOST_READ, decode_content=False)
+            return Answered(found.status, {name.lower(): value for name, value in found.headers.items()})
+        finally:
+            found.close()
+    except (HTTPError, OSError) as error:
+        raise NotReachable(f"no answer: {type(error).__name__}") from error
+    finally:
+        made.close()
 
 
 class Deliverer:

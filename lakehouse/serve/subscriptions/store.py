@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lakehouse.serve.subscriptions.asked import Subscription
+from lakehouse.serve.subscriptions.subscriptionschema import Subscription
 from lakehouse.store.durable import sync, sync_with_folder
 
 VALIDATING, ACTIVE, PARKED = "validating", "active", "parked"

@@ -1,7 +1,7 @@
 """What a request that writes does to the catalog, by the rules of the xRegistry API and of the CNCF draft.
 
-A request is applied to the catalog as the read model has it and the requests before it left it (`working`): `apply` tells groups,
-Resources (`trees`; their default Version: `defaults`) and deletions apart, `settle` makes rows of them, read by the same parser
-as a document (`rows`) and held against the rules between entities (`relations`). Nothing is committed here;
-`lakehouse.serve.writer` does that.
+A request (`writerequest`) is applied to the catalog as the read model has it and the requests before it left it (`overlay`):
+`apply` chooses the operation (`operations`) on groups, Resources (`resourcestate`) or deletions, `effects` makes rows of the
+result, read by the same parser as a document and checked by the rules between entities. `context` holds what a request has
+changed so far. Nothing is committed here; `lakehouse.serve.writer` does that.
 """

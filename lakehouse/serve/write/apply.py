@@ -8,17 +8,30 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lakehouse.dialects.detection import DRAFT
-from lakehouse.serve.problems import ProblemFound
-from lakehouse.serve.requests import MEMBERS, is_known
-from lakehouse.serve.write.asked import Writing
+from lakehouse.serve.apierrors import ProblemFound
+from lakehouse.serve.targets import MEMBERS, is_known
 from lakehouse.serve.write.context import Context
-from lakehouse.serve.write.deletions import delete
-from lakehouse.serve.write.documents import body_of_document
-from lakehouse.serve.write.draft import CATALOG, post_definition, put_draft_group, xregistry_parts
-from lakehouse.serve.write.groups import only, put_group, put_members, put_registry, put_types
-from lakehouse.serve.write.resources import post_version, put_meta, put_resource, put_version, put_versions
-from lakehouse.serve.write.settle import settle
-from lakehouse.serve.write.working import Working
+from lakehouse.serve.write.effects import settle
+from lakehouse.serve.write.operations import (
+    CATALOG,
+    body_of_document,
+    delete,
+    only,
+    post_definition,
+    post_version,
+    put_draft_group,
+    put_group,
+    put_members,
+    put_meta,
+    put_registry,
+    put_resource,
+    put_types,
+    put_version,
+    put_versions,
+    xregistry_parts,
+)
+from lakehouse.serve.write.overlay import Working
+from lakehouse.serve.write.writerequest import Writing
 from lakehouse.settings import Settings
 from lakehouse.text.names import REGISTRY, Xid
 from lakehouse.text.xid import xid_of, xid_of_version

@@ -7,13 +7,12 @@ from typing import Any
 
 from lakehouse.dialects.detection import DRAFT
 from lakehouse.dialects.tables import NORMAL
-from lakehouse.serve.problems import RC2, ProblemFound
-from lakehouse.serve.requests import SINGULAR
-from lakehouse.serve.write.asked import Json, Writing, ignored_by, read_body
-from lakehouse.serve.write.settle import Effects
-from lakehouse.serve.write.spelled import with_texts
-from lakehouse.serve.write.trees import Tree, read_tree
-from lakehouse.serve.write.working import Row, Working, owner_problem
+from lakehouse.serve.apierrors import RC2, ProblemFound
+from lakehouse.serve.targets import SINGULAR
+from lakehouse.serve.write.effects import Effects
+from lakehouse.serve.write.overlay import Row, Working, owner_problem
+from lakehouse.serve.write.resourcestate import Tree, read_tree
+from lakehouse.serve.write.writerequest import Json, Writing, ignored_by, read_body, with_texts
 from lakehouse.text.names import Xid
 from lakehouse.text.xid import xid_of
 

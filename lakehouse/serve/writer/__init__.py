@@ -1,5 +1,5 @@
-"""The process beside a server that writes: it gathers requests (`process`), and commits them together (`batches`, `append`).
+"""The process next to a server that writes: it gathers requests and commits them together (`process`, `append`).
 
-The processes of the server hand requests to it over a local socket (`client`, `wire`); one of them keeps it running (`keeper`).
-The entity tables follow with Spark (`tables`).
+The processes of the server hand requests to it over a local socket (`writerclient`, `wire`); one of them keeps it running. The
+entity tables follow with Spark.
 """

@@ -27,7 +27,7 @@ from lakehouse.log.commits import Run, Totals, commit_rows, own_bodies
 from lakehouse.log.digests import folded
 from lakehouse.log.head import APPLICATION, LOGGED, Head
 from lakehouse.readmodel.file.delta import Warehouse
-from lakehouse.serve.write.working import Change
+from lakehouse.serve.write.overlay import Change
 from lakehouse.settings import Settings
 from lakehouse.store.durable import Durable, sync
 from lakehouse.store.keys import VERSION_KIND

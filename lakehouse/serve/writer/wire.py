@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from lakehouse.serve.problems import ProblemFound
+from lakehouse.serve.apierrors import ProblemFound
 from lakehouse.serve.write.apply import Outcome
-from lakehouse.serve.write.asked import Writing
+from lakehouse.serve.write.writerequest import Writing
 
 
 class Address(NamedTuple):

@@ -1,0 +1,316 @@
+"""Answers to reads of the xRegistry API and of `/ui/`: from the path and the query to status, headers and body.
+
+Runs in a worker thread, for one snapshot. What a client is sent in addition (ETag, compression, CORS) is `lakehouse.serve.app`'s.
+The pages for people, below `/ui/` and `/at/SNAPSHOT/ui/`, are those of `lakehouse.site`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from urllib.parse import parse_qsl, unquote
+
+import orjson
+
+from lakehouse.errors import SnapshotNotFound
+from lakehouse.readmodel import View
+from lakehouse.serve.answer.entityviews import Catalog, Deadline, EmptyCatalog, Kept, Resource, unmarked
+from lakehouse.serve.answer.exchange import Answer, Asked, Meaning, Meanings, Part, Request, header_value, page_of
+from lakehouse.serve.answer.live import Head, Live
+from lakehouse.serve.answer.nested import Answers, document_answer, version_url
+from lakehouse.serve.answer.queryparameters import read_flags
+from lakehouse.serve.apierrors import RC2, RC4, ProblemFound
+from lakehouse.serve.config import Options
+from lakehouse.serve.describe import capabilities, capabilities_offered, model, modelsource
+from lakehouse.serve.targets import MEMBERS, Target, is_known, mount_of
+from lakehouse.settings import Settings
+from lakehouse.site import Site
+from lakehouse.site.addresses import HOME
+from lakehouse.site.served import HEADERS
+from lakehouse.text.xid import xid_of
+
+UI = "ui"
+ENDING = ".html"
+_MOST_PARAMETERS = 20
+_EMPTY = b"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Catalog</title></head><body><main><h1>The catalog is empty</h1>
+<p>Load documents with <code>lakehouse ingest path/to/documents</code>, then load this page again.</p></main></body></html>
+"""
+_REST = 20  # of loading ahead, between two times
+
+
+def ui_answer(site: Site, asked: Asked, head: Head) -> Answer:
+    """Answer with a page.
+
+    Raises:
+        ProblemFound: there is no such snapshot.
+    """
+    path = asked.raw_path.partition("?")[0]
+    below = path[len(asked.target.prefix) + len(UI) + 1 :]
+    if not below.startswith("/"):  # /ui: links of the page begin at /ui/
+        return _led_to(asked, "/")
+    if not head.number:
+        return Answer(200, dict(HEADERS), _EMPTY, "text/html; charset=utf-8")
+    query = dict(parse_qsl(asked.query.decode("ascii", "replace"), max_num_fields=_MOST_PARAMETERS, errors="replace"))
+    try:
+        named = unquote(below[1:])
+        shown = site.page(named, query, asked.origin, asked.target.at)
+        whole = below.rstrip("/") + ENDING  # as the page is named, for who left it out
+        lacks_ending = not shown.is_there and not below.endswith(ENDING)
+        if lacks_ending and site.page(unquote(whole[1:]), query, asked.origin, asked.target.at).is_there:
+            return _led_to(asked, whole)
+    except SnapshotNotFound as error:
+        raise ProblemFound("not_found", f"/at/{asked.target.at}", str(error)) from error
+    page = shown.page
+    if shown.is_there and page.path != (named or HOME):  # what a form chose has an address of its own, from which its links lead
+        return _led_to(asked, f"/{page.path}", 303, query="")
+    return Answer(200 if shown.is_there else 404, dict(HEADERS), page.body, page.media_type, shown.snapshot_id)
+
+
+def _led_to(asked: Asked, below: str, status: int = 307, query: str | None = None) -> Answer:
+    """Lead to another address below `/ui`; query: its parameters, None: those of the request."""
+    kept = asked.query.decode("ascii", "replace") if query is None else query
+    url = f"{asked.origin}{asked.target.prefix}/{UI}{below}" + (f"?{kept}" if kept else "")
+    return Answer(status, {"Location": url, "Cache-Control": "no-cache"}, media_type="")
+
+
+class Pages:
+    """Answers requests; shared by the threads of a process.
+
+    Attributes:
+        others: what else stands at the root of a registry: first part of the path → what answers.
+    """
+
+    def __init__(self, live: Live, settings: Settings, options: Options, others: dict[str, Part]) -> None:
+        self.source = settings.events_source
+        self.max_chain_depth = settings.max_chain_depth
+        self.live = live
+        self.options = options
+        self.others = others
+        self.kept = Kept()
+        self._not_warmed_before = 0.0
+        self.site = Site(live.model, settings.max_chain_depth)
+        self.meanings = Meanings(live, options)
+
+    def answer(self, asked: Asked) -> Answer:
+        """Answer a request.
+
+        Raises:
+            ProblemFound: with an error.
+        """
+        head = self.live.head
+        if head is None:
+            raise ProblemFound("", status=503, detail="The catalog is being loaded.", headers={"Retry-After": "2"})
+        Deadline(self.options.request_seconds, asked.arrived).check()  # it may have waited until nobody waits for it
+        if asked.target.parts[:1] == (UI,):
+            return ui_answer(self.site, asked, head)
+        meant = self.meanings.of(asked, head)
+        number, key = self.meanings.snapshot_of(asked, meant.parameters, head)
+        if not isinstance(number, int):
+            return number
+        return self._answer_at(asked, head, meant, number, key, self.answered)
+
+    def answer_at(self, asked: Asked, head: Head, number: int, key: str, answered: Part) -> Answer:
+        """Answer out of a snapshot.
+
+        Args:
+            asked: the request.
+            head: the newest snapshot.
+            number: of the snapshot.
+            key: what tells it from all others that ever had its number.
+            answered: makes the answer.
+
+        Raises:
+            ProblemFound: with an error.
+        """
+        return self._answer_at(asked, head, self.meanings.of(asked, head), number, key, answered)
+
+    def _answer_at(self, asked: Asked, head: Head, meant: Meaning, number: int, key: str, answered: Part) -> Answer:
+        deadline = Deadline(self.options.request_seconds, asked.arrived)
+        parameters, dialect, registryid = meant
+        flags = read_flags(parameters, self._parts(asked.target), asked.target.path)
+
+        def part(catalog: Catalog, view: View | None) -> Answer:
+            made = Request(
+                asked, asked.target.parts, flags, dialect, catalog, view, self.options, head, self.source, self.max_chain_depth
+            )
+            return answered(made)
+
+        if not number:
+            return part(EmptyCatalog(registryid, dialect, self.kept, deadline), None)
+
+        def ask(view: View) -> Answer:
+            catalog = Catalog(view, key, registryid, dialect, self.kept, deadline)
+            if asked.target.at is not None and registryid != self.live.root and not catalog.exists():
+                raise ProblemFound("not_found", mount_of(registryid), f"Snapshot {number} holds no such registry.")
+            return part(catalog, view)
+
+        try:
+            found = self.live.model.answer(ask, number)
+        except SnapshotNotFound as error:  # the log lost its tail since the head was looked up
+            raise ProblemFound("not_found", f"/at/{number}", detail=str(error)) from error
+        found.snapshot = number
+        return found
+
+    def warm(self, head: Head) -> None:
+        """Load what the first page, filter or export would wait for: of the registry that `/` is, unless that is large.
+
+        Where snapshots follow one another quickly, it is left to those who ask: loading takes a twentieth of the time at most.
+        """
+        begun = time.monotonic()
+        if begun < self._not_warmed_before:
+            return
+        try:
+            self._warm(head)
+        finally:
+            ended = time.monotonic()
+            self._not_warmed_before = ended + (ended - begun) * _REST
+
+    def _warm(self, head: Head) -> None:
+        if head.number:
+            self.site.warm()
+        registryid = self.live.root
+        if not head.number or registryid is None:
+            return
+
+        def load(view: View) -> None:
+            deadline = Deadline(self.options.request_seconds)
+            catalog = Catalog(view, head.digest, registryid, self.options.specification, self.kept, deadline)
+            if view.count() <= self.kept.most:
+                for collection in MEMBERS:
+                    for group in catalog.groups(collection):
+                        catalog.resources(group)
+
+        try:
+            self.live.model.answer(load, head.number)
+        except (SnapshotNotFound, ProblemFound):  # it is loaded when it is asked for
+            return
+
+    def _parts(self, target: Target) -> tuple[str, ...]:
+        """Give the path for flags: `/export` and its like are of the root."""
+        known = target.parts and target.parts[0] in MEMBERS
+        return target.parts if known and is_known(target.parts) else ()
+
+    def has_path(self, target: Target) -> bool:
+        """Return whether there is such a path, whatever it names is in the catalog or not."""
+        parts = target.parts
+        first = parts[0] if parts else ""
+        return first == UI or first in self.others or (len(parts) <= 1 and first in _ROOT) or is_known(parts)
+
+    def answered(self, request: Request) -> Answer:
+        """Answer a request for what a registry has.
+
+        Raises:
+            ProblemFound: with an error.
+        """
+        parts, path = request.parts, request.asked.target.path
+        first = parts[0] if parts else ""
+        if first in MEMBERS and is_known(parts):
+            if any("/" in part for part in parts):
+                raise ProblemFound("not_found", path)
+            return entity_answer(request)
+        if request.asked.target.details:
+            raise ProblemFound("bad_details", path)
+        if first in self.others:
+            return self.others[first](request)
+        if len(parts) > 1 or first not in _ROOT:
+            raise ProblemFound("api_not_found", path)
+        return _ROOT[first](request, self.meanings.specifications)
+
+
+def entity_answer(request: Request) -> Answer:
+    """Answer what stands below `/<GROUPS>`."""
+    parts, path = request.parts, request.asked.target.path
+    if request.asked.target.details and len(parts) not in (4, 6):
+        raise ProblemFound("bad_details", path)
+    answers, answer = entity_answers(request), Answer()
+    if len(parts) == 1:
+        return _json(request, answers.groups(parts[0], lambda found: page_of(request, answer, found)), answer)
+    group_xid = xid_of(*parts[:2])
+    group = request.catalog.group(group_xid)
+    if group is None:
+        raise ProblemFound("not_found", group_xid)
+    if len(parts) == 2:
+        return _json(request, answers.group(group), answer)
+    if len(parts) == 3:
+        return _json(request, answers.resources(group, lambda found: page_of(request, answer, found)), answer)
+    resource_xid = xid_of(*parts[:4])
+    resource = request.catalog.resource(resource_xid)
+    if resource is None:
+        raise ProblemFound("not_found", resource_xid)
+    return _resource_answer(request, resource, answers)
+
+
+def _resource_answer(request: Request, resource: Resource, answers: Answers) -> Answer:
+    parts, flags, answer = request.parts, request.flags, Answer()
+    part = parts[4] if len(parts) > 4 else ""
+    if flags.doc and resource.xref and part == "versions":
+        raise ProblemFound("cannot_doc_xref", resource.xid)
+    if part == "meta":
+        return _json(request, answers.meta(resource), answer)
+    if part and len(parts) == 5:
+        return _json(request, answers.versions(resource, lambda found: page_of(request, answer, found)), answer)
+    versionid = parts[5] if part else None
+    if versionid is not None and versionid not in resource.versions:
+        raise ProblemFound("not_found", request.asked.target.path)
+    if parts[2] == "schemas" and not request.asked.target.details and not flags.doc:
+        answers.resource(resource) if versionid is None else answers.version(resource, versionid)  # what filters say of it
+        return document_answer(request, resource, versionid)
+    if versionid is not None:
+        return _json(request, answers.version(resource, versionid), answer)
+    if resource.default is not None and not flags.doc:
+        answer.headers["Content-Location"] = header_value(version_url(request, resource, resource.default))
+    return _json(request, answers.resource(resource), answer)
+
+
+def entity_answers(request: Request, specifications: tuple[str, ...] = ()) -> Answers:
+    """Give what writes the entities of a request."""
+    dialect = request.dialect
+    configuration = {
+        "capabilities": lambda: _compact(capabilities(dialect, specifications, request.options.writable)),
+        "model": lambda: _compact(model(dialect)),
+        "modelsource": lambda: _compact(modelsource(dialect)),
+    }
+    return Answers(request.catalog, request.flags, request.asked.base, configuration, request.options.max_response_bytes)
+
+
+def _registry_answer(request: Request, specifications: tuple[str, ...]) -> Answer:
+    return _json(request, entity_answers(request, specifications).registry(), Answer())
+
+
+def _export(request: Request, specifications: tuple[str, ...]) -> Answer:
+    """Answer `/export`: the document view of everything, with what the dialect adds; of what `?inline` names, if it is given."""
+    added = ("capabilities", "modelsource") if request.dialect == RC4 else ("model", "capabilities")
+    request.flags.doc = True
+    if not any(name == "inline" for name, _ in request.flags.given):  # core/http.md, "GET /export"
+        request.flags.inline = {"*": {}} | {name: {} for name in added}
+    return _json(request, entity_answers(request, specifications).registry(), Answer(), "/")
+
+
+def _capabilities(request: Request, specifications: tuple[str, ...]) -> Answer:
+    is_offered = request.dialect == RC2 and any(name == "offered" for name, _ in request.flags.given)
+    told = capabilities_offered if is_offered else capabilities
+    return Answer(body=told(request.dialect, specifications, request.options.writable))
+
+
+_ROOT: dict[str, Callable[[Request, tuple[str, ...]], Answer]] = {
+    "": _registry_answer,
+    "export": _export,
+    "capabilities": _capabilities,
+    "capabilitiesoffered": lambda request, known: Answer(
+        body=capabilities_offered(request.dialect, known, request.options.writable)
+    ),
+    "model": lambda request, _: Answer(body=model(request.dialect)),
+    "modelsource": lambda request, _: Answer(body=modelsource(request.dialect)),
+}
+
+
+def _json(request: Request, text: bytes, answer: Answer, path: str | None = None) -> Answer:
+    answer.body = unmarked(text, request.asked.base, path or request.asked.target.path)
+    if len(answer.body) > request.options.max_response_bytes:
+        raise ProblemFound("too_large", detail="Ask for a collection, page by page with ?limit.")
+    return answer
+
+
+def _compact(text: bytes) -> bytes:
+    return orjson.dumps(orjson.loads(text))

@@ -1,0 +1,403 @@
+"""What a request writes becomes rows: epochs are counted, holders' epochs grow, and the rules between entities are checked.
+
+The parser of documents reads it: the same rows, by the same rules about one entity. The rules between entities are those of
+`domain.relations`, of which an error refuses the request; an ingest finds neighbours by joins, here they are looked up around the
+rows, and a test compares both. Warnings refuse nothing: `lakehouse validate` reports them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from lakehouse.dialects.detection import DRAFT
+from lakehouse.dialects.protocols import FindMessage, tell_protocols
+from lakehouse.dialects.tables import NORMAL
+from lakehouse.domain.defaults import with_isdefault
+from lakehouse.domain.neighbours import EntityState, Limits, violations_of
+from lakehouse.ingest.parse.document import read_document, wrong_collection
+from lakehouse.ingest.parse.readings import Whole
+from lakehouse.ingest.parse.rows import Row as Parsed
+from lakehouse.rules.declared import RULES
+from lakehouse.rules.one.engine import PRESENCE
+from lakehouse.serve.answer.entityviews import make_group, make_registry
+from lakehouse.serve.apierrors import ProblemFound, raise_problems
+from lakehouse.serve.targets import MEMBERS
+from lakehouse.serve.write.overlay import Change, Row, Working, check_owner
+from lakehouse.serve.write.resourcestate import Life, Tree
+from lakehouse.serve.write.writerequest import Json, Writing
+from lakehouse.settings import Settings
+from lakehouse.store.keys import OVER_HTTP
+from lakehouse.text.jsontext import hash_of, read_canonical
+from lakehouse.text.names import REGISTRY, RegistryId, Xid
+from lakehouse.text.problems import Finding
+from lakehouse.text.xid import holder_of, last_id, xid_of_version
+
+_SYNTAX_OF_IDS = frozenset(("MSG-002", "MSG-020", "MSG-037", "MSG-038", "END-033"))
+_DEPENDENT = "MSG-115"
+_SERVER = ("self", "xid", "epoch", "createdat", "modifiedat")
+_OWNER = (OVER_HTTP,)
+
+
+class Broken(NamedTuple):
+    """A rule that an entity breaks: the attribute that breaks it ("": all of the entity), and what is wrong."""
+
+    xid: Xid
+    rule_id: str
+    attribute: str
+    message: str
+
+
+def check_between(working: Working, registryid: RegistryId, changes: Iterable[Change], settings: Settings) -> None:
+    """Check what was written by the rules between entities.
+
+    Args:
+        working: the catalog with what was written.
+        registryid: of what was written.
+        changes: what was written.
+        settings: `check_relations`, `max_chain_depth` and `duplicate_messageids`, as for an ingest.
+
+    Raises:
+        ProblemFound: some are broken.
+    """
+    raise_problems(
+        ProblemFound(
+            "invalid_attribute",
+            broken.xid,
+            f"{broken.rule_id}: {RULES[broken.rule_id].hint}",
+            name=broken.attribute or broken.xid.rsplit("/", 1)[-1],
+            error_detail=broken.message,
+        )
+        for broken in find_broken(working, registryid, changes, settings)
+    )
+
+
+def find_broken(working: Working, registryid: RegistryId, changes: Iterable[Change], settings: Settings) -> Iterator[Broken]:
+    """Find what rows that were written break; arguments as for `check_between`."""
+    if not settings.check_relations:
+        return
+    around = _Around(working, registryid)
+    limits = Limits(settings.max_chain_depth, settings.duplicate_messageids, with_warnings=False)
+    for change in changes:
+        row, before = change.after, change.before
+        if row is None or (before is not None and before.content_hash == row.content_hash):
+            continue
+        was = None if before is None else _state_of(before)
+        for rule_id, pointer, message, severity in violations_of(_state_of(row), was, around, limits):
+            if (severity or RULES[rule_id].severity) == "error":
+                yield Broken(row.xid, rule_id, pointer[1:].replace("/", "."), message)
+
+
+class _Around:
+    """What a request leaves of a registry, as the rules look at it."""
+
+    def __init__(self, working: Working, registryid: RegistryId) -> None:
+        self._working = working
+        self._registryid = registryid
+        self._known: dict[Xid, EntityState | None] = {}
+
+    def entity(self, xid: Xid) -> EntityState | None:
+        if xid not in self._known:
+            row = self._working.row(self._registryid, xid)
+            self._known[xid] = None if row is None else _state_of(row)
+        return self._known[xid]
+
+    def held(self, xid: Xid) -> Iterator[EntityState]:
+        return map(_state_of, self._working.children(self._registryid, xid))
+
+    def alike(self, xid: Xid) -> Xid | None:
+        return self._working.child_like(self._registryid, xid)
+
+
+def _state_of(row: Row) -> EntityState:
+    return EntityState(row.kind, row.xid, read_canonical(row.body))
+
+
+def parse(
+    working: Working, registryid: RegistryId, dialect: str, trees: Iterable[Tree], groups: dict[Xid, Json], registry: Json | None
+) -> dict[Xid, Parsed]:
+    """Bring what a request writes into normal form.
+
+    Args:
+        working: the catalog.
+        registryid: the registry.
+        dialect: of the request.
+        trees: the Resources that it writes.
+        groups: attributes of the groups that it writes, by XID.
+        registry: attributes of the registry, where it writes those.
+
+    Returns:
+        Rows of the groups, Resources and Versions by XID, and of the registry; those of groups that are only around, too.
+
+    Raises:
+        ProblemFound: something breaks a rule about one entity.
+    """
+    document = _document(working, registryid, dialect, trees, groups, registry)
+    wrong = wrong_collection(document)
+    if wrong is not None:
+        raise ProblemFound("bad_request", "/", error_detail=wrong.message)
+    reading = read_document(document, [], dialect, whole=Whole(_finder(working, registryid, document)))
+    errors = [finding for finding in reading.findings if finding.severity == "error"]
+    causes = [one for one in errors if one.rule_id != _DEPENDENT]  # and not what cannot be loaded without them
+    raise_problems(map(refused, causes or errors))
+    return {row.xid: row for row in reading.rows}
+
+
+def refused(finding: Finding) -> ProblemFound:
+    """Tell a client what is wrong, where, and how to mend it."""
+    name = finding.pointer.rsplit("/", 1)[-1].replace("~1", "/").replace("~0", "~") or "/"
+    hint = f"{finding.rule_id}: {finding.hint}"
+    message = finding.message.rstrip(".")
+    xid = finding.xid or "/"
+    if finding.rule_id in _SYNTAX_OF_IDS and "is not an id" in message:
+        return ProblemFound("malformed_id", xid, hint, id=last_id(xid)[:128], error_detail=message)
+    if finding.rule_id in PRESENCE and "missing" in message:
+        return ProblemFound("required_attribute_missing", xid, f"{message}. {hint}", list=_quoted(message) or name)
+    return ProblemFound("invalid_attribute", xid, f"{hint} (at {finding.pointer or '/'})", name=name, error_detail=message)
+
+
+def _quoted(message: str) -> str:
+    """Give the names that a message has in backquotes."""
+    return ", ".join(message.split("`")[1::2])
+
+
+def _document(
+    working: Working, registryid: RegistryId, dialect: str, trees: Iterable[Tree], groups: dict[Xid, Json], registry: Json | None
+) -> Json:
+    document: Json = dict(registry or {})
+    document["specversion"] = NORMAL if dialect == DRAFT else dialect
+    for xid, attributes in groups.items():
+        collection, groupid = xid[1:].split("/")
+        document.setdefault(collection, {})[groupid] = dict(attributes)
+    for tree in trees:
+        holder = holder_of(tree.xid)
+        collection, groupid, members, resourceid = tree.xid[1:].split("/")
+        held = document.setdefault(collection, {})
+        if groupid not in held:
+            held[groupid] = group_attributes(working, registryid, holder, dialect)
+        held[groupid].setdefault(members, {})[resourceid] = tree.as_json()
+    return document
+
+
+def group_attributes(working: Working, registryid: RegistryId, xid: Xid, dialect: str) -> Json:
+    """Give the attributes of a group that a client may set, as they are; of one that is not there none."""
+    row = working.row(registryid, xid)
+    if row is None:
+        return {}
+    shown = make_group(xid, row.as_stored(registryid), NORMAL if dialect == DRAFT else dialect).attributes
+    collection = xid[1:].split("/", 1)[0]
+    return {name: value for name, value in shown.items() if name not in (*_SERVER, f"{collection[:-1]}id", MEMBERS[collection])}
+
+
+def registry_attributes(working: Working, registryid: RegistryId, xid: Xid, dialect: str) -> Json:
+    """Give the attributes of a registry that a client may set, as they are."""
+    row = working.row(registryid, xid)
+    if row is None:
+        return {}
+    shown = make_registry(registryid, row.as_stored(registryid), (0, 0), dialect)
+    return {name: value for name, value in shown.items() if name not in (*_SERVER, "registryid", "specversion")}
+
+
+def _finder(working: Working, registryid: RegistryId, document: Json) -> FindMessage:
+    """Find the messages of the catalog that tell a protocol, those of the request before the stored ones."""
+    own = tell_protocols(document)
+
+    def find(xid: Xid) -> dict[str, Any] | None:
+        if xid in own:
+            return own[xid]
+        row = working.row(registryid, xid)
+        if row is None:
+            return None
+        told = read_canonical(row.body)
+        if isinstance(told.get("xref"), str):
+            return {"xref": told["xref"]}
+        default = working.row(registryid, xid_of_version(xid, told.get("defaultversionid")))
+        return {} if default is None else _telling(working, registryid, xid, default)
+
+    return find
+
+
+def _telling(working: Working, registryid: RegistryId, xid: Xid, default: Row) -> dict[str, Any]:
+    body = read_canonical(default.body)
+    told = {name: body[name] for name in ("protocol", "basemessage") if isinstance(body.get(name), str)}
+    if "protocol" not in told and "basemessage" not in told:
+        group = working.row(registryid, holder_of(xid))
+        protocol = None if group is None else read_canonical(group.body).get("protocol")
+        if protocol:
+            told["protocol"] = protocol
+    return told
+
+
+@dataclass
+class Effects:
+    """What a request writes and deletes.
+
+    Attributes:
+        registry: attributes of the registry, where they are written.
+        groups: attributes of groups, by XID: those that are written, and those that are made for what they hold.
+        trees: Resources that it writes, by XID.
+        deleted: groups and Resources that it deletes, with all that they hold.
+        life: dates of groups and the registry, by XID.
+    """
+
+    registry: Json | None = None
+    groups: dict[Xid, Json] = field(default_factory=dict)
+    trees: dict[Xid, Tree] = field(default_factory=dict)
+    deleted: list[Xid] = field(default_factory=list)
+    life: dict[Xid, Life] = field(default_factory=dict)
+
+
+def settle(working: Working, writing: Writing, effects: Effects, settings: Settings) -> None:
+    """Write what a request does.
+
+    Args:
+        working: the catalog; written to.
+        writing: the request.
+        effects: what it does.
+        settings: which rules between entities hold.
+
+    Raises:
+        ProblemFound: something breaks a rule; the caller takes back what was written.
+    """
+    settling = _Settling(working, writing, effects)
+    settling.run()
+    check_between(working, writing.registryid, working.since(settling.mark), settings)
+
+
+class _Settling:
+    def __init__(self, working: Working, writing: Writing, effects: Effects) -> None:
+        self.working = working
+        self.writing = writing
+        self.effects = effects
+        self.registryid = writing.registryid
+        self.mark = working.mark()
+        self.grown: set[Xid] = set()  # holders of which members came or went
+
+    def run(self) -> None:
+        deleted = [*self.effects.deleted]
+        kept = []
+        for xid, tree in self.effects.trees.items():
+            if xid in self.effects.deleted:
+                continue
+            if not tree.versions and tree.xref is None:
+                if tree.is_new:
+                    raise ProblemFound("missing_versions", xid)
+                deleted.append(xid)  # the last Version takes the Resource along
+            else:
+                tree.settle_ancestors()
+                tree.settle_default()
+                kept.append(tree)
+        for xid in deleted:
+            self._delete(xid)
+        parsed = self._parsed(kept)
+        for xid in self.effects.groups:
+            self._put_group(xid, parsed[xid])
+        for tree in kept:
+            self._put_tree(tree, parsed)
+        self._put_registry(parsed.get(REGISTRY))
+        for xid in sorted(self.grown):
+            self._grow(xid)
+
+    def _parsed(self, trees: list[Tree]) -> dict[Xid, Parsed]:
+        has_registry = self.working.row(self.registryid, REGISTRY) is not None
+        if not trees and not self.effects.groups and self.effects.registry is None and has_registry:
+            return {}
+        return parse(
+            self.working, self.registryid, self.writing.dialect, trees, self.effects.groups, self.effects.registry
+        )  # fmt: skip
+
+    # Deletions
+
+    def _delete(self, xid: Xid) -> None:
+        for child in self.working.children(self.registryid, xid):
+            if child.kind in ("message", "schema"):
+                for version in self.working.children(self.registryid, child.xid):
+                    check_owner(version.xid, version)
+                    self.working.delete(self.registryid, version.xid)
+            check_owner(child.xid, child)
+            self.working.delete(self.registryid, child.xid)
+        if self.working.row(self.registryid, xid) is not None:
+            self.working.delete(self.registryid, xid)
+            self.grown.add(holder_of(xid))
+
+    # Groups and the registry
+
+    def _put_group(self, xid: Xid, parsed: Parsed) -> None:
+        row = self.working.row(self.registryid, xid)
+        self.working.put(self.registryid, self._row(parsed, row, self.effects.life.get(xid)))
+        if row is None:
+            self.grown.add(REGISTRY)
+
+    def _put_registry(self, parsed: Parsed | None) -> None:
+        row = self.working.row(self.registryid, REGISTRY)
+        if parsed is not None and (row is None or self.effects.registry is not None):
+            self.working.put(self.registryid, self._row(parsed, row, self.effects.life.get(REGISTRY)))
+            self.grown.discard(REGISTRY)
+
+    def _grow(self, xid: Xid) -> None:
+        """Count the epoch of what holds something that came or went, whoever owns it."""
+        if xid in self.effects.groups:
+            return  # it was written, and counted
+        row = self.working.row(self.registryid, xid)
+        if row is not None:
+            self.working.put(self.registryid, row._replace(epoch=row.epoch + 1, modifiedat=self.working.now))
+
+    # Resources
+
+    def _put_tree(self, tree: Tree, parsed: dict[Xid, Parsed]) -> None:
+        for versionid in tree.removed:
+            if versionid in tree.rows:
+                self.working.delete(self.registryid, xid_of_version(tree.xid, versionid))
+        for versionid in tree.versions:
+            xid = xid_of_version(tree.xid, versionid)
+            before = tree.rows.get(versionid)
+            if versionid in tree.touched:
+                self.working.put(self.registryid, self._row(parsed[xid], before, tree.life.get(versionid)))
+            elif before is not None:
+                flipped = _with_isdefault(before, versionid == tree.default.versionid)
+                if flipped is not before:
+                    self.working.put(self.registryid, flipped)
+        came_or_went = set(tree.versions) != set(tree.rows)
+        row, own = tree.row, parsed[tree.xid]
+        if row is None or tree.is_meta_touched or came_or_went or own.content_hash != row.content_hash:
+            made = self._row(own, row, tree.life.get(""))
+            if row is not None and tree.xref is None:
+                made = made._replace(epoch=max(made.epoch, self._epoch_of_target(row) + 1))
+            self.working.put(self.registryid, made)
+        if row is None:
+            self.grown.add(holder_of(tree.xid))
+
+    def _epoch_of_target(self, row: Row) -> int:
+        """Give the epoch of what a Resource stood for until now; 0: it stood for nothing."""
+        xref = read_canonical(row.body).get("xref")
+        target = self.working.row(self.registryid, Xid(xref)) if isinstance(xref, str) else None
+        return 0 if target is None else target.epoch
+
+    def _row(self, parsed: Parsed, before: Row | None, life: Life | None) -> Row:
+        life = life or Life()
+        now = self.working.now
+        epoch = self.working.epoch_after(self.registryid, parsed.xid) if before is None else before.epoch + 1
+        createdat = life.createdat if life.createdat is not None else now if before is None else before.createdat
+        modifiedat = now if life.modifiedat is None else life.modifiedat
+        return Row(
+            parsed.kind,
+            parsed.xid,
+            parsed.content_hash,
+            epoch,
+            createdat,
+            modifiedat,
+            _OWNER,
+            parsed.body,
+            parsed.raw,
+            parsed.attributes,
+        )
+
+
+def _with_isdefault(row: Row, isdefault: bool) -> Row:
+    """Write into a Version whether it is the default one: that is no part of its definition, so epoch and dates stay."""
+    body = with_isdefault(row.body, isdefault)
+    if body == row.body:
+        return row
+    raw = row.body if row.raw is None else row.raw
+    return row._replace(body=body, raw=raw, content_hash=hash_of(body))

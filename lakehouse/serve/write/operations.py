@@ -1,0 +1,600 @@
+"""The operations of requests that write: groups, Resources, documents of schemas, deletions, and the writes of the CNCF draft.
+
+Groups and the registry itself are written with what they hold in a body; of a Resource the meta entity, Versions, and with its
+own attributes its default Version. A document is uploaded as the bytes of the body, its attributes in `xRegistry-` headers.
+Entities are deleted, one or all of a collection, with what they hold. A group or a version of a definition of the CNCF draft (its
+section 4) is converted as a document of the draft is, and written as the group or Version that it becomes. The server numbers
+these
+versions: a definition is changed by a new version only (CAT-037, CAT-038).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from lakehouse.dialects.draft.attributes import formats
+from lakehouse.dialects.draft.groups import Converted, convert
+from lakehouse.dialects.schemabytes import document_of, member_of
+from lakehouse.serve.apierrors import ProblemFound, raise_problems
+from lakehouse.serve.targets import MEMBERS, SINGULAR
+from lakehouse.serve.write.context import Context
+from lakehouse.serve.write.effects import group_attributes, registry_attributes
+from lakehouse.serve.write.overlay import Row, check_owner
+from lakehouse.serve.write.resourcestate import READ_ONLY, Life, Tree, check_given_epoch, check_id, life_of
+from lakehouse.serve.write.writerequest import Json, Writing, check_text, object_of
+from lakehouse.text.jsontext import read_canonical, same
+from lakehouse.text.names import REGISTRY, Xid
+from lakehouse.text.xid import holder_of, last_id, xid_of, xid_of_version
+
+_PREFIX = "xregistry-"
+_NUMBER = re.compile(r"[0-9]{1,18}")
+_NUMBERS = ("epoch",)
+_BOOLEANS = ("isdefault", "readonly")
+_READ_ONLY_OF_RESOURCES = (*READ_ONLY, "epoch", "createdat", "modifiedat", "versionid")
+_OF_ALIAS = ("xref", "epoch", "createdat", "modifiedat")
+_OF_COLLECTION = ("url", "count")
+_CONFIGURATION = ("capabilities", "model", "modelsource")
+_READ_ONLY_OF_GROUPS = frozenset(("self", "shortself", "xid", "epoch", "createdat", "modifiedat", "specversion", "registryid"))
+CATALOG = "messagecatalog"
+_BY_SERVER = ("version", "createdtimeutc", "updatedtimeutc")
+_OF_VERSION = ("ancestor", "version_uri", "isdefault")
+
+
+def body_of_document(writing: Writing) -> Json:
+    """Give the attributes that headers name, and the document of the body; what no header names is left as it is.
+
+    Raises:
+        ProblemFound: a header is none of an attribute that can stand in one, or there is both a body and a URL.
+    """
+    given: Json = {}
+    labels: dict[str, str] = {}
+    for name, value in writing.headers.items():
+        if name.startswith(_PREFIX):
+            attribute = name.removeprefix(_PREFIX)
+            if attribute in ("schema", "schemabase64", "contenttype"):
+                told = "it is in the body" if attribute != "contenttype" else "it is the header Content-Type"
+                raise ProblemFound("extra_xregistry_header", writing.path, name=name, error_detail=told)
+            text = _decoded(name, value, writing.path)
+            if attribute.startswith(("labels.", "labels-")):
+                labels[attribute[len("labels.") :]] = text
+            else:
+                given[attribute] = _value(attribute, text)
+    if labels:
+        given["labels"] = labels
+    contenttype = writing.headers.get("content-type")
+    given["contenttype"] = contenttype or None
+    if given.get("schemaurl") is not None:
+        if writing.body:
+            told = "the body must be empty with it"
+            raise ProblemFound("extra_xregistry_header", writing.path, name="xRegistry-schemaurl", error_detail=told)
+        return given
+    check_text(given | {"schema": document_of(writing.body, contenttype)}, [], writing.path)
+    name, document = member_of(writing.body, contenttype)
+    return given | {name: document}
+
+
+def _value(attribute: str, text: str) -> Any:
+    if text == "null":
+        return None
+    if attribute in _NUMBERS and _NUMBER.fullmatch(text):
+        return int(text)
+    if attribute in _BOOLEANS and text in ("true", "false"):
+        return text == "true"
+    return text
+
+
+def _decoded(name: str, value: str, path: str) -> str:
+    """Undo the quotes and percent signs of a header's value."""
+    text = value
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        text = re.sub(r"\\(.)", r"\1", text[1:-1])
+    try:
+        return unquote_to_bytes(text).decode()
+    except UnicodeDecodeError as error:
+        raise ProblemFound("header_error", path, name=name, error_detail="it is not UTF-8") from error
+
+
+def put_resource(context: Context, tree: Tree, given: Json, *, is_patch: bool | None = None) -> None:
+    """Write a Resource: its own attributes into the Version that was the default one, whatever the body makes the default.
+
+    Args:
+        context: the request.
+        tree: the Resource.
+        given: its attributes, with `meta` and `versions`.
+        is_patch: attributes that are not given stay; None: as the request's method says.
+
+    Raises:
+        ProblemFound: it cannot be done.
+    """
+    patch = context.patch if is_patch is None else is_patch
+    check_id(given, f"{tree.singular}id", tree.singular, tree.xid, last_id(tree.xid))
+    before = None if tree.is_new or tree.xref is not None else tree.default.versionid
+    meta = None if given.get("meta") is None else object_of(given["meta"], tree.xid + "/meta")
+    if meta is not None:
+        context.check_names(meta, tree.xid + "/meta")
+        tree.put_meta(meta, patch=context.patch, check_epoch=context.checks_epoch, ignored=context.ignored)
+    own = {name: value for name, value in given.items() if name not in ("meta", "versions")}
+    versions = object_of({} if given.get("versions") is None else given["versions"], tree.xid + "/versions")
+    if tree.xref is not None:
+        make_alias(context, tree, {name: value for name, value in given.items() if name != "meta"}, meta or {})
+        return
+    for name, body in versions.items():
+        put_version(context, tree, name, object_of(body, xid_of_version(tree.xid, name)), is_patch=context.patch)
+    if before is None:
+        _make_default(context, tree, own, meta, versions)
+        return
+    check_id(own, "versionid", "version", tree.xid, before)
+    says = any(name not in (*_READ_ONLY_OF_RESOURCES, f"{tree.singular}id") for name in own)
+    is_elsewhere = patch and not says and (meta is not None or versions)  # nothing is said of the default Version
+    if before not in versions and not is_elsewhere:
+        put_version(context, tree, before, own, is_patch=patch)
+
+
+def _make_default(context: Context, tree: Tree, own: Json, meta: Json | None, versions: Json) -> None:
+    """Make the Version that a Resource's own attributes are of, where it had no default Version before.
+
+    The body names it (its `versionid`, else `?setdefaultversionid`, else `meta.defaultversionid`); where it does not, Versions
+    of the body are all that there are (spec.md, Resource Processing Algorithm, step 2).
+
+    Raises:
+        ProblemFound: it cannot be done.
+    """
+    named = own.get("versionid") or _named_default(context, meta or {})
+    versionid = id_of_version(named or "1", tree.xid)
+    if versionid not in versions and (named or not versions):
+        put_version(context, tree, versionid, own, is_patch=False)
+
+
+def _named_default(context: Context, meta: Json) -> Any:
+    """Return the Version that a request names as the default one; the flag goes before the body."""
+    if "defaultversionid" in context.ignored:
+        return None
+    flag = context.writing.flag("setdefaultversionid")
+    if flag is not None:
+        return None if flag in ("null", "request") else flag
+    return meta.get("defaultversionid")
+
+
+def put_version(context: Context, tree: Tree, versionid: str, given: Json, *, is_patch: bool) -> None:
+    """Write a Version.
+
+    Raises:
+        ProblemFound: the Resource stands for another one, the body holds what a Resource has and a Version has not, or
+            `Tree.put_version` finds something.
+    """
+    if tree.xref is not None:
+        raise ProblemFound("extra_xref_attribute", tree.xid, name="versions", singular=tree.singular)
+    if "/" in versionid or not versionid:
+        raise ProblemFound("malformed_id", tree.xid, id=versionid[:128], error_detail="an id is not empty, and has no `/`")
+    extra = next((name for name in ("meta", "versions") if given.get(name) is not None), None)
+    if extra is not None:
+        told = "This writes a Version. Write `meta` and `versions` with PUT or PATCH of the Resource, or at their own paths."
+        raise ProblemFound("unknown_attribute", xid_of_version(tree.xid, versionid), told, name=extra)
+    context.check_names(given, xid_of_version(tree.xid, versionid))
+    tree.put_version(versionid, given, patch=is_patch, check_epoch=context.checks_epoch)
+
+
+def put_versions(context: Context, tree: Tree, given: Json) -> list[Xid]:
+    """Write several Versions; their XIDs.
+
+    Raises:
+        ProblemFound: it cannot be done.
+    """
+    if not given and tree.is_new:
+        raise ProblemFound("missing_versions", tree.xid)
+    for versionid, body in given.items():
+        told = object_of(body, xid_of_version(tree.xid, versionid))
+        put_version(context, tree, versionid, told, is_patch=context.patch)
+    return [xid_of_version(tree.xid, versionid) for versionid in given]
+
+
+def post_version(context: Context, tree: Tree, given: Json) -> tuple[Xid, bool]:
+    """Write one Version, whose id the server may choose; its XID, and whether it is new.
+
+    Raises:
+        ProblemFound: it cannot be done.
+    """
+    versionid = id_of_version(given.get("versionid") or str(tree.next_number()), tree.xid)
+    is_new = versionid not in tree.versions
+    put_version(context, tree, versionid, given, is_patch=False)
+    return xid_of_version(tree.xid, versionid), is_new
+
+
+def put_meta(context: Context, tree: Tree, given: Json) -> None:
+    """Write the meta entity; a Resource that is new, or stood for another one and does no more, begins with a Version.
+
+    Raises:
+        ProblemFound: it cannot be done.
+    """
+    begins = tree.is_new or tree.xref is not None
+    context.check_names(given, tree.xid + "/meta")
+    tree.put_meta(given, patch=context.patch, check_epoch=context.checks_epoch, ignored=context.ignored)
+    if tree.xref is not None:
+        make_alias(context, tree, {}, given)
+    elif begins:
+        _make_default(context, tree, {}, given, {})
+
+
+def make_alias(context: Context, tree: Tree, own: Json, meta: Json) -> None:
+    """Let a Resource stand for another one: it has no Versions of its own then (spec.md, Cross Referencing Resources).
+
+    In `meta` dates are taken beside `xref` and epoch, since `/export` has those of an alias.
+
+    Raises:
+        ProblemFound: the body has other attributes, or names a default Version.
+    """
+    named = f"{tree.singular}id"
+    flag = {} if context.writing.flag("setdefaultversionid") is None else {"defaultversionid": ""}
+    for subject, given, allowed in ((tree.xid, own | flag, ()), (tree.xid + "/meta", meta, _OF_ALIAS)):
+        for name, value in given.items():
+            if value is not None and name not in (*READ_ONLY, *allowed, *context.ignored, named):
+                raise ProblemFound("extra_xref_attribute", subject, name=name, singular=tree.singular)
+    tree.meta = {}
+    for versionid in list(tree.versions):
+        tree.remove_version(versionid)
+    tree.touched.clear()
+
+
+def id_of_version(value: Any, xid: Xid) -> str:
+    """Give an id of a body.
+
+    Raises:
+        ProblemFound: it is no text.
+    """
+    if not isinstance(value, str):
+        raise ProblemFound("malformed_id", xid, id=str(value)[:128], error_detail="it is not a string")
+    return value
+
+
+def put_registry(context: Context, given: Json) -> bool:
+    """Write the registry's attributes, and groups in a body; True when it has had none before.
+
+    Raises:
+        ProblemFound: it cannot be done.
+    """
+    row = context.row(REGISTRY)
+    check_id(given, "registryid", "registry", REGISTRY, context.registryid)
+    if context.checks_epoch and row is not None:
+        check_given_epoch(given, REGISTRY, row.epoch)
+    for name in ("capabilities", "modelsource"):
+        if name in given and name not in context.ignored:
+            raise ProblemFound(
+                "bad_request", "/", error_detail=f"`{name}` cannot be changed here; leave it out, or add ?ignore={name}"
+            )
+    context.leaves_out(REGISTRY)
+    own = {name: value for name, value in given.items() if name not in (*MEMBERS, *_CONFIGURATION)}
+    context.effects.registry = _merged(context, own, REGISTRY)
+    context.effects.life[REGISTRY] = life_of(given, REGISTRY, row)
+    put_types(context, {name: value for name, value in given.items() if name in MEMBERS}, "")
+    return row is None
+
+
+def put_group(context: Context, xid: Xid, given: Json) -> bool:
+    """Write a group and what it holds in a body; True when it is new.
+
+    Raises:
+        ProblemFound: it cannot be done.
+    """
+    collection, groupid = xid[1:].split("/")
+    row = context.row(xid)
+    check_id(given, f"{SINGULAR[collection]}id", SINGULAR[collection], xid, groupid)
+    members = given.get(MEMBERS[collection])
+    if not context.leaves_out(xid):
+        if context.checks_epoch and row is not None:
+            check_given_epoch(given, xid, row.epoch)
+        own = {name: value for name, value in given.items() if name != MEMBERS[collection]}
+        context.effects.groups[xid] = _merged(context, own, xid)
+        context.effects.life[xid] = life_of(given, xid, row)
+    if members is not None:
+        put_types(context, {MEMBERS[collection]: members}, xid)
+    return row is None
+
+
+def put_types(context: Context, collections: Json, above: str) -> list[Xid]:
+    """Write members of several collections below an entity; their XIDs.
+
+    Raises:
+        ProblemFound: it cannot be done.
+    """
+    xids: list[Xid] = []
+    for name, members in collections.items():
+        xids += put_members(context, object_of(members, f"{above}/{name}"), f"{above}/{name}")
+    return xids
+
+
+def put_members(context: Context, given: Json, path: str) -> list[Xid]:
+    """Write members of a collection of groups or Resources; their XIDs.
+
+    Raises:
+        ProblemFound: it cannot be done.
+    """
+    xids: list[Xid] = []
+    for name, member in given.items():
+        xid = Xid(f"{path}/{name}")
+        body = object_of(member, xid)
+        if "/" in name or not name:
+            raise ProblemFound("malformed_id", xid, id=name[:128], error_detail="an id is not empty, and has no `/`")
+        if path.count("/") == 1:
+            put_group(context, xid, body)
+            is_left_out = xid not in context.effects.groups
+        else:
+            tree = context.tree_unless_left_out(xid)
+            is_left_out = tree is None
+            if tree is not None:
+                put_resource(context, tree, body)
+        if not is_left_out:
+            xids.append(xid)
+    return xids
+
+
+def only(given: Json, names: tuple[str, ...], problem: str, path: str) -> Json:
+    """Return the collections of a body that names nothing else; their URLs and counts are ignored (core, Registry Collections).
+
+    Raises:
+        ProblemFound: it names something else.
+    """
+    counted = {f"{name}{end}" for name in names for end in _OF_COLLECTION}
+    other = next((name for name in given if name not in names and name not in counted), None)
+    if other is not None:
+        raise ProblemFound(problem, path, name=other[:128])
+    return {name: value for name, value in given.items() if name in names}
+
+
+def _merged(context: Context, given: Json, xid: Xid) -> Json:
+    """Give the attributes of a group or the registry: as given, or laid over what is there."""
+    context.check_names(given, xid)
+    names = set(_READ_ONLY_OF_GROUPS)
+    if xid == "/":
+        names |= {f"{name}{end}" for name in MEMBERS for end in _OF_COLLECTION}
+    else:
+        collection = xid[1:].split("/", 1)[0]
+        names |= {f"{SINGULAR[collection]}id", *(f"{MEMBERS[collection]}{end}" for end in _OF_COLLECTION)}
+    before = {}
+    if context.patch:
+        of = registry_attributes if xid == "/" else group_attributes
+        before = of(context.working, context.registryid, xid, context.writing.dialect)
+    merged = before | {name: value for name, value in given.items() if name not in names}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+def delete(context: Context) -> None:
+    """Delete what the path names.
+
+    Raises:
+        ProblemFound: it is not there, documents hold it, or another epoch is given.
+    """
+    parts, path = context.writing.parts, context.writing.path
+    if len(parts) % 2:
+        _delete_members(context)
+    elif len(parts) == 6:
+        _delete_version(_tree_of_path(context), parts[5], context.given_epoch())
+    else:
+        row = context.row(path)
+        if row is None:
+            raise ProblemFound("not_found", path)
+        _delete_whole(context, row, context.given_epoch())
+
+
+def _tree_of_path(context: Context) -> Tree:
+    tree = context.tree(xid_of(*context.writing.parts[:4]))
+    if tree.is_new:
+        raise ProblemFound("not_found", tree.xid)
+    return tree
+
+
+def _delete_members(context: Context) -> None:
+    """Delete the members of a collection that the body names; without a body, all of them (spec.md, Deleting Entities)."""
+    parts, path = context.writing.parts, context.writing.path
+    holder = holder_of(Xid(path + "/x"))
+    if len(parts) > 1 and context.row(holder) is None:
+        raise ProblemFound("not_found", holder)
+    tree = _tree_of_path(context) if len(parts) == 5 else None
+    rows = {row.xid: row for row in _held(context, path)}
+    given = context.body() if context.writing.body else {last_id(xid): {} for xid in sorted(rows)}
+    for name, told in given.items():
+        xid = Xid(f"{path}/{name}")
+        body = object_of(told, xid)
+        _check_ids(body, xid)
+        epoch = _epoch_of_member(body, xid, is_resource=len(parts) == 3) if context.checks_epoch else None
+        if xid in rows and tree is not None:
+            _delete_version(tree, name, epoch)
+        elif xid in rows and not _leaves_out(context, xid):
+            _delete_whole(context, rows[xid], epoch)
+
+
+def _check_ids(body: Json, xid: Xid) -> None:
+    """Make sure that the ids that a body gives a member are those of its key, and of the Resource that holds it.
+
+    Raises:
+        ProblemFound: one is another entity's.
+    """
+    parts = xid[1:].split("/")
+    for place in (4, 2) if len(parts) == 6 else (len(parts) - 2,):
+        singular = SINGULAR[parts[place]]
+        check_id(body, f"{singular}id", singular, xid, parts[place + 1])
+
+
+def _epoch_of_member(body: Json, xid: Xid, *, is_resource: bool) -> Any:
+    """Give the epoch that a body asks for; that of a Resource is in its `meta`.
+
+    Raises:
+        ProblemFound: it is elsewhere only.
+    """
+    if not is_resource:
+        return body.get("epoch")
+    meta = object_of(body.get("meta") or {}, xid + "/meta")
+    if body.get("epoch") is not None and meta.get("epoch") is None:
+        raise ProblemFound("misplaced_epoch", xid)
+    return meta.get("epoch")
+
+
+def _leaves_out(context: Context, xid: Xid) -> bool:
+    """Return whether a member of a collection is passed over (`?ignore=readonly`): it is read-only, or a group that holds it."""
+    if "readonly" not in context.ignored:
+        return False
+    return context.leaves_out(xid) or any(
+        context.leaves_out(child.xid) for child in context.working.children(context.registryid, xid) if xid.count("/") == 2
+    )
+
+
+def _held(context: Context, path: str) -> list[Row]:
+    """List the members of a collection."""
+    collection = path.rsplit("/", 1)[1]
+    rows = context.working.children(context.registryid, holder_of(Xid(path + "/x")))
+    return [row for row in rows if row.xid.split("/")[-2] == collection]
+
+
+def _delete_version(tree: Tree, versionid: str, epoch: Any) -> None:
+    xid = xid_of_version(tree.xid, versionid)
+    if versionid not in tree.versions:
+        raise ProblemFound("not_found", xid)
+    check_given_epoch({"epoch": epoch}, xid, tree.rows[versionid].epoch)
+    tree.remove_version(versionid)
+
+
+def _delete_whole(context: Context, row: Row, epoch: Any) -> None:
+    """Delete a group or a Resource with all that it holds."""
+    check_given_epoch({"epoch": epoch}, row.xid, row.epoch)
+    if row.kind in ("message", "schema"):
+        context.tree(row.xid)
+    check_owner(row.xid, row)
+    context.effects.deleted.append(row.xid)
+
+
+def draft_methods_of(parts: tuple[str, ...]) -> tuple[str, ...]:
+    """Tell which methods write at a path of the draft; none: it is not one of them."""
+    shape = (*parts[:1], *parts[2:3], *parts[4:5])
+    if shape != (CATALOG, "messagedefinitions", "versions")[: len(shape)] or len(parts) in (0, 1):
+        return ()
+    return {2: ("PUT", "DELETE"), 3: ("POST", "DELETE"), 4: ("DELETE",), 6: ("DELETE",)}.get(len(parts), ())
+
+
+def xregistry_parts(parts: tuple[str, ...]) -> tuple[str, ...]:
+    """Give the path of the same entity in the xRegistry API."""
+    names = {0: "messagegroups", 2: "messages", 4: "versions"}
+    return tuple(names.get(index, part) for index, part in enumerate(parts))
+
+
+def put_draft_group(context: Context) -> bool:
+    """Create or update a group (CAT-159, CAT-169); True when it is new.
+
+    Raises:
+        ProblemFound: 400 where it is invalid, 409 where its format changes while it has definitions (CAT-025).
+    """
+    groupid = context.writing.parts[1]
+    given = context.body()
+    if given.get("id", groupid) != groupid:
+        raise ProblemFound("mismatched_id", f"/{groupid}", singular="", invalid_id=str(given["id"])[:128], expected_id=groupid)
+    own = {name: value for name, value in given.items() if name != "messagedefinitions"}
+    converted = convert([own | {"id": groupid}])
+    _check(converted)
+    attributes = {name: value for name, value in _only(converted.document["messagegroups"]).items() if name != "messages"}
+    xid = xid_of("messagegroups", groupid)
+    row = context.row(xid)
+    check_owner(xid, row)
+    is_other = row is not None and _format(read_canonical(row.body)) != _format(attributes)
+    if is_other and any(one.kind == "message" for one in context.working.children(context.registryid, xid)):
+        raise ProblemFound("", status=409, detail="CAT-025: `format` cannot change while the group has definitions.")
+    context.effects.groups[xid] = _named(attributes)
+    context.effects.life[xid] = Life()
+    return row is None
+
+
+def post_definition(context: Context) -> tuple[str, bool]:
+    """Make a definition, or a version of one (CAT-163); the path of the version, and whether it is new: the same again is not.
+
+    Raises:
+        ProblemFound: 404 where there is no group, 400 where the definition is invalid, 409 where it has another authority.
+    """
+    groupid = context.writing.parts[1]
+    group = context.row(xid_of("messagegroups", groupid))
+    if group is None:
+        raise ProblemFound("not_found", f"/{CATALOG}/{groupid}")
+    given = {name: value for name, value in context.body().items() if name not in _BY_SERVER}
+    name = given.get("id")
+    if not isinstance(name, str) or not name or "/" in name:
+        raise ProblemFound("required_attribute_missing", context.writing.path, list="id")
+    tree = context.tree(xid_of("messagegroups", groupid, "messages", name))
+    _keep_authority(context, tree, given)
+    number = tree.next_number()
+    made = _version(groupid, _draft_format(read_canonical(group.body)), name, given | {"version": number})
+    for versionid, attributes in tree.versions.items():
+        if same(_told(attributes), _told(made)):
+            return f"/{CATALOG}/{groupid}/messagedefinitions/{name}/versions/{versionid}", False
+    attributes = made | {tree.ancestor: tree.newest() or str(number)}
+    tree.versions[str(number)] = attributes
+    tree.touched.add(str(number))
+    tree.life[str(number)] = Life()
+    return f"/{CATALOG}/{groupid}/messagedefinitions/{name}/versions/{number}", True
+
+
+def _keep_authority(context: Context, tree: Tree, given: Json) -> None:
+    """Give a new definition its authority; it never changes (CAT-064), and an absent or empty one is this catalog (CAT-065).
+
+    Raises:
+        ProblemFound: 409, it is another one.
+    """
+    ours = f"{context.writing.base}/{CATALOG}"
+    known, wanted = tree.meta.get("authority"), given.pop("authority", None) or None
+    if wanted is not None and (tree.is_new or wanted == known):
+        given["authority"] = wanted
+        tree.meta["authority"] = wanted
+        return
+    if known is not None:
+        given["authority"] = known  # of which the URI of each version is made
+    if isinstance(wanted, str) and wanted.rstrip("/") in (context.writing.base.rstrip("/"), ours) and known is None:
+        return
+    if wanted is not None:
+        told = f"CAT-064: the authority of the definition is {known or 'this catalog'}, and does not change."
+        raise ProblemFound("", f"{context.writing.path}/{given['id']}", told, status=409)
+
+
+def _version(groupid: str, form: str | None, name: str, given: Json) -> Json:
+    """Convert a version of a definition into a Version's attributes."""
+    known = form if form in formats() else given.get("format") or form
+    group = {"id": groupid, "format": known, "messagedefinitions": {name: given}}
+    converted = convert([group])
+    _check(converted)
+    message = _only(_only(converted.document["messagegroups"])["messages"])
+    return _named(_only(message["versions"]))
+
+
+def _check(converted: Converted) -> None:
+    problems = [*converted.errors, *(problem for _, problem in converted.told if problem.severity == "error")]
+    raise_problems(
+        ProblemFound(
+            "invalid_attribute",
+            "/",
+            f"{one.rule_id}: {one.hint}",
+            name=one.pointer.rsplit("/", 1)[-1],
+            error_detail=one.message.rstrip("."),
+        )
+        for one in problems
+    )
+
+
+def _only(members: Json) -> Any:
+    return next(iter(members.values()))
+
+
+def _named(attributes: Json) -> Json:
+    """Leave out what a row has beside its attributes."""
+    out = ("messagegroupid", "messageid", "versionid", "epoch", "createdat", "modifiedat", "isdefault", "meta")
+    return {name: value for name, value in attributes.items() if name not in out}
+
+
+def _told(attributes: Json) -> Json:
+    return {name: value for name, value in attributes.items() if name not in _OF_VERSION}
+
+
+def _draft_format(attributes: Json) -> str | None:
+    """Give the draft's name of a group's format."""
+    stored = _format(attributes)
+    return next((name for name, known in formats().items() if known["type"] == stored), stored)
+
+
+def _format(attributes: Json) -> str | None:
+    found = attributes.get("envelope") or attributes.get("protocol")
+    return found if isinstance(found, str) else None

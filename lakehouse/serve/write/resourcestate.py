@@ -1,0 +1,406 @@
+"""A message or schema while a request changes it: its meta entity and its Versions, in the dialect of the request.
+
+The default Version is the newest, unless a client chose one that stays (`defaultversionsticky`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lakehouse.dialects.schemabytes import member_of
+from lakehouse.domain.defaults import choose_default
+from lakehouse.domain.lineage import find_circle, newest_of, with_ancestors
+from lakehouse.serve.answer.entityviews import Resource, make_resource
+from lakehouse.serve.apierrors import RC4, ProblemFound
+from lakehouse.serve.targets import SINGULAR
+from lakehouse.serve.write.overlay import Row, Working
+from lakehouse.serve.write.writerequest import Json, Spelled
+from lakehouse.text.jsontext import read_canonical
+from lakehouse.text.names import RegistryId, Xid
+from lakehouse.text.timestamps import microseconds
+from lakehouse.text.xid import holder_of, last_id, xid_of_version
+
+_DOCUMENTS = ("schema", "schemabase64", "schemaurl")
+# What only the server says, and a client may send back: it is passed over.
+READ_ONLY = (
+    "self", "shortself", "xid", "isdefault", "metaurl", "versionsurl", "versionscount", "readonly", "defaultversionurl",
+    "formatvalidated", "formatvalidatedreason", "compatibilityvalidated", "compatibilityvalidatedreason",
+)  # fmt: skip
+_SERVER = frozenset((*READ_ONLY, "meta", "versions"))
+_LIFE = ("epoch", "createdat", "modifiedat")
+_OF_META = frozenset(("defaultversionid", "defaultversionsticky", "xref"))
+
+
+@dataclass
+class Default:
+    """The default Version of a Resource.
+
+    Attributes:
+        versionid: its id; None: there is none, or the newest will be it.
+        sticky: it was chosen, and stays when newer ones come.
+    """
+
+    versionid: str | None = None
+    sticky: bool = False
+
+    def choose(self, given: Json, here: str, *, patch: bool) -> None:
+        """Take what a body says of it (spec.md, `defaultversionid` and `defaultversionsticky` attributes).
+
+        An id without stickiness says nothing: the newest Version is the default one then, which `settle` finds.
+
+        Args:
+            given: attributes of the meta entity.
+            here: its XID.
+            patch: what is not given stays.
+
+        Raises:
+            ProblemFound: a value is of the wrong type.
+        """
+        has_id, has_sticky = "defaultversionid" in given, "defaultversionsticky" in given
+        if patch and not has_id and not has_sticky:
+            return
+        wanted, sticky = given.get("defaultversionid"), given.get("defaultversionsticky")
+        if sticky is not None and not isinstance(sticky, bool):
+            raise _wrong_type("defaultversionsticky", here, "it is not true or false")
+        if wanted is not None and not isinstance(wanted, str):
+            raise _wrong_type("defaultversionid", here, "it is not a string")
+        if patch and has_id and not has_sticky:
+            sticky = wanted is not None
+        if patch and not has_id and self.sticky:
+            wanted = self.versionid
+        self.sticky = bool(sticky)
+        self.versionid = wanted if self.sticky else None
+
+    def settle(self, xid: Xid, versions: Collection[str], removed: Collection[str], newest: str | None) -> None:
+        """Find it once all Versions are written.
+
+        Args:
+            xid: of the Resource.
+            versions: ids of its Versions.
+            removed: ids of those that the request deleted.
+            newest: id of the newest.
+
+        Raises:
+            ProblemFound: the one that was chosen is not there.
+        """
+        chosen = choose_default([self.versionid if self.sticky else None], versions, newest)
+        for versionid in chosen.unknown:
+            if versionid not in removed:
+                raise ProblemFound("unknown_id", xid, singular="version", id=versionid)
+            self.sticky = False
+        self.versionid = chosen.versionid
+
+
+def _wrong_type(name: str, subject: str, told: str) -> ProblemFound:
+    return ProblemFound("invalid_attribute", subject, name=name, error_detail=told)
+
+
+@dataclass
+class Life:
+    """What a request says of epoch and dates, and what they become; dates in microseconds since 1970."""
+
+    createdat: int | None = None
+    modifiedat: int | None = None
+
+
+@dataclass
+class Tree:
+    """A Resource.
+
+    Attributes:
+        xid: its XID.
+        dialect: of the attributes.
+        is_new: it is not in the catalog.
+        meta: attributes of the meta entity that a client may set, without those that name the default Version.
+        versions: attributes of the Versions by id, with the document of a schema, without ids, epoch and dates.
+        rows: of the Versions as they are.
+        row: of the Resource as it is.
+        default: which Version is the default one.
+        xref: XID that it stands for.
+        touched: Versions that the request wrote.
+        removed: Versions that it deleted.
+        is_meta_touched: it wrote the meta entity.
+        life: what it says of dates, by versionid, of the meta entity under "".
+        former: ids that its Versions have ever had.
+    """
+
+    xid: Xid
+    dialect: str
+    is_new: bool
+    meta: Json
+    versions: dict[str, Json]
+    rows: dict[str, Row]
+    row: Row | None
+    default: Default = field(default_factory=Default)
+    xref: str | None = None
+    touched: set[str] = field(default_factory=set)
+    removed: set[str] = field(default_factory=set)
+    is_meta_touched: bool = False
+    life: dict[str, Life] = field(default_factory=dict)
+    former: frozenset[str] = frozenset()
+
+    @property
+    def singular(self) -> str:
+        """Give `message` or `schema`."""
+        return SINGULAR[self.xid.split("/")[3]]
+
+    @property
+    def documents(self) -> tuple[str, ...]:
+        """Give the attributes of which one at most holds a Version's document."""
+        return _DOCUMENTS if self.singular == "schema" else ()
+
+    @property
+    def ancestor(self) -> str:
+        """Give the name of the attribute that names a Version's ancestor."""
+        return "ancestorid" if self.dialect == RC4 else "ancestor"
+
+    # Versions
+
+    def put_version(self, versionid: str, given: Json, *, patch: bool, check_epoch: bool) -> None:
+        """Write a Version: all of it, or with `patch` what is given only.
+
+        Raises:
+            ProblemFound: another id or epoch is given, more than one document, or a date that is none.
+        """
+        here = xid_of_version(self.xid, versionid)
+        check_id(given, f"{self.singular}id", self.singular, self.xid, last_id(self.xid))
+        check_id(given, "versionid", "version", here, versionid)
+        row = self.rows.get(versionid) if versionid in self.versions else None
+        if check_epoch and row is not None:
+            check_given_epoch(given, here, row.epoch)
+        before = self.versions.get(versionid, {})
+        kept = dict(before) if patch else {name: value for name, value in before.items() if name in self.documents}
+        if not patch and self.ancestor in before and self.ancestor not in given:
+            kept[self.ancestor] = before[self.ancestor]
+        documents = [name for name in self.documents if given.get(name) is not None]
+        if len(documents) > 1:
+            raise ProblemFound("one_resource", here, list=", ".join(self.documents))
+        if documents:
+            kept = {name: value for name, value in kept.items() if name not in self.documents}
+        for name, value in given.items():
+            if name in _SERVER or name in _LIFE or name in ("versionid", f"{self.singular}id", *_OF_META):
+                continue
+            if value is None:
+                kept.pop(name, None)
+            else:
+                kept[name] = value
+        if self.documents:
+            _settle_document(kept, given)
+        self.versions[versionid] = kept
+        self.touched.add(versionid)
+        self.removed.discard(versionid)
+        self.life[versionid] = life_of(given, here, row)
+
+    def remove_version(self, versionid: str) -> None:
+        """Delete a Version; those that were made from it become roots of their own."""
+        del self.versions[versionid]
+        self.removed.add(versionid)
+        self.touched.discard(versionid)
+        for other, attributes in self.versions.items():
+            if attributes.get(self.ancestor) == versionid:
+                attributes[self.ancestor] = other
+                self.touched.add(other)
+
+    def newest(self) -> str | None:
+        """Return the newest Version, if there is one."""
+        return newest_of(self._ancestors(), self._made)
+
+    def _ancestors(self) -> dict[str, str | None]:
+        return {versionid: attributes.get(self.ancestor) for versionid, attributes in self.versions.items()}
+
+    def _made(self, versionid: str) -> int:
+        """Return when a Version was made: as a client says, else when it came; a new one comes last."""
+        given = self.life.get(versionid)
+        if given is not None and given.createdat is not None:
+            return given.createdat
+        return self.rows[versionid].createdat if versionid in self.rows else 2**62
+
+    def next_number(self) -> int:
+        """Give the id of a Version that the client does not name: a number that was never one."""
+        numbers = [int(one) for one in (*self.versions, *self.former) if one.isdecimal() and len(one) < 16]
+        return max(numbers, default=0) + 1
+
+    # The meta entity
+
+    def put_meta(self, given: Json, *, patch: bool, check_epoch: bool, ignored: frozenset[str]) -> None:
+        """Write the meta entity: all of it, or with `patch` what is given only.
+
+        Raises:
+            ProblemFound: another id or epoch is given, or a value is of the wrong type.
+        """
+        here = self.xid + "/meta"
+        check_id(given, f"{self.singular}id", self.singular, here, last_id(self.xid))
+        if check_epoch and self.row is not None:
+            check_given_epoch(given, here, self.row.epoch)
+        kept = dict(self.meta) if patch else {}
+        for name, value in given.items():
+            if name in _SERVER or name in _LIFE or name in _OF_META or name == f"{self.singular}id":
+                continue
+            if value is None:
+                kept.pop(name, None)
+            else:
+                kept[name] = value
+        self.meta = kept
+        self.is_meta_touched = True
+        self.life[""] = life_of(given, here, self.row)
+        if "xref" in given or not patch:
+            self.xref = _xref(given.get("xref"), self.xid)
+        if self.xref is None:
+            chosen = {name: value for name, value in given.items() if name not in ignored}
+            self.default.choose(chosen, here, patch=patch)
+
+    def set_default(self, wanted: str | None) -> None:
+        """Choose the default Version (`?setdefaultversionid`); None: the newest from now on."""
+        self.default = Default(wanted, wanted is not None)
+        self.is_meta_touched = True
+
+    def settle_default(self) -> None:
+        """Find the default Version once all Versions are written.
+
+        Raises:
+            ProblemFound: the one that was chosen is not there.
+        """
+        if self.xref is not None or not self.versions:
+            self.default = Default()
+        else:
+            self.default.settle(self.xid, self.versions, self.removed, self.newest())
+
+    def settle_ancestors(self) -> None:
+        """Find the ancestors of Versions that the request gives none, and make sure that each one leads to a root.
+
+        Raises:
+            ProblemFound: one is not there, or they go round in a circle.
+        """
+        for versionid in self.touched:
+            at = self.versions[versionid].get(self.ancestor)
+            if at is not None and (not isinstance(at, str) or (at not in self.versions and at not in self.rows)):
+                raise ProblemFound("unknown_id", xid_of_version(self.xid, versionid), singular="version", id=str(at)[:128])
+        for versionid, ancestor in with_ancestors(self._ancestors(), self._made).items():
+            self.versions[versionid][self.ancestor] = ancestor
+        circle = find_circle(self._ancestors(), sorted(self.touched))
+        if circle:
+            raise ProblemFound("ancestor_circular_reference", self.xid, list=", ".join(circle))
+
+    def as_json(self) -> Json:
+        """Write it as a document has it."""
+        named: Json = {f"{self.singular}id": last_id(self.xid)}
+        if self.xref is not None:
+            return named | {"meta": named | self.meta | {"xref": self.xref}}
+        meta = self.meta | {"defaultversionid": self.default.versionid}
+        if self.default.sticky:
+            meta["defaultversionsticky"] = True
+        written = {versionid: {**named, "versionid": versionid, **attributes} for versionid, attributes in self.versions.items()}
+        return named | {"meta": named | meta, "versions": written}
+
+
+def read_tree(working: Working, registryid: RegistryId, xid: Xid, dialect: str) -> Tree:
+    """Read a Resource as it is; one that is not there has no Versions."""
+    row = working.row(registryid, xid)
+    kind = "version" if xid.split("/")[3] == "messages" else "schemaversion"
+    rows = {last_id(one.xid): one for one in working.children(registryid, xid) if one.kind == kind}
+    former = frozenset(one.rsplit("/", 1)[1] for one in working.former(registryid, f"{xid}/versions/"))
+    if row is None and not rows:
+        return Tree(xid, dialect, True, {}, {}, {}, None, former=former)
+    group = working.row(registryid, holder_of(xid))
+    protocol = None if group is None else read_canonical(group.body).get("protocol")
+    stored = None if row is None else row.as_stored(registryid)
+    shown = make_resource(xid, stored, [one.as_stored(registryid) for one in rows.values()], protocol, dialect)
+    return replace(_tree_of(shown, row, rows, dialect), former=former)
+
+
+def _tree_of(shown: Resource, row: Row | None, rows: dict[str, Row], dialect: str) -> Tree:
+    singular = SINGULAR[shown.xid.split("/")[3]]
+    left_out = {*_LIFE, *_SERVER, *_OF_META, f"{singular}id", "versionid"}
+    versions: dict[str, Json] = {}
+    for versionid, attributes in shown.versions.items():
+        kept = {name: value for name, value in attributes.items() if name not in left_out}
+        document = shown.documents.get(versionid)
+        if document is not None:
+            name, value = member_of(document.as_bytes(), document.contenttype)
+            kept[name] = value
+        versions[versionid] = kept
+    own = shown.meta_in_document if shown.xref else shown.meta
+    meta = {name: value for name, value in own.items() if name not in left_out}
+    readonly = own.get("readonly")
+    if readonly:
+        meta["readonly"] = True
+    default = Default(shown.default if rows else None, bool(own.get("defaultversionsticky", False)))
+    return Tree(shown.xid, dialect, False, meta, versions, rows, row, default, shown.xref)
+
+
+def _settle_document(kept: Json, given: Json) -> None:
+    """Hold a document that came as a JSON value with its text; its media type is that of JSON where none is given."""
+    value = kept.get("schema")
+    if given.get("schema") is not None and not isinstance(value, str) and "contenttype" not in given:
+        kept.setdefault("contenttype", "application/json")
+    if isinstance(value, Spelled):
+        del kept["schema"]
+        name, kept_as = member_of(value.text, kept.get("contenttype"))
+        kept[name] = kept_as
+
+
+def check_id(given: Json, name: str, singular: str, subject: str, expected: str) -> None:
+    """Make sure that an id in a body is that of the path.
+
+    Raises:
+        ProblemFound: it is another one.
+    """
+    value = given.get(name)
+    if value is not None and value != expected:
+        raise ProblemFound("mismatched_id", subject, singular=singular, invalid_id=str(value)[:128], expected_id=expected)
+
+
+def check_given_epoch(given: Json, subject: str, epoch: int) -> None:
+    """Make sure that an epoch in a body is the stored one.
+
+    Raises:
+        ProblemFound: it is another one.
+    """
+    value = given.get("epoch")
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _invalid("epoch", subject, "it is not a number")
+    if value != epoch:
+        raise ProblemFound("mismatched_epoch", subject, bad_epoch=str(value), epoch=str(epoch))
+
+
+def life_of(given: Json, subject: str, row: Row | None) -> Life:
+    """Read the dates of a body: one that is given holds, `modifiedat` unless it is the stored one.
+
+    Raises:
+        ProblemFound: one is no date.
+    """
+    found = Life()
+    for name in ("createdat", "modifiedat"):
+        value = given.get(name)
+        if value is None:
+            continue
+        try:
+            moment = microseconds(value if isinstance(value, str) else "")[0]
+        except ValueError as error:
+            raise _invalid(name, subject, "it is not a timestamp such as 2024-12-31T23:59:59Z") from error
+        if name == "createdat" or row is None or moment != row.modifiedat:
+            setattr(found, name, moment)
+    return found
+
+
+def _xref(value: Any, xid: Xid) -> Xid | None:
+    """Read what a Resource stands for.
+
+    Raises:
+        ProblemFound: it is no XID of a Resource of the same type, or its own.
+    """
+    if value is None:
+        return None
+    parts = value.split("/") if isinstance(value, str) else []
+    if len(parts) != 5 or parts[0] or not all(parts[1:]) or parts[3] != xid.split("/")[3] or value == xid:
+        told = f"it is not the XID of another one of /{xid.split('/')[1]}/…/{xid.split('/')[3]}"
+        raise ProblemFound("malformed_xref", xid, xref=str(value)[:200], error_detail=told)
+    return Xid(value)
+
+
+def _invalid(name: str, subject: str, told: str) -> ProblemFound:
+    return ProblemFound("invalid_attribute", subject, name=name, error_detail=told)

@@ -1,0 +1,217 @@
+"""The requests that write, as they come over HTTP: their bodies, who may send them, and their answers.
+
+A request that wrote is answered with what it wrote, as a GET shows it, from the snapshot that has it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from lakehouse.serve.answer.entityviews import keyed, unmarked
+from lakehouse.serve.answer.exchange import Answer, Asked, Request, header_value
+from lakehouse.serve.answer.live import Head, Live
+from lakehouse.serve.answer.nested import Answers
+from lakehouse.serve.answer.queryparameters import read_flags, read_parameters
+from lakehouse.serve.answer.reads import Pages, entity_answers
+from lakehouse.serve.apierrors import ProblemFound
+from lakehouse.serve.clientlimits import Bodies, Receive, Shares
+from lakehouse.serve.config import Options
+from lakehouse.serve.targets import DETAILS, Target, quoted
+from lakehouse.serve.write.apply import Outcome, methods_of
+from lakehouse.serve.write.operations import draft_methods_of
+from lakehouse.serve.write.writerequest import Writing
+from lakehouse.serve.writer.wire import Address, Done
+from lakehouse.serve.writer.writerclient import Writers
+from lakehouse.text.names import RegistryId, Xid
+from lakehouse.text.xid import last_id, xid_of
+
+_PARALLEL = 128  # requests that wait for the writer at once
+_MOST_WAITING = 256  # that wait for their turn to do so
+_SECONDS_TO_FOLLOW = 30.0
+
+
+def written_answer(pages: Pages, asked: Asked, done: Done, head: Head) -> Answer:
+    """Answer a request that wrote.
+
+    Args:
+        pages: what answers.
+        asked: the request.
+        done: what it did, in a snapshot that the read model has.
+        head: the newest snapshot.
+
+    Raises:
+        ProblemFound: what was written cannot be shown.
+    """
+    outcome, number = done.outcome, done.snapshot_id
+    if outcome.shows == "nothing":
+        return Answer(204, body=b"", media_type="", snapshot=number)
+    if number in (0, head.number):
+        key = head.digest if number else ""
+    else:
+        key = pages.live.model.answer(lambda view: str(view.commit_of(number)["digest"]))
+    if outcome.shows == "entity":
+        return _entity(pages, asked, outcome, head, number, key)
+
+    def collections(request: Request) -> Answer:
+        if outcome.shows == "collection":
+            return _json(request, _members(request, entity_answers(request), asked.target.parts, outcome.xids))
+        parts = []
+        for collection in sorted({xid.rsplit("/", 2)[1] for xid in outcome.xids}):
+            xids = [xid for xid in outcome.xids if xid.rsplit("/", 2)[1] == collection]
+            text = _members(request, entity_answers(request), (*asked.target.parts, collection), xids)
+            parts.append(keyed(collection) + text)
+        return _json(request, b"{" + b",".join(parts) + b"}")
+
+    return pages.answer_at(asked, head, number, key, collections)
+
+
+def _entity(pages: Pages, asked: Asked, outcome: Outcome, head: Head, number: int, key: str) -> Answer:
+    parts = tuple(outcome.xids[0][1:].split("/")) if outcome.xids[0] != "/" else ()
+    shown = Asked(asked.target._replace(parts=parts), asked.query, asked.raw_path, asked.origin)
+    answer = pages.answer_at(shown, head, number, key, pages.answered)
+    if answer.status == 200 and outcome.created:
+        answer.status = 201
+    if outcome.created:
+        answer.headers["Location"] = _url(shown.target, asked.base)
+    if outcome.version is not None:
+        version = Target(None, None, tuple(outcome.version[1:].split("/")), "", asked.target.details)
+        answer.headers["Content-Location"] = _url(version, asked.base)
+    return answer
+
+
+def _url(target: Target, base: str) -> str:
+    details = DETAILS if target.details and "schemas" in target.parts else ""
+    return header_value(base + quoted(target.path) + details)
+
+
+def _members(request: Request, answers: Answers, parts: tuple[str, ...], xids: list[Xid]) -> bytes:
+    """Write the members of a collection that were processed."""
+    wanted = {last_id(xid) for xid in xids}
+    if len(parts) == 1:
+        return answers.groups(parts[0], lambda found: [one for one in found if one.entity.id in wanted])
+    holder = xid_of(*parts[:-1])
+    if len(parts) == 3:
+        group = request.catalog.group(holder)
+        if group is None:
+            raise ProblemFound("not_found", holder)
+
+        def of_entries(entries: list[Any]) -> list[Any]:
+            return [entry for entry in entries if entry.id in wanted]
+
+        return answers.resources(group, of_entries)
+    resource = request.catalog.resource(holder)
+    if resource is None:
+        raise ProblemFound("not_found", holder)
+    return answers.versions(resource, lambda found: [one for one in found if one.entity["versionid"] in wanted])
+
+
+def _json(request: Request, text: bytes) -> Answer:
+    return Answer(body=unmarked(text, request.asked.base, request.asked.target.path))
+
+
+class Writes:
+    """Has requests done by the writer."""
+
+    def __init__(self, live: Live, options: Options, pages: Pages, address: Address, bodies: Bodies) -> None:
+        self.live = live
+        self.options = options
+        self.pages = pages
+        self.writers = Writers(address, live, options.request_seconds)
+        self.threads = ThreadPoolExecutor(_PARALLEL, "lakehouse-write")
+        self.shares = Shares(self.threads, _PARALLEL, _MOST_WAITING)
+        self.bodies = bodies
+        self._turn = threading.Lock()
+
+    async def answer(
+        self, method: str, asked: Asked, headers: dict[bytes, bytes], receive: Receive, client: str, user: str | None
+    ) -> tuple[Answer, Asked]:
+        """Have a request done, and answer it; it takes a place among those that wait once its body is whole.
+
+        Args:
+            method: one of `methods`.
+            asked: the request.
+            headers: as they came.
+            receive: gives the body.
+            client: whose share it takes.
+            user: who asks.
+
+        Raises:
+            ProblemFound: nothing was written.
+        """
+        async with self.bodies.read(receive, client) as body:
+            asked = replace(asked, arrived=time.monotonic())
+            return await self.shares.run(client, lambda: self._done(method, asked, headers, body, user))
+
+    @staticmethod
+    def methods(target: Target) -> tuple[str, ...]:
+        """Tell which methods write at what is asked for; the past is not written."""
+        return () if target.at is not None else methods_at(target.parts, details=target.details)
+
+    def close(self) -> None:
+        """Wait for nobody any more."""
+        self.threads.shutdown(wait=False, cancel_futures=True)
+
+    def _done(
+        self, method: str, asked: Asked, headers: dict[bytes, bytes], body: bytes, user: str | None
+    ) -> tuple[Answer, Asked]:
+        """Have a request done, in a thread of its own."""
+        if time.monotonic() > asked.arrived + self.options.request_seconds:
+            told = "It waited too long for its turn; nothing was written. Ask again."
+            raise ProblemFound("server_busy", asked.target.path, told, headers={"Retry-After": "5"})
+        head = self.live.head
+        if head is None:
+            raise ProblemFound("", status=503, detail="The catalog is being loaded.", headers={"Retry-After": "2"})
+        parameters = read_parameters(asked.query)
+        dialect = self.pages.meanings.dialect_of(parameters)
+        read_flags(parameters, asked.target.parts, asked.target.path)  # nothing is written for an answer that cannot be given
+        named = {
+            name.decode("latin-1").lower(): value.decode("latin-1")
+            for name, value in headers.items()
+            if name.startswith(b"xregistry-") or name == b"content-type"
+        }
+        writing = Writing(
+            method, asked.target.parts, asked.target.details, self._registry_of(asked, head), dialect, parameters, named, body,
+            asked.base, user,
+        )  # fmt: skip
+        done = self.writers.write(writing)
+        followed = self._followed(done)
+        asked = replace(asked, arrived=time.monotonic())  # what was written is shown, however long that took
+        with self._turn:  # a whole batch is answered at once: readers shall not wait for all of its threads
+            return written_answer(self.pages, asked, done, followed), asked
+
+    def _registry_of(self, asked: Asked, head: Head) -> RegistryId:
+        """Find the registry that is meant; one that a mount names may be new."""
+        if asked.target.registry is not None:
+            return asked.target.registry
+        return self.pages.meanings.registry_of(asked, head)
+
+    def _followed(self, done: Done) -> Head:
+        """Wait until the read model has a snapshot."""
+        head = self.live.await_snapshot(done.snapshot_id, _SECONDS_TO_FOLLOW)
+        if head is None:
+            told = f"It was written, in snapshot {done.snapshot_id}, but this server does not see it yet."
+            raise ProblemFound("data_retrieval_error", detail=told, status=503, headers={"Retry-After": "5"})
+        return head
+
+
+def methods_of_path(path: str) -> tuple[str, ...]:
+    """Tell which methods write at a path of OpenAPI."""
+    parts = tuple(path.removesuffix("$details").strip("/").split("/")) if path != "/" else ()
+    return methods_at(parts, details=path.endswith("$details"))
+
+
+def methods_at(parts: tuple[str, ...], *, details: bool = True) -> tuple[str, ...]:
+    """Tell which methods write at a path.
+
+    Args:
+        parts: of the path.
+        details: `$details` stands at its end; without, the document of a schema cannot be patched.
+    """
+    found = draft_methods_of(parts) or methods_of(parts)
+    if not details and len(parts) in (4, 6) and parts[2] == "schemas":
+        return tuple(method for method in found if method != "PATCH")
+    return found
