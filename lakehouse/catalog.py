@@ -42,16 +42,16 @@ from lakehouse.query.calls import for_python
 from lakehouse.query.diff import diff_snapshots, read_differences
 from lakehouse.query.records import Records
 from lakehouse.query.sql import run_query
-from lakehouse.readmodel.diff import diff_snapshots as diff_quickly
-from lakehouse.readmodel.events import change_events
+from lakehouse.readmodel.detail import Shown, ShownDocument, ShownEntity
+from lakehouse.readmodel.detail import show as show_one
 from lakehouse.readmodel.file.words import KINDS
-from lakehouse.readmodel.found import Broken, find_violations, violations_by_rule, with_reasons
 from lakehouse.readmodel.model import ReadModel, open_model
-from lakehouse.readmodel.search import Hit
-from lakehouse.readmodel.search import search as search_for
-from lakehouse.readmodel.shown import Shown, ShownDocument, ShownEntity
-from lakehouse.readmodel.shown import show as show_one
-from lakehouse.readmodel.view import View
+from lakehouse.readmodel.queries import change_events
+from lakehouse.readmodel.queries import diff_snapshots as diff_quickly
+from lakehouse.readmodel.snapshotview import View
+from lakehouse.readmodel.violationlist import Broken, find_violations, violations_by_rule, with_reasons
+from lakehouse.readmodel.wordsearch import Hit
+from lakehouse.readmodel.wordsearch import search as search_for
 from lakehouse.render.onspark import render_table
 from lakehouse.render.rendering import Style as RenderStyle
 from lakehouse.render.renderruns import families_of

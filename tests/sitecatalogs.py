@@ -20,7 +20,7 @@ from warehouses import _VIOLATIONS, CHANGES, START, definitions_as_table
 
 import lakehouse
 from lakehouse.readmodel import ReadModel, open_model
-from lakehouse.readmodel.file.schema import EFFECTIVE_COLUMNS, VIOLATION_COLUMNS
+from lakehouse.readmodel.file.sqliteschema import EFFECTIVE_COLUMNS, VIOLATION_COLUMNS
 from lakehouse.settings import read_settings
 from lakehouse.text.problems import violation_id
 

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
-from lakehouse.readmodel.file.schema import BOOLEAN_COLUMNS, EFFECTIVE_COLUMNS, VIOLATION_COLUMNS
+from lakehouse.readmodel.file.sqliteschema import BOOLEAN_COLUMNS, EFFECTIVE_COLUMNS, VIOLATION_COLUMNS
 
 _TIME = pa.timestamp("us", tz="UTC")
 CHANGES = pa.schema(

@@ -24,7 +24,7 @@ from lakehouse.text.names import RegistryId, Xid
 
 if TYPE_CHECKING:
     from lakehouse.match.definition.scope import Scope
-    from lakehouse.readmodel.view import View
+    from lakehouse.readmodel.snapshotview import View
 
 T = TypeVar("T")
 _UNITS = ("group", "endpoint", "message", "schema")

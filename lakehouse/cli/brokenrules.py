@@ -15,7 +15,7 @@ from lakehouse.cli.printing import counted_findings, one_line, shortened, show_t
 from lakehouse.text.timestamps import rfc3339, utc_seconds
 
 if TYPE_CHECKING:
-    from lakehouse.readmodel.found import Broken
+    from lakehouse.readmodel.violationlist import Broken
 
 _SEVERITIES = ("error", "warning", "info")
 _PLACES, _PLACES_IN_JSON = 3, 5
@@ -57,7 +57,7 @@ def violations(context: Context, /, **options: Any) -> int:
 
     Errors are listed first, and causes before violations that follow from them. The exit code is 0 whatever is listed.
     """
-    from lakehouse.readmodel.found import find_violations, violations_by_rule
+    from lakehouse.readmodel.violationlist import find_violations, violations_by_rule
 
     if options["form"] != "text" and (context.as_json or options["by"] != "rule"):
         raise click.UsageError("--format sarif and --format junit exclude --json and --by.")
@@ -114,7 +114,7 @@ def show_broken(found: list[Broken], documents: int, *, with_consequences: bool)
         documents: how many documents the findings are of.
         with_consequences: list the places of rules whose findings follow from others too.
     """
-    from lakehouse.readmodel.found import CONSEQUENCES
+    from lakehouse.readmodel.violationlist import CONSEQUENCES
 
     if not found:
         click.echo("No findings.")

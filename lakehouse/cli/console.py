@@ -22,6 +22,13 @@ from lakehouse.settings import Settings, read_settings
 
 REFUSED = 3
 BREAKING = 4
+at_option = click.option(
+    "--at",
+    metavar="SNAPSHOT",
+    shell_complete=complete_snapshot,
+    help="The catalog as of SNAPSHOT: a number, label, date, time, or head (the latest).",
+)
+exit_zero_option = click.option("--exit-zero", is_flag=True, help="Exit with 0, not 3, if something was rejected.")
 
 
 class Context:
@@ -90,15 +97,6 @@ def with_globals(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(*args, **kwargs)
 
     return run
-
-
-at_option = click.option(
-    "--at",
-    metavar="SNAPSHOT",
-    shell_complete=complete_snapshot,
-    help="The catalog as of SNAPSHOT: a number, label, date, time, or head (the latest).",
-)
-exit_zero_option = click.option("--exit-zero", is_flag=True, help="Exit with 0, not 3, if something was rejected.")
 
 
 @contextmanager

@@ -13,23 +13,31 @@ import sys
 
 import click
 
-from lakehouse.cli.ask import export, search, serve_sql, show, sql, sql_user
-from lakehouse.cli.audit import blame, changes, diff, label, log, snapshots
 from lakehouse.cli.brokenrules import violations
 from lakehouse.cli.compat import compat
 from lakehouse.cli.completion import completion
 from lakehouse.cli.console import Context, with_globals
 from lakehouse.cli.helping import group
-from lakehouse.cli.keep import backup, doctor, maintain, migrate, rebuild, restore
-from lakehouse.cli.load import demo, explain, ingest, rules, validate
+from lakehouse.cli.history import blame, changes, diff, label, log, snapshots
+from lakehouse.cli.ingest import demo, explain, ingest, rules, validate
 from lakehouse.cli.match import match
+from lakehouse.cli.operators import backup, doctor, maintain, migrate, rebuild, restore
 from lakehouse.cli.printing import tell
+from lakehouse.cli.query import export, search, serve_sql, show, sql, sql_user
 from lakehouse.cli.render import render
-from lakehouse.cli.replicate.group import replicate
+from lakehouse.cli.replicate import replicate
 from lakehouse.cli.serve import serve
 from lakehouse.cli.site import site
 from lakehouse.errors import LakehouseError, reason_of
 from lakehouse.version import VERSION
+
+_COMMANDS = (
+    ingest, validate, violations, rules, explain, demo,
+    match, render, replicate,
+    sql, show, search, export, serve, site, serve_sql, sql_user, completion,
+    snapshots, label, log, blame, diff, compat, changes,
+    doctor, rebuild, migrate, maintain, backup, restore,
+)  # fmt: skip
 
 
 @group(
@@ -46,13 +54,6 @@ def cli() -> None:
     """
 
 
-_COMMANDS = (
-    ingest, validate, violations, rules, explain, demo,
-    match, render, replicate,
-    sql, show, search, export, serve, site, serve_sql, sql_user, completion,
-    snapshots, label, log, blame, diff, compat, changes,
-    doctor, rebuild, migrate, maintain, backup, restore,
-)  # fmt: skip
 for _command in _COMMANDS:
     cli.add_command(_command)
 

@@ -20,7 +20,7 @@ from lakehouse.cli.printing import printable, tell
 from lakehouse.text.names import RegistryId
 
 if TYPE_CHECKING:
-    from lakehouse.readmodel.view import View
+    from lakehouse.readmodel.snapshotview import View
     from lakehouse.render.filling import Given
     from lakehouse.render.renderruns import Run
     from lakehouse.render.selected import Selected
@@ -94,7 +94,7 @@ def _check(xids: tuple[str, ...], flags: dict[str, Any]) -> None:
 
 
 def _run_of(context: Context, xids: tuple[str, ...], flags: dict[str, Any]) -> tuple[Run, Given]:
-    from lakehouse.readmodel.found import with_reasons
+    from lakehouse.readmodel.violationlist import with_reasons
     from lakehouse.render.filling import Given, read_payload, values_of
     from lakehouse.render.rendering import Style
     from lakehouse.render.renderruns import Run, families_of

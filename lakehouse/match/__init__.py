@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from lakehouse.match.definition.definitions import Definition as Definition
-    from lakehouse.match.definition.definitions import definition_of as definition_of
+    from lakehouse.match.definition.compiled import Definition as Definition
+    from lakehouse.match.definition.compiled import definition_of as definition_of
     from lakehouse.match.definition.templates import Template as Template
     from lakehouse.match.definition.templates import compile_template as compile_template
     from lakehouse.match.evaluation import Tolerance as Tolerance
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "definition.definitions": ["Definition", "definition_of"],
+        "definition.compiled": ["Definition", "definition_of"],
         "definition.templates": ["Template", "compile_template"],
         "event.canonical": ["Event", "Landed", "events_of"],
         "evaluation": ["Tolerance", "evaluate"],

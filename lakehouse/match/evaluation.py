@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from lakehouse.match.definition.definitions import (
+from lakehouse.match.definition.compiled import (
     ADDRESSES,
     CONTENT_TYPE,
     ENVELOPE,

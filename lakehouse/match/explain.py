@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakehouse.match.definition.definitions import OWN_PROTOCOL, Definition, incomplete_of, separator_of
+from lakehouse.match.definition.compiled import OWN_PROTOCOL, Definition, incomplete_of, separator_of
 from lakehouse.match.definition.scope import Catalog, Scope, read_catalog
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.evaluation import FAILURES, Outcome, values_of
@@ -21,7 +21,7 @@ from lakehouse.match.index import CLOSE_TYPES, Index, is_close, last_segment
 from lakehouse.match.matcher import Matcher, Request
 from lakehouse.match.payload.payloads import Payloads
 from lakehouse.match.payload.schemas import Schemas
-from lakehouse.readmodel.view import Telling, View
+from lakehouse.readmodel.snapshotview import Telling, View
 
 _GZIP = b"\x1f\x8b"
 _MOST_CANDIDATES = 10

@@ -17,7 +17,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute
 
-from lakehouse.match.definition.definitions import ADDRESSES, TYPE, Definition, definition_of
+from lakehouse.match.definition.compiled import ADDRESSES, TYPE, Definition, definition_of
 from lakehouse.match.definition.templates import Rule
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.event.canonical import Event

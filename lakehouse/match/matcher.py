@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakehouse.match.definition.definitions import Definition
+from lakehouse.match.definition.compiled import Definition
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.evaluation import (
     INCOMPLETE,

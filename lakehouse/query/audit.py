@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 import jsonpatch
 
 from lakehouse.errors import EntityNotFound, SettingsError
-from lakehouse.readmodel.found import with_reasons
-from lakehouse.readmodel.shown import full_xid
+from lakehouse.readmodel.detail import full_xid
+from lakehouse.readmodel.violationlist import with_reasons
 from lakehouse.text.jsontext import below
 from lakehouse.text.names import WHOLE, Pointer, RegistryId, Xid
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
 
-    from lakehouse.readmodel.view import View
+    from lakehouse.readmodel.snapshotview import View
 
 _BOOKKEEPING = ("/epoch", "/createdat", "/modifiedat")
 

@@ -5,8 +5,8 @@
     with open_model(settings) as model, model.at("release-2") as view:
         message = view.definition("default", "/messagegroups/shop/messages/placed")
 
-The file stands in the cache folder, one for each warehouse. It holds the log whole, so every past snapshot can be read too;
-the effective definitions of a past snapshot are computed of it.
+The file is in the cache folder, one for each warehouse. It holds the log whole, so every past snapshot can be read too;
+the effective definitions of a past snapshot are computed from it.
 """
 
 from typing import TYPE_CHECKING
@@ -16,10 +16,10 @@ import lazy_loader
 if TYPE_CHECKING:
     from lakehouse.readmodel.model import ReadModel as ReadModel
     from lakehouse.readmodel.model import open_model as open_model
-    from lakehouse.readmodel.view import Entity as Entity
-    from lakehouse.readmodel.view import Reference as Reference
-    from lakehouse.readmodel.view import View as View
+    from lakehouse.readmodel.snapshotview import Entity as Entity
+    from lakehouse.readmodel.snapshotview import Reference as Reference
+    from lakehouse.readmodel.snapshotview import View as View
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__, submod_attrs={"model": ["ReadModel", "open_model"], "view": ["Entity", "Reference", "View"]}
+    __name__, submod_attrs={"model": ["ReadModel", "open_model"], "snapshotview": ["Entity", "Reference", "View"]}
 )

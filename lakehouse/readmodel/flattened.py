@@ -15,7 +15,7 @@ from lakehouse.dialects.tables import FAMILIES, family_of, shared_options, table
 from lakehouse.domain.bases import base_of
 from lakehouse.domain.leaves import leaves_of_body
 from lakehouse.domain.protocols import is_as_precise, is_other_protocol
-from lakehouse.readmodel.view import Entity, View
+from lakehouse.readmodel.snapshotview import Entity, View
 from lakehouse.rules.one.constraints import constraints
 from lakehouse.text.jsontext import as_column_text
 from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid

@@ -16,8 +16,8 @@ from lakehouse.faults import crash_point
 from lakehouse.readmodel.file.build import CannotFollow, Facts, Progress, build, follow
 from lakehouse.readmodel.file.delta import READ, Known, Warehouse
 from lakehouse.readmodel.file.place import Place, location_of
-from lakehouse.readmodel.file.schema import FORMAT, Reading, connect
-from lakehouse.readmodel.view import View
+from lakehouse.readmodel.file.sqliteschema import FORMAT, Reading, connect
+from lakehouse.readmodel.snapshotview import View
 from lakehouse.settings import Settings
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ import jiter
 import orjson
 
 from lakehouse.dialects.tables import FAMILIES, PROTOCOLS, listed_options
-from lakehouse.match.definition.definitions import CONTENT_TYPE, ENVELOPE, tokens_of
+from lakehouse.match.definition.compiled import CONTENT_TYPE, ENVELOPE, tokens_of
 from lakehouse.match.definition.valuetypes import as_text, media_type
 from lakehouse.match.payload.validators import is_json
 from lakehouse.render.filling import Filled, Given

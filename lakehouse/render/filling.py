@@ -20,7 +20,7 @@ import orjson
 
 from lakehouse.dialects.tables import PROTOCOLS
 from lakehouse.errors import SettingsError, SourceNotFound
-from lakehouse.match.definition.definitions import ENVELOPE, PROTOCOL, Attribute
+from lakehouse.match.definition.compiled import ENVELOPE, PROTOCOL, Attribute
 from lakehouse.match.definition.valuetypes import MARKER, as_text, is_of_type, is_value
 from lakehouse.render.protocolbinding import Way
 from lakehouse.render.unrenderable import MissingValues, Need, Refusal, RenderRefused

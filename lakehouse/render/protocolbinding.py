@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from lakehouse.dialects.tables import PROTOCOLS, shared_options, shorthands
-from lakehouse.match.definition.definitions import CONTENT_TYPE, OWN_PROTOCOL, Definition, definition_of, escape
+from lakehouse.match.definition.compiled import CONTENT_TYPE, OWN_PROTOCOL, Definition, definition_of, escape
 from lakehouse.match.definition.templates import Rule
 from lakehouse.match.event.captured import SECRET_HEADERS
 from lakehouse.render.unrenderable import Refusal, RenderRefused

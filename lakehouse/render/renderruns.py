@@ -19,7 +19,7 @@ import orjson
 from lakehouse.errors import LakehouseError, SettingsError
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.payload.schemas import Schemas
-from lakehouse.readmodel.view import View
+from lakehouse.readmodel.snapshotview import View
 from lakehouse.render.filling import PAYLOAD, Given, check_names, given_of
 from lakehouse.render.protocolbinding import ALL, CLOUDEVENTS, FAMILIES, Way, ways_of
 from lakehouse.render.rendering import Rendered, Renderer, Style, batched

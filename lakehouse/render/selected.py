@@ -9,8 +9,8 @@ from typing import Any
 from lakehouse.errors import DefinitionNotYet, MessageNotFound, SettingsError
 from lakehouse.match.definition.scope import Scope, endpoint_row, read_definitions, schema_versions
 from lakehouse.match.payload.schemas import SchemaVersion
-from lakehouse.readmodel.search import find_ids
-from lakehouse.readmodel.view import View
+from lakehouse.readmodel.snapshotview import View
+from lakehouse.readmodel.wordsearch import find_ids
 from lakehouse.render.protocolbinding import Endpoint, endpoint_of
 from lakehouse.text.names import RegistryId, Xid
 

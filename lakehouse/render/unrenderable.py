@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lakehouse.errors import LakehouseError
-from lakehouse.match.definition.definitions import escape
+from lakehouse.match.definition.compiled import escape
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.text.names import Pointer, Xid
 

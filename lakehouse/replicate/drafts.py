@@ -12,10 +12,9 @@ from urllib.parse import quote
 
 from lakehouse.errors import ReplicationError, SettingsError
 from lakehouse.replicate.client import Answer, Client, Refused
-from lakehouse.replicate.documents import digest_of, write_members
-from lakehouse.replicate.screen import Json, Screen
+from lakehouse.replicate.crawler import Unit
+from lakehouse.replicate.sourcedocuments import Json, Screen, digest_of, write_members
 from lakehouse.replicate.state import State
-from lakehouse.replicate.walk import Unit
 from lakehouse.store.durable import replace_synced
 from lakehouse.text.names import Xid
 from lakehouse.text.twins import members, object_of, without

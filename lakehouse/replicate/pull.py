@@ -18,10 +18,10 @@ from lakehouse.faults import crash_point
 from lakehouse.readmodel.file.place import is_remote, location_of
 from lakehouse.replicate.address import Address
 from lakehouse.replicate.client import Client, Limits
+from lakehouse.replicate.crawler import Unit, Walk
 from lakehouse.replicate.drafts import DraftWalk, is_draft_catalog
-from lakehouse.replicate.screen import Screen
+from lakehouse.replicate.sourcedocuments import Screen
 from lakehouse.replicate.state import State, is_held, open_state
-from lakehouse.replicate.walk import Unit, Walk
 from lakehouse.settings import Settings
 from lakehouse.text.names import Xid
 

@@ -14,11 +14,9 @@ from typing import Any, NamedTuple
 from lakehouse.errors import ReplicationError, SettingsError
 from lakehouse.readmodel import ReadModel, View, open_model
 from lakehouse.replicate.address import Address
-from lakehouse.replicate.bodies import body_of, is_held_group, is_held_resource, meta_of
 from lakehouse.replicate.client import Client, Limits, Refused
-from lakehouse.replicate.documents import COLLECTIONS, MEMBERS
-from lakehouse.replicate.outbox import Outbox, Reached
-from lakehouse.replicate.screen import Json
+from lakehouse.replicate.outbox import Outbox, Reached, body_of, is_held_group, is_held_resource, meta_of
+from lakehouse.replicate.sourcedocuments import COLLECTIONS, MEMBERS, Json
 from lakehouse.replicate.state import State
 from lakehouse.settings import Settings
 from lakehouse.text.jsontext import as_written

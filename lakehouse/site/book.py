@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, NamedTuple, TypeVar
 
-from lakehouse.readmodel.listed import count_changed
 from lakehouse.readmodel.model import ReadModel
-from lakehouse.readmodel.view import Entity, View
+from lakehouse.readmodel.queries import count_changed
+from lakehouse.readmodel.snapshotview import Entity, View
 from lakehouse.site import addresses
 from lakehouse.site.overview import Overview
 from lakehouse.site.templating import MEDIA_TYPES, render

@@ -9,9 +9,9 @@ from functools import cached_property
 from typing import Any
 
 from lakehouse.log.snapshotfacts import Snapshot
-from lakehouse.readmodel.found import find_violations
-from lakehouse.readmodel.listed import listed_members, protocols_of
-from lakehouse.readmodel.view import Entity, View
+from lakehouse.readmodel.queries import listed_members, protocols_of
+from lakehouse.readmodel.snapshotview import Entity, View
+from lakehouse.readmodel.violationlist import find_violations
 from lakehouse.text.names import REGISTRY, RegistryId, Xid
 from lakehouse.text.xid import xid_of_group, xid_of_resource
 

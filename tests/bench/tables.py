@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import CommitProperties, write_deltalake
 
-from lakehouse.readmodel.file.schema import EFFECTIVE_COLUMNS, VIOLATION_COLUMNS
+from lakehouse.readmodel.file.sqliteschema import EFFECTIVE_COLUMNS, VIOLATION_COLUMNS
 from tests.bench.generator import Json, Shape, make_documents
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # helpers of tests import each other from there

@@ -11,7 +11,7 @@ from lakehouse.cli.printing import show_examples, show_maintained, show_table
 from lakehouse.cli.tabular import show_rows
 from lakehouse.ingest.summary import Summary
 from lakehouse.progress import EverySeconds, Periodic
-from lakehouse.readmodel.shown import Shown
+from lakehouse.readmodel.detail import Shown
 
 
 def upkeep(table: str, **done: int) -> dict[str, object]:

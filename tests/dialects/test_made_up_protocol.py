@@ -77,7 +77,7 @@ with Catalog("warehouse") as catalog:
 
 MATCHING = """
 import json
-from lakehouse.match.definition.definitions import ADDRESSES
+from lakehouse.match.definition.compiled import ADDRESSES
 from lakehouse.match.event.canonical import SECTIONS, captured_by
 from lakehouse.render.protocolbinding import Endpoint
 from lakehouse.render.filling import _ADDRESSES, _OPTIONS

@@ -8,7 +8,7 @@ from deltas import unpack
 from lakehouse.domain.bodies import compared_bodies
 from lakehouse.domain.diff import differences, leaves_of_message
 from lakehouse.readmodel import open_model
-from lakehouse.readmodel.diff import definitions_of, diff_snapshots
+from lakehouse.readmodel.queries import definitions_of, diff_snapshots
 from lakehouse.settings import read_settings
 
 

@@ -16,7 +16,7 @@ from test_flattening import flat, nested
 from lakehouse.errors import MessageNotFound
 from lakehouse.query.sql import run_query
 from lakehouse.readmodel import open_model
-from lakehouse.readmodel.shown import show_messages
+from lakehouse.readmodel.detail import show_messages
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
 pytestmark = [

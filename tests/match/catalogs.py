@@ -10,7 +10,7 @@ from builders import read
 from oracle import Catalog, flatten
 
 from lakehouse.domain.references import schema_places
-from lakehouse.match.definition.definitions import escape
+from lakehouse.match.definition.compiled import escape
 from lakehouse.match.payload.schemas import SchemaVersion
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples"

@@ -11,9 +11,9 @@ from builders import read
 from deltalake import CommitProperties, write_deltalake
 from warehouses import CHANGES, Written, definitions_as_table
 
-from lakehouse.match.definition.definitions import ADDRESSES
+from lakehouse.match.definition.compiled import ADDRESSES
 from lakehouse.readmodel import ReadModel
-from lakehouse.readmodel.file.schema import EFFECTIVE_COLUMNS
+from lakehouse.readmodel.file.sqliteschema import EFFECTIVE_COLUMNS
 from lakehouse.settings import read_settings
 from match.catalogs import load
 

@@ -196,7 +196,7 @@ def test_null_in_a_structured_event_meets_the_same_limit():
 
 def test_after_some_that_hang_no_other_is_tried(monkeypatch):
     monkeypatch.setattr("lakehouse.match.payload.payloads._SECONDS", 0.2)
-    from lakehouse.match.definition.definitions import Definition
+    from lakehouse.match.definition.compiled import Definition
     from lakehouse.match.event.canonical import Event
 
     version = SchemaVersion("r", f"{S}/versions/1", S, True, "JSONSchema/2020-12", json.dumps(doubled(40)))

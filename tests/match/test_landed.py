@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from lakehouse.match.definition.definitions import definition_of
+from lakehouse.match.definition.compiled import definition_of
 from lakehouse.match.evaluation import Tolerance, evaluate
 from lakehouse.match.event.canonical import Landed, captured_by, events_of
 from lakehouse.match.event.captured import landed_of_columns, landed_of_http, landed_of_text

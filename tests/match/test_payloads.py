@@ -11,7 +11,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from lakehouse.match.definition.definitions import Definition
+from lakehouse.match.definition.compiled import Definition
 from lakehouse.match.event.canonical import Event
 from lakehouse.match.payload.payloads import Payloads
 from lakehouse.match.payload.schemas import Schemas, SchemaVersion

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lakehouse.match.definition.definitions import Definition
+from lakehouse.match.definition.compiled import Definition
 from lakehouse.match.event.canonical import Event
 from lakehouse.match.payload.payloads import Payloads, PayloadVerdict
 from lakehouse.match.payload.schemas import Schemas, SchemaVersion

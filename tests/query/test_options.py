@@ -11,8 +11,8 @@ from soak.sessions import forget
 
 from lakehouse.log.relations import open_relations
 from lakehouse.readmodel import open_model
+from lakehouse.readmodel.detail import show_messages
 from lakehouse.readmodel.flattened import attributes_of, endpoints_of
-from lakehouse.readmodel.shown import show_messages
 from lakehouse.render.renderruns import examples_of
 from lakehouse.render.selected import read_selected
 from lakehouse.rules.published import check_catalog

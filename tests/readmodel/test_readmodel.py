@@ -9,9 +9,9 @@ from deltas import VERSIONS, Rewound, content, unpack
 
 from lakehouse.errors import SnapshotNotFound, WarehouseError
 from lakehouse.readmodel import ReadModel, model, open_model
+from lakehouse.readmodel.detail import rendered
 from lakehouse.readmodel.flattened import attributes_of, chain_of, endpoints_of
-from lakehouse.readmodel.render import rendered
-from lakehouse.readmodel.search import find_ids, search
+from lakehouse.readmodel.wordsearch import find_ids, search
 from lakehouse.settings import read_settings
 
 

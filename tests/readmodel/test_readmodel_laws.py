@@ -20,10 +20,10 @@ from warehouses import Written
 from lakehouse.domain.diff import differences
 from lakehouse.errors import WarehouseError
 from lakehouse.readmodel import ReadModel, model, open_model
-from lakehouse.readmodel.diff import TooManyChanges, definitions_of, diff_snapshots
-from lakehouse.readmodel.found import find_violations
-from lakehouse.readmodel.search import search
-from lakehouse.readmodel.shown import show
+from lakehouse.readmodel.detail import show
+from lakehouse.readmodel.queries import TooManyChanges, definitions_of, diff_snapshots
+from lakehouse.readmodel.violationlist import find_violations
+from lakehouse.readmodel.wordsearch import search
 from lakehouse.settings import Settings, read_settings
 
 pytestmark = pytest.mark.attack

@@ -29,11 +29,11 @@ from lakehouse.log.snapshots import read_snapshots
 from lakehouse.query.diff import diff_snapshots, read_differences
 from lakehouse.query.events import change_events
 from lakehouse.readmodel import ReadModel, View, open_model
-from lakehouse.readmodel import events as quick_events
-from lakehouse.readmodel.diff import definitions_of
-from lakehouse.readmodel.diff import diff_snapshots as diff_quickly
+from lakehouse.readmodel import queries as quick_events
 from lakehouse.readmodel.flattened import attributes_of, chain_of, endpoints_of, messages_of
-from lakehouse.readmodel.found import find_violations, violations_by_rule
+from lakehouse.readmodel.queries import definitions_of
+from lakehouse.readmodel.queries import diff_snapshots as diff_quickly
+from lakehouse.readmodel.violationlist import find_violations, violations_by_rule
 from lakehouse.settings import Settings
 from lakehouse.store.views import with_read
 

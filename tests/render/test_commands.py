@@ -18,7 +18,7 @@ from match.stored import model_of, write_catalog
 
 from lakehouse.cli.console import Context
 from lakehouse.cli.main import cli
-from lakehouse.match.definition.definitions import definition_of
+from lakehouse.match.definition.compiled import definition_of
 from lakehouse.match.evaluation import Tolerance, evaluate
 from lakehouse.match.event.canonical import events_of
 from lakehouse.match.event.captured import landed_of_http

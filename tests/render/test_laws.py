@@ -19,7 +19,7 @@ from match.catalogs import SAMPLES, load, samples
 
 import lakehouse
 from lakehouse.match import Index, Matcher, Payloads, Request, Schemas
-from lakehouse.match.definition.definitions import definition_of
+from lakehouse.match.definition.compiled import definition_of
 from lakehouse.match.event.canonical import events_of
 from lakehouse.match.event.captured import landed_of_text
 from lakehouse.render import Given, MissingValues, Renderer, RenderRefused, Style, ways_of

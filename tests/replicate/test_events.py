@@ -15,8 +15,8 @@ from serve.test_roundtrip import SHOP
 from lakehouse.errors import ReplicationError
 from lakehouse.replicate.address import read_address
 from lakehouse.replicate.client import Client
-from lakehouse.replicate.events import Listener, Subscriber, concerns, xid_of
 from lakehouse.replicate.state import State
+from lakehouse.replicate.subscriber import Listener, Subscriber, concerns, xid_of
 from replicate.sources import QUICK, Catalog, answering
 from replicate.test_subscriptions import renamed, until
 

@@ -13,7 +13,7 @@ from serve.served import serving
 from serve.test_roundtrip import SHOP
 
 from lakehouse.errors import ReplicationError, SettingsError
-from lakehouse.replicate import walk
+from lakehouse.replicate import crawler
 from lakehouse.replicate.address import read_address
 from lakehouse.replicate.client import Client, Limits
 from lakehouse.replicate.pull import read_scope
@@ -81,10 +81,10 @@ def test_an_older_dialect_gives_the_same(tmp_path):
 
 def test_group_by_group_and_page_by_page_gives_the_same(shop, tmp_path, monkeypatch):
     served, catalog = shop
-    monkeypatch.setattr(walk.Walk, "_all", walk.Walk._by_groups)
-    monkeypatch.setattr("lakehouse.replicate.reader._PAGE", 2)
+    monkeypatch.setattr(crawler.Walk, "_all", crawler.Walk._by_groups)
+    monkeypatch.setattr("lakehouse.replicate.crawler._PAGE", 2)
     assert facts(fetch(settings_of(tmp_path / "groups"), served.url)) == catalog.facts()
-    monkeypatch.setattr(walk, "_IN_PAGES", 1)
+    monkeypatch.setattr(crawler, "_IN_PAGES", 1)
     assert facts(fetch(settings_of(tmp_path / "pages"), served.url)) == catalog.facts()
 
 
@@ -94,7 +94,7 @@ def test_a_server_that_nests_nothing_is_walked_entity_by_entity(shop, tmp_path, 
     def as_if_plain(self):
         self.has_pages = True
 
-    monkeypatch.setattr("lakehouse.replicate.reader.Reader.look_round", as_if_plain)
+    monkeypatch.setattr("lakehouse.replicate.crawler.Reader.look_round", as_if_plain)
     found, held = facts(fetch(settings_of(tmp_path), served.url)), catalog.facts()
     assert found.keys() == held.keys()
     # Such answers give the bytes of a document and not how it was written; and `readonly` may be the server's own.
@@ -330,8 +330,8 @@ MISBEHAVING = {
 @pytest.mark.parametrize("how", MISBEHAVING)
 def test_a_source_that_misbehaves_is_told_and_nothing_is_taken(how, tmp_path, monkeypatch):
     misbehave, told = MISBEHAVING[how]
-    monkeypatch.setattr("lakehouse.replicate.walk.Walk._by_groups", lambda self: (_ for _ in ()).throw(self.too_large))
-    monkeypatch.setattr("lakehouse.replicate.walk.Walk.too_large", ReplicationError("u", "more than may be"), raising=False)
+    monkeypatch.setattr("lakehouse.replicate.crawler.Walk._by_groups", lambda self: (_ for _ in ()).throw(self.too_large))
+    monkeypatch.setattr("lakehouse.replicate.crawler.Walk.too_large", ReplicationError("u", "more than may be"), raising=False)
     settings = settings_of(tmp_path, max_document_bytes=1 << 20)
     with answering(lambda asked: good(asked) or misbehave(asked)) as source:
         url = source.url.replace("//", "//me:secret-word@")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakehouse.errors import ReplicationError
-from lakehouse.replicate import documents, walk
+from lakehouse.replicate import crawler, sourcedocuments
 from lakehouse.text.jsontext import as_read, read_json
 from lakehouse.text.twins import members, object_of, values_of, with_member, without
 from replicate.sources import Asked, answering, fetch, settings_of
@@ -58,7 +58,7 @@ def test_an_object_keeps_what_it_was_read_of():
 @pytest.mark.parametrize("size", [4 << 20, 1])
 def test_keys_that_occur_twice_in_an_export_reach_the_ingest(size, asked, tmp_path, monkeypatch):
     """The ingest refuses the same entities, for the same reasons, as where it reads the answer from a file."""
-    monkeypatch.setattr(documents, "_PART_BYTES", size)
+    monkeypatch.setattr(sourcedocuments, "_PART_BYTES", size)
     text = EXPORT.replace('"schemagroups": {}', '"schemagroups": ' + SCHEMAS)
     with answering(exporting(text)) as source:
         (document,) = fetch(settings_of(tmp_path), source.url, **asked).documents.values()
@@ -129,7 +129,7 @@ IN_ROOT = {"/registryid", "/labels/l"}
     ],
 )
 def test_keys_that_occur_twice_reach_the_ingest_of_any_server(answers, more, tmp_path, monkeypatch):
-    monkeypatch.setattr(walk.Walk, "_all", walk.Walk._by_groups)
+    monkeypatch.setattr(crawler.Walk, "_all", crawler.Walk._by_groups)
     with answering(answers) as source:
         (document,) = fetch(settings_of(tmp_path), source.url).documents.values()
         (alone,) = fetch(settings_of(tmp_path / "2"), source.url, "g").documents.values()

@@ -24,8 +24,8 @@ from lakehouse.cli.main import cli
 from lakehouse.errors import SettingsError
 from lakehouse.query.sqlserver import write_user
 from lakehouse.readmodel import open_model
-from lakehouse.readmodel.events import change_events
-from lakehouse.readmodel.shown import show_messages
+from lakehouse.readmodel.detail import show_messages
+from lakehouse.readmodel.queries import change_events
 from lakehouse.serve.apierrors import ProblemFound
 from lakehouse.serve.auth import Guard
 from lakehouse.serve.config import Options

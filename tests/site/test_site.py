@@ -16,7 +16,7 @@ from warehouses import Written as Random
 from lakehouse.cli.main import cli
 from lakehouse.domain.diff import differences
 from lakehouse.errors import SettingsError
-from lakehouse.readmodel.diff import definitions_of
+from lakehouse.readmodel.queries import definitions_of
 from lakehouse.site import write_site
 from lakehouse.site.addresses import path_of
 

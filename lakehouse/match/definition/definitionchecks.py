@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 from pyspark.sql.window import Window
 
-from lakehouse.match.definition.definitions import ENVELOPE, Definition, definition_of
+from lakehouse.match.definition.compiled import ENVELOPE, Definition, definition_of
 from lakehouse.match.definition.scope import MESSAGE_COLUMNS
 from lakehouse.match.definition.templates import Template, has_placeholder
 from lakehouse.rules.declared import RULES

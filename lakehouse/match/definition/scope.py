@@ -13,10 +13,9 @@ from typing import Any
 import orjson
 
 from lakehouse.errors import SettingsError
-from lakehouse.match.definition.definitions import OWN_PROTOCOL
+from lakehouse.match.definition.compiled import OWN_PROTOCOL
 from lakehouse.match.payload.schemas import SchemaVersion, names_others, schema_xids
-from lakehouse.readmodel.entities import Entity
-from lakehouse.readmodel.view import Telling, View
+from lakehouse.readmodel.snapshotview import Entity, Telling, View
 from lakehouse.text.jsontext import canonical, decoded, pointer_of
 from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
 from lakehouse.text.xid import xid_of, xid_of_resource

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 import orjson
 
 from lakehouse.dialects.tables import FAMILIES, PROTOCOLS, message_options
-from lakehouse.match.definition.definitions import ADDRESSES, escape
+from lakehouse.match.definition.compiled import ADDRESSES, escape
 from lakehouse.match.definition.valuetypes import as_text, media_type
 
 MOST_UNPACKED = 2**30

@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, urlsplit
 import orjson
 
 from lakehouse.dialects.tables import FAMILIES, listed_options
-from lakehouse.match.definition.definitions import escape
+from lakehouse.match.definition.compiled import escape
 from lakehouse.match.definition.valuetypes import as_text, timestamp_of
 from lakehouse.match.event.canonical import SECTIONS, Landed, captured_by, events_of, named_values
 

@@ -9,7 +9,7 @@ from typing import Any
 import re2
 from json_structure import InstanceValidator, instance_validator
 
-from lakehouse.match.definition.definitions import escape
+from lakehouse.match.definition.compiled import escape
 from lakehouse.match.payload.costlimit import effort_of
 from lakehouse.match.payload.schemas import Resolved
 from lakehouse.match.payload.validators import Decoded, Error, Unsupported, decode_json, may_be_long

@@ -21,7 +21,7 @@ from functools import lru_cache
 from subprocess import TimeoutExpired
 from typing import Any, NamedTuple, TypeVar
 
-from lakehouse.match.definition.definitions import Definition
+from lakehouse.match.definition.compiled import Definition
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.event.canonical import ELSEWHERE, MOST_UNPACKED, PLACES, Event, unpacked
 from lakehouse.match.payload.schemas import Resolved, Schemas

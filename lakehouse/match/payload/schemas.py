@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import orjson
 
 from lakehouse.domain.references import SchemaPlace, schema_places
-from lakehouse.match.definition.definitions import Definition
+from lakehouse.match.definition.compiled import Definition
 from lakehouse.text.names import JsonText, RegistryId, Xid
 
 _OTHER = re.compile(r'"\$ref"\s*:\s*"[^#"]')

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.match.definition.definitions import TYPE, Attribute, Definition
+from lakehouse.match.definition.compiled import TYPE, Attribute, Definition
 from lakehouse.match.definition.templates import Template
 from lakehouse.match.evaluation import MATCHED, Outcome, best_of, compare, deviates_in_form, is_more_specific, status_of
 from lakehouse.match.event.canonical import Event

@@ -16,7 +16,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from lakehouse.match.definition.definitions import Attribute, Definition
+from lakehouse.match.definition.compiled import Attribute, Definition
 from lakehouse.match.definition.valuetypes import media_type
 from lakehouse.match.evaluation import hides_envelope_type, is_told, is_version
 from lakehouse.match.event.canonical import Event, Landed

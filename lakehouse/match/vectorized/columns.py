@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.dialects.tables import PROTOCOLS, Protocol
-from lakehouse.match.definition.definitions import unescape
+from lakehouse.match.definition.compiled import unescape
 from lakehouse.match.definition.valuetypes import media_type
 from lakehouse.match.event.canonical import BATCH, ELSEWHERE, PLACES, STRUCTURED, Event
 from lakehouse.match.event.captured import AMQP_SECTIONS, SECRET_HEADERS

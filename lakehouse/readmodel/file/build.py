@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.faults import crash_point
-from lakehouse.readmodel.file import rows, words
+from lakehouse.readmodel.file import sqliteschema, words
 from lakehouse.readmodel.file.delta import READ, Known, Warehouse, batches, row_count, statistics, told_position
-from lakehouse.readmodel.file.edges import edges_of, version_uri_of
-from lakehouse.readmodel.file.schema import (
+from lakehouse.readmodel.file.sqliteschema import (
     EFFECTIVE_COLUMNS,
     FORMAT,
     INDEXES,
@@ -26,6 +25,8 @@ from lakehouse.readmodel.file.schema import (
     VIOLATION_COLUMNS,
     connect,
     create,
+    edges_of,
+    version_uri_of,
 )
 from lakehouse.text.names import RegistryId, Xid
 
@@ -81,9 +82,9 @@ def build(warehouse: Warehouse, file: Path, progress: Progress | None = None) ->
     db = create(file)
     try:
         db.execute("BEGIN")
-        _take(db, opened["effective_messages"], EFFECTIVE_COLUMNS, rows.effective_rows, _INSERT_EFFECTIVE, told)
+        _take(db, opened["effective_messages"], EFFECTIVE_COLUMNS, sqliteschema.effective_rows, _INSERT_EFFECTIVE, told)
         _take_log(db, opened["changes"], None, told)
-        _take(db, opened["violations"], VIOLATION_COLUMNS, rows.violation_rows, _INSERT_VIOLATION, told)
+        _take(db, opened["violations"], VIOLATION_COLUMNS, sqliteschema.violation_rows, _INSERT_VIOLATION, told)
         for statement in INDEXES.split(";"):
             db.execute(statement)
         db.execute("DELETE FROM violations WHERE rowid NOT IN (SELECT min(rowid) FROM violations GROUP BY violation_id)")
@@ -129,7 +130,7 @@ def follow(db: sqlite3.Connection, warehouse: Warehouse) -> None:
         touched = _follow_log(db, facts, opened["changes"], files)
         touched |= _follow_effective(db, facts, opened["effective_messages"], known["effective_messages"].version)
         if counts["violations"] is None or counts["violations"] != facts["violations"]:
-            _take(db, opened["violations"], VIOLATION_COLUMNS, rows.violation_rows, _INSERT_VIOLATION, _Told(None, None))
+            _take(db, opened["violations"], VIOLATION_COLUMNS, sqliteschema.violation_rows, _INSERT_VIOLATION, _Told(None, None))
         words.index_again(db, touched)
         _tell_facts(db, warehouse, opened, counts["violations"])
         _check_counts(db, facts, counts)
@@ -172,7 +173,7 @@ def _take_log(db: sqlite3.Connection, table: DeltaTable, above: int | None, told
     last = db.execute("SELECT coalesce(max(id), 0) FROM log").fetchone()[0]
     kind, op, body = (LOG_COLUMNS.index(name) for name in ("kind", "op", "body"))
     for batch in batches(table, LOG_COLUMNS, above, files=files):
-        found = list(rows.log_rows(batch))
+        found = list(sqliteschema.log_rows(batch))
         db.executemany(_INSERT_LOG, found)
         edges, uris = [], []
         for log_id, row in enumerate(found, start=last + 1):
@@ -247,7 +248,7 @@ def _follow_effective(db: sqlite3.Connection, facts: Facts, table: DeltaTable, v
         raise CannotFollow
     keys, count = set(), facts["effective"]
     for batch in batches(table, EFFECTIVE_COLUMNS, known):
-        found = list(rows.effective_rows(batch))
+        found = list(sqliteschema.effective_rows(batch))
         replaced = db.executemany(_DELETE_EFFECTIVE, [row[:2] for row in found]).rowcount
         db.executemany(_INSERT_EFFECTIVE, found)
         count += len(found) - replaced

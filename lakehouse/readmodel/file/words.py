@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from lakehouse.readmodel.file.schema import NEVER
+from lakehouse.readmodel.file.sqliteschema import NEVER
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.xid import xid_of_resource, xid_of_version
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
-from lakehouse.match.definition.definitions import tokens_of
+from lakehouse.match.definition.compiled import tokens_of
 from lakehouse.render.example.plausible import DEEPEST, Impossible, Plausible
 from lakehouse.text.names import Pointer
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from lakehouse.dialects.schemaformats import family_of_format
-from lakehouse.match.definition.definitions import ENVELOPE, Attribute, Definition
+from lakehouse.match.definition.compiled import ENVELOPE, Attribute, Definition
 from lakehouse.match.definition.valuetypes import TEMPLATED_THEN_TYPED, as_text, is_of_type, is_uri_reference, media_type
 from lakehouse.match.event.canonical import Event
 from lakehouse.match.payload.payloads import INVALID, NONE, UNDECODABLE, NoAnswer, Payloads, apart, try_to_make

@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from lakehouse.match.definition.definitions import tokens_of
+from lakehouse.match.definition.compiled import tokens_of
 from lakehouse.render.example.plausible import Impossible, Plausible
 from lakehouse.text.names import Pointer
 

@@ -18,7 +18,7 @@ import orjson
 from lakehouse.domain.events import FEEDS
 from lakehouse.errors import SnapshotNotFound
 from lakehouse.readmodel import View
-from lakehouse.readmodel.events import change_events
+from lakehouse.readmodel.queries import change_events
 from lakehouse.serve.answer.exchange import Answer, Asked, Meanings, Request
 from lakehouse.serve.answer.live import Head, Live
 from lakehouse.serve.answer.queryparameters import read_parameters

@@ -17,8 +17,7 @@ from starlette.routing import Route
 from lakehouse.dialects.draft.write import DraftGroup
 from lakehouse.export.view import Urls, group_view, resource_view
 from lakehouse.readmodel import Entity
-from lakehouse.readmodel.render import stored
-from lakehouse.readmodel.shown import show_messages
+from lakehouse.readmodel.detail import show_messages, stored
 from lakehouse.serve.answer.changes import batch_answer
 from lakehouse.serve.answer.exchange import Answer, Part, Request
 from lakehouse.serve.apierrors import ProblemFound

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from lakehouse.readmodel.view import Entity
+from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.site import addresses
 from lakehouse.site.addresses import MEMBERS, Address, path_of, path_of_document, path_of_rule, path_of_snapshot, read, read_path
 from lakehouse.site.book import PER_PAGE, Book, Page

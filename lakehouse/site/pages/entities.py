@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from lakehouse.readmodel.detail import rendered
 from lakehouse.readmodel.flattened import carried
-from lakehouse.readmodel.listed import referring
-from lakehouse.readmodel.render import rendered
-from lakehouse.readmodel.view import Entity
+from lakehouse.readmodel.queries import referring
+from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.site.addresses import MEMBERS, path_of
 from lakehouse.site.book import Book, Page
 from lakehouse.site.pages.map import drawn_around

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from math import ceil
 from typing import NamedTuple
 
-from lakehouse.readmodel.view import Entity
+from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.site.addresses import MAP, page_of_list, path_of
 from lakehouse.site.book import Book, Page
 from lakehouse.site.overview import Key

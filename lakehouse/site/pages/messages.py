@@ -14,8 +14,8 @@ from lakehouse.errors import LakehouseError
 from lakehouse.match.definition.scope import endpoint_row, schema_version
 from lakehouse.match.payload.schemas import SchemaVersion
 from lakehouse.readmodel.flattened import attributes_of, carrying, chain_of, endpoints_of
-from lakehouse.readmodel.listed import extending
-from lakehouse.readmodel.view import Entity
+from lakehouse.readmodel.queries import extending
+from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.render.protocolbinding import Endpoint, endpoint_of
 from lakehouse.render.selected import Selected
 from lakehouse.site.addresses import path_of

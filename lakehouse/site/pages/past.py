@@ -13,7 +13,7 @@ from lakehouse.domain.diff import Difference, Leaves, differences, leaves_of_ent
 from lakehouse.domain.leaves import leaves_of_body
 from lakehouse.errors import SnapshotNotFound
 from lakehouse.query.audit import history
-from lakehouse.readmodel.view import Entity, View
+from lakehouse.readmodel.snapshotview import Entity, View
 from lakehouse.site.addresses import TO, path_of, path_of_comparison, read, written
 from lakehouse.site.book import Book, Page
 from lakehouse.site.templating import cut

@@ -13,7 +13,7 @@ from unicodedata import category, normalize
 import orjson
 
 from lakehouse.readmodel.file.words import EFFECTIVE, KINDS, Words, words_of_body, words_of_message
-from lakehouse.readmodel.search import Filters, Hit, find_ids, search
+from lakehouse.readmodel.wordsearch import Filters, Hit, find_ids, search
 from lakehouse.site.addresses import SEARCH, path_of, path_of_document
 from lakehouse.site.book import Book, Page
 from lakehouse.site.overview import NO_PROTOCOL

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 from lakehouse.domain.diff import CLASSES, Difference
 from lakehouse.errors import SnapshotNotFound
-from lakehouse.readmodel.diff import TooManyChanges, diff_snapshots
-from lakehouse.readmodel.listed import Changed, changed_in
+from lakehouse.readmodel.queries import ChangedRow, TooManyChanges, changed_in, diff_snapshots
 from lakehouse.site.addresses import COMPARE, SNAPSHOTS, path_of_comparison, path_of_snapshot
 from lakehouse.site.book import PER_PAGE, Book, Page, Part
 from lakehouse.site.pages.past import declared_differences
@@ -21,7 +20,7 @@ _LAST = 5
 class Row(NamedTuple):
     """What a snapshot changed, as it is told: differences at most `_MOST_TOLD` of them, the gravest first."""
 
-    change: Changed
+    change: ChangedRow
     differences: list[Difference]
     more: int
     is_breaking: bool
@@ -52,7 +51,7 @@ def snapshot_page(book: Book, snapshot_id: int, number: int) -> Page | None:
     )  # fmt: skip
 
 
-def _row(change: Changed) -> Row:
+def _row(change: ChangedRow) -> Row:
     found = []
     if change.op == "update" and change.before is not None:
         found = declared_differences(change.registryid, change.kind, change.xid, change.before, change.body)

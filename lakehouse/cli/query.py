@@ -22,7 +22,7 @@ from lakehouse.dialects.tables import NORMAL, WRITABLE
 from lakehouse.text.names import RegistryId
 
 if TYPE_CHECKING:
-    from lakehouse.readmodel.view import View
+    from lakehouse.readmodel.snapshotview import View
 
 
 @command(
@@ -76,9 +76,9 @@ def show(context: Context, xid: str, at: str | None, with_all: bool) -> int:
     XID is the path of an entity, such as /messagegroups/G/messages/M. You can give just the id if it is unique. A message
     is shown with its attributes after inheritance, where each comes from, the endpoints that carry it, and an example.
     """
-    from lakehouse.readmodel.found import notes_on, with_reasons
-    from lakehouse.readmodel.shown import Shown
-    from lakehouse.readmodel.shown import show as show_one
+    from lakehouse.readmodel.detail import Shown
+    from lakehouse.readmodel.detail import show as show_one
+    from lakehouse.readmodel.violationlist import notes_on, with_reasons
     from lakehouse.render.renderruns import examples_in
 
     with read_model(context) as (model, settings):
@@ -122,8 +122,8 @@ def search(context: Context, text: tuple[str, ...], kinds: tuple[str, ...], limi
     Lists entities that contain all words of TEXT in their ids, name, type, address, labels, description or attributes, the
     best matches first.
     """
-    from lakehouse.readmodel.found import reasons_of
-    from lakehouse.readmodel.search import search as search_for
+    from lakehouse.readmodel.violationlist import reasons_of
+    from lakehouse.readmodel.wordsearch import search as search_for
 
     words = " ".join(text)
     with read_model(context) as (model, settings):

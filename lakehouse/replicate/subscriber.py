@@ -1,7 +1,7 @@
-"""A source that tells of its changes: subscribed to, and each event wakes a round of pulling (CAT-191 to CAT-195).
+"""A source that reports its changes: subscribed to, and each event wakes a round of pulling (CAT-191 to CAT-195).
 
-Events carry no data (CAT-210), so what they tell is only that it is time. Many events make one round, and a round comes now and
-then without any: after a gap (a source that was restored, a sink that was not reached) nothing stays unseen.
+Events carry no data (CAT-210), so they only say that it is time. Many events make one round, and a round comes now and then
+without any: after a gap (a source that was restored, a sink that was not reached) nothing stays unseen.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The SQLite file of the read model: its tables, and connections to it.
+"""The SQLite file of the read model: its tables, connections to it, and its rows made from those of the Delta tables.
 
-`log` holds every row of the Delta log `changes`, each with the snapshot at which a later row of the same entity replaced it
-(`until`). So the catalog as of snapshot S is `snapshot_id <= S AND until > S`, for the present and for the past alike.
+Maps and lists become JSON text. References from entity to entity are found in one row of the log as
+`ddl/views/entity_references.sql` finds them.
 """
 
 from __future__ import annotations
@@ -9,11 +9,18 @@ from __future__ import annotations
 import os
 import sqlite3
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
+
+from lakehouse.domain.references import spelled
+from lakehouse.text.names import JsonText, Pointer, Xid
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 FORMAT = 4  # a file of another format is made anew
 NEVER = 2**62  # `until` of a row that nothing has replaced
@@ -96,6 +103,8 @@ CREATE UNIQUE INDEX searched_by_xid ON searched (registryid, kind, xid);
 CREATE INDEX searched_by_id ON searched (entityid);
 """
 _BUSY_SECONDS = 30
+_OF_VERSION = {name: Pointer(f"/{name}") for name in ("basemessage", "dataschemauri", "dataschemaxid")}
+_XREF, _WILL = Pointer("/meta/xref"), Pointer("/protocoloptions/willmessage")
 
 
 def create(path: Path) -> sqlite3.Connection:
@@ -165,3 +174,130 @@ def decoded(row: Iterable[Any]) -> dict[str, Any]:
         if found[name] is not None:
             found[name] = bool(found[name])
     return found
+
+
+def log_rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    """Give rows of `changes` in the order of `LOG_COLUMNS`; dates in microseconds since 1970."""
+    return zip(*(_column(batch, name) for name in LOG_COLUMNS), strict=True)
+
+
+def effective_rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    """Give rows of `effective_messages` in the order of `EFFECTIVE_COLUMNS`."""
+    return zip(*(_column(batch, name) for name in EFFECTIVE_COLUMNS), strict=True)
+
+
+def violation_rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    """Give rows of `violations` in the order of `VIOLATION_COLUMNS`."""
+    return zip(*(_column(batch, name) for name in VIOLATION_COLUMNS), strict=True)
+
+
+def _column(batch: pa.RecordBatch, name: str) -> list[Any]:
+    import pyarrow as pa
+
+    column = batch.column(batch.schema.get_field_index(name))
+    if pa.types.is_map(column.type):
+        return _maps(column)
+    if pa.types.is_list(column.type):
+        return _lists(column)
+    if pa.types.is_timestamp(column.type):
+        return list(column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_pylist())
+    values: list[Any] = column.to_pylist()
+    return [None if value is None else int(value) for value in values] if name in BOOLEAN_COLUMNS else values
+
+
+def _maps(column: pa.MapArray) -> list[str | None]:
+    """Write maps as JSON objects, out of two flat columns: a Python object for each pair would take most of the time."""
+    ends = column.offsets.to_pylist()
+    first, count = ends[0], ends[-1] - ends[0]  # the flat columns are those of the whole row group
+    keys, items = column.keys.slice(first, count).to_pylist(), column.items.slice(first, count).to_pylist()
+    null = column.is_null().to_pylist()
+    found: list[str | None] = []
+    for row, is_null in enumerate(null):
+        if is_null:
+            found.append(None)
+        else:
+            start, end = ends[row] - first, ends[row + 1] - first
+            found.append(orjson.dumps(dict(zip(keys[start:end], items[start:end], strict=True))).decode())
+    return found
+
+
+def _lists(column: pa.ListArray) -> list[str | None]:
+    """Write lists as JSON arrays; the same list is written once."""
+    ends = column.offsets.to_pylist()
+    first, count = ends[0], ends[-1] - ends[0]
+    values = column.values.slice(first, count).to_pylist()
+    null = column.is_null().to_pylist()
+    known: dict[tuple[str, ...], str] = {}
+    found: list[str | None] = []
+    for row, is_null in enumerate(null):
+        if is_null:
+            found.append(None)
+            continue
+        items = tuple(values[ends[row] - first : ends[row + 1] - first])
+        text = known.get(items)
+        if text is None:
+            text = known[items] = orjson.dumps(items).decode()
+        found.append(text)
+    return found
+
+
+class Edge(NamedTuple):
+    """A reference as an entity holds it.
+
+    Attributes:
+        relation, pointer, target: as in the view `entity_references`.
+        whole: the XID that the target spells; None: it leads to another host.
+        without_suffix: the same without `:Type`, which is looked for second; None: there is no suffix.
+        type_name: what follows a second `#`; None: there is none.
+    """
+
+    relation: str
+    pointer: Pointer
+    target: str
+    whole: Xid | None
+    without_suffix: Xid | None
+    type_name: str | None
+
+
+def edges_of(kind: str, body: JsonText) -> Iterator[Edge]:
+    """Give the references of an entity.
+
+    Args:
+        kind: of the log.
+        body: its normal form.
+    """
+    if kind == "version":
+        if any(f'"{name}"' in body for name in _OF_VERSION):
+            known = orjson.loads(body)
+            for name, pointer in _OF_VERSION.items():
+                if isinstance(known.get(name), str):
+                    yield _edge(name, pointer, known[name])
+    elif kind in ("message", "schema"):
+        if '"xref"' in body:
+            known = orjson.loads(body)
+            if isinstance(known.get("xref"), str):
+                yield _edge("xref", _XREF, known["xref"])
+    elif kind == "endpoint":
+        yield from _edges_of_endpoint(orjson.loads(body))
+
+
+def version_uri_of(kind: str, body: JsonText) -> str | None:
+    """Give the URI that names a Version across catalogs; None: it has none."""
+    if kind != "version" or '"version_uri"' not in body:
+        return None
+    uri = orjson.loads(body).get("version_uri")
+    return uri if isinstance(uri, str) else None
+
+
+def _edges_of_endpoint(known: dict[str, Any]) -> Iterator[Edge]:
+    for position, group in enumerate(known.get("messagegroups") or []):
+        yield _edge("messagegroups", Pointer(f"/messagegroups/{position}"), group)
+    options = known.get("protocoloptions")
+    will = options.get("willmessage") if isinstance(options, dict) else None
+    if will is not None:
+        text = will if isinstance(will, str) else orjson.dumps(will).decode()
+        yield _edge("willmessage", _WILL, text)
+
+
+def _edge(relation: str, pointer: Pointer, target: str) -> Edge:
+    return Edge(relation, pointer, target, *spelled(target, names_type=relation == "dataschemauri"))

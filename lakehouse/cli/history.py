@@ -19,7 +19,9 @@ from lakehouse.text.timestamps import utc_seconds
 from lakehouse.text.xid import is_message
 
 if TYPE_CHECKING:
-    from lakehouse.readmodel.view import View
+    from lakehouse.readmodel.snapshotview import View
+
+PLACEHOLDER = "registry.invalid"  # of the default of `events_source`
 
 
 @command("lakehouse snapshots")
@@ -136,8 +138,8 @@ def blame(context: Context, xid: str, at: str | None) -> int:
 
 def _read_history(context: Context, xid: str, at: str | None, *, below: bool = False) -> list[Any]:
     from lakehouse.query.audit import read_history
-    from lakehouse.readmodel.found import notes_on
-    from lakehouse.readmodel.shown import full_xid
+    from lakehouse.readmodel.detail import full_xid
+    from lakehouse.readmodel.violationlist import notes_on
 
     registryid = context.options.get("registry")
     with read_model(context) as (model, _):
@@ -199,7 +201,7 @@ def _of_several_registries(context: Context, found: list[Any], *, are_documents:
 
 
 def _diff_snapshots(context: Context, before: str, after: str) -> list[Any]:
-    from lakehouse.readmodel.diff import diff_snapshots
+    from lakehouse.readmodel.queries import diff_snapshots
 
     with read_model(context) as (model, _):
         return diff_snapshots(model, before, after)
@@ -218,9 +220,6 @@ def _diff_documents(context: Context, before: str, after: str) -> list[Any]:
         watcher.stage("diff", f"{before} to {after}"),
     ):
         return read_differences(diff_documents(spark, settings, [before], [after]))
-
-
-PLACEHOLDER = "registry.invalid"  # of the default of `events_source`
 
 
 @command("lakehouse changes --since 1 > events.jsonl")
@@ -249,7 +248,7 @@ def changes(context: Context, since: str, until: str | None, form: str, feeds: t
     """
     from lakehouse.domain.events import FEEDS
     from lakehouse.log.snapshotfacts import HEAD
-    from lakehouse.readmodel.events import change_events
+    from lakehouse.readmodel.queries import change_events
 
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit: the stores that Spark was told of, and no word among the events
         _spark_changes(context, since, until, feeds)

@@ -1,4 +1,7 @@
-"""What `lakehouse show` shows: a message with its chain and origins; a group, endpoint, schema, Version or document."""
+"""What `lakehouse show` shows: a message with its chain and origins; a group, endpoint, schema, Version or document.
+
+Entities become JSON: the document view of 1.0-rc2, as an export writes them, one entity at a time.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,10 @@ from typing import Any
 
 from lakehouse.dialects.detection import COLLECTIONS
 from lakehouse.errors import AmbiguousId, DefinitionNotYet, MessageNotFound, XidNotFound
-from lakehouse.readmodel.view import Entity, View
-from lakehouse.text.names import RegistryId, Xid
-from lakehouse.text.xid import is_message
+from lakehouse.export.view import Stored, Urls, group_view, registry_view, resource_view
+from lakehouse.readmodel.snapshotview import Entity, View
+from lakehouse.text.names import REGISTRY, RegistryId, Xid
+from lakehouse.text.xid import is_message, last_id, xid_of_group
 
 _TOLD = ("registryid", "xid", "version_xid", "chain_status", "protocol", "envelope", "address", "document_uris")
 _CARRIED = ("endpoint_xid", "via_xid", "usage", "protocol", "options", "matches")
@@ -17,6 +21,49 @@ _OF_ENDPOINT = ("message_xid", "via_xid", "protocol", "protocol_source", "matche
 _OF_SCHEMA = ("relation", "target", "target_xid", "type_name", "status")
 _DATES = ("createdat", "modifiedat")
 _MOST_IDS = 20
+
+
+def stored(entity: Entity) -> Stored:
+    """Give an entity as `lakehouse.export.view` takes it."""
+    return Stored(*entity[:8])
+
+
+def rendered(view: View, registryid: RegistryId, xid: Xid, base: str | None = None) -> dict[str, Any] | None:
+    """Give an entity in the document view: of a message or schema with `meta` and `versions`, of a group without its members.
+
+    Args:
+        view: the snapshot.
+        registryid: the registry.
+        xid: of a registry (`/`), group, endpoint, message, schema or Version.
+        base: absolute URLs below this one; None: references into a document (`#/messagegroups/g`).
+
+    Returns:
+        Its members in the order in which they are written; None: there is no such entity at the snapshot.
+    """
+    urls, depth = Urls(base), xid.count("/")
+    if xid == "/":
+        return _registry(view, registryid, urls)
+    if depth == 6:
+        holder = rendered(view, registryid, Xid(xid.rsplit("/", 2)[0]), base)
+        version: dict[str, Any] | None = (holder or {}).get("versions", {}).get(last_id(xid))
+        return version
+    row = view.entity(registryid, xid)
+    if depth == 2:
+        return None if row is None else group_view(xid, stored(row), urls)
+    versions = [stored(one) for one in view.versions(registryid, xid)] if depth == 4 else []
+    if row is None and not versions:
+        return None
+    group = view.entity(registryid, xid_of_group(xid))
+    protocol = group.attributes.get("protocol") if group is not None and group.kind == "group" else None
+    return resource_view(xid, None if row is None else stored(row), versions, protocol, urls)
+
+
+def _registry(view: View, registryid: RegistryId, urls: Urls) -> dict[str, Any] | None:
+    row = view.entity(registryid, REGISTRY)
+    if row is not None:
+        return registry_view(registryid, stored(row), (0, 0), urls)
+    lived = view.lived(registryid)
+    return None if lived is None else registry_view(registryid, None, lived, urls)
 
 
 @dataclass(frozen=True)
@@ -103,8 +150,8 @@ def full_xid(view: View, text: str, registryid: RegistryId | None = None) -> str
         MessageNotFound: a message of that id was refused; what else has it is not meant.
         AmbiguousId: several have it, under different XIDs.
     """
-    from lakehouse.readmodel.found import refused
-    from lakehouse.readmodel.search import find_documents, find_ids
+    from lakehouse.readmodel.violationlist import refused
+    from lakehouse.readmodel.wordsearch import find_documents, find_ids
 
     wanted = text.strip()
     if wanted.startswith("/") and wanted.split("/")[1] in {"", *COLLECTIONS.values()}:
@@ -215,7 +262,7 @@ def _entity(view: View, entity: Entity) -> ShownEntity:
 
 
 def _document(view: View, registryid: RegistryId, uri: str, snapshot_id: int, facts: dict[str, Any]) -> ShownDocument:
-    from lakehouse.readmodel.found import find_violations
+    from lakehouse.readmodel.violationlist import find_violations
 
     names = ("rule_id", "severity", "action", "xid", "pointer", "message", "hint")
     found = find_violations(view, registryid=registryid, document=uri)

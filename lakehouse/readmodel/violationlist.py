@@ -1,4 +1,4 @@
-"""Findings for a person to read: by rule, the worst first, some examples of each; and why something is not there."""
+"""Findings for people: by rule, the worst first, some examples of each; and why an entity is missing."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from lakehouse.errors import DocumentNotFound, EntityAbsent
-from lakehouse.readmodel.file.schema import FEW
-from lakehouse.readmodel.view import View
+from lakehouse.readmodel.file.sqliteschema import FEW
+from lakehouse.readmodel.snapshotview import View
 from lakehouse.text.documentnames import documents_of
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.timestamps import utc_seconds

@@ -1,15 +1,99 @@
-"""Lists that pages need of a whole snapshot, or of what a popular entity has too many of to look at each."""
+"""Queries over a whole snapshot or two: lists for pages, differences, change events.
+
+Differences are between any two snapshots: definitions are computed from the bodies in the log. `lakehouse.domain.events` makes
+the events.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from lakehouse.readmodel.view import View
-from lakehouse.text.names import JsonText, RegistryId, Xid
+from lakehouse.domain.bodies import compared_bodies
+from lakehouse.domain.diff import COMPARED_KINDS, Definitions, Difference
+from lakehouse.domain.events import FEEDS, Changed, Commit, cloudevents
+from lakehouse.readmodel.model import ReadModel
+from lakehouse.readmodel.snapshotview import View
+from lakehouse.text.names import REGISTRY, JsonText, RegistryId, Xid
 
 
-class Changed(NamedTuple):
+class TooManyChanges(Exception):
+    """More entities may differ than shall be compared."""
+
+
+def diff_snapshots(model: ReadModel, before: str | int, after: str | int, most: int | None = None) -> list[Difference]:
+    """Compare two snapshots; only what changed between them, and what depends on that, is read.
+
+    Args:
+        model: the read model, up to date.
+        before: number, label, date or time of a snapshot.
+        after: likewise; it may be the earlier one.
+        most: how many entities are compared; None: all.
+
+    Raises:
+        SnapshotNotFound: one of them is not there.
+        TooManyChanges: more than `most` may differ.
+    """
+
+    def compare(one: View) -> list[Difference]:
+        with model.at(after) as other:
+            keys = {key for key in one.may_differ(other) if key[1] in COMPARED_KINDS}
+            if most is not None and len(keys) > most:
+                raise TooManyChanges
+            return compared_bodies(one.bodies, other.bodies, keys)
+
+    return model.answer(compare, before)
+
+
+def definitions_of(view: View) -> Definitions:
+    """Return the rows of the view `comparable_definitions` at a snapshot: registryid, kind, xid to leaves."""
+    keys = [
+        (registryid, one.kind, one.xid)
+        for registryid in view.registries()
+        for one in view.below(registryid, REGISTRY)
+        if one.kind in COMPARED_KINDS
+    ]
+    return {key: leaves for key in keys if (leaves := view.bodies.leaves_of(key)) is not None}
+
+
+def change_events(
+    view: View, source: str, since: int, until: int | None = None, feeds: Sequence[str] = FEEDS
+) -> Iterator[tuple[int, JsonText]]:
+    """Return the events of the snapshots after `since`, in order.
+
+    Args:
+        view: whose `head` is the newest snapshot that can be told.
+        source: URL of the registry, setting `events_source`; `{registryid}` stands for its id.
+        since: the last snapshot that the reader knows; 0: none.
+        until: the last snapshot to report; None: the head.
+        feeds: which feeds.
+
+    Returns:
+        Snapshot and event (CloudEvents JSON).
+    """
+    for snapshot_id in range(since + 1, (view.head if until is None else until) + 1):
+        commit = view.commit_of(snapshot_id)
+        of_commit = Commit(snapshot_id, commit["committed_at"], commit["ingest_id"])
+        for event in cloudevents(of_commit, _changed_in(view, snapshot_id), source, feeds):
+            yield snapshot_id, event
+
+
+def _changed_in(view: View, snapshot_id: int) -> Iterator[Changed]:
+    rows = view.db.execute(
+        """
+        SELECT n.registryid, n.kind, n.xid, n.op, n.createdat, n.modifiedat, n.raw, n.body, p.body, p.op
+        FROM log AS n
+        LEFT JOIN log AS p ON p.registryid = n.registryid AND p.xid = n.xid AND p.kind = n.kind AND p.until = n.snapshot_id
+        WHERE n.snapshot_id = ? AND n.op <> 'own'
+        """,
+        (snapshot_id,),
+    )
+    for *row, before, op in rows:
+        yield Changed._make((*row, None if op == "delete" else before))
+
+
+class ChangedRow(NamedTuple):
     """A row of the log in a snapshot, with the body before it (None: the entity was not there)."""
 
     registryid: RegistryId
@@ -83,7 +167,7 @@ def referring(view: View, registryid: RegistryId, xid: Xid, relation: str, limit
     return sorted(one for (one,) in rows)
 
 
-def changed_in(view: View, snapshot_id: int, limit: int, offset: int = 0) -> list[Changed]:
+def changed_in(view: View, snapshot_id: int, limit: int, offset: int = 0) -> list[ChangedRow]:
     """List what a snapshot changed, by registry and XID.
 
     Args:
@@ -106,7 +190,7 @@ def changed_in(view: View, snapshot_id: int, limit: int, offset: int = 0) -> lis
         """,
         (snapshot_id, limit, offset),
     )
-    return [Changed._make(row) for row in rows]
+    return [ChangedRow._make(row) for row in rows]
 
 
 def count_changed(view: View, snapshot_id: int) -> dict[str, int]:

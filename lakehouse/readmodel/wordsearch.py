@@ -1,4 +1,4 @@
-"""Search for words in ids, names, types, addresses, labels, descriptions and attributes of what is there now."""
+"""Search for words in ids, names, types, addresses, labels, descriptions and attributes of the newest snapshot."""
 
 from __future__ import annotations
 
@@ -7,13 +7,37 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from lakehouse.readmodel.file.words import KINDS
-from lakehouse.readmodel.view import View
+from lakehouse.readmodel.snapshotview import View
 from lakehouse.text.documentnames import documents_of
 from lakehouse.text.names import RegistryId, Xid
 
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
 # What an id or a name says counts more than what a description does: weights of the columns of the table `words`.
 _RANK = "bm25(words, 10.0, 8.0, 6.0, 4.0, 3.0, 2.0, 1.0)"
+# The columns of the index, in the order in which a hit names those that hold a word.
+_COLUMNS = ("ids", "name", "type", "address", "labels", "description", "attributes")
+_SEARCH = f"""
+  SELECT f.registryid, f.kind, f.xid, coalesce(f.name, w.name), w.description, w.ids, w.type, w.address, w.labels, w.attributes
+  FROM (
+    SELECT r.id, r.rank, s.registryid, s.kind, s.xid, e.name  -- of a message `words` has the name's words, too
+    FROM (SELECT rowid AS id, {_RANK} AS rank FROM words WHERE words MATCH :query LIMIT :most) AS r
+    INNER JOIN searched AS s ON s.id = r.id
+    LEFT JOIN effective AS e ON e.registryid = s.registryid AND e.xid = s.xid AND s.kind = 'message'
+    WHERE (:registryid IS NULL OR s.registryid = :registryid) AND s.kind IN (SELECT value FROM json_each(:kinds))
+      AND (:protocol IS NULL OR e.protocol_family = :protocol)
+      AND (
+        :groupid IS NULL
+        OR substr(s.xid, instr(substr(s.xid, 2), '/') + 2, length(:groupid) + 1) = :groupid || '/'
+        OR (s.kind IN ('group', 'endpoint') AND s.entityid = :groupid)
+      )
+      AND (:label IS NULL OR EXISTS (
+        SELECT 1 FROM json_each(e.labels) AS l WHERE l.key = :label AND (:value IS NULL OR l.value = :value)
+      ))
+    ORDER BY r.rank, s.registryid, s.xid LIMIT :limit OFFSET :offset
+  ) AS f
+  INNER JOIN words AS w ON w.rowid = f.id
+  ORDER BY f.rank, f.registryid, f.xid
+"""
 
 
 class Hit(NamedTuple):
@@ -39,32 +63,6 @@ class Filters(NamedTuple):
     protocol: str | None = None
     groupid: str | None = None
     label: str | None = None
-
-
-# The columns of the index, in the order in which a hit names those that hold a word.
-_COLUMNS = ("ids", "name", "type", "address", "labels", "description", "attributes")
-_SEARCH = f"""
-  SELECT f.registryid, f.kind, f.xid, coalesce(f.name, w.name), w.description, w.ids, w.type, w.address, w.labels, w.attributes
-  FROM (
-    SELECT r.id, r.rank, s.registryid, s.kind, s.xid, e.name  -- of a message `words` has the name's words, too
-    FROM (SELECT rowid AS id, {_RANK} AS rank FROM words WHERE words MATCH :query LIMIT :most) AS r
-    INNER JOIN searched AS s ON s.id = r.id
-    LEFT JOIN effective AS e ON e.registryid = s.registryid AND e.xid = s.xid AND s.kind = 'message'
-    WHERE (:registryid IS NULL OR s.registryid = :registryid) AND s.kind IN (SELECT value FROM json_each(:kinds))
-      AND (:protocol IS NULL OR e.protocol_family = :protocol)
-      AND (
-        :groupid IS NULL
-        OR substr(s.xid, instr(substr(s.xid, 2), '/') + 2, length(:groupid) + 1) = :groupid || '/'
-        OR (s.kind IN ('group', 'endpoint') AND s.entityid = :groupid)
-      )
-      AND (:label IS NULL OR EXISTS (
-        SELECT 1 FROM json_each(e.labels) AS l WHERE l.key = :label AND (:value IS NULL OR l.value = :value)
-      ))
-    ORDER BY r.rank, s.registryid, s.xid LIMIT :limit OFFSET :offset
-  ) AS f
-  INNER JOIN words AS w ON w.rowid = f.id
-  ORDER BY f.rank, f.registryid, f.xid
-"""
 
 
 def search(
