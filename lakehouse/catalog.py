@@ -49,7 +49,7 @@ from lakehouse.readmodel.model import ReadModel, open_model
 from lakehouse.readmodel.queries import change_events
 from lakehouse.readmodel.queries import diff_snapshots as diff_quickly
 from lakehouse.readmodel.snapshotview import View
-from lakehouse.readmodel.violationlist import Broken, find_violations, violations_by_rule, with_reasons
+from lakehouse.readmodel.violationlist import RuleFindings, find_violations, violations_by_rule, with_reasons
 from lakehouse.readmodel.wordsearch import Hit
 from lakehouse.readmodel.wordsearch import search as search_for
 from lakehouse.render.onspark import render_table
@@ -228,7 +228,7 @@ class CatalogReads:
         return Records(self._opened.model().answer(ask), ("time", "type", "source", "subject", "id"))
 
     @as_method
-    def violations(self, *, ingest: str | None = None, document: str | None = None, examples: int = 5) -> Records[Broken]:
+    def violations(self, *, ingest: str | None = None, document: str | None = None, examples: int = 5) -> Records[RuleFindings]:
         """List rejected entities, warnings and notes by rule, as `lakehouse violations`.
 
         Args:

@@ -15,7 +15,7 @@ from lakehouse.cli.printing import counted_findings, one_line, shortened, show_t
 from lakehouse.text.timestamps import rfc3339, utc_seconds
 
 if TYPE_CHECKING:
-    from lakehouse.readmodel.violationlist import Broken
+    from lakehouse.readmodel.violationlist import RuleFindings
 
 _SEVERITIES = ("error", "warning", "info")
 _PLACES, _PLACES_IN_JSON = 3, 5
@@ -106,7 +106,7 @@ def _name_ingests(findings: list[dict[str, Any]]) -> None:
     tell("findings that earlier ingests reported are not listed here; `lakehouse violations` lists all of them")
 
 
-def show_broken(found: list[Broken], documents: int, *, with_consequences: bool) -> None:
+def show_broken(found: list[RuleFindings], documents: int, *, with_consequences: bool) -> None:
     """Print rules with their counts and first places, then the sums.
 
     Args:
@@ -131,7 +131,7 @@ def show_broken(found: list[Broken], documents: int, *, with_consequences: bool)
     )
 
 
-def _show_rule(broken: Broken, examples: list[dict[str, Any]]) -> None:
+def _show_rule(broken: RuleFindings, examples: list[dict[str, Any]]) -> None:
     click.echo(one_line(f"{broken.rule_id}  {broken.severity}  {broken.findings}  {broken.text}"))
     hints = {one["hint"] for one in examples}
     for one in examples:

@@ -39,7 +39,7 @@ def complete_rule(context: click.Context, parameter: click.Parameter, incomplete
 
 def _rows(context: click.Context, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     """Ask the file of the warehouse that the command line or the environment names; nothing where there is none."""
-    from lakehouse.readmodel.file.place import Place, location_of
+    from lakehouse.readmodel.file.place import ModelFiles, location_of
     from lakehouse.readmodel.file.sqliteschema import connect
     from lakehouse.settings import read_settings
 
@@ -50,7 +50,7 @@ def _rows(context: click.Context, query: str, values: tuple[Any, ...]) -> list[t
         above = above.parent
     try:
         settings = read_settings(given.get("conf"), warehouse=given.get("warehouse"))
-        file = Place(location_of(settings.warehouse), settings.readmodel_dir).current()
+        file = ModelFiles(location_of(settings.warehouse), settings.readmodel_dir).current()
         if file is None:
             return []
         db = connect(file)

@@ -41,13 +41,13 @@ class Context:
 
     def begin(self, settings: Settings) -> Any:
         """Begin to record the run: its stages, figures and lineage; one that has begun goes on."""
-        from lakehouse.cli.telemetry import Run
+        from lakehouse.cli.telemetry import CommandRun
 
         if self.run is not None:
             return self.run
         called = click.get_current_context()
         inputs = called.params.get("sources") or ()
-        self.run = Run(
+        self.run = CommandRun(
             called.info_name or "",
             settings.warehouse,
             bool(self.options.get("log_json")),

@@ -207,12 +207,12 @@ def explain(context: Context, /, rule_id: str) -> int:
 
 def _demo_match(spark: Any, settings: Any) -> None:
     from lakehouse.cli.matchprinting import show_matches
-    from lakehouse.match.runs import Asked, run_match
+    from lakehouse.match.runs import MatchOptions, run_match
 
     with as_file(files("lakehouse.cli") / "demo" / "landed" / "orders.jsonl") as landed:
         click.echo("\nDo captured events conform to their definitions?")
         click.echo(f"$ lakehouse --warehouse {settings.warehouse} match {landed}")
-        show_matches(run_match(spark, settings, Asked((str(landed),))).as_json())
+        show_matches(run_match(spark, settings, MatchOptions((str(landed),))).as_json())
 
 
 @command("lakehouse demo")

@@ -20,7 +20,7 @@ from lakehouse.text.names import RegistryId
 
 if TYPE_CHECKING:
     from lakehouse.match.matcher import Request
-    from lakehouse.match.runs import Asked
+    from lakehouse.match.runs import MatchOptions
 
 _FORMATS = ("json", "har", "kafka", "cloudevents", "eventhubs", "http", "mqtt", "amqp", "delta", "parquet", "avro")
 _NOT_WITH_ONE = {
@@ -221,12 +221,12 @@ def _match_one(context: Context, one: str, flags: dict[str, Any], fails: tuple[s
     return REFUSED if any(count.get(name) for count in counts for name in fails) else 0
 
 
-def _asked(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) -> Asked:
+def _asked(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) -> MatchOptions:
     from lakehouse.cli.beforehand import check_match
     from lakehouse.match.conformance import check_name
     from lakehouse.match.definition.scope import Scope
     from lakehouse.match.event.adapters import read_map
-    from lakehouse.match.runs import Asked
+    from lakehouse.match.runs import MatchOptions
 
     if flags["again"] and not flags["into"]:
         raise click.UsageError("--again needs --into: it adds to those tables.")
@@ -235,7 +235,7 @@ def _asked(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) ->
     settings = context.settings
     scope = Scope(RegistryId(settings.registry) or None, flags["group"], flags["endpoint"], flags["versions"] == "all")
     check_match(context, sources, scope, flags["at"], flags["results"])
-    return Asked(
+    return MatchOptions(
         sources,
         scope,
         _request(flags, settings),

@@ -21,8 +21,8 @@ from lakehouse.text.names import RegistryId
 
 if TYPE_CHECKING:
     from lakehouse.readmodel.snapshotview import View
-    from lakehouse.render.filling import Given
-    from lakehouse.render.renderruns import Run
+    from lakehouse.render.filling import RenderInput
+    from lakehouse.render.renderruns import RenderRun
     from lakehouse.render.selected import Selected
 
 _FORMATS = ("json", "captured", "curl", "kcat", "mosquitto_pub")
@@ -93,11 +93,11 @@ def _check(xids: tuple[str, ...], flags: dict[str, Any]) -> None:
         raise click.UsageError(f"--batch excludes --format {flags['form']}.")
 
 
-def _run_of(context: Context, xids: tuple[str, ...], flags: dict[str, Any]) -> tuple[Run, Given]:
+def _run_of(context: Context, xids: tuple[str, ...], flags: dict[str, Any]) -> tuple[RenderRun, RenderInput]:
     from lakehouse.readmodel.violationlist import with_reasons
-    from lakehouse.render.filling import Given, read_payload, values_of
+    from lakehouse.render.filling import RenderInput, read_payload, values_of
     from lakehouse.render.rendering import Style
-    from lakehouse.render.renderruns import Run, families_of
+    from lakehouse.render.renderruns import RenderRun, families_of
     from lakehouse.render.selected import read_selected
 
     asked = families_of(flags["over"], flags["form"], batch=flags["batch"])
@@ -113,10 +113,10 @@ def _run_of(context: Context, xids: tuple[str, ...], flags: dict[str, Any]) -> t
                 return read_selected(view, xids, registryid, flags["group"], flags["endpoint"])
 
         selected = model.answer(select)
-    return Run(selected, style, asked, flags["form"]), Given(pairs, payload, payload_type)
+    return RenderRun(selected, style, asked, flags["form"]), RenderInput(pairs, payload, payload_type)
 
 
-def _write(context: Context, run: Run, common: Given, flags: dict[str, Any]) -> int:
+def _write(context: Context, run: RenderRun, common: RenderInput, flags: dict[str, Any]) -> int:
     from lakehouse.render.filling import read_values
     from lakehouse.render.renderruns import told_of
 

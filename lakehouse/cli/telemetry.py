@@ -32,7 +32,7 @@ _RESULTS = ("ingest", "validate", "export", "maintain")
 
 
 @dataclass
-class Run:
+class CommandRun:
     """A run of a command.
 
     Attributes:
@@ -93,7 +93,7 @@ class Run:
         _tell_lineage(self, "FAIL" if failed else "COMPLETE")
 
 
-def figures(run: Run, exit_code: int, seconds: float) -> str:
+def figures(run: CommandRun, exit_code: int, seconds: float) -> str:
     """Give the figures of a run as OpenMetrics text."""
     registry = CollectorRegistry()
 
@@ -150,7 +150,7 @@ def figures(run: Run, exit_code: int, seconds: float) -> str:
 class _Recorder:
     """Records stages."""
 
-    def __init__(self, run: Run, watcher: Watcher) -> None:
+    def __init__(self, run: CommandRun, watcher: Watcher) -> None:
         self.run = run
         self.watcher = watcher
 
@@ -176,7 +176,7 @@ def _write(file: str, text: str) -> None:
     fresh.replace(path)
 
 
-def _tell_lineage(run: Run, state: str) -> None:
+def _tell_lineage(run: CommandRun, state: str) -> None:
     """Tell OpenLineage of the run, where its library is installed and configured (OPENLINEAGE_URL or OPENLINEAGE_CONFIG)."""
     wanted = any(os.environ.get(name) for name in ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG"))
     if run.command not in _RESULTS or not wanted or importlib.util.find_spec("openlineage") is None:
@@ -201,7 +201,7 @@ def _tell_lineage(run: Run, state: str) -> None:
         sys.stderr.write(f"warning: OpenLineage event not sent: {type(problem).__name__}: {problem}\n")
 
 
-def datasets(run: Run) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+def datasets(run: CommandRun) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Give what a run reads and writes, as namespace and name of each: files and folders, and the tables of the warehouse."""
     tables = {name: _dataset(f"{run.warehouse}/{name}") for name in ("changes", *(table.name for table in ENTITY_TABLES))}
     given = [_dataset(one) for one in run.inputs]

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from lakehouse.match.definition.templates import compile_template as compile_template
     from lakehouse.match.evaluation import Tolerance as Tolerance
     from lakehouse.match.evaluation import evaluate as evaluate
+    from lakehouse.match.event.canonical import CapturedEvent as CapturedEvent
     from lakehouse.match.event.canonical import Event as Event
-    from lakehouse.match.event.canonical import Landed as Landed
     from lakehouse.match.event.canonical import events_of as events_of
     from lakehouse.match.index import Index as Index
     from lakehouse.match.matcher import Matcher as Matcher
@@ -32,7 +32,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "definition.compiled": ["Definition", "definition_of"],
         "definition.templates": ["Template", "compile_template"],
-        "event.canonical": ["Event", "Landed", "events_of"],
+        "event.canonical": ["Event", "CapturedEvent", "events_of"],
         "evaluation": ["Tolerance", "evaluate"],
         "index": ["Index"],
         "matcher": ["Matcher", "Request"],

@@ -44,7 +44,7 @@ _ROW_BYTES = 500  # beside payload, line and key
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedIndex:
     """An index that executors can open.
 
     Attributes:
@@ -60,7 +60,7 @@ class Opened:
     definitions: int
 
 
-def open_index(spark: SparkSession, settings: Settings, scope: Scope, at: str | None = None) -> Opened:
+def open_index(spark: SparkSession, settings: Settings, scope: Scope, at: str | None = None) -> OpenedIndex:
     """Make the index of a snapshot, and send it to the executors.
 
     Raises:
@@ -93,7 +93,7 @@ def open_index(spark: SparkSession, settings: Settings, scope: Scope, at: str | 
     path = write_store(folder, index_of(definitions), schemas)
     spark.sparkContext.addFile(str(path), recursive=True)
     older = _count_older(definitions) if scope.all_versions else 0
-    return Opened(path.name, str(path), snapshot_id, definitions.num_rows - older)
+    return OpenedIndex(path.name, str(path), snapshot_id, definitions.num_rows - older)
 
 
 def older_versions(spark: SparkSession, settings: Settings, schema: str) -> DataFrame:
@@ -125,7 +125,7 @@ def _count_older(definitions: pa.Table) -> int:
     return sum("older" in orjson.loads(body) for body in definitions.column("body").to_pylist())
 
 
-def with_matches(landed: DataFrame, opened: Opened, request: Request, wanted: Collection[str] = RESULT_COLUMNS) -> DataFrame:
+def with_matches(landed: DataFrame, opened: OpenedIndex, request: Request, wanted: Collection[str] = RESULT_COLUMNS) -> DataFrame:
     """Match landed rows.
 
     Args:

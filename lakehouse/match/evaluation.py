@@ -21,7 +21,7 @@ from lakehouse.match.definition.compiled import (
     PROTOCOL,
     SPECVERSION,
     TYPE,
-    Attribute,
+    DeclaredAttribute,
     Definition,
 )
 from lakehouse.match.definition.templates import Rule
@@ -78,7 +78,7 @@ class Tolerance:
 
 
 @dataclass
-class Outcome:
+class Evaluation:
     """What came of one definition and one event.
 
     Attributes:
@@ -100,7 +100,7 @@ class Outcome:
         return not self.reasons
 
 
-def evaluate(definition: Definition, event: Event, tolerance: Tolerance, *, envelope_too: bool = False) -> Outcome:
+def evaluate(definition: Definition, event: Event, tolerance: Tolerance, *, envelope_too: bool = False) -> Evaluation:
     """Check all that a definition asks of an event.
 
     Args:
@@ -109,7 +109,7 @@ def evaluate(definition: Definition, event: Event, tolerance: Tolerance, *, enve
         tolerance: how strictly.
         envelope_too: where the protocol is another, check what is asked of the envelope all the same.
     """
-    outcome = Outcome(definition)
+    outcome = Evaluation(definition)
     _check_protocol(definition, event, tolerance, outcome)
     is_other = bool(outcome.reasons)
     if is_other and not envelope_too:
@@ -134,7 +134,7 @@ def evaluate(definition: Definition, event: Event, tolerance: Tolerance, *, enve
     return outcome
 
 
-def _check_protocol(definition: Definition, event: Event, tolerance: Tolerance, outcome: Outcome) -> None:
+def _check_protocol(definition: Definition, event: Event, tolerance: Tolerance, outcome: Evaluation) -> None:
     if definition.family is None:
         if tolerance.native:
             outcome.reasons.append(Reason(OWN_PROTOCOL, "absent", "a protocol", event.family))
@@ -153,7 +153,11 @@ def is_version(one: str | None, other: str | None) -> bool:
 
 
 def _check(
-    attribute: Attribute, event: Event, tolerance: Tolerance, outcome: Outcome, captures: dict[str, list[tuple[Pointer, str]]]
+    attribute: DeclaredAttribute,
+    event: Event,
+    tolerance: Tolerance,
+    outcome: Evaluation,
+    captures: dict[str, list[tuple[Pointer, str]]],
 ) -> None:
     if attribute.section == "message" and hides_envelope_type(attribute, event):
         outcome.unchecked.append(attribute.pointer)
@@ -182,7 +186,7 @@ def _check(
         (outcome.reasons if decides else outcome.deviations).append(failure)
 
 
-def values_of(attribute: Attribute, event: Event) -> list[Any]:
+def values_of(attribute: DeclaredAttribute, event: Event) -> list[Any]:
     """Give the values of an attribute; of a name that repeats any may satisfy, but of Kafka's headers the last."""
     if attribute.section == "envelope":
         found = event.ce.get(attribute.key)
@@ -198,7 +202,7 @@ def values_of(attribute: Attribute, event: Event) -> list[Any]:
     return [] if found is None else [found]
 
 
-def _check_absent(attribute: Attribute, event: Event, tolerance: Tolerance, outcome: Outcome) -> None:
+def _check_absent(attribute: DeclaredAttribute, event: Event, tolerance: Tolerance, outcome: Evaluation) -> None:
     if not is_told(attribute, event):
         outcome.unchecked.append(attribute.pointer)
         return
@@ -210,7 +214,7 @@ def _check_absent(attribute: Attribute, event: Event, tolerance: Tolerance, outc
     (outcome.reasons if decides else outcome.deviations).append(reason)
 
 
-def is_told(attribute: Attribute, event: Event) -> bool:
+def is_told(attribute: DeclaredAttribute, event: Event) -> bool:
     """Tell whether the landing shows an attribute, were it there."""
     if attribute.section == "message":
         return event.family is not None and not _content_type_unknown(event)
@@ -219,7 +223,7 @@ def is_told(attribute: Attribute, event: Event) -> bool:
     return event.knows(attribute.pointer)
 
 
-def hides_envelope_type(attribute: Attribute, event: Event) -> bool:
+def hides_envelope_type(attribute: DeclaredAttribute, event: Event) -> bool:
     """Tell that the declared type is of the envelope (MSG-190), and the landing or MQTT 3.1.1 has no place for it."""
     if event.mode != "structured" or event.content_type is not None:
         return False
@@ -237,7 +241,7 @@ def _content_type_unknown(event: Event) -> bool:
     return event.mode == "binary" and not event.knows(f"/protocoloptions/{_content_type_place(event)}")
 
 
-def compare(attribute: Attribute, value: Any, event: Event, captured: list[tuple[str, Pointer, str]]) -> Reason | None:
+def compare(attribute: DeclaredAttribute, value: Any, event: Event, captured: list[tuple[str, Pointer, str]]) -> Reason | None:
     """Compare a value with a declaration.
 
     Returns:
@@ -283,7 +287,7 @@ def _is_option(key: str, family: str | None, value: Any, declared: Any, kind: st
     return is_value(value, declared, kind)
 
 
-def _compare_type(attribute: Attribute, value: Any, event: Event) -> Reason | None:
+def _compare_type(attribute: DeclaredAttribute, value: Any, event: Event) -> Reason | None:
     kind, in_envelope = attribute.kind, attribute.section == "envelope"
     if kind is None or kind in _URI_KINDS:  # what is not in the form of a URI deviates only
         return None
@@ -296,14 +300,14 @@ def _compare_type(attribute: Attribute, value: Any, event: Event) -> Reason | No
     return None if fits else Reason(attribute.pointer, "type", kind, as_text(value))
 
 
-def _check_uri(attribute: Attribute, value: Any, outcome: Outcome) -> None:
+def _check_uri(attribute: DeclaredAttribute, value: Any, outcome: Evaluation) -> None:
     """Tell what is not in the form of a URI or of an inferred type: a deviation, never a failure."""
     if deviates_in_form(attribute, value):
         is_time = attribute.kind is None and attribute.inferred_kind == "timestamp"
         outcome.deviations.append(Reason(attribute.pointer, "type", "timestamp" if is_time else "URI-reference", as_text(value)))
 
 
-def deviates_in_form(attribute: Attribute, value: Any) -> bool:
+def deviates_in_form(attribute: DeclaredAttribute, value: Any) -> bool:
     """Tell that a value of the envelope has not the form of a URI, or of a timestamp where that type is inferred only."""
     if attribute.section != "envelope":
         return False
@@ -313,7 +317,7 @@ def deviates_in_form(attribute: Attribute, value: Any) -> bool:
     return attribute.kind is None and kind == "timestamp" and not is_timestamp(as_text(value))
 
 
-def _bind(name: str, held: list[tuple[Pointer, str]], outcome: Outcome) -> None:
+def _bind(name: str, held: list[tuple[Pointer, str]], outcome: Evaluation) -> None:
     """Give a placeholder its one text; texts that differ fail, but for one percent-decoding (MSG-228)."""
     first = held[0][1]
     outcome.variables[name] = first
@@ -340,7 +344,7 @@ def _bind(name: str, held: list[tuple[Pointer, str]], outcome: Outcome) -> None:
         outcome.reasons.append(Reason(pointer, f"variable {name}", expected, text))
 
 
-def _expected(attribute: Attribute) -> str | None:
+def _expected(attribute: DeclaredAttribute) -> str | None:
     if attribute.has_value:
         return as_text(attribute.value)
     return attribute.kind
@@ -362,14 +366,14 @@ class Match:
     """
 
     status: str
-    matches: list[Outcome] = field(default_factory=list)
-    best: list[Outcome] = field(default_factory=list)
-    nearest: Outcome | None = None
+    matches: list[Evaluation] = field(default_factory=list)
+    best: list[Evaluation] = field(default_factory=list)
+    nearest: Evaluation | None = None
     reasons: list[Reason] = field(default_factory=list)
-    undecided: list[Outcome] = field(default_factory=list)
+    undecided: list[Evaluation] = field(default_factory=list)
 
     @property
-    def shown(self) -> Outcome | None:
+    def shown(self) -> Evaluation | None:
         """Give the outcome whose variables, deviations and payload are told: the first of the best."""
         return self.best[0] if self.best else None
 
@@ -423,13 +427,13 @@ def match_event(
     return Match(status_of([one.definition for one in best]), matches, best, missed, list(missed.reasons) if missed else [])
 
 
-def best_of(matches: Sequence[Outcome], *, protocol_known: bool = True) -> list[Outcome]:
+def best_of(matches: Sequence[Evaluation], *, protocol_known: bool = True) -> list[Evaluation]:
     """Give the matches that no other match of the same registry is more specific than.
 
     Where the landing does not tell the protocol, a definition for one is not more specific than one for any: that part of it was
     not checked.
     """
-    kept: list[Outcome] = []
+    kept: list[Evaluation] = []
     for registry in dict.fromkeys(outcome.definition.registryid for outcome in matches):
         own = [outcome for outcome in matches if outcome.definition.registryid == registry]
         if not protocol_known and any(outcome.definition.family is None for outcome in own):
@@ -452,7 +456,7 @@ def is_more_specific(one: Definition, other: Definition) -> bool:
     return other.shapes < one.shapes
 
 
-def _missed(event: Event, best: Sequence[Outcome], outcomes: Sequence[Outcome]) -> Outcome | None:
+def _missed(event: Event, best: Sequence[Evaluation], outcomes: Sequence[Evaluation]) -> Evaluation | None:
     """Find what would have been more specific on the event's own protocol, and misses: a base hides the drift of its variants."""
     missed = [
         one
@@ -470,7 +474,7 @@ def _missed(event: Event, best: Sequence[Outcome], outcomes: Sequence[Outcome]) 
 
 def _match_bare(
     bare: list[Definition], event: Event, tolerance: Tolerance, scoped: bool, fits: Bare | None
-) -> tuple[list[Outcome], Reason | None]:
+) -> tuple[list[Evaluation], Reason | None]:
     """Match definitions that only a content type and a schema tell apart: inside a scope, or when there are few (MSG-087)."""
     if not scoped and len(bare) > _ENOUGH_BARE:
         return [], Reason(WHOLE, "too_many_candidates", f"{_ENOUGH_BARE}", str(len(bare)))
@@ -482,9 +486,9 @@ def _match_bare(
     return found, None
 
 
-def _match_older(event: Event, candidates: Sequence[Definition], tolerance: Tolerance) -> list[Outcome]:
+def _match_older(event: Event, candidates: Sequence[Definition], tolerance: Tolerance) -> list[Evaluation]:
     """Match Versions that are not the default; of each message the newest that matches."""
-    found: dict[tuple[str, str], Outcome] = {}
+    found: dict[tuple[str, str], Evaluation] = {}
     for definition in sorted(
         (one for one in candidates if one.older and not (one.is_bare or one.incomplete)), key=lambda one: one.older
     ):
@@ -508,7 +512,7 @@ def narrow(match: Match, is_valid: Callable[[Definition], bool | None]) -> None:
     """Take out of several best ones those whose schema the payload breaks, as long as one is left (MSG-079)."""
     if match.status != AMBIGUOUS:
         return
-    left: list[Outcome] = []
+    left: list[Evaluation] = []
     for registry in dict.fromkeys(outcome.definition.registryid for outcome in match.best):
         own = [outcome for outcome in match.best if outcome.definition.registryid == registry]
         verdicts = [is_valid(outcome.definition) for outcome in own] if len(own) > 1 else [None]
@@ -518,8 +522,8 @@ def narrow(match: Match, is_valid: Callable[[Definition], bool | None]) -> None:
 
 def _unmatched(
     event: Event,
-    outcomes: list[Outcome],
-    undecided: list[Outcome],
+    outcomes: list[Evaluation],
+    undecided: list[Evaluation],
     tolerance: Tolerance,
     near: Callable[[Event], Iterable[Definition]] | None,
 ) -> Match:
@@ -547,19 +551,19 @@ def _unmatched(
     return Match(status, nearest=nearest, reasons=reasons, undecided=undecided)
 
 
-def _shows_value(outcome: Outcome) -> bool:
+def _shows_value(outcome: Evaluation) -> bool:
     """Return whether a value of the event is one that the definition declares, so that more than silence speaks for it."""
     quiet = {CONTENT_TYPE, SPECVERSION, *outcome.unchecked}
     return any(one.has_value and one.pointer not in quiet for one in outcome.definition.attributes)
 
 
-def _with_envelope(outcome: Outcome, event: Event, tolerance: Tolerance) -> Outcome:
+def _with_envelope(outcome: Evaluation, event: Event, tolerance: Tolerance) -> Evaluation:
     """Check the envelope of a definition for another protocol, too: it would seem nearer than one that only misses there."""
     is_other = any(reason.pointer == OWN_PROTOCOL for reason in outcome.reasons)
     return evaluate(outcome.definition, event, tolerance, envelope_too=True) if is_other else outcome
 
 
-def _nearness(outcome: Outcome, event: Event) -> tuple[int, bool, tuple[str, str]]:
+def _nearness(outcome: Evaluation, event: Event) -> tuple[int, bool, tuple[str, str]]:
     """Return what sorts outcomes: the nearest first; where two miss alike, the one for the event's own protocol."""
     return _distance(outcome), outcome.definition.family != event.family, outcome.definition.key
 
@@ -579,5 +583,5 @@ def _other_protocol(reason: Reason) -> Reason:
     return Reason(reason.pointer, f"declared for {reason.expected}, seen on {reason.actual}", reason.expected, reason.actual)
 
 
-def _distance(outcome: Outcome) -> int:
+def _distance(outcome: Evaluation) -> int:
     return sum(30 if reason.pointer in _ADDRESSES else _WEIGHTS.get(reason.pointer, 10) for reason in outcome.reasons)

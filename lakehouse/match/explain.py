@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakehouse.match.definition.compiled import OWN_PROTOCOL, Definition, incomplete_of, separator_of
-from lakehouse.match.definition.scope import Catalog, Scope, read_catalog
+from lakehouse.match.definition.scope import MatchCatalog, Scope, read_catalog
 from lakehouse.match.definition.valuetypes import as_text
-from lakehouse.match.evaluation import FAILURES, Outcome, values_of
-from lakehouse.match.event.canonical import Event, Landed, events_of, unpacked
+from lakehouse.match.evaluation import FAILURES, Evaluation, values_of
+from lakehouse.match.event.canonical import CapturedEvent, Event, events_of, unpacked
 from lakehouse.match.event.captured import landed_of_text, read_lines
 from lakehouse.match.index import CLOSE_TYPES, Index, is_close, last_segment
 from lakehouse.match.matcher import Matcher, Request
 from lakehouse.match.payload.payloads import Payloads
 from lakehouse.match.payload.schemas import Schemas
-from lakehouse.readmodel.snapshotview import Telling, View
+from lakehouse.readmodel.snapshotview import Discriminators, View
 
 _GZIP = b"\x1f\x8b"
 _MOST_CANDIDATES = 10
@@ -37,20 +37,20 @@ class Preselection:
         among: all definitions of the scope, where `near` are sought.
     """
 
-    def __init__(self, events: Sequence[Event], near: Sequence[Event] = (), among: Iterable[Telling] = ()) -> None:
+    def __init__(self, events: Sequence[Event], near: Sequence[Event] = (), among: Iterable[Discriminators] = ()) -> None:
         self._types = frozenset(as_text(event.ce["type"]) for event in events if event.ce.get("type") is not None)
         self._addresses = frozenset(event.address for event in events if event.address is not None)
         self._starts = frozenset(_start(event.family, event.address) for event in events if event.address is not None)
         self._is_blind = any(event.family is not None and event.address is None for event in events)
         self._near = frozenset(_near_ones(near, among) if near else ())
 
-    def __call__(self, one: Telling) -> bool:
+    def __call__(self, one: Discriminators) -> bool:
         """Tell whether a definition is to be read."""
         kind = _constant_type(one)
         found = self._may_be_at(one) if kind is None else kind in self._types
         return found or (one.registryid, one.xid) in self._near
 
-    def _may_be_at(self, one: Telling) -> bool:
+    def _may_be_at(self, one: Discriminators) -> bool:
         """Tell of a definition without a constant type whether one of the events may have travelled where it says."""
         family = (one.protocol or "").partition("/")[0].upper()
         if family in ("", "NONE", "AMQP") or one.address is None or self._is_blind:
@@ -61,7 +61,7 @@ class Preselection:
         return "{" in start or start in self._starts
 
 
-def _near_ones(events: Sequence[Event], among: Iterable[Telling]) -> Iterator[tuple[str, str]]:
+def _near_ones(events: Sequence[Event], among: Iterable[Discriminators]) -> Iterator[tuple[str, str]]:
     """Give the definitions that `Index.near` would give, for each event those of the first likeness that any has."""
     whole = (one for one in among if not incomplete_of(one.chain_status))
     typed = [(kind, one) for one in whole if (kind := _constant_type(one)) is not None]
@@ -74,7 +74,7 @@ def _near_ones(events: Sequence[Event], among: Iterable[Telling]) -> Iterator[tu
                 break
 
 
-def _likenesses(event: Event, known: set[str]) -> Iterator[Callable[[str, Telling], bool]]:
+def _likenesses(event: Event, known: set[str]) -> Iterator[Callable[[str, Discriminators], bool]]:
     """Give what tells that a definition is like an event, in the order of `Index.near`: type folded, close, its end; address."""
     told = event.ce.get("type")
     if isinstance(told, str):
@@ -88,7 +88,7 @@ def _likenesses(event: Event, known: set[str]) -> Iterator[Callable[[str, Tellin
         yield lambda _, one: one.address == event.address
 
 
-def _constant_type(one: Telling) -> str | None:
+def _constant_type(one: Discriminators) -> str | None:
     """Give the type of a CloudEvent, where it is one without placeholders."""
     is_cloudevent = not one.envelope or one.envelope.upper().startswith("CLOUDEVENTS")
     return one.ce_type if one.ce_type is not None and is_cloudevent and "{" not in one.ce_type else None
@@ -154,7 +154,7 @@ def match_text(
     return _match(events, read_catalog(view, scope, selection), request, explain=explain)
 
 
-def _match(events: list[Event], catalog: Catalog, request: Request, *, explain: bool) -> list[Explained]:
+def _match(events: list[Event], catalog: MatchCatalog, request: Request, *, explain: bool) -> list[Explained]:
     matcher = Matcher(
         Index.of(catalog.messages, request.tolerance.placeholders),
         Payloads(Schemas(catalog.schemas), request.max_unpacked_bytes),
@@ -167,12 +167,12 @@ def _match(events: list[Event], catalog: Catalog, request: Request, *, explain: 
     return found
 
 
-def _landed(text: bytes, protocol: str | None, form: str | None, most: int) -> list[Landed]:
+def _landed(text: bytes, protocol: str | None, form: str | None, most: int) -> list[CapturedEvent]:
     if text.startswith(_GZIP):
         try:
             text = unpacked(text, "gzip", most)
         except ValueError as error:
-            return [Landed(None, problem=f"file: {error}")]
+            return [CapturedEvent(None, problem=f"file: {error}")]
     whole = landed_of_text(text, protocol, form)
     if len(whole) == 1 and whole[0].problem.startswith("line: not JSON") and len(text.splitlines()) > 1:
         return list(read_lines(text.splitlines(), protocol, form))
@@ -199,7 +199,7 @@ def _is_left_open(definition: Definition) -> bool:
     return definition.is_bare or bool(definition.incomplete)
 
 
-def _attributes(outcome: Outcome, event: Event) -> list[dict[str, Any]]:
+def _attributes(outcome: Evaluation, event: Event) -> list[dict[str, Any]]:
     """Tell each declared attribute: pass, fail (and why), deviates, or unknown."""
     failed = {reason.pointer: f"fail: {reason.reason}" for reason in outcome.reasons}
     failed |= {reason.pointer: f"deviates: {reason.reason}" for reason in outcome.deviations if reason.pointer not in failed}

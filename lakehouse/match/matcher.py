@@ -18,15 +18,15 @@ from lakehouse.match.evaluation import (
     INCOMPLETE,
     UNMATCHED,
     UNREADABLE,
+    Evaluation,
     Match,
-    Outcome,
     Reason,
     Tolerance,
     evaluate,
     match_event,
     narrow,
 )
-from lakehouse.match.event.canonical import MOST_UNPACKED, Event, Landed, events_of
+from lakehouse.match.event.canonical import MOST_UNPACKED, CapturedEvent, Event, events_of
 from lakehouse.match.index import Index, is_close
 from lakehouse.match.payload.payloads import NOT_CHECKED, PayloadError, Payloads, PayloadVerdict
 from lakehouse.text.blanking import REDACTED, blank_value, looks_secret
@@ -163,7 +163,7 @@ class Matcher:
             return match, _NOT_ASKED
         return match, self.payloads.check(match.shown.definition, event)
 
-    def rows(self, landed: Landed) -> Iterator[dict[str, Any]]:
+    def rows(self, landed: CapturedEvent) -> Iterator[dict[str, Any]]:
         """Give the results of a row: one, or one for each event of a batch."""
         for event in events_of(landed, self.request.max_unpacked_bytes):
             yield self.row(event)
@@ -196,7 +196,7 @@ class Matcher:
             "remarks": [*event.remarks, *verdict.remarks, *(remarks_of(shown.definition) if shown else _left_open(match))],
         }
 
-    def explain(self, event: Event) -> list[Outcome]:
+    def explain(self, event: Event) -> list[Evaluation]:
         """Evaluate all candidates and near ones of an event, the best first."""
         found = {one.key: one for one in (*self.index.candidates(event), *self.index.near(event)) if not one.older}
         outcomes = [evaluate(one, event, self.request.tolerance) for one in found.values()]
@@ -209,7 +209,7 @@ class Matcher:
         told = f"{event.ce.get('source')}\0{event.ce.get('id')}\0{event.address}\0{len(event.body or b'')}"
         return zlib.crc32(told.encode("utf-8", "surrogatepass")) < share * 2**32
 
-    def _variables(self, shown: Outcome | None) -> dict[str, str]:
+    def _variables(self, shown: Evaluation | None) -> dict[str, str]:
         if shown is None:
             return {}
         if not self.request.with_values:

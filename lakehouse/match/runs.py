@@ -29,7 +29,7 @@ from lakehouse.errors import SettingsError
 from lakehouse.log.snapshots import resolve_snapshot
 from lakehouse.match import conformance
 from lakehouse.match.definition.scope import Scope
-from lakehouse.match.distributed import Opened, large_batches, open_index, with_matches
+from lakehouse.match.distributed import OpenedIndex, large_batches, open_index, with_matches
 from lakehouse.match.evaluation import AMBIGUOUS, MATCHED, STATUSES
 from lakehouse.match.event.adapters import read_source, read_stream, to_landed
 from lakehouse.match.matcher import COUNTED, RESULT_COLUMNS, TOLD, Request
@@ -43,7 +43,7 @@ RESULTS_FILE = "results-{:05d}.jsonl"
 
 
 @dataclass(frozen=True)
-class Asked:
+class MatchOptions:
     """What a run is asked for.
 
     Attributes:
@@ -87,7 +87,7 @@ class Asked:
 
 
 @dataclass
-class Summary:
+class MatchSummary:
     """Counts of a run; `as_json` is the contract of `lakehouse match --json`."""
 
     catalog_snapshot: int
@@ -113,7 +113,7 @@ class Summary:
         }  # fmt: skip
 
 
-def run_match(spark: SparkSession, settings: Settings, asked: Asked, watcher: Watcher | None = None) -> Summary:
+def run_match(spark: SparkSession, settings: Settings, asked: MatchOptions, watcher: Watcher | None = None) -> MatchSummary:
     """Match all events of the sources.
 
     Raises:
@@ -149,19 +149,19 @@ def run_match(spark: SparkSession, settings: Settings, asked: Asked, watcher: Wa
     return summary
 
 
-def read_landed(spark: SparkSession, asked: Asked, number: int) -> DataFrame:
+def read_landed(spark: SparkSession, asked: MatchOptions, number: int) -> DataFrame:
     """Open a source as landed rows; `ordinal` is its number."""
     return land(read_source(spark, asked.sources[number], asked.form), asked, number)
 
 
-def land(rows: DataFrame, asked: Asked, number: int = 0) -> DataFrame:
+def land(rows: DataFrame, asked: MatchOptions, number: int = 0) -> DataFrame:
     """Bring rows of a source, whole or a part of them, into the canonical table; `ordinal` is the source's number."""
     landed = to_landed(rows, asked.form, asked.mapping, asked.protocol)
     landed = landed.withColumn("source", F.coalesce("source", F.lit(asked.sources[number]))).withColumn("ordinal", F.lit(number))
     return landed if asked.since is None else landed.filter(F.col("landed_at") >= F.lit(asked.since).cast("TIMESTAMP"))
 
 
-def summarize(results: DataFrame, opened: Opened, run_id: str) -> Summary:
+def summarize(results: DataFrame, opened: OpenedIndex, run_id: str) -> MatchSummary:
     """Count results by what came of them."""
     deviates = (F.size("deviations") > 0).alias("deviates")
     keys = ("status", "payload_status", deviates, "why", "nearest_xid")
@@ -170,7 +170,7 @@ def summarize(results: DataFrame, opened: Opened, run_id: str) -> Summary:
         F.min("ce_source").alias("producer"),
         F.flatten(F.collect_set("best")).alias("seen"),
     )
-    summary = Summary(opened.snapshot_id, opened.definitions, run_id=run_id)
+    summary = MatchSummary(opened.snapshot_id, opened.definitions, run_id=run_id)
     payloads: Counter[str] = Counter()
     seen: set[tuple[str, str]] = set()
     why: list[dict[str, Any]] = []
@@ -188,7 +188,7 @@ def summarize(results: DataFrame, opened: Opened, run_id: str) -> Summary:
     return summary
 
 
-def add_samples(results: DataFrame, summary: Summary, most: int) -> None:
+def add_samples(results: DataFrame, summary: MatchSummary, most: int) -> None:
     """Name some events for each reason that is told."""
     wanted = [one["why"] for one in summary.why]
     nth = F.row_number().over(Window.partitionBy("why").orderBy("ordinal", "place", "event_ref", "item"))
@@ -202,9 +202,9 @@ def add_samples(results: DataFrame, summary: Summary, most: int) -> None:
 
 def write_tables(
     spark: SparkSession,
-    asked: Asked,
+    asked: MatchOptions,
     results: DataFrame,
-    summary: Summary,
+    summary: MatchSummary,
     run: dict[str, Any],
     batch: tuple[str, int] | None = None,
 ) -> None:
@@ -275,8 +275,8 @@ def _most(why: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def watch(
     spark: SparkSession,
     settings: Settings,
-    asked: Asked,
-    told: Callable[[Summary], None],
+    asked: MatchOptions,
+    told: Callable[[MatchSummary], None],
     is_stopped: Callable[[], bool] = lambda: False,
     *,
     every: int | None = 10,
@@ -315,7 +315,7 @@ def watch(
         query.stop()
 
 
-def checkpoint(settings: Settings, asked: Asked) -> str:
+def checkpoint(settings: Settings, asked: MatchOptions) -> str:
     """Give the folder in which a stream remembers: one for each source, scope and schema of results."""
     return f"{absolute_location(settings.warehouse)}/_watch/match-{_identity(asked)}"
 
@@ -324,10 +324,10 @@ class _Batches:
     """Matches micro-batches, with the index of the catalog's head."""
 
     def __init__(
-        self, spark: SparkSession, settings: Settings, asked: Asked, told: Callable[[Summary], None], stage: Clock
+        self, spark: SparkSession, settings: Settings, asked: MatchOptions, told: Callable[[MatchSummary], None], stage: Clock
     ) -> None:
         self.spark, self.settings, self.asked, self.told, self.stage = spark, settings, asked, told, stage
-        self.opened: Opened | None = None
+        self.opened: OpenedIndex | None = None
         self.failures: list[Exception] = []
 
     def match(self, batch: DataFrame, number: int) -> None:
@@ -359,7 +359,7 @@ class _Batches:
         finally:
             results.unpersist()
 
-    def _index(self) -> Opened:
+    def _index(self) -> OpenedIndex:
         """Give the index of the head; a new one when the catalog has moved."""
         if self.opened is None or resolve_snapshot(self.spark, "head") != self.opened.snapshot_id:
             with self.stage("index", "definitions of the catalog"):
@@ -367,7 +367,7 @@ class _Batches:
         return self.opened
 
 
-def _identity(asked: Asked) -> str:
+def _identity(asked: MatchOptions) -> str:
     source, scope = asked.sources[0], asked.scope
     told = [absolute_location(source) if "/" in source else source, asked.into, scope.registry, scope.group, scope.endpoint]
     what = json.dumps(told)

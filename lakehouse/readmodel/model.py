@@ -15,8 +15,8 @@ from lakehouse.errors import WarehouseError
 from lakehouse.faults import crash_point
 from lakehouse.readmodel.file.build import CannotFollow, Facts, Progress, build, follow
 from lakehouse.readmodel.file.delta import READ, Known, Warehouse
-from lakehouse.readmodel.file.place import Place, location_of
-from lakehouse.readmodel.file.sqliteschema import FORMAT, Reading, connect
+from lakehouse.readmodel.file.place import ModelFiles, location_of
+from lakehouse.readmodel.file.sqliteschema import FORMAT, ReadConnection, connect
 from lakehouse.readmodel.snapshotview import View
 from lakehouse.settings import Settings
 
@@ -47,10 +47,10 @@ class ReadModel:
         self.settings = settings
         self.location = location_of(settings.warehouse)
         self.warehouse = Warehouse(self.location, settings)
-        self.place = Place(self.location, settings.readmodel_dir)
+        self.place = ModelFiles(self.location, settings.readmodel_dir)
         self.progress = progress
         self._file: Path | None = None
-        self._free: list[Reading] = []
+        self._free: list[ReadConnection] = []
         self._guard = threading.Lock()
 
     def __enter__(self) -> ReadModel:
@@ -207,7 +207,7 @@ class ReadModel:
         if file is not None:
             self.place.discard(file)
 
-    def _take(self) -> tuple[Path, Reading]:
+    def _take(self) -> tuple[Path, ReadConnection]:
         """Give a connection, and the file that it reads."""
         with self._guard:
             if self._file is None:
@@ -219,7 +219,7 @@ class ReadModel:
             file = self._file
         return file, connect(file)
 
-    def _give_back(self, file: Path, db: Reading, is_sound: bool) -> None:
+    def _give_back(self, file: Path, db: ReadConnection, is_sound: bool) -> None:
         with self._guard:
             if is_sound and self._file == file:
                 self._free.append(db)

@@ -24,7 +24,7 @@ _MOST_REASONS = 5
 _WORST_FIRST = {"error": 0, "warning": 1, "info": 2}
 
 
-class Broken(NamedTuple):
+class RuleFindings(NamedTuple):
     """A rule that findings are about: how many there are, and the first of them as `TOLD_OF_FINDING`."""
 
     rule_id: str
@@ -95,7 +95,7 @@ def _named(view: View, text: str, found: list[dict[str, Any]], registryid: Regis
     return named
 
 
-def violations_by_rule(findings: list[dict[str, Any]], examples: int = 5) -> list[Broken]:
+def violations_by_rule(findings: list[dict[str, Any]], examples: int = 5) -> list[RuleFindings]:
     """Group findings by rule and severity.
 
     Args:
@@ -104,11 +104,11 @@ def violations_by_rule(findings: list[dict[str, Any]], examples: int = 5) -> lis
     """
     from lakehouse.rules.declared import TOLD
 
-    found: dict[tuple[str, str], Broken] = {}
+    found: dict[tuple[str, str], RuleFindings] = {}
     for one in findings:
         key = (one["rule_id"], one["severity"])
         text = TOLD[one["rule_id"]].text if one["rule_id"] in TOLD else ""
-        known = found.setdefault(key, Broken(*key, text, 0, []))
+        known = found.setdefault(key, RuleFindings(*key, text, 0, []))
         found[key] = known._replace(findings=known.findings + 1)
         if len(known.examples) < examples:
             known.examples.append({name: one[name] for name in TOLD_OF_FINDING})

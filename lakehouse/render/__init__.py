@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from lakehouse.render.filling import Given as Given
+    from lakehouse.render.filling import RenderInput as RenderInput
     from lakehouse.render.protocolbinding import Endpoint as Endpoint
-    from lakehouse.render.protocolbinding import Way as Way
-    from lakehouse.render.protocolbinding import ways_of as ways_of
+    from lakehouse.render.protocolbinding import ProtocolBinding as ProtocolBinding
+    from lakehouse.render.protocolbinding import bindings_of as bindings_of
     from lakehouse.render.rendering import Rendered as Rendered
     from lakehouse.render.rendering import Renderer as Renderer
     from lakehouse.render.rendering import Style as Style
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "filling": ["Given"],
-        "protocolbinding": ["Endpoint", "Way", "ways_of"],
+        "filling": ["RenderInput"],
+        "protocolbinding": ["Endpoint", "ProtocolBinding", "bindings_of"],
         "rendering": ["Rendered", "Renderer", "Style"],
         "unrenderable": ["MissingValues", "Need", "Refusal", "RenderRefused"],
     },

@@ -19,8 +19,8 @@ from lakehouse.dialects.tables import FAMILIES, PROTOCOLS, listed_options
 from lakehouse.match.definition.compiled import CONTENT_TYPE, ENVELOPE, tokens_of
 from lakehouse.match.definition.valuetypes import as_text, media_type
 from lakehouse.match.payload.validators import is_json
-from lakehouse.render.filling import Filled, Given
-from lakehouse.render.protocolbinding import Way
+from lakehouse.render.filling import RenderInput, ResolvedDefinition
+from lakehouse.render.protocolbinding import ProtocolBinding
 from lakehouse.render.unrenderable import Refusal, RenderRefused
 from lakehouse.text.names import Pointer, Xid
 
@@ -49,7 +49,7 @@ class Bound:
     content_type: str | None
 
 
-def bind(way: Way, filled: Filled, given: Given, mode: str | None) -> Bound:
+def bind(way: ProtocolBinding, filled: ResolvedDefinition, given: RenderInput, mode: str | None) -> Bound:
     """Write a filled definition as its protocol carries it.
 
     Raises:
@@ -74,7 +74,7 @@ def bind(way: Way, filled: Filled, given: Given, mode: str | None) -> Bound:
     return Bound(_captured(way, options), event, body, data_type)
 
 
-def content_type_of(way: Way, ce: Mapping[str, Any], options: Mapping[str, Any], given: Given) -> str | None:
+def content_type_of(way: ProtocolBinding, ce: Mapping[str, Any], options: Mapping[str, Any], given: RenderInput) -> str | None:
     """Give the content type of the payload: of the event, the protocol, the message, inferred, or that of what was given."""
     told = [
         ce.get("datacontenttype"),
@@ -89,17 +89,17 @@ def content_type_of(way: Way, ce: Mapping[str, Any], options: Mapping[str, Any],
     )
 
 
-def _content_key(way: Way) -> str:
+def _content_key(way: ProtocolBinding) -> str:
     return PROTOCOLS[way.family].content_type if way.family in PROTOCOLS else ""
 
 
-def declared_content_type(way: Way, values: Mapping[str, Any]) -> str | None:
+def declared_content_type(way: ProtocolBinding, values: Mapping[str, Any]) -> str | None:
     """Give the content type of the payload before the definition is filled."""
     named = [values.get("datacontenttype"), values.get(f"{ENVELOPE}datacontenttype")]
     given = next((one for one in named if isinstance(one, str)), None) or way.definition.constant(_OF_ENVELOPE)
     key = _content_key(way)
     options = {key: way.definition.constant(Pointer(f"/protocoloptions/{key}"))} if key else {}
-    return content_type_of(way, {"datacontenttype": given}, options, Given())
+    return content_type_of(way, {"datacontenttype": given}, options, RenderInput())
 
 
 def is_text(content_type: str) -> bool:
@@ -123,7 +123,7 @@ def json_of(way_xid: Xid, payload: bytes) -> Any:
             raise RenderRefused(way_xid, [Refusal("payload", f"no JSON, as its content type says: {error}")]) from error
 
 
-def _options(way: Way, filled: Filled) -> dict[str, Any]:
+def _options(way: ProtocolBinding, filled: ResolvedDefinition) -> dict[str, Any]:
     """Give the protocol options, with the defaults of the protocol."""
     options = dict(filled.options)
     if way.family == "MQTT":  # END-163, END-165
@@ -136,7 +136,7 @@ def _options(way: Way, filled: Filled) -> dict[str, Any]:
     return options
 
 
-def _envelope_type(way: Way) -> str:
+def _envelope_type(way: ProtocolBinding) -> str:
     """Give the content type of a structured event: of the message, of the endpoint, or the usual one."""
     written = way.definition.constant(CONTENT_TYPE) or ""
     told = [written, (way.endpoint.format if way.endpoint else None) or ""]
@@ -146,7 +146,7 @@ def _envelope_type(way: Way) -> str:
     return found
 
 
-def _structured(way: Way, filled: Filled, given: Given, data_type: str | None) -> dict[str, Any]:
+def _structured(way: ProtocolBinding, filled: ResolvedDefinition, given: RenderInput, data_type: str | None) -> dict[str, Any]:
     """Give the event in JSON: JSON payloads stand as they are, texts as texts, others in base64 (CloudEvents, JSON format)."""
     event = dict(filled.ce)
     if data_type is not None and (given.payload is not None or "datacontenttype" in event or _says_type(way)):
@@ -163,7 +163,7 @@ def _structured(way: Way, filled: Filled, given: Given, data_type: str | None) -
     return event
 
 
-def _says_type(way: Way) -> bool:
+def _says_type(way: ProtocolBinding) -> bool:
     return way.definition.attribute(CONTENT_TYPE) is not None or f"{ENVELOPE}datacontenttype/value" in way.inferred
 
 
@@ -196,7 +196,7 @@ def _bound(family: str, ce: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _captured(way: Way, options: Mapping[str, Any]) -> dict[str, Any]:
+def _captured(way: ProtocolBinding, options: Mapping[str, Any]) -> dict[str, Any]:
     """Nest options: headers and user properties as lists of name and value, sections of AMQP as objects."""
     captured: dict[str, Any] = {}
     if way.family in _PAIRS and way.protocol is not None:

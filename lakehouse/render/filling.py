@@ -20,9 +20,9 @@ import orjson
 
 from lakehouse.dialects.tables import PROTOCOLS
 from lakehouse.errors import SettingsError, SourceNotFound
-from lakehouse.match.definition.compiled import ENVELOPE, PROTOCOL, Attribute
+from lakehouse.match.definition.compiled import ENVELOPE, PROTOCOL, DeclaredAttribute
 from lakehouse.match.definition.valuetypes import MARKER, as_text, is_of_type, is_value
-from lakehouse.render.protocolbinding import Way
+from lakehouse.render.protocolbinding import ProtocolBinding
 from lakehouse.render.unrenderable import MissingValues, Need, Refusal, RenderRefused
 from lakehouse.text.names import Pointer
 
@@ -45,7 +45,7 @@ _TYPES = {".json": "application/json", ".txt": "text/plain", ".xml": "applicatio
 
 
 @dataclass(frozen=True)
-class Given:
+class RenderInput:
     """What somebody gave for one message.
 
     Attributes:
@@ -61,12 +61,12 @@ class Given:
 
 
 @dataclass
-class Filled:
+class ResolvedDefinition:
     """A definition with its values in.
 
     Attributes:
         ce: CloudEvents attributes by name; empty: it is no CloudEvent.
-        options: protocol options, named as in `Attribute.key`.
+        options: protocol options, named as in `DeclaredAttribute.key`.
         variables: what the placeholders hold.
     """
 
@@ -75,7 +75,7 @@ class Filled:
     variables: dict[str, str] = field(default_factory=dict)
 
 
-def fill(way: Way, given: Given, now: str, new_id: str) -> Filled:
+def fill(way: ProtocolBinding, given: RenderInput, now: str, new_id: str) -> ResolvedDefinition:
     """Put values into a definition.
 
     Args:
@@ -91,7 +91,7 @@ def fill(way: Way, given: Given, now: str, new_id: str) -> Filled:
     needs = needs_of(way, given)
     if needs:
         raise MissingValues(way.definition.xid, needs)
-    filled = Filled(variables={name: as_text(given.values[name]) for name in placeholders_of(way)})
+    filled = ResolvedDefinition(variables={name: as_text(given.values[name]) for name in placeholders_of(way)})
     refusals: list[Refusal] = []
     for attribute in way.definition.attributes:
         try:
@@ -111,16 +111,16 @@ def fill(way: Way, given: Given, now: str, new_id: str) -> Filled:
     return filled
 
 
-def placeholders_of(way: Way) -> dict[str, Attribute]:
+def placeholders_of(way: ProtocolBinding) -> dict[str, DeclaredAttribute]:
     """Give the placeholders of a definition, each with the attribute that asks for it first."""
-    found: dict[str, Attribute] = {}
+    found: dict[str, DeclaredAttribute] = {}
     for attribute in way.definition.attributes:
         for name in attribute.template.names if attribute.template else ():
             found.setdefault(name, attribute)
     return found
 
 
-def needs_of(way: Way, given: Given) -> list[Need]:
+def needs_of(way: ProtocolBinding, given: RenderInput) -> list[Need]:
     """Give what is missing: placeholders, attributes that must be there, and the address."""
     holes = placeholders_of(way)
     needs = [
@@ -132,7 +132,7 @@ def needs_of(way: Way, given: Given) -> list[Need]:
     wanted = [one for one in declared.values() if one.required and not one.has_value and one.section != "message"]
     address = Pointer(PROTOCOL + _ADDRESSES[way.family]) if way.family in _ADDRESSES else None
     if address and not (address in declared and (declared[address].has_value or declared[address].required)):
-        wanted.append(declared.get(address) or Attribute(address, address.removeprefix(PROTOCOL), "protocol"))
+        wanted.append(declared.get(address) or DeclaredAttribute(address, address.removeprefix(PROTOCOL), "protocol"))
     for one in wanted:
         is_made = one.pointer == f"{ENVELOPE}id" or _default(way, one, "") is not None
         if not is_made and given_for(way, one, given) is None:
@@ -140,7 +140,7 @@ def needs_of(way: Way, given: Given) -> list[Need]:
     return needs
 
 
-def given_for(way: Way, attribute: Attribute, given: Given) -> Any:
+def given_for(way: ProtocolBinding, attribute: DeclaredAttribute, given: RenderInput) -> Any:
     """Find what was given for an attribute: by its pointer, or by its name, unless that means something else."""
     found = given.values.get(attribute.pointer)
     if found is not None or _is_shared(way, attribute, placeholders_of(way)):
@@ -148,7 +148,7 @@ def given_for(way: Way, attribute: Attribute, given: Given) -> Any:
     return given.values.get(attribute.key)
 
 
-def _is_shared(way: Way, attribute: Attribute, holes: Mapping[str, Any]) -> bool:
+def _is_shared(way: ProtocolBinding, attribute: DeclaredAttribute, holes: Mapping[str, Any]) -> bool:
     """Tell that the name of an attribute is that of a placeholder, or of the envelope while it is of the protocol."""
     if attribute.key in holes:
         return True
@@ -157,7 +157,7 @@ def _is_shared(way: Way, attribute: Attribute, holes: Mapping[str, Any]) -> bool
     return attribute.key in CORE_TYPES or any(one.pointer == ENVELOPE + attribute.key for one in way.definition.attributes)
 
 
-def kind_of(attribute: Attribute) -> str | None:
+def kind_of(attribute: DeclaredAttribute) -> str | None:
     """Give the type of an attribute: declared, inferred, or of the specification."""
     if attribute.kind or attribute.inferred_kind:
         return attribute.kind or attribute.inferred_kind
@@ -178,7 +178,7 @@ def typed(value: Any, kind: str | None) -> Any:
     return value
 
 
-def check_names(ways: Sequence[Way], names: Iterable[str]) -> None:
+def check_names(ways: Sequence[ProtocolBinding], names: Iterable[str]) -> None:
     """Look whether each name that is given a value is asked for on any of the ways.
 
     Raises:
@@ -194,7 +194,7 @@ def check_names(ways: Sequence[Way], names: Iterable[str]) -> None:
         )
 
 
-def names_of(way: Way) -> set[str]:
+def names_of(way: ProtocolBinding) -> set[str]:
     """Give all names that values may have."""
     declared = [one for one in way.definition.attributes if one.section != "message"]
     names = {*placeholders_of(way), *(one.pointer for one in declared), *(one.key for one in declared)}
@@ -204,13 +204,13 @@ def names_of(way: Way) -> set[str]:
     return names | {*options, *(PROTOCOL + name for name in options)}
 
 
-def _is_extension(way: Way, name: str) -> bool:
+def _is_extension(way: ProtocolBinding, name: str) -> bool:
     return (name.startswith(ENVELOPE) and way.definition.is_cloudevent) or (
         name.startswith(PROTOCOL) and way.protocol is not None
     )
 
 
-def _value(way: Way, attribute: Attribute, given: Given, variables: dict[str, str], now: str) -> Any:
+def _value(way: ProtocolBinding, attribute: DeclaredAttribute, given: RenderInput, variables: dict[str, str], now: str) -> Any:
     """Give the value of an attribute; None: it is left out.
 
     Raises:
@@ -230,13 +230,13 @@ def _value(way: Way, attribute: Attribute, given: Given, variables: dict[str, st
     return value
 
 
-def is_marker(attribute: Attribute) -> bool:
+def is_marker(attribute: DeclaredAttribute) -> bool:
     """Tell that the declared value means the current time."""
     text = attribute.value
     return isinstance(text, str) and attribute.kind in (*_TIMES, None) and MARKER.match(text) is not None
 
 
-def _default(way: Way, attribute: Attribute, now: str) -> Any:
+def _default(way: ProtocolBinding, attribute: DeclaredAttribute, now: str) -> Any:
     """Give what an attribute without a value holds: what is inferred for it, or nothing."""
     if attribute.section == "envelope":
         if attribute.key == "time":
@@ -250,7 +250,7 @@ def _default(way: Way, attribute: Attribute, now: str) -> Any:
     return None
 
 
-def _inferred(way: Way, now: str) -> dict[str, Any]:
+def _inferred(way: ProtocolBinding, now: str) -> dict[str, Any]:
     """Give what CloudEvents has undeclared: `time` (MSG-256), and a `dataschema` that all can resolve (MSG-259)."""
     found: dict[str, Any] = {"time": now}
     uri = way.inferred.get(f"{ENVELOPE}dataschema/value") or way.definition.dataschemauri
@@ -259,7 +259,7 @@ def _inferred(way: Way, now: str) -> dict[str, Any]:
     return found
 
 
-def _undeclared(way: Way, given: Given) -> Iterator[tuple[Pointer, Any]]:
+def _undeclared(way: ProtocolBinding, given: RenderInput) -> Iterator[tuple[Pointer, Any]]:
     """Give what was given for attributes that the definition does not declare, by pointer."""
     declared = {one.pointer for one in way.definition.attributes}
     holes = placeholders_of(way)
@@ -273,14 +273,14 @@ def _undeclared(way: Way, given: Given) -> Iterator[tuple[Pointer, Any]]:
                 yield pointer, typed(value, CORE_TYPES.get(key) if in_envelope else OPTION_TYPES.get(key))
 
 
-def _own_pointers(way: Way, name: str) -> list[Pointer]:
+def _own_pointers(way: ProtocolBinding, name: str) -> list[Pointer]:
     """Give where a name goes: a pointer stands for itself, where the way has such a section."""
     if name.startswith("/"):
         return [Pointer(name)] if _is_extension(way, name) else []
     return _pointers(way, name)
 
 
-def _pointers(way: Way, name: str) -> list[Pointer]:
+def _pointers(way: ProtocolBinding, name: str) -> list[Pointer]:
     """Give where a name goes that no declaration has: into the envelope, else into the protocol options."""
     if any(one.key == name for one in way.definition.attributes):
         return []
@@ -348,16 +348,16 @@ def read_values(written: str) -> Iterator[dict[str, Any]]:
         raise SourceNotFound(written, f"cannot be read ({getattr(error, 'strerror', None) or error}).") from error
 
 
-def given_of(row: Mapping[str, Any], common: Given) -> Given:
+def given_of(row: Mapping[str, Any], common: RenderInput) -> RenderInput:
     """Give what a row gives, over what is common to all: its column `data` is the payload."""
     values = {name: _plain(value) for name, value in row.items() if name != PAYLOAD and value is not None}
     payload = row.get(PAYLOAD)
     if payload is None:
-        return Given({**common.values, **values}, common.payload, common.payload_type)
+        return RenderInput({**common.values, **values}, common.payload, common.payload_type)
     if isinstance(payload, bytes | bytearray):
-        return Given({**common.values, **values}, bytes(payload), common.payload_type)
+        return RenderInput({**common.values, **values}, bytes(payload), common.payload_type)
     body = payload.encode() if isinstance(payload, str) else orjson.dumps(payload, default=_plain)
-    return Given({**common.values, **values}, body, None if isinstance(payload, str) else "application/json")
+    return RenderInput({**common.values, **values}, body, None if isinstance(payload, str) else "application/json")
 
 
 def _plain(value: Any) -> Any:

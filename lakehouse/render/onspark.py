@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 
 from lakehouse.errors import LakehouseError
 from lakehouse.match.payload.schemas import Schemas
-from lakehouse.render.filling import PAYLOAD, Given, check_names, given_of
-from lakehouse.render.protocolbinding import ways_of
+from lakehouse.render.filling import PAYLOAD, RenderInput, check_names, given_of
+from lakehouse.render.protocolbinding import bindings_of
 from lakehouse.render.rendering import Renderer, Style
 from lakehouse.render.selected import Selected
 
@@ -22,7 +22,11 @@ _NUMBER = "__number"
 
 
 def render_table(
-    values: DataFrame, selected: Selected, style: Style | None = None, asked: tuple[str, ...] = (), common: Given | None = None
+    values: DataFrame,
+    selected: Selected,
+    style: Style | None = None,
+    asked: tuple[str, ...] = (),
+    common: RenderInput | None = None,
 ) -> DataFrame:
     """Render a message for each row of values, each definition and each way.
 
@@ -40,19 +44,19 @@ def render_table(
         SettingsError: a column has a name that nothing asks for.
         RenderRefused: a definition does not go over what is asked.
     """
-    given = common or Given()
-    ways = [way for row in selected.messages for way in ways_of(row, selected.endpoints, asked)]
+    given = common or RenderInput()
+    ways = [way for row in selected.messages for way in bindings_of(row, selected.endpoints, asked)]
     check_names(ways, [*(name for name in values.columns if name != PAYLOAD), *given.values])
     numbered = values.withColumn(_NUMBER, F.monotonically_increasing_id())
     return numbered.mapInArrow(_pass(selected, style or Style(), asked, given), RENDERED_COLUMNS)
 
 
 def _pass(
-    selected: Selected, style: Style, asked: tuple[str, ...], common: Given
+    selected: Selected, style: Style, asked: tuple[str, ...], common: RenderInput
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         renderer = Renderer(Schemas(selected.schemas), style)
-        ways = [way for row in selected.messages for way in ways_of(row, selected.endpoints, asked)]
+        ways = [way for row in selected.messages for way in bindings_of(row, selected.endpoints, asked)]
         for batch in batches:
             made = []
             for row in batch.to_pylist():
@@ -65,7 +69,7 @@ def _pass(
     return run
 
 
-def _row(renderer: Renderer, way: Any, given: Given, number: int) -> dict[str, Any]:
+def _row(renderer: Renderer, way: Any, given: RenderInput, number: int) -> dict[str, Any]:
     told = {"registryid": way.definition.registryid, "xid": way.definition.xid, "protocol": way.protocol}
     try:
         message = renderer.render(way, given, number)

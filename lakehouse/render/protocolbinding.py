@@ -114,7 +114,7 @@ def endpoint_of(row: Mapping[str, Any]) -> Endpoint:
 
 
 @dataclass(frozen=True)
-class Way:
+class ProtocolBinding:
     """A definition on its way over one protocol.
 
     Attributes:
@@ -170,9 +170,9 @@ def is_enveloped(definition: Definition) -> bool:
     return (definition.constant(CONTENT_TYPE) or "").lower().startswith("application/cloudevents")
 
 
-def ways_of(
+def bindings_of(
     row: Mapping[str, Any], endpoints: Iterable[Endpoint] = (), asked: Sequence[str] = (), rule: Rule = "auto"
-) -> list[Way]:
+) -> list[ProtocolBinding]:
     """Give the ways of a message.
 
     Args:
@@ -212,11 +212,11 @@ def _families(bare: Definition, own: list[Endpoint], asked: list[str]) -> list[s
     return list(dict.fromkeys(asked))
 
 
-def _way(row: Mapping[str, Any], bare: Definition, family: str, endpoint: Endpoint | None, rule: Rule) -> Way:
+def _way(row: Mapping[str, Any], bare: Definition, family: str, endpoint: Endpoint | None, rule: Rule) -> ProtocolBinding:
     inferred = {pointer: orjson.loads(text) for pointer, text in dict(row.get("inferred") or ()).items()}
     if family == CLOUDEVENTS:
         of_envelope = tuple(one for one in bare.attributes if one.section != "protocol")
-        return Way(row, replace(bare, family=None, version=None, attributes=of_envelope), inferred)
+        return ProtocolBinding(row, replace(bare, family=None, version=None, attributes=of_envelope), inferred)
     if family not in FAMILIES:
         raise RenderRefused(
             bare.xid, [Refusal("/protocol", f"{family}: of this protocol it is not known what a message looks like")]
@@ -224,7 +224,9 @@ def _way(row: Mapping[str, Any], bare: Definition, family: str, endpoint: Endpoi
     protocol = _protocol(bare, family, endpoint)
     alone = definition_of(_with(row, protocol, {}), rule)
     added = _added(alone, endpoint.leaves() if endpoint else {}, family)
-    return Way(row, definition_of(_with(row, protocol, added), rule) if added else alone, inferred, protocol, endpoint)
+    return ProtocolBinding(
+        row, definition_of(_with(row, protocol, added), rule) if added else alone, inferred, protocol, endpoint
+    )
 
 
 def _added(alone: Definition, leaves: Mapping[Pointer, JsonText], family: str) -> dict[Pointer, JsonText]:

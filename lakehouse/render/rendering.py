@@ -18,15 +18,15 @@ import orjson
 
 from lakehouse.errors import SettingsError
 from lakehouse.match.definition.valuetypes import is_timestamp
-from lakehouse.match.evaluation import Outcome, Reason, Tolerance, evaluate
+from lakehouse.match.evaluation import Evaluation, Reason, Tolerance, evaluate
 from lakehouse.match.event.canonical import Event, events_of
 from lakehouse.match.event.captured import landed_of_text
 from lakehouse.match.payload.payloads import INVALID, UNDECODABLE, Payloads
 from lakehouse.match.payload.schemas import Schemas
 from lakehouse.render.encode import Bound, bind
 from lakehouse.render.example.payload import Examples
-from lakehouse.render.filling import Filled, Given, fill, placeholders_of
-from lakehouse.render.protocolbinding import Way
+from lakehouse.render.filling import RenderInput, ResolvedDefinition, fill, placeholders_of
+from lakehouse.render.protocolbinding import ProtocolBinding
 from lakehouse.render.unrenderable import Refusal, RenderRefused, refusals_of
 from lakehouse.text.names import NO_XID, RegistryId, Xid
 
@@ -185,7 +185,7 @@ class Renderer:
         self._examples = Examples(schemas, self._payloads)
         self._tolerance = Tolerance("strict" if self.style.strict else "default")
 
-    def render(self, way: Way, given: Given | None = None, number: int = 0) -> Rendered:
+    def render(self, way: ProtocolBinding, given: RenderInput | None = None, number: int = 0) -> Rendered:
         """Render one message.
 
         Args:
@@ -201,7 +201,7 @@ class Renderer:
         mode = way.mode(self.style.mode)
         random = self._random(way, number)
         new_id = str(uuid.UUID(int=random.getrandbits(128), version=4))
-        given = given or Given()
+        given = given or RenderInput()
         remarks: tuple[str, ...] = ()
         if self.style.example:
             given, remarks = self._examples.complete(way, given, random)
@@ -214,13 +214,13 @@ class Renderer:
         )  # fmt: skip
         return self._checked(way, made, filled, bound)
 
-    def _random(self, way: Way, number: int) -> Random:
+    def _random(self, way: ProtocolBinding, number: int) -> Random:
         """Give the source of what is made up: the same for a definition, whatever else is rendered, over any protocol."""
         seed = self.style.seed
         key = (way.definition.registryid, way.definition.xid, number)
         return Random() if seed is None else Random(f"{seed}\0{key}")  # noqa: S311  examples are no secrets
 
-    def _checked(self, way: Way, made: Rendered, filled: Filled, bound: Bound) -> Rendered:
+    def _checked(self, way: ProtocolBinding, made: Rendered, filled: ResolvedDefinition, bound: Bound) -> Rendered:
         refusals = refusals_of(way.protocol, made.captured) if way.protocol else []
         [event] = [one for landed in landed_of_text(made.line()) for one in events_of(landed)]
         refusals += _unmatched(way, event, filled, evaluate(way.definition, event, self._tolerance), self.style.strict)
@@ -232,7 +232,9 @@ class Renderer:
         return replace(made, payload_status=verdict.status, remarks=(*made.remarks, *verdict.remarks))
 
 
-def _unmatched(way: Way, event: Event, filled: Filled, outcome: Outcome, strict: bool) -> list[Refusal]:
+def _unmatched(
+    way: ProtocolBinding, event: Event, filled: ResolvedDefinition, outcome: Evaluation, strict: bool
+) -> list[Refusal]:
     """Tell why a message would not match back with the values that it was made of."""
     if event.problem:
         return [Refusal("", event.problem)]
@@ -252,7 +254,7 @@ def _refusal(reason: Reason) -> Refusal:
     return Refusal(reason.pointer, told + f"{expected} is declared, {reason.actual!r} would be there")
 
 
-def _acks(way: Way) -> int | None:
+def _acks(way: ProtocolBinding) -> int | None:
     found = way.endpoint.options.get("acks") if way.endpoint and way.family == "KAFKA" else None
     return found if isinstance(found, int) and not isinstance(found, bool) else None
 
@@ -261,6 +263,6 @@ def _clock() -> str:
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def with_values(given: Given, values: Mapping[str, Any]) -> Given:
+def with_values(given: RenderInput, values: Mapping[str, Any]) -> RenderInput:
     """Give the same with more values; those that are given already stay."""
     return replace(given, values={**values, **given.values})

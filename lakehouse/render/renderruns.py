@@ -20,8 +20,8 @@ from lakehouse.errors import LakehouseError, SettingsError
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.payload.schemas import Schemas
 from lakehouse.readmodel.snapshotview import View
-from lakehouse.render.filling import PAYLOAD, Given, check_names, given_of
-from lakehouse.render.protocolbinding import ALL, CLOUDEVENTS, FAMILIES, Way, ways_of
+from lakehouse.render.filling import PAYLOAD, RenderInput, check_names, given_of
+from lakehouse.render.protocolbinding import ALL, CLOUDEVENTS, FAMILIES, ProtocolBinding, bindings_of
 from lakehouse.render.rendering import Rendered, Renderer, Style, batched
 from lakehouse.render.selected import Selected, selected_at
 from lakehouse.render.unrenderable import MissingValues, Need, Refusal, RenderRefused
@@ -187,7 +187,7 @@ class Failure:
 
 
 @dataclass
-class Run:
+class RenderRun:
     """Renders what was selected.
 
     Args:
@@ -213,7 +213,7 @@ class Run:
         """Tell that one definition is rendered, so that its error is the run's."""
         return len(self.selected.messages) == 1
 
-    def messages(self, common: Given, rows: Iterable[Mapping[str, Any]] | None = None) -> Iterator[Rendered]:
+    def messages(self, common: RenderInput, rows: Iterable[Mapping[str, Any]] | None = None) -> Iterator[Rendered]:
         """Render.
 
         Args:
@@ -244,16 +244,16 @@ class Run:
             for way in ways:
                 yield from self._attempt(renderer, way, given_of(row, common), number)
 
-    def _ways(self, row: Mapping[str, Any]) -> list[Way]:
+    def _ways(self, row: Mapping[str, Any]) -> list[ProtocolBinding]:
         try:
-            return ways_of(row, self.selected.endpoints, self.asked)
+            return bindings_of(row, self.selected.endpoints, self.asked)
         except RenderRefused as error:
             if self.is_single:
                 raise
             self._fail(Failure(row["registryid"], row["xid"], ", ".join(self.asked), None, error))
             return []
 
-    def _of_one(self, renderer: Renderer, ways: list[Way], given: Given) -> Iterator[Rendered]:
+    def _of_one(self, renderer: Renderer, ways: list[ProtocolBinding], given: RenderInput) -> Iterator[Rendered]:
         found = [message for way in ways for message in self._attempt(renderer, way, given, None)]
         if self.failures:
             needs: dict[Need, None] = {}
@@ -266,7 +266,7 @@ class Run:
                 raise self.failures[0].error
         yield from found
 
-    def _attempt(self, renderer: Renderer, way: Way, given: Given, number: int | None) -> Iterator[Rendered]:
+    def _attempt(self, renderer: Renderer, way: ProtocolBinding, given: RenderInput, number: int | None) -> Iterator[Rendered]:
         try:
             yield renderer.render(way, given, number or 0)
         except (MissingValues, RenderRefused) as error:
@@ -339,7 +339,7 @@ def examples_of(selected: Selected, renderer: Renderer | None = None) -> list[di
     for row in selected.messages:
         whose = {"registryid": row["registryid"], "xid": row["xid"]}
         try:
-            ways = ways_of(row, selected.endpoints, (ALL,))
+            ways = bindings_of(row, selected.endpoints, (ALL,))
         except RenderRefused as error:
             found.append(whose | {"as": None, "error": str(error)})
             continue

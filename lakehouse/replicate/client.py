@@ -39,7 +39,7 @@ _JSON = re.compile(r"application/(?:[A-Za-z0-9.+\-]+\+)?json\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Limits:
+class RequestLimits:
     """What another catalog may ask of us.
 
     Attributes:
@@ -63,7 +63,7 @@ class Limits:
     pause: float = 0.5
 
 
-class Answer(NamedTuple):
+class SourceResponse(NamedTuple):
     """What was answered: status 200 with the body (empty when it went into a file), or 304; header names in lower case."""
 
     status: int
@@ -91,7 +91,7 @@ class Answer(NamedTuple):
         return None
 
 
-class Refused(ReplicationError):
+class RequestRefused(ReplicationError):
     """A request was answered with an error that stays: another way may lead there.
 
     Attributes:
@@ -119,9 +119,9 @@ class Client:
         received: bytes of bodies, unpacked.
     """
 
-    def __init__(self, address: Address, limits: Limits | None = None) -> None:
+    def __init__(self, address: Address, limits: RequestLimits | None = None) -> None:
         self.address = address
-        self.limits = limits or Limits()
+        self.limits = limits or RequestLimits()
         self.requests = 0
         self.received = 0
         timeout = urllib3.Timeout(connect=self.limits.connect_seconds, read=self.limits.read_seconds)
@@ -131,7 +131,7 @@ class Client:
         """Close the connections."""
         self._pool.clear()
 
-    def get(self, url: str, etag: str | None = None, *, is_json: bool = True) -> Answer:
+    def get(self, url: str, etag: str | None = None, *, is_json: bool = True) -> SourceResponse:
         """Ask for JSON that is held in memory.
 
         Args:
@@ -154,7 +154,7 @@ class Client:
         """
         return self.value(self.get(url))
 
-    def value(self, answer: Answer) -> Any:
+    def value(self, answer: SourceResponse) -> Any:
         """Read the body of an answer.
 
         Raises:
@@ -165,7 +165,7 @@ class Client:
         except NotJson as error:
             raise ReplicationError(answer.url, f"its answer cannot be read: {blank_text(str(error))}") from error
 
-    def download(self, url: str, file: Path, etag: str | None = None) -> Answer:
+    def download(self, url: str, file: Path, etag: str | None = None) -> SourceResponse:
         """Ask for JSON that is kept as a file, which is there only when the answer was whole.
 
         Raises:
@@ -174,7 +174,7 @@ class Client:
         """
         part = file.with_suffix(".part")
 
-        def ask() -> Answer:
+        def ask() -> SourceResponse:
             with part.open("wb") as stream:
                 return self._ask("GET", url, {"If-None-Match": etag} if etag else {}, None, stream)
 
@@ -186,7 +186,7 @@ class Client:
         finally:
             part.unlink(missing_ok=True)
 
-    def send(self, method: str, url: str, body: bytes | None, headers: dict[str, str] | None = None) -> Answer:
+    def send(self, method: str, url: str, body: bytes | None, headers: dict[str, str] | None = None) -> SourceResponse:
         """Write: PUT, PATCH, POST or DELETE.
 
         Raises:
@@ -196,7 +196,7 @@ class Client:
         told = ({"Content-Type": "application/json"} if body is not None else {}) | (headers or {})
         return self._tried(lambda: self._ask(method, url, told, body, None))
 
-    def _tried(self, ask: Callable[[], Answer]) -> Answer:
+    def _tried(self, ask: Callable[[], SourceResponse]) -> SourceResponse:
         exponential = wait_random_exponential(multiplier=self.limits.pause, max=30)
 
         def wait(state: RetryCallState) -> float:
@@ -210,7 +210,7 @@ class Client:
             retry=retry_if_exception_type(_Stumbled), stop=stop_after_attempt(self.limits.attempts), wait=wait, reraise=True
         )(ask)
 
-    def _ask(self, method: str, url: str, headers: dict[str, str], body: bytes | None, into: BinaryIO | None) -> Answer:
+    def _ask(self, method: str, url: str, headers: dict[str, str], body: bytes | None, into: BinaryIO | None) -> SourceResponse:
         told = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": "xregistry-lakehouse"} | headers
         if self.address.authorization is not None:
             told["Authorization"] = self.address.authorization
@@ -245,11 +245,11 @@ class Client:
 
     def _read(
         self, method: str, url: str, told: dict[str, str], found: urllib3.BaseHTTPResponse, into: BinaryIO | None, until: float
-    ) -> Answer:
+    ) -> SourceResponse:
         headers = {name.lower(): value for name, value in found.headers.items()}
         if found.status == 304:
             found.drain_conn()
-            return Answer(304, url, headers, b"")
+            return SourceResponse(304, url, headers, b"")
         is_error = found.status >= 300
         most = 1 << 16 if is_error else self.limits.bytes if into is not None else self.limits.page_bytes
         length = headers.get("content-length", "")
@@ -276,7 +276,7 @@ class Client:
         kind = headers.get("content-type", "")
         if method == "GET" and told["Accept"] != "*/*" and not is_json(kind):
             raise ReplicationError(url, f"it answers with {kind[:80] or 'no Content-Type'}, not JSON. Is this a registry's URL?")
-        return Answer(found.status, url, headers, body)
+        return SourceResponse(found.status, url, headers, body)
 
     def _too_large(self, url: str, most: int) -> ReplicationError:
         return TooLarge(url, f"its answer has more than {most} bytes (setting max_document_bytes)")
@@ -290,7 +290,7 @@ class Client:
         if status in (401, 403):
             named = f"LAKEHOUSE_{self.address.role}"
             reason += f". Give user and password in {named}_USER and {named}_PASSWORD, or {named}_TOKEN"
-        return Refused(url, status, reason)
+        return RequestRefused(url, status, reason)
 
 
 class TooLarge(ReplicationError):

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lakehouse.errors import ReplicationError
-from lakehouse.replicate.client import Answer, Client, Refused, TooLarge, is_json
+from lakehouse.replicate.client import Client, RequestRefused, SourceResponse, TooLarge, is_json
 from lakehouse.replicate.sourcedocuments import (
     COLLECTIONS,
     MEMBERS,
+    DocumentWriter,
     Json,
     Screen,
-    Writer,
     bare_group,
     bare_resource,
     check_count,
@@ -28,7 +28,7 @@ from lakehouse.replicate.sourcedocuments import (
     settle,
     write_members,
 )
-from lakehouse.replicate.state import State
+from lakehouse.replicate.state import PeerState
 from lakehouse.store.durable import replace_synced
 from lakehouse.text.jsontext import as_read
 from lakehouse.text.names import Xid
@@ -43,7 +43,7 @@ _IN_PAGES = 2000  # members of a group above which it is asked for page by page
 _WALKS = 4  # of a source that keeps changing; the last one looks at a snapshot of its past, where there is one
 
 
-class Changed(Exception):
+class SourceChanged(Exception):
     """The source changed while it was read."""
 
 
@@ -76,7 +76,7 @@ class Reader:
         """Find out what the server can do; one that does not tell is asked for nothing special."""
         try:
             told = self.client.json(self.client.address.of("capabilities"))
-        except Refused as refused:
+        except RequestRefused as refused:
             if refused.status not in MISSING:
                 raise
             return
@@ -163,9 +163,9 @@ class Reader:
             return
         now = self.root()
         if any(now.get(name) != value for name, value in root.items()):
-            raise Changed
+            raise SourceChanged
 
-    def get(self, url: str, etag: str | None = None) -> Answer:
+    def get(self, url: str, etag: str | None = None) -> SourceResponse:
         """Ask for something.
 
         Raises:
@@ -173,7 +173,7 @@ class Reader:
         """
         return self.noted(self.client.get(url, etag))
 
-    def noted(self, answer: Answer) -> Answer:
+    def noted(self, answer: SourceResponse) -> SourceResponse:
         """Note the snapshot of an answer.
 
         Raises:
@@ -183,10 +183,10 @@ class Reader:
             self._seen.add(answer.snapshot)
             self.snapshot = answer.snapshot
             if len(self._seen) > 1:
-                raise Changed
+                raise SourceChanged
         return answer
 
-    def value(self, answer: Answer) -> Json:
+    def value(self, answer: SourceResponse) -> Json:
         """Give the JSON object of an answer."""
         value = self.client.value(answer)
         if not isinstance(value, dict):
@@ -228,7 +228,7 @@ class Walk:
         told: is told how far it is: a path, and how many groups were read of how many.
     """
 
-    def __init__(self, client: Client, state: State, screen: Screen, told: Callable[[str, int, int], None]) -> None:
+    def __init__(self, client: Client, state: PeerState, screen: Screen, told: Callable[[str, int, int], None]) -> None:
         self.reader = Reader(client)
         self.state = state
         self.screen = screen
@@ -248,7 +248,7 @@ class Walk:
             self.reader.begin()
             try:
                 return self._scoped(scope) if scope else [self._all()]
-            except Changed:
+            except SourceChanged:
                 logger.info("%s changed while it was read; again", self.reader.base)
                 if attempt == _WALKS - 2 and self.reader.snapshot is not None:
                     self.reader.at = f"at/{self.reader.snapshot}/"
@@ -260,8 +260,8 @@ class Walk:
         if self.reader.has_export or self.reader.nests:
             try:
                 return self._whole()
-            except (Refused, TooLarge) as error:
-                if isinstance(error, Refused) and error.status not in MISSING:
+            except (RequestRefused, TooLarge) as error:
+                if isinstance(error, RequestRefused) and error.status not in MISSING:
                     raise
                 logger.info("%s does not come in one piece (%s); group by group", self.reader.base, error)
         return self._by_groups()
@@ -293,7 +293,7 @@ class Walk:
         for collection in COLLECTIONS:
             listed = list(self.reader.listed(collection)) if f"{collection}url" in root else []
             if root.get(f"{collection}count") not in (None, len(listed), len(dict(listed))):
-                raise Changed
+                raise SourceChanged
             groups[collection] = [groupid for groupid, _ in listed]
             for groupid, group in listed:
                 self.told(f"/{collection}/{groupid}", len(names), sum(map(len, groups.values())))
@@ -304,7 +304,7 @@ class Walk:
         self.state.save()
         target = self.state.folder / "document.json"
         with target.open("wb") as stream:
-            writer = Writer(stream)
+            writer = DocumentWriter(stream)
             for collection, ids in groups.items():
                 for groupid in ids:
                     name = f"/{collection}/{groupid}"
@@ -332,7 +332,7 @@ class Walk:
                     self._group(group_xid, group)
                     is_own = self.state.marks[group_xid].get("own")
                     content = None if is_own else self.state.part(group_xid).read_bytes()
-            except Refused as refused:
+            except RequestRefused as refused:
                 if refused.status != 404:
                     raise
                 continue
@@ -340,7 +340,7 @@ class Walk:
                 continue
             target = self.state.folder / f"{self.state.part(xid).stem}.document.json"
             with target.open("wb") as stream:
-                writer = Writer(stream)
+                writer = DocumentWriter(stream)
                 writer.group(collection, groupid, content)
                 writer.finish(root)
             units.append(Unit(self.reader.client.address.of(xid), digest_of(target), target))
@@ -360,8 +360,8 @@ class Walk:
             url = self.reader.url(xid, WHOLE)
             try:
                 answer = self.reader.get(url, _mark(self.state, known, part, url))
-            except (Refused, TooLarge) as error:
-                if isinstance(error, Refused) and error.status not in (400, 406):
+            except (RequestRefused, TooLarge) as error:
+                if isinstance(error, RequestRefused) and error.status not in (400, 406):
                     raise
                 in_one = False
             else:
@@ -381,7 +381,7 @@ class Walk:
         own = without(bare_group(listed), (MEMBERS[collection],))
         self._keep(xid, own, _paged(self.reader, xid), mark, count if isinstance(count, int) else None)
 
-    def _keep_whole(self, xid: Xid, url: str, answer: Answer) -> None:
+    def _keep_whole(self, xid: Xid, url: str, answer: SourceResponse) -> None:
         """Write the part of a group that came in one answer."""
         group = self.reader.value(answer)
         _, collection, groupid = xid.split("/")
@@ -410,7 +410,7 @@ class Walk:
         with aside.open("wb") as stream:
             taken = write_members(stream, own, name, screened())
         if count not in (None, got, every):
-            raise Changed
+            raise SourceChanged
         replace_synced(aside, part)
         self.state.marks[xid] = mark | {"own": bool(got) and not taken}
         self.state.save()
@@ -432,7 +432,7 @@ def _paged(reader: Reader, xid: Xid) -> Iterator[Json]:
         yield object_of((key, reader.resource(Xid(f"{xid}/{name}/{key}"))) for key, _ in members(page))
 
 
-def _mark(state: State, known: Json, file: Path, url: str) -> str | None:
+def _mark(state: PeerState, known: Json, file: Path, url: str) -> str | None:
     """Return the mark for a conditional request where what it names is here, or in the catalog."""
     is_here = file.is_file() or known.get("digest") in state.loaded.values()
     etag = known.get("etag")

@@ -11,10 +11,10 @@ from typing import Any
 from urllib.parse import quote
 
 from lakehouse.errors import ReplicationError, SettingsError
-from lakehouse.replicate.client import Answer, Client, Refused
+from lakehouse.replicate.client import Client, RequestRefused, SourceResponse
 from lakehouse.replicate.crawler import Unit
 from lakehouse.replicate.sourcedocuments import Json, Screen, digest_of, write_members
-from lakehouse.replicate.state import State
+from lakehouse.replicate.state import PeerState
 from lakehouse.store.durable import replace_synced
 from lakehouse.text.names import Xid
 from lakehouse.text.twins import members, object_of, without
@@ -34,7 +34,7 @@ class DraftWalk:
         told: is told how far it is: a path, and how many groups were read of how many.
     """
 
-    def __init__(self, client: Client, state: State, screen: Screen, told: Callable[[str, int, int], None]) -> None:
+    def __init__(self, client: Client, state: PeerState, screen: Screen, told: Callable[[str, int, int], None]) -> None:
         self.client = client
         self.state = state
         self.screen = screen
@@ -119,19 +119,19 @@ class DraftWalk:
         bare = {number: without(one, ("authority",)) for number, one in versions.items()}
         return object_of([("id", definition_id), *own, ("versions", bare)])
 
-    def _get(self, url: str) -> Answer:
+    def _get(self, url: str) -> SourceResponse:
         answer = self.client.get(url)
         if answer.snapshot is not None:
             self._snapshots.add(answer.snapshot)
         return answer
 
-    def _array(self, answer: Answer) -> list[Any]:
+    def _array(self, answer: SourceResponse) -> list[Any]:
         value = self.client.value(answer)
         if not isinstance(value, list) or any(not isinstance(one, str | int) or isinstance(one, bool) for one in value):
             raise ReplicationError(answer.url, "its answer is not an array of ids. Is this a catalog of the CNCF draft?")
         return value
 
-    def _object(self, answer: Answer) -> Json:
+    def _object(self, answer: SourceResponse) -> Json:
         value = self.client.value(answer)
         if not isinstance(value, dict):
             raise ReplicationError(answer.url, "its answer is not a JSON object.")
@@ -151,13 +151,13 @@ def is_draft_catalog(client: Client) -> bool:
         found = client.json(client.address.url)
         if isinstance(found, dict) and "specversion" in found:
             return False
-    except Refused as refused:
+    except RequestRefused as refused:
         if refused.status != 404:
             raise
         told = str(refused)
     try:
         return isinstance(client.json(client.address.of("messagecatalog")), list)
-    except Refused as refused:
+    except RequestRefused as refused:
         what = "neither an xRegistry server nor a catalog of the CNCF draft (/messagecatalog) is here"
         raise ReplicationError(client.address.url, f"{what}: {told}") from refused
 

@@ -17,11 +17,11 @@ from lakehouse.errors import SettingsError
 from lakehouse.faults import crash_point
 from lakehouse.readmodel.file.place import is_remote, location_of
 from lakehouse.replicate.address import Address
-from lakehouse.replicate.client import Client, Limits
+from lakehouse.replicate.client import Client, RequestLimits
 from lakehouse.replicate.crawler import Unit, Walk
 from lakehouse.replicate.drafts import DraftWalk, is_draft_catalog
 from lakehouse.replicate.sourcedocuments import Screen
-from lakehouse.replicate.state import State, is_held, open_state
+from lakehouse.replicate.state import PeerState, is_held, open_state
 from lakehouse.settings import Settings
 from lakehouse.text.names import Xid
 
@@ -58,7 +58,7 @@ class Pull:
     authority: str | None = None
     force: bool = False
     strict: bool = False
-    limits: Limits = field(default_factory=Limits)
+    limits: RequestLimits = field(default_factory=RequestLimits)
 
 
 class Fetched(NamedTuple):
@@ -122,7 +122,7 @@ class Puller:
         told: is told how far a round is: a path, and how many groups were read of how many.
     """
 
-    def __init__(self, settings: Settings, asked: Pull, state: State, told: Told = lambda path, done, of: None) -> None:
+    def __init__(self, settings: Settings, asked: Pull, state: PeerState, told: Told = lambda path, done, of: None) -> None:
         self.settings = settings
         self.asked = asked
         self.state = state

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from lakehouse.errors import ReplicationError, SettingsError
 from lakehouse.readmodel import ReadModel, View, open_model
 from lakehouse.replicate.address import Address
-from lakehouse.replicate.client import Client, Limits, Refused
+from lakehouse.replicate.client import Client, RequestLimits, RequestRefused
 from lakehouse.replicate.outbox import Outbox, Reached, body_of, is_held_group, is_held_resource, meta_of
 from lakehouse.replicate.sourcedocuments import COLLECTIONS, MEMBERS, Json
-from lakehouse.replicate.state import State
+from lakehouse.replicate.state import PeerState
 from lakehouse.settings import Settings
 from lakehouse.text.jsontext import as_written
 from lakehouse.text.names import RegistryId, Xid
@@ -44,7 +44,7 @@ class Push:
     target: Address
     scope: tuple[Xid, ...] = ()
     authority: str | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: RequestLimits = field(default_factory=RequestLimits)
 
 
 class Pushed(NamedTuple):
@@ -74,7 +74,7 @@ class Pusher:
     """
 
     def __init__(
-        self, settings: Settings, asked: Push, state: State, told: Callable[[Xid, int], None] = lambda xid, left: None
+        self, settings: Settings, asked: Push, state: PeerState, told: Callable[[Xid, int], None] = lambda xid, left: None
     ) -> None:
         self.settings = settings
         self.asked = asked
@@ -153,7 +153,7 @@ class Pusher:
                 counts["deleted"] += self._delete(xid)
             elif (written := self._write(view, registryid, xid)) is not None:
                 counts["written" if written else "left"] += 1
-        except Refused as refused:
+        except RequestRefused as refused:
             if refused.status in _STOPS:
                 told = f"it does not let itself be written ({refused.status}): it may take nothing in (CAT-184). {refused}"
                 raise ReplicationError(self.asked.target.url, told) from refused
@@ -245,7 +245,7 @@ class Pusher:
         details = "$details" if "/schemas/" in path else ""
         try:
             found = self.client.json(self.asked.target.of(path) + details + flags)
-        except Refused as refused:
+        except RequestRefused as refused:
             if refused.status == _TOO_LARGE:
                 meta = self._found(f"{path}/meta")
                 return None if meta is None else {"meta": meta}
@@ -259,7 +259,7 @@ class Pusher:
         url = self.asked.target.of(path) + ("$details" if details and "/schemas/" in path else "")
         try:
             self.client.send(method, url, None if body is None else as_written(body).encode())
-        except Refused as refused:
+        except RequestRefused as refused:
             if not (missing and refused.status == 404):
                 raise
 
@@ -306,7 +306,7 @@ def _check_authority(url: str, found: Json, authority: Any) -> None:
     meta = found.get("meta")
     theirs = meta.get("authority") if isinstance(meta, dict) else None
     if theirs and theirs != authority:
-        raise Refused(url, 409, f"the target has it under the authority {theirs}, and here it is {authority}")
+        raise RequestRefused(url, 409, f"the target has it under the authority {theirs}, and here it is {authority}")
 
 
 def _order(xid: Xid) -> tuple[int, int, str]:

@@ -120,7 +120,7 @@ def _bare_member(name: str, value: Any) -> Any:
     return object_of((key, without(one, _COMPUTED) if isinstance(one, dict) else one) for key, one in members(value))
 
 
-class Writer:
+class DocumentWriter:
     """A registry document that is written group by group: collections first, the registry's own attributes last.
 
     Attributes:
@@ -213,7 +213,7 @@ class _Settled:
         self.screen = screen
         self.url = url
         self.depth = depth
-        self.writer = Writer(out)
+        self.writer = DocumentWriter(out)
 
     def read(self, stream: BinaryIO) -> None:
         for part in split_groups(stream, _PART_BYTES, COLLECTIONS):

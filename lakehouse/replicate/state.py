@@ -28,7 +28,7 @@ _FOLDER = "_replicas"
 _VERSION = 1
 
 
-class State:
+class PeerState:
     """What is known of a source.
 
     Attributes:
@@ -92,7 +92,7 @@ def part_name(name: str) -> str:
 
 
 @contextmanager
-def open_state(settings: Settings, url: str, scope: tuple[Xid, ...], more: str = "") -> Iterator[State]:
+def open_state(settings: Settings, url: str, scope: tuple[Xid, ...], more: str = "") -> Iterator[PeerState]:
     """Open what is known of a source; one process at a time.
 
     Args:
@@ -117,7 +117,7 @@ def open_state(settings: Settings, url: str, scope: tuple[Xid, ...], more: str =
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise ReplicationError(url, "another process replicates it into this warehouse now; wait for it.") from error
-        yield State(folder)
+        yield PeerState(folder)
 
 
 def is_held(settings: Settings, commit: tuple[int, str]) -> bool:

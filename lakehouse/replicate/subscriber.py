@@ -24,8 +24,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from lakehouse.errors import ReplicationError, SettingsError
-from lakehouse.replicate.client import Client, Refused
-from lakehouse.replicate.state import State
+from lakehouse.replicate.client import Client, RequestRefused
+from lakehouse.replicate.state import PeerState
 from lakehouse.text.names import Xid
 
 logger = logging.getLogger(__name__)
@@ -155,7 +155,7 @@ class Subscriber:
         scope: XIDs that are wanted.
     """
 
-    def __init__(self, client: Client, state: State, sink: str, token: str, scope: tuple[Xid, ...]) -> None:
+    def __init__(self, client: Client, state: PeerState, sink: str, token: str, scope: tuple[Xid, ...]) -> None:
         self.client = client
         self.state = state
         self.told: dict[str, Any] = {
@@ -196,7 +196,7 @@ class Subscriber:
     def _found(self, name: str) -> dict[str, Any] | None:
         try:
             found = self.client.json(self.client.address.of(f"subscriptions/{name}"))
-        except Refused as refused:
+        except RequestRefused as refused:
             if refused.status != 404:
                 raise
             return None
@@ -217,7 +217,7 @@ class Subscriber:
         body = orjson.dumps(self.told)
         try:
             answer = self.client.send(method, self.client.address.of(path), body, {"Content-Type": _MEDIA_TYPE})
-        except Refused as refused:
+        except RequestRefused as refused:
             if refused.status in (404, 405, 501):
                 told = "it has no subscriptions (`lakehouse serve --subscriptions FOLDER` has). Leave --on-events out"
                 raise ReplicationError(self.client.address.url, told) from refused

@@ -28,21 +28,21 @@ from starlette.routing import Route
 
 from lakehouse.errors import DefinitionNotYet, MessageNotFound, WarehouseError
 from lakehouse.serve.answer.changes import EventStreams
-from lakehouse.serve.answer.exchange import Answer, Asked
-from lakehouse.serve.answer.live import Head, Live
-from lakehouse.serve.answer.reads import Pages
+from lakehouse.serve.answer.exchange import Answer, ApiRequest
+from lakehouse.serve.answer.live import ServedHead, SnapshotWatcher
+from lakehouse.serve.answer.reads import ReadHandler
 from lakehouse.serve.apierrors import ProblemFound
 from lakehouse.serve.auth import Guard
 from lakehouse.serve.clientlimits import Bodies, Shares
 from lakehouse.serve.config import Options
 from lakehouse.serve.monitoring import Metrics, state_routes
 from lakehouse.serve.origins import Origins, Send, protecting
-from lakehouse.serve.targets import Target, read_target
+from lakehouse.serve.targets import RequestTarget, read_target
 from lakehouse.settings import Settings
 
 if TYPE_CHECKING:
     from lakehouse.serve.writeendpoint import Writes
-    from lakehouse.serve.writer.wire import Address
+    from lakehouse.serve.writer.wire import WriterAddress
 
 
 _WORTH_COMPRESSING = 1024
@@ -60,7 +60,7 @@ _MOST_WAITING = 200
 _ARRIVED = "lakehouse.arrived"  # in a scope: when the request came, by the monotonic clock
 
 
-class Ready(NamedTuple):
+class CachedResponse(NamedTuple):
     """An answer as it is sent: status, headers, body; and the body compressed, where that is worth it."""
 
     status: int
@@ -70,7 +70,7 @@ class Ready(NamedTuple):
     packed: bytes | None
 
 
-def as_ready(answer: Answer, asked: Asked) -> Ready:
+def as_ready(answer: Answer, asked: ApiRequest) -> CachedResponse:
     """Write an answer's headers, and what caches need."""
     headers = dict(answer.headers)
     root = f"<{asked.base}>;rel=xregistry-root"
@@ -87,7 +87,7 @@ def as_ready(answer: Answer, asked: Asked) -> Ready:
         headers["Content-Type"] = answer.media_type
     packed = gzip.compress(answer.body, _COMPRESSION, mtime=0) if len(answer.body) >= _WORTH_COMPRESSING else None
     written = [(name.lower().encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
-    return Ready(answer.status, written, answer.body, etag.encode(), packed)
+    return CachedResponse(answer.status, written, answer.body, etag.encode(), packed)
 
 
 def matches(given: bytes, etag: bytes) -> bool:
@@ -125,16 +125,16 @@ async def send_answer(send: Send, status: int, headers: list[tuple[bytes, bytes]
         raise ConnectionAbortedError("the client does not take its answer")
 
 
-class ReadyAnswers:
+class ResponseCache:
     """Answers of the newest snapshot, kept as bytes; those that were asked for last, up to a number of bytes."""
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
-        self._ready: OrderedDict[tuple[Any, ...], Ready] = OrderedDict()
+        self._ready: OrderedDict[tuple[Any, ...], CachedResponse] = OrderedDict()
         self._bytes = 0
-        self._head: Head | None = None
+        self._head: ServedHead | None = None
 
-    def find(self, key: tuple[Any, ...], head: Head | None) -> Ready | None:
+    def find(self, key: tuple[Any, ...], head: ServedHead | None) -> CachedResponse | None:
         """Give an answer that is kept; all are forgotten when another snapshot is the newest."""
         if head is not self._head:
             self._ready.clear()
@@ -144,7 +144,7 @@ class ReadyAnswers:
             self._ready.move_to_end(key)
         return ready
 
-    def keep(self, key: tuple[Any, ...], ready: Ready) -> None:
+    def keep(self, key: tuple[Any, ...], ready: CachedResponse) -> None:
         """Keep an answer, unless it takes more than a quarter of the room."""
         size = _size(key, ready)
         if size > self.most_bytes // 4:
@@ -156,7 +156,7 @@ class ReadyAnswers:
             self._bytes -= _size(*self._ready.popitem(last=False))
 
 
-def _size(key: tuple[Any, ...], ready: Ready) -> int:
+def _size(key: tuple[Any, ...], ready: CachedResponse) -> int:
     """Count the memory that an answer takes with its key: what a client chose the length of, and what holds it together."""
     texts = [*key, ready.body, ready.packed or b"", *(part for header in ready.headers for part in header)]
     return sum(map(len, texts)) + _BYTES_OF_AN_ANSWER + len(ready.headers) * _BYTES_OF_A_HEADER
@@ -167,9 +167,9 @@ class App:
 
     def __init__(
         self,
-        live: Live,
+        live: SnapshotWatcher,
         options: Options,
-        pages: Pages,
+        pages: ReadHandler,
         guard: Guard,
         metrics: Metrics,
         closing: threading.Event,
@@ -186,7 +186,7 @@ class App:
         self.origins = Origins(options)
         self.shares = Shares(self.threads, options.parallel, _MOST_WAITING)
         self.streams = EventStreams(live, pages.meanings, self.shares, self.origins, closing, pages.source)
-        self.ready = ReadyAnswers(options.cache_bytes)
+        self.ready = ResponseCache(options.cache_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -203,7 +203,7 @@ class App:
             ready = await self._answered(scope, headers, method, receive)
         if headers.get(b"if-none-match") and ready.status == 200 and matches(headers[b"if-none-match"], ready.etag):
             kept = [one for one in ready.headers if one[0] not in (b"content-type", b"content-disposition")]
-            ready = Ready(304, kept, b"", ready.etag, None)
+            ready = CachedResponse(304, kept, b"", ready.etag, None)
         body, more = ready.body, ready.headers
         if ready.packed is not None and b"gzip" in headers.get(b"accept-encoding", b"") and takes_gzip(headers):
             body = ready.packed
@@ -214,7 +214,7 @@ class App:
         await send_answer(send, ready.status, more, b"" if method == "HEAD" else body, self.options.client_seconds)
         self.metrics.answered(method, ready.status, time.monotonic() - begun)
 
-    async def _answered(self, scope: Scope, headers: dict[bytes, bytes], method: str, receive: Receive) -> Ready:
+    async def _answered(self, scope: Scope, headers: dict[bytes, bytes], method: str, receive: Receive) -> CachedResponse:
         origin = ""
         try:
             origin = self.origins.of(scope, headers)
@@ -241,7 +241,7 @@ class App:
             logger.exception("a request failed: %s %r", method, scope["raw_path"][:200])
             return self._problem(ProblemFound("server_error", status=500), scope, origin)
 
-    async def _streamed(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send) -> Ready | None:
+    async def _streamed(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send) -> CachedResponse | None:
         """Stream events; None when that is done, else what is sent instead."""
         origin = ""
         try:
@@ -262,11 +262,13 @@ class App:
         return address if user is None else f"user {user}", user
 
     @staticmethod
-    def _asked(scope: Scope, origin: str) -> Asked:
+    def _asked(scope: Scope, origin: str) -> ApiRequest:
         raw_path: bytes = scope["raw_path"]
-        return Asked(read_target(raw_path), scope["query_string"], raw_path.decode("ascii", "replace"), origin, scope[_ARRIVED])
+        return ApiRequest(
+            read_target(raw_path), scope["query_string"], raw_path.decode("ascii", "replace"), origin, scope[_ARRIVED]
+        )
 
-    async def _ready_or_made(self, scope: Scope, origin: str, client: str) -> Ready:
+    async def _ready_or_made(self, scope: Scope, origin: str, client: str) -> CachedResponse:
         head = self.live.head
         key = (scope["raw_path"], scope["query_string"], origin)
         ready = self.ready.find(key, head)
@@ -279,7 +281,7 @@ class App:
             self.ready.keep(key, ready)
         return ready
 
-    def _made(self, asked: Asked) -> Ready:
+    def _made(self, asked: ApiRequest) -> CachedResponse:
         """Make an answer, in a worker thread."""
         try:
             return as_ready(self.pages.answer(asked), asked)
@@ -292,7 +294,7 @@ class App:
             logger.warning("the warehouse cannot be read: %s", error)
             raise ProblemFound("data_retrieval_error", status=503, headers={"Retry-After": "5"}) from error
 
-    def _not_allowed(self, target: Target, method: str) -> ProblemFound:
+    def _not_allowed(self, target: RequestTarget, method: str) -> ProblemFound:
         if not self.pages.has_path(target):
             return ProblemFound("api_not_found", target.path)
         allow = {"Allow": self._methods(target)}
@@ -300,21 +302,21 @@ class App:
             return ProblemFound("details_required", target.path, headers=allow)
         return ProblemFound("action_not_supported", target.path, action=method, headers=allow)
 
-    def _methods(self, target: Target) -> str:
+    def _methods(self, target: RequestTarget) -> str:
         """Tell the methods of a path."""
         if self.writes is None:
             return METHODS
         return ", ".join((METHODS, *self.writes.methods(target)))
 
-    def _options(self, raw_path: bytes, headers: dict[bytes, bytes]) -> Ready:
+    def _options(self, raw_path: bytes, headers: dict[bytes, bytes]) -> CachedResponse:
         methods = self._methods(read_target(raw_path)).encode()
         allowed = [(b"allow", methods), (b"access-control-allow-methods", methods)]
         wanted = headers.get(b"access-control-request-headers", b"").decode("latin-1")
         if wanted and _REQUESTED_HEADERS.fullmatch(wanted):
             allowed += [(b"access-control-allow-headers", wanted.encode()), (b"access-control-max-age", b"86400")]
-        return Ready(200, allowed, b"", b"", None)
+        return CachedResponse(200, allowed, b"", b"", None)
 
-    def refused_by_host(self, scope: Scope) -> Ready | None:
+    def refused_by_host(self, scope: Scope) -> CachedResponse | None:
         """Return the answer to a request under a name that this server is not asked as; None: it is."""
         try:
             self.origins.of(scope, dict(scope["headers"]))
@@ -322,7 +324,7 @@ class App:
             return self._problem(problem, scope, "")
         return None
 
-    def _problem(self, problem: ProblemFound, scope: Scope, origin: str) -> Ready:
+    def _problem(self, problem: ProblemFound, scope: Scope, origin: str) -> CachedResponse:
         dialect = self.options.specification
         try:
             target = read_target(scope["raw_path"])
@@ -338,10 +340,10 @@ class App:
         headers += [(b"content-type", b"application/json; charset=utf-8"), (b"cache-control", b"no-store")]
         if origin:
             headers.append((b"link", f"<{origin}{prefix}>;rel=xregistry-root".encode()))
-        return Ready(problem.status, headers, body, b"", None)
+        return CachedResponse(problem.status, headers, body, b"", None)
 
 
-class Front:
+class Dispatcher:
     """The whole application: what is asked for seldom is routed by Starlette, all else goes to the API at once."""
 
     def __init__(self, starlette: Starlette, app: App, own: frozenset[bytes], below: tuple[bytes, ...] = ()) -> None:
@@ -370,8 +372,8 @@ def make_app(
     options: Options,
     on_ready: Callable[[], None] | None = None,
     closing: threading.Event | None = None,
-    writer: Address | None = None,
-) -> Front:
+    writer: WriterAddress | None = None,
+) -> Dispatcher:
     """Make the application.
 
     Args:
@@ -383,9 +385,9 @@ def make_app(
     """
     from lakehouse.serve.answer import extraroutes
 
-    live, metrics = Live(settings, options), Metrics()
+    live, metrics = SnapshotWatcher(settings, options), Metrics()
     guard = Guard(options.users)
-    pages = Pages(live, settings, options, extraroutes.PARTS)
+    pages = ReadHandler(live, settings, options, extraroutes.PARTS)
     live.on_new = pages.warm
     writes, methods_of_path = None, None
     if writer is not None:
@@ -424,10 +426,10 @@ def make_app(
         *(subscriptions.routes() if subscriptions is not None else ()),
     ]
     below = (b"/subscriptions/",) if subscriptions is not None else ()
-    return Front(Starlette(routes=own, lifespan=lifespan), app, frozenset(route.path.encode() for route in own), below)
+    return Dispatcher(Starlette(routes=own, lifespan=lifespan), app, frozenset(route.path.encode() for route in own), below)
 
 
-async def _load(live: Live, on_ready: Callable[[], None] | None) -> None:
+async def _load(live: SnapshotWatcher, on_ready: Callable[[], None] | None) -> None:
     while True:
         try:
             await anyio.to_thread.run_sync(live.load)
@@ -446,7 +448,7 @@ def _is_browser(headers: dict[bytes, bytes]) -> bool:
     return b"text/html" in accept and b"application/json" not in accept
 
 
-def _to_the_site(origin: str) -> Ready:
+def _to_the_site(origin: str) -> CachedResponse:
     """Lead a browser, which asks for HTML by `Accept`, to the pages; the API has none."""
     subscriptions = [(b"location", f"{origin}/ui/".encode()), (b"vary", b"Accept"), (b"cache-control", b"no-cache")]
-    return Ready(303, subscriptions, b"", b"", None)
+    return CachedResponse(303, subscriptions, b"", b"", None)

@@ -209,7 +209,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     max_header_bytes = 64 << 10
     client_seconds = 30.0
-    door: Door
+    door: ConnectionLimit
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the first head."""
@@ -288,7 +288,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._timer = None
 
 
-class Door:
+class ConnectionLimit:
     """Accepts the connections of a process.
 
     Args:

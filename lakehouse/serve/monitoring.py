@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from lakehouse.errors import LakehouseError
-from lakehouse.serve.answer.live import Live
+from lakehouse.serve.answer.live import SnapshotWatcher
 
 if TYPE_CHECKING:
     from lakehouse.serve.writer.writerclient import Hindrance
@@ -70,7 +70,10 @@ class Metrics:
 
 
 def state_routes(
-    live: Live, metrics: Metrics, more: Callable[[], bytes] | None, hindrance: Callable[[], Hindrance | None] | None = None
+    live: SnapshotWatcher,
+    metrics: Metrics,
+    more: Callable[[], bytes] | None,
+    hindrance: Callable[[], Hindrance | None] | None = None,
 ) -> list[Route]:
     """Give the paths, which ask for no user.
 
@@ -104,7 +107,7 @@ def state_routes(
     return [Route("/health", health), Route("/ready", ready), Route("/metrics", figures)]
 
 
-def _is_read(live: Live) -> bool:
+def _is_read(live: SnapshotWatcher) -> bool:
     """Return whether a request would be answered out of the catalog now: one is, of the smallest kind."""
     try:
         live.model.answer(lambda view: view.head)

@@ -21,12 +21,12 @@ import uvicorn
 from prometheus_client.multiprocess import mark_process_dead
 
 from lakehouse.errors import LakehouseError, SettingsError
-from lakehouse.serve.clientlimits import Door, LimitedProtocol, most_connections
+from lakehouse.serve.clientlimits import ConnectionLimit, LimitedProtocol, most_connections
 from lakehouse.serve.config import Options
 from lakehouse.settings import Settings
 
 if TYPE_CHECKING:
-    from lakehouse.serve.writer.wire import Address
+    from lakehouse.serve.writer.wire import WriterAddress
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ _DESCRIPTORS_OF_WRITES = 128  # connections to the process that writes
 class Server(uvicorn.Server):
     """A server with a door of its own, which tells its application when it shall end, so that streams of events end too."""
 
-    def __init__(self, config: uvicorn.Config, closing: threading.Event, door: Door) -> None:
+    def __init__(self, config: uvicorn.Config, closing: threading.Event, door: ConnectionLimit) -> None:
         super().__init__(config)
         self.closing = closing
         self.door = door
@@ -81,9 +81,9 @@ def run_server(settings: Settings, options: Options, tell: Callable[[str, int], 
     if not options.writable:
         _serve(settings, options, listening, tell, None)
         return
-    from lakehouse.serve.writer.process import Keeper
+    from lakehouse.serve.writer.process import WriterSupervisor
 
-    keeper = Keeper(settings)
+    keeper = WriterSupervisor(settings)
     keeper.start()
     try:
         _serve(settings, options, listening, tell, keeper.address)
@@ -96,7 +96,7 @@ def _serve(
     options: Options,
     listening: socket.socket,
     tell: Callable[[str, int], None],
-    writer: Address | None,
+    writer: WriterAddress | None,
 ) -> None:
     port = listening.getsockname()[1]
     host = f"[{options.host}]" if ":" in options.host else options.host
@@ -119,7 +119,7 @@ def _run_workers(
     listening: socket.socket,
     folder: Path,
     say: Callable[[], None],
-    writer: Address | None,
+    writer: WriterAddress | None,
 ) -> None:
     """Run processes that share the address; one that dies is replaced, and all end with this one."""
     figures, ready = folder / "metrics", folder / "ready"
@@ -161,7 +161,7 @@ def _end(processes: list[BaseProcess]) -> None:
         process.join()
 
 
-def _work(settings: Settings, options: Options, ready: str, listening: socket.socket, writer: Address | None) -> None:
+def _work(settings: Settings, options: Options, ready: str, listening: socket.socket, writer: WriterAddress | None) -> None:
     """Serve in a process of its own, as long as the one that started it is there."""
     server = _server(settings, options, lambda: Path(ready, str(os.getpid())).touch(), writer)
     threading.Thread(target=_watch_parent, args=(os.getppid(),), daemon=True).start()
@@ -181,12 +181,12 @@ def _watch_parent(parent: int) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _server(settings: Settings, options: Options, on_ready: Callable[[], None], writer: Address | None) -> Server:
+def _server(settings: Settings, options: Options, on_ready: Callable[[], None], writer: WriterAddress | None) -> Server:
     from lakehouse.serve.app import make_app
 
-    entrance = Door(most_connections(_DESCRIPTORS_OF_WRITES if options.writable else 0))
+    entrance = ConnectionLimit(most_connections(_DESCRIPTORS_OF_WRITES if options.writable else 0))
 
-    class Protocol(LimitedProtocol):
+    class HttpServerProtocol(LimitedProtocol):
         door = entrance
         max_header_bytes = options.max_header_bytes
         client_seconds = options.client_seconds
@@ -195,7 +195,7 @@ def _server(settings: Settings, options: Options, on_ready: Callable[[], None], 
     closing = threading.Event()
     config = uvicorn.Config(
         make_app(settings, options, on_ready, closing, writer),
-        http=Protocol,
+        http=HttpServerProtocol,
         loop="uvloop",
         ws="none",
         lifespan="on",

@@ -26,7 +26,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _MOST_CHARACTERS = 2048  # of an id
 
 
-class Target(NamedTuple):
+class RequestTarget(NamedTuple):
     """What a path names.
 
     Attributes:
@@ -49,7 +49,7 @@ class Target(NamedTuple):
         return "/" + "/".join(self.parts)
 
 
-def read_target(raw_path: bytes) -> Target:
+def read_target(raw_path: bytes) -> RequestTarget:
     """Read a request's path.
 
     Raises:
@@ -72,7 +72,7 @@ def read_target(raw_path: bytes) -> Target:
     details = bool(rest) and rest[-1].endswith(DETAILS) and rest[-1] != DETAILS
     if details:
         rest[-1] = rest[-1].removesuffix(DETAILS)
-    return Target(at, registry, tuple(rest), prefix, details)
+    return RequestTarget(at, registry, tuple(rest), prefix, details)
 
 
 def is_known(parts: tuple[str, ...]) -> bool:

@@ -12,19 +12,19 @@ from dataclasses import replace
 from typing import Any
 
 from lakehouse.serve.answer.entityviews import keyed, unmarked
-from lakehouse.serve.answer.exchange import Answer, Asked, Request, header_value
-from lakehouse.serve.answer.live import Head, Live
+from lakehouse.serve.answer.exchange import Answer, ApiRequest, ReadRequest, header_value
+from lakehouse.serve.answer.live import ServedHead, SnapshotWatcher
 from lakehouse.serve.answer.nested import Answers
 from lakehouse.serve.answer.queryparameters import read_flags, read_parameters
-from lakehouse.serve.answer.reads import Pages, entity_answers
+from lakehouse.serve.answer.reads import ReadHandler, entity_answers
 from lakehouse.serve.apierrors import ProblemFound
 from lakehouse.serve.clientlimits import Bodies, Receive, Shares
 from lakehouse.serve.config import Options
-from lakehouse.serve.targets import DETAILS, Target, quoted
-from lakehouse.serve.write.apply import Outcome, methods_of
+from lakehouse.serve.targets import DETAILS, RequestTarget, quoted
+from lakehouse.serve.write.apply import WriteOutcome, methods_of
 from lakehouse.serve.write.operations import draft_methods_of
-from lakehouse.serve.write.writerequest import Writing
-from lakehouse.serve.writer.wire import Address, Done
+from lakehouse.serve.write.writerequest import WriteRequest
+from lakehouse.serve.writer.wire import Done, WriterAddress
 from lakehouse.serve.writer.writerclient import Writers
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.xid import last_id, xid_of
@@ -34,7 +34,7 @@ _MOST_WAITING = 256  # that wait for their turn to do so
 _SECONDS_TO_FOLLOW = 30.0
 
 
-def written_answer(pages: Pages, asked: Asked, done: Done, head: Head) -> Answer:
+def written_answer(pages: ReadHandler, asked: ApiRequest, done: Done, head: ServedHead) -> Answer:
     """Answer a request that wrote.
 
     Args:
@@ -56,7 +56,7 @@ def written_answer(pages: Pages, asked: Asked, done: Done, head: Head) -> Answer
     if outcome.shows == "entity":
         return _entity(pages, asked, outcome, head, number, key)
 
-    def collections(request: Request) -> Answer:
+    def collections(request: ReadRequest) -> Answer:
         if outcome.shows == "collection":
             return _json(request, _members(request, entity_answers(request), asked.target.parts, outcome.xids))
         parts = []
@@ -69,26 +69,26 @@ def written_answer(pages: Pages, asked: Asked, done: Done, head: Head) -> Answer
     return pages.answer_at(asked, head, number, key, collections)
 
 
-def _entity(pages: Pages, asked: Asked, outcome: Outcome, head: Head, number: int, key: str) -> Answer:
+def _entity(pages: ReadHandler, asked: ApiRequest, outcome: WriteOutcome, head: ServedHead, number: int, key: str) -> Answer:
     parts = tuple(outcome.xids[0][1:].split("/")) if outcome.xids[0] != "/" else ()
-    shown = Asked(asked.target._replace(parts=parts), asked.query, asked.raw_path, asked.origin)
+    shown = ApiRequest(asked.target._replace(parts=parts), asked.query, asked.raw_path, asked.origin)
     answer = pages.answer_at(shown, head, number, key, pages.answered)
     if answer.status == 200 and outcome.created:
         answer.status = 201
     if outcome.created:
         answer.headers["Location"] = _url(shown.target, asked.base)
     if outcome.version is not None:
-        version = Target(None, None, tuple(outcome.version[1:].split("/")), "", asked.target.details)
+        version = RequestTarget(None, None, tuple(outcome.version[1:].split("/")), "", asked.target.details)
         answer.headers["Content-Location"] = _url(version, asked.base)
     return answer
 
 
-def _url(target: Target, base: str) -> str:
+def _url(target: RequestTarget, base: str) -> str:
     details = DETAILS if target.details and "schemas" in target.parts else ""
     return header_value(base + quoted(target.path) + details)
 
 
-def _members(request: Request, answers: Answers, parts: tuple[str, ...], xids: list[Xid]) -> bytes:
+def _members(request: ReadRequest, answers: Answers, parts: tuple[str, ...], xids: list[Xid]) -> bytes:
     """Write the members of a collection that were processed."""
     wanted = {last_id(xid) for xid in xids}
     if len(parts) == 1:
@@ -109,14 +109,16 @@ def _members(request: Request, answers: Answers, parts: tuple[str, ...], xids: l
     return answers.versions(resource, lambda found: [one for one in found if one.entity["versionid"] in wanted])
 
 
-def _json(request: Request, text: bytes) -> Answer:
+def _json(request: ReadRequest, text: bytes) -> Answer:
     return Answer(body=unmarked(text, request.asked.base, request.asked.target.path))
 
 
 class Writes:
     """Has requests done by the writer."""
 
-    def __init__(self, live: Live, options: Options, pages: Pages, address: Address, bodies: Bodies) -> None:
+    def __init__(
+        self, live: SnapshotWatcher, options: Options, pages: ReadHandler, address: WriterAddress, bodies: Bodies
+    ) -> None:
         self.live = live
         self.options = options
         self.pages = pages
@@ -127,8 +129,8 @@ class Writes:
         self._turn = threading.Lock()
 
     async def answer(
-        self, method: str, asked: Asked, headers: dict[bytes, bytes], receive: Receive, client: str, user: str | None
-    ) -> tuple[Answer, Asked]:
+        self, method: str, asked: ApiRequest, headers: dict[bytes, bytes], receive: Receive, client: str, user: str | None
+    ) -> tuple[Answer, ApiRequest]:
         """Have a request done, and answer it; it takes a place among those that wait once its body is whole.
 
         Args:
@@ -147,7 +149,7 @@ class Writes:
             return await self.shares.run(client, lambda: self._done(method, asked, headers, body, user))
 
     @staticmethod
-    def methods(target: Target) -> tuple[str, ...]:
+    def methods(target: RequestTarget) -> tuple[str, ...]:
         """Tell which methods write at what is asked for; the past is not written."""
         return () if target.at is not None else methods_at(target.parts, details=target.details)
 
@@ -156,8 +158,8 @@ class Writes:
         self.threads.shutdown(wait=False, cancel_futures=True)
 
     def _done(
-        self, method: str, asked: Asked, headers: dict[bytes, bytes], body: bytes, user: str | None
-    ) -> tuple[Answer, Asked]:
+        self, method: str, asked: ApiRequest, headers: dict[bytes, bytes], body: bytes, user: str | None
+    ) -> tuple[Answer, ApiRequest]:
         """Have a request done, in a thread of its own."""
         if time.monotonic() > asked.arrived + self.options.request_seconds:
             told = "It waited too long for its turn; nothing was written. Ask again."
@@ -173,7 +175,7 @@ class Writes:
             for name, value in headers.items()
             if name.startswith(b"xregistry-") or name == b"content-type"
         }
-        writing = Writing(
+        writing = WriteRequest(
             method, asked.target.parts, asked.target.details, self._registry_of(asked, head), dialect, parameters, named, body,
             asked.base, user,
         )  # fmt: skip
@@ -183,13 +185,13 @@ class Writes:
         with self._turn:  # a whole batch is answered at once: readers shall not wait for all of its threads
             return written_answer(self.pages, asked, done, followed), asked
 
-    def _registry_of(self, asked: Asked, head: Head) -> RegistryId:
+    def _registry_of(self, asked: ApiRequest, head: ServedHead) -> RegistryId:
         """Find the registry that is meant; one that a mount names may be new."""
         if asked.target.registry is not None:
             return asked.target.registry
         return self.pages.meanings.registry_of(asked, head)
 
-    def _followed(self, done: Done) -> Head:
+    def _followed(self, done: Done) -> ServedHead:
         """Wait until the read model has a snapshot."""
         head = self.live.await_snapshot(done.snapshot_id, _SECONDS_TO_FOLLOW)
         if head is None:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.match.distributed import Opened, large_batches, with_matches
+from lakehouse.match.distributed import OpenedIndex, large_batches, with_matches
 from lakehouse.match.event.adapters import to_landed
 from lakehouse.match.index import definition_rows, index_of
 from lakehouse.match.indexfiles import schema_table, write_store
@@ -86,13 +86,13 @@ class MatchBench:
         return lambda: to_nowhere(rows.mapInArrow(loop, schema))
 
 
-def open_bench(spark: SparkSession, work: Path, definitions: int) -> Opened:
+def open_bench(spark: SparkSession, work: Path, definitions: int) -> OpenedIndex:
     """Make an index of definitions, each for any protocol and for Kafka, and send it to the executors."""
     schema = SchemaVersion("bench", f"{SCHEMA_XID}/versions/1", SCHEMA_XID, True, "JSONSchema/draft-07", json.dumps(SCHEMA))
     rows = [row for number in range(definitions) for row in definitions_of(number)]
     path = write_store(work, index_of(definition_rows(rows)), schema_table([schema]))
     spark.sparkContext.addFile(str(path), recursive=True)
-    return Opened(path.name, str(path), 1, len(rows))
+    return OpenedIndex(path.name, str(path), 1, len(rows))
 
 
 def match_once(spark: SparkSession, work: Path, events: int, types: int, definitions: int) -> float:

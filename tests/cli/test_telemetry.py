@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from lakehouse.cli.telemetry import Run, datasets, figures
+from lakehouse.cli.telemetry import CommandRun, datasets, figures
 from lakehouse.errors import SettingsError
 from lakehouse.progress import Unwatched
 
@@ -34,7 +34,7 @@ def samples(text):
 
 
 def test_figures_are_openmetrics():
-    run = Run("ingest", "/w", result=INGESTED, seconds={"parse": 1.5})
+    run = CommandRun("ingest", "/w", result=INGESTED, seconds={"parse": 1.5})
     text = figures(run, 3, 12.25)
     assert text.endswith("# EOF\n")
     found = samples(text)
@@ -49,17 +49,17 @@ def test_figures_are_openmetrics():
 
 def test_figures_of_other_commands():
     suites = {"specification": {"expectations": 3, "failed": {"error": 1, "warning": 0, "info": 0}}}
-    validated = samples(figures(Run("validate", "/w", result={"snapshot_id": 1, "suites": suites}), 3, 1))
+    validated = samples(figures(CommandRun("validate", "/w", result={"snapshot_id": 1, "suites": suites}), 3, 1))
     assert validated["lakehouse_expectations_failed", "error", "specification"] == 1
     space = {"files": 3, "bytes": 300, "files_on_disk": 5, "bytes_on_disk": 500}
     table = {"table": "messages", "before": space, "after": space | {"files": 1}}
-    kept = samples(figures(Run("maintain", "/w", result={"tables": [table]}), 0, 1))
+    kept = samples(figures(CommandRun("maintain", "/w", result={"tables": [table]}), 0, 1))
     assert (kept["lakehouse_table_files", "before", "messages"], kept["lakehouse_table_files", "after", "messages"]) == (3, 1)
-    assert samples(figures(Run("ingest", "/w"), 1, 1))["lakehouse_run_exit_code",] == 1  # failed before anything came out
+    assert samples(figures(CommandRun("ingest", "/w"), 1, 1))["lakehouse_run_exit_code",] == 1  # failed before anything came out
 
 
 def test_each_stage_is_one_line_and_a_failure_says_so(capsys):
-    run = Run("ingest", "/w", log=True)
+    run = CommandRun("ingest", "/w", log=True)
     watcher = run.watch(Unwatched())
     with watcher.stage("parse", 'a "quoted"\nname'):
         pass
@@ -76,7 +76,7 @@ def test_each_stage_is_one_line_and_a_failure_says_so(capsys):
 def test_the_file_of_figures_is_replaced_at_once(tmp_path):
     file = tmp_path / "lakehouse.prom"
     for code in (0, 1):
-        Run("ingest", "/w", metrics=str(file)).end(code)
+        CommandRun("ingest", "/w", metrics=str(file)).end(code)
         assert samples(file.read_text())["lakehouse_run_exit_code",] == code
     assert list(tmp_path.iterdir()) == [file]
 
@@ -86,7 +86,7 @@ def test_lineage_names_documents_and_the_tables_that_changed(tmp_path, monkeypat
     config = tmp_path / "openlineage.yml"
     config.write_text(f"transport:\n  type: file\n  log_file_path: {told}\n  append: true\n")
     monkeypatch.setenv("OPENLINEAGE_CONFIG", str(config))
-    run = Run("ingest", "s3a://bucket/w", inputs=("/data/documents",))
+    run = CommandRun("ingest", "s3a://bucket/w", inputs=("/data/documents",))
     run.begin()
     run.result = INGESTED
     run.end(3)
@@ -108,7 +108,7 @@ def test_nobody_who_listens_can_stop_a_run(tmp_path, monkeypatch, capsys):
     (tmp_path / "openlineage.yml").write_text(
         f"transport:\n  type: file\n  log_file_path: {tmp_path}/nowhere/x\n  append: true\n"
     )
-    run = Run("ingest", "/w", metrics=str(tmp_path / "folder"))
+    run = CommandRun("ingest", "/w", metrics=str(tmp_path / "folder"))
     run.begin()
     (tmp_path / "folder").mkdir()
     run.end(0)
@@ -116,11 +116,14 @@ def test_nobody_who_listens_can_stop_a_run(tmp_path, monkeypatch, capsys):
     assert "OpenLineage event not sent" in told
     assert "figures were not written" in told
     with pytest.raises(SettingsError, match="no such folder"):
-        Run("ingest", "/w", metrics="/nowhere/x.prom").begin()
+        CommandRun("ingest", "/w", metrics="/nowhere/x.prom").begin()
 
 
 def test_lineage_of_an_export():
-    assert datasets(Run("export", "/w", result={"out": "/x/c.json"})) == ([("file", "/w/changes")], [("file", "/x/c.json")])
+    assert datasets(CommandRun("export", "/w", result={"out": "/x/c.json"})) == (
+        [("file", "/w/changes")],
+        [("file", "/x/c.json")],
+    )
 
 
 def test_a_failed_command_writes_its_figures_too(tmp_path):

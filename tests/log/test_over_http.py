@@ -21,7 +21,7 @@ from lakehouse.readmodel import open_model
 from lakehouse.rules.declared import RULES
 from lakehouse.serve.apierrors import ProblemFound
 from lakehouse.serve.write.effects import find_broken
-from lakehouse.serve.write.overlay import Row, Working
+from lakehouse.serve.write.overlay import CatalogOverlay, OverlayRow
 from lakehouse.serve.writer.append import DeltaAppender, SparkAppender, arrow_rows, rows_digest
 from lakehouse.serve.writer.process import Batches, head_of
 from lakehouse.store.keys import OVER_HTTP
@@ -240,7 +240,7 @@ def test_the_rules_between_entities_are_those_of_an_ingest(catalog, tmp_path):
             (one["members"] if is_endpoint else one["members"].setdefault("messages", {}))[messageid] = message
             document = one["base"] | {"registryid": name}
             catalog.write(f"{name}.json", document)
-            working = Working(view, 0)
+            working = CatalogOverlay(view, 0)
             reading = read_document(document, [], "1.0-rc2")
             if any(finding.severity == "error" for finding in reading.findings):
                 continue
@@ -248,7 +248,9 @@ def test_the_rules_between_entities_are_those_of_an_ingest(catalog, tmp_path):
             for row in reading.rows:
                 before = working.row(name, row.xid)
                 if before is None or before.content_hash != row.content_hash:
-                    working.put(name, Row(row.kind, row.xid, row.content_hash, 1, 0, 0, (), row.body, row.raw, row.attributes))
+                    working.put(
+                        name, OverlayRow(row.kind, row.xid, row.content_hash, 1, 0, 0, (), row.body, row.raw, row.attributes)
+                    )
             found |= {
                 (name, broken.xid.split("/versions/")[0], broken.rule_id)
                 for broken in find_broken(working, name, working.since(mark), settings)

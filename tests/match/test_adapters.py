@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from lakehouse.match.event.adapters import LANDED, to_landed
-from lakehouse.match.event.canonical import Landed
+from lakehouse.match.event.canonical import CapturedEvent
 from lakehouse.match.event.captured import landed_of_columns
 
 UNION = "STRUCT<member0: BIGINT, member1: STRING, member2: BINARY>"
@@ -18,7 +18,7 @@ CAPTURE = (
 HEADERS = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
 
-def landed(rows: DataFrame, mapping: dict[str, Any] | None = None) -> list[Landed]:
+def landed(rows: DataFrame, mapping: dict[str, Any] | None = None) -> list[CapturedEvent]:
     made = to_landed(rows, mapping=mapping)
     assert [field.dataType.simpleString() for field in made.schema] == [kind.lower().replace(" ", "") for kind in LANDED.values()]
     return [landed_of_columns(one.asDict(recursive=True)) for one in made.collect()]

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.errors import SettingsError
 from lakehouse.match.event.adapters import to_landed
-from lakehouse.match.event.canonical import Event, Landed, events_of
+from lakehouse.match.event.canonical import CapturedEvent, Event, events_of
 from lakehouse.match.event.captured import PLATFORMS, landed_of_captured, landed_of_object
 from lakehouse.match.vectorized.batch import landed_of_row
 from match.catalogs import SAMPLES
@@ -73,15 +73,15 @@ def told(event: Event) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def events(landed: Landed | None) -> list[dict[str, Any]]:
+def events(landed: CapturedEvent | None) -> list[dict[str, Any]]:
     assert landed is not None
     return [told(event) for event in events_of(landed)]
 
 
-def landed_by_spark(frames: list[DataFrame]) -> list[list[Landed]]:
+def landed_by_spark(frames: list[DataFrame]) -> list[list[CapturedEvent]]:
     """Bring frames of all shapes into the canonical table in one job."""
     made = (to_landed(frame).withColumn("ordinal", F.lit(number)) for number, frame in enumerate(frames))
-    found: list[list[Landed]] = [[] for _ in frames]
+    found: list[list[CapturedEvent]] = [[] for _ in frames]
     for row in reduce(DataFrame.unionByName, made).collect():
         found[row["ordinal"]] += landed_of_row(row.asDict(recursive=True))
     return found

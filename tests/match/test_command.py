@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from lakehouse.cli.main import cli
 from lakehouse.cli.match import _added
 from lakehouse.match.definition.scope import Scope, read_catalog
-from lakehouse.match.runs import Asked, checkpoint
+from lakehouse.match.runs import MatchOptions, checkpoint
 from lakehouse.settings import read_settings
 from match.stored import model_of, write_catalog
 
@@ -106,8 +106,8 @@ def test_counts_of_micro_batches_are_added():
 
 def test_a_stream_remembers_for_each_source_schema_and_scope():
     asked = [
-        Asked(("/landed",), into="a"), Asked(("/landed",), into="b"), Asked(("/other",), into="a"),
-        Asked(("/landed",), Scope(endpoint="/endpoints/e"), into="a"), Asked(("/landed",), Scope("r"), into="a"),
+        MatchOptions(("/landed",), into="a"), MatchOptions(("/landed",), into="b"), MatchOptions(("/other",), into="a"),
+        MatchOptions(("/landed",), Scope(endpoint="/endpoints/e"), into="a"), MatchOptions(("/landed",), Scope("r"), into="a"),
     ]  # fmt: skip
     assert len({checkpoint(read_settings(warehouse="/w"), one) for one in asked}) == len(asked)
 

@@ -10,7 +10,7 @@ import pytest
 
 from lakehouse.match.definition.compiled import definition_of
 from lakehouse.match.evaluation import Tolerance, evaluate
-from lakehouse.match.event.canonical import Landed, captured_by, events_of
+from lakehouse.match.event.canonical import CapturedEvent, captured_by, events_of
 from lakehouse.match.event.captured import landed_of_columns, landed_of_http, landed_of_text
 from match.catalogs import pairs_of, row_of
 
@@ -158,7 +158,7 @@ def test_what_the_landing_does_not_show_is_unknown():
     assert event.knows("/protocoloptions/properties/group-id")
     assert not event.knows("/protocoloptions/properties/to")  # the link may say it
     assert not event.knows("/protocoloptions/header/ttl")
-    [event] = events_of(Landed("KAFKA", {"topic": "t"}, captured=captured_by("KAFKA", {"topic", "headers"}), body=b"x"))
+    [event] = events_of(CapturedEvent("KAFKA", {"topic": "t"}, captured=captured_by("KAFKA", {"topic", "headers"}), body=b"x"))
     assert event.knows("/protocoloptions/headers/x")
     assert not event.knows("/protocoloptions/partition")
 

@@ -19,7 +19,7 @@ from lakehouse.match.conformance import all_runs, open_named_in
 from lakehouse.match.definition.scope import Scope
 from lakehouse.match.distributed import large_batches, match
 from lakehouse.match.matcher import Request
-from lakehouse.match.runs import Asked, read_landed, run_match, watch
+from lakehouse.match.runs import MatchOptions, read_landed, run_match, watch
 from lakehouse.query.sql import run_query
 from match.test_costly import HANGING
 
@@ -91,7 +91,7 @@ def test_lines_and_kafka_rows_and_tables(shop, tmp_path):
     spark, settings = shop.spark, shop.settings
     text = tmp_path / "captured.jsonl"
     text.write_text("".join(json.dumps(captured(row)) + "\n" for row in ROWS) + "no JSON\n")
-    summary = run_match(spark, settings, Asked((str(text),), results=str(tmp_path / "one.jsonl"), into="conformance"))
+    summary = run_match(spark, settings, MatchOptions((str(text),), results=str(tmp_path / "one.jsonl"), into="conformance"))
     told = lines(tmp_path / "one.jsonl")
     # in the order of the input, and what is no event is told too
     assert [row["row"] for row in told] == list(range(7))
@@ -116,9 +116,9 @@ def test_lines_and_kafka_rows_and_tables(shop, tmp_path):
     landed = spark.createDataFrame(ROWS, KAFKA)
     landed.write.format("delta").save(str(tmp_path / "landed"))
     landed.drop("headers").write.parquet(str(tmp_path / "bare"))
-    run_match(spark, settings, Asked((str(tmp_path / "landed"),), results=str(tmp_path / "two.jsonl"), into="conformance"))
+    run_match(spark, settings, MatchOptions((str(tmp_path / "landed"),), results=str(tmp_path / "two.jsonl"), into="conformance"))
     assert [without(row, "row") for row in lines(tmp_path / "two.jsonl")] == [without(row, "row") for row in told[:6]]
-    bare = run_match(spark, settings, Asked((str(tmp_path / "bare"),))).as_json()
+    bare = run_match(spark, settings, MatchOptions((str(tmp_path / "bare"),))).as_json()
     assert bare["unreadable"] == 6
     assert "includeHeaders" in bare["why"][0]["why"]
 
@@ -151,7 +151,7 @@ def test_lines_and_kafka_rows_and_tables(shop, tmp_path):
 @pytest.mark.slow
 def test_what_an_earlier_process_left_is_opened_and_added_to(shop, tmp_path):
     (tmp_path / "e.jsonl").write_text(json.dumps(captured(ROWS[0])) + "\n")
-    asked = Asked((str(tmp_path / "e.jsonl"),), into="first")
+    asked = MatchOptions((str(tmp_path / "e.jsonl"),), into="first")
     run_match(shop.spark, shop.settings, asked)
     folder = Path(shop.settings.warehouse) / "_match"
     shutil.copytree(folder / "first", folder / "second")  # tables that this session's catalog does not know
@@ -165,7 +165,7 @@ def test_what_an_earlier_process_left_is_opened_and_added_to(shop, tmp_path):
 def test_again_adds_only_what_changed(shop, tmp_path):
     spark, settings = shop.spark, shop.settings
     spark.createDataFrame(ROWS, KAFKA).write.format("delta").save(str(tmp_path / "landed"))
-    asked = Asked((str(tmp_path / "landed"),), into="kept")
+    asked = MatchOptions((str(tmp_path / "landed"),), into="kept")
     run_match(spark, settings, asked)
     assert run_match(spark, settings, replace(asked, again=True)).read == 0
     renamed = ORDER | {"envelopemetadata": ORDER["envelopemetadata"] | {"type": {"value": "shop.order"}}}
@@ -188,7 +188,7 @@ def constraints(shop: Any, table: str) -> str:
 def test_tables_get_new_columns_and_lose_what_is_too_old(shop, tmp_path):
     spark = shop.spark
     (tmp_path / "e.jsonl").write_text(json.dumps(captured(ROWS[0])) + "\n")
-    asked = Asked((str(tmp_path / "e.jsonl"),), into="aged")
+    asked = MatchOptions((str(tmp_path / "e.jsonl"),), into="aged")
     run_match(spark, shop.settings, asked)
     spark.sql("ALTER TABLE aged.match_runs SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
     older = {"match_runs": "`read` = matched + ambiguous + unmatched + unreadable", "event_matches": "status IN ('matched')"}
@@ -233,7 +233,7 @@ def test_other_versions_are_tried_where_no_default_one_matches(catalog, tmp_path
     told = [("order.v3", "/new"), ("order.v1", "/new"), ("order.v1", "/old"), ("order.v0", "/new")]
     events = [attributes(number, type=kind, source=source) for number, (kind, source) in enumerate(told)]
     (tmp_path / "e.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
-    asked = Asked((str(tmp_path / "e.jsonl"),), results=str(tmp_path / "r.jsonl"))
+    asked = MatchOptions((str(tmp_path / "e.jsonl"),), results=str(tmp_path / "r.jsonl"))
     assert run_match(catalog.spark, catalog.settings, asked).as_json()["definitions"] == 2
     assert [row["best"] and row["best"][0]["xid"][-5:] for row in lines(tmp_path / "r.jsonl")] == [
         "order", "/base", [], "/base",
@@ -280,11 +280,11 @@ def test_other_shapes(shop, tmp_path):
         ("bridge.jsonl", 2, {"mapping": bridge}),
     ):  # fmt: skip
         place = tmp_path / f"{name}.results"
-        run_match(spark, shop.settings, Asked((str(tmp_path / name),), results=str(place), **asked))
+        run_match(spark, shop.settings, MatchOptions((str(tmp_path / name),), results=str(place), **asked))
         told = lines(place)
         assert [(row["status"], row["best"], row["payload_status"]) for row in told] == [("matched", base, "valid")] * count, name
     with pytest.raises(SettingsError, match="--map FILE"):
-        read_landed(spark, Asked((str(tmp_path / "other"),)), 0)
+        read_landed(spark, MatchOptions((str(tmp_path / "other"),)), 0)
 
 
 @pytest.mark.slow
@@ -307,7 +307,7 @@ def test_a_stream_writes_each_batch_once(shop, tmp_path):
     folder = tmp_path / "landing"
     landed = spark.createDataFrame(ROWS[:3], KAFKA)
     landed.write.format("delta").save(str(folder))
-    asked = Asked((str(folder),), Scope(), Request(), into="streamed")
+    asked = MatchOptions((str(folder),), Scope(), Request(), into="streamed")
     told: list[Any] = []
     watch(spark, settings, asked, told.append, every=None)
     watch(spark, settings, asked, told.append, every=None)  # nothing is new
@@ -339,7 +339,7 @@ def test_schemas_that_would_hang_cost_their_own_events(catalog, tmp_path):
     )
     (tmp_path / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     summary = run_match(
-        catalog.spark, catalog.settings, Asked((str(tmp_path / "events.jsonl"),), results=str(tmp_path / "told.jsonl"))
+        catalog.spark, catalog.settings, MatchOptions((str(tmp_path / "events.jsonl"),), results=str(tmp_path / "told.jsonl"))
     )
     assert (summary.counts["matched"], summary.payloads) == (10, {"unsupported_format": 8, "valid": 2}), summary.as_json()
     assert [row["payload_status"] for row in lines(tmp_path / "told.jsonl")] == ["unsupported_format"] * 8 + ["valid"] * 2
@@ -353,7 +353,7 @@ def test_an_event_that_only_a_dangling_variant_could_be_is_incomplete(catalog, t
     catalog.ingest()
     told = [attributes(0), attributes(1, type="other.Thing"), attributes(2, type="shop.order")]
     (tmp_path / "e.jsonl").write_text("".join(json.dumps(one | {"data": {"total": 1}}) + "\n" for one in told * 40))
-    asked = Asked((str(tmp_path / "e.jsonl"),), into="partial")
+    asked = MatchOptions((str(tmp_path / "e.jsonl"),), into="partial")
     summary = run_match(catalog.spark, catalog.settings, asked).as_json()
     assert [summary[name] for name in ("read", "matched", "incomplete", "unmatched", "unreadable")] == [120, 40, 40, 40, 0]
     assert summary["why"][0]["why"] in ("/messagegroups/shop/messages/Variant: its chain of bases is dangling",

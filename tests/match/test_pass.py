@@ -12,7 +12,7 @@ from lakehouse.match import distributed
 from lakehouse.match.index import definition_rows, index_of
 from lakehouse.match.indexfiles import schema_table, write_store
 from lakehouse.match.matcher import RESULT_COLUMNS, RESULT_SCHEMA, Request
-from lakehouse.match.runs import Asked
+from lakehouse.match.runs import MatchOptions
 from match.catalogs import load
 from match.test_columns import FROM_SPARK, row
 
@@ -48,12 +48,12 @@ def test_rows_and_columns_come_out_once_each(matched):
 
 def test_what_is_not_wanted_is_not_sent(matched):
     rows = [row(number, GOOD | ({"ce_type": "U"} if number % 10 == 0 else {}), payload=b'{"n": 1}') for number in range(200)]
-    names = Asked(("landed",)).columns()
+    names = MatchOptions(("landed",)).columns()
     assert not {"matches", "event_ref", "place", "variables"} & set(names)
     told = matched(rows)
     assert matched(rows, names) == [{name: one[name] for name in names} for one in told]
-    assert set(Asked(("landed",), results="r.jsonl").columns()) == set(RESULT_COLUMNS)
-    assert set(RESULT_COLUMNS) - set(Asked(("landed",), into="found").columns()) == {"place"}
+    assert set(MatchOptions(("landed",), results="r.jsonl").columns()) == set(RESULT_COLUMNS)
+    assert set(RESULT_COLUMNS) - set(MatchOptions(("landed",), into="found").columns()) == {"place"}
 
 
 def test_lines_are_numbered_in_their_split_and_batches_opened(matched):

@@ -14,7 +14,7 @@ from lakehouse.domain.references import schema_places
 from lakehouse.match import Index, Matcher, Payloads, Request, Schemas
 from lakehouse.match.definition.scope import Scope, read_catalog
 from lakehouse.match.event.captured import landed_of_text
-from lakehouse.render import Given, Renderer, Style, ways_of
+from lakehouse.render import Renderer, RenderInput, Style, bindings_of
 from lakehouse.settings import data_folder
 from match.catalogs import load
 from match.stored import model_of, write_catalog
@@ -99,14 +99,14 @@ def test_a_place_behind_the_path_keeps_its_escapes():
 def test_rendering_finds_the_schema():
     for reference in FOUND:
         rows, schemas = load({"r": a_document(reference)})
-        [way] = ways_of(rows[0], (), ["CLOUDEVENTS"])
-        made = Renderer(Schemas(schemas), Style(example=True, now=NOW)).render(way, Given({}))
+        [way] = bindings_of(rows[0], (), ["CLOUDEVENTS"])
+        made = Renderer(Schemas(schemas), Style(example=True, now=NOW)).render(way, RenderInput({}))
         found = (made.payload_status, [one for one in made.remarks if "not in the catalog" in one])
         assert found == ("valid", []), reference
     for reference in LOST:
         rows, schemas = load({"r": a_document(reference)})
-        [way] = ways_of(rows[0], (), ["CLOUDEVENTS"])
-        remarks = Renderer(Schemas(schemas), Style(example=True, now=NOW)).render(way, Given({})).remarks
+        [way] = bindings_of(rows[0], (), ["CLOUDEVENTS"])
+        remarks = Renderer(Schemas(schemas), Style(example=True, now=NOW)).render(way, RenderInput({})).remarks
         assert any("not in the catalog" in one for one in remarks), reference
 
 

@@ -10,7 +10,7 @@ from match.catalogs import row_of
 from lakehouse.match import Index, Matcher, Payloads, Request, Schemas
 from lakehouse.match.event.canonical import events_of
 from lakehouse.match.event.captured import landed_of_text
-from lakehouse.render import Given, Renderer, Style, ways_of
+from lakehouse.render import Renderer, RenderInput, Style, bindings_of
 
 NOW = "2026-01-01T00:00:00Z"
 
@@ -38,9 +38,9 @@ def rendered(
 ) -> Any:
     """Render a definition over one protocol, at a fixed time and with a fixed id."""
     renderer = Renderer(Schemas([]), Style(**({"now": NOW, "seed": 1} | style)))
-    [way] = ways_of(row(message), endpoints, [over] if over else [])
+    [way] = bindings_of(row(message), endpoints, [over] if over else [])
     body = payload if payload is None or isinstance(payload, bytes) else json.dumps(payload).encode()
-    return renderer.render(way, Given(values or {}, body))
+    return renderer.render(way, RenderInput(values or {}, body))
 
 
 def matched(

@@ -15,7 +15,7 @@ from match.catalogs import load
 
 import lakehouse
 from lakehouse.match.payload.schemas import Schemas
-from lakehouse.render import Given, Renderer, ways_of
+from lakehouse.render import Renderer, RenderInput, bindings_of
 
 DEMO = Path(lakehouse.__file__).parent / "cli" / "demo"
 LANDED = DEMO / "landed" / "orders.jsonl"
@@ -78,10 +78,10 @@ def lines() -> list[str]:
     found = []
     for kind, number, orderid, region, at, body, changes in SENT:
         xid = f"/messagegroups/shop.orders.kafka/messages/shop.orders.Order{kind}"
-        [way] = ways_of(next(row for row in rows if row["xid"] == xid))
+        [way] = bindings_of(next(row for row in rows if row["xid"] == xid))
         values = {"orderid": orderid, "region": region, "id": f"evt-{number:04}", "time": f"2026-03-{at}Z"}
         values |= {"Paid": {"provider": "card"}, "Shipped": {"carrier": "post"}}.get(kind, {})
-        line = json.loads(renderer.render(way, Given(values, body)).line())
+        line = json.loads(renderer.render(way, RenderInput(values, body)).line())
         for change in changes:
             change(line)
         found.append(json.dumps({name: line[name] for name in ("protocol", "captured", "payload_base64")}))

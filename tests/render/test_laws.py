@@ -22,7 +22,7 @@ from lakehouse.match import Index, Matcher, Payloads, Request, Schemas
 from lakehouse.match.definition.compiled import definition_of
 from lakehouse.match.event.canonical import events_of
 from lakehouse.match.event.captured import landed_of_text
-from lakehouse.render import Given, MissingValues, Renderer, RenderRefused, Style, ways_of
+from lakehouse.render import MissingValues, Renderer, RenderInput, RenderRefused, Style, bindings_of
 from lakehouse.render.filling import needs_of, placeholders_of
 from lakehouse.render.protocolbinding import FAMILIES, is_enveloped
 from render.definitions import NOW, cloudevent, row
@@ -77,7 +77,7 @@ def test_what_is_rendered_is_matched_by_its_definition(catalog):
         definition = definition_of(one)
         if (one["registryid"], one["xid"]) in CONTRADICTIONS:
             continue
-        for way in ways_of(one, (), ["ALL"]):
+        for way in bindings_of(one, (), ["ALL"]):
             for renderer in renderers:
                 if renderer.style.mode == "binary" and has_no_binary(way):
                     continue
@@ -128,7 +128,7 @@ def test_structured_and_binary_of_one_event_match_alike(catalog):
         for mode in MODES:
             renderer = Renderer(schemas, Style(mode, example=True, seed=3, now=NOW))
             for one in own:
-                for way in ways_of(one, (), ["ALL"]):
+                for way in bindings_of(one, (), ["ALL"]):
                     if has_no_binary(way):
                         continue
                     [landed] = landed_of_text(renderer.render(way).line())
@@ -166,7 +166,7 @@ def test_rendering_what_was_matched_gives_the_same_metadata():
             continue
         one = by_xid[result["registryid"], result["xid"]]
         family = event.family or ""
-        [way] = ways_of(one, (), [family])
+        [way] = bindings_of(one, (), [family])
         values = dict(result["variables"])
         values |= {f"/envelopemetadata/{name}": event.ce[name] for name in ("id", "time") if event.ce.get(name) is not None}
         address = {"KAFKA": "topic", "MQTT": "topic_name"}.get(family)
@@ -174,7 +174,7 @@ def test_rendering_what_was_matched_gives_the_same_metadata():
             declared = way.definition.attribute(f"/protocoloptions/{address}")
             if declared is None or not declared.has_value:
                 values[f"/protocoloptions/{address}"] = event.options[address]
-        message = Renderer(schemas, Style(event.mode, now=NOW)).render(way, Given(values))
+        message = Renderer(schemas, Style(event.mode, now=NOW)).render(way, RenderInput(values))
         [again] = [found for one_landed in landed_of_text(message.line()) for found in events_of(one_landed)]
         same = matcher.row(again)
         assert (same["best"], same["variables"]) == (result["best"], result["variables"])
@@ -202,16 +202,16 @@ def test_rendered_from_the_arguments_of_the_senders_is_what_they_sent():
         family = line["protocol"].partition("/")[0]
         if (one["protocol"] or "None").partition("/")[0].upper() not in ("NONE", family):
             continue  # sent over another protocol than it is declared for
-        [way] = ways_of(one, (), [family])
+        [way] = bindings_of(one, (), [family])
         arguments = {squashed(name): value for name, value in line["arguments"].items() if value is not None}
         values = {name: arguments[squashed(name)] for name in placeholders_of(way) if squashed(name) in arguments}
         captured = line["captured"]
-        for need in needs_of(way, Given(values)):
+        for need in needs_of(way, RenderInput(values)):
             if need.template is None:
                 values[need.name] = captured.get("topic", "none")  # the endpoint says it
             else:
                 values[need.name] = line["expected"]["variables"].get(need.name, "2026-01-01")
-        message = Renderer(Schemas(versions), Style(line["mode"], now=NOW)).render(way, Given(values)).captured
+        message = Renderer(Schemas(versions), Style(line["mode"], now=NOW)).render(way, RenderInput(values)).captured
         for section, name, ours, theirs in flat(message, captured):
             compared[section] += 1
             if ours != theirs:
@@ -242,7 +242,7 @@ PIECES = st.sampled_from(["x", "{a}", "{b}", "{c}", "{a}-{b}", "x.{c}", "y"])
 TEMPLATES = st.lists(PIECES, min_size=1, max_size=3).map("/".join)
 
 
-def attempted(way: Any, given: Given, style: Style) -> tuple[Any, Exception | None]:
+def attempted(way: Any, given: RenderInput, style: Style) -> tuple[Any, Exception | None]:
     try:
         return Renderer(Schemas([]), style).render(way, given), None
     except (MissingValues, RenderRefused) as error:
@@ -256,11 +256,11 @@ def test_a_message_is_refused_or_comes_back_with_its_values(source, other, value
     held: Any = {"value": other}
     options = {address: {"subject" if family == "AMQP" else "h": held} if address in ("properties", "headers") else held}
     declared = cloudevent(family, options, source={"value": source}, subject={"value": "{a}", "type": "string"})
-    [way] = ways_of(row(declared), (), [family])
+    [way] = bindings_of(row(declared), (), [family])
     values = values | {name: "t" for name in ("topic", "/protocoloptions/subject") if family in ("KAFKA", "NATS")}
     if family == "AMQP":
         values.pop("/protocoloptions/subject", None)
-    message, error = attempted(way, Given(values), Style(mode, now=NOW, seed=1))
+    message, error = attempted(way, RenderInput(values), Style(mode, now=NOW, seed=1))
     if isinstance(error, MissingValues):
         assert {need.name for need in error.needs} == set(placeholders_of(way)) - set(values)
     elif isinstance(error, RenderRefused):
@@ -274,6 +274,6 @@ def test_a_message_is_refused_or_comes_back_with_its_values(source, other, value
 
 
 def test_the_same_seed_makes_the_same_example():
-    [first] = ways_of(row(cloudevent(subject={"value": "{a}/{b}"})), (), ["CLOUDEVENTS"])
+    [first] = bindings_of(row(cloudevent(subject={"value": "{a}/{b}"})), (), ["CLOUDEVENTS"])
     seeds = [Renderer(Schemas([]), Style(example=True, seed=seed, now=NOW)).render(first).line() for seed in (5, 5, 6)]
     assert seeds[0] == seeds[1] != seeds[2]

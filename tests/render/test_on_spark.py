@@ -8,7 +8,7 @@ import pytest
 
 from lakehouse.errors import SettingsError
 from lakehouse.match import Schemas
-from lakehouse.render import Given, Renderer, Style, ways_of
+from lakehouse.render import Renderer, RenderInput, Style, bindings_of
 from lakehouse.render.onspark import render_table
 from lakehouse.render.selected import Selected
 from render.definitions import NOW, cloudevent, row
@@ -26,8 +26,8 @@ def test_a_table_of_values_is_rendered_a_message_a_row(spark):
     assert (len(failed), len(written)) == (2, 1)
     assert any("values are missing" in one.error for one in failed)
     assert any("/envelopemetadata/subject" in one.error for one in failed)
-    [way] = ways_of(selected.messages[0])
-    plain = Renderer(Schemas([]), Style("structured", now=NOW)).render(way, Given({"region": "eu", "id": "7"}, b'{"a":1}'))
+    [way] = bindings_of(selected.messages[0])
+    plain = Renderer(Schemas([]), Style("structured", now=NOW)).render(way, RenderInput({"region": "eu", "id": "7"}, b'{"a":1}'))
     ours, theirs = (json.loads(line)["captured"] for line in (plain.line(), written[0].line))
     assert ours == theirs
     with pytest.raises(SettingsError, match="regoin"):

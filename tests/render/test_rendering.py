@@ -10,7 +10,7 @@ import pytest
 from lakehouse.errors import SettingsError
 from lakehouse.match.event.canonical import events_of
 from lakehouse.match.event.captured import landed_of_text
-from lakehouse.render import Endpoint, MissingValues, RenderRefused, Style, ways_of
+from lakehouse.render import Endpoint, MissingValues, RenderRefused, Style, bindings_of
 from lakehouse.render.filling import check_names
 from render.definitions import NOW, cloudevent, pairs, rendered, row
 
@@ -200,7 +200,7 @@ def test_an_http_endpoint_gives_method_headers_query_and_path():
 
 def test_the_ways_of_a_message():
     def families(message, asked=(), endpoints=()):
-        return [way.family for way in ways_of(row(message), endpoints, asked)]
+        return [way.family for way in bindings_of(row(message), endpoints, asked)]
 
     kafka = Endpoint("r", "/endpoints/k", ("producer",), "KAFKA", messagegroups=("/messagegroups/g",))
     assert families(cloudevent()) == ["HTTP"]
@@ -212,7 +212,7 @@ def test_the_ways_of_a_message():
 
 
 def test_a_name_that_nothing_asks_for_is_told():
-    ways = ways_of(row(cloudevent(subject=SUBJECT)), (), ["CLOUDEVENTS"])
+    ways = bindings_of(row(cloudevent(subject=SUBJECT)), (), ["CLOUDEVENTS"])
     check_names(ways, ["region", "/envelopemetadata/anything", "time"])
     with pytest.raises(SettingsError, match="regoin: no placeholder"):
         check_names(ways, ["regoin"])

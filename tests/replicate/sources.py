@@ -17,13 +17,13 @@ from warehouses import CHANGES, START, Written
 
 from lakehouse.ingest.parse.parse import read_as
 from lakehouse.replicate.address import read_address
-from lakehouse.replicate.client import Limits
+from lakehouse.replicate.client import RequestLimits
 from lakehouse.replicate.pull import Fetched, Pull, Puller, read_scope
 from lakehouse.replicate.state import open_state
 from lakehouse.settings import Settings, read_settings
 from lakehouse.text.jsontext import read_json
 
-QUICK = Limits(connect_seconds=2, read_seconds=2, answer_seconds=4, attempts=2, pause=0.01)
+QUICK = RequestLimits(connect_seconds=2, read_seconds=2, answer_seconds=4, attempts=2, pause=0.01)
 
 
 class Asked(http.server.BaseHTTPRequestHandler):
@@ -173,7 +173,7 @@ class Held:
         return json.loads(text)
 
 
-def fetch(settings: Settings, url: str, *groups: str, limits: Limits = QUICK, loaded: bool = False, **asked: Any) -> Held:
+def fetch(settings: Settings, url: str, *groups: str, limits: RequestLimits = QUICK, loaded: bool = False, **asked: Any) -> Held:
     """Run the half of a round that asks the source.
 
     Args:

@@ -15,7 +15,7 @@ from serve.test_roundtrip import SHOP
 from lakehouse.errors import ReplicationError
 from lakehouse.replicate.address import read_address
 from lakehouse.replicate.client import Client
-from lakehouse.replicate.state import State
+from lakehouse.replicate.state import PeerState
 from lakehouse.replicate.subscriber import Listener, Subscriber, concerns, xid_of
 from replicate.sources import QUICK, Catalog, answering
 from replicate.test_subscriptions import renamed, until
@@ -86,7 +86,7 @@ def test_nobody_else_wakes(listener):
 
 def subscriber(client: Client, folder: Path, listener: Listener) -> Subscriber:
     folder.mkdir(exist_ok=True)
-    return Subscriber(client, State(folder), listener.url, listener.token, ())
+    return Subscriber(client, PeerState(folder), listener.url, listener.token, ())
 
 
 def test_a_source_is_subscribed_to_and_tells(tmp_path):

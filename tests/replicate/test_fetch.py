@@ -15,7 +15,7 @@ from serve.test_roundtrip import SHOP
 from lakehouse.errors import ReplicationError, SettingsError
 from lakehouse.replicate import crawler
 from lakehouse.replicate.address import read_address
-from lakehouse.replicate.client import Client, Limits
+from lakehouse.replicate.client import Client, RequestLimits
 from lakehouse.replicate.pull import read_scope
 from replicate.sources import QUICK, Asked, Catalog, answering, fetch, settings_of
 
@@ -351,7 +351,7 @@ def test_a_source_that_stumbles_is_asked_again(tmp_path):
             asked.give(EXPORT if status == 200 else {}, status, Retry_After="0")
 
     with answering(stumble) as source:
-        held = fetch(settings_of(tmp_path), source.url, limits=Limits(attempts=3, pause=0.01))
+        held = fetch(settings_of(tmp_path), source.url, limits=RequestLimits(attempts=3, pause=0.01))
     assert list(held.value()["messagegroups"]) == ["g"]
 
 
@@ -480,7 +480,7 @@ def test_a_hundred_megabytes_go_through_in_parts(tmp_path):
     ).encode()
     with answering(lambda asked: good(asked) or asked.give(body)) as source:
         tracemalloc.start()
-        held = fetch(settings_of(tmp_path), source.url, limits=Limits())
+        held = fetch(settings_of(tmp_path), source.url, limits=RequestLimits())
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     (text_of,) = held.documents.values()

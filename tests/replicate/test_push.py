@@ -17,7 +17,7 @@ from serve.test_roundtrip import SHOP
 
 from lakehouse.errors import ReplicationError
 from lakehouse.replicate.address import read_address
-from lakehouse.replicate.client import Limits
+from lakehouse.replicate.client import RequestLimits
 from lakehouse.replicate.pull import read_scope
 from lakehouse.replicate.push import Push, Pushed, Pusher
 from lakehouse.replicate.state import open_state
@@ -90,7 +90,7 @@ def settings_of(catalog: Catalog, **given: Any) -> Settings:
     return read_settings(warehouse=str(catalog.folder)).model_copy(update={"readmodel_dir": str(folder / "model"), **given})
 
 
-def push(settings: Settings, url: str, *groups: str, limits: Limits = QUICK, told: Any = None, **more: Any) -> Pushed:
+def push(settings: Settings, url: str, *groups: str, limits: RequestLimits = QUICK, told: Any = None, **more: Any) -> Pushed:
     """Run a round as a process of its own would."""
     asked = Push(read_address(url, "TARGET", {}), read_scope(groups), limits=limits, **more)
     with open_state(settings, asked.target.url, asked.scope, "push") as state:

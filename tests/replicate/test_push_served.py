@@ -21,14 +21,14 @@ from serve.writing import EVENT, Writable, empty_warehouse, writing
 
 from lakehouse.errors import ReplicationError
 from lakehouse.readmodel import open_model
-from lakehouse.replicate.client import Limits
+from lakehouse.replicate.client import RequestLimits
 from lakehouse.replicate.push import Pushed
 from lakehouse.settings import Settings, read_settings
 from replicate.sources import QUICK, Catalog
 from replicate.test_push import REFERRING, push, settings_of
 
 # The first write waits until the process that writes is there.
-PATIENT = Limits(connect_seconds=5, read_seconds=60, answer_seconds=60, attempts=3, pause=0.1)
+PATIENT = RequestLimits(connect_seconds=5, read_seconds=60, answer_seconds=60, attempts=3, pause=0.1)
 
 
 def holds(settings: Settings, registryid: str = "default") -> dict[str, str]:
@@ -56,7 +56,7 @@ class Node:
         self.served = stack.enter_context(writing(self.warehouse, self.folder / "model"))
         return self.served
 
-    def push(self, target: Node, limits: Limits = PATIENT) -> Pushed:
+    def push(self, target: Node, limits: RequestLimits = PATIENT) -> Pushed:
         return push(self.settings, target.served.url, limits=limits, authority=target.settings.authority)
 
     def head(self) -> int:

@@ -7,7 +7,7 @@ from builders import group
 
 from lakehouse.ingest.parse.document import read_document
 from lakehouse.serve.write.effects import find_broken
-from lakehouse.serve.write.overlay import Row, Working
+from lakehouse.serve.write.overlay import CatalogOverlay, OverlayRow
 from lakehouse.settings import read_settings
 
 EVENT = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "t"}}}
@@ -16,9 +16,9 @@ M = "/messagegroups/g/messages"
 
 def broken(document, **changed):
     """Return the rules that a document breaks when it is written over HTTP into an empty catalog."""
-    working = Working(None, 0)
+    working = CatalogOverlay(None, 0)
     for row in read_document(document, [], "1.0-rc2").rows:
-        working.put("r", Row(row.kind, row.xid, row.content_hash, 1, 0, 0, (), row.body, row.raw, row.attributes))
+        working.put("r", OverlayRow(row.kind, row.xid, row.content_hash, 1, 0, 0, (), row.body, row.raw, row.attributes))
     settings = read_settings().model_copy(update=changed)
     return {(one.rule_id, one.xid.split("/versions/")[0]) for one in find_broken(working, "r", working.since(0), settings)}
 

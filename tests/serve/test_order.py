@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakehouse.serve.answer.live import Live
+from lakehouse.serve.answer.live import SnapshotWatcher
 from lakehouse.serve.apierrors import ProblemFound
 from lakehouse.serve.config import Options
 from lakehouse.settings import read_settings
@@ -23,12 +23,12 @@ def shops(tmp_path):
 @pytest.fixture
 def live(shops, tmp_path):
     shops.load(messages(50))
-    found = Live(read_settings(warehouse=str(shops.folder), readmodel_dir=str(tmp_path / "model")), Options())
+    found = SnapshotWatcher(read_settings(warehouse=str(shops.folder), readmodel_dir=str(tmp_path / "model")), Options())
     yield found
     found.stop()
 
 
-def failing(live: Live) -> ProblemFound:
+def failing(live: SnapshotWatcher) -> ProblemFound:
     """Ask in vain, and give the error, whose traceback keeps the rows that were not read to their end."""
 
     def ask(view):

@@ -17,12 +17,12 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from lakehouse.errors import CommitLost, SettingsError, WarehouseError
 from lakehouse.log.commits import Run
 from lakehouse.log.head import Head
-from lakehouse.serve.answer.live import Live
+from lakehouse.serve.answer.live import SnapshotWatcher
 from lakehouse.serve.apierrors import ProblemFound
 from lakehouse.serve.config import Options
 from lakehouse.serve.monitoring import Metrics, state_routes
 from lakehouse.serve.origins import Origins
-from lakehouse.serve.write.overlay import Row, owner_problem
+from lakehouse.serve.write.overlay import OverlayRow, owner_problem
 from lakehouse.serve.writer.append import DeltaAppender
 from lakehouse.serve.writer.process import _problem_of
 from lakehouse.settings import read_settings
@@ -280,7 +280,7 @@ def test_nobody_is_led_to_what_is_no_url_of_the_web(writable, url, is_led):
 
 def test_an_error_does_not_name_the_folders_of_this_machine():
     uris = ("file:///srv/private/shop.json", "https://catalog.example/shop.json")
-    problem = owner_problem(Xid("/messagegroups/g"), Row("group", Xid("/messagegroups/g"), "", 1, 0, 0, uris, "{}", "{}"))
+    problem = owner_problem(Xid("/messagegroups/g"), OverlayRow("group", Xid("/messagegroups/g"), "", 1, 0, 0, uris, "{}", "{}"))
     assert problem is not None
     assert "changed instead: shop.json, https://catalog.example/shop.json." in problem.detail
     assert "private" not in problem.detail
@@ -331,7 +331,7 @@ def test_a_commit_that_the_storage_did_not_take_is_no_lost_race(tmp_path, monkey
 
 def test_a_server_that_cannot_read_is_not_ready(tmp_path):
     catalog = write_catalog(tmp_path / "w")
-    live = Live(read_settings(warehouse=str(catalog.folder), readmodel_dir=str(tmp_path / "model")), Options())
+    live = SnapshotWatcher(read_settings(warehouse=str(catalog.folder), readmodel_dir=str(tmp_path / "model")), Options())
     live.load()
     ready = next(route.endpoint for route in state_routes(live, Metrics(), None) if route.path == "/ready")
     assert anyio.run(ready, None).status_code == 200

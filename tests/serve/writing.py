@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lakehouse.serve.write.writerequest import Writing
+from lakehouse.serve.write.writerequest import WriteRequest
 from serve.served import Response, Served, Shops, serving
 
 # Without Java the entity tables do not follow; the log and the read model do.
@@ -58,11 +58,11 @@ def writing(warehouse: Path, folder: Path, *options: str, **environment: str):
         yield Writable(served.process, served.url)
 
 
-def asks(method: str, path: str, body: Any = None, user: str | None = None) -> Writing:
+def asks(method: str, path: str, body: Any = None, user: str | None = None) -> WriteRequest:
     """Give a request as the process that writes takes it."""
     parts = tuple(path.removesuffix("$details").strip("/").split("/"))
     content = b"" if body is None else json.dumps(body).encode()
-    return Writing(method, parts, path.endswith("$details"), "default", "1.0-rc4", [], {}, content, "http://here", user)
+    return WriteRequest(method, parts, path.endswith("$details"), "default", "1.0-rc4", [], {}, content, "http://here", user)
 
 
 def ignore(ingest_id: str, results: list[Any]) -> None:

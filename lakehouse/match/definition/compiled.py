@@ -30,7 +30,7 @@ ADDRESSES = {family: protocol.address for family, protocol in PROTOCOLS.items() 
 
 
 @dataclass(frozen=True, eq=False)
-class Attribute:
+class DeclaredAttribute:
     """One declared attribute, and what it asks.
 
     Attributes:
@@ -95,7 +95,7 @@ class Definition:
     family: str | None = None
     version: str | None = None
     is_cloudevent: bool = False
-    attributes: tuple[Attribute, ...] = ()
+    attributes: tuple[DeclaredAttribute, ...] = ()
     dataschemauri: str | None = None
     schema_xid: Xid | None = None
     schema_format: str | None = None
@@ -127,7 +127,7 @@ class Definition:
         telling = (one for one in self.attributes if one.pointer != CONTENT_TYPE)
         return not self.is_cloudevent and not any(one.has_value or one.required for one in telling)
 
-    def attribute(self, pointer: Pointer) -> Attribute | None:
+    def attribute(self, pointer: Pointer) -> DeclaredAttribute | None:
         """Find an attribute."""
         return next((one for one in self.attributes if one.pointer == pointer), None)
 
@@ -137,7 +137,7 @@ class Definition:
         return found.value if found and found.has_value and not found.template and isinstance(found.value, str) else None
 
     @property
-    def address(self) -> Attribute | None:
+    def address(self) -> DeclaredAttribute | None:
         """Give the attribute that tells where it travels: topic, topic_name, subject or path."""
         name = ADDRESSES.get(self.family or "")
         return None if name is None else self.attribute(Pointer(PROTOCOL + name))
@@ -209,7 +209,7 @@ def unescape(token: str) -> str:
 
 def _attributes(
     leaves: Mapping[Pointer, JsonText], inferred: Mapping[str, JsonText], family: str | None, is_cloudevent: bool, rule: Rule
-) -> Iterator[Attribute]:
+) -> Iterator[DeclaredAttribute]:
     declared: dict[str, dict[str, Any]] = {}
     for pointer, text in leaves.items():
         if (is_cloudevent and pointer.startswith(ENVELOPE)) or (family and pointer.startswith(PROTOCOL)):
@@ -229,12 +229,12 @@ def _attributes(
         yield _attribute(Pointer(base), key, members, inferred, None if in_envelope else family, rule)
     if CONTENT_TYPE in leaves:
         value = _text(leaves[CONTENT_TYPE])
-        yield Attribute(CONTENT_TYPE, "", "message", has_value=value is not None, value=value)
+        yield DeclaredAttribute(CONTENT_TYPE, "", "message", has_value=value is not None, value=value)
 
 
 def _attribute(
     base: Pointer, key: str, members: Mapping[str, Any], inferred: Mapping[str, JsonText], family: str | None, rule: Rule
-) -> Attribute:
+) -> DeclaredAttribute:
     in_envelope = base.startswith(ENVELOPE)
     kind, value = members.get("type"), members.get("value")
     if in_envelope and key == "specversion" and value is None:
@@ -247,7 +247,7 @@ def _attribute(
     if isinstance(value, str) and has_placeholder(value) and (kind is None or kind in TEMPLATED or kind in TEMPLATED_THEN_TYPED):
         template = compile_template(value, separator_of(family, key), rule)
     hops = family == "AMQP" and key.startswith(_CHANGED_BY_HOPS)
-    return Attribute(
+    return DeclaredAttribute(
         pointer=base,
         key=key,
         section="envelope" if in_envelope else "protocol",
@@ -274,10 +274,10 @@ def _lower_header(pointer: str) -> str:
     return start + pointer[len(start) :].lower() if pointer.startswith(start) else pointer
 
 
-def _in_order(attributes: Iterator[Attribute]) -> tuple[Attribute, ...]:
+def _in_order(attributes: Iterator[DeclaredAttribute]) -> tuple[DeclaredAttribute, ...]:
     """Put first what is checked quickest and fails most: constants, the type first; then templates; then the rest."""
 
-    def rank(one: Attribute) -> tuple[int, str]:
+    def rank(one: DeclaredAttribute) -> tuple[int, str]:
         if one.pointer == TYPE:
             return (0, "")
         return (3 if not one.has_value else 2 if one.template else 1, one.pointer)

@@ -15,7 +15,7 @@ import orjson
 from lakehouse.errors import SettingsError
 from lakehouse.match.definition.compiled import OWN_PROTOCOL
 from lakehouse.match.payload.schemas import SchemaVersion, names_others, schema_xids
-from lakehouse.readmodel.snapshotview import Entity, Telling, View
+from lakehouse.readmodel.snapshotview import Discriminators, Entity, View
 from lakehouse.text.jsontext import canonical, decoded, pointer_of
 from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
 from lakehouse.text.xid import xid_of, xid_of_resource
@@ -27,7 +27,7 @@ _OWN_OPTIONS = ("topic", "key")  # of an endpoint, which apply to what it carrie
 
 
 @dataclass
-class Catalog:
+class MatchCatalog:
     """What is matched with.
 
     Attributes:
@@ -63,7 +63,7 @@ class Scope:
         return bool(self.group or self.endpoint)
 
 
-def read_catalog(view: View, scope: Scope, is_wanted: Callable[[Telling], bool] | None = None) -> Catalog:
+def read_catalog(view: View, scope: Scope, is_wanted: Callable[[Discriminators], bool] | None = None) -> MatchCatalog:
     """Read the definitions of a snapshot that events may be of, with their schemas.
 
     Args:
@@ -78,10 +78,10 @@ def read_catalog(view: View, scope: Scope, is_wanted: Callable[[Telling], bool] 
     for row in rows:
         message = view.entity(row["registryid"], row["xid"])
         row["deprecated"] = message is not None and message.attributes.get("deprecated") is not None
-    return Catalog(rows, schema_versions(view, rows), view.definitions_snapshot)
+    return MatchCatalog(rows, schema_versions(view, rows), view.definitions_snapshot)
 
 
-def read_definitions(view: View, scope: Scope, is_wanted: Callable[[Telling], bool] | None = None) -> list[dict[str, Any]]:
+def read_definitions(view: View, scope: Scope, is_wanted: Callable[[Discriminators], bool] | None = None) -> list[dict[str, Any]]:
     """Read effective definitions of a scope, as `definition_of` takes them; what an endpoint adds stands in `endpoint`.
 
     Args:

@@ -123,7 +123,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Landed:
+class CapturedEvent:
     """A row of the canonical table, before its CloudEvent is found: what adapters give.
 
     Attributes:
@@ -153,7 +153,7 @@ def captured_by(family: str, sections: frozenset[str] | set[str]) -> frozenset[s
     return frozenset(f"/protocoloptions/{name}" for name in known)
 
 
-def events_of(landed: Landed, max_unpacked_bytes: int = MOST_UNPACKED) -> Iterator[Event]:
+def events_of(landed: CapturedEvent, max_unpacked_bytes: int = MOST_UNPACKED) -> Iterator[Event]:
     """Give the events of a row: one, or those of a batch.
 
     Args:

@@ -22,7 +22,7 @@ import orjson
 from lakehouse.dialects.tables import FAMILIES, listed_options
 from lakehouse.match.definition.compiled import escape
 from lakehouse.match.definition.valuetypes import as_text, timestamp_of
-from lakehouse.match.event.canonical import SECTIONS, Landed, captured_by, events_of, named_values
+from lakehouse.match.event.canonical import SECTIONS, CapturedEvent, captured_by, events_of, named_values
 
 FORMATS = ("json", "har", "kafka", "cloudevents", "eventhubs", "http", "mqtt", "amqp")
 PLATFORMS = FORMATS[2:]  # whose columns have names
@@ -379,7 +379,7 @@ def _named(*names: str) -> dict[str, str]:
     return {_letters(name): name for name in names}
 
 
-def landed_of_text(text: bytes, protocol: str | None = None, form: str | None = None) -> list[Landed]:
+def landed_of_text(text: bytes, protocol: str | None = None, form: str | None = None) -> list[CapturedEvent]:
     """Read one JSON text: a captured message, a CloudEvent or a batch of them, a HAR file, or the columns of a platform.
 
     Args:
@@ -393,16 +393,16 @@ def landed_of_text(text: bytes, protocol: str | None = None, form: str | None = 
     try:
         value = orjson.loads(text.removeprefix(codecs.BOM_UTF8))
     except orjson.JSONDecodeError as error:
-        return [Landed(None, problem=f"line: not JSON ({error})")]
+        return [CapturedEvent(None, problem=f"line: not JSON ({error})")]
     if isinstance(value, list):
         return [one for member in value for one in _of_value(member, protocol, form)]
     return list(_of_value(value, protocol, form))
 
 
-def _of_value(value: Any, protocol: str | None, form: str | None) -> Iterator[Landed]:
+def _of_value(value: Any, protocol: str | None, form: str | None) -> Iterator[CapturedEvent]:
     if form in PLATFORMS:
         found = landed_of_object(value, protocol, form) if isinstance(value, dict) else None
-        yield found or Landed(None, problem=f"line: no JSON object, and the columns of {form} are in one")
+        yield found or CapturedEvent(None, problem=f"line: no JSON object, and the columns of {form} are in one")
     elif isinstance(value, dict) and isinstance(value.get("captured"), dict):
         yield landed_of_captured(value, protocol)
     elif isinstance(value, dict) and isinstance(value.get("log"), dict) and isinstance(value["log"].get("entries"), list):
@@ -415,15 +415,15 @@ def _of_value(value: Any, protocol: str | None, form: str | None) -> Iterator[La
     else:
         told = ", ".join(sorted(value)[:8]) if isinstance(value, dict) else type(value).__name__
         wanted = "no captured message, CloudEvent or HAR entry, nor columns that are known"
-        yield Landed(None, problem=f"line: it has {told}: {wanted}; say --format, or use --map")
+        yield CapturedEvent(None, problem=f"line: it has {told}: {wanted}; say --format, or use --map")
 
 
-def landed_of_object(value: Mapping[str, Any], protocol: str | None = None, form: str | None = None) -> Landed | None:
+def landed_of_object(value: Mapping[str, Any], protocol: str | None = None, form: str | None = None) -> CapturedEvent | None:
     """Read a JSON object that holds the columns of a platform; None: it holds those of none."""
     try:
         row = columns_of_object(value, form)
     except Unreadable as error:
-        return Landed(None, problem=str(error))
+        return CapturedEvent(None, problem=str(error))
     if row is None:
         return None
     if row["message"] is not None:
@@ -431,16 +431,16 @@ def landed_of_object(value: Mapping[str, Any], protocol: str | None = None, form
     return landed_of_columns(row | {"protocol": row["protocol"] or protocol})
 
 
-def landed_of_cloudevent(value: Mapping[str, Any], protocol: str | None = None) -> Landed:
+def landed_of_cloudevent(value: Mapping[str, Any], protocol: str | None = None) -> CapturedEvent:
     """Read a CloudEvent in JSON: its attributes are known, and nothing of the protocol but its name."""
-    return Landed(protocol, body=orjson.dumps(value), captured=frozenset())
+    return CapturedEvent(protocol, body=orjson.dumps(value), captured=frozenset())
 
 
-def landed_of_captured(value: Mapping[str, Any], protocol: str | None = None) -> Landed:
+def landed_of_captured(value: Mapping[str, Any], protocol: str | None = None) -> CapturedEvent:
     """Read a captured message: `protocol`, `captured`, and `payload_base64` or `payload`."""
     named = value.get("protocol") or protocol
     if not isinstance(named, str):
-        return Landed(None, problem="protocol: a captured message names the protocol that it came over")
+        return CapturedEvent(None, problem="protocol: a captured message names the protocol that it came over")
     family = named.partition("/")[0].upper()
     written = _spelled(value["captured"], _OPTIONS.get(family, {}))
     options: dict[str, Any] = {}
@@ -461,7 +461,7 @@ def landed_of_captured(value: Mapping[str, Any], protocol: str | None = None) ->
         try:
             parts = urlsplit(options["path"])
         except ValueError as error:
-            return Landed(named, problem=f"path: no URL ({error})")
+            return CapturedEvent(named, problem=f"path: no URL ({error})")
         options["path"], query = parts.path or "/", parts.query
         pairs, more = named_values(parse_qsl(query, keep_blank_values=True), "query")
         options, repeated = pairs | options, more | repeated
@@ -471,14 +471,14 @@ def landed_of_captured(value: Mapping[str, Any], protocol: str | None = None) ->
     if family == "AMQP" and "properties/to" not in options:  # the link may have addressed the node
         captured = _without_to(captured, options)
     body, problem = _payload(value)
-    return Landed(named, _without_secrets(options, family), repeated, captured, body=body, problem=problem)
+    return CapturedEvent(named, _without_secrets(options, family), repeated, captured, body=body, problem=problem)
 
 
-def landed_of_har(entry: Any) -> Iterator[Landed]:
+def landed_of_har(entry: Any) -> Iterator[CapturedEvent]:
     """Read an entry of a HAR file: its request, and, at the same path and query, its response where that holds CloudEvents."""
     request = entry.get("request") if isinstance(entry, dict) else None
     if not isinstance(request, dict):
-        yield Landed(None, problem="entry: a HAR entry has a request")
+        yield CapturedEvent(None, problem="entry: a HAR entry has a request")
         return
     url, method = str(request.get("url", "")), str(request.get("method", ""))
     yield _of_har(request, request.get("postData"), method, url, None)
@@ -490,7 +490,7 @@ def landed_of_har(entry: Any) -> Iterator[Landed]:
             yield answered
 
 
-def _of_har(message: Mapping[str, Any], content: Any, method: str, url: str, status: int | None) -> Landed:
+def _of_har(message: Mapping[str, Any], content: Any, method: str, url: str, status: int | None) -> CapturedEvent:
     told = content if isinstance(content, dict) else {}
     text, body = told.get("text"), None
     headers = [one for one in message.get("headers") or () if isinstance(one, dict)]
@@ -502,18 +502,18 @@ def _of_har(message: Mapping[str, Any], content: Any, method: str, url: str, sta
             try:
                 body = base64.b64decode(text, validate=True)
             except (binascii.Error, ValueError):
-                return Landed("HTTP", problem="content: no base64 text")
+                return CapturedEvent("HTTP", problem="content: no base64 text")
     # A browser writes down what it unpacked, and the header of what came packed.
     kept = [one for one in headers if status is None or str(one.get("name")).lower() != "content-encoding"]
     return landed_of_http(method, url, kept, status, body)
 
 
-def landed_of_http(method: str, url: str, headers: Any, status: Any, body: bytes | None) -> Landed:
+def landed_of_http(method: str, url: str, headers: Any, status: Any, body: bytes | None) -> CapturedEvent:
     """Read an HTTP message: the path without its query, per segment; header names in lower case; credentials dropped."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        return Landed("HTTP", problem=f"url: no URL ({error})")
+        return CapturedEvent("HTTP", problem=f"url: no URL ({error})")
     options, repeated = named_values(headers or [], "headers", lower=True)
     query, more = named_values(parse_qsl(parts.query, keep_blank_values=True), "query")
     options |= query | {"path": parts.path or "/"}
@@ -522,10 +522,10 @@ def landed_of_http(method: str, url: str, headers: Any, status: Any, body: bytes
     else:
         options["status"] = status
     known = {"headers", "path", "query", "method", "status"}
-    return Landed("HTTP", _without_secrets(options, "HTTP"), repeated | more, captured_by("HTTP", known), body=body)
+    return CapturedEvent("HTTP", _without_secrets(options, "HTTP"), repeated | more, captured_by("HTTP", known), body=body)
 
 
-def landed_of_columns(row: Mapping[str, Any]) -> Landed:
+def landed_of_columns(row: Mapping[str, Any]) -> CapturedEvent:
     """Read a row of the canonical table, as the Spark adapters make it.
 
     Args:
@@ -539,7 +539,7 @@ def landed_of_columns(row: Mapping[str, Any]) -> Landed:
         named_ones = (one for one in row["headers"] or () if one and one["key"] is not None and one["value"] is not None)
         pairs = [(one["key"], bytes(one["value"]).decode()) for one in named_ones]
     except UnicodeDecodeError as error:
-        return Landed(protocol, problem=f"headers: not UTF-8 ({error.reason})")
+        return CapturedEvent(protocol, problem=f"headers: not UTF-8 ({error.reason})")
     if family == "HTTP":
         url = options.pop("url", options.pop("path", ""))
         told = landed_of_http(options.get("method", ""), url, pairs, options.get("status"), row["payload"])
@@ -552,7 +552,7 @@ def landed_of_columns(row: Mapping[str, Any]) -> Landed:
         options |= key_options(row["key"])
     ce = None if row["ce"] is None else _of_pairs(row["ce"])
     captured = _known(tuple(row["captured"] or ()))
-    return Landed(protocol, _without_secrets(options, family), repeated, captured, ce, row["payload"])
+    return CapturedEvent(protocol, _without_secrets(options, family), repeated, captured, ce, row["payload"])
 
 
 def _of_pairs(pairs: Iterable[Mapping[str, Any]] | None) -> dict[str, Any]:
@@ -568,7 +568,7 @@ def key_options(key: bytes | str) -> dict[str, Any]:
         return {"key_base64": base64.b64encode(written).decode()}
 
 
-def read_lines(lines: Iterable[bytes], protocol: str | None = None, form: str | None = None) -> Iterator[Landed]:
+def read_lines(lines: Iterable[bytes], protocol: str | None = None, form: str | None = None) -> Iterator[CapturedEvent]:
     """Read JSON lines; empty ones are no events."""
     for line in lines:
         if line.strip():

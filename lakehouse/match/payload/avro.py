@@ -31,7 +31,7 @@ class _Cost(NamedTuple):
     parts: int = 1
 
 
-class _Parts(NamedTuple):
+class _SchemaParts(NamedTuple):
     """What of a schema makes short data costly: a record in itself, lists whose items take no bytes, and the highest costs."""
 
     is_recursive: bool = False
@@ -136,7 +136,7 @@ class AvroValidator:
         return path.replace("/", "~1").replace("[", ".").replace("]", "").replace(".", "/") if path.strip(".") else ""
 
 
-def _parts(schema: Any) -> _Parts:
+def _parts(schema: Any) -> _SchemaParts:
     """Look through a schema as fastavro parsed it; named types stand in it once, and then by their names.
 
     Raises:
@@ -161,7 +161,7 @@ def _parts(schema: Any) -> _Parts:
     uses = {name: {one for one in _names_in(record["fields"]) if one in named} for name, record in named.items()}
     is_recursive = any(_reaches(name, name, uses) for name in named)
     held = [cost for cost in all_costs if cost is not None]
-    return _Parts(
+    return _SchemaParts(
         is_recursive,
         any((cost := costs.of(items)) is not None and cost.size == 0 for items in _items_in(schema)),
         max((cost.parts // max(1, cost.size) for cost in held), default=1),

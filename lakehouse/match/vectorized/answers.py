@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.match.definition.compiled import TYPE, Attribute, Definition
+from lakehouse.match.definition.compiled import TYPE, DeclaredAttribute, Definition
 from lakehouse.match.definition.templates import Template
-from lakehouse.match.evaluation import MATCHED, Outcome, best_of, compare, deviates_in_form, is_more_specific, status_of
+from lakehouse.match.evaluation import MATCHED, Evaluation, best_of, compare, deviates_in_form, is_more_specific, status_of
 from lakehouse.match.event.canonical import Event
 from lakehouse.match.matcher import LONGEST_VALUE
-from lakehouse.match.vectorized.columns import Columns, Held, Rows, Texts
+from lakehouse.match.vectorized.columns import Captures, Columns, Rows, Texts
 from lakehouse.text.names import Pointer
 
 _MOST_NUMBERS = 20_000
@@ -80,7 +80,7 @@ class Candidates:
         matches = [one for bit, one in enumerate(self.definitions) if bits >> bit & 1]
         missed = [one for bit, one in enumerate(self.definitions) if not bits >> bit & 1 and one.family]
         matches.sort(key=lambda one: one.key)
-        best = [one.definition for one in best_of([Outcome(one) for one in matches], protocol_known=self._protocol_known)]
+        best = [one.definition for one in best_of([Evaluation(one) for one in matches], protocol_known=self._protocol_known)]
         if not best or status_of(best) != MATCHED:
             return None
         if self._protocol_known and any(is_more_specific(one, two) for one in missed for two in best):
@@ -118,25 +118,25 @@ class Likeness:
 
 
 @lru_cache(_MOST_NUMBERS)
-def is_settled(attribute: Attribute) -> bool:
+def is_settled(attribute: DeclaredAttribute) -> bool:
     """Tell that an attribute is the type under which the index finds its definition: it holds of all rows of that type."""
     if attribute.pointer != TYPE or attribute.template is not None or not isinstance(attribute.value, str):
         return False
     return compare(attribute, attribute.value, Event(), []) is None and not deviates_in_form(attribute, attribute.value)
 
 
-class Glance(NamedTuple):
+class FastPath(NamedTuple):
     """What of some texts holds without a doubt and has nothing odd, and what the placeholders hold."""
 
     holds: Rows
-    held: list[Held]
+    held: list[Captures]
 
-    def of(self, numbers: Rows) -> Glance:
+    def of(self, numbers: Rows) -> FastPath:
         """Give what is told of some of the texts."""
-        return Glance(self.holds[numbers], [one.of(numbers) for one in self.held])
+        return FastPath(self.holds[numbers], [one.of(numbers) for one in self.held])
 
 
-class Answer(NamedTuple):
+class ColumnAnswer(NamedTuple):
     """What the texts of some rows answer.
 
     Attributes:
@@ -147,17 +147,17 @@ class Answer(NamedTuple):
 
     holds: Rows
     is_odd: Rows
-    held: tuple[Held, ...]
+    held: tuple[Captures, ...]
 
 
-class Glances:
+class FastPathCache:
     """What of whole columns holds at a glance, for what several small groups of rows ask alike."""
 
     def __init__(self) -> None:
         self._asked: Counter[tuple[object, ...]] = Counter()
-        self._known: dict[tuple[object, ...], Glance | None] = {}
+        self._known: dict[tuple[object, ...], FastPath | None] = {}
 
-    def of(self, attribute: Attribute, texts: Texts) -> Glance | None:
+    def of(self, attribute: DeclaredAttribute, texts: Texts) -> FastPath | None:
         """Tell for each text whether it holds at a glance, and what the placeholders hold.
 
         Returns:
@@ -170,7 +170,7 @@ class Glances:
         return self._known.get(key)
 
 
-class Group:
+class RowGroup:
     """Rows of a batch that have the same candidates.
 
     Args:
@@ -179,10 +179,10 @@ class Group:
         glances: of the batch.
     """
 
-    def __init__(self, columns: Columns, rows: Rows, glances: Glances) -> None:
+    def __init__(self, columns: Columns, rows: Rows, glances: FastPathCache) -> None:
         self.columns, self.rows, self._glances = columns, rows, glances
         self._parts: dict[int, _Part] = {}
-        self._answers: dict[tuple[object, ...], Answer] = {}
+        self._answers: dict[tuple[object, ...], ColumnAnswer] = {}
 
     def is_absent(self, texts: Texts) -> Rows:
         """Tell which rows have no text."""
@@ -192,14 +192,14 @@ class Group:
         """Tell which rows have a value that is no text; None: no row has."""
         return None if texts.odd is None else texts.odd[self.rows]
 
-    def answer(self, attribute: Attribute, texts: Texts, probe: Event) -> Answer:
+    def answer(self, attribute: DeclaredAttribute, texts: Texts, probe: Event) -> ColumnAnswer:
         """Compare the texts of the rows with what an attribute asks."""
         key = (id(texts), attribute.question)
         if key not in self._answers:
             part = self._part(texts)
             holds, is_odd, held = part.ask(attribute, probe, self._glances)
             inverse = part.inverse
-            self._answers[key] = Answer(holds[inverse], is_odd[inverse], tuple(one.of(inverse) for one in held))
+            self._answers[key] = ColumnAnswer(holds[inverse], is_odd[inverse], tuple(one.of(inverse) for one in held))
         return self._answers[key]
 
     def _part(self, texts: Texts) -> _Part:
@@ -231,7 +231,7 @@ class _Part:
         found: Rows = (self.unique == len(self.texts.words))[self.inverse]
         return found
 
-    def ask(self, attribute: Attribute, probe: Event, glances: Glances) -> tuple[Rows, Rows, list[Held]]:
+    def ask(self, attribute: DeclaredAttribute, probe: Event, glances: FastPathCache) -> tuple[Rows, Rows, list[Captures]]:
         """Compare each text: which hold, which are odd, and what the placeholders hold."""
         count = len(self.unique)
         left = np.ones(count, bool) if self.is_none_absent else self.unique != len(self.texts.words)
@@ -253,10 +253,10 @@ class _Part:
                     at[number] = len(found[0])
                 for into, one in zip(found, captured, strict=False):
                     into.append(one[2])
-        looped = [Held(pa.array(one, pa.string()), at) for one in found]
+        looped = [Captures(pa.array(one, pa.string()), at) for one in found]
         return holds, is_odd, looped if sure is None else [_joined(*pair) for pair in zip(sure.held, looped, strict=True)]
 
-    def _sure(self, attribute: Attribute, left: Rows, glances: Glances) -> Glance | None:
+    def _sure(self, attribute: DeclaredAttribute, left: Rows, glances: FastPathCache) -> FastPath | None:
         """Tell what holds at a glance: of these texts where they are many, else of the column where others ask that too."""
         if left.sum() < _MANY:
             known = glances.of(attribute, self.texts)
@@ -269,15 +269,15 @@ class _Part:
         return sure.of(np.cumsum(left) - 1)  # of what has no text, which does not count, that of another
 
 
-def _joined(sure: Held, looped: Held) -> Held:
+def _joined(sure: Captures, looped: Captures) -> Captures:
     """Put texts that were found in two ways into one column."""
     if not len(looped.values):
         return sure
     values = pa.concat_arrays([sure.values, looped.values])
-    return Held(values, np.where(looped.at < 0, sure.at, looped.at + len(sure.values)))
+    return Captures(values, np.where(looped.at < 0, sure.at, looped.at + len(sure.values)))
 
 
-def _at_a_glance(attribute: Attribute, texts: pa.Array) -> Glance | None:
+def _at_a_glance(attribute: DeclaredAttribute, texts: pa.Array) -> FastPath | None:
     """Tell the texts that hold without a doubt and have nothing odd, and what their placeholders hold.
 
     Returns:
@@ -291,18 +291,18 @@ def _at_a_glance(attribute: Attribute, texts: pa.Array) -> Glance | None:
         sure &= _bools(pc.match_substring_regex(texts, form))
     template = attribute.template
     if template is None:
-        return Glance(sure, [])
+        return FastPath(sure, [])
     sure &= _bools(pc.less_equal(pc.utf8_length(texts), LONGEST_VALUE))
     if template.segments == _WHOLE and not template.separator:
-        return Glance(sure, [Held(texts, np.where(sure, np.arange(len(texts)), -1))])
+        return FastPath(sure, [Captures(texts, np.where(sure, np.arange(len(texts)), -1))])
     found = _split(template, texts)
     if found is None:
         return None
     sure &= found.holds
-    return Glance(sure, [Held(one.values, np.where(sure, one.at, -1)) for one in found.held])
+    return FastPath(sure, [Captures(one.values, np.where(sure, one.at, -1)) for one in found.held])
 
 
-def _form_of(attribute: Attribute) -> str | None:
+def _form_of(attribute: DeclaredAttribute) -> str | None:
     """Give the expression of texts that are of the type and form of an attribute; empty: all are; None: there is none."""
     kind, template = attribute.kind, attribute.template
     if attribute.has_value and template is None:
@@ -320,7 +320,7 @@ def _form_of(attribute: Attribute) -> str | None:
     return _PLAIN_URI if kind in _URI_KINDS and not is_checked else None
 
 
-def _split(template: Template, texts: pa.Array) -> Glance | None:
+def _split(template: Template, texts: pa.Array) -> FastPath | None:
     """Match a template whose placeholders fill their segments: which texts fit, and what the holes of these hold."""
     if template.flaw or not template.separator or any(not isinstance(one, str) and one != ("", "") for one in template.segments):
         return None
@@ -337,9 +337,9 @@ def _split(template: Template, texts: pa.Array) -> Glance | None:
         if not isinstance(segment, str):
             places = np.full(len(texts), -1)
             places[rows] = numbers
-            held.append(Held(pieces, places))
+            held.append(Captures(pieces, places))
     fits[rows] = whole
-    return Glance(fits, held)
+    return FastPath(fits, held)
 
 
 def _bools(values: pa.Array) -> Rows:

@@ -16,19 +16,19 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from lakehouse.match.definition.compiled import Attribute, Definition
+from lakehouse.match.definition.compiled import DeclaredAttribute, Definition
 from lakehouse.match.definition.valuetypes import media_type
 from lakehouse.match.evaluation import hides_envelope_type, is_told, is_version
-from lakehouse.match.event.canonical import Event, Landed
+from lakehouse.match.event.canonical import CapturedEvent, Event
 from lakehouse.match.event.captured import FORM, landed_of_columns, landed_of_text
 from lakehouse.match.matcher import EVENT_REF, RESULT_SCHEMA, Matcher, remarks_of, why_of
 from lakehouse.match.payload.payloads import NOT_CHECKED, VALID, PayloadVerdict
 from lakehouse.match.payload.validators import is_json
-from lakehouse.match.vectorized.answers import Answer, Candidates, Choice, Glances, Group, Likeness, is_settled
+from lakehouse.match.vectorized.answers import Candidates, Choice, ColumnAnswer, FastPathCache, Likeness, RowGroup, is_settled
 from lakehouse.match.vectorized.columns import (
     FEWEST_ROWS,
+    Captures,
     Columns,
-    Held,
     Payload,
     Rows,
     StructuredColumns,
@@ -50,7 +50,7 @@ _MOST_CANDIDATES = 60
 _FEWEST_OF_A_TYPE = 4  # fewer are as quick in the row loop
 
 
-class Found(NamedTuple):
+class MatchedRows(NamedTuple):
     """Rows whose definitions ask alike.
 
     Attributes:
@@ -64,7 +64,7 @@ class Found(NamedTuple):
     rows: Rows
     choices: list[Choice | None]
     which: Rows
-    variables: dict[str, Held]
+    variables: dict[str, Captures]
     unchecked: list[str]
 
 
@@ -83,7 +83,7 @@ class _Repeated(NamedTuple):
         return pa.array(self.values, kind).take(pa.array(numbers))
 
 
-def result_batch(matcher: Matcher, columns: Columns, found: list[Found]) -> pa.RecordBatch:
+def result_batch(matcher: Matcher, columns: Columns, found: list[MatchedRows]) -> pa.RecordBatch:
     """Make the results of rows.
 
     Args:
@@ -139,7 +139,7 @@ def _constant(value: Any, kind: pa.DataType, count: int) -> pa.Array:
     return pa.array([value], kind).take(pa.array(np.zeros(count, np.int64)))
 
 
-def _same(found: list[Found]) -> dict[str, _Repeated]:
+def _same(found: list[MatchedRows]) -> dict[str, _Repeated]:
     """Give the columns that are the same for rows of the same definitions."""
     told = [(one, choice) for one in found for choice in one.choices if choice is not None]
     numbers, before = [], 0
@@ -159,7 +159,7 @@ def _same(found: list[Found]) -> dict[str, _Repeated]:
     return {name: _Repeated(held, which) for name, held in values.items()}
 
 
-def _payloads(matcher: Matcher, columns: Columns, found: list[Found]) -> dict[str, _Repeated]:
+def _payloads(matcher: Matcher, columns: Columns, found: list[MatchedRows]) -> dict[str, _Repeated]:
     """Validate payloads: status, errors and remarks."""
     told: list[tuple[PayloadVerdict, Definition]] = []
     which: list[Rows] = []
@@ -242,7 +242,7 @@ def _is_quick(quick: Quick, envelope: dict[str, Any]) -> bool:
     return quick(data)
 
 
-def _variables(matcher: Matcher, found: list[Found], order: Rows | None) -> pa.Array:
+def _variables(matcher: Matcher, found: list[MatchedRows], order: Rows | None) -> pa.Array:
     """Give the column `variables`: of each row the names, sorted as they were met, with their texts."""
     names: list[str] = []
     starts: dict[int, int] = {}  # of the columns that hold the texts, by identity
@@ -273,22 +273,22 @@ def _variables(matcher: Matcher, found: list[Found], order: Rows | None) -> pa.A
     return pa.MapArray.from_arrays(offsets, keys, values.take(pa.array(own_texts)))
 
 
-def _shown(matcher: Matcher, name: str, held: Held) -> Held:
+def _shown(matcher: Matcher, name: str, held: Captures) -> Captures:
     if not matcher.request.with_values:
-        return Held(_NOTHING, np.zeros(len(held.at), np.int64))
-    return Held(_HIDDEN, np.zeros(len(held.at), np.int64)) if looks_secret(name) else held
+        return Captures(_NOTHING, np.zeros(len(held.at), np.int64))
+    return Captures(_HIDDEN, np.zeros(len(held.at), np.int64)) if looks_secret(name) else held
 
 
 def _key(definition: Definition) -> dict[str, str]:
     return {"registryid": definition.registryid, "xid": definition.xid}
 
 
-class Verdict(NamedTuple):
+class ColumnVerdict(NamedTuple):
     """What came of a definition and rows: which match, which the row loop must look at, and what the placeholders hold."""
 
     matches: Rows
     odd: Rows
-    variables: dict[str, Held]
+    variables: dict[str, Captures]
     unchecked: list[str]
 
 
@@ -308,8 +308,8 @@ def match_columns(matcher: Matcher, batch: pa.RecordBatch) -> tuple[list[pa.Reco
     results, done = [], np.zeros(batch.num_rows, bool)
     with _not_collecting():
         for columns in columns_of(batch):
-            glances = Glances()
-            groups = ((Group(columns, rows, glances), members, which) for rows, members, which in _groups(matcher, columns))
+            glances = FastPathCache()
+            groups = ((RowGroup(columns, rows, glances), members, which) for rows, members, which in _groups(matcher, columns))
             found = [one for group, members, which in groups for one in _match_group(group, members, which)]
             if found:
                 results.append(result_batch(matcher, columns, found))
@@ -370,7 +370,7 @@ def _types(matcher: Matcher, columns: Columns) -> Iterator[tuple[Rows, Candidate
                 yield rows, found
 
 
-def _match_group(group: Group, members: list[Candidates], which: Rows) -> Iterator[Found]:
+def _match_group(group: RowGroup, members: list[Candidates], which: Rows) -> Iterator[MatchedRows]:
     """Match rows whose candidates ask alike; rows with anything to tell are left out."""
     rows = group.rows
     verdicts = [_evaluate(one, group) for one in members[0].definitions]
@@ -387,15 +387,15 @@ def _match_group(group: Group, members: list[Candidates], which: Rows) -> Iterat
                 chosen = here if (shown == slot).all() else here[shown == slot]
                 verdict = verdicts[slot]
                 variables = {name: held.of(chosen) for name, held in verdict.variables.items()}
-                yield Found(rows[chosen], choices, which[chosen], variables, verdict.unchecked)
+                yield MatchedRows(rows[chosen], choices, which[chosen], variables, verdict.unchecked)
 
 
-def _evaluate(definition: Definition, group: Group) -> Verdict:
+def _evaluate(definition: Definition, group: RowGroup) -> ColumnVerdict:
     """Check all that a definition asks of rows."""
     columns, count = group.columns, len(group.rows)
     probe = columns.event()
     matches, odd = np.ones(count, bool), np.zeros(count, bool)
-    held: dict[str, list[Held]] = {}
+    held: dict[str, list[Captures]] = {}
     unchecked = ["/protocol"] if definition.family and not columns.binding.family else []
     if definition.family == "MQTT" and not is_version(columns.binding.version, definition.version):
         odd |= True  # another version deviates
@@ -425,30 +425,30 @@ def _evaluate(definition: Definition, group: Group) -> Verdict:
     for name, uses in held.items():
         for other in uses[1:]:  # texts that differ are the row loop's
             odd |= matches & variables[name].differs(other)
-    return Verdict(matches, odd & matches, variables, unchecked)
+    return ColumnVerdict(matches, odd & matches, variables, unchecked)
 
 
-def _ask(attribute: Attribute, group: Group, probe: Event) -> tuple[Answer, Rows]:
+def _ask(attribute: DeclaredAttribute, group: RowGroup, probe: Event) -> tuple[ColumnAnswer, Rows]:
     """Give what rows answer, and which of them have no value; what the row loop must look at is odd."""
     columns = group.columns
     if attribute.section == "message":  # one of the content types must hold
         answers = [group.answer(attribute, texts, probe) for texts in columns.content_types()]
         holds, odd = (np.logical_or.reduce([answer[part] for answer in answers]) for part in (0, 1))
-        return Answer(holds, odd, ()), np.logical_and.reduce([group.is_absent(one) for one in columns.content_types()])
+        return ColumnAnswer(holds, odd, ()), np.logical_and.reduce([group.is_absent(one) for one in columns.content_types()])
     texts = columns.attribute(attribute.key) if attribute.section == "envelope" else columns.option(attribute.key)
     absent, odd = group.is_absent(texts), group.is_odd(texts)
     if attribute.key == "key_base64":
-        return Answer(~absent, ~absent, ()), absent
+        return ColumnAnswer(~absent, ~absent, ()), absent
     answer = group.answer(attribute, texts, probe)
     if odd is None:
         return answer, absent
     return answer._replace(holds=answer.holds | odd, is_odd=answer.is_odd | odd), absent & ~odd
 
 
-def landed_of_row(row: dict[str, Any]) -> Iterable[Landed]:
+def landed_of_row(row: dict[str, Any]) -> Iterable[CapturedEvent]:
     """Give what a row of the canonical table holds: one event, or those of a text."""
     if row["problem"]:
-        return [Landed(row["protocol"], problem=row["problem"])]
+        return [CapturedEvent(row["protocol"], problem=row["problem"])]
     if row["line"] is not None and row["captured"] is None:  # with a mapping, the columns tell what the line is
         form = next((one["value"] for one in row["options"] or () if one["key"] == FORM), None)
         return landed_of_text(row["line"], row["protocol"], form)
@@ -484,5 +484,5 @@ def match_row(matcher: Matcher, row: dict[str, Any]) -> Iterator[dict[str, Any]]
         found = [result for landed in landed_of_row(row) for result in matcher.rows(landed)]
     except Exception as error:  # told in the row's own result, without the error's text, which may hold values
         told = f"row: it cannot be matched ({type(error).__name__})"
-        found = list(matcher.rows(Landed(row["protocol"], problem=told)))
+        found = list(matcher.rows(CapturedEvent(row["protocol"], problem=told)))
     return (result | own | {"why": why_of(result)} for result in found)

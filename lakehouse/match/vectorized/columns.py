@@ -34,7 +34,7 @@ _CORE = ("type", "source", "id", "datacontenttype")
 _DISTINCT = ("type", "datacontenttype")  # by which rows are told apart
 
 
-class Held(NamedTuple):
+class Captures(NamedTuple):
     """Texts of rows that stand in a column.
 
     Attributes:
@@ -45,11 +45,11 @@ class Held(NamedTuple):
     values: pa.Array
     at: Rows
 
-    def of(self, rows: Rows) -> Held:
+    def of(self, rows: Rows) -> Captures:
         """Give the texts of some of the rows."""
-        return Held(self.values, self.at[rows])
+        return Captures(self.values, self.at[rows])
 
-    def differs(self, other: Held) -> Rows:
+    def differs(self, other: Captures) -> Rows:
         """Tell which rows have another text there; nothing is told of rows that have none."""
         if self.values is other.values:
             found: Rows = self.at != other.at
@@ -57,7 +57,7 @@ class Held(NamedTuple):
         return _not_equal(self, other)
 
 
-def _not_equal(one: Held, other: Held) -> Rows:
+def _not_equal(one: Captures, other: Captures) -> Rows:
     texts = (held.values.take(pa.array(held.at, mask=held.at < 0)) for held in (one, other))
     found: Rows = pc.fill_null(pc.not_equal(*texts), False).to_numpy(zero_copy_only=False)
     return found

@@ -34,7 +34,7 @@ def is_remote(location: str) -> bool:
     return _REMOTE.match(location) is not None
 
 
-class Place:
+class ModelFiles:
     """The files of one warehouse's read model.
 
     Args:

@@ -118,7 +118,7 @@ def create(path: Path) -> sqlite3.Connection:
     return made
 
 
-class Reading(sqlite3.Connection):
+class ReadConnection(sqlite3.Connection):
     """A connection that knows its cursors.
 
     SQLite lets a statement that was not read to its end go on after ROLLBACK: the connection would show its next reader the state
@@ -142,7 +142,7 @@ class Reading(sqlite3.Connection):
         self.execute("ROLLBACK")
 
 
-def connect(path: Path, *, write: bool = False) -> Reading:
+def connect(path: Path, *, write: bool = False) -> ReadConnection:
     """Open a file that is whole; a reader cannot change it.
 
     Raises:
@@ -154,7 +154,7 @@ def connect(path: Path, *, write: bool = False) -> Reading:
         isolation_level=None,
         check_same_thread=False,
         timeout=_BUSY_SECONDS,
-        factory=Reading,
+        factory=ReadConnection,
     )
     opened.execute("PRAGMA cell_size_check = ON")
     opened.execute(f"PRAGMA query_only = {'OFF' if write else 'ON'}")

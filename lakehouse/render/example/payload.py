@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from lakehouse.dialects.schemaformats import family_of_format
-from lakehouse.match.definition.compiled import ENVELOPE, Attribute, Definition
+from lakehouse.match.definition.compiled import ENVELOPE, DeclaredAttribute, Definition
 from lakehouse.match.definition.valuetypes import TEMPLATED_THEN_TYPED, as_text, is_of_type, is_uri_reference, media_type
 from lakehouse.match.event.canonical import Event
 from lakehouse.match.payload.payloads import INVALID, NONE, UNDECODABLE, NoAnswer, Payloads, apart, try_to_make
@@ -24,8 +24,8 @@ from lakehouse.match.payload.schemas import Resolved, Schemas
 from lakehouse.match.payload.validators import Unsupported, is_json, make_validator
 from lakehouse.render.encode import declared_content_type
 from lakehouse.render.example.plausible import Impossible, Plausible
-from lakehouse.render.filling import Given, kind_of, needs_of, placeholders_of
-from lakehouse.render.protocolbinding import Way
+from lakehouse.render.filling import RenderInput, kind_of, needs_of, placeholders_of
+from lakehouse.render.protocolbinding import ProtocolBinding
 from lakehouse.render.unrenderable import Need, Refusal, RenderRefused
 
 _LEVELS = (0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 9, 9)
@@ -58,7 +58,7 @@ class Examples:
         self._schemas, self._payloads = schemas, payloads
         self._makers = lru_cache(1_000)(self._maker)
 
-    def complete(self, way: Way, given: Given, random: Random) -> tuple[Given, tuple[str, ...]]:
+    def complete(self, way: ProtocolBinding, given: RenderInput, random: Random) -> tuple[RenderInput, tuple[str, ...]]:
         """Make up the payload and the values that are missing.
 
         Args:
@@ -84,7 +84,7 @@ class Examples:
             values[need.name] = _value_of(way, need, values, members, Plausible(drawn))
         return replace(given, values=values), remarks
 
-    def _payload(self, way: Way, given: Given, random: Random) -> tuple[bytes | None, str | None, str]:
+    def _payload(self, way: ProtocolBinding, given: RenderInput, random: Random) -> tuple[bytes | None, str | None, str]:
         content_type = declared_content_type(way, given.values)
         found = self._makers(way.definition, content_type)
         if found.make is None:
@@ -92,7 +92,12 @@ class Examples:
         return self._valid(way, given, random, found.make, found.content_type), found.content_type, ""
 
     def _valid(
-        self, way: Way, given: Given, random: Random, make: Callable[[Plausible], bytes], content_type: str | None
+        self,
+        way: ProtocolBinding,
+        given: RenderInput,
+        random: Random,
+        make: Callable[[Plausible], bytes],
+        content_type: str | None,
     ) -> bytes:
         """Make payloads up until one is valid; values that were given go into members of their names, where they fit."""
         told = "the schema asks for too much"
@@ -270,7 +275,7 @@ def _members(payload: bytes | None) -> dict[str, str]:
     return found
 
 
-def _value_of(way: Way, need: Need, values: Mapping[str, Any], members: Mapping[str, str], made: Plausible) -> str:
+def _value_of(way: ProtocolBinding, need: Need, values: Mapping[str, Any], members: Mapping[str, str], made: Plausible) -> str:
     """Make up a value: the payload's member of the name, else what the name suggests, else what the type asks for."""
     moment = made.moment()
     word = made.text(need.name if not need.name.startswith("/") else need.name.rpartition("/")[2])
@@ -291,7 +296,7 @@ def _value_of(way: Way, need: Need, values: Mapping[str, Any], members: Mapping[
     return next((text for text in candidates if _fits(way, need.name, text, values)), word)
 
 
-def _attribute_value(way: Way, need: Need, kinds: Mapping[str, str], word: str) -> str:
+def _attribute_value(way: ProtocolBinding, need: Need, kinds: Mapping[str, str], word: str) -> str:
     """Make up the value of an attribute that has none."""
     named = way.definition.xid.rpartition("/messages/")[2] or "message"
     if need.pointer == f"{ENVELOPE}type":
@@ -307,7 +312,7 @@ def _attribute_value(way: Way, need: Need, kinds: Mapping[str, str], word: str) 
     return kinds.get(need.kind or "", word)
 
 
-def _fits(way: Way, name: str, text: str, values: Mapping[str, Any]) -> bool:
+def _fits(way: ProtocolBinding, name: str, text: str, values: Mapping[str, Any]) -> bool:
     """Tell whether a text can be the value of a placeholder, wherever it stands."""
     return bool(text) and all(
         _fits_attribute(way, one, name, text, values)
@@ -316,7 +321,7 @@ def _fits(way: Way, name: str, text: str, values: Mapping[str, Any]) -> bool:
     )
 
 
-def _fits_attribute(way: Way, attribute: Attribute, name: str, text: str, values: Mapping[str, Any]) -> bool:
+def _fits_attribute(way: ProtocolBinding, attribute: DeclaredAttribute, name: str, text: str, values: Mapping[str, Any]) -> bool:
     template, kind = attribute.template, kind_of(attribute)
     if template is None:
         return True

@@ -19,8 +19,8 @@ from lakehouse.domain.events import FEEDS
 from lakehouse.errors import SnapshotNotFound
 from lakehouse.readmodel import View
 from lakehouse.readmodel.queries import change_events
-from lakehouse.serve.answer.exchange import Answer, Asked, Meanings, Request
-from lakehouse.serve.answer.live import Head, Live
+from lakehouse.serve.answer.exchange import Answer, ApiRequest, ReadRequest, RequestResolver
+from lakehouse.serve.answer.live import ServedHead, SnapshotWatcher
 from lakehouse.serve.answer.queryparameters import read_parameters
 from lakehouse.serve.apierrors import ProblemFound
 from lakehouse.serve.clientlimits import Shares
@@ -39,7 +39,7 @@ _SECONDS_AFTER_A_REFUSAL = 1.0
 _EVENT_ID = re.compile(r"([0-9]{1,15})\.([0-9]{1,9})")
 
 
-def batch_answer(request: Request) -> Answer:
+def batch_answer(request: ReadRequest) -> Answer:
     """Answer with the events after `?since=SNAPSHOT` (0: from the beginning), up to a size; `Link` leads to those after them."""
     if len(request.parts) > 1:
         raise ProblemFound("api_not_found", request.asked.target.path)
@@ -87,7 +87,13 @@ class EventStreams:
     """
 
     def __init__(
-        self, live: Live, meanings: Meanings, shares: Shares, origins: Origins, closing: threading.Event, source: str
+        self,
+        live: SnapshotWatcher,
+        meanings: RequestResolver,
+        shares: Shares,
+        origins: Origins,
+        closing: threading.Event,
+        source: str,
     ) -> None:
         self.live = live
         self.meanings = meanings
@@ -97,7 +103,7 @@ class EventStreams:
         self.source = source
         self.open: Counter[str] = Counter()  # by client
 
-    async def serve(self, asked: Asked, client: str, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
+    async def serve(self, asked: ApiRequest, client: str, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
         """Send events until the client goes, or the server ends.
 
         Raises:
@@ -118,7 +124,7 @@ class EventStreams:
             self.open += Counter()  # without those that have none
 
     async def _serve(
-        self, head: Head, asked: Asked, client: str, headers: dict[bytes, bytes], receive: Receive, send: Send
+        self, head: ServedHead, asked: ApiRequest, client: str, headers: dict[bytes, bytes], receive: Receive, send: Send
     ) -> None:
         registryid = self.meanings.registry_of(asked, head)
         parameters = read_parameters(asked.query)

@@ -89,7 +89,7 @@ class Document(NamedTuple):
         return "schema", orjson.Fragment(as_written(document_of(self.content, None)))
 
 
-class Group(NamedTuple):
+class GroupView(NamedTuple):
     """A Group of any type.
 
     Attributes:
@@ -118,7 +118,7 @@ class Group(NamedTuple):
         return MEMBERS[self.collection]
 
 
-class Resource:
+class ResourceView:
     """A message or schema.
 
     Attributes:
@@ -213,12 +213,12 @@ def make_registry(registryid: RegistryId, row: Stored | None, lived: tuple[int, 
     return with_life(shown | {"specversion": dialect, "self": ABSOLUTE + "/"})
 
 
-def make_group(xid: Xid, row: Stored | None, dialect: str) -> Group:
+def make_group(xid: Xid, row: Stored | None, dialect: str) -> GroupView:
     """Make a Group of its row; None: it was deleted, and not all of its members were."""
     stored = group_view(xid, row, Urls(ABSOLUTE))
     view, _ = to_dialect(stored, dialect, SINGULAR[xid[1:].split("/", 1)[0]])
     protocol = stored.get("protocol")
-    return Group(xid, protocol, with_life(view | {"self": ABSOLUTE + quoted(xid)}))
+    return GroupView(xid, protocol, with_life(view | {"self": ABSOLUTE + quoted(xid)}))
 
 
 def make_resource(
@@ -228,7 +228,7 @@ def make_resource(
     protocol: str | None,
     dialect: str,
     target: tuple[Stored, list[Stored], str | None] | None = None,
-) -> Resource:
+) -> ResourceView:
     """Make a Resource of its rows.
 
     Args:
@@ -242,11 +242,11 @@ def make_resource(
     view = _written(xid, row, versions, protocol, dialect)
     is_held = any(one is not None and one.is_held for one in (row, *versions))
     if target is None:
-        return Resource(xid, view, dialect, is_held=is_held, contents=_contents_of(versions))
+        return ResourceView(xid, view, dialect, is_held=is_held, contents=_contents_of(versions))
     aimed, its_versions, its_protocol = target
     moved = [version._replace(xid=xid_of_version(xid, last_id(version.xid))) for version in its_versions]
     shown = _written(xid, aimed, moved, its_protocol, dialect)
-    return Resource(xid, shown, dialect, view, is_held=is_held, contents=_contents_of(moved))
+    return ResourceView(xid, shown, dialect, view, is_held=is_held, contents=_contents_of(moved))
 
 
 def with_life(shown: dict[str, Any]) -> dict[str, Any]:
@@ -319,7 +319,7 @@ class Entry(NamedTuple):
     versions: tuple[int, ...]
 
 
-class Kept:
+class EntityCache:
     """What is kept between requests, shared by threads: lists by snapshot and place, Resources as long as a list holds them."""
 
     def __init__(self, most: int = _MOST_ENTRIES) -> None:
@@ -327,7 +327,7 @@ class Kept:
         self._guard = threading.Lock()
         self._lists: OrderedDict[tuple[Any, ...], tuple[int, Any]] = OrderedDict()
         self._size = 0
-        self.resources: weakref.WeakValueDictionary[tuple[Any, ...], Resource] = weakref.WeakValueDictionary()
+        self.resources: weakref.WeakValueDictionary[tuple[Any, ...], ResourceView] = weakref.WeakValueDictionary()
 
     def of(self, key: tuple[Any, ...], make: Callable[[], T], weight: Callable[[T], int]) -> T:
         """Give what is kept under a key, or make it; what weighs more than a quarter of everything is not kept."""
@@ -380,10 +380,10 @@ class Deadline:
             raise ProblemFound("", status=503, detail="The request took too long. Ask for less of it, page by page with ?limit.")
 
 
-class Catalog:
+class SnapshotCatalog:
     """A registry at a snapshot, in a dialect."""
 
-    def __init__(self, view: View, key: str, registryid: RegistryId, dialect: str, kept: Kept, deadline: Deadline) -> None:
+    def __init__(self, view: View, key: str, registryid: RegistryId, dialect: str, kept: EntityCache, deadline: Deadline) -> None:
         """Look at a registry.
 
         Args:
@@ -416,14 +416,14 @@ class Catalog:
         lived = (0, 0) if row is not None else self.view.lived(self.registryid) or (0, 0)
         return make_registry(self.registryid, row, lived, self.dialect)
 
-    def group(self, xid: Xid) -> Group | None:
+    def group(self, xid: Xid) -> GroupView | None:
         """Look a Group up."""
         row = self._row(xid)
         if row is None and not self.entries(xid):
             return None
         return make_group(xid, row, self.dialect)
 
-    def groups(self, collection: str) -> list[Group]:
+    def groups(self, collection: str) -> list[GroupView]:
         """List the Groups of a type, by id."""
         return self.kept.of((*self.key, self.dialect, collection), lambda: self._groups(collection), len)
 
@@ -435,7 +435,7 @@ class Catalog:
         """List the members of a Group, by id, without loading them."""
         return self.kept.of((*self.key, group_xid), lambda: self._entries(group_xid), len)
 
-    def resource(self, xid: Xid) -> Resource | None:
+    def resource(self, xid: Xid) -> ResourceView | None:
         """Look a message or schema up."""
         members, _, resource_id = xid.rpartition("/")
         entries = self._entries_below(xid, members + "/")
@@ -445,7 +445,7 @@ class Catalog:
         group_row = self._row(Xid(members.rsplit("/", 1)[0]))
         return self._load(members + "/", [entry], _protocol(group_row))[0]
 
-    def resources(self, group: Group, entries: list[Entry] | None = None) -> list[Resource]:
+    def resources(self, group: GroupView, entries: list[Entry] | None = None) -> list[ResourceView]:
         """Load members of a Group: those of some entries, or all of them."""
         prefix = f"{group.xid}/{group.members}/"
         if entries is not None:
@@ -460,7 +460,7 @@ class Catalog:
         row = rows.fetchone()
         return None if row is None else Stored(*row[1:])
 
-    def _groups(self, collection: str) -> list[Group]:
+    def _groups(self, collection: str) -> list[GroupView]:
         rows = self.view.db.execute(
             f"SELECT {_COLUMNS} FROM log WHERE kind IN ('group', 'endpoint') AND registryid = ?1 AND xid > ?2 AND xid < ?3"
             f" AND {self._holds}",
@@ -516,13 +516,13 @@ class Catalog:
                 own[name] = number
         return [Entry(name, row, tuple(sorted(versions.get(name, ())))) for name, row in own.items()]
 
-    def _load(self, prefix: str, entries: list[Entry], protocol: str | None) -> list[Resource]:
-        found: list[Resource] = []
+    def _load(self, prefix: str, entries: list[Entry], protocol: str | None) -> list[ResourceView]:
+        found: list[ResourceView] = []
         for start in range(0, len(entries), _AT_ONCE):
             found += self._load_some(prefix, entries[start : start + _AT_ONCE], protocol)
         return found
 
-    def _load_some(self, prefix: str, entries: list[Entry], protocol: str | None) -> list[Resource]:
+    def _load_some(self, prefix: str, entries: list[Entry], protocol: str | None) -> list[ResourceView]:
         keys = [(self.registryid, self.dialect, prefix + entry.id, protocol, entry.row, entry.versions) for entry in entries]
         known = [self.kept.resources.get(key) for key in keys]
         missing = [entry for entry, one in zip(entries, known, strict=True) if one is None]
@@ -538,7 +538,7 @@ class Catalog:
             found.append(resource)
         return found
 
-    def _made(self, xid: Xid, entry: Entry, rows: dict[int, Stored], protocol: str | None) -> Resource:
+    def _made(self, xid: Xid, entry: Entry, rows: dict[int, Stored], protocol: str | None) -> ResourceView:
         row = None if entry.row is None else rows[entry.row]
         versions = [rows[number] for number in entry.versions]
         target = None
@@ -568,10 +568,10 @@ class Catalog:
         return {row[0]: Stored(*row[1:]) for row in rows}
 
 
-class EmptyCatalog(Catalog):
+class EmptyCatalog(SnapshotCatalog):
     """A registry without anything in it: the warehouse holds no catalog yet."""
 
-    def __init__(self, registryid: RegistryId, dialect: str, kept: Kept, deadline: Deadline) -> None:
+    def __init__(self, registryid: RegistryId, dialect: str, kept: EntityCache, deadline: Deadline) -> None:
         self.registryid, self.dialect, self.kept, self.deadline = registryid, dialect, kept, deadline
 
     def registry(self) -> dict[str, Any]:
@@ -584,7 +584,7 @@ class EmptyCatalog(Catalog):
     def resource(self, xid: Xid) -> None:
         """Find nothing."""
 
-    def groups(self, collection: str) -> list[Group]:
+    def groups(self, collection: str) -> list[GroupView]:
         """Find nothing."""
         return []
 

@@ -14,12 +14,12 @@ import orjson
 
 from lakehouse.errors import SnapshotNotFound
 from lakehouse.readmodel import View
-from lakehouse.serve.answer.entityviews import Catalog
-from lakehouse.serve.answer.live import Head, Live
-from lakehouse.serve.answer.queryparameters import NAMES, Flags, Found, as_text, read_parameters, read_steps, sorted_by
+from lakehouse.serve.answer.entityviews import SnapshotCatalog
+from lakehouse.serve.answer.live import ServedHead, SnapshotWatcher
+from lakehouse.serve.answer.queryparameters import NAMES, AdmittedEntity, Flags, as_text, read_parameters, read_steps, sorted_by
 from lakehouse.serve.apierrors import RC2, RC4, ProblemFound
 from lakehouse.serve.config import Options
-from lakehouse.serve.targets import Target, mount_of
+from lakehouse.serve.targets import RequestTarget, mount_of
 from lakehouse.text.names import RegistryId
 
 JSON = "application/json; charset=utf-8"
@@ -29,7 +29,7 @@ _PATCH_NUMBER = re.compile(r"\A([0-9]+\.[0-9]+)\.[0-9]+(?=-|\Z)")  # of a versio
 
 
 @dataclass
-class Asked:
+class ApiRequest:
     """A request.
 
     Attributes:
@@ -40,7 +40,7 @@ class Asked:
         arrived: when it came, by the monotonic clock.
     """
 
-    target: Target
+    target: RequestTarget
     query: bytes
     raw_path: str
     origin: str
@@ -63,29 +63,29 @@ class Answer:
     snapshot: int | None = None
 
 
-Part = Callable[["Request"], Answer]
+Part = Callable[["ReadRequest"], Answer]
 
 
 @dataclass
-class Request:
+class ReadRequest:
     """What a part of the API works with."""
 
-    asked: Asked
+    asked: ApiRequest
     parts: tuple[str, ...]
     flags: Flags
     dialect: str
-    catalog: Catalog
+    catalog: SnapshotCatalog
     view: View | None
     options: Options
-    head: Head
+    head: ServedHead
     source: str
     max_chain_depth: int
 
 
-def page_of(request: Request, answer: Answer, found: list[Any]) -> list[Any]:
+def page_of(request: ReadRequest, answer: Answer, found: list[Any]) -> list[Any]:
     """Sort the members of a collection, and cut out the page that is asked for; the answer gets the links to the others."""
     flags = request.flags
-    if flags.sort is not None and (not found or isinstance(found[0], Found)):
+    if flags.sort is not None and (not found or isinstance(found[0], AdmittedEntity)):
         found = sorted_by(found, flags.sort, read_steps(flags.sort[0]), request.catalog)
     if flags.limit is None:
         return found
@@ -131,7 +131,7 @@ def header_value(value: Any, keep: str = "") -> str:
     return quote(as_text(value), safe=PRINTABLE + keep)
 
 
-class Meaning(NamedTuple):
+class RequestMeaning(NamedTuple):
     """What a request asks for: its parameters, the dialect, the registry."""
 
     parameters: list[tuple[str, str]]
@@ -139,25 +139,25 @@ class Meaning(NamedTuple):
     registryid: RegistryId
 
 
-class Meanings:
+class RequestResolver:
     """Finds out what requests mean, at the server as it is.
 
     Attributes:
         specifications: dialects that are served, the usual one first.
     """
 
-    def __init__(self, live: Live, options: Options) -> None:
+    def __init__(self, live: SnapshotWatcher, options: Options) -> None:
         self.live = live
         self.specifications = (RC4, RC2) if options.specification == RC4 else (RC2,)
 
-    def of(self, asked: Asked, head: Head) -> Meaning:
+    def of(self, asked: ApiRequest, head: ServedHead) -> RequestMeaning:
         """Tell what a request means.
 
         Raises:
             ProblemFound: there is no such dialect or registry.
         """
         parameters = read_parameters(asked.query)
-        return Meaning(parameters, self.dialect_of(parameters), self.registry_of(asked, head))
+        return RequestMeaning(parameters, self.dialect_of(parameters), self.registry_of(asked, head))
 
     def dialect_of(self, parameters: list[tuple[str, str]]) -> str:
         """Give the dialect that a request asks for.
@@ -174,7 +174,7 @@ class Meanings:
             raise ProblemFound("unsupported_specversion", "/", specversion=wanted[:80], list=", ".join(self.specifications))
         return found
 
-    def registry_of(self, asked: Asked, head: Head) -> RegistryId:
+    def registry_of(self, asked: ApiRequest, head: ServedHead) -> RegistryId:
         """Find the registry that is meant.
 
         Raises:
@@ -192,7 +192,7 @@ class Meanings:
             )
         return self.live.root
 
-    def snapshot_of(self, asked: Asked, parameters: list[tuple[str, str]], head: Head) -> tuple[int | Answer, str]:
+    def snapshot_of(self, asked: ApiRequest, parameters: list[tuple[str, str]], head: ServedHead) -> tuple[int | Answer, str]:
         """Find the snapshot that is meant: its number and what tells it from others; or a redirection to the number.
 
         Raises:
@@ -222,7 +222,7 @@ class Meanings:
         return head.number, head.digest
 
 
-def _redirection(asked: Asked, number: int) -> Answer:
+def _redirection(asked: ApiRequest, number: int) -> Answer:
     rest = asked.raw_path.split("/", 3)[3:]
     query = f"?{asked.query.decode('ascii', 'replace')}" if asked.query else ""
     location = f"{asked.origin}/at/{number}{''.join('/' + one for one in rest)}{query}"

@@ -19,7 +19,7 @@ from lakehouse.export.view import Urls, group_view, resource_view
 from lakehouse.readmodel import Entity
 from lakehouse.readmodel.detail import show_messages, stored
 from lakehouse.serve.answer.changes import batch_answer
-from lakehouse.serve.answer.exchange import Answer, Part, Request
+from lakehouse.serve.answer.exchange import Answer, Part, ReadRequest
 from lakehouse.serve.apierrors import ProblemFound
 from lakehouse.serve.describe import Document, as_page, openapi
 from lakehouse.serve.targets import MEMBERS
@@ -29,7 +29,7 @@ from lakehouse.text.xid import xid_of
 Definition = dict[str, Any]
 
 
-def catalog_answer(request: Request) -> Answer:
+def catalog_answer(request: ReadRequest) -> Answer:
     """Answer below `/messagecatalog` (CAT-156 to CAT-158, CAT-161, CAT-164, CAT-166, CAT-167)."""
     parts = request.parts
     shape = [*parts[2:3], *parts[4:5]]
@@ -55,7 +55,7 @@ def catalog_answer(request: Request) -> Answer:
     return _json(_version(definition, number))
 
 
-def lookup_answer(request: Request) -> Answer:
+def lookup_answer(request: ReadRequest) -> Answer:
     """Answer `/messagedefinition?uri=`: the version that a URI names, in whichever group it is (CAT-168, CAT-173, CAT-174)."""
     if len(request.parts) > 1:
         raise ProblemFound("api_not_found", request.asked.target.path)
@@ -72,7 +72,7 @@ def lookup_answer(request: Request) -> Answer:
     raise ProblemFound("not_found", "/messagedefinition", f"No version in this catalog has the URI {uri[:200]}.")
 
 
-def _group(request: Request, groupid: str) -> Entity | None:
+def _group(request: ReadRequest, groupid: str) -> Entity | None:
     xid = xid_of("messagegroups", groupid)
     if request.view is None or "/" in groupid or groupid not in request.catalog.ids_of_groups("messagegroups"):
         raise _not_found(request)
@@ -84,7 +84,7 @@ def _drafted(group: Entity | None, groupid: str) -> DraftGroup:
     return DraftGroup(own, groupid)
 
 
-def _group_attributes(request: Request, groupid: str) -> Definition:
+def _group_attributes(request: ReadRequest, groupid: str) -> Definition:
     """Write a group; where it does not tell its format, its first message does."""
     group = _group(request, groupid)
     drafted = _drafted(group, groupid)
@@ -96,13 +96,13 @@ def _group_attributes(request: Request, groupid: str) -> Definition:
     return drafted.attributes()
 
 
-def _definition(request: Request, group: Entity | None, groupid: str, messageid: str) -> Definition | None:
+def _definition(request: ReadRequest, group: Entity | None, groupid: str, messageid: str) -> Definition | None:
     """Write a definition; None: there is none, or the draft cannot say it."""
     request.catalog.deadline.tick()
     return None if "/" in messageid else _write(request, _drafted(group, groupid), groupid, messageid)
 
 
-def _write(request: Request, drafted: DraftGroup, groupid: str, messageid: str) -> Definition | None:
+def _write(request: ReadRequest, drafted: DraftGroup, groupid: str, messageid: str) -> Definition | None:
     view, registryid = request.view, request.catalog.registryid
     xid = xid_of("messagegroups", groupid, "messages", messageid)
     row = None if view is None else view.entity(registryid, xid)
@@ -121,11 +121,11 @@ def _json(value: Any) -> Answer:
     return Answer(body=in_order(value))
 
 
-def _not_found(request: Request) -> ProblemFound:
+def _not_found(request: ReadRequest) -> ProblemFound:
     return ProblemFound("not_found", request.asked.target.path)
 
 
-def effective_answer(request: Request) -> Answer:
+def effective_answer(request: ReadRequest) -> Answer:
     """Answer `/effective/<GROUPS>/<GID>/messages/<RID>`: the definition of a message with what it inherits, and from where."""
     parts = request.parts[1:]
     if len(parts) != 4 or MEMBERS.get(parts[0]) != "messages" or parts[2] != "messages":

@@ -60,7 +60,7 @@ def not_written(error: LakehouseError) -> ProblemFound:
     return ProblemFound("data_retrieval_error", "/", f"Nothing was written: {error}", status=503, headers={"Retry-After": "60"})
 
 
-class Head(NamedTuple):
+class ServedHead(NamedTuple):
     """The newest snapshot.
 
     Attributes:
@@ -74,7 +74,7 @@ class Head(NamedTuple):
     registries: tuple[RegistryId, ...]
 
 
-class Live:
+class SnapshotWatcher:
     """Knows the newest snapshot; `head` is None until the first one is loaded.
 
     Attributes:
@@ -85,19 +85,21 @@ class Live:
 
     def __init__(self, settings: Settings, options: Options) -> None:
         self.model = ReadModel(settings)
-        self.head: Head | None = None
+        self.head: ServedHead | None = None
         self.root = options.registry
         self.is_empty = False
         self.failure: str | None = None
         self.went_back: LogWentBack | None = None
         self._seen = LogSeen()
-        self.on_new: Callable[[Head], None] = lambda head: None  # is called, in the thread that follows, with each new snapshot
+        self.on_new: Callable[[ServedHead], None] = lambda head: (
+            None
+        )  # is called, in the thread that follows, with each new snapshot
         self._stopped = threading.Event()
         self._wanted = threading.Event()
         self._news = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def load(self) -> Head:
+    def load(self) -> ServedHead:
         """Load the newest snapshot; of a warehouse without a catalog, an empty one.
 
         Raises:
@@ -119,7 +121,7 @@ class Live:
         self._thread = threading.Thread(target=self._follow, name="lakehouse-follow", daemon=True)
         self._thread.start()
 
-    def await_snapshot(self, number: int, seconds: float) -> Head | None:
+    def await_snapshot(self, number: int, seconds: float) -> ServedHead | None:
         """Wait until the newest snapshot is this one or a later one; None: it took too long."""
         with self._news:
             if self.head is None or self.head.number < number:
@@ -162,7 +164,7 @@ class Live:
             logger.error("nothing is written any more: %s", error)
             self.went_back = error
 
-    def _look(self) -> Head:
+    def _look(self) -> ServedHead:
         try:
             self.model.refresh()
         except WarehouseTooNew:
@@ -171,13 +173,15 @@ class Live:
             if not _is_missing(error):
                 raise
             self.is_empty = True
-            return Head(0, "", ())
+            return ServedHead(0, "", ())
         # Another process may have brought the file forward: what it holds tells, and not who did it.
         told = self.model.answer(lambda view: (view.head, str(view.facts["head_digest"])))
         if self.head is not None and self.head.number and not self.is_empty and told == self.head[:2]:
             return self.head
         head = self.model.answer(
-            lambda view: Head(view.head, str(view.commit_of(view.head)["digest"]) if view.head else "", tuple(view.registries()))
+            lambda view: ServedHead(
+                view.head, str(view.commit_of(view.head)["digest"]) if view.head else "", tuple(view.registries())
+            )
         )
         self.is_empty = False
         return head

@@ -14,9 +14,9 @@ from urllib.parse import quote
 
 import orjson
 
-from lakehouse.serve.answer.entityviews import ABSOLUTE, Catalog, Group, Resource, keyed, relative
-from lakehouse.serve.answer.exchange import PRINTABLE, Answer, Request, header_value
-from lakehouse.serve.answer.queryparameters import Filters, Flags, Found, Inline, Selection, as_text, below, id_of
+from lakehouse.serve.answer.entityviews import ABSOLUTE, GroupView, ResourceView, SnapshotCatalog, keyed, relative
+from lakehouse.serve.answer.exchange import PRINTABLE, Answer, ReadRequest, header_value
+from lakehouse.serve.answer.queryparameters import AdmittedEntity, Filters, Flags, Inline, MemberSelection, as_text, below, id_of
 from lakehouse.serve.apierrors import RC4, ProblemFound
 from lakehouse.serve.origins import as_attachment
 from lakehouse.serve.targets import DETAILS, MEMBERS, quoted
@@ -33,7 +33,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9!#$&'*+.^_`|~-]+")
 _ALL: Inline = {"*": {}}
 
 
-def document_answer(request: Request, resource: Resource, versionid: str | None) -> Answer:
+def document_answer(request: ReadRequest, resource: ResourceView, versionid: str | None) -> Answer:
     """Answer with the document of a schema, its metadata in headers."""
     default = versionid or resource.default
     attributes = resource.attributes if versionid is None else resource.versions[versionid]
@@ -53,7 +53,7 @@ def document_answer(request: Request, resource: Resource, versionid: str | None)
     return answer
 
 
-def document_member(resource: Resource, versionid: str | None, flags: Flags, dialect: str) -> dict[str, Any]:
+def document_member(resource: ResourceView, versionid: str | None, flags: Flags, dialect: str) -> dict[str, Any]:
     """Give the document of a Version of a schema as a member of its metadata, where it is inlined; else nothing."""
     document = resource.documents.get(versionid or "")
     if document is not None:
@@ -65,7 +65,7 @@ def document_member(resource: Resource, versionid: str | None, flags: Flags, dia
     return {"schemabase64": ""}
 
 
-def _headers(attributes: dict[str, Any], request: Request) -> dict[str, str]:
+def _headers(attributes: dict[str, Any], request: ReadRequest) -> dict[str, str]:
     headers: dict[str, str] = {}
     for name, value in attributes.items():
         if name == "labels" and isinstance(value, dict):
@@ -107,7 +107,7 @@ def _media_type(text: str) -> str:
     return value if len(value) <= _LONGEST_MEDIA_TYPE else "application/octet-stream"
 
 
-def _location(elsewhere: str, request: Request) -> str:
+def _location(elsewhere: str, request: ReadRequest) -> str:
     """Return where a client is led: a reference or an URL of the web, and nothing that a browser would run or open itself.
 
     Raises:
@@ -122,7 +122,7 @@ def _location(elsewhere: str, request: Request) -> str:
     raise ProblemFound("not_found", request.asked.target.path, detail)
 
 
-def version_url(request: Request, resource: Resource, versionid: str) -> str:
+def version_url(request: ReadRequest, resource: ResourceView, versionid: str) -> str:
     """Give the URL of a Version, of its document where it has one."""
     return f"{request.asked.base}{quoted(resource.xid)}/versions/{quoted(versionid)}"
 
@@ -131,7 +131,7 @@ class Answers:
     """Puts answers together for one request."""
 
     def __init__(
-        self, catalog: Catalog, flags: Flags, base: str, configuration: dict[str, Callable[[], bytes]], most_bytes: int
+        self, catalog: SnapshotCatalog, flags: Flags, base: str, configuration: dict[str, Callable[[], bytes]], most_bytes: int
     ) -> None:
         """Prepare.
 
@@ -147,7 +147,7 @@ class Answers:
         self.configuration = configuration
         self.most_bytes = most_bytes
         self.bytes = 0
-        self.selection = Selection(catalog, flags, base)
+        self.selection = MemberSelection(catalog, flags, base)
 
     # What is asked for
 
@@ -166,44 +166,44 @@ class Answers:
             parts += self._collection_of_groups(collection, asked, _sub(self.flags.inline, collection))
         return _object(parts)
 
-    def groups(self, collection: str, choose: Callable[[list[Found]], list[Found]]) -> bytes:
+    def groups(self, collection: str, choose: Callable[[list[AdmittedEntity]], list[AdmittedEntity]]) -> bytes:
         """Answer with a collection of Groups; `choose` sorts and cuts out the page."""
         found = choose(self.selection.groups(collection, self.selection.filters))
         return self._map((one.entity.id, self._group(one, self.flags.inline)) for one in found)
 
-    def group(self, group: Group) -> bytes:
+    def group(self, group: GroupView) -> bytes:
         """Answer with a Group."""
         filters = self.selection.own(group, group.xid)
-        return self._group(Found(group, filters), self.flags.inline, is_top=True)
+        return self._group(AdmittedEntity(group, filters), self.flags.inline, is_top=True)
 
-    def resources(self, group: Group, choose: Callable[[list[Any]], list[Any]]) -> bytes:
+    def resources(self, group: GroupView, choose: Callable[[list[Any]], list[Any]]) -> bytes:
         """Answer with the members of a Group; `choose` sorts and cuts out the page."""
         asked = self.selection.filters
         if asked is None and self.flags.sort is None:
             chosen = self.catalog.resources(group, choose(self.catalog.entries(group.xid)))
-            found = [Found(one, None) for one in chosen]
+            found = [AdmittedEntity(one, None) for one in chosen]
         else:
             found = choose(self.selection.resources(group, asked))
         return self._map((id_of(one.entity), self.resource_text(one, self.flags.inline)) for one in found)
 
-    def resource(self, resource: Resource) -> bytes:
+    def resource(self, resource: ResourceView) -> bytes:
         """Answer with a Resource as metadata."""
         filters = self.selection.own(resource, resource.xid)
         members = None if filters is None else self.selection.versions(resource, below(filters, "versions"))
-        return self.resource_text(Found(resource, filters, members), self.flags.inline)
+        return self.resource_text(AdmittedEntity(resource, filters, members), self.flags.inline)
 
-    def meta(self, resource: Resource) -> bytes:
+    def meta(self, resource: ResourceView) -> bytes:
         """Answer with the meta entity of a Resource."""
         self.selection.own(resource.meta, resource.xid + "/meta")
         return in_order(self._meta(resource, ()))
 
-    def versions(self, resource: Resource, choose: Callable[[list[Found]], list[Found]]) -> bytes:
+    def versions(self, resource: ResourceView, choose: Callable[[list[AdmittedEntity]], list[AdmittedEntity]]) -> bytes:
         """Answer with the Versions of a Resource; `choose` sorts and cuts out the page."""
         found = choose(self.selection.versions(resource, self.selection.filters))
         inlined = _sub(self.flags.inline, "schema") is not None
         return self._map((one.entity["versionid"], self._version(resource, one.entity, inlined)) for one in found)
 
-    def version(self, resource: Resource, versionid: str) -> bytes:
+    def version(self, resource: ResourceView, versionid: str) -> bytes:
         """Answer with a Version as metadata."""
         version = resource.versions[versionid]
         self.selection.own(version, version["xid"])
@@ -221,8 +221,8 @@ class Answers:
         texts = None if inline is None else ((one.entity.id, self._group(one, inline)) for one in found or [])
         return self._collection(collection, url, count, texts, is_bare=self.flags.collections)
 
-    def _group(self, found: Found, inline: Inline, *, is_top: bool = False) -> bytes:
-        group: Group = found.entity
+    def _group(self, found: AdmittedEntity, inline: Inline, *, is_top: bool = False) -> bytes:
+        group: GroupView = found.entity
         is_bare = is_top and self.flags.collections
         attributes = group.attributes
         if self.flags.doc:
@@ -240,9 +240,9 @@ class Answers:
         texts = None if inner is None else ((id_of(one.entity), self.resource_text(one, inner)) for one in members or [])
         return _object(parts + self._collection(group.members, url, count, texts, is_bare=is_bare))
 
-    def resource_text(self, found: Found, inline: Inline) -> bytes:
+    def resource_text(self, found: AdmittedEntity, inline: Inline) -> bytes:
         """Write a Resource; what no filter cuts down is written once for all requests."""
-        resource: Resource = found.entity
+        resource: ResourceView = found.entity
         inlined = {name: _sub(inline, name) for name in ("meta", "versions", "schema")}
         inner = inlined["versions"]
         has_schema = inner is not None and _sub(inner, "schema") is not None
@@ -254,8 +254,8 @@ class Answers:
             text = resource.texts[shape] = self._resource(found, *shape[2:])
         return text
 
-    def _resource(self, found: Found, meta: bool, versions: bool, schema: bool, versions_schema: bool) -> bytes:
-        resource: Resource = found.entity
+    def _resource(self, found: AdmittedEntity, meta: bool, versions: bool, schema: bool, versions_schema: bool) -> bytes:
+        resource: ResourceView = found.entity
         members = found.members
         if members is None:
             members = self.selection.versions(resource, None)
@@ -278,7 +278,7 @@ class Answers:
             parts += self._collection("versions", url, len(members), written if versions else None)
         return _object(parts)
 
-    def _meta(self, resource: Resource, included: Collection[str]) -> dict[str, Any]:
+    def _meta(self, resource: ResourceView, included: Collection[str]) -> dict[str, Any]:
         """Give the meta entity; `included` are the Versions that are in the answer."""
         if not self.flags.doc:
             return resource.meta
@@ -288,7 +288,7 @@ class Answers:
             meta["defaultversionurl"] = relative(xid_of_version(resource.xid, default))
         return meta
 
-    def _version(self, resource: Resource, version: dict[str, Any], has_schema: bool) -> bytes:
+    def _version(self, resource: ResourceView, version: dict[str, Any], has_schema: bool) -> bytes:
         shown = version
         if self.flags.doc:
             shown = shown | {"self": relative(version["xid"])}

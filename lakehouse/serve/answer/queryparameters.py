@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote_plus
 
-from lakehouse.serve.answer.entityviews import ABSOLUTE, Catalog, Group, Resource
+from lakehouse.serve.answer.entityviews import ABSOLUTE, GroupView, ResourceView, SnapshotCatalog
 from lakehouse.serve.apierrors import RC4, ProblemFound
 from lakehouse.serve.targets import MEMBERS, quoted
 from lakehouse.text.names import Xid
@@ -492,15 +492,15 @@ def _limit(value: str, path: str) -> int:
 Filters = list[Filter] | None  # None: everything is admitted
 
 
-class Found(NamedTuple):
+class AdmittedEntity(NamedTuple):
     """An entity that filters admit, what they ask of what it holds, and which of that is admitted (None: not asked yet)."""
 
     entity: Any
     filters: Filters
-    members: list[Found] | None = None
+    members: list[AdmittedEntity] | None = None
 
 
-class Selection:
+class MemberSelection:
     """What the filters of a request admit of a registry.
 
     Args:
@@ -512,7 +512,7 @@ class Selection:
         filters: of the request; none of them: nothing is admitted.
     """
 
-    def __init__(self, catalog: Catalog, flags: Flags, base: str) -> None:
+    def __init__(self, catalog: SnapshotCatalog, flags: Flags, base: str) -> None:
         self.catalog = catalog
         self.flags = flags
         self.base = base
@@ -536,7 +536,7 @@ class Selection:
                 attributes = attributes | counted("", name, len(self.catalog.ids_of_groups(name)))
         return self.own(attributes, "/")
 
-    def groups(self, collection: str, filters: Filters) -> list[Found]:
+    def groups(self, collection: str, filters: Filters) -> list[AdmittedEntity]:
         """Give the Groups of a type that filters admit, or of which members are admitted."""
         return self._found(
             () if filters == [] else self.catalog.groups(collection),
@@ -544,7 +544,7 @@ class Selection:
             lambda group, left: self.resources(group, below(left, group.members)),
         )
 
-    def resources(self, group: Group, filters: Filters) -> list[Found]:
+    def resources(self, group: GroupView, filters: Filters) -> list[AdmittedEntity]:
         """Give the members of a Group that filters admit, or of which Versions are admitted."""
         return self._found(
             () if filters == [] else self.catalog.resources(group),
@@ -552,13 +552,15 @@ class Selection:
             lambda resource, left: self.versions(resource, below(left, "versions")),
         )
 
-    def versions(self, resource: Resource, filters: Filters) -> list[Found]:
+    def versions(self, resource: ResourceView, filters: Filters) -> list[AdmittedEntity]:
         """Give the Versions of a Resource that filters admit."""
         if filters == []:
             return []
-        return [Found(version, None) for version in resource.versions.values() if self._ask(version, filters)[0]]
+        return [AdmittedEntity(version, None) for version in resource.versions.values() if self._ask(version, filters)[0]]
 
-    def _found(self, entities: Iterable[Any], filters: Filters, held: Callable[[Any, list[Filter]], list[Found]]) -> list[Found]:
+    def _found(
+        self, entities: Iterable[Any], filters: Filters, held: Callable[[Any, list[Filter]], list[AdmittedEntity]]
+    ) -> list[AdmittedEntity]:
         """Give the entities that filters admit, or of which something that they hold (`held`) is admitted."""
         found = []
         for entity in entities:
@@ -569,7 +571,7 @@ class Selection:
                 members = held(entity, left)
                 is_admitted = bool(members)
             if is_admitted:
-                found.append(Found(entity, left, members))
+                found.append(AdmittedEntity(entity, left, members))
         return found
 
     def _ask(self, entity: Any, filters: Filters) -> tuple[bool, Filters]:
@@ -577,7 +579,7 @@ class Selection:
         if filters is None:
             return True, None
         asked: set[Step] = set()
-        if isinstance(entity, Group):
+        if isinstance(entity, GroupView):
             asked = {expression.steps[0] for one in filters for expression in one if not expression.path}
         left = admitted(attributes_of(entity, asked, self.catalog), filters, self._as_shown)
         if any(not one for one in left):
@@ -600,10 +602,12 @@ class Selection:
         return url + "?" + "&".join("filter=" + quote(one, safe="=,.*:/") for one in asked)
 
 
-def sorted_by(found: Sequence[Found], sort: tuple[str, bool], steps: tuple[Step, ...], catalog: Catalog) -> list[Found]:
+def sorted_by(
+    found: Sequence[AdmittedEntity], sort: tuple[str, bool], steps: tuple[Step, ...], catalog: SnapshotCatalog
+) -> list[AdmittedEntity]:
     """Sort entities by an attribute, those without it first, then by id; all the other way round where `sort` says so."""
 
-    def key(one: Found) -> tuple[Any, ...]:
+    def key(one: AdmittedEntity) -> tuple[Any, ...]:
         attributes = attributes_of(one.entity, steps[:1], catalog, one.members)
         values = [value for value in values_at(attributes, steps) if not isinstance(value, (dict, list))]
         return (_rank(values[0]) if values else (0, 0), id_of(one.entity))
@@ -620,7 +624,7 @@ def _rank(value: Any) -> tuple[int, Any]:
 
 
 def attributes_of(
-    entity: Any, asked: Collection[Step], catalog: Catalog, admitted_members: Sequence[Found] | None = None
+    entity: Any, asked: Collection[Step], catalog: SnapshotCatalog, admitted_members: Sequence[AdmittedEntity] | None = None
 ) -> dict[str, Any]:
     """Give the attributes of an entity for filters and sorting.
 
@@ -630,10 +634,10 @@ def attributes_of(
         catalog: the registry.
         admitted_members: those of a Group that filters admit; None: all.
     """
-    if isinstance(entity, Resource):
+    if isinstance(entity, ResourceView):
         return entity.shown
-    attributes: dict[str, Any] = entity.attributes if isinstance(entity, Group) else entity
-    if not isinstance(entity, Group) or {f"{entity.members}url", f"{entity.members}count", ANY}.isdisjoint(asked):
+    attributes: dict[str, Any] = entity.attributes if isinstance(entity, GroupView) else entity
+    if not isinstance(entity, GroupView) or {f"{entity.members}url", f"{entity.members}count", ANY}.isdisjoint(asked):
         return attributes
     count = len(catalog.entries(entity.xid) if admitted_members is None else admitted_members)
     return attributes | counted(entity.xid, entity.members, count)

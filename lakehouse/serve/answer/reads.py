@@ -14,15 +14,24 @@ import orjson
 
 from lakehouse.errors import SnapshotNotFound
 from lakehouse.readmodel import View
-from lakehouse.serve.answer.entityviews import Catalog, Deadline, EmptyCatalog, Kept, Resource, unmarked
-from lakehouse.serve.answer.exchange import Answer, Asked, Meaning, Meanings, Part, Request, header_value, page_of
-from lakehouse.serve.answer.live import Head, Live
+from lakehouse.serve.answer.entityviews import Deadline, EmptyCatalog, EntityCache, ResourceView, SnapshotCatalog, unmarked
+from lakehouse.serve.answer.exchange import (
+    Answer,
+    ApiRequest,
+    Part,
+    ReadRequest,
+    RequestMeaning,
+    RequestResolver,
+    header_value,
+    page_of,
+)
+from lakehouse.serve.answer.live import ServedHead, SnapshotWatcher
 from lakehouse.serve.answer.nested import Answers, document_answer, version_url
 from lakehouse.serve.answer.queryparameters import read_flags
 from lakehouse.serve.apierrors import RC2, RC4, ProblemFound
 from lakehouse.serve.config import Options
 from lakehouse.serve.describe import capabilities, capabilities_offered, model, modelsource
-from lakehouse.serve.targets import MEMBERS, Target, is_known, mount_of
+from lakehouse.serve.targets import MEMBERS, RequestTarget, is_known, mount_of
 from lakehouse.settings import Settings
 from lakehouse.site import Site
 from lakehouse.site.addresses import HOME
@@ -39,7 +48,7 @@ _EMPTY = b"""<!doctype html>
 _REST = 20  # of loading ahead, between two times
 
 
-def ui_answer(site: Site, asked: Asked, head: Head) -> Answer:
+def ui_answer(site: Site, asked: ApiRequest, head: ServedHead) -> Answer:
     """Answer with a page.
 
     Raises:
@@ -67,32 +76,32 @@ def ui_answer(site: Site, asked: Asked, head: Head) -> Answer:
     return Answer(200 if shown.is_there else 404, dict(HEADERS), page.body, page.media_type, shown.snapshot_id)
 
 
-def _led_to(asked: Asked, below: str, status: int = 307, query: str | None = None) -> Answer:
+def _led_to(asked: ApiRequest, below: str, status: int = 307, query: str | None = None) -> Answer:
     """Lead to another address below `/ui`; query: its parameters, None: those of the request."""
     kept = asked.query.decode("ascii", "replace") if query is None else query
     url = f"{asked.origin}{asked.target.prefix}/{UI}{below}" + (f"?{kept}" if kept else "")
     return Answer(status, {"Location": url, "Cache-Control": "no-cache"}, media_type="")
 
 
-class Pages:
+class ReadHandler:
     """Answers requests; shared by the threads of a process.
 
     Attributes:
         others: what else stands at the root of a registry: first part of the path → what answers.
     """
 
-    def __init__(self, live: Live, settings: Settings, options: Options, others: dict[str, Part]) -> None:
+    def __init__(self, live: SnapshotWatcher, settings: Settings, options: Options, others: dict[str, Part]) -> None:
         self.source = settings.events_source
         self.max_chain_depth = settings.max_chain_depth
         self.live = live
         self.options = options
         self.others = others
-        self.kept = Kept()
+        self.kept = EntityCache()
         self._not_warmed_before = 0.0
         self.site = Site(live.model, settings.max_chain_depth)
-        self.meanings = Meanings(live, options)
+        self.meanings = RequestResolver(live, options)
 
-    def answer(self, asked: Asked) -> Answer:
+    def answer(self, asked: ApiRequest) -> Answer:
         """Answer a request.
 
         Raises:
@@ -110,7 +119,7 @@ class Pages:
             return number
         return self._answer_at(asked, head, meant, number, key, self.answered)
 
-    def answer_at(self, asked: Asked, head: Head, number: int, key: str, answered: Part) -> Answer:
+    def answer_at(self, asked: ApiRequest, head: ServedHead, number: int, key: str, answered: Part) -> Answer:
         """Answer out of a snapshot.
 
         Args:
@@ -125,13 +134,15 @@ class Pages:
         """
         return self._answer_at(asked, head, self.meanings.of(asked, head), number, key, answered)
 
-    def _answer_at(self, asked: Asked, head: Head, meant: Meaning, number: int, key: str, answered: Part) -> Answer:
+    def _answer_at(
+        self, asked: ApiRequest, head: ServedHead, meant: RequestMeaning, number: int, key: str, answered: Part
+    ) -> Answer:
         deadline = Deadline(self.options.request_seconds, asked.arrived)
         parameters, dialect, registryid = meant
         flags = read_flags(parameters, self._parts(asked.target), asked.target.path)
 
-        def part(catalog: Catalog, view: View | None) -> Answer:
-            made = Request(
+        def part(catalog: SnapshotCatalog, view: View | None) -> Answer:
+            made = ReadRequest(
                 asked, asked.target.parts, flags, dialect, catalog, view, self.options, head, self.source, self.max_chain_depth
             )
             return answered(made)
@@ -140,7 +151,7 @@ class Pages:
             return part(EmptyCatalog(registryid, dialect, self.kept, deadline), None)
 
         def ask(view: View) -> Answer:
-            catalog = Catalog(view, key, registryid, dialect, self.kept, deadline)
+            catalog = SnapshotCatalog(view, key, registryid, dialect, self.kept, deadline)
             if asked.target.at is not None and registryid != self.live.root and not catalog.exists():
                 raise ProblemFound("not_found", mount_of(registryid), f"Snapshot {number} holds no such registry.")
             return part(catalog, view)
@@ -152,7 +163,7 @@ class Pages:
         found.snapshot = number
         return found
 
-    def warm(self, head: Head) -> None:
+    def warm(self, head: ServedHead) -> None:
         """Load what the first page, filter or export would wait for: of the registry that `/` is, unless that is large.
 
         Where snapshots follow one another quickly, it is left to those who ask: loading takes a twentieth of the time at most.
@@ -166,7 +177,7 @@ class Pages:
             ended = time.monotonic()
             self._not_warmed_before = ended + (ended - begun) * _REST
 
-    def _warm(self, head: Head) -> None:
+    def _warm(self, head: ServedHead) -> None:
         if head.number:
             self.site.warm()
         registryid = self.live.root
@@ -175,7 +186,7 @@ class Pages:
 
         def load(view: View) -> None:
             deadline = Deadline(self.options.request_seconds)
-            catalog = Catalog(view, head.digest, registryid, self.options.specification, self.kept, deadline)
+            catalog = SnapshotCatalog(view, head.digest, registryid, self.options.specification, self.kept, deadline)
             if view.count() <= self.kept.most:
                 for collection in MEMBERS:
                     for group in catalog.groups(collection):
@@ -186,18 +197,18 @@ class Pages:
         except (SnapshotNotFound, ProblemFound):  # it is loaded when it is asked for
             return
 
-    def _parts(self, target: Target) -> tuple[str, ...]:
+    def _parts(self, target: RequestTarget) -> tuple[str, ...]:
         """Give the path for flags: `/export` and its like are of the root."""
         known = target.parts and target.parts[0] in MEMBERS
         return target.parts if known and is_known(target.parts) else ()
 
-    def has_path(self, target: Target) -> bool:
+    def has_path(self, target: RequestTarget) -> bool:
         """Return whether there is such a path, whatever it names is in the catalog or not."""
         parts = target.parts
         first = parts[0] if parts else ""
         return first == UI or first in self.others or (len(parts) <= 1 and first in _ROOT) or is_known(parts)
 
-    def answered(self, request: Request) -> Answer:
+    def answered(self, request: ReadRequest) -> Answer:
         """Answer a request for what a registry has.
 
         Raises:
@@ -218,7 +229,7 @@ class Pages:
         return _ROOT[first](request, self.meanings.specifications)
 
 
-def entity_answer(request: Request) -> Answer:
+def entity_answer(request: ReadRequest) -> Answer:
     """Answer what stands below `/<GROUPS>`."""
     parts, path = request.parts, request.asked.target.path
     if request.asked.target.details and len(parts) not in (4, 6):
@@ -241,7 +252,7 @@ def entity_answer(request: Request) -> Answer:
     return _resource_answer(request, resource, answers)
 
 
-def _resource_answer(request: Request, resource: Resource, answers: Answers) -> Answer:
+def _resource_answer(request: ReadRequest, resource: ResourceView, answers: Answers) -> Answer:
     parts, flags, answer = request.parts, request.flags, Answer()
     part = parts[4] if len(parts) > 4 else ""
     if flags.doc and resource.xref and part == "versions":
@@ -263,7 +274,7 @@ def _resource_answer(request: Request, resource: Resource, answers: Answers) -> 
     return _json(request, answers.resource(resource), answer)
 
 
-def entity_answers(request: Request, specifications: tuple[str, ...] = ()) -> Answers:
+def entity_answers(request: ReadRequest, specifications: tuple[str, ...] = ()) -> Answers:
     """Give what writes the entities of a request."""
     dialect = request.dialect
     configuration = {
@@ -274,11 +285,11 @@ def entity_answers(request: Request, specifications: tuple[str, ...] = ()) -> An
     return Answers(request.catalog, request.flags, request.asked.base, configuration, request.options.max_response_bytes)
 
 
-def _registry_answer(request: Request, specifications: tuple[str, ...]) -> Answer:
+def _registry_answer(request: ReadRequest, specifications: tuple[str, ...]) -> Answer:
     return _json(request, entity_answers(request, specifications).registry(), Answer())
 
 
-def _export(request: Request, specifications: tuple[str, ...]) -> Answer:
+def _export(request: ReadRequest, specifications: tuple[str, ...]) -> Answer:
     """Answer `/export`: the document view of everything, with what the dialect adds; of what `?inline` names, if it is given."""
     added = ("capabilities", "modelsource") if request.dialect == RC4 else ("model", "capabilities")
     request.flags.doc = True
@@ -287,13 +298,13 @@ def _export(request: Request, specifications: tuple[str, ...]) -> Answer:
     return _json(request, entity_answers(request, specifications).registry(), Answer(), "/")
 
 
-def _capabilities(request: Request, specifications: tuple[str, ...]) -> Answer:
+def _capabilities(request: ReadRequest, specifications: tuple[str, ...]) -> Answer:
     is_offered = request.dialect == RC2 and any(name == "offered" for name, _ in request.flags.given)
     told = capabilities_offered if is_offered else capabilities
     return Answer(body=told(request.dialect, specifications, request.options.writable))
 
 
-_ROOT: dict[str, Callable[[Request, tuple[str, ...]], Answer]] = {
+_ROOT: dict[str, Callable[[ReadRequest, tuple[str, ...]], Answer]] = {
     "": _registry_answer,
     "export": _export,
     "capabilities": _capabilities,
@@ -305,7 +316,7 @@ _ROOT: dict[str, Callable[[Request, tuple[str, ...]], Answer]] = {
 }
 
 
-def _json(request: Request, text: bytes, answer: Answer, path: str | None = None) -> Answer:
+def _json(request: ReadRequest, text: bytes, answer: Answer, path: str | None = None) -> Answer:
     answer.body = unmarked(text, request.asked.base, path or request.asked.target.path)
     if len(answer.body) > request.options.max_response_bytes:
         raise ProblemFound("too_large", detail="Ask for a collection, page by page with ?limit.")

@@ -33,8 +33,8 @@ from urllib3.exceptions import HTTPError
 from lakehouse.errors import LakehouseError
 from lakehouse.readmodel import View
 from lakehouse.serve.answer.changes import events_of
-from lakehouse.serve.answer.live import Live
-from lakehouse.serve.subscriptions.store import ACTIVE, LONGEST_PAUSE, PARKED, VALIDATING, WHOLE, Kept, Store
+from lakehouse.serve.answer.live import SnapshotWatcher
+from lakehouse.serve.subscriptions.store import ACTIVE, LONGEST_PAUSE, PARKED, VALIDATING, WHOLE, Store, StoredSubscription
 from lakehouse.serve.subscriptions.wholeanswers import LimitedPool, LimitedTlsPool
 
 _CONNECT_SECONDS = 10.0
@@ -166,14 +166,14 @@ class Deliverer:
         allow_private: send to addresses of this machine and of private networks too.
     """
 
-    def __init__(self, store: Store, live: Live, source: str, *, allow_private: bool) -> None:
+    def __init__(self, store: Store, live: SnapshotWatcher, source: str, *, allow_private: bool) -> None:
         self.store = store
         self.live = live
         self.source = source
         self.allow_private = allow_private
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lakehouse-deliver", daemon=True)
-        self._waiting: dict[bool, SimpleQueue[Kept]] = {False: SimpleQueue(), True: SimpleQueue()}  # the quick, and those apart
+        self._waiting = {apart: SimpleQueue[StoredSubscription]() for apart in (False, True)}  # the quick, and those apart
         self._busy: set[str] = set()
         self._slow: set[str] = set()
 
@@ -228,7 +228,7 @@ class Deliverer:
             finally:
                 self._busy.discard(kept.id)
 
-    def _serve(self, kept: Kept, is_apart: bool) -> None:
+    def _serve(self, kept: StoredSubscription, is_apart: bool) -> None:
         """Do what is due for one subscription."""
         try:
             if kept.status == VALIDATING:
@@ -244,7 +244,7 @@ class Deliverer:
             logger.exception("subscription %s cannot be served", kept.id)
             self._failed(kept, "an error of this server; see its log")
 
-    def _validate(self, kept: Kept) -> None:
+    def _validate(self, kept: StoredSubscription) -> None:
         """Ask a sink for permission (CloudEvents webhooks, section 4)."""
         told = self._authorization(kept) | {"WebHook-Request-Origin": kept.origin}
         answered = self._ask("OPTIONS", kept, told, None, _APART_SECONDS)
@@ -257,7 +257,9 @@ class Deliverer:
         pause = 60 / int(rate) if rate.isascii() and rate.isdigit() and int(rate) else 0.0
         self.store.update(kept, status=ACTIVE, reason=None, attempts=0, next_at=0.0, pause=pause)
 
-    def _ask(self, method: str, kept: Kept, headers: dict[str, str], body: bytes | None, seconds: float) -> Answered:
+    def _ask(
+        self, method: str, kept: StoredSubscription, headers: dict[str, str], body: bytes | None, seconds: float
+    ) -> Answered:
         """Send a request to the sink, and note whether it is slow."""
         begun = time.monotonic()
         try:
@@ -269,7 +271,7 @@ class Deliverer:
             elif taken < _QUICK_AGAIN_SECONDS:
                 self._slow.discard(kept.id)
 
-    def _deliver(self, kept: Kept, seconds: float) -> None:
+    def _deliver(self, kept: StoredSubscription, seconds: float) -> None:
         """Send what a sink was not told yet, for some seconds."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and not self._stopped.is_set():
@@ -294,7 +296,7 @@ class Deliverer:
             if not self._write(kept):
                 return
 
-    def _next(self, kept: Kept) -> tuple[int | None, list[bytes], str]:
+    def _next(self, kept: StoredSubscription) -> tuple[int | None, list[bytes], str]:
         """Give the snapshot that comes next, or the one that was begun; None: there is none yet."""
         head = self.live.head
         if head is None or not head.number:
@@ -312,7 +314,9 @@ class Deliverer:
 
         return self.live.model.answer(ask)
 
-    def _send(self, kept: Kept, number: int, position: int, text: bytes, event: dict[str, Any], seconds: float) -> dict[str, Any]:
+    def _send(
+        self, kept: StoredSubscription, number: int, position: int, text: bytes, event: dict[str, Any], seconds: float
+    ) -> dict[str, Any]:
         """Send an event; give what of the subscription that changes.
 
         Raises:
@@ -330,17 +334,17 @@ class Deliverer:
         self.store.park_event(kept, number, position, text, f"the sink answers {answered.status}")
         return {"parked": kept.parked + 1, "attempts": 0}
 
-    def _write(self, kept: Kept) -> bool:
+    def _write(self, kept: StoredSubscription) -> bool:
         names = ("snapshot", "position", "digest", "delivered", "parked", "attempts", "reason", "next_at")
         return self._update(kept, **{name: getattr(kept, name) for name in names})
 
-    def _update(self, kept: Kept, **columns: Any) -> bool:
+    def _update(self, kept: StoredSubscription, **columns: Any) -> bool:
         is_as_it_was = self.store.update(kept, **columns)
         if not is_as_it_was:  # deleted, or another sink
             self._slow.discard(kept.id)
         return is_as_it_was
 
-    def _failed(self, kept: Kept, reason: str, *, is_final: bool = False) -> None:
+    def _failed(self, kept: StoredSubscription, reason: str, *, is_final: bool = False) -> None:
         """Try again later, longer after each failure; or never."""
         attempts = (self.store.get(kept.id) or kept).attempts + 1
         if is_final or attempts >= _MOST_ATTEMPTS:
@@ -350,7 +354,7 @@ class Deliverer:
         pause = min(LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(attempts - 1, 20))
         self._update(kept, reason=reason, attempts=attempts, next_at=time.time() + pause)
 
-    def _authorization(self, kept: Kept) -> dict[str, str]:
+    def _authorization(self, kept: StoredSubscription) -> dict[str, str]:
         return {} if kept.asked.token is None else {"Authorization": f"Bearer {kept.asked.token}"}
 
 
@@ -368,7 +372,7 @@ def as_request(event: dict[str, Any], text: bytes, mode: str) -> tuple[dict[str,
     return headers | {"Content-Type": str(event.get("datacontenttype", _BINARY))}, orjson.dumps(event["data"])
 
 
-def _is_of(view: View, kept: Kept) -> bool:
+def _is_of(view: View, kept: StoredSubscription) -> bool:
     if view.head < kept.snapshot:
         return False
     return not kept.digest or str(view.commit_of(kept.snapshot)["digest"]) == kept.digest

@@ -59,7 +59,7 @@ CREATE TABLE IF NOT EXISTS parked_events (
 """
 
 
-class Kept(NamedTuple):
+class StoredSubscription(NamedTuple):
     """A subscription as it is kept.
 
     Attributes:
@@ -111,7 +111,7 @@ class Store:
         sync_with_folder(self.file)  # SQLite syncs what it writes into it
         sync(folder.parent)
 
-    def add(self, asked: Subscription, origin: str, snapshot: int, digest: str) -> Kept | None:
+    def add(self, asked: Subscription, origin: str, snapshot: int, digest: str) -> StoredSubscription | None:
         """Keep a subscription to what happens after a snapshot; None: there are too many."""
         name = uuid.uuid4().hex
         with self._db() as db:
@@ -124,7 +124,7 @@ class Store:
             )
         return self.get(name)
 
-    def replace(self, name: str, asked: Subscription, origin: str) -> Kept | None:
+    def replace(self, name: str, asked: Subscription, origin: str) -> StoredSubscription | None:
         """Write a subscription anew: its sink is asked for permission again, and told of what it was not; None: there is none."""
         with self._db() as db:
             db.execute(
@@ -139,20 +139,20 @@ class Store:
         with self._db() as db:
             return db.execute("DELETE FROM subscriptions WHERE id = ?", (name,)).rowcount > 0
 
-    def get(self, name: str) -> Kept | None:
+    def get(self, name: str) -> StoredSubscription | None:
         """Give a subscription."""
         return next(iter(self._select("WHERE id = ?", (name,))), None)
 
-    def all(self) -> list[Kept]:
+    def all(self) -> list[StoredSubscription]:
         """Give all subscriptions, the oldest first."""
         return self._select("ORDER BY rowid", ())
 
-    def due(self, now: float) -> list[Kept]:
+    def due(self, now: float) -> list[StoredSubscription]:
         """Give those whose next attempt has come; one further off than any pause is of before the clock was set back."""
         due = "WHERE status <> ? AND (next_at <= ? OR next_at > ?) ORDER BY next_at"
         return self._select(due, (PARKED, now, now + LONGEST_PAUSE))
 
-    def update(self, kept: Kept, **columns: Any) -> bool:
+    def update(self, kept: StoredSubscription, **columns: Any) -> bool:
         """Write what became of an attempt, unless the subscription was written anew or deleted since; False: it was."""
         names = ", ".join(f"{name} = ?" for name in columns)
         with self._db() as db:
@@ -161,7 +161,7 @@ class Store:
             )
             return done.rowcount > 0
 
-    def park_event(self, kept: Kept, snapshot: int, position: int, event: bytes, reason: str) -> None:
+    def park_event(self, kept: StoredSubscription, snapshot: int, position: int, event: bytes, reason: str) -> None:
         """Keep an event that a sink refused."""
         with self._db() as db:
             db.execute(
@@ -186,12 +186,14 @@ class Store:
             db.close()
             self._own.db = None
 
-    def _select(self, where: str, values: tuple[Any, ...]) -> list[Kept]:
+    def _select(self, where: str, values: tuple[Any, ...]) -> list[StoredSubscription]:
         columns = "id, registryid, sink, mode, token, told, origin, status, reason, snapshot, position, digest, attempts, next_at"
         columns += ", pause, delivered, parked, gaps, changed"
         with self._db() as db:
             rows = db.execute(f"SELECT {columns} FROM subscriptions {where}", values).fetchall()
-        return [Kept(row[0], Subscription(row[1], row[2], row[3], row[4], json.loads(row[5])), *row[6:]) for row in rows]
+        return [
+            StoredSubscription(row[0], Subscription(row[1], row[2], row[3], row[4], json.loads(row[5])), *row[6:]) for row in rows
+        ]
 
     @contextmanager
     def _db(self) -> Iterator[sqlite3.Connection]:

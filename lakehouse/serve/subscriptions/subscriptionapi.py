@@ -23,14 +23,14 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
 
-from lakehouse.serve.answer.live import Live
+from lakehouse.serve.answer.live import SnapshotWatcher
 from lakehouse.serve.apierrors import ProblemFound
 from lakehouse.serve.auth import Guard
 from lakehouse.serve.config import Options, is_loopback
 from lakehouse.serve.describe import Document, errors
 from lakehouse.serve.origins import Origins
 from lakehouse.serve.subscriptions.deliver import Deliverer
-from lakehouse.serve.subscriptions.store import ACTIVE, MOST, PARKED, VALIDATING, Kept, Store
+from lakehouse.serve.subscriptions.store import ACTIVE, MOST, PARKED, VALIDATING, Store, StoredSubscription
 from lakehouse.serve.subscriptions.subscriptionschema import (
     MEDIA_TYPES,
     MODES,
@@ -168,7 +168,9 @@ class Subscriptions:
         origins: tells under which URL a client knows `/`, and which client it is.
     """
 
-    def __init__(self, folder: Path, live: Live, options: Options, source: str, guard: Guard, origins: Origins) -> None:
+    def __init__(
+        self, folder: Path, live: SnapshotWatcher, options: Options, source: str, guard: Guard, origins: Origins
+    ) -> None:
         self.live = live
         self.options = options
         self.guard = guard
@@ -288,7 +290,7 @@ class Subscriptions:
             told = "`sink` is an address of this machine or of a private network; --allow-private-sinks allows these"
             raise ProblemFound("bad_request", PATH, error_detail=told)
 
-    def _add(self, asked: Subscription, origin: str) -> Kept:
+    def _add(self, asked: Subscription, origin: str) -> StoredSubscription:
         head = self.live.head
         if head is None:
             raise ProblemFound("", PATH, "The catalog is being loaded.", status=503, headers={"Retry-After": "2"})
@@ -297,7 +299,7 @@ class Subscriptions:
             raise ProblemFound("", PATH, f"There are {MOST} subscriptions, and no more are kept.", status=503)
         return kept
 
-    def _shown(self, kept: Kept, parked: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    def _shown(self, kept: StoredSubscription, parked: list[dict[str, Any]] | None = None) -> dict[str, Any]:
         status: dict[str, Any] = {"state": kept.status, "reason": kept.reason, "snapshot": kept.snapshot}
         status |= {"delivered": kept.delivered, "parked": kept.parked, "gaps": kept.gaps, "attempts": kept.attempts}
         if parked:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from lakehouse.dialects.detection import DRAFT
 from lakehouse.serve.apierrors import ProblemFound
 from lakehouse.serve.targets import MEMBERS, is_known
-from lakehouse.serve.write.context import Context
+from lakehouse.serve.write.context import WriteContext
 from lakehouse.serve.write.effects import settle
 from lakehouse.serve.write.operations import (
     CATALOG,
@@ -30,8 +30,8 @@ from lakehouse.serve.write.operations import (
     put_versions,
     xregistry_parts,
 )
-from lakehouse.serve.write.overlay import Working
-from lakehouse.serve.write.writerequest import Writing
+from lakehouse.serve.write.overlay import CatalogOverlay
+from lakehouse.serve.write.writerequest import WriteRequest
 from lakehouse.settings import Settings
 from lakehouse.text.names import REGISTRY, Xid
 from lakehouse.text.xid import xid_of, xid_of_version
@@ -45,7 +45,7 @@ _ALLOWED = {  # by what a path names
 }
 
 
-class Outcome(NamedTuple):
+class WriteOutcome(NamedTuple):
     """What a request did, for its answer.
 
     Attributes:
@@ -74,7 +74,7 @@ def methods_of(parts: tuple[str, ...]) -> tuple[str, ...]:
     return _ALLOWED["entity" if len(parts) % 2 == 0 else "collection"]
 
 
-def apply(working: Working, writing: Writing, settings: Settings) -> Outcome:
+def apply(working: CatalogOverlay, writing: WriteRequest, settings: Settings) -> WriteOutcome:
     """Apply a request.
 
     Args:
@@ -89,7 +89,7 @@ def apply(working: Working, writing: Writing, settings: Settings) -> Outcome:
     try:
         if writing.parts[:1] == (CATALOG,):
             writing = writing._replace(dialect=DRAFT)
-        context = Context(working, writing, settings.max_json_depth)
+        context = WriteContext(working, writing, settings.max_json_depth)
         _check_ids(writing)
         outcome = _outcome(context)
         _set_default(context, outcome)
@@ -100,50 +100,50 @@ def apply(working: Working, writing: Writing, settings: Settings) -> Outcome:
     return outcome
 
 
-def _outcome(context: Context) -> Outcome:
+def _outcome(context: WriteContext) -> WriteOutcome:
     writing, parts = context.writing, context.writing.parts
     if parts[:1] == (CATALOG,):
         return _of_draft(context)
     if writing.method == "DELETE":
         delete(context)
-        return Outcome("nothing", [])
+        return WriteOutcome("nothing", [])
     if not parts:
         given = context.body()
         if writing.method != "POST":
-            return Outcome("entity", [REGISTRY], put_registry(context, given))
+            return WriteOutcome("entity", [REGISTRY], put_registry(context, given))
         given = only(given, tuple(MEMBERS), "groups_only", writing.path)
-        return Outcome("types", put_types(context, given, ""))
+        return WriteOutcome("types", put_types(context, given, ""))
     if len(parts) == 1:
-        return Outcome("collection", put_members(context, context.body(), writing.path))
+        return WriteOutcome("collection", put_members(context, context.body(), writing.path))
     if len(parts) == 2:
         given = context.body()
         if writing.method != "POST":
-            return Outcome("entity", [writing.path], put_group(context, writing.path, given))
+            return WriteOutcome("entity", [writing.path], put_group(context, writing.path, given))
         given = only(given, (MEMBERS[parts[0]],), "resources_only", writing.path)
         context.make_parents()
-        return Outcome("types", put_types(context, given, writing.path))
+        return WriteOutcome("types", put_types(context, given, writing.path))
     context.make_parents()
     if len(parts) == 3:
-        return Outcome("collection", put_members(context, context.body(), writing.path))
+        return WriteOutcome("collection", put_members(context, context.body(), writing.path))
     return _of_resource(context)
 
 
-def _of_draft(context: Context) -> Outcome:
+def _of_draft(context: WriteContext) -> WriteOutcome:
     """Do a request of the CNCF draft."""
     writing = context.writing
     if writing.method == "PUT":
-        return Outcome("entity", [writing.path], put_draft_group(context))
+        return WriteOutcome("entity", [writing.path], put_draft_group(context))
     if writing.method == "POST":
         path, is_new = post_definition(context)
-        return Outcome("entity", [Xid(path)], is_new)
+        return WriteOutcome("entity", [Xid(path)], is_new)
     context.writing = writing._replace(parts=xregistry_parts(writing.parts))
     if context.row(context.writing.path) is None and len(writing.parts) % 2 == 0:
         raise ProblemFound("not_found", writing.path)
     delete(context)
-    return Outcome("nothing", [])
+    return WriteOutcome("nothing", [])
 
 
-def _of_resource(context: Context) -> Outcome:
+def _of_resource(context: WriteContext) -> WriteOutcome:
     """Write a Resource, or a part of one."""
     writing, parts = context.writing, context.writing.parts
     is_document = parts[2] == "schemas" and not writing.details and len(parts) in (4, 6)
@@ -154,35 +154,35 @@ def _of_resource(context: Context) -> Outcome:
     is_new, before = tree.is_new, set(tree.versions)
     if len(parts) == 4 and writing.method == "POST":
         xid, is_made = post_version(context, tree, given)
-        return Outcome("entity", [xid], is_made, xid)
+        return WriteOutcome("entity", [xid], is_made, xid)
     if len(parts) == 4:
         put_resource(context, tree, given, is_patch=context.patch or is_document)
         made = sorted(set(tree.versions) - before)
-        return Outcome("entity", [tree.xid], is_new, xid_of_version(tree.xid, made[-1]) if made else None)
+        return WriteOutcome("entity", [tree.xid], is_new, xid_of_version(tree.xid, made[-1]) if made else None)
     if parts[4] == "meta":
         put_meta(context, tree, given)
-        return Outcome("entity", [writing.path], is_new)
+        return WriteOutcome("entity", [writing.path], is_new)
     if len(parts) == 5:
-        return Outcome("collection", put_versions(context, tree, given))
+        return WriteOutcome("collection", put_versions(context, tree, given))
     put_version(context, tree, parts[5], given, is_patch=context.patch or is_document)
     is_made = parts[5] not in before
-    return Outcome("entity", [writing.path], is_made, writing.path if is_made else None)
+    return WriteOutcome("entity", [writing.path], is_made, writing.path if is_made else None)
 
 
-def _check_ids(writing: Writing) -> None:
+def _check_ids(writing: WriteRequest) -> None:
     for part in writing.parts[1::2]:
         if "/" in part or not part:
             raise ProblemFound("malformed_id", writing.path, id=part[:128], error_detail="an id is not empty, and has no `/`")
 
 
-def _check_headers(writing: Writing) -> None:
+def _check_headers(writing: WriteRequest) -> None:
     name = next((name for name in writing.headers if name.startswith("xregistry-")), None)
     if name is not None:
         told = "the attributes are in the body"
         raise ProblemFound("extra_xregistry_header", writing.path, name=name[:128], error_detail=told)
 
 
-def _set_default(context: Context, outcome: Outcome) -> None:
+def _set_default(context: WriteContext, outcome: WriteOutcome) -> None:
     """Follow `?setdefaultversionid`."""
     writing = context.writing
     wanted = writing.flag("setdefaultversionid")

@@ -10,16 +10,16 @@ from lakehouse.dialects.tables import NORMAL
 from lakehouse.serve.apierrors import RC2, ProblemFound
 from lakehouse.serve.targets import SINGULAR
 from lakehouse.serve.write.effects import Effects
-from lakehouse.serve.write.overlay import Row, Working, owner_problem
-from lakehouse.serve.write.resourcestate import Tree, read_tree
-from lakehouse.serve.write.writerequest import Json, Writing, ignored_by, read_body, with_texts
+from lakehouse.serve.write.overlay import CatalogOverlay, OverlayRow, owner_problem
+from lakehouse.serve.write.resourcestate import ResourceState, read_tree
+from lakehouse.serve.write.writerequest import Json, WriteRequest, ignored_by, read_body, with_texts
 from lakehouse.text.names import Xid
 from lakehouse.text.xid import xid_of
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
-class Context:
+class WriteContext:
     """A request on its way.
 
     Attributes:
@@ -31,7 +31,7 @@ class Context:
         effects: what it does so far.
     """
 
-    def __init__(self, working: Working, writing: Writing, max_depth: int) -> None:
+    def __init__(self, working: CatalogOverlay, writing: WriteRequest, max_depth: int) -> None:
         self.working = working
         self.writing = writing
         self.max_depth = max_depth
@@ -45,7 +45,7 @@ class Context:
         """Tell whether a given epoch must be the stored one."""
         return "epoch" not in self.ignored
 
-    def row(self, xid: Xid) -> Row | None:
+    def row(self, xid: Xid) -> OverlayRow | None:
         """Look an entity up."""
         return self.working.row(self.registryid, xid)
 
@@ -118,7 +118,7 @@ class Context:
         if self.row(xid) is None:
             self.effects.groups.setdefault(xid, {})
 
-    def tree(self, xid: Xid) -> Tree:
+    def tree(self, xid: Xid) -> ResourceState:
         """Give a Resource to change it.
 
         Raises:
@@ -129,7 +129,7 @@ class Context:
             raise ProblemFound("readonly", xid)
         return tree
 
-    def tree_unless_left_out(self, xid: Xid) -> Tree | None:
+    def tree_unless_left_out(self, xid: Xid) -> ResourceState | None:
         """Give a Resource to change it; None: it is passed over, as `leaves_out` says.
 
         Raises:
@@ -143,7 +143,7 @@ class Context:
             self.effects.trees[xid] = tree
         return tree
 
-    def _read_tree(self, xid: Xid) -> Tree:
+    def _read_tree(self, xid: Xid) -> ResourceState:
         dialect = NORMAL if self.writing.dialect == DRAFT else self.writing.dialect
         return read_tree(self.working, self.registryid, xid, dialect)
 
@@ -161,7 +161,7 @@ class Context:
         return int(told)
 
 
-def _read_only(tree: Tree) -> ProblemFound | None:
+def _read_only(tree: ResourceState) -> ProblemFound | None:
     """Return what is wrong with a write to a Resource: it is read-only, or documents hold something of it; None: nothing is."""
     if tree.meta.get("readonly"):
         return ProblemFound("readonly", tree.xid, "Its `readonly` is true.")

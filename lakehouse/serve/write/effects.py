@@ -24,9 +24,9 @@ from lakehouse.rules.one.engine import PRESENCE
 from lakehouse.serve.answer.entityviews import make_group, make_registry
 from lakehouse.serve.apierrors import ProblemFound, raise_problems
 from lakehouse.serve.targets import MEMBERS
-from lakehouse.serve.write.overlay import Change, Row, Working, check_owner
-from lakehouse.serve.write.resourcestate import Life, Tree
-from lakehouse.serve.write.writerequest import Json, Writing
+from lakehouse.serve.write.overlay import CatalogOverlay, OverlayChange, OverlayRow, check_owner
+from lakehouse.serve.write.resourcestate import Life, ResourceState
+from lakehouse.serve.write.writerequest import Json, WriteRequest
 from lakehouse.settings import Settings
 from lakehouse.store.keys import OVER_HTTP
 from lakehouse.text.jsontext import hash_of, read_canonical
@@ -40,7 +40,7 @@ _SERVER = ("self", "xid", "epoch", "createdat", "modifiedat")
 _OWNER = (OVER_HTTP,)
 
 
-class Broken(NamedTuple):
+class WriteViolation(NamedTuple):
     """A rule that an entity breaks: the attribute that breaks it ("": all of the entity), and what is wrong."""
 
     xid: Xid
@@ -49,7 +49,7 @@ class Broken(NamedTuple):
     message: str
 
 
-def check_between(working: Working, registryid: RegistryId, changes: Iterable[Change], settings: Settings) -> None:
+def check_between(working: CatalogOverlay, registryid: RegistryId, changes: Iterable[OverlayChange], settings: Settings) -> None:
     """Check what was written by the rules between entities.
 
     Args:
@@ -73,11 +73,13 @@ def check_between(working: Working, registryid: RegistryId, changes: Iterable[Ch
     )
 
 
-def find_broken(working: Working, registryid: RegistryId, changes: Iterable[Change], settings: Settings) -> Iterator[Broken]:
+def find_broken(
+    working: CatalogOverlay, registryid: RegistryId, changes: Iterable[OverlayChange], settings: Settings
+) -> Iterator[WriteViolation]:
     """Find what rows that were written break; arguments as for `check_between`."""
     if not settings.check_relations:
         return
-    around = _Around(working, registryid)
+    around = _OverlayNeighbours(working, registryid)
     limits = Limits(settings.max_chain_depth, settings.duplicate_messageids, with_warnings=False)
     for change in changes:
         row, before = change.after, change.before
@@ -86,13 +88,13 @@ def find_broken(working: Working, registryid: RegistryId, changes: Iterable[Chan
         was = None if before is None else _state_of(before)
         for rule_id, pointer, message, severity in violations_of(_state_of(row), was, around, limits):
             if (severity or RULES[rule_id].severity) == "error":
-                yield Broken(row.xid, rule_id, pointer[1:].replace("/", "."), message)
+                yield WriteViolation(row.xid, rule_id, pointer[1:].replace("/", "."), message)
 
 
-class _Around:
+class _OverlayNeighbours:
     """What a request leaves of a registry, as the rules look at it."""
 
-    def __init__(self, working: Working, registryid: RegistryId) -> None:
+    def __init__(self, working: CatalogOverlay, registryid: RegistryId) -> None:
         self._working = working
         self._registryid = registryid
         self._known: dict[Xid, EntityState | None] = {}
@@ -110,12 +112,17 @@ class _Around:
         return self._working.child_like(self._registryid, xid)
 
 
-def _state_of(row: Row) -> EntityState:
+def _state_of(row: OverlayRow) -> EntityState:
     return EntityState(row.kind, row.xid, read_canonical(row.body))
 
 
 def parse(
-    working: Working, registryid: RegistryId, dialect: str, trees: Iterable[Tree], groups: dict[Xid, Json], registry: Json | None
+    working: CatalogOverlay,
+    registryid: RegistryId,
+    dialect: str,
+    trees: Iterable[ResourceState],
+    groups: dict[Xid, Json],
+    registry: Json | None,
 ) -> dict[Xid, Parsed]:
     """Bring what a request writes into normal form.
 
@@ -163,7 +170,12 @@ def _quoted(message: str) -> str:
 
 
 def _document(
-    working: Working, registryid: RegistryId, dialect: str, trees: Iterable[Tree], groups: dict[Xid, Json], registry: Json | None
+    working: CatalogOverlay,
+    registryid: RegistryId,
+    dialect: str,
+    trees: Iterable[ResourceState],
+    groups: dict[Xid, Json],
+    registry: Json | None,
 ) -> Json:
     document: Json = dict(registry or {})
     document["specversion"] = NORMAL if dialect == DRAFT else dialect
@@ -180,7 +192,7 @@ def _document(
     return document
 
 
-def group_attributes(working: Working, registryid: RegistryId, xid: Xid, dialect: str) -> Json:
+def group_attributes(working: CatalogOverlay, registryid: RegistryId, xid: Xid, dialect: str) -> Json:
     """Give the attributes of a group that a client may set, as they are; of one that is not there none."""
     row = working.row(registryid, xid)
     if row is None:
@@ -190,7 +202,7 @@ def group_attributes(working: Working, registryid: RegistryId, xid: Xid, dialect
     return {name: value for name, value in shown.items() if name not in (*_SERVER, f"{collection[:-1]}id", MEMBERS[collection])}
 
 
-def registry_attributes(working: Working, registryid: RegistryId, xid: Xid, dialect: str) -> Json:
+def registry_attributes(working: CatalogOverlay, registryid: RegistryId, xid: Xid, dialect: str) -> Json:
     """Give the attributes of a registry that a client may set, as they are."""
     row = working.row(registryid, xid)
     if row is None:
@@ -199,7 +211,7 @@ def registry_attributes(working: Working, registryid: RegistryId, xid: Xid, dial
     return {name: value for name, value in shown.items() if name not in (*_SERVER, "registryid", "specversion")}
 
 
-def _finder(working: Working, registryid: RegistryId, document: Json) -> FindMessage:
+def _finder(working: CatalogOverlay, registryid: RegistryId, document: Json) -> FindMessage:
     """Find the messages of the catalog that tell a protocol, those of the request before the stored ones."""
     own = tell_protocols(document)
 
@@ -218,7 +230,7 @@ def _finder(working: Working, registryid: RegistryId, document: Json) -> FindMes
     return find
 
 
-def _telling(working: Working, registryid: RegistryId, xid: Xid, default: Row) -> dict[str, Any]:
+def _telling(working: CatalogOverlay, registryid: RegistryId, xid: Xid, default: OverlayRow) -> dict[str, Any]:
     body = read_canonical(default.body)
     told = {name: body[name] for name in ("protocol", "basemessage") if isinstance(body.get(name), str)}
     if "protocol" not in told and "basemessage" not in told:
@@ -243,12 +255,12 @@ class Effects:
 
     registry: Json | None = None
     groups: dict[Xid, Json] = field(default_factory=dict)
-    trees: dict[Xid, Tree] = field(default_factory=dict)
+    trees: dict[Xid, ResourceState] = field(default_factory=dict)
     deleted: list[Xid] = field(default_factory=list)
     life: dict[Xid, Life] = field(default_factory=dict)
 
 
-def settle(working: Working, writing: Writing, effects: Effects, settings: Settings) -> None:
+def settle(working: CatalogOverlay, writing: WriteRequest, effects: Effects, settings: Settings) -> None:
     """Write what a request does.
 
     Args:
@@ -266,7 +278,7 @@ def settle(working: Working, writing: Writing, effects: Effects, settings: Setti
 
 
 class _Settling:
-    def __init__(self, working: Working, writing: Writing, effects: Effects) -> None:
+    def __init__(self, working: CatalogOverlay, writing: WriteRequest, effects: Effects) -> None:
         self.working = working
         self.writing = writing
         self.effects = effects
@@ -299,7 +311,7 @@ class _Settling:
         for xid in sorted(self.grown):
             self._grow(xid)
 
-    def _parsed(self, trees: list[Tree]) -> dict[Xid, Parsed]:
+    def _parsed(self, trees: list[ResourceState]) -> dict[Xid, Parsed]:
         has_registry = self.working.row(self.registryid, REGISTRY) is not None
         if not trees and not self.effects.groups and self.effects.registry is None and has_registry:
             return {}
@@ -345,7 +357,7 @@ class _Settling:
 
     # Resources
 
-    def _put_tree(self, tree: Tree, parsed: dict[Xid, Parsed]) -> None:
+    def _put_tree(self, tree: ResourceState, parsed: dict[Xid, Parsed]) -> None:
         for versionid in tree.removed:
             if versionid in tree.rows:
                 self.working.delete(self.registryid, xid_of_version(tree.xid, versionid))
@@ -368,19 +380,19 @@ class _Settling:
         if row is None:
             self.grown.add(holder_of(tree.xid))
 
-    def _epoch_of_target(self, row: Row) -> int:
+    def _epoch_of_target(self, row: OverlayRow) -> int:
         """Give the epoch of what a Resource stood for until now; 0: it stood for nothing."""
         xref = read_canonical(row.body).get("xref")
         target = self.working.row(self.registryid, Xid(xref)) if isinstance(xref, str) else None
         return 0 if target is None else target.epoch
 
-    def _row(self, parsed: Parsed, before: Row | None, life: Life | None) -> Row:
+    def _row(self, parsed: Parsed, before: OverlayRow | None, life: Life | None) -> OverlayRow:
         life = life or Life()
         now = self.working.now
         epoch = self.working.epoch_after(self.registryid, parsed.xid) if before is None else before.epoch + 1
         createdat = life.createdat if life.createdat is not None else now if before is None else before.createdat
         modifiedat = now if life.modifiedat is None else life.modifiedat
-        return Row(
+        return OverlayRow(
             parsed.kind,
             parsed.xid,
             parsed.content_hash,
@@ -394,7 +406,7 @@ class _Settling:
         )
 
 
-def _with_isdefault(row: Row, isdefault: bool) -> Row:
+def _with_isdefault(row: OverlayRow, isdefault: bool) -> OverlayRow:
     """Write into a Version whether it is the default one: that is no part of its definition, so epoch and dates stay."""
     body = with_isdefault(row.body, isdefault)
     if body == row.body:

@@ -19,11 +19,11 @@ from lakehouse.dialects.draft.groups import Converted, convert
 from lakehouse.dialects.schemabytes import document_of, member_of
 from lakehouse.serve.apierrors import ProblemFound, raise_problems
 from lakehouse.serve.targets import MEMBERS, SINGULAR
-from lakehouse.serve.write.context import Context
+from lakehouse.serve.write.context import WriteContext
 from lakehouse.serve.write.effects import group_attributes, registry_attributes
-from lakehouse.serve.write.overlay import Row, check_owner
-from lakehouse.serve.write.resourcestate import READ_ONLY, Life, Tree, check_given_epoch, check_id, life_of
-from lakehouse.serve.write.writerequest import Json, Writing, check_text, object_of
+from lakehouse.serve.write.overlay import OverlayRow, check_owner
+from lakehouse.serve.write.resourcestate import READ_ONLY, Life, ResourceState, check_given_epoch, check_id, life_of
+from lakehouse.serve.write.writerequest import Json, WriteRequest, check_text, object_of
 from lakehouse.text.jsontext import read_canonical, same
 from lakehouse.text.names import REGISTRY, Xid
 from lakehouse.text.xid import holder_of, last_id, xid_of, xid_of_version
@@ -42,7 +42,7 @@ _BY_SERVER = ("version", "createdtimeutc", "updatedtimeutc")
 _OF_VERSION = ("ancestor", "version_uri", "isdefault")
 
 
-def body_of_document(writing: Writing) -> Json:
+def body_of_document(writing: WriteRequest) -> Json:
     """Give the attributes that headers name, and the document of the body; what no header names is left as it is.
 
     Raises:
@@ -96,7 +96,7 @@ def _decoded(name: str, value: str, path: str) -> str:
         raise ProblemFound("header_error", path, name=name, error_detail="it is not UTF-8") from error
 
 
-def put_resource(context: Context, tree: Tree, given: Json, *, is_patch: bool | None = None) -> None:
+def put_resource(context: WriteContext, tree: ResourceState, given: Json, *, is_patch: bool | None = None) -> None:
     """Write a Resource: its own attributes into the Version that was the default one, whatever the body makes the default.
 
     Args:
@@ -132,7 +132,7 @@ def put_resource(context: Context, tree: Tree, given: Json, *, is_patch: bool | 
         put_version(context, tree, before, own, is_patch=patch)
 
 
-def _make_default(context: Context, tree: Tree, own: Json, meta: Json | None, versions: Json) -> None:
+def _make_default(context: WriteContext, tree: ResourceState, own: Json, meta: Json | None, versions: Json) -> None:
     """Make the Version that a Resource's own attributes are of, where it had no default Version before.
 
     The body names it (its `versionid`, else `?setdefaultversionid`, else `meta.defaultversionid`); where it does not, Versions
@@ -147,7 +147,7 @@ def _make_default(context: Context, tree: Tree, own: Json, meta: Json | None, ve
         put_version(context, tree, versionid, own, is_patch=False)
 
 
-def _named_default(context: Context, meta: Json) -> Any:
+def _named_default(context: WriteContext, meta: Json) -> Any:
     """Return the Version that a request names as the default one; the flag goes before the body."""
     if "defaultversionid" in context.ignored:
         return None
@@ -157,12 +157,12 @@ def _named_default(context: Context, meta: Json) -> Any:
     return meta.get("defaultversionid")
 
 
-def put_version(context: Context, tree: Tree, versionid: str, given: Json, *, is_patch: bool) -> None:
+def put_version(context: WriteContext, tree: ResourceState, versionid: str, given: Json, *, is_patch: bool) -> None:
     """Write a Version.
 
     Raises:
         ProblemFound: the Resource stands for another one, the body holds what a Resource has and a Version has not, or
-            `Tree.put_version` finds something.
+            `ResourceState.put_version` finds something.
     """
     if tree.xref is not None:
         raise ProblemFound("extra_xref_attribute", tree.xid, name="versions", singular=tree.singular)
@@ -176,7 +176,7 @@ def put_version(context: Context, tree: Tree, versionid: str, given: Json, *, is
     tree.put_version(versionid, given, patch=is_patch, check_epoch=context.checks_epoch)
 
 
-def put_versions(context: Context, tree: Tree, given: Json) -> list[Xid]:
+def put_versions(context: WriteContext, tree: ResourceState, given: Json) -> list[Xid]:
     """Write several Versions; their XIDs.
 
     Raises:
@@ -190,7 +190,7 @@ def put_versions(context: Context, tree: Tree, given: Json) -> list[Xid]:
     return [xid_of_version(tree.xid, versionid) for versionid in given]
 
 
-def post_version(context: Context, tree: Tree, given: Json) -> tuple[Xid, bool]:
+def post_version(context: WriteContext, tree: ResourceState, given: Json) -> tuple[Xid, bool]:
     """Write one Version, whose id the server may choose; its XID, and whether it is new.
 
     Raises:
@@ -202,7 +202,7 @@ def post_version(context: Context, tree: Tree, given: Json) -> tuple[Xid, bool]:
     return xid_of_version(tree.xid, versionid), is_new
 
 
-def put_meta(context: Context, tree: Tree, given: Json) -> None:
+def put_meta(context: WriteContext, tree: ResourceState, given: Json) -> None:
     """Write the meta entity; a Resource that is new, or stood for another one and does no more, begins with a Version.
 
     Raises:
@@ -217,7 +217,7 @@ def put_meta(context: Context, tree: Tree, given: Json) -> None:
         _make_default(context, tree, {}, given, {})
 
 
-def make_alias(context: Context, tree: Tree, own: Json, meta: Json) -> None:
+def make_alias(context: WriteContext, tree: ResourceState, own: Json, meta: Json) -> None:
     """Let a Resource stand for another one: it has no Versions of its own then (spec.md, Cross Referencing Resources).
 
     In `meta` dates are taken beside `xref` and epoch, since `/export` has those of an alias.
@@ -248,7 +248,7 @@ def id_of_version(value: Any, xid: Xid) -> str:
     return value
 
 
-def put_registry(context: Context, given: Json) -> bool:
+def put_registry(context: WriteContext, given: Json) -> bool:
     """Write the registry's attributes, and groups in a body; True when it has had none before.
 
     Raises:
@@ -271,7 +271,7 @@ def put_registry(context: Context, given: Json) -> bool:
     return row is None
 
 
-def put_group(context: Context, xid: Xid, given: Json) -> bool:
+def put_group(context: WriteContext, xid: Xid, given: Json) -> bool:
     """Write a group and what it holds in a body; True when it is new.
 
     Raises:
@@ -292,7 +292,7 @@ def put_group(context: Context, xid: Xid, given: Json) -> bool:
     return row is None
 
 
-def put_types(context: Context, collections: Json, above: str) -> list[Xid]:
+def put_types(context: WriteContext, collections: Json, above: str) -> list[Xid]:
     """Write members of several collections below an entity; their XIDs.
 
     Raises:
@@ -304,7 +304,7 @@ def put_types(context: Context, collections: Json, above: str) -> list[Xid]:
     return xids
 
 
-def put_members(context: Context, given: Json, path: str) -> list[Xid]:
+def put_members(context: WriteContext, given: Json, path: str) -> list[Xid]:
     """Write members of a collection of groups or Resources; their XIDs.
 
     Raises:
@@ -342,7 +342,7 @@ def only(given: Json, names: tuple[str, ...], problem: str, path: str) -> Json:
     return {name: value for name, value in given.items() if name in names}
 
 
-def _merged(context: Context, given: Json, xid: Xid) -> Json:
+def _merged(context: WriteContext, given: Json, xid: Xid) -> Json:
     """Give the attributes of a group or the registry: as given, or laid over what is there."""
     context.check_names(given, xid)
     names = set(_READ_ONLY_OF_GROUPS)
@@ -359,7 +359,7 @@ def _merged(context: Context, given: Json, xid: Xid) -> Json:
     return {name: value for name, value in merged.items() if value is not None}
 
 
-def delete(context: Context) -> None:
+def delete(context: WriteContext) -> None:
     """Delete what the path names.
 
     Raises:
@@ -377,14 +377,14 @@ def delete(context: Context) -> None:
         _delete_whole(context, row, context.given_epoch())
 
 
-def _tree_of_path(context: Context) -> Tree:
+def _tree_of_path(context: WriteContext) -> ResourceState:
     tree = context.tree(xid_of(*context.writing.parts[:4]))
     if tree.is_new:
         raise ProblemFound("not_found", tree.xid)
     return tree
 
 
-def _delete_members(context: Context) -> None:
+def _delete_members(context: WriteContext) -> None:
     """Delete the members of a collection that the body names; without a body, all of them (spec.md, Deleting Entities)."""
     parts, path = context.writing.parts, context.writing.path
     holder = holder_of(Xid(path + "/x"))
@@ -430,7 +430,7 @@ def _epoch_of_member(body: Json, xid: Xid, *, is_resource: bool) -> Any:
     return meta.get("epoch")
 
 
-def _leaves_out(context: Context, xid: Xid) -> bool:
+def _leaves_out(context: WriteContext, xid: Xid) -> bool:
     """Return whether a member of a collection is passed over (`?ignore=readonly`): it is read-only, or a group that holds it."""
     if "readonly" not in context.ignored:
         return False
@@ -439,14 +439,14 @@ def _leaves_out(context: Context, xid: Xid) -> bool:
     )
 
 
-def _held(context: Context, path: str) -> list[Row]:
+def _held(context: WriteContext, path: str) -> list[OverlayRow]:
     """List the members of a collection."""
     collection = path.rsplit("/", 1)[1]
     rows = context.working.children(context.registryid, holder_of(Xid(path + "/x")))
     return [row for row in rows if row.xid.split("/")[-2] == collection]
 
 
-def _delete_version(tree: Tree, versionid: str, epoch: Any) -> None:
+def _delete_version(tree: ResourceState, versionid: str, epoch: Any) -> None:
     xid = xid_of_version(tree.xid, versionid)
     if versionid not in tree.versions:
         raise ProblemFound("not_found", xid)
@@ -454,7 +454,7 @@ def _delete_version(tree: Tree, versionid: str, epoch: Any) -> None:
     tree.remove_version(versionid)
 
 
-def _delete_whole(context: Context, row: Row, epoch: Any) -> None:
+def _delete_whole(context: WriteContext, row: OverlayRow, epoch: Any) -> None:
     """Delete a group or a Resource with all that it holds."""
     check_given_epoch({"epoch": epoch}, row.xid, row.epoch)
     if row.kind in ("message", "schema"):
@@ -477,7 +477,7 @@ def xregistry_parts(parts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(names.get(index, part) for index, part in enumerate(parts))
 
 
-def put_draft_group(context: Context) -> bool:
+def put_draft_group(context: WriteContext) -> bool:
     """Create or update a group (CAT-159, CAT-169); True when it is new.
 
     Raises:
@@ -502,7 +502,7 @@ def put_draft_group(context: Context) -> bool:
     return row is None
 
 
-def post_definition(context: Context) -> tuple[str, bool]:
+def post_definition(context: WriteContext) -> tuple[str, bool]:
     """Make a definition, or a version of one (CAT-163); the path of the version, and whether it is new: the same again is not.
 
     Raises:
@@ -530,7 +530,7 @@ def post_definition(context: Context) -> tuple[str, bool]:
     return f"/{CATALOG}/{groupid}/messagedefinitions/{name}/versions/{number}", True
 
 
-def _keep_authority(context: Context, tree: Tree, given: Json) -> None:
+def _keep_authority(context: WriteContext, tree: ResourceState, given: Json) -> None:
     """Give a new definition its authority; it never changes (CAT-064), and an absent or empty one is this catalog (CAT-065).
 
     Raises:

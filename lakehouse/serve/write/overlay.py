@@ -17,7 +17,7 @@ from lakehouse.text.xid import holder_of
 Key = tuple[RegistryId, Xid]  # registryid, xid
 
 
-class Row(NamedTuple):
+class OverlayRow(NamedTuple):
     """An entity as it is now, or as a request leaves it; dates in microseconds since 1970 (UTC).
 
     attributes: leaves of a Version's definition, of what was written only.
@@ -39,15 +39,15 @@ class Row(NamedTuple):
         return Stored(registryid, self.kind, self.xid, self.epoch, self.createdat, self.modifiedat, self.body, self.raw)
 
 
-class Change(NamedTuple):
+class OverlayChange(NamedTuple):
     """What a batch makes of an entity: a row, or None for one that was deleted; before: as it was in the snapshot."""
 
     registryid: RegistryId
-    before: Row | None
-    after: Row | None
+    before: OverlayRow | None
+    after: OverlayRow | None
 
 
-class Working:
+class CatalogOverlay:
     """Rows of all registries; what was written may be undone request by request.
 
     Attributes:
@@ -57,23 +57,23 @@ class Working:
     def __init__(self, view: View | None, now: int) -> None:
         self.view = view
         self.now = now
-        self._written: dict[Key, Row | None] = {}
+        self._written: dict[Key, OverlayRow | None] = {}
         self._below: defaultdict[Key, set[Xid]] = defaultdict(set)  # XIDs that were written, by what holds them
         # XIDs by their lower case: those that were written, and those below a collection in the log.
         self._alike: defaultdict[tuple[RegistryId, str], set[Xid]] = defaultdict(set)
         self._collections: dict[tuple[RegistryId, str], dict[str, list[Xid]]] = {}
-        self._journal: list[tuple[Key, bool, Row | None]] = []
+        self._journal: list[tuple[Key, bool, OverlayRow | None]] = []
 
-    def row(self, registryid: RegistryId, xid: Xid) -> Row | None:
+    def row(self, registryid: RegistryId, xid: Xid) -> OverlayRow | None:
         """Look an entity up; None: it is not there."""
         key = (registryid, xid)
         if key in self._written:
             return self._written[key]
         return self._stored(registryid, xid)
 
-    def children(self, registryid: RegistryId, xid: Xid) -> list[Row]:
+    def children(self, registryid: RegistryId, xid: Xid) -> list[OverlayRow]:
         """List what a group or a Resource holds itself, by XID."""
-        found: dict[Xid, Row | None] = {}
+        found: dict[Xid, OverlayRow | None] = {}
         if self.view is not None:
             found = {one.xid: _of(one) for one in self.view.children(registryid, xid)}
         for written in self._below.get((registryid, xid), ()):
@@ -87,7 +87,7 @@ class Working:
         alike = [*self._alike.get((registryid, lower), ()), *self._stored_like(registryid, xid)]
         return next((one for one in alike if one != xid and self.row(registryid, one) is not None), None)
 
-    def put(self, registryid: RegistryId, row: Row) -> None:
+    def put(self, registryid: RegistryId, row: OverlayRow) -> None:
         """Write an entity."""
         self._write((registryid, row.xid), row)
 
@@ -129,22 +129,22 @@ class Working:
             else:
                 del self._written[key]
 
-    def since(self, mark: int) -> list[Change]:
+    def since(self, mark: int) -> list[OverlayChange]:
         """Give what was written since, each entity as it was then and as it is now."""
-        first: dict[Key, Row | None] = {}
+        first: dict[Key, OverlayRow | None] = {}
         for key, was_written, before in self._journal[mark:]:
             if key not in first:
                 first[key] = before if was_written else self._stored(*key)
-        return [Change(key[0], before, self._written[key]) for key, before in first.items()]
+        return [OverlayChange(key[0], before, self._written[key]) for key, before in first.items()]
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[OverlayChange]:
         """Give what the batch changes, by registry and XID; what came and went within it is nothing."""
         for (registryid, xid), after in sorted(self._written.items()):
             before = self._stored(registryid, xid)
             if (before is not None or after is not None) and before != after:
-                yield Change(registryid, before, after)
+                yield OverlayChange(registryid, before, after)
 
-    def _write(self, key: Key, row: Row | None) -> None:
+    def _write(self, key: Key, row: OverlayRow | None) -> None:
         if len(self._journal) > 5_000_000:
             raise LakehouseError("a batch of requests writes too much.")
         self._journal.append((key, key in self._written, self._written.get(key)))
@@ -171,14 +171,14 @@ class Working:
                 known.setdefault(one.lower(), []).append(one)
         return known.get(xid.lower(), [])
 
-    def _stored(self, registryid: RegistryId, xid: Xid) -> Row | None:
+    def _stored(self, registryid: RegistryId, xid: Xid) -> OverlayRow | None:
         if self.view is None:
             return None
         found = self.view.entity(registryid, xid)
         return None if found is None else _of(found)
 
 
-def check_owner(xid: Xid, row: Row | None) -> None:
+def check_owner(xid: Xid, row: OverlayRow | None) -> None:
     """Make sure that no document holds an entity: what documents hold is theirs.
 
     Raises:
@@ -189,7 +189,7 @@ def check_owner(xid: Xid, row: Row | None) -> None:
         raise problem
 
 
-def owner_problem(xid: Xid, row: Row | None) -> ProblemFound | None:
+def owner_problem(xid: Xid, row: OverlayRow | None) -> ProblemFound | None:
     """Return what is wrong with a write to an entity that documents hold; None: none does."""
     others = [] if row is None else [uri for uri in row.document_uris if uri != OVER_HTTP]
     if not others:
@@ -203,8 +203,8 @@ def _known_as(uri: str) -> str:
     return uri.rsplit("/", 1)[1] if uri.startswith("file:") else uri
 
 
-def _of(entity: Entity) -> Row:
-    return Row(
+def _of(entity: Entity) -> OverlayRow:
+    return OverlayRow(
         entity.kind,
         entity.xid,
         entity.content_hash or "",

@@ -12,11 +12,11 @@ from typing import Any
 from lakehouse.dialects.schemabytes import member_of
 from lakehouse.domain.defaults import choose_default
 from lakehouse.domain.lineage import find_circle, newest_of, with_ancestors
-from lakehouse.serve.answer.entityviews import Resource, make_resource
+from lakehouse.serve.answer.entityviews import ResourceView, make_resource
 from lakehouse.serve.apierrors import RC4, ProblemFound
 from lakehouse.serve.targets import SINGULAR
-from lakehouse.serve.write.overlay import Row, Working
-from lakehouse.serve.write.writerequest import Json, Spelled
+from lakehouse.serve.write.overlay import CatalogOverlay, OverlayRow
+from lakehouse.serve.write.writerequest import Json, JsonWithText
 from lakehouse.text.jsontext import read_canonical
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.timestamps import microseconds
@@ -106,7 +106,7 @@ class Life:
 
 
 @dataclass
-class Tree:
+class ResourceState:
     """A Resource.
 
     Attributes:
@@ -131,8 +131,8 @@ class Tree:
     is_new: bool
     meta: Json
     versions: dict[str, Json]
-    rows: dict[str, Row]
-    row: Row | None
+    rows: dict[str, OverlayRow]
+    row: OverlayRow | None
     default: Default = field(default_factory=Default)
     xref: str | None = None
     touched: set[str] = field(default_factory=set)
@@ -295,14 +295,14 @@ class Tree:
         return named | {"meta": named | meta, "versions": written}
 
 
-def read_tree(working: Working, registryid: RegistryId, xid: Xid, dialect: str) -> Tree:
+def read_tree(working: CatalogOverlay, registryid: RegistryId, xid: Xid, dialect: str) -> ResourceState:
     """Read a Resource as it is; one that is not there has no Versions."""
     row = working.row(registryid, xid)
     kind = "version" if xid.split("/")[3] == "messages" else "schemaversion"
     rows = {last_id(one.xid): one for one in working.children(registryid, xid) if one.kind == kind}
     former = frozenset(one.rsplit("/", 1)[1] for one in working.former(registryid, f"{xid}/versions/"))
     if row is None and not rows:
-        return Tree(xid, dialect, True, {}, {}, {}, None, former=former)
+        return ResourceState(xid, dialect, True, {}, {}, {}, None, former=former)
     group = working.row(registryid, holder_of(xid))
     protocol = None if group is None else read_canonical(group.body).get("protocol")
     stored = None if row is None else row.as_stored(registryid)
@@ -310,7 +310,7 @@ def read_tree(working: Working, registryid: RegistryId, xid: Xid, dialect: str) 
     return replace(_tree_of(shown, row, rows, dialect), former=former)
 
 
-def _tree_of(shown: Resource, row: Row | None, rows: dict[str, Row], dialect: str) -> Tree:
+def _tree_of(shown: ResourceView, row: OverlayRow | None, rows: dict[str, OverlayRow], dialect: str) -> ResourceState:
     singular = SINGULAR[shown.xid.split("/")[3]]
     left_out = {*_LIFE, *_SERVER, *_OF_META, f"{singular}id", "versionid"}
     versions: dict[str, Json] = {}
@@ -327,7 +327,7 @@ def _tree_of(shown: Resource, row: Row | None, rows: dict[str, Row], dialect: st
     if readonly:
         meta["readonly"] = True
     default = Default(shown.default if rows else None, bool(own.get("defaultversionsticky", False)))
-    return Tree(shown.xid, dialect, False, meta, versions, rows, row, default, shown.xref)
+    return ResourceState(shown.xid, dialect, False, meta, versions, rows, row, default, shown.xref)
 
 
 def _settle_document(kept: Json, given: Json) -> None:
@@ -335,7 +335,7 @@ def _settle_document(kept: Json, given: Json) -> None:
     value = kept.get("schema")
     if given.get("schema") is not None and not isinstance(value, str) and "contenttype" not in given:
         kept.setdefault("contenttype", "application/json")
-    if isinstance(value, Spelled):
+    if isinstance(value, JsonWithText):
         del kept["schema"]
         name, kept_as = member_of(value.text, kept.get("contenttype"))
         kept[name] = kept_as
@@ -367,7 +367,7 @@ def check_given_epoch(given: Json, subject: str, epoch: int) -> None:
         raise ProblemFound("mismatched_epoch", subject, bad_epoch=str(value), epoch=str(epoch))
 
 
-def life_of(given: Json, subject: str, row: Row | None) -> Life:
+def life_of(given: Json, subject: str, row: OverlayRow | None) -> Life:
     """Read the dates of a body: one that is given holds, `modifiedat` unless it is the stored one.
 
     Raises:

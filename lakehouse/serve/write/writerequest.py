@@ -37,7 +37,7 @@ _BLANKS = " \t\n\r"
 _SKIP = JSONDecoder(parse_int=str, parse_float=str, strict=False)
 
 
-class Writing(NamedTuple):
+class WriteRequest(NamedTuple):
     """A request that writes.
 
     Attributes:
@@ -74,7 +74,7 @@ class Writing(NamedTuple):
         return next((value for given, value in self.parameters if given == name), None)
 
 
-def ignored_by(writing: Writing) -> frozenset[str]:
+def ignored_by(writing: WriteRequest) -> frozenset[str]:
     """Tell what of a request is to be ignored: `?ignore` of 1.0-rc4, `?noepoch` and its like of 1.0-rc2.
 
     Raises:
@@ -96,7 +96,7 @@ def ignored_by(writing: Writing) -> frozenset[str]:
     return frozenset(found)
 
 
-def read_body(writing: Writing, max_depth: int) -> Json:
+def read_body(writing: WriteRequest, max_depth: int) -> Json:
     """Read the JSON object of a request.
 
     Raises:
@@ -143,7 +143,7 @@ def object_of(value: Any, subject: str) -> Json:
     return value
 
 
-class Spelled(NamedTuple):
+class JsonWithText(NamedTuple):
     """A JSON object or array with its text, as UTF-8."""
 
     value: Any
@@ -159,7 +159,7 @@ def with_texts(body: Json, content: bytes, parts: tuple[str, ...]) -> Json:
         parts: of the path that the request is directed at.
 
     Returns:
-        The body, in which such a `schema` is a `Spelled`; everything else is as it was.
+        The body, in which such a `schema` is a `JsonWithText`; everything else is as it was.
     """
     if b'"schema"' not in content or parts[:1] not in ((), ("schemagroups",)) or parts[4:] == ("meta",):
         return body
@@ -175,7 +175,7 @@ def _level(value: Json, text: str, at: int, level: int) -> Json:
         if below is not None and isinstance(member, dict):
             found[name] = _level(member, text, start, below)
         elif level in (4, 6) and name == "schema" and isinstance(member, (dict, list)):
-            found[name] = Spelled(member, text[start:end].encode())
+            found[name] = JsonWithText(member, text[start:end].encode())
     return found
 
 

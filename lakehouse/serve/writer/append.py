@@ -27,7 +27,7 @@ from lakehouse.log.commits import Run, Totals, commit_rows, own_bodies
 from lakehouse.log.digests import folded
 from lakehouse.log.head import APPLICATION, LOGGED, Head
 from lakehouse.readmodel.file.delta import Warehouse
-from lakehouse.serve.write.overlay import Change
+from lakehouse.serve.write.overlay import OverlayChange
 from lakehouse.settings import Settings
 from lakehouse.store.durable import Durable, sync
 from lakehouse.store.keys import VERSION_KIND
@@ -52,7 +52,7 @@ _BY_TEXT = {"database or disk is full": _FULL, "attempt to write a readonly data
 class Appender(Protocol):
     """Appends a batch as the next snapshot."""
 
-    def append(self, head: Head, version: int, committed_at: datetime, changes: list[Change], run: Run) -> None:
+    def append(self, head: Head, version: int, committed_at: datetime, changes: list[OverlayChange], run: Run) -> None:
         """Append.
 
         Args:
@@ -74,7 +74,7 @@ class SparkAppender:
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
 
-    def append(self, head: Head, version: int, committed_at: datetime, changes: list[Change], run: Run) -> None:
+    def append(self, head: Head, version: int, committed_at: datetime, changes: list[OverlayChange], run: Run) -> None:
         """Append; see `Appender`."""
         rows = self.spark.createDataFrame(arrow_rows(changes))
         commit_rows(self.spark, head, committed_at, rows, counts_of(changes), run)
@@ -87,7 +87,7 @@ class DeltaAppender:
         self.is_synced = Durable(f"{location}/changes", settings).is_wanted
         self.warehouse = Warehouse(location, settings)  # of its own: what follows the tables works on other ones
 
-    def append(self, head: Head, version: int, committed_at: datetime, changes: list[Change], run: Run) -> None:
+    def append(self, head: Head, version: int, committed_at: datetime, changes: list[OverlayChange], run: Run) -> None:
         """Append; see `Appender`."""
         from deltalake import CommitProperties, Transaction
         from deltalake.exceptions import CommitFailedError
@@ -184,7 +184,7 @@ def admits_delta_rs(table: DeltaTable) -> bool:
     return not features & {"clustering", "domainMetadata"}
 
 
-def counts_of(changes: list[Change]) -> dict[str, dict[str, int]]:
+def counts_of(changes: list[OverlayChange]) -> dict[str, dict[str, int]]:
     """Count rows by table and op."""
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for change in changes:
@@ -194,7 +194,7 @@ def counts_of(changes: list[Change]) -> dict[str, dict[str, int]]:
     return {table: dict(counts[table]) for table in TABLE_NAMES.values()}
 
 
-def arrow_rows(changes: list[Change]) -> pa.Table:
+def arrow_rows(changes: list[OverlayChange]) -> pa.Table:
     """Give changes as rows of the log: columns of `changes` without snapshot_id. A deleted entity keeps its last text."""
     columns: dict[str, list[Any]] = {name: [] for name in _ROWS.names}
     for change in changes:
@@ -219,7 +219,7 @@ def rows_digest(rows: pa.Table) -> str:
     return f"{folded(zip(*columns, strict=True)):016x}"
 
 
-def _op(change: Change) -> str:
+def _op(change: OverlayChange) -> str:
     if change.before is None:
         return "insert"
     return "delete" if change.after is None else "update"

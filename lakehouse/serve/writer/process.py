@@ -1,6 +1,6 @@
 """The process that writes: takes requests from the processes of a server, and commits those that wait together.
 
-`Keeper` starts it, again when it dies, and it ends with its server. Requests that wait are applied one after
+`WriterSupervisor` starts it, again when it dies, and it ends with its server. Requests that wait are applied one after
 the other, each accepted or refused alone, and committed together as one snapshot. The process may end at any time, by kill -9
 too: a commit is one append, and the server finds out whether it was made (`writerclient`). The entity tables follow: a Spark
 session next to the writer updates them, once for many commits.
@@ -37,11 +37,11 @@ from lakehouse.readmodel import ReadModel, View
 from lakehouse.readmodel.file.build import Facts
 from lakehouse.serve.answer.live import LogSeen, LogWentBack, not_written
 from lakehouse.serve.apierrors import ProblemFound
-from lakehouse.serve.write.apply import Outcome, apply
-from lakehouse.serve.write.overlay import Change, Working
-from lakehouse.serve.write.writerequest import Writing
+from lakehouse.serve.write.apply import WriteOutcome, apply
+from lakehouse.serve.write.overlay import CatalogOverlay, OverlayChange
+from lakehouse.serve.write.writerequest import WriteRequest
 from lakehouse.serve.writer.append import Appender, DeltaAppender, SparkAppender, admits_delta_rs, storage_refusal
-from lakehouse.serve.writer.wire import Address, Announced, Done, receive_writing, send_answer
+from lakehouse.serve.writer.wire import Announced, Done, WriterAddress, receive_writing, send_answer
 from lakehouse.settings import Settings
 from lakehouse.store.durable import Durable
 from lakehouse.text.timestamps import micros_of
@@ -58,7 +58,7 @@ _NO_DOCUMENTS = {"read": 0, "unchanged": 0, "skipped": 0, "rejected": 0}
 _TRIES_TO_READ_BACK = 5
 _SECONDS_BETWEEN_TRIES = 0.2
 _SECONDS_AFTER_A_RACE = 0.1
-Result = Outcome | ProblemFound
+Result = WriteOutcome | ProblemFound
 _SECONDS_GATHERED = 0.02  # while several clients write
 _SECONDS_ALONE = 0.005
 _MOST_REQUESTS = 500
@@ -162,7 +162,7 @@ class Planned(NamedTuple):
     version: int
     committed_at: datetime
     results: list[Result]
-    changes: list[Change]
+    changes: list[OverlayChange]
     users: dict[str, str]
 
 
@@ -177,7 +177,7 @@ class Batches:
         self._seen = LogSeen()
         model.answer(self._seen.check)
 
-    def commit(self, writings: list[Writing], announce: Callable[[str, list[Result]], None]) -> tuple[int, list[Result]]:
+    def commit(self, writings: list[WriteRequest], announce: Callable[[str, list[Result]], None]) -> tuple[int, list[Result]]:
         """Apply requests in their order, and commit what they do.
 
         Args:
@@ -249,10 +249,10 @@ class Batches:
                 time.sleep(_SECONDS_BETWEEN_TRIES)
         raise AssertionError("at least one try")
 
-    def _plan(self, view: View, writings: list[Writing]) -> Planned:
+    def _plan(self, view: View, writings: list[WriteRequest]) -> Planned:
         head = head_of(view)
         committed_at = head.next_moment()
-        working = Working(view, micros_of(committed_at))
+        working = CatalogOverlay(view, micros_of(committed_at))
         results: list[Result] = []
         users: dict[str, str] = {}
         for writing in writings:
@@ -282,11 +282,11 @@ def head_of(view: View) -> Head:
 class Job(NamedTuple):
     """A request, and where its answer goes."""
 
-    writing: Writing
+    writing: WriteRequest
     link: Connection
 
 
-def run_writer(settings: Settings, address: Address, parent: int) -> None:
+def run_writer(settings: Settings, address: WriterAddress, parent: int) -> None:
     """Take requests until the server is gone.
 
     Args:
@@ -414,7 +414,7 @@ def _answer(job: Job, answer: Announced | Done | ProblemFound) -> None:
         logger.info("who asked for %s is gone", job.writing.path)
 
 
-class Keeper:
+class WriterSupervisor:
     """Keeps a writer running.
 
     Attributes:
@@ -424,7 +424,7 @@ class Keeper:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._folder = tempfile.TemporaryDirectory(prefix="lakehouse-write-")
-        self.address = Address(str(Path(self._folder.name) / "writer"), secrets.token_bytes(32))
+        self.address = WriterAddress(str(Path(self._folder.name) / "writer"), secrets.token_bytes(32))
         self._process: BaseProcess | None = None
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="lakehouse-keeper", daemon=True)

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import orjson
 
 from lakehouse.serve.apierrors import ProblemFound
-from lakehouse.serve.write.apply import Outcome
-from lakehouse.serve.write.writerequest import Writing
+from lakehouse.serve.write.apply import WriteOutcome
+from lakehouse.serve.write.writerequest import WriteRequest
 
 
-class Address(NamedTuple):
+class WriterAddress(NamedTuple):
     """Where the writer listens, and what opens it."""
 
     path: str
@@ -28,24 +28,24 @@ class Announced(NamedTuple):
 
     pid: int
     ingest_id: str
-    outcome: Outcome
+    outcome: WriteOutcome
 
 
 class Done(NamedTuple):
     """A request was committed, or needed no commit: the snapshot that has it."""
 
     snapshot_id: int
-    outcome: Outcome
+    outcome: WriteOutcome
 
 
-def send_writing(link: Connection, writing: Writing) -> None:
+def send_writing(link: Connection, writing: WriteRequest) -> None:
     """Send a request."""
     told = writing._asdict() | {"body": None}
     link.send_bytes(orjson.dumps(told))
     link.send_bytes(writing.body)
 
 
-def receive_writing(link: Connection) -> Writing:
+def receive_writing(link: Connection) -> WriteRequest:
     """Receive a request.
 
     Raises:
@@ -54,7 +54,7 @@ def receive_writing(link: Connection) -> Writing:
     told = orjson.loads(link.recv_bytes())
     body = link.recv_bytes()
     told |= {"parts": tuple(told["parts"]), "parameters": [tuple(one) for one in told["parameters"]], "body": body}
-    return Writing(**told)
+    return WriteRequest(**told)
 
 
 def send_answer(link: Connection, answer: Announced | Done | ProblemFound) -> None:
@@ -77,4 +77,4 @@ def receive_answer(link: Connection) -> Announced | Done | ProblemFound:
         return ProblemFound.of_record(told["problem"])
     kind = Announced if "announced" in told else Done
     fields = told["announced" if "announced" in told else "done"]
-    return kind(**fields | {"outcome": Outcome(**fields["outcome"])})
+    return kind(**fields | {"outcome": WriteOutcome(**fields["outcome"])})

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from lakehouse.errors import LakehouseError
 from lakehouse.readmodel import View
-from lakehouse.serve.answer.live import Live, not_written
+from lakehouse.serve.answer.live import SnapshotWatcher, not_written
 from lakehouse.serve.apierrors import ProblemFound
-from lakehouse.serve.write.writerequest import Writing
+from lakehouse.serve.write.writerequest import WriteRequest
 from lakehouse.serve.writer.process import end_group
-from lakehouse.serve.writer.wire import Address, Announced, Done, receive_answer, send_writing
+from lakehouse.serve.writer.wire import Announced, Done, WriterAddress, receive_answer, send_writing
 from lakehouse.store.durable import Durable, check_storage
 
 logger = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ NOT_WRITABLE = Hindrance("not writable", "The catalog takes no writes now, the s
 class Writers:
     """Hands requests over; shared by threads, each request has a connection of its own."""
 
-    def __init__(self, address: Address, live: Live, seconds: float) -> None:
+    def __init__(self, address: WriterAddress, live: SnapshotWatcher, seconds: float) -> None:
         """Know where the writer is.
 
         Args:
@@ -54,7 +54,7 @@ class Writers:
         self._durable = Durable(f"{self.model.location}/changes", self.model.settings)
         self._free: queue.SimpleQueue[Connection] = queue.SimpleQueue()
 
-    def write(self, writing: Writing) -> Done:
+    def write(self, writing: WriteRequest) -> Done:
         """Have a request done.
 
         Raises:
@@ -102,7 +102,7 @@ class Writers:
             return False
         return True
 
-    def _sent(self, writing: Writing) -> Connection:
+    def _sent(self, writing: WriteRequest) -> Connection:
         """Send a request to a writer that is there; one that is starting is waited for."""
         until = time.monotonic() + self.seconds
         while True:
@@ -117,7 +117,7 @@ class Writers:
                 continue
             return link
 
-    def _opened(self, until: float, writing: Writing) -> Connection:
+    def _opened(self, until: float, writing: WriteRequest) -> Connection:
         while True:
             try:
                 return Client(self.address.path, "AF_UNIX", authkey=self.address.key)
@@ -127,7 +127,7 @@ class Writers:
                     raise ProblemFound("server_busy", writing.path, told, headers={"Retry-After": "5"}) from error
                 time.sleep(_SECONDS_BETWEEN_TRIES)
 
-    def _found_out(self, writing: Writing, announced: Announced | None) -> Done:
+    def _found_out(self, writing: WriteRequest, announced: Announced | None) -> Done:
         """Look whether a writer that died had committed a request."""
         if announced is not None:
             _await_end(announced.pid)
@@ -139,7 +139,7 @@ class Writers:
         told = "The process that writes died; nothing was written. Ask again."
         raise ProblemFound("server_busy", writing.path, told, headers={"Retry-After": "5"})
 
-    def _sync(self, writing: Writing) -> None:
+    def _sync(self, writing: WriteRequest) -> None:
         try:
             self._durable.sync_commits()
         except OSError as error:
