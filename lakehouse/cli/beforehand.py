@@ -31,7 +31,7 @@ _UNITS = ("group", "endpoint", "message", "schema")
 
 
 def is_local(context: Context) -> bool:
-    """Tell whether a path without a scheme is one of this machine's disks, for Spark too. The run begins here, for machines."""
+    """Return whether a path without a scheme is one of this machine's disks, for Spark too. The run begins here, for machines."""
     settings = context.settings
     if context.options.get("log_json") or context.options.get("metrics"):
         context.begin(settings)

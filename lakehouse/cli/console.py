@@ -80,7 +80,7 @@ class Context:
 
 
 def with_globals(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the global options, so that they may stand before or after its name."""
+    """Return a command the global options, so that they may stand before or after its name."""
 
     @click.option("--warehouse", metavar="DIR", help="Folder or URI of the catalog (default ./warehouse).")
     @click.option("--registry", metavar="ID", help="Use just this registry; for `ingest`: the one to load into.")
@@ -146,7 +146,7 @@ def bring_read_model(context: Context, settings: Settings, watcher: Any = None, 
     Args:
         context: of the command.
         settings: the warehouse.
-        watcher: is told of the stage.
+        watcher: receives the stage.
         summary: of the ingest that committed, which counts the seconds as its stage `index`.
     """
     from lakehouse.readmodel import open_model
@@ -210,13 +210,13 @@ class _Spinner:
         self.progress = progress
 
     @contextmanager
-    def stage(self, name: str, told: str) -> Iterator[None]:
+    def stage(self, name: str, detail: str) -> Iterator[None]:
         begun = time.monotonic()
-        task = self.progress.add_task(f"{name:8} {escape(printable(told))[:100]}", total=None)
+        task = self.progress.add_task(f"{name:8} {escape(printable(detail))[:100]}", total=None)
         try:
             yield
         finally:
             self.progress.remove_task(task)
         self.progress.console.print(
-            f"[dim]{name:8} {time.monotonic() - begun:6.1f} s  {escape(printable(told))}[/dim]", highlight=False
+            f"[dim]{name:8} {time.monotonic() - begun:6.1f} s  {escape(printable(detail))}[/dim]", highlight=False
         )

@@ -102,8 +102,8 @@ def log(context: Context, xid: str, at: str | None, below: bool) -> int:
     for one in changes:
         click.echo(printable(f"snapshot {one.snapshot_id}  {utc_seconds(one.committed_at)}  {one.committed_by}  {one.command}"))
         click.echo(printable(f"  {one.op} {one.kind} {one.xid}  (registry {one.registryid})"))
-        for told in one.told():
-            click.echo(printable(f"    {told}"))
+        for members in one.told():
+            click.echo(printable(f"    {members}"))
     return 0
 
 
@@ -116,12 +116,12 @@ def blame(context: Context, xid: str, at: str | None) -> int:
     """Show which snapshot set each attribute of an entity."""
     from lakehouse.query.audit import blame as blame_of
 
-    told = [one.as_json() for one in blame_of(_read_history(context, xid, at))]
+    lines = [one.as_json() for one in blame_of(_read_history(context, xid, at))]
     if context.as_json:
-        click.echo(json.dumps(told, ensure_ascii=False))
+        click.echo(json.dumps(lines, ensure_ascii=False))
         return 0
     columns = ["pointer", "snapshot_id", "committed_at", "committed_by", "document_uris", "value"]
-    for (registryid, entity), attributes in groupby(told, key=itemgetter("registryid", "xid")):
+    for (registryid, entity), attributes in groupby(lines, key=itemgetter("registryid", "xid")):
         click.echo(printable(f"{entity}  (registry {registryid})"))
         rows = (
             {
@@ -192,7 +192,7 @@ def diff(context: Context, before: str, after: str, breaking: bool, markdown: bo
 
 
 def _of_several_registries(context: Context, found: list[Any], *, are_documents: bool) -> bool:
-    """Tell that an XID alone leaves open which entity is meant: the catalog, or the documents, have several registries."""
+    """Return whether an XID alone leaves open which entity is meant: the catalog, or the documents, have several registries."""
     registries = {one.registryid for one in found}
     if len(registries) == 1 and not are_documents:
         with read_model(context) as (model, _):
@@ -250,7 +250,7 @@ def changes(context: Context, since: str, until: str | None, form: str, feeds: t
     from lakehouse.log.snapshotfacts import HEAD
     from lakehouse.readmodel.queries import change_events
 
-    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit: the stores that Spark was told of, and no word among the events
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit: the stores in Spark's settings, and no word among the events
         _spark_changes(context, since, until, feeds)
         return 0
     with read_model(context) as (model, settings):

@@ -109,7 +109,7 @@ def _watch(context: Context, sources: tuple[str, ...], registry_from: str | None
     refused: list[bool] = []
     stopped: list[int] = []
 
-    def told(summary: Any) -> None:
+    def report(summary: Any) -> None:
         bring_read_model(context, context.settings, summary=summary)
         refused.append(summary.refused)
         context.run.result = summary.as_json()
@@ -122,7 +122,7 @@ def _watch(context: Context, sources: tuple[str, ...], registry_from: str | None
         for name in (signal.SIGINT, signal.SIGTERM):  # now, as a Spark session takes Ctrl-C for itself when it opens
             signal.signal(name, lambda number, _: stopped.append(number))
         asked = {"registry_from": registry_from, "request": request, "watcher": watcher}
-        watch(spark, settings, landing, told, lambda: bool(stopped), **asked)
+        watch(spark, settings, landing, report, lambda: bool(stopped), **asked)
     return REFUSED if any(refused) and not flags["exit_zero"] else 0
 
 
@@ -191,17 +191,17 @@ def explain(context: Context, /, rule_id: str) -> int:
     """Explain a rule, with a failing and a corrected example."""
     from lakehouse.rules.declared import explain as explain_rule
 
-    told = explain_rule(rule_id)
+    text = explain_rule(rule_id)
     if context.as_json:
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(text))
         return 0
     for name in ("id", "text", "how", "covered_by", "severity", "table", "section", "hint", "held_in"):
-        if told.get(name):
-            click.echo(f"{'checked in' if name == 'held_in' else name.replace('_', ' '):10} {told[name]}")
+        if text.get(name):
+            click.echo(f"{'checked in' if name == 'held_in' else name.replace('_', ' '):10} {text[name]}")
     for name, title in (("bad", "failing"), ("good", "corrected")):
-        if name in told:
-            written = told[name] if isinstance(told[name], str) else json.dumps(told[name], indent=2, ensure_ascii=False)
-            click.echo(f"\n{title} example ({told['at']}):\n{printable(written)}")
+        if name in text:
+            written = text[name] if isinstance(text[name], str) else json.dumps(text[name], indent=2, ensure_ascii=False)
+            click.echo(f"\n{title} example ({text['at']}):\n{printable(written)}")
     return 0
 
 

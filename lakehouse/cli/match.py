@@ -135,10 +135,10 @@ def match(context: Context, /, sources: tuple[str, ...], one: str | None, **flag
 def _match_all(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) -> dict[str, Any]:
     from lakehouse.match.runs import run_match
 
-    asked = _asked(context, sources, flags)
+    options = _match_options(context, sources, flags)
     with session(context) as (spark, settings, watcher):
-        context.run.endpoint = asked.scope.endpoint or ""
-        summary = run_match(spark, settings, asked, watcher).as_json()
+        context.run.endpoint = options.scope.endpoint or ""
+        summary = run_match(spark, settings, options, watcher).as_json()
     return _told(context, summary)
 
 
@@ -153,11 +153,11 @@ def _watch(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) ->
         raise click.UsageError("--watch needs --into, and excludes --results, --again and --at.")
     if "unseen" in _fail_on(flags["fail_on"]):
         raise click.UsageError("--fail-on unseen needs all events in one run: query the view unseen_messages after --watch.")
-    asked = _asked(context, sources, flags)
+    options = _match_options(context, sources, flags)
     stopped: list[int] = []
     total: dict[str, Any] = {}
 
-    def told(summary: Any) -> None:
+    def report(summary: Any) -> None:
         one = summary.as_json()
         _told(context, one)
         total.update(_added(total, one))
@@ -167,8 +167,8 @@ def _watch(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) ->
     with session(context) as (spark, settings, watcher):
         for name in (signal.SIGINT, signal.SIGTERM):  # now, as a Spark session takes Ctrl-C for itself when it opens
             signal.signal(name, lambda number, _: stopped.append(number))
-        context.run.endpoint = asked.scope.endpoint or ""
-        watch(spark, settings, asked, told, lambda: bool(stopped), every=every, watcher=watcher)
+        context.run.endpoint = options.scope.endpoint or ""
+        watch(spark, settings, options, report, lambda: bool(stopped), every=every, watcher=watcher)
     return _counted(total) if total else dict.fromkeys(("read", *_FAILURES), 0)
 
 
@@ -221,7 +221,7 @@ def _match_one(context: Context, one: str, flags: dict[str, Any], fails: tuple[s
     return REFUSED if any(count.get(name) for count in counts for name in fails) else 0
 
 
-def _asked(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) -> MatchOptions:
+def _match_options(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) -> MatchOptions:
     from lakehouse.cli.beforehand import check_match
     from lakehouse.match.conformance import check_name
     from lakehouse.match.definition.scope import Scope

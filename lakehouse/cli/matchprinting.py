@@ -37,8 +37,8 @@ def show_matches(summary: dict[str, Any]) -> None:
 def show_explained(event: Explained) -> None:
     """Print the result of one event, and its candidates."""
     row = event.row
-    told = [row["status"], row["ce_type"], row["protocol"]]
-    click.echo("  ".join(printable(one) for one in told if one))
+    first = [row["status"], row["ce_type"], row["protocol"]]
+    click.echo("  ".join(printable(one) for one in first if one))
     for one in row["best"]:
         click.echo(printable(f"  best {one['xid']}  (registry {one['registryid']})"))
     further = [one for one in row["matches"] if one not in row["best"]]
@@ -48,8 +48,8 @@ def show_explained(event: Explained) -> None:
         click.echo(printable(f"  {{{name}}} = {text}"))
     if row["nearest_xid"]:
         click.echo(printable(f"  nearest {row['nearest_xid']}"))
-    for name, told in (("reason", row["reasons"]), ("deviation", row["deviations"])):
-        for one in told:
+    for name, first in (("reason", row["reasons"]), ("deviation", row["deviations"])):
+        for one in first:
             values = [f"{what} {one[what]}" for what in ("expected", "actual") if one[what] is not None]
             click.echo(printable(f"  {name} {one['pointer']}: {one['reason']}{': ' if values else ''}{', '.join(values)}"))
     click.echo(f"  payload {row['payload_status']}")

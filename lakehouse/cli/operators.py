@@ -124,9 +124,9 @@ def restore(context: Context, folder: str) -> int:
     return _tell_backup(context, folder, restore_backup, "Restored snapshots 1 to {} from {}", makes_catalog=True)
 
 
-def _tell_backup(context: Context, folder: str, act: Callable[..., Any], told: str, *, makes_catalog: bool) -> int:
+def _tell_backup(context: Context, folder: str, act: Callable[..., Any], result: str, *, makes_catalog: bool) -> int:
     with session(context, makes_catalog=makes_catalog) as (spark, settings, watcher), watcher.stage("backup", folder):
         manifest = act(spark, settings, folder)
     counts = f"{manifest.rows} rows, {manifest.findings_count} findings; digests verified"
-    click.echo(json.dumps(manifest.as_json()) if context.as_json else f"{told.format(manifest.snapshot_id, folder)}: {counts}.")
+    click.echo(json.dumps(manifest.as_json()) if context.as_json else f"{result.format(manifest.snapshot_id, folder)}: {counts}.")
     return 0

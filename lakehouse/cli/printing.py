@@ -29,13 +29,13 @@ def show_table(columns: list[str], rows: Any, *, numbers: bool = False) -> None:
         rows: values of each row; None is NULL.
         numbers: columns but the first are numbers.
     """
-    told = [["NULL" if value is None else printable(value) for value in row] for row in rows]
+    lines = [["NULL" if value is None else printable(value) for value in row] for row in rows]
     if sys.stdout.isatty():
-        _show_folded(columns, told, numbers=numbers)
+        _show_folded(columns, lines, numbers=numbers)
         return
-    told = [columns, *([one_line(value) for value in row] for row in told)]
-    widths = [min(_MOST_PADDING, max(map(cell_len, values))) for values in zip(*told, strict=True)]
-    for row in told:
+    lines = [columns, *([one_line(value) for value in row] for row in lines)]
+    widths = [min(_MOST_PADDING, max(map(cell_len, values))) for values in zip(*lines, strict=True)]
+    for row in lines:
         cells = (
             _padded(value, width, is_right=numbers and index > 0)
             for index, (value, width) in enumerate(zip(row, widths, strict=True))
@@ -86,8 +86,8 @@ def show_summary(summary: dict[str, Any]) -> None:
     if summary.get("dry_run"):
         show_table(["op", "registryid", "xid"], ([row["op"], row["registryid"], row["xid"]] for row in summary["changes"]))
     nothing = "Dry run: nothing was written" if summary.get("dry_run") else "Nothing changed: no new snapshot"
-    told = f"Snapshot {snapshot} committed" if snapshot else nothing
-    click.echo(f"{told} ({summary['seconds']['total']:.1f} s).")
+    first = f"Snapshot {snapshot} committed" if snapshot else nothing
+    click.echo(f"{first} ({summary['seconds']['total']:.1f} s).")
 
 
 def counted_findings(counts: Mapping[str, int]) -> str:
@@ -110,16 +110,16 @@ def show_validation(validation: dict[str, Any]) -> None:
     show_table(["suite", "expectations", *severities], rows, numbers=True)
     if validation["rules"]:
         click.echo("\nBroken rules, with an example each:")
-        told = [
+        cells = [
             [one["rule_id"], one["severity"], str(one["n"]), *(one["examples"][0][key] for key in ("xid", "message"))]
             for one in validation["rules"]
         ]
-        show_table(["rule_id", "severity", "findings", "xid", "message"], told)
+        show_table(["rule_id", "severity", "findings", "xid", "message"], cells)
     failed = [one for one in validation["failed"] if one["suite"] != "specification"]
     if failed:
         click.echo("\nFailed expectations on tables:")
-        told = [[one["suite"], one["name"], one["severity"], _outcome(one), one["description"]] for one in failed]
-        show_table(["suite", "name", "severity", "found", "description"], told)
+        cells = [[one["suite"], one["name"], one["severity"], _outcome(one), one["description"]] for one in failed]
+        show_table(["suite", "name", "severity", "found", "description"], cells)
     for name in validation["skipped"]:
         click.echo(f"Suite {name} was skipped: its table is not in {validation['schema']}.")
     click.echo(
@@ -140,8 +140,8 @@ def show_one_message(shown: Any) -> None:
     click.echo(f"{printable(message['xid'])}  (registry {printable(message['registryid'])}, chain {message['chain_status']})")
     for step in shown.chain:
         if step["depth"]:
-            told = step["base_version_xid"] or step["basemessage"]
-            click.echo(f"  base {step['depth']}: {printable(told)}  ({step['status']})")
+            base = step["base_version_xid"] or step["basemessage"]
+            click.echo(f"  base {step['depth']}: {printable(base)}  ({step['status']})")
     for reference in shown.schema:
         named = f", type {reference['type_name']}" if reference["type_name"] else ""
         click.echo(printable(f"  schema {reference['target_xid'] or reference['target']}  ({reference['status']}{named})"))
@@ -165,7 +165,7 @@ def _show_attributes(attributes: list[dict[str, Any]]) -> None:
         key = (parent or one["pointer"], origin, "" if parent else name)
         lines.setdefault(key, []).append(f"{name}={one['value']}" if parent else one["value"])
     show_table(
-        ["attribute", "origin", "value"], ([pointer, origin, ", ".join(told)] for (pointer, origin, _), told in lines.items())
+        ["attribute", "origin", "value"], ([pointer, origin, ", ".join(line)] for (pointer, origin, _), line in lines.items())
     )
 
 
@@ -183,50 +183,50 @@ def show_one_entity(shown: Any) -> None:
         _show_other(shown.as_json())
 
 
-def _show_other(told: dict[str, Any]) -> None:
-    click.echo(printable(f"{told['kind']} {told['xid']}  (registry {told['registryid']}, epoch {told['epoch']})"))
+def _show_other(members: dict[str, Any]) -> None:
+    click.echo(printable(f"{members['kind']} {members['xid']}  (registry {members['registryid']}, epoch {members['epoch']})"))
     click.echo(
         printable(
-            f"  modified {utc_seconds(told['modifiedat'])}, in snapshot {told['snapshot_id']}, "
-            f"held by {', '.join(map(shortened, told['document_uris']))}"
+            f"  modified {utc_seconds(members['modifiedat'])}, in snapshot {members['snapshot_id']}, "
+            f"held by {', '.join(map(shortened, members['document_uris']))}"
         )
     )
-    for one in told["references"]:
+    for one in members["references"]:
         click.echo(printable(f"  {one['relation']} {one['target_xid'] or one['target']}  ({one['status']})"))
-    for one in told["referred_by"]:
+    for one in members["referred_by"]:
         click.echo(printable(f"  {one['relation']} of {one['source_xid']}"))
-    if told["attributes"]:
+    if members["attributes"]:
         click.echo("")
-        show_table(["attribute", "value"], ([name, _as_text(value)] for name, value in told["attributes"].items()))
-    if told["members"]:
+        show_table(["attribute", "value"], ([name, _as_text(value)] for name, value in members["attributes"].items()))
+    if members["members"]:
         click.echo("")
-        show_table(["holds"], ([xid] for xid in told["members"]))
-    if told["messages"]:
+        show_table(["holds"], ([xid] for xid in members["members"]))
+    if members["messages"]:
         click.echo("")
         columns = ["message_xid", "via_xid", "protocol", "protocol_source", "matches"]
-        show_table(columns, ([_as_text(row[column]) for column in columns] for row in told["messages"]))
+        show_table(columns, ([_as_text(row[column]) for column in columns] for row in members["messages"]))
 
 
 def _show_document(shown: Any) -> None:
-    told = shown.as_json()
-    click.echo(printable(f"document {told['document_uri']}  (registry {told['registryid']}, {told['status']})"))
+    members = shown.as_json()
+    click.echo(printable(f"document {members['document_uri']}  (registry {members['registryid']}, {members['status']})"))
     for name in ("reason", "dialect", "specversion", "size", "sha256", "entities", "quarantined", "spellings"):
-        if told[name]:
-            click.echo(printable(f"  {name} {_as_text(told[name])}"))
-    click.echo(f"  in snapshot {told['snapshot_id']}")
-    for one in told["findings"]:
+        if members[name]:
+            click.echo(printable(f"  {name} {_as_text(members[name])}"))
+    click.echo(f"  in snapshot {members['snapshot_id']}")
+    for one in members["findings"]:
         click.echo(one_line(f"  {one['rule_id']}  {one['severity']}  {one['action']}  {one['pointer'] or one['xid'] or ''}"))
         click.echo(one_line(f"    {one['message']}"))
 
 
 def lag_of(view: Any) -> dict[str, int]:
-    """Tell of which snapshots an answer is, where its effective definitions are of an older one; else nothing."""
+    """Return a line that names the snapshot of the effective definitions, where it is older than the answer's; else nothing."""
     is_behind = view.definitions_snapshot != view.snapshot_id
     return {"snapshot_id": view.snapshot_id, "definitions_snapshot": view.definitions_snapshot} if is_behind else {}
 
 
 def tell_lag(lag: dict[str, int]) -> None:
-    """Tell on standard error what `lag_of` found."""
+    """Report on standard error what `lag_of` returns."""
     if lag:
         tell(
             f"note: the entities are those of snapshot {lag['snapshot_id']}; effective definitions are computed up to snapshot "
@@ -246,9 +246,9 @@ def show_examples(shown: Any, examples: list[dict[str, Any]], *, everything: boo
     families = [protocol.split("/")[0].lower() for protocol in used if protocol]
     ordered = sorted(examples, key=lambda one: families.index(one["as"]) if one["as"] in families else len(families))
     for one in examples if everything else ordered[:1]:
-        told = one.get("error") or json.dumps(one["example"], ensure_ascii=False)
+        text = one.get("error") or json.dumps(one["example"], ensure_ascii=False)
         click.echo(f"\nExample{' as ' + one['as'] if one['as'] else ''}:")
-        click.echo("\n".join(printable(line) for line in told.split("\n")))
+        click.echo("\n".join(printable(line) for line in text.split("\n")))
     if not everything and len(examples) > 1:
         click.echo(f"\nMore with --examples: {', '.join(one['as'] for one in ordered[1:])}.")
 
@@ -270,10 +270,10 @@ def show_exported(exported: dict[str, Any], *, on_stderr: bool) -> None:
         click.echo(f"Left out, since {exported['dialect']} cannot express it: {exported['lost']}", err=on_stderr)
         for line in told_losses(exported["losses"]):
             click.echo(f"  {one_line(line)}", err=on_stderr)
-    told = ", ".join(f"{count} {name}" for name, count in exported["entities"].items())
+    entities = ", ".join(f"{count} {name}" for name, count in exported["entities"].items())
     if not on_stderr:
         files = f"{exported['files']} file{'s' if exported['files'] != 1 else ''}"
-        click.echo(f"{printable(exported['out'])}: {files}, {exported['bytes']} bytes; {told}.")
+        click.echo(f"{printable(exported['out'])}: {files}, {exported['bytes']} bytes; {entities}.")
 
 
 def show_maintained(maintained: dict[str, Any]) -> None:
@@ -300,9 +300,9 @@ def _show_what_would_be_done(maintained: dict[str, Any], counted: tuple[str, ...
             [one["table"], *(str(one["before"][name]) for name in counted), *(str(one[name]) for name in done)] for one in changed
         )
         show_table(columns, rows, numbers=True)
-    told = f"{len(changed)} of {len(maintained['tables'])} tables would be changed"
+    line = f"{len(changed)} of {len(maintained['tables'])} tables would be changed"
     stages = f"{len(maintained['stages'])} stages of dead runs would be removed"
-    click.echo(f"Dry run, nothing was done: {told}, {stages}; in {maintained['seconds']:.1f} s.")
+    click.echo(f"Dry run, nothing was done: {line}, {stages}; in {maintained['seconds']:.1f} s.")
 
 
 def printable(value: str) -> str:

@@ -85,20 +85,20 @@ def show(context: Context, xid: str, at: str | None, with_all: bool) -> int:
         registryid, depth = RegistryId(settings.registry) or None, settings.max_chain_depth
 
         def ask(view: View) -> tuple[list[tuple[Any, list[dict[str, Any]] | None]], dict[str, Any], list[str]]:
-            told: list[tuple[Any, list[dict[str, Any]] | None]] = []
+            results: list[tuple[Any, list[dict[str, Any]] | None]] = []
             with with_reasons(view, registryid):
                 shown = show_one(view, xid, registryid, depth)
             for one in shown:
                 if isinstance(one, Shown):
-                    told.append((one, examples_in(view, one.message["registryid"], one.message["xid"])))
+                    results.append((one, examples_in(view, one.message["registryid"], one.message["xid"])))
                 else:
-                    told.append((one, None))
-            return told, lag_of(view), notes_on(view, xid, registryid, of_message=isinstance(shown[0], Shown))
+                    results.append((one, None))
+            return results, lag_of(view), notes_on(view, xid, registryid, of_message=isinstance(shown[0], Shown))
 
         found, lag, notes = model.answer(ask, at)
     if context.as_json:
-        told = [shown.as_json() | ({} if examples is None else {"examples": examples}) | lag for shown, examples in found]
-        click.echo(json.dumps(told, ensure_ascii=False))
+        results = [shown.as_json() | ({} if examples is None else {"examples": examples}) | lag for shown, examples in found]
+        click.echo(json.dumps(results, ensure_ascii=False))
     else:
         for shown, examples in found:
             show_one_entity(shown)

@@ -100,7 +100,7 @@ def _run_of(context: Context, xids: tuple[str, ...], flags: dict[str, Any]) -> t
     from lakehouse.render.renderruns import RenderRun, families_of
     from lakehouse.render.selected import read_selected
 
-    asked = families_of(flags["over"], flags["form"], batch=flags["batch"])
+    requested = families_of(flags["over"], flags["form"], batch=flags["batch"])
     mode = "structured" if flags["batch"] else flags["mode"]
     style = Style(mode, flags["example"], flags["seed"], flags["now"], flags["strict"])
     pairs = values_of(flags["pairs"])
@@ -113,7 +113,7 @@ def _run_of(context: Context, xids: tuple[str, ...], flags: dict[str, Any]) -> t
                 return read_selected(view, xids, registryid, flags["group"], flags["endpoint"])
 
         selected = model.answer(select)
-    return RenderRun(selected, style, asked, flags["form"]), RenderInput(pairs, payload, payload_type)
+    return RenderRun(selected, style, requested, flags["form"]), RenderInput(pairs, payload, payload_type)
 
 
 def _write(context: Context, run: RenderRun, common: RenderInput, flags: dict[str, Any]) -> int:
@@ -139,8 +139,8 @@ def _write(context: Context, run: RenderRun, common: RenderInput, flags: dict[st
             json.dumps({"written": written, "failed": [failure.as_json() for failure in run.failures]}, ensure_ascii=False)
         )
     else:
-        for told in told_of(run.failures[:_MOST_TOLD]):
-            tell("\n".join(printable(part) for part in told.split("\n")))
+        for failures in told_of(run.failures[:_MOST_TOLD]):
+            tell("\n".join(printable(part) for part in failures.split("\n")))
         if run.failed > _MOST_TOLD:
             tell(f"… and {run.failed - _MOST_TOLD:,} more")
         if not (to_stdout or context.quiet):
@@ -157,7 +157,7 @@ def _render_table(context: Context, xids: tuple[str, ...], flags: dict[str, Any]
     run, common = _run_of(context, xids, flags)
     written, failed = 0, 0
     with session(context) as (spark, _, watcher), watcher.stage("render", f"messages of {flags['values']}"):
-        rendered = render_table(_table(spark, context, flags["values"]), run.selected, run.style, run.asked, common)
+        rendered = render_table(_table(spark, context, flags["values"]), run.selected, run.style, run.requested, common)
         with _target(flags["out"]) as file:
             for row in rendered.select("line", "error").toLocalIterator(prefetchPartitions=True):
                 if row["line"] is None:

@@ -31,7 +31,7 @@ class Seconds(click.ParamType[int]):
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Give the seconds."""
+        """Return the seconds."""
         if isinstance(value, int):
             return value
         number, unit = (value[:-1], value[-1]) if value[-1:] in _UNITS else (value, "s")
@@ -92,15 +92,15 @@ def pull(context: Context, /, url: str, into: str | None, groups: tuple[str, ...
     source = read_address(url, "SOURCE")
     if source.is_plain:
         tell("warning: user, password or token go over http for everybody on the way to read; use https.")
-    told = {name: flags[name] for name in ("protocol", "authority", "force", "strict")}
-    asked = Pull(source, read_scope(groups), **told)
+    options = {name: flags[name] for name in ("protocol", "authority", "force", "strict")}
+    job = Pull(source, read_scope(groups), **options)
 
     def told_how_far(path: str, done: int, of: int) -> None:
         if not context.quiet and not context.as_json and of > 1:
             tell(one_line(f"fetch    {done + 1}/{of}  {path}"))
 
-    with open_state(settings, source.url, asked.scope, asked.protocol) as state, ExitStack() as stack:
-        puller = stack.enter_context(closing(Puller(settings, asked, state, told_how_far)))
+    with open_state(settings, source.url, job.scope, job.protocol) as state, ExitStack() as stack:
+        puller = stack.enter_context(closing(Puller(settings, job, state, told_how_far)))
         rounds = _Rounds(context, puller, stack)
         if flags["on_events"]:
             refused = _on_events(rounds, flags)
@@ -112,7 +112,7 @@ def pull(context: Context, /, url: str, into: str | None, groups: tuple[str, ...
 
 
 def until_stopped(run: Callable[[], bool], wait: Callable[[threading.Event], Any]) -> bool:
-    """Run rounds until SIGINT or SIGTERM; True when something was refused. One that fails is told, and the next one comes."""
+    """Run rounds until SIGINT or SIGTERM; True when something was refused. One that fails is reported, and the next one comes."""
     stopped = threading.Event()
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, lambda *_: stopped.set())
@@ -136,8 +136,8 @@ def _on_events(rounds: _Rounds, flags: dict[str, Any]) -> bool:
     host, _, port = flags["listen"].rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
         raise click.UsageError("--listen is HOST:PORT, such as 127.0.0.1:0.")
-    listener = rounds.stack.enter_context(closing(Listener(host.strip("[]"), int(port), puller.asked.scope)))
-    subscriber = Subscriber(puller.client, puller.state, flags["sink"] or listener.url, listener.token, puller.asked.scope)
+    listener = rounds.stack.enter_context(closing(Listener(host.strip("[]"), int(port), puller.options.scope)))
+    subscriber = Subscriber(puller.client, puller.state, flags["sink"] or listener.url, listener.token, puller.options.scope)
     rounds.stack.callback(subscriber.end)
     tell(f"listening for events at {listener.url}")
 
@@ -169,30 +169,30 @@ class _Rounds:
         summary = self.puller.load(spark, fetched, watcher)
         if summary.snapshot_id is not None:
             bring_read_model(self.context, settings, watcher, summary)
-        self.puller.asked = replace(self.puller.asked, force=False)  # of rounds that follow
+        self.puller.options = replace(self.puller.options, force=False)  # of rounds that follow
         self._show(fetched, summary.as_json())
         return bool(summary.refused or fetched.refused)
 
     def _show(self, fetched: Fetched, summary: dict[str, Any] | None) -> None:
-        told = {"source": self.puller.asked.source.url, **fetched.as_json(), "ingest": summary}
+        members = {"source": self.puller.options.source.url, **fetched.as_json(), "ingest": summary}
         if self.context.run is not None:
             self.context.run.result = summary or {}
         if self.context.as_json:
-            click.echo(json.dumps(told))
+            click.echo(json.dumps(members))
             return
         if summary is None:
-            click.echo(one_line(f"{told['source']}: nothing changed."))
+            click.echo(one_line(f"{members['source']}: nothing changed."))
             self._tell_refused(fetched)
             return
         what = f"{len(fetched.units)} documents, {len(fetched.changed)} changed, {len(fetched.vanished)} vanished"
-        click.echo(one_line(f"{told['source']}: {what}; {fetched.requests} requests, {fetched.received} bytes."))
+        click.echo(one_line(f"{members['source']}: {what}; {fetched.requests} requests, {fetched.received} bytes."))
         self._tell_refused(fetched)
         show_summary(summary)
 
     def _tell_refused(self, fetched: Fetched) -> None:
         if fetched.refused:
-            told = f"{len(fetched.refused)} unchanged documents hold what was refused before: `lakehouse violations` shows it."
-            click.echo(one_line(told))
+            line = f"{len(fetched.refused)} unchanged documents hold what was refused before: `lakehouse violations` shows it."
+            click.echo(one_line(line))
 
 
 @command("lakehouse replicate push https://catalog.example/ --follow")
@@ -221,8 +221,8 @@ def push(context: Context, /, url: str, groups: tuple[str, ...], **flags: Any) -
     target = read_address(url, "TARGET")
     if target.is_plain:
         tell("warning: user, password or token go over http for everybody on the way to read; use https.")
-    asked = Push(target, read_scope(groups), flags["authority"])
-    with open_state(settings, target.url, asked.scope, "push") as state, closing(Pusher(settings, asked, state)) as pusher:
+    job = Push(target, read_scope(groups), flags["authority"])
+    with open_state(settings, target.url, job.scope, "push") as state, closing(Pusher(settings, job, state)) as pusher:
 
         def run() -> bool:
             pushed = pusher.run()

@@ -72,7 +72,7 @@ from lakehouse.text.names import RegistryId
 )
 @with_globals
 @click.pass_obj
-def serve(context: Context, /, allow_origin: tuple[str, ...], **told: Any) -> int:
+def serve(context: Context, /, allow_origin: tuple[str, ...], **flags: Any) -> int:
     """Serve the catalog over HTTP, as the xRegistry API.
 
     Browsers see HTML pages at /ui/. It runs until stopped (Ctrl-C, SIGTERM) and needs
@@ -83,7 +83,7 @@ def serve(context: Context, /, allow_origin: tuple[str, ...], **told: Any) -> in
     except ModuleNotFoundError as error:
         raise SettingsError(f"`lakehouse serve` needs {error.name}: pip install 'xregistry-lakehouse[serve]'.") from error
     settings = context.settings
-    options = Options(registry=RegistryId(settings.registry) or None, allow_origin=tuple(allow_origin), **told)
+    options = Options(registry=RegistryId(settings.registry) or None, allow_origin=tuple(allow_origin), **flags)
 
     def tell(url: str, workers: int) -> None:
         ready = {"url": url, "specification": options.specification, "workers": workers}
@@ -101,5 +101,5 @@ def _tell_what_is_left(settings: Settings) -> None:
 
     left = [f"{suite.name}: {one.name}" for suite in read_stopping(settings) for one in suite.expectations]
     if left:
-        told = f"note: writes over HTTP do not check these expectations, ingests and `lakehouse validate` do: {', '.join(left)}."
-        click.echo(printable(told), err=True)
+        note = f"note: writes over HTTP do not check these expectations, ingests and `lakehouse validate` do: {', '.join(left)}."
+        click.echo(printable(note), err=True)

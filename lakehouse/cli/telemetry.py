@@ -58,7 +58,7 @@ class CommandRun:
     begun: float = field(default_factory=time.monotonic)
 
     def begin(self) -> None:
-        """Tell that the run begins.
+        """Return whether the run begins.
 
         Raises:
             SettingsError: the figures have no folder to be written into.
@@ -80,11 +80,11 @@ class CommandRun:
             sys.stderr.flush()
 
     def end(self, exit_code: int, error: str | None = None) -> None:
-        """Tell how the run ended, in all ways that were asked for."""
+        """Return how the run ended, in all ways that were asked for."""
         spent = time.monotonic() - self.begun
         failed = exit_code not in (0, 3, 4)
-        told = {} if error is None else {"error": error}
-        self.tell("end", "failed" if failed else "done", spent, exit_code=exit_code, warehouse=self.warehouse, **told)
+        error_fields = {} if error is None else {"error": error}
+        self.tell("end", "failed" if failed else "done", spent, exit_code=exit_code, warehouse=self.warehouse, **error_fields)
         if self.metrics:
             try:
                 _write(self.metrics, figures(self, exit_code, spent))
@@ -94,12 +94,12 @@ class CommandRun:
 
 
 def figures(run: CommandRun, exit_code: int, seconds: float) -> str:
-    """Give the figures of a run as OpenMetrics text."""
+    """Return the figures of a run as OpenMetrics text."""
     registry = CollectorRegistry()
 
-    def gauge(name: str, told: str, rows: list[tuple[dict[str, str], float]]) -> None:
+    def gauge(name: str, message: str, rows: list[tuple[dict[str, str], float]]) -> None:
         if rows:
-            made = Gauge(f"lakehouse_{name}", told, list(rows[0][0]), registry=registry)
+            made = Gauge(f"lakehouse_{name}", message, list(rows[0][0]), registry=registry)
             for labels, value in rows:
                 (made.labels(**labels) if labels else made).set(value)
 
@@ -155,17 +155,17 @@ class _Recorder:
         self.watcher = watcher
 
     @contextmanager
-    def stage(self, name: str, told: str) -> Iterator[None]:
+    def stage(self, name: str, detail: str) -> Iterator[None]:
         begun = time.monotonic()
         state = "failed"
         try:
-            with self.watcher.stage(name, told):
+            with self.watcher.stage(name, detail):
                 yield
             state = "done"
         finally:
             spent = time.monotonic() - begun
             self.run.seconds[name] = self.run.seconds.get(name, 0.0) + spent
-            self.run.tell(name, state, spent, message=told, told=told)  # `told`: the name before 0.2
+            self.run.tell(name, state, spent, message=detail, told=detail)  # `told`: the name before 0.2
 
 
 def _write(file: str, text: str) -> None:
@@ -177,7 +177,7 @@ def _write(file: str, text: str) -> None:
 
 
 def _tell_lineage(run: CommandRun, state: str) -> None:
-    """Tell OpenLineage of the run, where its library is installed and configured (OPENLINEAGE_URL or OPENLINEAGE_CONFIG)."""
+    """Report the run to OpenLineage, where its library is installed and configured (OPENLINEAGE_URL or OPENLINEAGE_CONFIG)."""
     wanted = any(os.environ.get(name) for name in ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG"))
     if run.command not in _RESULTS or not wanted or importlib.util.find_spec("openlineage") is None:
         return
@@ -202,7 +202,7 @@ def _tell_lineage(run: CommandRun, state: str) -> None:
 
 
 def datasets(run: CommandRun) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Give what a run reads and writes, as namespace and name of each: files and folders, and the tables of the warehouse."""
+    """Return what a run reads and writes, as namespace and name of each: files and folders, and the tables of the warehouse."""
     tables = {name: _dataset(f"{run.warehouse}/{name}") for name in ("changes", *(table.name for table in ENTITY_TABLES))}
     given = [_dataset(one) for one in run.inputs]
     if run.command == "ingest":

@@ -94,7 +94,7 @@ def open_conformance(spark: SparkSession, settings: Settings, name: str) -> None
 
 
 def missing_columns(statement: str, there: list[str], table: str) -> list[str]:
-    """Tell the columns that a table lacks, as a statement declares them.
+    """Return the columns that a table lacks, as a statement declares them.
 
     Args:
         statement: its CREATE TABLE.
@@ -112,7 +112,7 @@ def missing_columns(statement: str, there: list[str], table: str) -> list[str]:
 
 
 def _renew_constraints(session: SparkSession, table: str, statement: str) -> None:
-    """Give a table that an older version made the constraints that its statement declares now."""
+    """Return a table that an older version made the constraints that its statement declares now."""
     declared = {name: text.replace("\\'", "'") for name, text in _CONSTRAINT.findall(statement)}
     if not declared:
         return
@@ -147,7 +147,7 @@ def open_named_in(spark: SparkSession, settings: Settings, query: str) -> None:
 
 
 def all_runs(spark: SparkSession, settings: Settings) -> DataFrame | None:
-    """Give the runs of all schemas of results of a warehouse: the columns of `match_runs`, and `schema`; None: there are none."""
+    """Return the runs of all result schemas of a warehouse: the columns of `match_runs`, and `schema`; None: there are none."""
     found, declared = [], _COLUMN.findall(_statement("match_runs.sql"))
     for folder, _, _ in sorted(list_folder(spark, f"{absolute_location(settings.warehouse)}/{_FOLDER}")):
         if exists(spark, f"{folder}/match_runs/_delta_log"):
@@ -182,17 +182,17 @@ def only_changed(spark: SparkSession, name: str, results: DataFrame) -> DataFram
         name: the schema.
         results: columns of `RESULT_COLUMNS`.
     """
-    told = ("status", "best", "matches", "reasons", "payload_status", "payload_errors")
+    columns = ("status", "best", "matches", "reasons", "payload_status", "payload_errors")
     runs = spark.table(f"{name}.match_runs").select("run_id", "begun_at")
     newest = Window.partitionBy("event_ref", "item").orderBy(F.col("begun_at").desc(), "run_id")
     held = (
         spark.table(f"{name}.event_matches").join(F.broadcast(runs), on="run_id").withColumn("nth", F.row_number().over(newest))
     )
     latest = held.filter("nth = 1").select(
-        F.col("event_ref").alias("held_ref"), F.col("item").alias("held_item"), F.struct(*told).alias("held")
+        F.col("event_ref").alias("held_ref"), F.col("item").alias("held_item"), F.struct(*columns).alias("held")
     )
     is_same = F.col("event_ref").eqNullSafe(F.col("held_ref")) & F.col("item").eqNullSafe(F.col("held_item"))
-    is_same &= F.struct(*told).eqNullSafe(F.col("held"))
+    is_same &= F.struct(*columns).eqNullSafe(F.col("held"))
     return results.join(latest, on=is_same, how="left_anti")
 
 

@@ -137,11 +137,11 @@ def with_matches(landed: DataFrame, opened: OpenedIndex, request: Request, wante
     Returns:
         One row an event: the columns of `RESULT_COLUMNS` that are wanted.
     """
-    told = landed.select(*LANDED)
+    rows = landed.select(*LANDED)
     if "place" not in wanted:
-        told = told.withColumn("place", F.lit(None).cast(LANDED["place"]))
+        rows = rows.withColumn("place", F.lit(None).cast(LANDED["place"]))
     columns = ", ".join(f"{name} {RESULT_COLUMNS[name]}" for name in wanted)
-    return told.mapInArrow(_pass(opened.name, request, tuple(wanted)), columns)
+    return rows.mapInArrow(_pass(opened.name, request, tuple(wanted)), columns)
 
 
 @contextmanager
@@ -168,10 +168,10 @@ def large_batches(spark: SparkSession, *landed: DataFrame) -> Iterator[None]:
 
 
 def rows_of_batch(landed: DataFrame) -> int:
-    """Tell how many landed rows go into a batch, by the size of the first ones."""
+    """Return how many landed rows go into a batch, by the size of the first ones."""
     size = sum((F.coalesce(F.length(name), F.lit(0)) for name in ("payload", "line", "key")), F.lit(_ROW_BYTES))
-    told = landed.limit(_LOOKED_AT).agg(F.avg(size).alias("size")).first()
-    mean = told["size"] if told is not None and told["size"] is not None else _ROW_BYTES
+    sample = landed.limit(_LOOKED_AT).agg(F.avg(size).alias("size")).first()
+    mean = sample["size"] if sample is not None and sample["size"] is not None else _ROW_BYTES
     return max(_FEWEST_ROWS, min(_MOST_ROWS, int(_MOST_BYTES / mean)))
 
 

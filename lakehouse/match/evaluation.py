@@ -96,7 +96,7 @@ class Evaluation:
 
     @property
     def matches(self) -> bool:
-        """Tell that nothing that decides fails."""
+        """Return whether nothing that decides fails."""
         return not self.reasons
 
 
@@ -148,7 +148,7 @@ def _check_protocol(definition: Definition, event: Event, tolerance: Tolerance, 
 
 
 def is_version(one: str | None, other: str | None) -> bool:
-    """Tell whether two versions of a protocol are the same: 5 is 5.0; one that is not told is any."""
+    """Return whether two versions of a protocol are the same: 5 is 5.0; an unknown one is any."""
     return not one or not other or one.removesuffix(".0") == other.removesuffix(".0")
 
 
@@ -187,14 +187,14 @@ def _check(
 
 
 def values_of(attribute: DeclaredAttribute, event: Event) -> list[Any]:
-    """Give the values of an attribute; of a name that repeats any may satisfy, but of Kafka's headers the last."""
+    """Return the values of an attribute; of a name that repeats any may satisfy, but of Kafka's headers the last."""
     if attribute.section == "envelope":
         found = event.ce.get(attribute.key)
         if found is None and attribute.key == "datacontenttype":
             found = event.data_content_type()
     elif attribute.section == "message":
-        told = [event.data_content_type(), event.content_type if event.mode == "structured" else None]
-        return [one for one in told if one is not None]
+        content_types = [event.data_content_type(), event.content_type if event.mode == "structured" else None]
+        return [one for one in content_types if one is not None]
     else:
         if attribute.key in event.repeated and event.family != "KAFKA":
             return event.repeated[attribute.key]
@@ -215,7 +215,7 @@ def _check_absent(attribute: DeclaredAttribute, event: Event, tolerance: Toleran
 
 
 def is_told(attribute: DeclaredAttribute, event: Event) -> bool:
-    """Tell whether the landing shows an attribute, were it there."""
+    """Return whether the landing shows an attribute, were it there."""
     if attribute.section == "message":
         return event.family is not None and not _content_type_unknown(event)
     if attribute.section == "envelope" and attribute.key == "datacontenttype" and _content_type_unknown(event):
@@ -224,7 +224,7 @@ def is_told(attribute: DeclaredAttribute, event: Event) -> bool:
 
 
 def hides_envelope_type(attribute: DeclaredAttribute, event: Event) -> bool:
-    """Tell that the declared type is of the envelope (MSG-190), and the landing or MQTT 3.1.1 has no place for it."""
+    """Return whether the declared type is of the envelope (MSG-190), and the landing or MQTT 3.1.1 has no place for it."""
     if event.mode != "structured" or event.content_type is not None:
         return False
     is_enveloped = as_text(attribute.value).lower().startswith("application/cloudevents")
@@ -237,7 +237,7 @@ def _content_type_place(event: Event) -> str:
 
 
 def _content_type_unknown(event: Event) -> bool:
-    """Tell that the landing does not show content types."""
+    """Return whether the landing does not show content types."""
     return event.mode == "binary" and not event.knows(f"/protocoloptions/{_content_type_place(event)}")
 
 
@@ -258,8 +258,8 @@ def compare(attribute: DeclaredAttribute, value: Any, event: Event, captured: li
         text = as_text(value)
         held = attribute.template.match(text)
         if held is None:
-            told = attribute.template.explain(text)
-            return Reason(pointer, f"pattern: {told}" if told else "pattern", attribute.template.text, text)
+            reason = attribute.template.explain(text)
+            return Reason(pointer, f"pattern: {reason}" if reason else "pattern", attribute.template.text, text)
         if kind in TEMPLATED_THEN_TYPED and not is_of_type(value, kind or "", small=attribute.section == "envelope"):
             return Reason(pointer, "type", kind, text)
         captured += [(name, pointer, one) for name, one in zip(attribute.template.names, held, strict=True)]
@@ -301,14 +301,14 @@ def _compare_type(attribute: DeclaredAttribute, value: Any, event: Event) -> Rea
 
 
 def _check_uri(attribute: DeclaredAttribute, value: Any, outcome: Evaluation) -> None:
-    """Tell what is not in the form of a URI or of an inferred type: a deviation, never a failure."""
+    """Return what is not in the form of a URI or of an inferred type: a deviation, never a failure."""
     if deviates_in_form(attribute, value):
         is_time = attribute.kind is None and attribute.inferred_kind == "timestamp"
         outcome.deviations.append(Reason(attribute.pointer, "type", "timestamp" if is_time else "URI-reference", as_text(value)))
 
 
 def deviates_in_form(attribute: DeclaredAttribute, value: Any) -> bool:
-    """Tell that a value of the envelope has not the form of a URI, or of a timestamp where that type is inferred only."""
+    """Return whether a value of the envelope has not the form of a URI, or of a timestamp where that type is inferred only."""
     if attribute.section != "envelope":
         return False
     kind = attribute.kind or attribute.inferred_kind
@@ -318,7 +318,7 @@ def deviates_in_form(attribute: DeclaredAttribute, value: Any) -> bool:
 
 
 def _bind(name: str, held: list[tuple[Pointer, str]], outcome: Evaluation) -> None:
-    """Give a placeholder its one text; texts that differ fail, but for one percent-decoding (MSG-228)."""
+    """Return a placeholder its one text; texts that differ fail, but for one percent-decoding (MSG-228)."""
     first = held[0][1]
     outcome.variables[name] = first
     if all(text == first for _, text in held[1:]):
@@ -374,7 +374,7 @@ class Match:
 
     @property
     def shown(self) -> Evaluation | None:
-        """Give the outcome whose variables, deviations and payload are told: the first of the best."""
+        """Return the outcome whose variables, deviations and payload are reported: the first of the best."""
         return self.best[0] if self.best else None
 
 
@@ -398,8 +398,8 @@ def match_event(
         near: gives further definitions to compare an event with that matches none.
     """
     if event.problem:
-        pointer, _, told = event.problem.partition(": ")
-        return Match(UNREADABLE, reasons=[Reason(Pointer(pointer), "unreadable", None, told)])
+        pointer, _, problem = event.problem.partition(": ")
+        return Match(UNREADABLE, reasons=[Reason(Pointer(pointer), "unreadable", None, problem)])
     outcomes, matches, bare = [], [], []
     for definition in candidates:
         if definition.older or definition.incomplete:
@@ -428,7 +428,7 @@ def match_event(
 
 
 def best_of(matches: Sequence[Evaluation], *, protocol_known: bool = True) -> list[Evaluation]:
-    """Give the matches that no other match of the same registry is more specific than.
+    """Return the matches that no other match of the same registry is more specific than.
 
     Where the landing does not tell the protocol, a definition for one is not more specific than one for any: that part of it was
     not checked.
@@ -444,7 +444,7 @@ def best_of(matches: Sequence[Evaluation], *, protocol_known: bool = True) -> li
 
 
 def is_more_specific(one: Definition, other: Definition) -> bool:
-    """Tell whether one definition extends the other, or asks all that the other asks and more.
+    """Return whether one definition extends the other, or asks all that the other asks and more.
 
     Compared are protocol, pointers and values with the names of placeholders removed; where these are the same, demands and
     types.
@@ -503,7 +503,7 @@ def _has_schema(definition: Definition) -> bool:
 
 
 def status_of(best: Sequence[Definition]) -> str:
-    """Tell the status of an event by its best definitions."""
+    """Return the status of an event by its best definitions."""
     registries = [definition.registryid for definition in best]
     return AMBIGUOUS if len(registries) != len(set(registries)) else MATCHED
 
@@ -536,8 +536,8 @@ def _unmatched(
     further = [] if near is None else [one for one in near(event) if one.key not in known and not one.is_bare]
     alike = [evaluate(definition, event, tolerance) for definition in further]
     tiers = ([one for one in outcomes if _is_of_type(one.definition, event)], alike, outcomes)
-    told = ((number, found) for number, tier in enumerate(tiers) if (found := [one for one in tier if one.reasons]))
-    number, ranked = next(told, (len(tiers), []))
+    reached = ((number, found) for number, tier in enumerate(tiers) if (found := [one for one in tier if one.reasons]))
+    number, ranked = next(reached, (len(tiers), []))
     is_near = number < len(tiers) - 1
     undecided = [one for one in undecided if not is_near or _shows_value(one)]
     undecided.sort(key=lambda outcome: outcome.definition.key)
@@ -569,7 +569,7 @@ def _nearness(outcome: Evaluation, event: Event) -> tuple[int, bool, tuple[str, 
 
 
 def _is_of_type(definition: Definition, event: Event) -> bool:
-    """Tell that a definition says of which type its events are, and the event is."""
+    """Return whether a definition says of which type its events are, and the event is."""
     declared, kind = definition.attribute(TYPE), event.ce.get("type")
     if declared is None or not declared.has_value or kind is None:
         return False

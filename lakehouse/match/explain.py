@@ -45,13 +45,13 @@ class Preselection:
         self._near = frozenset(_near_ones(near, among) if near else ())
 
     def __call__(self, one: Discriminators) -> bool:
-        """Tell whether a definition is to be read."""
+        """Return whether a definition is to be read."""
         kind = _constant_type(one)
         found = self._may_be_at(one) if kind is None else kind in self._types
         return found or (one.registryid, one.xid) in self._near
 
     def _may_be_at(self, one: Discriminators) -> bool:
-        """Tell of a definition without a constant type whether one of the events may have travelled where it says."""
+        """Return of a definition without a constant type whether one of the events may have travelled where it says."""
         family = (one.protocol or "").partition("/")[0].upper()
         if family in ("", "NONE", "AMQP") or one.address is None or self._is_blind:
             return True
@@ -62,7 +62,7 @@ class Preselection:
 
 
 def _near_ones(events: Sequence[Event], among: Iterable[Discriminators]) -> Iterator[tuple[str, str]]:
-    """Give the definitions that `Index.near` would give, for each event those of the first likeness that any has."""
+    """Return the definitions that `Index.near` would give, for each event those of the first likeness that any has."""
     whole = (one for one in among if not incomplete_of(one.chain_status))
     typed = [(kind, one) for one in whole if (kind := _constant_type(one)) is not None]
     known = {kind for kind, _ in typed}
@@ -75,13 +75,13 @@ def _near_ones(events: Sequence[Event], among: Iterable[Discriminators]) -> Iter
 
 
 def _likenesses(event: Event, known: set[str]) -> Iterator[Callable[[str, Discriminators], bool]]:
-    """Give what tells that a definition is like an event, in the order of `Index.near`: type folded, close, its end; address."""
-    told = event.ce.get("type")
-    if isinstance(told, str):
-        folded, end = told.strip().casefold(), last_segment(told).casefold()
+    """Yield predicates that a definition is like an event, in the order of `Index.near`: type folded, close, its end; address."""
+    event_type = event.ce.get("type")
+    if isinstance(event_type, str):
+        folded, end = event_type.strip().casefold(), last_segment(event_type).casefold()
         yield lambda kind, _: kind.strip().casefold() == folded
         if len(known) <= CLOSE_TYPES:
-            close = {kind for kind in known if is_close(kind, told)}
+            close = {kind for kind in known if is_close(kind, event_type)}
             yield lambda kind, _: kind in close
         yield lambda kind, _: last_segment(kind).casefold() == end
     if event.address is not None:
@@ -89,7 +89,7 @@ def _likenesses(event: Event, known: set[str]) -> Iterator[Callable[[str, Discri
 
 
 def _constant_type(one: Discriminators) -> str | None:
-    """Give the type of a CloudEvent, where it is one without placeholders."""
+    """Return the type of a CloudEvent, where it is one without placeholders."""
     is_cloudevent = not one.envelope or one.envelope.upper().startswith("CLOUDEVENTS")
     return one.ce_type if one.ce_type is not None and is_cloudevent and "{" not in one.ce_type else None
 
@@ -111,7 +111,7 @@ class Explained:
     candidates: list[dict[str, Any]] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """Give it as one JSON value."""
+        """Return it as one JSON value."""
         return self.row | ({"candidates": self.candidates} if self.candidates else {})
 
 
@@ -180,7 +180,7 @@ def _landed(text: bytes, protocol: str | None, form: str | None, most: int) -> l
 
 
 def _candidates(matcher: Matcher, event: Event, row: dict[str, Any]) -> list[dict[str, Any]]:
-    """Tell of each candidate what passes; those that declare nothing to compare come last, and match by their payload or not."""
+    """Return what passes of each candidate; those that declare nothing to compare come last, and match by their payload."""
     matched = {(one["registryid"], one["xid"]) for one in row["matches"]}
     outcomes = sorted(matcher.explain(event), key=lambda outcome: outcome.definition.is_bare)
     return [
@@ -200,23 +200,25 @@ def _is_left_open(definition: Definition) -> bool:
 
 
 def _attributes(outcome: Evaluation, event: Event) -> list[dict[str, Any]]:
-    """Tell each declared attribute: pass, fail (and why), deviates, or unknown."""
+    """Return the verdict on each declared attribute: pass, fail (and why), deviates, or unknown."""
     failed = {reason.pointer: f"fail: {reason.reason}" for reason in outcome.reasons}
     failed |= {reason.pointer: f"deviates: {reason.reason}" for reason in outcome.deviations if reason.pointer not in failed}
     failed |= dict.fromkeys(outcome.unchecked, "unknown")
-    told: list[dict[str, Any]] = []
+    verdicts: list[dict[str, Any]] = []
     if outcome.definition.incomplete:
         verdict = f"unknown: the chain is {outcome.definition.incomplete}"
-        told.append({"pointer": "/basemessage", "declared": None, "actual": None, "verdict": verdict})
+        verdicts.append({"pointer": "/basemessage", "declared": None, "actual": None, "verdict": verdict})
     if outcome.definition.family:
         verdict = failed.get(OWN_PROTOCOL, "pass")
-        told.append({"pointer": OWN_PROTOCOL, "declared": outcome.definition.family, "actual": event.family, "verdict": verdict})
+        verdicts.append(
+            {"pointer": OWN_PROTOCOL, "declared": outcome.definition.family, "actual": event.family, "verdict": verdict}
+        )
     if OWN_PROTOCOL in failed and failed[OWN_PROTOCOL].startswith("fail"):
-        return told
+        return verdicts
     for attribute in outcome.definition.attributes:
         actual = values_of(attribute, event)
         declared = as_text(attribute.value) if attribute.has_value else attribute.kind
-        told.append(
+        verdicts.append(
             {
                 "pointer": attribute.pointer,
                 "declared": declared if not attribute.required or attribute.has_value else f"{declared or 'anything'}, required",
@@ -224,4 +226,4 @@ def _attributes(outcome: Evaluation, event: Event) -> list[dict[str, Any]]:
                 "verdict": failed.get(attribute.pointer, "pass"),
             }
         )
-    return told
+    return verdicts

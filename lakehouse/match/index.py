@@ -46,7 +46,7 @@ class IndexTables(NamedTuple):
 
 
 def definition_rows(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Give for each definition its keys and what it is made of; columns of `DEFINITION_ROWS`.
+    """Return for each definition its keys and what it is made of; columns of `DEFINITION_ROWS`.
 
     Args:
         rows: as `definition_of` takes them; `endpoint` holds what an endpoint adds.
@@ -72,7 +72,7 @@ def index_of(definitions: pa.Table) -> IndexTables:
 
 
 def hash_of(key: str) -> int:
-    """Give the hash under which a key stands."""
+    """Return the hash under which a key stands."""
     return int.from_bytes(hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
@@ -101,19 +101,19 @@ class Index:
 
     @property
     def always(self) -> tuple[Definition, ...]:
-        """Give the definitions that nothing constant tells: each event is compared with them."""
+        """Return the definitions that nothing constant tells: each event is compared with them."""
         return self._by_key(ALWAYS)
 
     def tells_addresses(self, family: str) -> bool:
-        """Tell whether an address alone tells definitions of a protocol, so that it must be asked with."""
+        """Return whether an address alone tells definitions of a protocol, so that it must be asked with."""
         return bool(self._by_key(f"blind\0{family}"))
 
     def candidates(self, event: Event) -> list[Definition]:
-        """Give the definitions that an event may be of."""
+        """Return the definitions that an event may be of."""
         return [one for key in event_keys(event) for one in self._by_key(key)] + list(self.always)
 
     def near(self, event: Event) -> Iterator[Definition]:
-        """Give definitions of a similar type, else of the same address: what is found first, in this order.
+        """Return definitions of a similar type, else of the same address: what is found first, in this order.
 
         Similar are types but for letter case and blanks, or for their namespace, or for two letters.
         """
@@ -133,7 +133,7 @@ class Index:
             yield [f"at\0{event.family}\0{event.address}"]
 
     def definitions(self) -> Iterator[Definition]:
-        """Give all definitions."""
+        """Return all definitions."""
         return (self._compile(row) for row in range(len(self._bodies)))
 
     def _found(self, key: str) -> tuple[Definition, ...]:
@@ -156,7 +156,7 @@ class Index:
 
 
 def event_keys(event: Event) -> Iterator[str]:
-    """Give the keys under which an event asks: its type, its subject or address, the start of its path."""
+    """Return the keys under which an event asks: its type, its subject or address, the start of its path."""
     kind = event.ce.get("type")
     if kind is not None:
         yield f"type\0{as_text(kind)}"
@@ -176,7 +176,7 @@ def event_keys(event: Event) -> Iterator[str]:
 
 
 def is_close(one: str, other: str) -> bool:
-    """Tell whether two texts are at most two letters apart (inserted, left out or changed)."""
+    """Return whether two texts are at most two letters apart (inserted, left out or changed)."""
     if abs(len(one) - len(other)) > 2 or len(one) > _LONG_TYPE:
         return False
     start = 0
@@ -197,7 +197,7 @@ def _within(one: str, other: str, left: int) -> bool:
 
 
 def _keys_of(definition: Definition) -> Iterator[str]:
-    """Give the keys of a definition: the one under which events ask, and those that help to find what is near."""
+    """Return the keys of a definition: the one under which events ask, and those that help to find what is near."""
     kind = definition.constant(TYPE) if definition.is_cloudevent else None
     address = definition.address
     subject = definition.constant(_SUBJECT)
@@ -230,7 +230,7 @@ def _must_be(definition: Definition, pointer: Pointer) -> bool:
 
 
 def last_segment(kind: str) -> str:
-    """Give what a type ends with, behind its namespace."""
+    """Return what a type ends with, behind its namespace."""
     return kind.strip().replace("/", ".").rpartition(".")[2]
 
 

@@ -87,7 +87,7 @@ class MappedVersions:
         return next((one for one in self._found("default", key) if (one.registryid, one.schema_xid) == key), None)
 
     def defaults(self, registryid: RegistryId) -> Iterator[SchemaVersion]:
-        """Give the default Versions of a registry."""
+        """Return the default Versions of a registry."""
         for batch in self._rows.filter((pc.field("registryid") == registryid) & pc.field("isdefault")).to_batches():
             yield from (SchemaVersion(*row.values()) for row in batch.to_pylist())
 
@@ -99,12 +99,12 @@ class MappedVersions:
 
 
 def _schema_keys(rows: pa.Table) -> pa.Table:
-    """Tell where each Version stands, and the default one of each schema: key_hash, row; sorted by hash."""
+    """Return where each Version stands, and the default one of each schema: key_hash, row; sorted by hash."""
     hashes, numbers = [], []
     defaults: dict[Key, int] = {}
     names = ("registryid", "xid", "schema_xid", "isdefault")
-    for number, told in enumerate(zip(*(rows.column(name).to_pylist() for name in names), strict=True)):
-        registryid, xid, schema_xid, isdefault = told
+    for number, version in enumerate(zip(*(rows.column(name).to_pylist() for name in names), strict=True)):
+        registryid, xid, schema_xid, isdefault = version
         hashes.append(hash_of("\x1f".join(("version", registryid, xid))))
         numbers.append(number)
         if isdefault or (registryid, schema_xid) not in defaults:
@@ -116,7 +116,7 @@ def _schema_keys(rows: pa.Table) -> pa.Table:
 
 
 def schema_table(versions: list[SchemaVersion]) -> pa.Table:
-    """Give Versions of schemas as a table with columns of `SCHEMA_ROWS`."""
+    """Return Versions of schemas as a table with columns of `SCHEMA_ROWS`."""
     return pa.Table.from_pylist([dict(zip(SCHEMA_ROWS.names, one, strict=True)) for one in versions], schema=SCHEMA_ROWS)
 
 

@@ -75,9 +75,9 @@ _UNMATCHED_PAYLOAD = PayloadVerdict(NOT_CHECKED, (), ("no definition, so no sche
 
 
 def why_of(row: dict[str, Any]) -> str | None:
-    """Tell in one line why an event matches nothing or cannot be read; the same line for all events of one kind.
+    """Return in one line why an event matches nothing or cannot be read; the same line for all events of one kind.
 
-    A constant that differs is told with both values; what holes of a template hold is not, since it differs by event.
+    A constant that differs is shown with both values; what placeholders hold is not, since it differs by event.
     """
     if row["status"] == INCOMPLETE:
         left_open = [remark for remark in row["remarks"] if remark.startswith(f"{INCOMPLETE}: ")]
@@ -164,12 +164,12 @@ class Matcher:
         return match, self.payloads.check(match.shown.definition, event)
 
     def rows(self, landed: CapturedEvent) -> Iterator[dict[str, Any]]:
-        """Give the results of a row: one, or one for each event of a batch."""
+        """Return the results of a row: one, or one for each event of a batch."""
         for event in events_of(landed, self.request.max_unpacked_bytes):
             yield self.row(event)
 
     def row(self, event: Event) -> dict[str, Any]:
-        """Give the result of an event, with the columns of `event_matches` that matching fills."""
+        """Return the result of an event, with the columns of `event_matches` that matching fills."""
         match, verdict = self.match(event)
         shown, nearest = match.shown, match.nearest
         return {
@@ -206,8 +206,8 @@ class Matcher:
         share = self.request.payload_share
         if share >= 1:
             return True
-        told = f"{event.ce.get('source')}\0{event.ce.get('id')}\0{event.address}\0{len(event.body or b'')}"
-        return zlib.crc32(told.encode("utf-8", "surrogatepass")) < share * 2**32
+        identity = f"{event.ce.get('source')}\0{event.ce.get('id')}\0{event.address}\0{len(event.body or b'')}"
+        return zlib.crc32(identity.encode("utf-8", "surrogatepass")) < share * 2**32
 
     def _variables(self, shown: Evaluation | None) -> dict[str, str]:
         if shown is None:
@@ -228,16 +228,16 @@ class Matcher:
         return {"pointer": reason.pointer, "reason": reason.reason, "expected": expected, "actual": actual}
 
     def told_error(self, error: PayloadError) -> dict[str, str]:
-        """Tell an error of a payload, without what looks like a secret."""
+        """Return an error of a payload, without what looks like a secret."""
         message = _shortened(blank_value(error.message)) if self.request.with_values else ""
         return {"pointer": error.pointer, "keyword": error.keyword, "message": message}
 
 
 def remarks_of(definition: Definition) -> list[str]:
-    """Tell what is to be known of a definition that matches."""
+    """Return what is to be known of a definition that matches."""
     version = last_id(definition.version_xid)
-    told = [f"matches Version {version}, which is not the default"] if definition.older else []
-    return told + (["deprecated"] if definition.deprecated else [])
+    remarks = [f"matches Version {version}, which is not the default"] if definition.older else []
+    return remarks + (["deprecated"] if definition.deprecated else [])
 
 
 def _left_open(match: Match) -> list[str]:

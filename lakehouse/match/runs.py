@@ -51,7 +51,7 @@ class MatchOptions:
         scope: whose messages are candidates.
         request: how they are matched.
         at: snapshot of the catalog; None: its head.
-        form: how the sources are read; None: told by them.
+        form: how the sources are read; None: as they say.
         mapping: SQL expressions for columns, as `read_map` gives them.
         protocol: what the landing was, where it does not tell.
         since: only what landed at or after this time.
@@ -75,13 +75,13 @@ class MatchOptions:
     samples: int = 0
 
     @property
-    def asks_results(self) -> bool:
-        """Tell that more than counts is asked for."""
+    def needs_results(self) -> bool:
+        """Return whether more than counts is asked for."""
         return bool(self.into or self.results or self.samples)
 
     def columns(self) -> tuple[str, ...]:
-        """Give the columns of results that are needed: where a row stands orders lines and samples only."""
-        if not self.asks_results:
+        """Return the columns of results that are needed: where a row stands orders lines and samples only."""
+        if not self.needs_results:
             return COUNTED
         return tuple(name for name in RESULT_COLUMNS if name != "place" or self.results or self.samples)
 
@@ -101,11 +101,11 @@ class MatchSummary:
 
     @property
     def read(self) -> int:
-        """Give how many events there were."""
+        """Return how many events there were."""
         return sum(self.counts.values())
 
     def as_json(self) -> dict[str, Any]:
-        """Give the summary as one JSON value."""
+        """Return the summary as one JSON value."""
         return {
             "read": self.read, **self.counts, "payloads": dict(sorted(self.payloads.items())), "deviating": self.deviating,
             "definitions": self.definitions, "seen": self.seen, "unseen": self.definitions - self.seen,
@@ -113,7 +113,7 @@ class MatchSummary:
         }  # fmt: skip
 
 
-def run_match(spark: SparkSession, settings: Settings, asked: MatchOptions, watcher: Watcher | None = None) -> MatchSummary:
+def run_match(spark: SparkSession, settings: Settings, options: MatchOptions, watcher: Watcher | None = None) -> MatchSummary:
     """Match all events of the sources.
 
     Raises:
@@ -123,42 +123,44 @@ def run_match(spark: SparkSession, settings: Settings, asked: MatchOptions, watc
         WarehouseError: the warehouse holds no catalog.
     """
     stage = Clock(watcher)
-    sources = [read_landed(spark, asked, number) for number in range(len(asked.sources))]
+    sources = [read_landed(spark, options, number) for number in range(len(options.sources))]
     landed = reduce(DataFrame.unionByName, sources)
-    if asked.into:
-        conformance.create_conformance(spark, settings, asked.into)
+    if options.into:
+        conformance.create_conformance(spark, settings, options.into)
     with stage("index", "definitions of the catalog"):
-        opened = open_index(spark, settings, asked.scope, asked.at)
+        opened = open_index(spark, settings, options.scope, options.at)
     begun = datetime.now(timezone.utc)
     run: dict[str, Any] = {"run_id": str(uuid.uuid4()), "catalog_snapshot": opened.snapshot_id, "begun_at": begun}
-    results = with_matches(landed, opened, asked.request, asked.columns())
-    if asked.again and asked.into:
-        results = conformance.only_changed(spark, asked.into, results)
+    results = with_matches(landed, opened, options.request, options.columns())
+    if options.again and options.into:
+        results = conformance.only_changed(spark, options.into, results)
     with (
         large_batches(spark, *sources),
-        _kept(results, asked.asks_results),
+        _kept(results, options.needs_results),
         stage("match", f"{opened.definitions} definitions"),
     ):
         summary = summarize(results, opened, run["run_id"])
-        if asked.samples:
-            add_samples(results, summary, asked.samples)
-        if asked.into:
-            write_tables(spark, asked, results, summary, run)
-        if asked.results:
-            write_results(results, asked.results)
+        if options.samples:
+            add_samples(results, summary, options.samples)
+        if options.into:
+            write_tables(spark, options, results, summary, run)
+        if options.results:
+            write_results(results, options.results)
     return summary
 
 
-def read_landed(spark: SparkSession, asked: MatchOptions, number: int) -> DataFrame:
+def read_landed(spark: SparkSession, options: MatchOptions, number: int) -> DataFrame:
     """Open a source as landed rows; `ordinal` is its number."""
-    return land(read_source(spark, asked.sources[number], asked.form), asked, number)
+    return land(read_source(spark, options.sources[number], options.form), options, number)
 
 
-def land(rows: DataFrame, asked: MatchOptions, number: int = 0) -> DataFrame:
+def land(rows: DataFrame, options: MatchOptions, number: int = 0) -> DataFrame:
     """Bring rows of a source, whole or a part of them, into the canonical table; `ordinal` is the source's number."""
-    landed = to_landed(rows, asked.form, asked.mapping, asked.protocol)
-    landed = landed.withColumn("source", F.coalesce("source", F.lit(asked.sources[number]))).withColumn("ordinal", F.lit(number))
-    return landed if asked.since is None else landed.filter(F.col("landed_at") >= F.lit(asked.since).cast("TIMESTAMP"))
+    landed = to_landed(rows, options.form, options.mapping, options.protocol)
+    landed = landed.withColumn("source", F.coalesce("source", F.lit(options.sources[number]))).withColumn(
+        "ordinal", F.lit(number)
+    )
+    return landed if options.since is None else landed.filter(F.col("landed_at") >= F.lit(options.since).cast("TIMESTAMP"))
 
 
 def summarize(results: DataFrame, opened: OpenedIndex, run_id: str) -> MatchSummary:
@@ -189,7 +191,7 @@ def summarize(results: DataFrame, opened: OpenedIndex, run_id: str) -> MatchSumm
 
 
 def add_samples(results: DataFrame, summary: MatchSummary, most: int) -> None:
-    """Name some events for each reason that is told."""
+    """Name some events for each reason."""
     wanted = [one["why"] for one in summary.why]
     nth = F.row_number().over(Window.partitionBy("why").orderBy("ordinal", "place", "event_ref", "item"))
     rows = results.filter(F.col("why").isin(wanted)).withColumn("nth", nth).filter(F.col("nth") <= most)
@@ -202,19 +204,20 @@ def add_samples(results: DataFrame, summary: MatchSummary, most: int) -> None:
 
 def write_tables(
     spark: SparkSession,
-    asked: MatchOptions,
+    options: MatchOptions,
     results: DataFrame,
     summary: MatchSummary,
     run: dict[str, Any],
     batch: tuple[str, int] | None = None,
 ) -> None:
     """Append a run to the tables of a schema."""
-    name = str(asked.into)
+    name = str(options.into)
     conformance.write_run(spark, name, results, run, batch=batch)
     conformance.write_signatures(spark, name, results, run, batch=batch)
+    scope, tolerance = options.scope, options.request.tolerance
     counts = run | summary.counts | {
-        "sources": list(asked.sources), "scope": asked.scope.endpoint or asked.scope.group, "registryid": asked.scope.registry,
-        "level": asked.request.tolerance.level, "placeholders": asked.request.tolerance.placeholders, "read": summary.read,
+        "sources": list(options.sources), "scope": scope.endpoint or scope.group, "registryid": scope.registry,
+        "level": tolerance.level, "placeholders": tolerance.placeholders, "read": summary.read,
         "definitions": summary.definitions, "payloads": summary.payloads, "deviating": summary.deviating, "seen": summary.seen,
     }  # fmt: skip
     conformance.write_counts(spark, name, counts, batch=batch)
@@ -226,11 +229,11 @@ def write_results(results: DataFrame, place: str) -> None:
     Raises:
         SettingsError: the place cannot be written.
     """
-    told = F.to_json(F.struct(*TOLD), {"ignoreNullFields": "false"}).alias("told")
+    line = F.to_json(F.struct(*TOLD), {"ignoreNullFields": "false"}).alias("line")
     ref = F.col("event_ref")
-    ordered = results.orderBy("ordinal", "place", ref["source"], ref["partition"], ref["offset"], ref["row"], "item").select(told)
+    ordered = results.orderBy("ordinal", "place", ref["source"], ref["partition"], ref["offset"], ref["row"], "item").select(line)
     lines = (
-        f'{{"row": {number}, {row["told"][1:]}\n' for number, row in enumerate(ordered.toLocalIterator(prefetchPartitions=True))
+        f'{{"row": {number}, {row["line"][1:]}\n' for number, row in enumerate(ordered.toLocalIterator(prefetchPartitions=True))
     )
     folder = Path(place)
     try:
@@ -275,8 +278,8 @@ def _most(why: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def watch(
     spark: SparkSession,
     settings: Settings,
-    asked: MatchOptions,
-    told: Callable[[MatchSummary], None],
+    options: MatchOptions,
+    report: Callable[[MatchSummary], None],
     is_stopped: Callable[[], bool] = lambda: False,
     *,
     every: int | None = 10,
@@ -287,21 +290,21 @@ def watch(
     Args:
         spark: the session.
         settings: the warehouse; the stream remembers below it what it has seen.
-        asked: one source, and `into`.
-        told: is called with the counts of each micro-batch.
+        options: one source, and `into`.
+        report: is called with the counts of each micro-batch.
         is_stopped: tells whether to stop; asked each second.
         every: seconds between two looks; None: end when all that is there has been matched.
-        watcher: who is told of the stages.
+        watcher: receives the stages.
 
     Raises:
         SourceNotFound: the source cannot be streamed.
         LakehouseError: what `run_match` raises.
     """
-    rows = read_stream(spark, asked.sources[0], asked.form)
-    land(rows, asked)  # tells at once what the columns lack
-    conformance.create_conformance(spark, settings, str(asked.into))
-    batches = _Batches(spark, settings, asked, told, Clock(watcher))
-    writer = rows.writeStream.foreachBatch(batches.match).option("checkpointLocation", checkpoint(settings, asked))
+    rows = read_stream(spark, options.sources[0], options.form)
+    land(rows, options)  # tells at once what the columns lack
+    conformance.create_conformance(spark, settings, str(options.into))
+    batches = _Batches(spark, settings, options, report, Clock(watcher))
+    writer = rows.writeStream.foreachBatch(batches.match).option("checkpointLocation", checkpoint(settings, options))
     writer = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=f"{every} seconds")
     query = writer.start()
     try:
@@ -315,18 +318,18 @@ def watch(
         query.stop()
 
 
-def checkpoint(settings: Settings, asked: MatchOptions) -> str:
-    """Give the folder in which a stream remembers: one for each source, scope and schema of results."""
-    return f"{absolute_location(settings.warehouse)}/_watch/match-{_identity(asked)}"
+def checkpoint(settings: Settings, options: MatchOptions) -> str:
+    """Return the folder in which a stream remembers: one for each source, scope and schema of results."""
+    return f"{absolute_location(settings.warehouse)}/_watch/match-{_identity(options)}"
 
 
 class _Batches:
     """Matches micro-batches, with the index of the catalog's head."""
 
     def __init__(
-        self, spark: SparkSession, settings: Settings, asked: MatchOptions, told: Callable[[MatchSummary], None], stage: Clock
+        self, spark: SparkSession, settings: Settings, options: MatchOptions, report: Callable[[MatchSummary], None], stage: Clock
     ) -> None:
-        self.spark, self.settings, self.asked, self.told, self.stage = spark, settings, asked, told, stage
+        self.spark, self.settings, self.options, self.report, self.stage = spark, settings, options, report, stage
         self.opened: OpenedIndex | None = None
         self.failures: list[Exception] = []
 
@@ -340,35 +343,35 @@ class _Batches:
 
     def _match(self, batch: DataFrame, number: int) -> None:
         opened = self._index()
-        identity = (f"lakehouse-match-{_identity(self.asked)}", number)
-        landed = land(batch, self.asked)
-        results = with_matches(landed, opened, self.asked.request, self.asked.columns()).persist(StorageLevel.MEMORY_AND_DISK)
+        identity = (f"lakehouse-match-{_identity(self.options)}", number)
+        landed = land(batch, self.options)
+        results = with_matches(landed, opened, self.options.request, self.options.columns()).persist(StorageLevel.MEMORY_AND_DISK)
         run: dict[str, Any] = {
-            "run_id": f"{_identity(self.asked)}-{number}", "catalog_snapshot": opened.snapshot_id,
+            "run_id": f"{_identity(self.options)}-{number}", "catalog_snapshot": opened.snapshot_id,
             "begun_at": datetime.now(timezone.utc),
         }  # fmt: skip
         try:
             # A stream has a session of its own, with settings of its own.
             with large_batches(batch.sparkSession, landed), self.stage("match", f"micro-batch {number}"):
                 summary = summarize(results, opened, run["run_id"])
-                if self.asked.samples:
-                    add_samples(results, summary, self.asked.samples)
+                if self.options.samples:
+                    add_samples(results, summary, self.options.samples)
                 if summary.read:
-                    write_tables(self.spark, self.asked, results, summary, run, batch=identity)
-            self.told(summary)
+                    write_tables(self.spark, self.options, results, summary, run, batch=identity)
+            self.report(summary)
         finally:
             results.unpersist()
 
     def _index(self) -> OpenedIndex:
-        """Give the index of the head; a new one when the catalog has moved."""
+        """Return the index of the head; a new one when the catalog has moved."""
         if self.opened is None or resolve_snapshot(self.spark, "head") != self.opened.snapshot_id:
             with self.stage("index", "definitions of the catalog"):
-                self.opened = open_index(self.spark, self.settings, self.asked.scope)
+                self.opened = open_index(self.spark, self.settings, self.options.scope)
         return self.opened
 
 
-def _identity(asked: MatchOptions) -> str:
-    source, scope = asked.sources[0], asked.scope
-    told = [absolute_location(source) if "/" in source else source, asked.into, scope.registry, scope.group, scope.endpoint]
-    what = json.dumps(told)
+def _identity(options: MatchOptions) -> str:
+    source, scope = options.sources[0], options.scope
+    identity = [absolute_location(source) if "/" in source else source, options.into, scope.registry, scope.group, scope.endpoint]
+    what = json.dumps(identity)
     return hashlib.sha256(what.encode()).hexdigest()[:16]

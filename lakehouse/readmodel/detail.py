@@ -24,12 +24,12 @@ _MOST_IDS = 20
 
 
 def stored(entity: Entity) -> Stored:
-    """Give an entity as `lakehouse.export.view` takes it."""
+    """Return an entity as `lakehouse.export.view` takes it."""
     return Stored(*entity[:8])
 
 
 def rendered(view: View, registryid: RegistryId, xid: Xid, base: str | None = None) -> dict[str, Any] | None:
-    """Give an entity in the document view: of a message or schema with `meta` and `versions`, of a group without its members.
+    """Return an entity in the document view: of a message or schema with `meta` and `versions`, of a group without its members.
 
     Args:
         view: the snapshot.
@@ -77,7 +77,7 @@ class Shown:
     schema: list[dict[str, Any]]
 
     def as_json(self) -> dict[str, Any]:
-        """Give the message as one JSON value."""
+        """Return the message as one JSON value."""
         return {
             **self.message,
             "chain": self.chain,
@@ -106,14 +106,14 @@ class ShownEntity:
     messages: list[dict[str, Any]] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """Give the entity as one JSON value."""
+        """Return the entity as one JSON value."""
         from lakehouse.text.timestamps import rfc3339
 
         one = self.entity
         dates = {name: None if moment is None else rfc3339(moment) for name, moment in zip(_DATES, one[4:6], strict=True)}
-        told = {"registryid": one.registryid, "kind": one.kind, "xid": one.xid, "epoch": one.epoch, **dates}
+        members = {"registryid": one.registryid, "kind": one.kind, "xid": one.xid, "epoch": one.epoch, **dates}
         return {
-            **told,
+            **members,
             "snapshot_id": one.snapshot_id,
             "document_uris": one.document_uris,
             "attributes": one.attributes,
@@ -135,15 +135,15 @@ class ShownDocument:
     findings: list[dict[str, Any]]
 
     def as_json(self) -> dict[str, Any]:
-        """Give the document as one JSON value."""
+        """Return the document as one JSON value."""
         names = ("status", "reason", "dialect", "specversion", "sha256", "size", "entities", "quarantined", "spellings")
-        told = {"registryid": self.registryid, "kind": "document", "document_uri": self.document_uri}
+        members = {"registryid": self.registryid, "kind": "document", "document_uri": self.document_uri}
         facts = {name: self.facts.get(name) for name in names}
-        return told | {"snapshot_id": self.snapshot_id} | facts | {"findings": self.findings}
+        return members | {"snapshot_id": self.snapshot_id} | facts | {"findings": self.findings}
 
 
 def full_xid(view: View, text: str, registryid: RegistryId | None = None) -> str:
-    """Give the XID (of a document: the URI) that a text means: an XID itself, else the id of one entity.
+    """Return the XID (of a document: the URI) that a text means: an XID itself, else the id of one entity.
 
     Raises:
         XidNotFound: nothing in the catalog has that id.
@@ -232,7 +232,7 @@ def show_messages(view: View, xid: Xid, registryid: RegistryId | None = None, ma
 
 
 def _schema_references(view: View, registryid: RegistryId, attributes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Give the references of the Versions that declare the schema: the message's, or those of a base."""
+    """Return the references of the Versions that declare the schema: the message's, or those of a base."""
     declared = [row for row in attributes if row["pointer"] in ("/dataschemauri", "/dataschemaxid") and row["declared_by"]]
     return [
         {name: getattr(one, name) for name in _OF_SCHEMA}
@@ -246,11 +246,11 @@ def _schema_references(view: View, registryid: RegistryId, attributes: list[dict
 def _entity(view: View, entity: Entity) -> ShownEntity:
     from lakehouse.readmodel.flattened import messages_of
 
-    def told(one: Any, *names: str) -> dict[str, Any]:
+    def members(one: Any, *names: str) -> dict[str, Any]:
         return {name: getattr(one, name) for name in names}
 
-    references = [told(one, "relation", "pointer", "target", "target_xid", "status") for one in view.references_of(entity)]
-    referring = [told(one, "source_xid", "relation", "pointer") for one in view.referring_to(entity.registryid, entity.xid)]
+    references = [members(one, "relation", "pointer", "target", "target_xid", "status") for one in view.references_of(entity)]
+    referring = [members(one, "source_xid", "relation", "pointer") for one in view.referring_to(entity.registryid, entity.xid)]
     messages = messages_of(view, entity) if entity.kind == "endpoint" else []
     return ShownEntity(
         entity,

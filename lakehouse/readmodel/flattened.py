@@ -33,7 +33,7 @@ class Step(NamedTuple):
 
 
 def steps_of(view: View, definition: Record, max_depth: int = 128) -> list[Step]:
-    """Give the definitions that a message is merged from, nearest first: its own, those of its bases that were found.
+    """Return the definitions that a message is merged from, nearest first: its own, those of its bases that were found.
 
     Args:
         view: the snapshot.
@@ -55,7 +55,7 @@ def steps_of(view: View, definition: Record, max_depth: int = 128) -> list[Step]
 
 
 def chain_of(view: View, definition: Record, max_depth: int = 128) -> list[Record]:
-    """Give a message's rows of the view `message_chains`, by depth: registryid, xid, depth, basemessage, base_xid ..."""
+    """Return a message's rows of the view `message_chains`, by depth: registryid, xid, depth, basemessage, base_xid ..."""
     steps, status = steps_of(view, definition, max_depth), definition["chain_status"]
     key = {name: definition[name] for name in ("registryid", "xid", "version_xid")}
     if not steps:
@@ -81,7 +81,7 @@ def chain_of(view: View, definition: Record, max_depth: int = 128) -> list[Recor
 
 
 def attributes_of(view: View, definition: Record, max_depth: int = 128) -> list[Record]:
-    """Give a message's rows of the view `flat_attributes`, by pointer: registryid, xid, pointer, value, value_type, origin ..."""
+    """Return a message's rows of `flat_attributes`, by pointer: registryid, xid, pointer, value, value_type, origin ..."""
     steps = steps_of(view, definition, max_depth)
     declared = [(step.version_xid, {pointer for pointer, _ in leaves_of_body(step.body)}) for step in steps]
     key = {name: definition[name] for name in ("registryid", "xid")}
@@ -98,7 +98,7 @@ def attributes_of(view: View, definition: Record, max_depth: int = 128) -> list[
 
 
 def endpoints_of(view: View, definition: Record) -> list[Record]:
-    """Give a message's rows of the view `endpoint_messages`, by endpoint and way."""
+    """Return a message's rows of the view `endpoint_messages`, by endpoint and way."""
     registryid, group_xid = definition["registryid"], definition["group_xid"]
     own = view.entity(registryid, group_xid)
     group = own if own is not None and own.kind == "group" else None
@@ -107,7 +107,7 @@ def endpoints_of(view: View, definition: Record) -> list[Record]:
 
 
 def carrying(view: View, registryid: RegistryId, group_xid: Xid) -> list[Entity]:
-    """Give the endpoints that carry the messages of a group: those that name it, and the one that it is."""
+    """Return the endpoints that carry the messages of a group: those that name it, and the one that it is."""
     own = view.entity(registryid, group_xid)
     carriers = [own] if own is not None and own.kind == "endpoint" else []
     naming = (one for one in view.referring_to(registryid, group_xid) if one.relation == "messagegroups")
@@ -119,7 +119,7 @@ def carrying(view: View, registryid: RegistryId, group_xid: Xid) -> list[Entity]
 
 
 def messages_of(view: View, endpoint: Entity) -> list[Record]:
-    """Give an endpoint's rows of the view `endpoint_messages`, by way and message."""
+    """Return an endpoint's rows of the view `endpoint_messages`, by way and message."""
     rows = []
     named = endpoint.attributes.get("messagegroups") or []
     for via in dict.fromkeys([endpoint.xid, *named]):
@@ -130,7 +130,7 @@ def messages_of(view: View, endpoint: Entity) -> list[Record]:
 
 
 def carried(endpoint: Entity, definition: Record, group: Entity | None) -> Record:
-    """Give the row of the view `endpoint_messages` for a message that an endpoint carries.
+    """Return the row of the view `endpoint_messages` for a message that an endpoint carries.
 
     Args:
         endpoint: the endpoint.
@@ -171,12 +171,12 @@ def _attributes(view: View, registryid: RegistryId, xid: Xid) -> Record | None:
 
 def _leaf(pointer: Pointer, value: JsonText, origin: str, declared_by: str | None, depth: int | None) -> Record:
     value_type = _TYPES.get(value[:1], "number")
-    told = {"pointer": pointer, "value": value, "value_type": value_type}
-    return told | {"origin": origin, "declared_by": declared_by, "depth": depth}
+    row = {"pointer": pointer, "value": value, "value_type": value_type}
+    return row | {"origin": origin, "declared_by": declared_by, "depth": depth}
 
 
 def _options(known: Record, own_family: str | None, family: str | None, leaves: dict[Pointer, JsonText]) -> dict[str, str]:
-    """Give the protocol's options as text: after defaults, without those for other roles; what the message declares wins."""
+    """Return the protocol's options as text: after defaults, without those for other roles; what the message declares wins."""
     given = known.get("protocoloptions")
     usage = known.get("usage")
     defaults = (_defaults().get(own_family, {}) if own_family else {}) | ({} if given is None else _defaults()[""])
@@ -198,7 +198,7 @@ def _options(known: Record, own_family: str | None, family: str | None, leaves: 
 
 @cache
 def _defaults() -> dict[str, dict[str, str]]:
-    """Give the defaults of an endpoint's options as text, by protocol family; those of every protocol have none."""
+    """Return the defaults of an endpoint's options as text, by protocol family; those of every protocol have none."""
     found: dict[str, dict[str, str]] = {}
     for row in table("option_defaults"):
         found.setdefault(row["protocol_family"], {})[row["option"]] = str(as_column_text(orjson.loads(row["default"])))
@@ -207,6 +207,6 @@ def _defaults() -> dict[str, dict[str, str]]:
 
 @cache
 def _options_of(role: str) -> dict[str, frozenset[str]]:
-    """Give the options that an endpoint without a role has no use for, by protocol family."""
+    """Return the options that an endpoint without a role has no use for, by protocol family."""
     rows = [row for row in constraints() if (row.test, row.argument) == ("role", role)]
     return {family: frozenset(row.name for row in rows if row.family == family) for family in FAMILIES}

@@ -29,7 +29,7 @@ def open_model(settings: Settings, *, progress: Progress | None = None) -> ReadM
 
     Args:
         settings: the warehouse, `readmodel_dir`, and Spark's settings for S3.
-        progress: is told while a file is built how many rows are done, and of how many (None: not known).
+        progress: is called while a file is built with how many rows are done, and of how many (None: not known).
 
     Raises:
         WarehouseError: the warehouse holds no catalog, or cannot be read.
@@ -68,7 +68,7 @@ class ReadModel:
             self._file = None
 
     def refresh(self) -> bool:
-        """Look whether the warehouse has changed, and bring the file up to date.
+        """Check whether the warehouse has changed, and bring the file up to date.
 
         A look at a local warehouse costs some `stat` calls; nothing is read when nothing changed.
 
@@ -208,7 +208,7 @@ class ReadModel:
             self.place.discard(file)
 
     def _take(self) -> tuple[Path, ReadConnection]:
-        """Give a connection, and the file that it reads."""
+        """Return a connection, and the file that it reads."""
         with self._guard:
             if self._file is None:
                 self._file = self.place.current()

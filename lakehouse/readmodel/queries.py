@@ -63,7 +63,7 @@ def change_events(
     """Return the events of the snapshots after `since`, in order.
 
     Args:
-        view: whose `head` is the newest snapshot that can be told.
+        view: whose `head` is the newest snapshot that can be read.
         source: URL of the registry, setting `events_source`; `{registryid}` stands for its id.
         since: the last snapshot that the reader knows; 0: none.
         until: the last snapshot to report; None: the head.
@@ -105,7 +105,7 @@ class ChangedRow(NamedTuple):
 
 
 def listed_members(view: View) -> dict[tuple[RegistryId, Xid], list[Xid]]:
-    """Give the XIDs of the messages and schemas of each group or endpoint that holds any, sorted, by registryid and XID of it."""
+    """Return the XIDs of messages and schemas of each group or endpoint that holds any, sorted, by registryid and XID of it."""
     rows = view.db.execute(
         f"SELECT registryid, xid FROM log WHERE kind IN ('message', 'schema') AND {view.holds()} ORDER BY registryid, xid"
     )
@@ -116,7 +116,7 @@ def listed_members(view: View) -> dict[tuple[RegistryId, Xid], list[Xid]]:
 
 
 def protocols_of(view: View) -> dict[tuple[RegistryId, Xid], str | None]:
-    """Give the family of the protocol of each message, by registryid and XID; None: it names none."""
+    """Return the family of the protocol of each message, by registryid and XID; None: it names none."""
     if view.is_stored():
         rows = view.db.execute("SELECT registryid, xid, protocol_family FROM effective")
         return {(registryid, xid): family for registryid, xid, family in rows}

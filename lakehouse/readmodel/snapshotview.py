@@ -77,13 +77,13 @@ class Timeline:
         return [Snapshot(number, orjson.loads(body), names.get(number, {})) for number, body in rows]
 
     def labels(self) -> dict[str, tuple[int, str | None]]:
-        """Give all labels: name to snapshot and reason; the last row of a name counts."""
+        """Return all labels: name to snapshot and reason; the last row of a name counts."""
         rows = self.db.execute(f"SELECT xid, body FROM log WHERE kind = 'label' AND {FEW} ORDER BY snapshot_id, xid")
-        told = ((name, orjson.loads(body)) for name, body in rows)
-        return {name: (facts["snapshot_id"], facts.get("why")) for name, facts in told}
+        label = ((name, orjson.loads(body)) for name, body in rows)
+        return {name: (facts["snapshot_id"], facts.get("why")) for name, facts in label}
 
     def commit_of(self, snapshot_id: int) -> dict[str, Any]:
-        """Give the facts of a snapshot: committed_at, command, counts, digest, tables ..."""
+        """Return the facts of a snapshot: committed_at, command, counts, digest, tables ..."""
         # A snapshot may have a hundred thousand rows, so it is looked for among the snapshots.
         row = self.db.execute(
             f"SELECT body FROM log WHERE kind = 'snapshot' AND registryid = '' AND xid = '' AND snapshot_id = ? AND {FEW}",
@@ -94,7 +94,7 @@ class Timeline:
 
     @property
     def committed_at(self) -> datetime:
-        """Give the time of this snapshot."""
+        """Return the time of this snapshot."""
         return datetime.fromisoformat(self.commit_of(self.snapshot_id)["committed_at"])
 
 
@@ -127,7 +127,7 @@ class Entity(NamedTuple):
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """Give the normal form, unknown attributes among the others."""
+        """Return the normal form, unknown attributes among the others."""
         from lakehouse.text.jsontext import read_canonical
 
         known: dict[str, Any] = read_canonical(self.body)
@@ -158,7 +158,7 @@ class Entities(Timeline):
         return int(rows.fetchone()[0])
 
     def lived(self, registryid: RegistryId) -> tuple[int, int] | None:
-        """Give the first createdat and the last modifiedat of what a registry holds, in microseconds; None: it holds nothing."""
+        """Return the first createdat and last modifiedat in a registry, in microseconds; None: it holds nothing."""
         found: tuple[int, int] = self.db.execute(
             f"SELECT min(createdat), max(modifiedat) FROM log WHERE registryid = ? AND {self.holds()}"
             " AND kind NOT IN ('document', 'label', 'snapshot')",
@@ -186,7 +186,7 @@ class Entities(Timeline):
         return list(rows)
 
     def below(self, registryid: RegistryId, xid: Xid) -> Iterator[Entity]:
-        """Give everything that stands below an entity, by XID."""
+        """Return everything that stands below an entity, by XID."""
         start = xid.rstrip("/") + "/"
         return self._entities("registryid = ? AND xid > ? AND xid < ?", (registryid, start, start[:-1] + "0"), "xid")
 
@@ -237,7 +237,7 @@ class Entities(Timeline):
         return [(one, uri, snapshot_id, orjson.loads(body)) for one, uri, snapshot_id, body in rows]
 
     def history_rows(self, xid: Xid, registryid: RegistryId | None, *, below: bool = False) -> list[dict[str, Any]]:
-        """Give all rows of the log up to the snapshot of an entity and its Versions, or of all that stands below it.
+        """Return all rows of the log up to the snapshot of an entity and its Versions, or of all that stands below it.
 
         Returns:
             Rows as `lakehouse.query.audit.history` takes them: snapshot_id, registryid, kind, xid, op, epoch, document_uris,
@@ -267,7 +267,7 @@ class Entities(Timeline):
             yield Entity._make((*row[:8], orjson.loads(row[8] or "[]"), *row[9:]))
 
     def holds(self, table: str = "") -> str:
-        """Give the condition that a row of the log is the last one of its entity at the snapshot, and no deletion."""
+        """Return the condition that a row of the log is the last one of its entity at the snapshot, and no deletion."""
         return f"{table}snapshot_id <= {self.snapshot_id:d} AND {table}until > {self.snapshot_id:d} AND {table}op <> 'delete'"
 
 
@@ -386,18 +386,18 @@ class View(Entities):
 
     @property
     def definitions_snapshot(self) -> int:
-        """Tell of which snapshot the effective definitions are: this one, or an older one while `effective_messages` lags."""
+        """Return of which snapshot the effective definitions are: this one, or an older one while `effective_messages` lags."""
         is_behind = self.snapshot_id == self.head and self._reached() < self.last_defining()
         return self._reached() if is_behind else self.snapshot_id
 
     def definition(self, registryid: RegistryId, xid: Xid) -> dict[str, Any] | None:
-        """Give the effective definition of a message, a row of `effective_messages`: maps as dict, lists as list."""
+        """Return the effective definition of a message, a row of `effective_messages`: maps as dict, lists as list."""
         return next(self.definitions(registryid, xids=[xid]), None)
 
     def definitions(
         self, registryid: RegistryId | None = None, *, group_xid: Xid | None = None, xids: Iterable[Xid] | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Give effective definitions, rows of `effective_messages` (`sqliteschema.EFFECTIVE_COLUMNS`), by registry and XID.
+        """Return effective definitions, rows of `effective_messages` (`sqliteschema.EFFECTIVE_COLUMNS`), by registry and XID.
 
         Args:
             registryid: only of this registry.
@@ -432,7 +432,7 @@ class View(Entities):
     def _computed(
         self, registryid: RegistryId | None, group_xid: Xid | None, xids: Sequence[Xid] | None
     ) -> Iterator[dict[str, Any]]:
-        """Give definitions that the file does not hold; of many, only those are computed that may differ from what it holds."""
+        """Return definitions that the file does not hold; of many, only those are computed that may differ from what it holds."""
         reached = min(self._reached(), self.head)
         differ = self.may_differ(View(self.db, self._max_depth, reached)) if reached and xids is None else None
         for one in self.registries() if registryid is None else [registryid]:
@@ -443,8 +443,8 @@ class View(Entities):
                 if entity.kind == "message" and group_xid in (None, xid_of_group(entity.xid)):
                     is_held = differ is not None and (one, "message", entity.xid) not in differ
                     held = self._held(one, entity.xid) if is_held else None
-                    told = {"document_uris": entity.document_uris, "snapshot_id": self.snapshot_id}
-                    yield held or self.bodies.effective(one, entity.xid) | told
+                    columns = {"document_uris": entity.document_uris, "snapshot_id": self.snapshot_id}
+                    yield held or self.bodies.effective(one, entity.xid) | columns
 
     def _held(self, registryid: RegistryId, xid: Xid) -> dict[str, Any] | None:
         """Return the definition of a message that the file holds."""
@@ -453,7 +453,7 @@ class View(Entities):
         return None if row is None else decoded(row)
 
     def telling(self, registryid: RegistryId | None = None, *, group_xid: Xid | None = None) -> Iterator[Discriminators]:
-        """Give of effective definitions what tells them apart, which takes a hundredth of the time of `definitions`.
+        """Return of effective definitions what tells them apart, which takes a hundredth of the time of `definitions`.
 
         Args:
             registryid: only of this registry.
@@ -474,7 +474,7 @@ class View(Entities):
             yield from map(Discriminators._make, rows)
 
     def is_stored(self) -> bool:
-        """Tell whether the file's definitions are those of the snapshot: no message changed between the two."""
+        """Return whether the file's definitions are those of the snapshot: no message changed between the two."""
         defined = self.last_defining()
         if self.snapshot_id == self.head:
             return True  # lagging or not: there are no newer ones
@@ -485,7 +485,7 @@ class View(Entities):
         return int(self.facts["definitions"])
 
     def last_defining(self, snapshot_id: int | None = None) -> int:
-        """Give the last snapshot up to this one that changed a message or a Version of one."""
+        """Return the last snapshot up to this one that changed a message or a Version of one."""
         number = self.snapshot_id if snapshot_id is None else snapshot_id
         tables = self.commit_of(number)["tables"] if number else {}
         return max((tables.get(name, 0) for name in _DEFINING), default=0)

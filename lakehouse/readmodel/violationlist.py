@@ -83,8 +83,8 @@ def _findings(view: View, where: str = "1", values: tuple[str, ...] = (), *, of_
         return found
     holds = f"snapshot_id <= {view.snapshot_id:d}" if of_past_loads else view.holds()
     loads = view.db.execute(f"SELECT body FROM log WHERE kind = 'document' AND {FEW} AND {holds}")
-    told = {violation_id for (body,) in loads for violation_id in orjson.loads(body or "{}").get("findings") or []}
-    return [one for one in found if one["violation_id"] in told]
+    recorded = {violation_id for (body,) in loads for violation_id in orjson.loads(body or "{}").get("findings") or []}
+    return [one for one in found if one["violation_id"] in recorded]
 
 
 def _named(view: View, text: str, found: list[dict[str, Any]], registryid: RegistryId | None) -> list[str]:
@@ -100,7 +100,7 @@ def violations_by_rule(findings: list[dict[str, Any]], examples: int = 5) -> lis
 
     Args:
         findings: as from `find_violations`.
-        examples: how many of each are told.
+        examples: how many of each are returned.
     """
     from lakehouse.rules.declared import TOLD
 
@@ -139,7 +139,7 @@ def with_reasons(view: View, registryid: RegistryId | None = None) -> Iterator[N
 
 
 def reasons_of(view: View, text: str, registryid: RegistryId | None = None) -> list[str]:
-    """Tell why an entity is not there at the snapshot: which rule refused it, which snapshot deleted it; empty: nothing is known.
+    """Return why an entity is missing in the snapshot: which rule refused it, which snapshot deleted it; empty: unknown.
 
     Args:
         view: the snapshot.
@@ -154,7 +154,7 @@ def reasons_of(view: View, text: str, registryid: RegistryId | None = None) -> l
 
 
 def notes_on(view: View, text: str, registryid: RegistryId | None = None, *, of_message: bool = True) -> list[str]:
-    """Tell what an answer does not show: text that was refused; a deleted message, where its id named something else.
+    """Return what an answer does not show: text that was refused; a deleted message, where its id named something else.
 
     Args:
         view: the snapshot.
@@ -168,7 +168,7 @@ def notes_on(view: View, text: str, registryid: RegistryId | None = None, *, of_
 
 
 def rejected_documents(view: View, registryid: RegistryId | None = None) -> list[str]:
-    """Tell which documents were refused whole: nobody knows which entities they hold."""
+    """Return which documents were refused whole: nobody knows which entities they hold."""
     found = [
         f"{uri} was refused whole, so nothing that it holds was loaded: {facts.get('reason')}. `lakehouse show {uri}` shows more."
         for _, uri, _, facts in view.documents(registryid)
@@ -179,7 +179,7 @@ def rejected_documents(view: View, registryid: RegistryId | None = None) -> list
 
 
 def refused(view: View, wanted: str, registryid: RegistryId | None = None, *, only_messages: bool = False) -> list[str]:
-    """Tell which rule refused an entity in the latest load of its document, one text for each finding; empty: none did.
+    """Return which rule refused an entity in the latest load of its document, one text for each finding; empty: none did.
 
     Args:
         view: the snapshot.

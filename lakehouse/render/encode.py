@@ -49,61 +49,64 @@ class Bound:
     content_type: str | None
 
 
-def bind(way: ProtocolBinding, filled: ResolvedDefinition, given: RenderInput, mode: str | None) -> Bound:
+def bind(binding: ProtocolBinding, filled: ResolvedDefinition, given: RenderInput, mode: str | None) -> Bound:
     """Write a filled definition as its protocol carries it.
 
     Raises:
         RenderRefused: the payload is not what its content type says, or the format of the envelope is not JSON.
     """
-    data_type = content_type_of(way, filled.ce, filled.options, given)
-    options = {} if way.protocol is None else _options(way, filled)
-    content_key = _content_key(way)
+    data_type = content_type_of(binding, filled.ce, filled.options, given)
+    options = {} if binding.protocol is None else _options(binding, filled)
+    content_key = _content_key(binding)
     event = None
     body = given.payload
     if mode == "structured":
-        event = _structured(way, filled, given, data_type)
-        envelope_type = _envelope_type(way)
+        event = _structured(binding, filled, given, data_type)
+        envelope_type = _envelope_type(binding)
         body = orjson.dumps(event)
-        if content_key and not way.only_structured:
+        if content_key and not binding.only_structured:
             options.setdefault(content_key, envelope_type)
     else:
         if mode == "binary":
-            options = _bound(way.family, filled.ce) | options
-        if data_type is not None and content_key and not (way.family == "MQTT" and way.only_structured):
+            options = _bound(binding.family, filled.ce) | options
+        if data_type is not None and content_key and not (binding.family == "MQTT" and binding.only_structured):
             options.setdefault(content_key, data_type)
-    return Bound(_captured(way, options), event, body, data_type)
+    return Bound(_captured(binding, options), event, body, data_type)
 
 
-def content_type_of(way: ProtocolBinding, ce: Mapping[str, Any], options: Mapping[str, Any], given: RenderInput) -> str | None:
-    """Give the content type of the payload: of the event, the protocol, the message, inferred, or that of what was given."""
-    told = [
+def content_type_of(
+    binding: ProtocolBinding, ce: Mapping[str, Any], options: Mapping[str, Any], given: RenderInput
+) -> str | None:
+    """Return the content type of the payload: of the event, the protocol, the message, inferred, or that of what was given."""
+    candidates = [
         ce.get("datacontenttype"),
-        options.get(_content_key(way)),
-        way.definition.constant(CONTENT_TYPE),
-        way.inferred.get(f"{ENVELOPE}datacontenttype/value"),
-        way.inferred.get(CONTENT_TYPE),
+        options.get(_content_key(binding)),
+        binding.definition.constant(CONTENT_TYPE),
+        binding.inferred.get(f"{ENVELOPE}datacontenttype/value"),
+        binding.inferred.get(CONTENT_TYPE),
         given.payload_type,
     ]
     return next(
-        (one for one in told if isinstance(one, str) and one and not one.lower().startswith("application/cloudevents")), None
+        (one for one in candidates if isinstance(one, str) and one and not one.lower().startswith("application/cloudevents")),
+        None,
     )
 
 
-def _content_key(way: ProtocolBinding) -> str:
-    return PROTOCOLS[way.family].content_type if way.family in PROTOCOLS else ""
+def _content_key(binding: ProtocolBinding) -> str:
+    return PROTOCOLS[binding.family].content_type if binding.family in PROTOCOLS else ""
 
 
-def declared_content_type(way: ProtocolBinding, values: Mapping[str, Any]) -> str | None:
-    """Give the content type of the payload before the definition is filled."""
+def declared_content_type(binding: ProtocolBinding, values: Mapping[str, Any]) -> str | None:
+    """Return the content type of the payload before the definition is filled."""
     named = [values.get("datacontenttype"), values.get(f"{ENVELOPE}datacontenttype")]
-    given = next((one for one in named if isinstance(one, str)), None) or way.definition.constant(_OF_ENVELOPE)
-    key = _content_key(way)
-    options = {key: way.definition.constant(Pointer(f"/protocoloptions/{key}"))} if key else {}
-    return content_type_of(way, {"datacontenttype": given}, options, RenderInput())
+    given = next((one for one in named if isinstance(one, str)), None) or binding.definition.constant(_OF_ENVELOPE)
+    key = _content_key(binding)
+    options = {key: binding.definition.constant(Pointer(f"/protocoloptions/{key}"))} if key else {}
+    return content_type_of(binding, {"datacontenttype": given}, options, RenderInput())
 
 
 def is_text(content_type: str) -> bool:
-    """Tell whether a content type is of text that is no JSON."""
+    """Return whether a content type is of text that is no JSON."""
     kind = media_type(content_type)[0]
     return kind.startswith("text/") or kind.endswith(("/xml", "+xml", "/yaml", "+yaml"))
 
@@ -123,38 +126,42 @@ def json_of(way_xid: Xid, payload: bytes) -> Any:
             raise RenderRefused(way_xid, [Refusal("payload", f"no JSON, as its content type says: {error}")]) from error
 
 
-def _options(way: ProtocolBinding, filled: ResolvedDefinition) -> dict[str, Any]:
-    """Give the protocol options, with the defaults of the protocol."""
+def _options(binding: ProtocolBinding, filled: ResolvedDefinition) -> dict[str, Any]:
+    """Return the protocol options, with the defaults of the protocol."""
     options = dict(filled.options)
-    if way.family == "MQTT":  # END-163, END-165
+    if binding.family == "MQTT":  # END-163, END-165
         options = {"qos": 0, "retain": False} | options
-    elif way.family == "HTTP" and "status" not in options:  # END-135
+    elif binding.family == "HTTP" and "status" not in options:  # END-135
         options = {"method": "POST", "path": "/"} | options
         options["method"] = as_text(options["method"]).upper()
-    elif way.family == "KAFKA" and not {"key", "key_base64"} & options.keys() and "partitionkey" in filled.ce:
+    elif binding.family == "KAFKA" and not {"key", "key_base64"} & options.keys() and "partitionkey" in filled.ce:
         options["key"] = as_text(filled.ce["partitionkey"])  # CloudEvents, Kafka binding, 3.1
     return options
 
 
-def _envelope_type(way: ProtocolBinding) -> str:
-    """Give the content type of a structured event: of the message, of the endpoint, or the usual one."""
-    written = way.definition.constant(CONTENT_TYPE) or ""
-    told = [written, (way.endpoint.format if way.endpoint else None) or ""]
-    found = next((one for one in told if one.lower().startswith("application/cloudevents")), STRUCTURED_JSON)
+def _envelope_type(binding: ProtocolBinding) -> str:
+    """Return the content type of a structured event: of the message, of the endpoint, or the usual one."""
+    written = binding.definition.constant(CONTENT_TYPE) or ""
+    candidates = [written, (binding.endpoint.format if binding.endpoint else None) or ""]
+    found = next((one for one in candidates if one.lower().startswith("application/cloudevents")), STRUCTURED_JSON)
     if not media_type(found)[0].endswith("cloudevents+json"):
-        raise RenderRefused(way.definition.xid, [Refusal(CONTENT_TYPE, f"{found}: structured events are written in JSON only")])
+        raise RenderRefused(
+            binding.definition.xid, [Refusal(CONTENT_TYPE, f"{found}: structured events are written in JSON only")]
+        )
     return found
 
 
-def _structured(way: ProtocolBinding, filled: ResolvedDefinition, given: RenderInput, data_type: str | None) -> dict[str, Any]:
-    """Give the event in JSON: JSON payloads stand as they are, texts as texts, others in base64 (CloudEvents, JSON format)."""
+def _structured(
+    binding: ProtocolBinding, filled: ResolvedDefinition, given: RenderInput, data_type: str | None
+) -> dict[str, Any]:
+    """Return the event in JSON: JSON payloads stand as they are, texts as texts, others in base64 (CloudEvents, JSON format)."""
     event = dict(filled.ce)
-    if data_type is not None and (given.payload is not None or "datacontenttype" in event or _says_type(way)):
+    if data_type is not None and (given.payload is not None or "datacontenttype" in event or _says_type(binding)):
         event["datacontenttype"] = data_type
     if given.payload is None:
         return event
     if data_type is None or is_json(media_type(data_type)[0]):
-        value = json_of(way.definition.xid, given.payload)
+        value = json_of(binding.definition.xid, given.payload)
         event["data"] = value if b"\n" in given.payload and _is_plain(value) else orjson.Fragment(given.payload)
     elif is_text(data_type) and _is_utf8(given.payload):
         event["data"] = given.payload.decode()
@@ -163,8 +170,8 @@ def _structured(way: ProtocolBinding, filled: ResolvedDefinition, given: RenderI
     return event
 
 
-def _says_type(way: ProtocolBinding) -> bool:
-    return way.definition.attribute(CONTENT_TYPE) is not None or f"{ENVELOPE}datacontenttype/value" in way.inferred
+def _says_type(binding: ProtocolBinding) -> bool:
+    return binding.definition.attribute(CONTENT_TYPE) is not None or f"{ENVELOPE}datacontenttype/value" in binding.inferred
 
 
 def _is_plain(value: Any) -> bool:
@@ -184,7 +191,7 @@ def _is_utf8(payload: bytes) -> bool:
 
 
 def _bound(family: str, ce: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the attributes of a binary event as options of the protocol; `datacontenttype` is the content type there."""
+    """Return the attributes of a binary event as options of the protocol; `datacontenttype` is the content type there."""
     start = PROTOCOLS[family].ce_attributes.split()[0]
     encoded = PROTOCOLS[family].ce_encoding == "percent"
     found = {}
@@ -196,19 +203,21 @@ def _bound(family: str, ce: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _captured(way: ProtocolBinding, options: Mapping[str, Any]) -> dict[str, Any]:
+def _captured(binding: ProtocolBinding, options: Mapping[str, Any]) -> dict[str, Any]:
     """Nest options: headers and user properties as lists of name and value, sections of AMQP as objects."""
     captured: dict[str, Any] = {}
-    if way.family in _PAIRS and way.protocol is not None:
-        listed = [name for name in _PAIRS[way.family] if not (way.only_structured and name in ("headers", "user_properties"))]
+    if binding.family in _PAIRS and binding.protocol is not None:
+        listed = [
+            name for name in _PAIRS[binding.family] if not (binding.only_structured and name in ("headers", "user_properties"))
+        ]
         captured = {name: [] for name in listed}
-    elif way.family == "AMQP":
+    elif binding.family == "AMQP":
         captured = {"properties": {}, "application-properties": {}}
     for key, value in options.items():
         section, *name = tokens_of(Pointer(f"/{key}"))
         if not name:
             captured[section] = value
-        elif section in _PAIRS.get(way.family, ()):
+        elif section in _PAIRS.get(binding.family, ()):
             captured.setdefault(section, []).append({"name": name[0], "value": as_text(value)})
         else:
             captured.setdefault(section, {})[name[0]] = value

@@ -75,11 +75,11 @@ class ResolvedDefinition:
     variables: dict[str, str] = field(default_factory=dict)
 
 
-def fill(way: ProtocolBinding, given: RenderInput, now: str, new_id: str) -> ResolvedDefinition:
+def fill(binding: ProtocolBinding, given: RenderInput, now: str, new_id: str) -> ResolvedDefinition:
     """Put values into a definition.
 
     Args:
-        way: the definition on its way over a protocol.
+        binding: the definition as a protocol carries it.
         given: what was given.
         now: RFC 3339 timestamp that stands for the current time.
         new_id: CloudEvents `id`, where none is given or declared.
@@ -88,84 +88,84 @@ def fill(way: ProtocolBinding, given: RenderInput, now: str, new_id: str) -> Res
         MissingValues: with all values that are missing.
         RenderRefused: a value does not fit where it goes.
     """
-    needs = needs_of(way, given)
+    needs = needs_of(binding, given)
     if needs:
-        raise MissingValues(way.definition.xid, needs)
-    filled = ResolvedDefinition(variables={name: as_text(given.values[name]) for name in placeholders_of(way)})
+        raise MissingValues(binding.definition.xid, needs)
+    filled = ResolvedDefinition(variables={name: as_text(given.values[name]) for name in placeholders_of(binding)})
     refusals: list[Refusal] = []
-    for attribute in way.definition.attributes:
+    for attribute in binding.definition.attributes:
         try:
-            value = _value(way, attribute, given, filled.variables, now)
+            value = _value(binding, attribute, given, filled.variables, now)
         except ValueError as error:
             refusals.append(Refusal(attribute.pointer, str(error)))
             continue
         if value is not None and attribute.section != "message":
             (filled.ce if attribute.section == "envelope" else filled.options)[attribute.key] = value
     if refusals:
-        raise RenderRefused(way.definition.xid, refusals)
-    for pointer, value in _undeclared(way, given):
+        raise RenderRefused(binding.definition.xid, refusals)
+    for pointer, value in _undeclared(binding, given):
         section, _, key = pointer[1:].partition("/")
         (filled.ce if section == "envelopemetadata" else filled.options)[key] = value
-    if way.definition.is_cloudevent:
-        filled.ce = {"specversion": "1.0", "id": new_id} | _inferred(way, now) | filled.ce
+    if binding.definition.is_cloudevent:
+        filled.ce = {"specversion": "1.0", "id": new_id} | _inferred(binding, now) | filled.ce
     return filled
 
 
-def placeholders_of(way: ProtocolBinding) -> dict[str, DeclaredAttribute]:
-    """Give the placeholders of a definition, each with the attribute that asks for it first."""
+def placeholders_of(binding: ProtocolBinding) -> dict[str, DeclaredAttribute]:
+    """Return the placeholders of a definition, each with the attribute that asks for it first."""
     found: dict[str, DeclaredAttribute] = {}
-    for attribute in way.definition.attributes:
+    for attribute in binding.definition.attributes:
         for name in attribute.template.names if attribute.template else ():
             found.setdefault(name, attribute)
     return found
 
 
-def needs_of(way: ProtocolBinding, given: RenderInput) -> list[Need]:
-    """Give what is missing: placeholders, attributes that must be there, and the address."""
-    holes = placeholders_of(way)
+def needs_of(binding: ProtocolBinding, given: RenderInput) -> list[Need]:
+    """Return what is missing: placeholders, attributes that must be there, and the address."""
+    holes = placeholders_of(binding)
     needs = [
         Need(name, one.pointer, one.kind, one.template.text if one.template else None)
         for name, one in holes.items()
         if given.values.get(name) is None
     ]
-    declared = {one.pointer: one for one in way.definition.attributes}
+    declared = {one.pointer: one for one in binding.definition.attributes}
     wanted = [one for one in declared.values() if one.required and not one.has_value and one.section != "message"]
-    address = Pointer(PROTOCOL + _ADDRESSES[way.family]) if way.family in _ADDRESSES else None
+    address = Pointer(PROTOCOL + _ADDRESSES[binding.family]) if binding.family in _ADDRESSES else None
     if address and not (address in declared and (declared[address].has_value or declared[address].required)):
         wanted.append(declared.get(address) or DeclaredAttribute(address, address.removeprefix(PROTOCOL), "protocol"))
     for one in wanted:
-        is_made = one.pointer == f"{ENVELOPE}id" or _default(way, one, "") is not None
-        if not is_made and given_for(way, one, given) is None:
-            needs.append(Need(one.pointer if _is_shared(way, one, holes) else one.key, one.pointer, kind_of(one)))
+        is_made = one.pointer == f"{ENVELOPE}id" or _default(binding, one, "") is not None
+        if not is_made and given_for(binding, one, given) is None:
+            needs.append(Need(one.pointer if _is_shared(binding, one, holes) else one.key, one.pointer, kind_of(one)))
     return needs
 
 
-def given_for(way: ProtocolBinding, attribute: DeclaredAttribute, given: RenderInput) -> Any:
+def given_for(binding: ProtocolBinding, attribute: DeclaredAttribute, given: RenderInput) -> Any:
     """Find what was given for an attribute: by its pointer, or by its name, unless that means something else."""
     found = given.values.get(attribute.pointer)
-    if found is not None or _is_shared(way, attribute, placeholders_of(way)):
+    if found is not None or _is_shared(binding, attribute, placeholders_of(binding)):
         return found
     return given.values.get(attribute.key)
 
 
-def _is_shared(way: ProtocolBinding, attribute: DeclaredAttribute, holes: Mapping[str, Any]) -> bool:
-    """Tell that the name of an attribute is that of a placeholder, or of the envelope while it is of the protocol."""
+def _is_shared(binding: ProtocolBinding, attribute: DeclaredAttribute, holes: Mapping[str, Any]) -> bool:
+    """Return whether the name of an attribute is that of a placeholder, or of the envelope while it is of the protocol."""
     if attribute.key in holes:
         return True
-    if attribute.section != "protocol" or not way.definition.is_cloudevent:
+    if attribute.section != "protocol" or not binding.definition.is_cloudevent:
         return False
-    return attribute.key in CORE_TYPES or any(one.pointer == ENVELOPE + attribute.key for one in way.definition.attributes)
+    return attribute.key in CORE_TYPES or any(one.pointer == ENVELOPE + attribute.key for one in binding.definition.attributes)
 
 
 def kind_of(attribute: DeclaredAttribute) -> str | None:
-    """Give the type of an attribute: declared, inferred, or of the specification."""
+    """Return the type of an attribute: declared, inferred, or of the specification."""
     if attribute.kind or attribute.inferred_kind:
         return attribute.kind or attribute.inferred_kind
     return CORE_TYPES.get(attribute.key) if attribute.section == "envelope" else OPTION_TYPES.get(attribute.key)
 
 
 def typed(value: Any, kind: str | None) -> Any:
-    """Give a value its JSON type, where it is a text that is of the type."""
+    """Return a value its JSON type, where it is a text that is of the type."""
     if not isinstance(value, str) or not is_of_type(value, kind or "string"):
         return value
     if kind == "integer":
@@ -178,47 +178,49 @@ def typed(value: Any, kind: str | None) -> Any:
     return value
 
 
-def check_names(ways: Sequence[ProtocolBinding], names: Iterable[str]) -> None:
-    """Look whether each name that is given a value is asked for on any of the ways.
+def check_names(bindings: Sequence[ProtocolBinding], names: Iterable[str]) -> None:
+    """Check that each name that is given a value is declared for one of the bindings.
 
     Raises:
         SettingsError: one is not; with those that are.
     """
-    known = {name for way in ways for name in names_of(way)}
-    strange = [name for name in names if name not in known and not any(_is_extension(way, name) for way in ways)]
+    known = {name for binding in bindings for name in names_of(binding)}
+    strange = [name for name in names if name not in known and not any(_is_extension(binding, name) for binding in bindings)]
     if strange:
-        told = ", ".join(sorted(name for name in known if not name.startswith("/"))) or "nothing"
+        settable = ", ".join(sorted(name for name in known if not name.startswith("/"))) or "nothing"
         raise SettingsError(
-            f"{', '.join(strange)}: no placeholder and no attribute has this name. These have values: {told}. Any other "
+            f"{', '.join(strange)}: no placeholder and no attribute has this name. These have values: {settable}. Any other "
             "attribute of CloudEvents is given as /envelopemetadata/NAME, any other protocol option as /protocoloptions/NAME."
         )
 
 
-def names_of(way: ProtocolBinding) -> set[str]:
-    """Give all names that values may have."""
-    declared = [one for one in way.definition.attributes if one.section != "message"]
-    names = {*placeholders_of(way), *(one.pointer for one in declared), *(one.key for one in declared)}
-    if way.definition.is_cloudevent:
+def names_of(binding: ProtocolBinding) -> set[str]:
+    """Return all names that values may have."""
+    declared = [one for one in binding.definition.attributes if one.section != "message"]
+    names = {*placeholders_of(binding), *(one.pointer for one in declared), *(one.key for one in declared)}
+    if binding.definition.is_cloudevent:
         names |= {*CORE_TYPES, *(ENVELOPE + name for name in CORE_TYPES)}
-    options = _OPTIONS.get(way.family, ())
+    options = _OPTIONS.get(binding.family, ())
     return names | {*options, *(PROTOCOL + name for name in options)}
 
 
-def _is_extension(way: ProtocolBinding, name: str) -> bool:
-    return (name.startswith(ENVELOPE) and way.definition.is_cloudevent) or (
-        name.startswith(PROTOCOL) and way.protocol is not None
+def _is_extension(binding: ProtocolBinding, name: str) -> bool:
+    return (name.startswith(ENVELOPE) and binding.definition.is_cloudevent) or (
+        name.startswith(PROTOCOL) and binding.protocol is not None
     )
 
 
-def _value(way: ProtocolBinding, attribute: DeclaredAttribute, given: RenderInput, variables: dict[str, str], now: str) -> Any:
-    """Give the value of an attribute; None: it is left out.
+def _value(
+    binding: ProtocolBinding, attribute: DeclaredAttribute, given: RenderInput, variables: dict[str, str], now: str
+) -> Any:
+    """Return the value of an attribute; None: it is left out.
 
     Raises:
         ValueError: what was given does not fit.
     """
-    own = given_for(way, attribute, given)
+    own = given_for(binding, attribute, given)
     if not attribute.has_value:
-        return _default(way, attribute, now) if own is None else typed(own, kind_of(attribute))
+        return _default(binding, attribute, now) if own is None else typed(own, kind_of(attribute))
     if attribute.template is not None:
         value: Any = attribute.template.fill(variables)
     elif is_marker(attribute):
@@ -231,62 +233,62 @@ def _value(way: ProtocolBinding, attribute: DeclaredAttribute, given: RenderInpu
 
 
 def is_marker(attribute: DeclaredAttribute) -> bool:
-    """Tell that the declared value means the current time."""
+    """Return whether the declared value means the current time."""
     text = attribute.value
     return isinstance(text, str) and attribute.kind in (*_TIMES, None) and MARKER.match(text) is not None
 
 
-def _default(way: ProtocolBinding, attribute: DeclaredAttribute, now: str) -> Any:
-    """Give what an attribute without a value holds: what is inferred for it, or nothing."""
+def _default(binding: ProtocolBinding, attribute: DeclaredAttribute, now: str) -> Any:
+    """Return what an attribute without a value holds: what is inferred for it, or nothing."""
     if attribute.section == "envelope":
         if attribute.key == "time":
             return now
         if attribute.key == "dataschema" and attribute.required:
-            return way.inferred.get(f"{ENVELOPE}dataschema/value")
+            return binding.inferred.get(f"{ENVELOPE}dataschema/value")
         if attribute.key == "datacontenttype":
-            return None  # is told with the payload
+            return None  # follows from the payload
         if attribute.key == "specversion":
             return "1.0"
     return None
 
 
-def _inferred(way: ProtocolBinding, now: str) -> dict[str, Any]:
-    """Give what CloudEvents has undeclared: `time` (MSG-256), and a `dataschema` that all can resolve (MSG-259)."""
+def _inferred(binding: ProtocolBinding, now: str) -> dict[str, Any]:
+    """Return what CloudEvents has undeclared: `time` (MSG-256), and a `dataschema` that all can resolve (MSG-259)."""
     found: dict[str, Any] = {"time": now}
-    uri = way.inferred.get(f"{ENVELOPE}dataschema/value") or way.definition.dataschemauri
+    uri = binding.inferred.get(f"{ENVELOPE}dataschema/value") or binding.definition.dataschemauri
     if isinstance(uri, str) and is_of_type(uri, "uri"):
         found["dataschema"] = uri
     return found
 
 
-def _undeclared(way: ProtocolBinding, given: RenderInput) -> Iterator[tuple[Pointer, Any]]:
-    """Give what was given for attributes that the definition does not declare, by pointer."""
-    declared = {one.pointer for one in way.definition.attributes}
-    holes = placeholders_of(way)
+def _undeclared(binding: ProtocolBinding, given: RenderInput) -> Iterator[tuple[Pointer, Any]]:
+    """Return what was given for attributes that the definition does not declare, by pointer."""
+    declared = {one.pointer for one in binding.definition.attributes}
+    holes = placeholders_of(binding)
     for name, value in given.values.items():
         if name in holes or value is None:
             continue
-        for pointer in _own_pointers(way, name):
+        for pointer in _own_pointers(binding, name):
             if pointer not in declared:
                 key = pointer.split("/", 2)[2]
                 in_envelope = pointer.startswith(ENVELOPE)
                 yield pointer, typed(value, CORE_TYPES.get(key) if in_envelope else OPTION_TYPES.get(key))
 
 
-def _own_pointers(way: ProtocolBinding, name: str) -> list[Pointer]:
-    """Give where a name goes: a pointer stands for itself, where the way has such a section."""
+def _own_pointers(binding: ProtocolBinding, name: str) -> list[Pointer]:
+    """Return where a name goes: a pointer is itself, where the binding has such a section."""
     if name.startswith("/"):
-        return [Pointer(name)] if _is_extension(way, name) else []
-    return _pointers(way, name)
+        return [Pointer(name)] if _is_extension(binding, name) else []
+    return _pointers(binding, name)
 
 
-def _pointers(way: ProtocolBinding, name: str) -> list[Pointer]:
-    """Give where a name goes that no declaration has: into the envelope, else into the protocol options."""
-    if any(one.key == name for one in way.definition.attributes):
+def _pointers(binding: ProtocolBinding, name: str) -> list[Pointer]:
+    """Return where a name goes that no declaration has: into the envelope, else into the protocol options."""
+    if any(one.key == name for one in binding.definition.attributes):
         return []
-    if way.definition.is_cloudevent and name in CORE_TYPES:
+    if binding.definition.is_cloudevent and name in CORE_TYPES:
         return [Pointer(ENVELOPE + name)]
-    return [Pointer(PROTOCOL + name)] if name in _OPTIONS.get(way.family, ()) else []
+    return [Pointer(PROTOCOL + name)] if name in _OPTIONS.get(binding.family, ()) else []
 
 
 def values_of(pairs: Sequence[str]) -> dict[str, str]:
@@ -307,7 +309,7 @@ def values_of(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def is_file(written: str) -> bool:
-    """Tell whether `--values` names a file; else it is a table."""
+    """Return whether `--values` names a file; else it is a table."""
     return written == "-" or Path(written).suffix.lower() in _FILES or Path(written).is_file()
 
 
@@ -349,7 +351,7 @@ def read_values(written: str) -> Iterator[dict[str, Any]]:
 
 
 def given_of(row: Mapping[str, Any], common: RenderInput) -> RenderInput:
-    """Give what a row gives, over what is common to all: its column `data` is the payload."""
+    """Return what a row gives, over what is common to all: its column `data` is the payload."""
     values = {name: _plain(value) for name, value in row.items() if name != PAYLOAD and value is not None}
     payload = row.get(PAYLOAD)
     if payload is None:
@@ -361,7 +363,7 @@ def given_of(row: Mapping[str, Any], common: RenderInput) -> RenderInput:
 
 
 def _plain(value: Any) -> Any:
-    """Give a value of a table as JSON has it: times by RFC 3339, decimals as they are written, bytes in base64."""
+    """Return a value of a table as JSON has it: times by RFC 3339, decimals as they are written, bytes in base64."""
     if isinstance(value, datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
         return moment.isoformat().replace("+00:00", "Z")

@@ -25,16 +25,16 @@ def render_table(
     values: DataFrame,
     selected: Selected,
     style: Style | None = None,
-    asked: tuple[str, ...] = (),
+    requested: tuple[str, ...] = (),
     common: RenderInput | None = None,
 ) -> DataFrame:
-    """Render a message for each row of values, each definition and each way.
+    """Render a message for each row of values, each definition and each binding.
 
     Args:
         values: a column for each name that has values, as `--set` takes them; a column `data` holds the payload.
         selected: the definitions, of `read_selected`.
         style: how.
-        asked: families, `CLOUDEVENTS` or `ALL`; nothing: what each definition or its endpoints say.
+        requested: families, `CLOUDEVENTS` or `ALL`; nothing: what each definition or its endpoints say.
         common: what is given for all rows.
 
     Returns:
@@ -45,34 +45,34 @@ def render_table(
         RenderRefused: a definition does not go over what is asked.
     """
     given = common or RenderInput()
-    ways = [way for row in selected.messages for way in bindings_of(row, selected.endpoints, asked)]
-    check_names(ways, [*(name for name in values.columns if name != PAYLOAD), *given.values])
+    bindings = [binding for row in selected.messages for binding in bindings_of(row, selected.endpoints, requested)]
+    check_names(bindings, [*(name for name in values.columns if name != PAYLOAD), *given.values])
     numbered = values.withColumn(_NUMBER, F.monotonically_increasing_id())
-    return numbered.mapInArrow(_pass(selected, style or Style(), asked, given), RENDERED_COLUMNS)
+    return numbered.mapInArrow(_pass(selected, style or Style(), requested, given), RENDERED_COLUMNS)
 
 
 def _pass(
-    selected: Selected, style: Style, asked: tuple[str, ...], common: RenderInput
+    selected: Selected, style: Style, requested: tuple[str, ...], common: RenderInput
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         renderer = Renderer(Schemas(selected.schemas), style)
-        ways = [way for row in selected.messages for way in bindings_of(row, selected.endpoints, asked)]
+        bindings = [binding for row in selected.messages for binding in bindings_of(row, selected.endpoints, requested)]
         for batch in batches:
             made = []
             for row in batch.to_pylist():
                 number = row.pop(_NUMBER)
                 given = given_of(row, common)
-                made += [_row(renderer, way, given, number) for way in ways]
+                made += [_row(renderer, binding, given, number) for binding in bindings]
             if made:
                 yield pa.RecordBatch.from_pylist(made, schema=_SCHEMA)
 
     return run
 
 
-def _row(renderer: Renderer, way: Any, given: RenderInput, number: int) -> dict[str, Any]:
-    told = {"registryid": way.definition.registryid, "xid": way.definition.xid, "protocol": way.protocol}
+def _row(renderer: Renderer, binding: Any, given: RenderInput, number: int) -> dict[str, Any]:
+    fields = {"registryid": binding.definition.registryid, "xid": binding.definition.xid, "protocol": binding.protocol}
     try:
-        message = renderer.render(way, given, number)
+        message = renderer.render(binding, given, number)
     except LakehouseError as error:
-        return told | {"error": str(error)}
-    return told | {"mode": message.mode, "line": message.line().decode(), "payload_status": message.payload_status}
+        return fields | {"error": str(error)}
+    return fields | {"mode": message.mode, "line": message.line().decode(), "payload_status": message.payload_status}

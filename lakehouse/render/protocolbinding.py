@@ -54,22 +54,22 @@ class Endpoint:
 
     @property
     def family(self) -> str:
-        """Give the name part of the protocol, in upper case; empty: it says none."""
+        """Return the name part of the protocol, in upper case; empty: it says none."""
         return (self.protocol or "").partition("/")[0].upper()
 
     @property
     def uri(self) -> str | None:
-        """Give its first address."""
+        """Return its first address."""
         found = self.options.get("endpoints")
         uris = [one.get("uri") for one in found if isinstance(one, dict)] if isinstance(found, list) else []
         return next((uri for uri in uris if isinstance(uri, str) and uri), None)
 
     def carries(self, registryid: RegistryId, group_xid: Xid) -> bool:
-        """Tell whether it carries the messages of a group, or holds them itself."""
+        """Return whether it carries the messages of a group, or holds them itself."""
         return registryid == self.registryid and (group_xid == self.xid or group_xid in self.messagegroups)
 
     def leaves(self) -> dict[Pointer, JsonText]:
-        """Give its options as leaves of a message, JSON Pointer → JSON text; credentials are of the connection, and none."""
+        """Return its options as leaves of a message, JSON Pointer → JSON text; credentials are of the connection, and none."""
         found: dict[Pointer, Any] = {}
         is_producer = not self.usage or "producer" in self.usage
         for name, pointer, _ in shared_options(self.family):
@@ -79,8 +79,8 @@ class Endpoint:
                 found[pointer] = value
         if self.family == "HTTP":
             pairs = [(kind, name, text) for kind in ("headers", "query") for name, text in self._pairs(kind)]
-            told = [one for one in pairs if one[1].lower() not in SECRET_HEADERS]
-            found |= {Pointer(f"/protocoloptions/{kind}/{escape(name)}/value"): text for kind, name, text in told}
+            kept = [one for one in pairs if one[1].lower() not in SECRET_HEADERS]
+            found |= {Pointer(f"/protocoloptions/{kind}/{escape(name)}/value"): text for kind, name, text in kept}
             path = urlsplit(self.uri or "").path
             if path not in ("", "/"):
                 found[Pointer("/protocoloptions/path/value")] = path
@@ -115,7 +115,7 @@ def endpoint_of(row: Mapping[str, Any]) -> Endpoint:
 
 @dataclass(frozen=True)
 class ProtocolBinding:
-    """A definition on its way over one protocol.
+    """A definition as one protocol carries it.
 
     Attributes:
         row: the row of `flat_messages` that it is made from.
@@ -133,12 +133,12 @@ class ProtocolBinding:
 
     @property
     def family(self) -> str:
-        """Give the name of the protocol; CLOUDEVENTS for none."""
+        """Return the name of the protocol; CLOUDEVENTS for none."""
         return self.protocol.partition("/")[0].upper() if self.protocol else CLOUDEVENTS
 
     @property
     def only_structured(self) -> bool:
-        """Tell that the protocol has no place for attributes: MQTT 3.1.1, and NATS before 2.2 (MSG-196)."""
+        """Return whether the protocol has no place for attributes: MQTT 3.1.1, and NATS before 2.2 (MSG-196)."""
         version = (self.protocol or "").partition("/")[2]
         if self.family == "MQTT":
             return version.startswith("3")
@@ -146,8 +146,8 @@ class ProtocolBinding:
         numbers = tuple(int(part) for part in parts) if parts and all(part.isdigit() for part in parts) else ()
         return self.family == CLOUDEVENTS or (self.family == "NATS" and () < numbers < _FIRST_NATS_WITH_HEADERS)
 
-    def mode(self, asked: str | None) -> str | None:
-        """Give the mode of a CloudEvent: as asked, else as the endpoint says, else as it fits; None: it is no CloudEvent.
+    def mode(self, requested: str | None) -> str | None:
+        """Return the mode of a CloudEvent: as asked, else as the endpoint says, else as it fits; None: it is no CloudEvent.
 
         Raises:
             RenderRefused: binary is asked, and the protocol or the declared content type has it not.
@@ -155,30 +155,30 @@ class ProtocolBinding:
         if not self.definition.is_cloudevent:
             return None
         enveloped = is_enveloped(self.definition)
-        if asked == "binary" and (self.only_structured or enveloped) and self.protocol is not None:
-            told = f"{self.protocol} carries CloudEvents in structured mode only" if self.only_structured else (
+        if requested == "binary" and (self.only_structured or enveloped) and self.protocol is not None:
+            reason = f"{self.protocol} carries CloudEvents in structured mode only" if self.only_structured else (
                 "the declared content type is that of an envelope, so the mode is structured"
             )  # fmt: skip
-            raise RenderRefused(self.definition.xid, [Refusal("/protocol" if self.only_structured else CONTENT_TYPE, told)])
+            raise RenderRefused(self.definition.xid, [Refusal("/protocol" if self.only_structured else CONTENT_TYPE, reason)])
         if self.only_structured or enveloped:
             return "structured"
-        return asked or (self.endpoint.mode if self.endpoint else None) or "binary"
+        return requested or (self.endpoint.mode if self.endpoint else None) or "binary"
 
 
 def is_enveloped(definition: Definition) -> bool:
-    """Tell that the message's own content type is that of a structured CloudEvent (MSG-190)."""
+    """Return whether the message's own content type is that of a structured CloudEvent (MSG-190)."""
     return (definition.constant(CONTENT_TYPE) or "").lower().startswith("application/cloudevents")
 
 
 def bindings_of(
-    row: Mapping[str, Any], endpoints: Iterable[Endpoint] = (), asked: Sequence[str] = (), rule: Rule = "auto"
+    row: Mapping[str, Any], endpoints: Iterable[Endpoint] = (), requested: Sequence[str] = (), rule: Rule = "auto"
 ) -> list[ProtocolBinding]:
-    """Give the ways of a message.
+    """Return the bindings of a message: over which protocols it goes.
 
     Args:
         row: a row of `flat_messages` or `effective_messages`, as `definition_of` takes it.
         endpoints: endpoints of the catalog; those that do not carry the message are passed over.
-        asked: families (`KAFKA`, …), `CLOUDEVENTS` or `ALL`; nothing: the message's protocol, else those of its endpoints,
+        requested: families (`KAFKA`, …), `CLOUDEVENTS` or `ALL`; nothing: the message's protocol, else those of its endpoints,
             else HTTP.
         rule: how placeholders match.
 
@@ -188,31 +188,31 @@ def bindings_of(
     bare = definition_of(row, rule)
     own = [one for one in endpoints if one.carries(bare.registryid, bare.group_xid)]
     own.sort(key=lambda one: (bool(one.usage) and "producer" not in one.usage, one.xid))
-    families = _families(bare, own, [name.upper() for name in asked])
-    ways = []
+    families = _families(bare, own, [name.upper() for name in requested])
+    bindings = []
     for family in families:
         endpoint = next((one for one in own if one.family == family), None)
-        ways.append(_way(row, bare, family, endpoint, rule))
-    return ways
+        bindings.append(_binding(row, bare, family, endpoint, rule))
+    return bindings
 
 
-def _families(bare: Definition, own: list[Endpoint], asked: list[str]) -> list[str]:
-    if not asked:
+def _families(bare: Definition, own: list[Endpoint], requested: list[str]) -> list[str]:
+    if not requested:
         return (
             [bare.family] if bare.family else list(dict.fromkeys(one.family for one in own if one.family in FAMILIES)) or ["HTTP"]
         )
-    if ALL in asked:
+    if ALL in requested:
         able = [bare.family] if bare.family in FAMILIES else [] if bare.family else list(FAMILIES)
         return ([CLOUDEVENTS] if bare.is_cloudevent else []) + able
-    for family in asked:
+    for family in requested:
         if family == CLOUDEVENTS and not bare.is_cloudevent:
             raise RenderRefused(bare.xid, [Refusal("/envelope", "declares no envelope CloudEvents")])
         if family != CLOUDEVENTS and bare.family and family != bare.family:
             raise RenderRefused(bare.xid, [Refusal("/protocol", f"is declared for {bare.family}, and {family} is asked")])
-    return list(dict.fromkeys(asked))
+    return list(dict.fromkeys(requested))
 
 
-def _way(row: Mapping[str, Any], bare: Definition, family: str, endpoint: Endpoint | None, rule: Rule) -> ProtocolBinding:
+def _binding(row: Mapping[str, Any], bare: Definition, family: str, endpoint: Endpoint | None, rule: Rule) -> ProtocolBinding:
     inferred = {pointer: orjson.loads(text) for pointer, text in dict(row.get("inferred") or ()).items()}
     if family == CLOUDEVENTS:
         of_envelope = tuple(one for one in bare.attributes if one.section != "protocol")
@@ -230,7 +230,7 @@ def _way(row: Mapping[str, Any], bare: Definition, family: str, endpoint: Endpoi
 
 
 def _added(alone: Definition, leaves: Mapping[Pointer, JsonText], family: str) -> dict[Pointer, JsonText]:
-    """Give what an endpoint adds: options that the message does not say itself."""
+    """Return what an endpoint adds: options that the message does not say itself."""
     said: set[str] = {one.pointer for one in alone.attributes if one.has_value}
     for option in shared_options(family):
         if option.instead is not None and option.instead.removesuffix("/value") in said:

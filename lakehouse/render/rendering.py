@@ -68,35 +68,40 @@ class Rendered:
 
     @property
     def family(self) -> str | None:
-        """Give the name of the protocol."""
+        """Return the name of the protocol."""
         return self.protocol.partition("/")[0].upper() if self.protocol else None
 
     def line(self) -> bytes:
-        """Give the line that `match` reads: registryid, sent_as, protocol, captured, payload_base64; or the CloudEvent."""
+        """Return the line that `match` reads: registryid, sent_as, protocol, captured, payload_base64; or the CloudEvent."""
         if self.protocol is None:
             return self.body or b""
         encoded = None if self.body is None else base64.b64encode(self.body).decode()
-        told = {"registryid": self.registryid, "sent_as": self.xid or None, "protocol": self.protocol, "captured": self.captured}
-        return orjson.dumps(told | {"payload_base64": encoded})
+        fields = {
+            "registryid": self.registryid,
+            "sent_as": self.xid or None,
+            "protocol": self.protocol,
+            "captured": self.captured,
+        }
+        return orjson.dumps(fields | {"payload_base64": encoded})
 
     def as_json(self) -> bytes:
-        """Give it as one JSON value, its payload as JSON or text where it is that; or the CloudEvent."""
+        """Return it as one JSON value, its payload as JSON or text where it is that; or the CloudEvent."""
         if self.protocol is None:
             return self.body or b""
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "registryid": self.registryid,
             "xid": self.xid or None,
             "protocol": self.protocol,
             "mode": self.mode,
         }
-        told |= {"endpoint": self.endpoint} if self.endpoint else {}
-        told |= {"captured": self.captured} | _payload(self.body)
-        told |= {"variables": self.variables, "payload_status": self.payload_status}
-        return orjson.dumps(told | ({"remarks": self.remarks} if self.remarks else {}))
+        fields |= {"endpoint": self.endpoint} if self.endpoint else {}
+        fields |= {"captured": self.captured} | _payload(self.body)
+        fields |= {"variables": self.variables, "payload_status": self.payload_status}
+        return orjson.dumps(fields | ({"remarks": self.remarks} if self.remarks else {}))
 
 
 def _payload(body: bytes | None) -> dict[str, Any]:
-    """Tell a payload: JSON objects and arrays as they are, other texts as texts, bytes in base64."""
+    """Return a payload as JSON holds it: JSON objects and arrays as they are, other texts as texts, bytes in base64."""
     if body is None:
         return {}
     try:
@@ -185,11 +190,11 @@ class Renderer:
         self._examples = Examples(schemas, self._payloads)
         self._tolerance = Tolerance("strict" if self.style.strict else "default")
 
-    def render(self, way: ProtocolBinding, given: RenderInput | None = None, number: int = 0) -> Rendered:
+    def render(self, binding: ProtocolBinding, given: RenderInput | None = None, number: int = 0) -> Rendered:
         """Render one message.
 
         Args:
-            way: the definition on its way over a protocol.
+            binding: the definition as a protocol carries it.
             given: values and payload.
             number: of the message among those of its definition: with a seed, each number makes up other values.
 
@@ -197,48 +202,57 @@ class Renderer:
             MissingValues: values are missing; with all of them.
             RenderRefused: the message would not match its definition, or its payload breaks the schema.
         """
-        definition = way.definition
-        mode = way.mode(self.style.mode)
-        random = self._random(way, number)
+        definition, endpoint = binding.definition, binding.endpoint
+        mode = binding.mode(self.style.mode)
+        random = self._random(binding, number)
         new_id = str(uuid.UUID(int=random.getrandbits(128), version=4))
         given = given or RenderInput()
         remarks: tuple[str, ...] = ()
         if self.style.example:
-            given, remarks = self._examples.complete(way, given, random)
-        filled = fill(way, given, self.style.now or _clock(), new_id)
-        bound = bind(way, filled, given, mode)
+            given, remarks = self._examples.complete(binding, given, random)
+        filled = fill(binding, given, self.style.now or _clock(), new_id)
+        bound = bind(binding, filled, given, mode)
         made = Rendered(
-            definition.registryid, definition.xid, way.protocol, mode, bound.captured, bound.event, bound.body, filled.variables,
-            remarks=remarks, endpoint=way.endpoint.xid if way.endpoint else None, uri=way.endpoint.uri if way.endpoint else None,
-            acks=_acks(way),
-        )  # fmt: skip
-        return self._checked(way, made, filled, bound)
+            registryid=definition.registryid,
+            xid=definition.xid,
+            protocol=binding.protocol,
+            mode=mode,
+            captured=bound.captured,
+            event=bound.event,
+            body=bound.body,
+            variables=filled.variables,
+            remarks=remarks,
+            endpoint=endpoint.xid if endpoint else None,
+            uri=endpoint.uri if endpoint else None,
+            acks=_acks(binding),
+        )
+        return self._checked(binding, made, filled, bound)
 
-    def _random(self, way: ProtocolBinding, number: int) -> Random:
-        """Give the source of what is made up: the same for a definition, whatever else is rendered, over any protocol."""
+    def _random(self, binding: ProtocolBinding, number: int) -> Random:
+        """Return the source of what is made up: the same for a definition, whatever else is rendered, over any protocol."""
         seed = self.style.seed
-        key = (way.definition.registryid, way.definition.xid, number)
+        key = (binding.definition.registryid, binding.definition.xid, number)
         return Random() if seed is None else Random(f"{seed}\0{key}")  # noqa: S311  examples are no secrets
 
-    def _checked(self, way: ProtocolBinding, made: Rendered, filled: ResolvedDefinition, bound: Bound) -> Rendered:
-        refusals = refusals_of(way.protocol, made.captured) if way.protocol else []
+    def _checked(self, binding: ProtocolBinding, made: Rendered, filled: ResolvedDefinition, bound: Bound) -> Rendered:
+        refusals = refusals_of(binding.protocol, made.captured) if binding.protocol else []
         [event] = [one for landed in landed_of_text(made.line()) for one in events_of(landed)]
-        refusals += _unmatched(way, event, filled, evaluate(way.definition, event, self._tolerance), self.style.strict)
+        refusals += _unmatched(binding, event, filled, evaluate(binding.definition, event, self._tolerance), self.style.strict)
         if refusals:
             raise RenderRefused(made.xid, list(dict.fromkeys(refusals)))
-        verdict = self._payloads.check(way.definition, event)
+        verdict = self._payloads.check(binding.definition, event)
         if verdict.status in (INVALID, UNDECODABLE):
             raise RenderRefused(made.xid, [Refusal(f"payload{error.pointer}", error.message) for error in verdict.errors])
         return replace(made, payload_status=verdict.status, remarks=(*made.remarks, *verdict.remarks))
 
 
 def _unmatched(
-    way: ProtocolBinding, event: Event, filled: ResolvedDefinition, outcome: Evaluation, strict: bool
+    binding: ProtocolBinding, event: Event, filled: ResolvedDefinition, outcome: Evaluation, strict: bool
 ) -> list[Refusal]:
-    """Tell why a message would not match back with the values that it was made of."""
+    """Return why a message would not match back with the values that it was made of."""
     if event.problem:
         return [Refusal("", event.problem)]
-    held = placeholders_of(way)
+    held = placeholders_of(binding)
     refusals = [_refusal(reason) for reason in (*outcome.reasons, *(outcome.deviations if strict else ()))]
     refusals += [
         Refusal(held[name].pointer, f"placeholder {name}: {text!r} was given, and {outcome.variables.get(name)!r} would be read")
@@ -249,13 +263,13 @@ def _unmatched(
 
 
 def _refusal(reason: Reason) -> Refusal:
-    told = f"would not match back ({reason.reason}): "
+    start = f"would not match back ({reason.reason}): "
     expected = "nothing" if reason.expected is None else repr(reason.expected)
-    return Refusal(reason.pointer, told + f"{expected} is declared, {reason.actual!r} would be there")
+    return Refusal(reason.pointer, start + f"{expected} is declared, {reason.actual!r} would be there")
 
 
-def _acks(way: ProtocolBinding) -> int | None:
-    found = way.endpoint.options.get("acks") if way.endpoint and way.family == "KAFKA" else None
+def _acks(binding: ProtocolBinding) -> int | None:
+    found = binding.endpoint.options.get("acks") if binding.endpoint and binding.family == "KAFKA" else None
     return found if isinstance(found, int) and not isinstance(found, bool) else None
 
 
@@ -264,5 +278,5 @@ def _clock() -> str:
 
 
 def with_values(given: RenderInput, values: Mapping[str, Any]) -> RenderInput:
-    """Give the same with more values; those that are given already stay."""
+    """Return the same with more values; those that are given already stay."""
     return replace(given, values={**values, **given.values})

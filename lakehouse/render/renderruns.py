@@ -38,7 +38,7 @@ _SEED = 0
 
 
 def curl(message: Rendered) -> str:
-    """Give the line of `curl` that would send a request.
+    """Return the line of `curl` that would send a request.
 
     Raises:
         RenderRefused: it is a response.
@@ -62,7 +62,7 @@ def curl(message: Rendered) -> str:
 
 
 def kcat(message: Rendered) -> str:
-    """Give the line of `kcat` that would produce a record.
+    """Return the line of `kcat` that would produce a record.
 
     Raises:
         RenderRefused: the key is no text, or the name of a header holds `=`.
@@ -96,7 +96,7 @@ def kcat(message: Rendered) -> str:
 
 
 def mosquitto_pub(message: Rendered) -> str:
-    """Give the line of `mosquitto_pub` that would publish a message.
+    """Return the line of `mosquitto_pub` that would publish a message.
 
     Raises:
         RenderRefused: the endpoint is a WebSocket, which the client does not speak in all its versions.
@@ -130,7 +130,7 @@ CLIENTS: dict[str, tuple[str, Callable[[Rendered], str]]] = {
 
 
 def _broker(message: Rendered, port: str) -> str:
-    """Give host and port of the endpoint, else of this machine."""
+    """Return host and port of the endpoint, else of this machine."""
     parts = urlsplit("//" + (message.uri or "").rpartition("://")[2])
     try:
         return f"{parts.hostname or 'localhost'}:{parts.port or port}"
@@ -139,13 +139,13 @@ def _broker(message: Rendered, port: str) -> str:
 
 
 def _scheme(message: Rendered) -> str:
-    """Give the scheme of the endpoint's address; Kafka's have `_`, so they are no URI to the library."""
+    """Return the scheme of the endpoint's address; Kafka's have `_`, so they are no URI to the library."""
     before, found, _ = (message.uri or "").partition("://")
     return before.lower() if found else ""
 
 
 def _text(body: bytes) -> str | None:
-    """Give a body as an argument of a command, if it is one: UTF-8 without NUL."""
+    """Return a body as an argument of a command, if it is one: UTF-8 without NUL."""
     try:
         text = body.decode()
     except UnicodeDecodeError:
@@ -159,8 +159,8 @@ def _piped(body: bytes, words: list[str]) -> str:
     return f"{first} | {shlex.join(words)}"
 
 
-def _refused(message: Rendered, pointer: str, told: str) -> RenderRefused:
-    return RenderRefused(message.xid, [Refusal(pointer, told)])
+def _refused(message: Rendered, pointer: str, reason: str) -> RenderRefused:
+    return RenderRefused(message.xid, [Refusal(pointer, reason)])
 
 
 FORMATS = ("json", "captured", *CLIENTS)
@@ -177,13 +177,18 @@ class Failure:
     error: LakehouseError
 
     def as_json(self) -> dict[str, Any]:
-        """Give it as one JSON value."""
-        told: dict[str, Any] = {"registryid": self.registryid, "xid": self.xid, "as": self.over.lower() or None, "row": self.row}
+        """Return it as one JSON value."""
+        fields: dict[str, Any] = {
+            "registryid": self.registryid,
+            "xid": self.xid,
+            "as": self.over.lower() or None,
+            "row": self.row,
+        }
         if isinstance(self.error, MissingValues):
-            told["missing"] = [need._asdict() for need in self.error.needs]
+            fields["missing"] = [need._asdict() for need in self.error.needs]
         elif isinstance(self.error, RenderRefused):
-            told["refused"] = [one._asdict() for one in self.error.refusals]
-        return told | {"error": str(self.error)}
+            fields["refused"] = [one._asdict() for one in self.error.refusals]
+        return fields | {"error": str(self.error)}
 
 
 @dataclass
@@ -193,7 +198,7 @@ class RenderRun:
     Args:
         selected: definitions, endpoints and schemas.
         style: how.
-        asked: families, `CLOUDEVENTS` or `ALL`; nothing: what each definition or its endpoints say.
+        requested: families, `CLOUDEVENTS` or `ALL`; nothing: what each definition or its endpoints say.
         form: how messages are written: one of `FORMATS`.
 
     Attributes:
@@ -203,14 +208,14 @@ class RenderRun:
 
     selected: Selected
     style: Style = field(default_factory=Style)
-    asked: tuple[str, ...] = ()
+    requested: tuple[str, ...] = ()
     form: str = "json"
     failures: list[Failure] = field(default_factory=list)
     failed: int = 0
 
     @property
     def is_single(self) -> bool:
-        """Tell that one definition is rendered, so that its error is the run's."""
+        """Return whether one definition is rendered, so that its error is the run's."""
         return len(self.selected.messages) == 1
 
     def messages(self, common: RenderInput, rows: Iterable[Mapping[str, Any]] | None = None) -> Iterator[Rendered]:
@@ -222,39 +227,39 @@ class RenderRun:
 
         Raises:
             SettingsError: a value was given that nothing asks for.
-            MissingValues: of a single definition without rows; with what is missing on all ways.
-            RenderRefused: of a single definition on a single way, without rows.
+            MissingValues: of a single definition without rows; with what is missing in all bindings.
+            RenderRefused: of a single definition in a single binding, without rows.
         """
         renderer = Renderer(Schemas(self.selected.schemas), self.style)
-        ways = [way for row in self.selected.messages for way in self._ways(row)]
+        bindings = [binding for row in self.selected.messages for binding in self._bindings(row)]
         if rows is None:
-            check_names(ways, common.values) if ways else None
+            check_names(bindings, common.values) if bindings else None
             if self.is_single:
-                yield from self._of_one(renderer, ways, common)
+                yield from self._of_one(renderer, bindings, common)
             else:
-                for way in ways:
-                    yield from self._attempt(renderer, way, common, None)
+                for binding in bindings:
+                    yield from self._attempt(renderer, binding, common, None)
             return
         checked: set[str] = set()
         for number, row in enumerate(rows):
             names = {*row, *common.values} - checked - {PAYLOAD}
-            if names and ways:
-                check_names(ways, sorted(names))
+            if names and bindings:
+                check_names(bindings, sorted(names))
                 checked |= names
-            for way in ways:
-                yield from self._attempt(renderer, way, given_of(row, common), number)
+            for binding in bindings:
+                yield from self._attempt(renderer, binding, given_of(row, common), number)
 
-    def _ways(self, row: Mapping[str, Any]) -> list[ProtocolBinding]:
+    def _bindings(self, row: Mapping[str, Any]) -> list[ProtocolBinding]:
         try:
-            return bindings_of(row, self.selected.endpoints, self.asked)
+            return bindings_of(row, self.selected.endpoints, self.requested)
         except RenderRefused as error:
             if self.is_single:
                 raise
-            self._fail(Failure(row["registryid"], row["xid"], ", ".join(self.asked), None, error))
+            self._fail(Failure(row["registryid"], row["xid"], ", ".join(self.requested), None, error))
             return []
 
-    def _of_one(self, renderer: Renderer, ways: list[ProtocolBinding], given: RenderInput) -> Iterator[Rendered]:
-        found = [message for way in ways for message in self._attempt(renderer, way, given, None)]
+    def _of_one(self, renderer: Renderer, bindings: list[ProtocolBinding], given: RenderInput) -> Iterator[Rendered]:
+        found = [message for binding in bindings for message in self._attempt(renderer, binding, given, None)]
         if self.failures:
             needs: dict[Need, None] = {}
             for failure in self.failures:
@@ -266,12 +271,14 @@ class RenderRun:
                 raise self.failures[0].error
         yield from found
 
-    def _attempt(self, renderer: Renderer, way: ProtocolBinding, given: RenderInput, number: int | None) -> Iterator[Rendered]:
+    def _attempt(
+        self, renderer: Renderer, binding: ProtocolBinding, given: RenderInput, number: int | None
+    ) -> Iterator[Rendered]:
         try:
-            yield renderer.render(way, given, number or 0)
+            yield renderer.render(binding, given, number or 0)
         except (MissingValues, RenderRefused) as error:
-            definition = way.definition
-            self._fail(Failure(definition.registryid, definition.xid, way.family, number, error))
+            definition = binding.definition
+            self._fail(Failure(definition.registryid, definition.xid, binding.family, number, error))
 
     def _fail(self, failure: Failure) -> None:
         self.failed += 1
@@ -315,13 +322,13 @@ def families_of(written: str | None, form: str, *, batch: bool = False) -> tuple
 
 
 def told_of(failures: Sequence[Failure]) -> list[str]:
-    """Tell what was left out, and why."""
-    told = []
+    """Return what was left out, and why."""
+    lines = []
     for failure in failures:
         row = "" if failure.row is None else f"row {failure.row}"
         where = ", ".join(part for part in (f"registry {failure.registryid}", failure.over.lower(), row) if part)
-        told.append(f"left out ({where}): {failure.error}")
-    return told
+        lines.append(f"left out ({where}): {failure.error}")
+    return lines
 
 
 def examples_of(selected: Selected, renderer: Renderer | None = None) -> list[dict[str, Any]]:
@@ -339,16 +346,16 @@ def examples_of(selected: Selected, renderer: Renderer | None = None) -> list[di
     for row in selected.messages:
         whose = {"registryid": row["registryid"], "xid": row["xid"]}
         try:
-            ways = bindings_of(row, selected.endpoints, (ALL,))
+            bindings = bindings_of(row, selected.endpoints, (ALL,))
         except RenderRefused as error:
             found.append(whose | {"as": None, "error": str(error)})
             continue
-        for way in ways:
-            told: dict[str, Any] = whose | {"as": CLOUDEVENTS.lower() if way.protocol is None else way.family.lower()}
+        for binding in bindings:
+            fields: dict[str, Any] = whose | {"as": CLOUDEVENTS.lower() if binding.protocol is None else binding.family.lower()}
             try:
-                found.append(told | {"example": orjson.loads(renderer.render(way).as_json())})
+                found.append(fields | {"example": orjson.loads(renderer.render(binding).as_json())})
             except RenderRefused as error:
-                found.append(told | {"error": str(error)})
+                found.append(fields | {"error": str(error)})
     return found
 
 

@@ -90,7 +90,7 @@ def _with_needs(view: View, rows: list[dict[str, Any]], endpoint: Xid | None = N
 
 
 def _carrying(view: View, registryid: RegistryId, group_xid: Xid) -> list[Endpoint]:
-    """Give the endpoints that hold a group's messages, or name the group."""
+    """Return the endpoints that hold a group's messages, or name the group."""
     naming = (one for one in view.referring_to(registryid, group_xid) if one.relation == "messagegroups")
     sources = dict.fromkeys([group_xid, *(one.source_xid for one in naming)])
     found = (view.entity(registryid, xid) for xid in sources)
@@ -98,7 +98,7 @@ def _carrying(view: View, registryid: RegistryId, group_xid: Xid) -> list[Endpoi
 
 
 def _xid_of(view: View, written: str, registry: RegistryId | None) -> Xid:
-    """Give the XID of a message that is named by it, by that of a Version, or by an id that one message has.
+    """Return the XID of a message that is named by it, by that of a Version, or by an id that one message has.
 
     Raises:
         SettingsError: several messages have the id.

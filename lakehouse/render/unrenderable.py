@@ -64,9 +64,9 @@ class MissingValues(LakehouseError):
 
     def __init__(self, xid: Xid, needs: Sequence[Need]) -> None:
         self.xid, self.needs = xid, tuple(needs)
-        told = "\n".join(f"  {need.name}: {_asked(need)}" for need in needs)
+        message = "\n".join(f"  {need.name}: {_asked(need)}" for need in needs)
         example = " ".join(f"--set {need.name}=…" for need in needs[:3])
-        super().__init__(f"{xid}: values are missing.\n{told}\nGive them with {example}, or let --example make them up.")
+        super().__init__(f"{xid}: values are missing.\n{message}\nGive them with {example}, or let --example make them up.")
 
 
 class RenderRefused(LakehouseError):
@@ -91,7 +91,7 @@ def _asked(need: Need) -> str:
 
 
 def refusals_of(protocol: str, captured: Mapping[str, Any]) -> list[Refusal]:
-    """Tell what a protocol cannot carry of a message, by pointer of the declaration."""
+    """Return what a protocol cannot carry of a message, by pointer of the declaration."""
     family, _, version = protocol.partition("/")
     checks: dict[str, Callable[[Mapping[str, Any], str], list[Refusal]]] = {
         "HTTP": _http, "NATS": _nats, "KAFKA": _kafka, "MQTT": _mqtt,
@@ -157,5 +157,5 @@ def _headers(captured: Mapping[str, Any]) -> list[Refusal]:
     return found
 
 
-def _refusal(key: str, value: Any, told: str) -> Refusal:
-    return Refusal(f"/protocoloptions/{key}", f"{as_text(value)[:120]!r}: {told}")
+def _refusal(key: str, value: Any, reason: str) -> Refusal:
+    return Refusal(f"/protocoloptions/{key}", f"{as_text(value)[:120]!r}: {reason}")

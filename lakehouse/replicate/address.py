@@ -34,18 +34,18 @@ class Address:
 
     @property
     def origin(self) -> str:
-        """Give scheme, host and port."""
+        """Return scheme, host and port."""
         scheme, host = urlsplit(self.url)[:2]
         return f"{scheme}://{host}"
 
     @property
     def is_plain(self) -> bool:
-        """Tell that what lets us in would go over the network for everybody to read."""
+        """Return whether what lets us in would go over the network for everybody to read."""
         host = urlsplit(self.url).hostname or ""
         return self.authorization is not None and self.url.startswith("http:") and not _is_here(host)
 
     def of(self, path: str) -> str:
-        """Give the URL of a path below the base, such as an XID; `:` and `@` may stand in ids."""
+        """Return the URL of a path below the base, such as an XID; `:` and `@` may stand in ids."""
         return self.url + quote(path.lstrip("/"), safe="/:@~!$&'()*+,;=-._")
 
 

@@ -73,17 +73,17 @@ class SourceResponse(NamedTuple):
 
     @property
     def etag(self) -> str | None:
-        """Give the mark for a conditional request."""
+        """Return the mark for a conditional request."""
         return self.headers.get("etag")
 
     @property
     def snapshot(self) -> str | None:
-        """Give the snapshot that a server of this product answered from."""
+        """Return the snapshot that a server of this product answered from."""
         return self.headers.get("lakehouse-snapshot")
 
     @property
     def next(self) -> str | None:
-        """Give the URL of the next page, as `Link` tells it."""
+        """Return the URL of the next page, as `Link` tells it."""
         for url, parameters in _NEXT.findall(self.headers.get("link", "")):
             rel = _REL.search(parameters)
             if rel and "next" in rel[1].lower().split():
@@ -147,7 +147,7 @@ class Client:
         return self._tried(lambda: self._ask("GET", url, headers, None, None))
 
     def json(self, url: str) -> Any:
-        """Give the value of an answer.
+        """Return the value of an answer.
 
         Raises:
             ReplicationError: as from `get`.
@@ -193,8 +193,8 @@ class Client:
             Refused: the answer is an error that stays.
             ReplicationError: there is no answer.
         """
-        told = ({"Content-Type": "application/json"} if body is not None else {}) | (headers or {})
-        return self._tried(lambda: self._ask(method, url, told, body, None))
+        request_headers = ({"Content-Type": "application/json"} if body is not None else {}) | (headers or {})
+        return self._tried(lambda: self._ask(method, url, request_headers, body, None))
 
     def _tried(self, ask: Callable[[], SourceResponse]) -> SourceResponse:
         exponential = wait_random_exponential(multiplier=self.limits.pause, max=30)
@@ -211,23 +211,23 @@ class Client:
         )(ask)
 
     def _ask(self, method: str, url: str, headers: dict[str, str], body: bytes | None, into: BinaryIO | None) -> SourceResponse:
-        told = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": "xregistry-lakehouse"} | headers
+        request_headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": "xregistry-lakehouse"} | headers
         if self.address.authorization is not None:
-            told["Authorization"] = self.address.authorization
+            request_headers["Authorization"] = self.address.authorization
         until = time.monotonic() + self.limits.answer_seconds
         for _ in range(_MOST_REDIRECTS + 1):
             self._check_origin(url)
             self.requests += 1
             try:
                 found = self._pool.request(
-                    method, url, headers=told, body=body, redirect=False, preload_content=False, retries=False
+                    method, url, headers=request_headers, body=body, redirect=False, preload_content=False, retries=False
                 )
             except HTTPError as error:
                 raise _Stumbled(url, f"no answer: {_reason(error)}") from error
             try:
                 location = found.headers.get("location") if found.status in (301, 302, 303, 307, 308) else None
                 if location is None:
-                    return self._read(method, url, told, found, into, until)
+                    return self._read(method, url, request_headers, found, into, until)
                 url = urljoin(url, location)
             except (HTTPError, OSError) as error:
                 raise _Stumbled(url, f"its answer broke off: {_reason(error)}") from error
@@ -244,7 +244,13 @@ class Client:
             )
 
     def _read(
-        self, method: str, url: str, told: dict[str, str], found: urllib3.BaseHTTPResponse, into: BinaryIO | None, until: float
+        self,
+        method: str,
+        url: str,
+        response_headers: dict[str, str],
+        found: urllib3.BaseHTTPResponse,
+        into: BinaryIO | None,
+        until: float,
     ) -> SourceResponse:
         headers = {name.lower(): value for name, value in found.headers.items()}
         if found.status == 304:
@@ -274,7 +280,7 @@ class Client:
         if is_error:
             raise self._refused(url, found.status, headers, body)
         kind = headers.get("content-type", "")
-        if method == "GET" and told["Accept"] != "*/*" and not is_json(kind):
+        if method == "GET" and response_headers["Accept"] != "*/*" and not is_json(kind):
             raise ReplicationError(url, f"it answers with {kind[:80] or 'no Content-Type'}, not JSON. Is this a registry's URL?")
         return SourceResponse(found.status, url, headers, body)
 
@@ -282,8 +288,8 @@ class Client:
         return TooLarge(url, f"its answer has more than {most} bytes (setting max_document_bytes)")
 
     def _refused(self, url: str, status: int, headers: dict[str, str], body: bytes) -> ReplicationError:
-        told = blank_text(body.decode("utf-8", errors="replace")).strip()[:_MOST_TOLD] if body else ""
-        reason = f"it answers {status}" + (f": {' '.join(told.split())}" if told else "")
+        text = blank_text(body.decode("utf-8", errors="replace")).strip()[:_MOST_TOLD] if body else ""
+        reason = f"it answers {status}" + (f": {' '.join(text.split())}" if text else "")
         if status in _TRY_AGAIN:
             after = headers.get("retry-after", "")
             return _Stumbled(url, reason, min(float(after), _LONGEST_WAIT) if after.isdigit() else 0.0)
@@ -298,12 +304,12 @@ class TooLarge(ReplicationError):
 
 
 def is_json(media_type: str) -> bool:
-    """Tell that a Content-Type is one of JSON."""
+    """Return whether a Content-Type is one of JSON."""
     return _JSON.match(media_type) is not None
 
 
 def _reason(error: Exception) -> str:
-    """Tell what failed without what a library tells of its objects."""
+    """Return what failed without what a library tells of its objects."""
     text = re.sub(r"<[^<>]*object at 0x[0-9a-f]+>:? ?", "", str(error))
     text = re.sub(r"\A\w+\(host='[^']*', port=\d+\): ", "", text)
     return blank_text(text)[:_MOST_TOLD] or type(error).__name__

@@ -75,23 +75,23 @@ class Reader:
     def look_round(self) -> None:
         """Find out what the server can do; one that does not tell is asked for nothing special."""
         try:
-            told = self.client.json(self.client.address.of("capabilities"))
+            offered = self.client.json(self.client.address.of("capabilities"))
         except RequestRefused as refused:
             if refused.status not in MISSING:
                 raise
             return
-        if not isinstance(told, dict):
+        if not isinstance(offered, dict):
             return
-        flags = {one.lstrip("?") for one in told.get("flags") or () if isinstance(one, str)}
+        flags = {one.lstrip("?") for one in offered.get("flags") or () if isinstance(one, str)}
         self.nests = {"doc", "inline"} <= flags
-        available, apis = told.get("available"), told.get("apis")
+        available, apis = offered.get("available"), offered.get("apis")
         self.has_export = (isinstance(available, dict) and "export" in available) or (
             isinstance(apis, list) and "/export" in apis
         )
-        self.has_pages = told.get("pagination") is True
+        self.has_pages = offered.get("pagination") is True
 
     def resource(self, xid: Xid) -> Json:
-        """Give a message or schema with its meta object and its Versions, of a server that puts nothing into another."""
+        """Return a message or schema with its meta object and its Versions, of a server that puts nothing into another."""
         if self.nests:
             return self.value(self.get(self.url(xid + ("$details" if "/schemas/" in xid else ""), WHOLE)))
         details = "$details" if "/schemas/" in xid else ""
@@ -116,7 +116,7 @@ class Reader:
         return object_of([*own, ("meta", meta), ("versions", object_of(versions))])
 
     def _document(self, xid: Xid, version: Json) -> Json:
-        """Give the document of a Version of a schema where it does not stand elsewhere: as JSON, as text, or else as base64."""
+        """Return the document of a Version of a schema where it does not stand elsewhere: as JSON, as text, or else as base64."""
         if any(name in version for name in ("schema", "schemabase64", "schemaurl")):
             return {}
         answer = self.noted(self.client.get(self.url(xid), is_json=False))
@@ -129,12 +129,12 @@ class Reader:
         return {"schema": self.client.value(answer) if is_json(answer.headers.get("content-type", "")) else text}
 
     def listed(self, collection: str) -> Iterator[tuple[str, Json]]:
-        """Give the groups of a collection: id and attributes."""
+        """Return the groups of a collection: id and attributes."""
         for page in self.collection(f"/{collection}"):
             yield from members(page)
 
     def collection(self, path: str, query: str = "") -> Iterator[Json]:
-        """Give a collection page by page, as `Link` leads."""
+        """Return a collection page by page, as `Link` leads."""
         limit = f"limit={_PAGE}" if self.has_pages else ""
         url: str | None = self.url(path, "&".join(one for one in (query, limit) if one))
         visited: set[str] = set()
@@ -147,7 +147,7 @@ class Reader:
             url = answer.next
 
     def root(self) -> Json:
-        """Give the registry itself."""
+        """Return the registry itself."""
         root = self.value(self.get(self.url("")))
         if not isinstance(root.get("specversion"), str):
             raise ReplicationError(self.base, "it is not an xRegistry server: there is no `specversion`.")
@@ -187,14 +187,14 @@ class Reader:
         return answer
 
     def value(self, answer: SourceResponse) -> Json:
-        """Give the JSON object of an answer."""
+        """Return the JSON object of an answer."""
         value = self.client.value(answer)
         if not isinstance(value, dict):
             raise ReplicationError(answer.url, "its answer is not a JSON object.")
         return value
 
     def url(self, path: str, query: str = "") -> str:
-        """Give the URL of a path below the base."""
+        """Return the URL of a path below the base."""
         address = self.client.address
         if path.startswith("?"):
             return f"{self.base}{self.at}{path}"
@@ -225,14 +225,14 @@ class Walk:
         client: asks it.
         state: what is known of it.
         screen: what is taken.
-        told: is told how far it is: a path, and how many groups were read of how many.
+        report: is called with how far it is: a path, and how many groups were read of how many.
     """
 
-    def __init__(self, client: Client, state: PeerState, screen: Screen, told: Callable[[str, int, int], None]) -> None:
+    def __init__(self, client: Client, state: PeerState, screen: Screen, report: Callable[[str, int, int], None]) -> None:
         self.reader = Reader(client)
         self.state = state
         self.screen = screen
-        self.told = told
+        self.report = report
 
     def fetch(self, scope: tuple[Xid, ...]) -> list[Unit]:
         """Fetch what the source holds.
@@ -296,7 +296,7 @@ class Walk:
                 raise SourceChanged
             groups[collection] = [groupid for groupid, _ in listed]
             for groupid, group in listed:
-                self.told(f"/{collection}/{groupid}", len(names), sum(map(len, groups.values())))
+                self.report(f"/{collection}/{groupid}", len(names), sum(map(len, groups.values())))
                 self._group(xid_of(collection, groupid), group)
                 names.add(f"/{collection}/{groupid}")
         self.reader.check_same(root)
@@ -318,7 +318,7 @@ class Walk:
         root = self.reader.root()
         units = []
         for number, xid in enumerate(scope):
-            self.told(xid, number, len(scope))
+            self.report(xid, number, len(scope))
             _, collection, groupid, *member = xid.split("/")
             group_xid = xid_of(collection, groupid)
             try:

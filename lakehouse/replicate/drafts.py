@@ -31,20 +31,20 @@ class DraftWalk:
         client: asks it.
         state: what is known of it.
         screen: what is taken; a definition without an authority gets that of the source (CAT-068).
-        told: is told how far it is: a path, and how many groups were read of how many.
+        report: is called with how far it is: a path, and how many groups were read of how many.
     """
 
-    def __init__(self, client: Client, state: PeerState, screen: Screen, told: Callable[[str, int, int], None]) -> None:
+    def __init__(self, client: Client, state: PeerState, screen: Screen, report: Callable[[str, int, int], None]) -> None:
         self.client = client
         self.state = state
         self.screen = screen
-        self.told = told
+        self.report = report
         self.base = client.address.of("messagecatalog")
         self._snapshots: set[str] = set()
 
     @property
     def scope(self) -> str:
-        """Give the beginning of the URIs of all documents."""
+        """Return the beginning of the URIs of all documents."""
         return self.base + "/"
 
     def fetch(self, scope: tuple[Xid, ...]) -> list[Unit]:
@@ -76,7 +76,7 @@ class DraftWalk:
         for number, (groupid, only) in enumerate(wanted.items()):
             if groupid not in ids:
                 continue
-            self.told(f"/messagecatalog/{groupid}", number, len(wanted))
+            self.report(f"/messagecatalog/{groupid}", number, len(wanted))
             unit = self._group(groupid, only)
             if unit is not None:
                 units.append(unit)
@@ -108,7 +108,7 @@ class DraftWalk:
         return Unit(f"{self.scope}{_quoted(groupid)}" + "".join(f"?{_quoted(one)}" for one in only), digest_of(part), part)
 
     def _definition(self, group_url: str, definition_id: str) -> Json:
-        """Give a definition with all of its versions (CAT-164, CAT-166, CAT-167)."""
+        """Return a definition with all of its versions (CAT-164, CAT-166, CAT-167)."""
         url = f"{group_url}/messagedefinitions/{_quoted(definition_id)}"
         numbers = self._array(self._get(f"{url}/versions"))
         versions = {str(number): self._object(self._get(f"{url}/versions/{number}")) for number in numbers}
@@ -139,14 +139,14 @@ class DraftWalk:
 
 
 def is_draft_catalog(client: Client) -> bool:
-    """Tell a catalog of the draft from an xRegistry server.
+    """Return whether a source is a catalog of the draft, and no xRegistry server.
 
     Raises:
         ReplicationError: it does not answer.
     """
     if client.address.is_draft:
         return True
-    told = "no `specversion` in its answer"
+    reason = "no `specversion` in its answer"
     try:
         found = client.json(client.address.url)
         if isinstance(found, dict) and "specversion" in found:
@@ -154,12 +154,12 @@ def is_draft_catalog(client: Client) -> bool:
     except RequestRefused as refused:
         if refused.status != 404:
             raise
-        told = str(refused)
+        reason = str(refused)
     try:
         return isinstance(client.json(client.address.of("messagecatalog")), list)
     except RequestRefused as refused:
         what = "neither an xRegistry server nor a catalog of the CNCF draft (/messagecatalog) is here"
-        raise ReplicationError(client.address.url, f"{what}: {told}") from refused
+        raise ReplicationError(client.address.url, f"{what}: {reason}") from refused
 
 
 def _quoted(one: Any) -> str:

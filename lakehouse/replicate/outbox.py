@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS reached (one INTEGER PRIMARY KEY CHECK (one = 1), sna
 
 
 def body_of(view: View, registryid: RegistryId, xid: Xid, dialect: str) -> Json:
-    """Give an entity as it is sent: without what a server computes, and without epochs, which are the target's own."""
+    """Return an entity as it is sent: without what a server computes, and without epochs, which are the target's own."""
     collection = xid.split("/")[1]
     row = view.entity(registryid, xid)
     if xid.count("/") == 2:
@@ -62,14 +62,14 @@ def _version_of(version: Json) -> Json:
 
 
 def meta_of(meta: Json) -> Json:
-    """Give the meta object: a default Version that nobody chose is the newest, which the target finds itself."""
+    """Return the meta object: a default Version that nobody chose is the newest, which the target finds itself."""
     if meta.get("defaultversionsticky"):
         return meta
     return {name: value for name, value in meta.items() if name not in ("defaultversionid", "defaultversionsticky")}
 
 
 def is_held_group(found: Json, body: Json) -> bool:
-    """Tell whether a group of a target is what would be sent; who wrote it last, and when, does not count.
+    """Return whether a group of a target is what would be sent; who wrote it last, and when, does not count.
 
     Args:
         found: the answer of the target.
@@ -79,12 +79,12 @@ def is_held_group(found: Json, body: Json) -> bool:
 
 
 def is_held_resource(found: Json, body: Json) -> bool:
-    """Tell whether a message or schema of a target, in the document view with its Versions, is what would be sent."""
+    """Return whether a message or schema of a target, in the document view with its Versions, is what would be sent."""
     return _told(found) == _told(body)
 
 
 def _told(resource: Json) -> Json:
-    """Give what counts of a message or schema."""
+    """Return what counts of a message or schema."""
     bare = bare_resource(resource)
     meta, versions = bare.get("meta"), bare.get("versions")
     if not isinstance(meta, dict) or (not isinstance(versions, dict) and "xref" not in meta):
@@ -92,8 +92,8 @@ def _told(resource: Json) -> Json:
     if "xref" in meta:
         return {"xref": meta["xref"]}
     assert isinstance(versions, dict)
-    told = {key: _undated(_version_of(one)) for key, one in versions.items() if isinstance(one, dict)}
-    return {"meta": _undated(meta_of(meta)), "versions": told}
+    versions_sent = {key: _undated(_version_of(one)) for key, one in versions.items() if isinstance(one, dict)}
+    return {"meta": _undated(meta_of(meta)), "versions": versions_sent}
 
 
 def _undated(entity: Json) -> Json:
@@ -122,7 +122,7 @@ class Outbox:
         self.db.close()
 
     def reached(self) -> Reached:
-        """Tell how far the target is."""
+        """Return how far the target is."""
         row = self.db.execute("SELECT snapshot, digest, until, until_digest FROM reached").fetchone()
         return Reached(*row) if row else Reached()
 
@@ -137,12 +137,12 @@ class Outbox:
             self.db.execute("INSERT OR REPLACE INTO reached VALUES (1, ?, ?, ?, ?)", reached)
 
     def next(self) -> Xid | None:
-        """Give the XID that comes next; None: nothing is left."""
+        """Return the XID that comes next; None: nothing is left."""
         row = self.db.execute("SELECT xid FROM outbox ORDER BY place LIMIT 1").fetchone()
         return row[0] if row else None
 
     def waits(self, xid: Xid) -> bool:
-        """Tell that something is still to be sent."""
+        """Return whether something is still to be sent."""
         return self.db.execute("SELECT 1 FROM outbox WHERE xid = ?", (xid,)).fetchone() is not None
 
     def postpone(self, xid: Xid) -> None:
@@ -160,12 +160,12 @@ class Outbox:
         return int(self.db.execute("SELECT count(*) FROM outbox").fetchone()[0])
 
     def sent(self, xid: Xid) -> list[str] | None:
-        """Give the ids of the Versions that the target has of us; None: it has nothing of this from us."""
+        """Return the ids of the Versions that the target has of us; None: it has nothing of this from us."""
         row = self.db.execute("SELECT versions FROM sent WHERE xid = ?", (xid,)).fetchone()
         return None if row is None else list(json.loads(row[0]))
 
     def all_sent(self) -> list[Xid]:
-        """Give the XIDs of all that the target has from us."""
+        """Return the XIDs of all that the target has from us."""
         return [row[0] for row in self.db.execute("SELECT xid FROM sent ORDER BY xid")]
 
     def begin(self, xid: Xid, versions: list[str]) -> None:
@@ -201,7 +201,7 @@ class Outbox:
             self.db.execute("INSERT OR REPLACE INTO refused VALUES (?, ?)", (xid, reason))
 
     def refused(self) -> list[tuple[Xid, str]]:
-        """Give what the target did not take, with the reasons."""
+        """Return what the target did not take, with the reasons."""
         return list(self.db.execute("SELECT xid, reason FROM refused ORDER BY xid"))
 
     def finish(self) -> None:

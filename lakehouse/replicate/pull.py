@@ -85,14 +85,14 @@ class Fetched(NamedTuple):
 
     @property
     def is_changed(self) -> bool:
-        """Tell that there is something to load or to delete."""
+        """Return whether there is something to load or to delete."""
         return bool(self.changed or self.vanished)
 
     def as_json(self) -> dict[str, Any]:
-        """Give what was fetched as a JSON value."""
-        told = {"documents": len(self.units), "changed": len(self.changed), "vanished": len(self.vanished)}
-        told |= {"requests": self.requests, "bytes": self.received, "refused": len(self.refused)}
-        return told | {"snapshot": self.snapshot}
+        """Return what was fetched as a JSON value."""
+        counts = {"documents": len(self.units), "changed": len(self.changed), "vanished": len(self.vanished)}
+        counts |= {"requests": self.requests, "bytes": self.received, "refused": len(self.refused)}
+        return counts | {"snapshot": self.snapshot}
 
 
 def read_scope(groups: tuple[str, ...]) -> tuple[Xid, ...]:
@@ -117,19 +117,19 @@ class Puller:
 
     Args:
         settings: the warehouse, the registry that is loaded into, limits.
-        asked: what is pulled.
+        options: what is pulled.
         state: as from `open_state`.
-        told: is told how far a round is: a path, and how many groups were read of how many.
+        report: is called with how far a round is: a path, and how many groups were read of how many.
     """
 
-    def __init__(self, settings: Settings, asked: Pull, state: PeerState, told: Told = lambda path, done, of: None) -> None:
+    def __init__(self, settings: Settings, options: Pull, state: PeerState, report: Told = lambda path, done, of: None) -> None:
         self.settings = settings
-        self.asked = asked
+        self.options = options
         self.state = state
-        self.told = told
-        limits = replace(asked.limits, bytes=settings.max_document_bytes, depth=settings.max_json_depth)
-        self.client = Client(asked.source, limits)
-        self._is_draft: bool | None = {"xregistry": False, "messagecatalog": True}.get(asked.protocol)
+        self.report = report
+        limits = replace(options.limits, bytes=settings.max_document_bytes, depth=settings.max_json_depth)
+        self.client = Client(options.source, limits)
+        self._is_draft: bool | None = {"xregistry": False, "messagecatalog": True}.get(options.protocol)
 
     def fetch(self) -> Fetched:
         """Fetch what the source holds now; the catalog is not touched. Without Spark.
@@ -137,25 +137,25 @@ class Puller:
         Raises:
             ReplicationError: it cannot be had whole.
         """
-        if self.asked.force or (self.state.commit is not None and not is_held(self.settings, self.state.commit)):
+        if self.options.force or (self.state.commit is not None and not is_held(self.settings, self.state.commit)):
             self.state.forget()
         self.client.requests = self.client.received = 0
         if self._is_draft is None:
             self._is_draft = is_draft_catalog(self.client)
         snapshot = None
         if self._is_draft:
-            filled = self.asked.authority or self.asked.source.url.rstrip("/")
-            draft = DraftWalk(self.client, self.state, Screen(self.settings.authority, filled), self.told)
-            units = draft.fetch(self.asked.scope)
+            filled = self.options.authority or self.options.source.url.rstrip("/")
+            draft = DraftWalk(self.client, self.state, Screen(self.settings.authority, filled), self.report)
+            units = draft.fetch(self.options.scope)
             pattern = rf"{_quoted(draft.scope)}[^/?]+"
         else:
-            walk = Walk(self.client, self.state, Screen(self.settings.authority, self.asked.authority), self.told)
-            units = walk.fetch(self.asked.scope)
-            snapshot, pattern = walk.reader.snapshot, _quoted(self.asked.source.url)
+            walk = Walk(self.client, self.state, Screen(self.settings.authority, self.options.authority), self.report)
+            units = walk.fetch(self.options.scope)
+            snapshot, pattern = walk.reader.snapshot, _quoted(self.options.source.url)
         loaded = self.state.loaded if self.state.commit else {}
         changed = [unit for unit in units if loaded.get(unit.uri) != unit.digest]
         vanished = sorted(set(self.state.loaded) - {unit.uri for unit in units})
-        if len(changed) < len(units) or self.asked.scope:  # the others are not there to be seen by the ingest
+        if len(changed) < len(units) or self.options.scope:  # the others are not there to be seen by the ingest
             pattern = "|".join(_quoted(uri) for uri in [*(unit.uri for unit in changed), *vanished])
         scope = rf"\A(?:{pattern})\z"
         same = {unit.uri for unit in units} - {unit.uri for unit in changed}
@@ -176,8 +176,8 @@ class Puller:
 
         files = {unit.uri: self._at_hand(unit.file) for unit in fetched.changed if unit.file is not None}
         # A fetch that is forced may delete more than half; what is stale stays stale.
-        policy = Policy(self.asked.force, prune=True, on_conflict=self.settings.on_conflict)
-        request = Request(policy, strict=self.asked.strict, command="replicate pull")
+        policy = Policy(self.options.force, prune=True, on_conflict=self.settings.on_conflict)
+        request = Request(policy, strict=self.options.strict, command="replicate pull")
         located = Located(files, fetched.scope)
         summary = ingest(spark, self.settings, list(files.values()), request=request, watcher=watcher, located=located)
         crash_point("after_load")
@@ -192,7 +192,7 @@ class Puller:
         return summary
 
     def _at_hand(self, file: Path) -> str:
-        """Give a file where the executors can read it: below the warehouse."""
+        """Return a file where the executors can read it: below the warehouse."""
         location = location_of(self.settings.warehouse)
         if not is_remote(location):
             return str(file)
@@ -208,7 +208,7 @@ class Puller:
         self.client.close()
 
 
-def pull_once(spark: SparkSession, settings: Settings, asked: Pull, watcher: Watcher | None = None) -> Summary | None:
+def pull_once(spark: SparkSession, settings: Settings, options: Pull, watcher: Watcher | None = None) -> Summary | None:
     """Run one round.
 
     Returns:
@@ -218,8 +218,8 @@ def pull_once(spark: SparkSession, settings: Settings, asked: Pull, watcher: Wat
         ReplicationError: the source cannot be had whole; nothing was changed.
         LakehouseError: what an ingest raises.
     """
-    with open_state(settings, asked.source.url, asked.scope, asked.protocol) as state:
-        puller = Puller(settings, asked, state)
+    with open_state(settings, options.source.url, options.scope, options.protocol) as state:
+        puller = Puller(settings, options, state)
         try:
             fetched = puller.fetch()
             return puller.load(spark, fetched, watcher) if fetched.is_changed else None

@@ -57,7 +57,7 @@ class Pushed(NamedTuple):
     refused: list[tuple[Xid, str]]
 
     def as_json(self) -> Json:
-        """Give what was sent as a JSON value."""
+        """Return what was sent as a JSON value."""
         refused = [{"xid": xid, "reason": reason} for xid, reason in self.refused[:_MOST_REFUSED_TOLD]]
         counts = {"written": self.written, "deleted": self.deleted, "left": self.left, "refused": len(self.refused)}
         return {"snapshot": self.snapshot} | counts | ({"examples": refused} if refused else {})
@@ -68,21 +68,21 @@ class Pusher:
 
     Args:
         settings: the warehouse, the registry that is sent, the authority of what has none.
-        asked: what is pushed.
+        options: what is pushed.
         state: as from `open_state`.
-        told: is told how far a round is: an XID, and how many are left.
+        report: is called with how far a round is: an XID, and how many are left.
     """
 
     def __init__(
-        self, settings: Settings, asked: Push, state: PeerState, told: Callable[[Xid, int], None] = lambda xid, left: None
+        self, settings: Settings, options: Push, state: PeerState, report: Callable[[Xid, int], None] = lambda xid, left: None
     ) -> None:
         self.settings = settings
-        self.asked = asked
-        self.told = told
-        self.client = Client(asked.target, asked.limits)
+        self.options = options
+        self.report = report
+        self.client = Client(options.target, options.limits)
         self.outbox = Outbox(state.folder)
         self._dialect: str | None = None
-        self._own = (asked.authority or asked.target.url).rstrip("/")
+        self._own = (options.authority or options.target.url).rstrip("/")
 
     def close(self) -> None:
         """Close connections and files."""
@@ -103,7 +103,7 @@ class Pusher:
                     self._fill(view, registryid)
                 if not self.outbox.waiting():
                     return Pushed(view.head, 0, 0, 0, [])
-            self._dialect = self._dialect or _dialect_of(self.client, self.asked.target.url)
+            self._dialect = self._dialect or _dialect_of(self.client, self.options.target.url)
             return self._send_all(model, registryid)
 
     def _fill(self, view: View, registryid: RegistryId) -> None:
@@ -115,7 +115,7 @@ class Pusher:
         if since == view.head and not self.outbox.refused():
             return
         found = _changed(view, registryid, since) | (set() if is_known else set(self.outbox.all_sent()))
-        wanted = [xid for xid in found if _is_wanted(xid, self.asked.scope)]
+        wanted = [xid for xid in found if _is_wanted(xid, self.options.scope)]
         there = {xid for xid in wanted if _is_there(view, registryid, xid)}
         gone = sorted((xid for xid in set(wanted) - there if self.outbox.sent(xid) is not None), key=_order, reverse=True)
         digest = str(view.commit_of(view.head)["digest"]) if view.head else ""
@@ -133,7 +133,7 @@ class Pusher:
             while True:
                 before, progress = len(refused), sum(counts.values())
                 while (xid := self.outbox.next()) is not None:
-                    self.told(xid, self.outbox.waiting())
+                    self.report(xid, self.outbox.waiting())
                     self._send(view, registryid, xid, counts)
                 refused = self.outbox.refused()
                 if not refused or sum(counts.values()) == progress or (before and len(refused) >= before):
@@ -155,8 +155,8 @@ class Pusher:
                 counts["written" if written else "left"] += 1
         except RequestRefused as refused:
             if refused.status in _STOPS:
-                told = f"it does not let itself be written ({refused.status}): it may take nothing in (CAT-184). {refused}"
-                raise ReplicationError(self.asked.target.url, told) from refused
+                detail = f"it does not let itself be written ({refused.status}): it may take nothing in (CAT-184). {refused}"
+                raise ReplicationError(self.options.target.url, detail) from refused
             self.outbox.refuse(xid, str(refused))
 
     def _delete(self, xid: Xid) -> bool:
@@ -170,7 +170,7 @@ class Pusher:
         return there
 
     def _holds_more(self, xid: Xid) -> bool:
-        """Tell that a group of the target still has members, which are not from us: ours went before."""
+        """Return whether a group of the target still has members, which are not from us: ours went before."""
         found = self._found(xid)
         return bool(found and found.get(f"{MEMBERS[xid.split('/')[1]]}count"))
 
@@ -190,7 +190,7 @@ class Pusher:
                 authority = meta["authority"] = self.settings.authority
         found = self._found(xid, "?doc&inline=*")
         if found is not None and sent is None:
-            _check_authority(self.asked.target.of(xid), found, authority)
+            _check_authority(self.options.target.of(xid), found, authority)
         if found is not None and is_held_resource(found, body):
             self.outbox.leave(xid) if sent is None else self.outbox.done(xid, list(body.get("versions", {})))
             return False
@@ -244,7 +244,7 @@ class Pusher:
         """Ask the target for what it has; None: nothing."""
         details = "$details" if "/schemas/" in path else ""
         try:
-            found = self.client.json(self.asked.target.of(path) + details + flags)
+            found = self.client.json(self.options.target.of(path) + details + flags)
         except RequestRefused as refused:
             if refused.status == _TOO_LARGE:
                 meta = self._found(f"{path}/meta")
@@ -256,7 +256,7 @@ class Pusher:
 
     def _request(self, method: str, path: str, body: Any, *, missing: bool = False, details: bool = False) -> None:
         """Send a request; with `missing` what is not there is as good as deleted."""
-        url = self.asked.target.of(path) + ("$details" if details and "/schemas/" in path else "")
+        url = self.options.target.of(path) + ("$details" if details and "/schemas/" in path else "")
         try:
             self.client.send(method, url, None if body is None else as_written(body).encode())
         except RequestRefused as refused:

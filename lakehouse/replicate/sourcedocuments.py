@@ -45,15 +45,15 @@ class Screen(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """Tell that everything is taken as it is."""
+        """Return whether everything is taken as it is."""
         return not self.own and self.filled is None
 
     def is_own(self, authority: Any) -> bool:
-        """Tell that an authority is this catalog."""
+        """Return whether an authority is this catalog."""
         return bool(self.own) and isinstance(authority, str) and authority.rstrip("/") == self.own.rstrip("/")
 
     def group(self, group: Json) -> Json | None:
-        """Give a group or endpoint as it is taken; None: all of its messages are ours, so it is ours too."""
+        """Return a group or endpoint as it is taken; None: all of its messages are ours, so it is ours too."""
         if self.is_open or not any(isinstance(one, dict) and one for one in values_of(group, "messages")):
             return group
         screened = object_of(
@@ -63,7 +63,7 @@ class Screen(NamedTuple):
         return screened if any(values_of(screened, "messages")) else None
 
     def messages(self, messages: Json) -> Json:
-        """Give messages as they are taken, in their order."""
+        """Return messages as they are taken, in their order."""
         return object_of(
             (messageid, self._message(message) if isinstance(message, dict) else message)  # the ingest reports what is no object
             for messageid, message in members(messages)
@@ -71,12 +71,12 @@ class Screen(NamedTuple):
         )
 
     def _is_ours(self, message: Json) -> bool:
-        """Tell that a message is this catalog's; where its authority occurs twice, each of them has to be."""
-        told = _authorities(message)
-        return bool(told) and all(self.is_own(one) for one in told)
+        """Return whether a message is this catalog's; where its authority occurs twice, each of them has to be."""
+        authorities = _authorities(message)
+        return bool(authorities) and all(self.is_own(one) for one in authorities)
 
     def _message(self, message: Json) -> Json:
-        """Give a message with the authority that it gets."""
+        """Return a message with the authority that it gets."""
         metas = [one for one in values_of(message, "meta") if isinstance(one, dict)]
         if self.filled is None or _authorities(message) or any(meta.get("xref") is not None for meta in metas):
             return message
@@ -88,27 +88,27 @@ class Screen(NamedTuple):
         )
 
     def definition(self, definition: Json) -> Json | None:
-        """Give a definition of the draft as it is taken; None: it is ours."""
-        told = [one for one in values_of(definition, "authority") if one]
-        if told and all(self.is_own(one) for one in told):
+        """Return a definition of the draft as it is taken; None: it is ours."""
+        authorities = [one for one in values_of(definition, "authority") if one]
+        if authorities and all(self.is_own(one) for one in authorities):
             return None
-        return definition if told or self.filled is None else with_member(definition, "authority", self.filled)
+        return definition if authorities or self.filled is None else with_member(definition, "authority", self.filled)
 
 
 def _authorities(message: Json) -> list[Any]:
-    """Give what a message says of its authority: in its meta object, else itself."""
+    """Return what a message says of its authority: in its meta object, else itself."""
     metas = [one for one in values_of(message, "meta") if isinstance(one, dict)]
     inside = [authority for meta in metas for authority in values_of(meta, "authority") if authority]
     return inside or [one for one in values_of(message, "authority") if one]
 
 
 def bare_group(group: Json) -> Json:
-    """Give the attributes of a group without what a server computes."""
+    """Return the attributes of a group without what a server computes."""
     return without(group, _COMPUTED_OF_GROUPS)
 
 
 def bare_resource(resource: Json) -> Json:
-    """Give a message or schema without what a server computes, in its meta object and its Versions too."""
+    """Return a message or schema without what a server computes, in its meta object and its Versions too."""
     return object_of((name, _bare_member(name, value)) for name, value in members(without(resource, _COMPUTED)))
 
 
@@ -175,7 +175,7 @@ class DocumentWriter:
 
 
 def _own_attributes(root: dict[str, Any]) -> dict[str, Any]:
-    """Give a registry's attributes without what a server computes, and without collections that this catalog does not know."""
+    """Return a registry's attributes without what a server computes, and without collections that this catalog does not know."""
     collections = {name.removesuffix("url") for name in root if name.endswith("surl") and name != "url"}
     computed = {"self", "shortself", *_OF_SERVER, *(one + end for one in collections for end in ("", "url", "count"))}
     return without(root, computed)
@@ -266,8 +266,8 @@ def check_count(url: str, collection: str, groupid: str, group: Any) -> None:
     if not isinstance(held, dict) or type(count) is not int:
         return
     if count not in (len(held), every := sum(1 for _ in members(held))):
-        told = f"/{collection}/{groupid} has `{name}count` {count}, and {every} {name}"
-        raise ReplicationError(url, f"its answer is not whole: {told}. Report it to whoever runs that server.")
+        detail = f"/{collection}/{groupid} has `{name}count` {count}, and {every} {name}"
+        raise ReplicationError(url, f"its answer is not whole: {detail}. Report it to whoever runs that server.")
 
 
 def write_members(stream: BinaryIO, own: dict[str, Any], name: str, pages: Iterable[dict[str, Any]]) -> int:
@@ -284,7 +284,7 @@ def write_members(stream: BinaryIO, own: dict[str, Any], name: str, pages: Itera
 
 
 def digest_of(file: Path) -> str:
-    """Give the sha256 of a file."""
+    """Return the sha256 of a file."""
     digest = hashlib.sha256()
     for chunk in _chunks(file):
         digest.update(chunk)

@@ -52,21 +52,21 @@ class PeerState:
 
     def _read(self) -> None:
         try:
-            told = json.loads(self._file.read_text(encoding="utf-8"))
+            state = json.loads(self._file.read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):  # without it everything is fetched again
             return
-        if isinstance(told, dict) and told.get("version") == _VERSION:
-            self.marks, self.loaded = told["marks"], told["loaded"]
-            self.commit = tuple(told["commit"]) if told["commit"] else None
-            self.subscription, self.refused = told.get("subscription"), told.get("refused", [])
+        if isinstance(state, dict) and state.get("version") == _VERSION:
+            self.marks, self.loaded = state["marks"], state["loaded"]
+            self.commit = tuple(state["commit"]) if state["commit"] else None
+            self.subscription, self.refused = state.get("subscription"), state.get("refused", [])
 
     def save(self) -> None:
         """Write what is known, in one step."""
-        told = {"version": _VERSION, "marks": self.marks, "loaded": self.loaded, "commit": self.commit}
-        told |= {"subscription": self.subscription, "refused": self.refused}
+        state = {"version": _VERSION, "marks": self.marks, "loaded": self.loaded, "commit": self.commit}
+        state |= {"subscription": self.subscription, "refused": self.refused}
         aside = self._file.with_suffix(".next")
         with aside.open("w", encoding="utf-8") as stream:
-            json.dump(told, stream)
+            json.dump(state, stream)
         replace_synced(aside, self._file)
 
     def forget(self) -> None:
@@ -82,12 +82,12 @@ class PeerState:
                 file.unlink()
 
     def part(self, name: str) -> Path:
-        """Give the file of a part."""
+        """Return the file of a part."""
         return self.folder / part_name(name)
 
 
 def part_name(name: str) -> str:
-    """Give the name of the file of a part."""
+    """Return the name of the file of a part."""
     return hashlib.sha256(name.encode()).hexdigest()[:24] + ".part.json"
 
 
@@ -121,6 +121,6 @@ def open_state(settings: Settings, url: str, scope: tuple[Xid, ...], more: str =
 
 
 def is_held(settings: Settings, commit: tuple[int, str]) -> bool:
-    """Tell that the catalog still has the snapshot that a state was written after. Without Spark."""
+    """Return whether the catalog still has the snapshot that a state was written after. Without Spark."""
     with open_model(settings) as model, model.at() as view:
         return view.head >= commit[0] and str(view.commit_of(commit[0])["digest"]) == commit[1]

@@ -38,7 +38,7 @@ _SUBJECT = re.compile(r"/messagecatalog/([^/]+)(?:/messagedefinitions/([^/]+)(?:
 
 
 def xid_of(subject: str) -> Xid:
-    """Give the XID of an event's subject.
+    """Return the XID of an event's subject.
 
     In events of the core it is one; in those of the draft a path, in which samples spell `/versions/` as `/version/` (CAT-211).
     """
@@ -49,7 +49,7 @@ def xid_of(subject: str) -> Xid:
 
 
 def concerns(subject: str, scope: tuple[Xid, ...]) -> bool:
-    """Tell whether what an event is about lies in a scope, or holds a part of it."""
+    """Return whether what an event is about lies in a scope, or holds a part of it."""
     xid = xid_of(subject)
     return not scope or any(one == xid or one.startswith(xid.rstrip("/") + "/") or xid.startswith(one + "/") for one in scope)
 
@@ -115,8 +115,8 @@ class Listener:
         if not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
             return Response(b"", 401, {"WWW-Authenticate": "Bearer"})
         if request.method == "OPTIONS":
-            told = {"WebHook-Allowed-Origin": request.headers.get("webhook-request-origin", "*"), "Allow": "POST, OPTIONS"}
-            return Response(b"", 200, told | {"WebHook-Allowed-Rate": "*"})
+            headers = {"WebHook-Allowed-Origin": request.headers.get("webhook-request-origin", "*"), "Allow": "POST, OPTIONS"}
+            return Response(b"", 200, headers | {"WebHook-Allowed-Rate": "*"})
         body = bytearray()
         try:
             async for chunk in request.stream():
@@ -133,7 +133,7 @@ class Listener:
 
 
 def _subjects(kind: str, subject: str | None, body: bytes) -> list[str]:
-    """Give the subjects of what was sent: binary, structured, or a batch. What cannot be read is news too."""
+    """Return the subjects of what was sent: binary, structured, or a batch. What cannot be read is news too."""
     if not kind.lower().startswith("application/cloudevents"):
         return [subject or "/"]
     try:
@@ -158,14 +158,14 @@ class Subscriber:
     def __init__(self, client: Client, state: PeerState, sink: str, token: str, scope: tuple[Xid, ...]) -> None:
         self.client = client
         self.state = state
-        self.told: dict[str, Any] = {
+        self.subscription: dict[str, Any] = {
             "source": client.address.url,
             "protocol": "HTTPS" if sink.startswith("https:") else "HTTP",
             "sink": sink,
             "sinkcredential": {"credentialtype": "ACCESSTOKEN", "accesstoken": token, "accesstokentype": "bearer"},
         }
         if scope:
-            self.told["filters"] = [{"any": [{"prefix": {"subject": one}} for xid in scope for one in _prefixes(xid)]}]
+            self.subscription["filters"] = [{"any": [{"prefix": {"subject": one}} for xid in scope for one in _prefixes(xid)]}]
         self.gaps = 0
         self.is_ours = False
 
@@ -177,7 +177,7 @@ class Subscriber:
         """
         name = self.state.subscription
         found = None if name is None else self._found(name)
-        if found is not None and self.is_ours and found.get("sink") == self.told["sink"]:
+        if found is not None and self.is_ours and found.get("sink") == self.subscription["sink"]:
             status = found.get("status") or {}
             was, self.gaps = self.gaps, status.get("gaps", 0) + status.get("parked", 0)
             if status.get("state") != "parked":
@@ -203,7 +203,7 @@ class Subscriber:
         return found if isinstance(found, dict) else None
 
     def end(self) -> None:
-        """Give the subscription up; a source that does not answer keeps it, and parks it some day."""
+        """Return the subscription up; a source that does not answer keeps it, and parks it some day."""
         name, self.state.subscription = self.state.subscription, None
         if name is None:
             return
@@ -214,19 +214,19 @@ class Subscriber:
             logger.info("the subscription was not given up: %s", error)
 
     def _send(self, method: str, path: str) -> Any:
-        body = orjson.dumps(self.told)
+        body = orjson.dumps(self.subscription)
         try:
             answer = self.client.send(method, self.client.address.of(path), body, {"Content-Type": _MEDIA_TYPE})
         except RequestRefused as refused:
             if refused.status in (404, 405, 501):
-                told = "it has no subscriptions (`lakehouse serve --subscriptions FOLDER` has). Leave --on-events out"
-                raise ReplicationError(self.client.address.url, told) from refused
+                detail = "it has no subscriptions (`lakehouse serve --subscriptions FOLDER` has). Leave --on-events out"
+                raise ReplicationError(self.client.address.url, detail) from refused
             raise
         return self.client.value(answer)
 
 
 def _prefixes(xid: Xid) -> list[str]:
-    """Give the prefixes of subjects in both feeds."""
+    """Return the prefixes of subjects in both feeds."""
     _, collection, groupid, *member = xid.split("/")
     found: list[str] = [xid]
     if collection == "messagegroups":

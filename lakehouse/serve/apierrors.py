@@ -174,18 +174,25 @@ class ProblemFound(Exception):
         self.headers = headers or {}
 
     def as_record(self) -> dict[str, Any]:
-        """Give it as JSON, for another process; `ProblemFound.of_record` makes it again."""
+        """Return it as JSON, for another process; `ProblemFound.of_record` makes it again."""
         named = {"name": self.name, "subject": self.subject, "detail": self.detail, "status": self.status}
         return named | {"headers": self.headers, "args": self.args_of_title}
 
     @classmethod
-    def of_record(cls, told: dict[str, Any]) -> ProblemFound:
+    def of_record(cls, record: dict[str, Any]) -> ProblemFound:
         """Make it of what `as_record` gave."""
-        return cls(told["name"], told["subject"], told["detail"], status=told["status"], headers=told["headers"], **told["args"])
+        return cls(
+            record["name"],
+            record["subject"],
+            record["detail"],
+            status=record["status"],
+            headers=record["headers"],
+            **record["args"],
+        )
 
     @property
     def title(self) -> str:
-        """Give the title with its arguments."""
+        """Return the title with its arguments."""
         if not self.name:
             return f"{HTTPStatus(self.status).phrase}."
         known = self.args_of_title | {"subject": self.subject}
@@ -200,7 +207,7 @@ class ProblemFound(Exception):
         """
         title = self.title.replace("..", ".")
         if dialect == RC4:
-            told = {
+            members = {
                 "type": self._type(RC4),
                 "title": title,
                 "detail": self.detail,
@@ -208,8 +215,8 @@ class ProblemFound(Exception):
                 "args": self.args_of_title or None,
             }
         else:
-            told = {"type": self._type(RC2), "instance": base + self.subject, "title": title, "detail": self.detail}
-        return orjson.dumps({name: value for name, value in told.items() if value is not None}, option=orjson.OPT_INDENT_2)
+            members = {"type": self._type(RC2), "instance": base + self.subject, "title": title, "detail": self.detail}
+        return orjson.dumps({name: value for name, value in members.items() if value is not None}, option=orjson.OPT_INDENT_2)
 
     def _type(self, dialect: str) -> str:
         if not self.name:
@@ -233,7 +240,7 @@ def raise_problems(found: Iterable[ProblemFound]) -> None:
         return
     first, *others = problems
     if others:
-        told = [f"{one.title.removesuffix('.')}. {one.detail or ''}".rstrip() for one in others[:_MOST_TOLD]]
+        details = [f"{one.title.removesuffix('.')}. {one.detail or ''}".rstrip() for one in others[:_MOST_TOLD]]
         more = [f"and {len(others) - _MOST_TOLD} more"] if len(others) > _MOST_TOLD else []
-        first.detail = "\n".join([first.detail or first.title, f"{len(others)} more:", *told, *more])
+        first.detail = "\n".join([first.detail or first.title, f"{len(others)} more:", *details, *more])
     raise first

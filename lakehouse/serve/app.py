@@ -70,17 +70,17 @@ class CachedResponse(NamedTuple):
     packed: bytes | None
 
 
-def as_ready(answer: Answer, asked: ApiRequest) -> CachedResponse:
+def as_ready(answer: Answer, api_request: ApiRequest) -> CachedResponse:
     """Write an answer's headers, and what caches need."""
     headers = dict(answer.headers)
-    root = f"<{asked.base}>;rel=xregistry-root"
+    root = f"<{api_request.base}>;rel=xregistry-root"
     headers["Link"] = f"{headers['Link']}, {root}" if "Link" in headers else root
-    is_past = asked.target.at is not None and answer.status in (200, 303)
+    is_past = api_request.target.at is not None and answer.status in (200, 303)
     digest = hashlib.blake2b(answer.body + repr(sorted(headers.items())).encode(), digest_size=12).hexdigest()
     etag = f'"s{answer.snapshot}-{digest}"' if is_past else f'"{digest}"'
     headers.setdefault("Cache-Control", _FOREVER if is_past else "no-cache")
     headers["ETag"] = etag
-    headers["Vary"] = "Accept, Accept-Encoding, Host" if asked.target.path == "/" else "Accept-Encoding, Host"
+    headers["Vary"] = "Accept, Accept-Encoding, Host" if api_request.target.path == "/" else "Accept-Encoding, Host"
     if answer.snapshot is not None:
         headers["Lakehouse-Snapshot"] = str(answer.snapshot)
     if answer.media_type and answer.status != 307:
@@ -91,13 +91,13 @@ def as_ready(answer: Answer, asked: ApiRequest) -> CachedResponse:
 
 
 def matches(given: bytes, etag: bytes) -> bool:
-    """Tell whether a client holds what it would be sent (weakly compared, RFC 9110)."""
+    """Return whether a client holds what it would be sent (weakly compared, RFC 9110)."""
     plain = etag.strip(b'"')
     return any(one.strip().removeprefix(b"W/").strip(b'"').removesuffix(b"-gzip") in (plain, b"*") for one in given.split(b","))
 
 
 def takes_gzip(headers: dict[bytes, bytes]) -> bool:
-    """Tell whether a client takes a compressed body."""
+    """Return whether a client takes a compressed body."""
     for one in headers[b"accept-encoding"].split(b","):
         name, _, quality = one.partition(b";")
         if name.strip() == b"gzip":
@@ -135,7 +135,7 @@ class ResponseCache:
         self._head: ServedHead | None = None
 
     def find(self, key: tuple[Any, ...], head: ServedHead | None) -> CachedResponse | None:
-        """Give an answer that is kept; all are forgotten when another snapshot is the newest."""
+        """Return an answer that is kept; all are forgotten when another snapshot is the newest."""
         if head is not self._head:
             self._ready.clear()
             self._bytes, self._head = 0, head
@@ -230,8 +230,8 @@ class App:
                 if self.writes is None or method not in self.writes.methods(target):
                     raise self._not_allowed(target, method)
                 self.origins.check_writes(headers)
-                asked = self._asked(scope, origin)
-                return as_ready(*await self.writes.answer(method, asked, headers, receive, client, user))
+                api_request = self._api_request(scope, origin)
+                return as_ready(*await self.writes.answer(method, api_request, headers, receive, client, user))
             if raw_path == b"/" and not query and _is_browser(headers):
                 return _to_the_site(origin)
             return await self._ready_or_made(scope, origin, client)
@@ -247,10 +247,10 @@ class App:
         try:
             origin = self.origins.of(scope, headers)
             client, _ = await self._client(scope, headers)
-            asked = self._asked(scope, origin)
-            if asked.target.parts != ("events",) or asked.target.at is not None:
+            api_request = self._api_request(scope, origin)
+            if api_request.target.parts != ("events",) or api_request.target.at is not None:
                 return await self._answered(scope, headers, "GET", receive)
-            await self.streams.serve(asked, client, headers, receive, send)
+            await self.streams.serve(api_request, client, headers, receive, send)
         except ProblemFound as problem:
             return self._problem(problem, scope, origin)
         return None
@@ -262,7 +262,7 @@ class App:
         return address if user is None else f"user {user}", user
 
     @staticmethod
-    def _asked(scope: Scope, origin: str) -> ApiRequest:
+    def _api_request(scope: Scope, origin: str) -> ApiRequest:
         raw_path: bytes = scope["raw_path"]
         return ApiRequest(
             read_target(raw_path), scope["query_string"], raw_path.decode("ascii", "replace"), origin, scope[_ARRIVED]
@@ -275,21 +275,23 @@ class App:
         if ready is not None:
             self.metrics.found_ready()
             return ready
-        asked = self._asked(scope, origin)
-        ready = await self.shares.run(client, lambda: self._made(asked))
+        api_request = self._api_request(scope, origin)
+        ready = await self.shares.run(client, lambda: self._made(api_request))
         if ready.status in (200, 303) and self.live.head is head:
             self.ready.keep(key, ready)
         return ready
 
-    def _made(self, asked: ApiRequest) -> CachedResponse:
+    def _made(self, api_request: ApiRequest) -> CachedResponse:
         """Make an answer, in a worker thread."""
         try:
-            return as_ready(self.pages.answer(asked), asked)
+            return as_ready(self.pages.answer(api_request), api_request)
         except MessageNotFound as error:
-            raise ProblemFound("not_found", asked.target.path, error.told) from error
+            raise ProblemFound("not_found", api_request.target.path, error.told) from error
         except DefinitionNotYet as error:
-            told = {"Retry-After": "5"}
-            raise ProblemFound("data_retrieval_error", asked.target.path, str(error), status=503, headers=told) from error
+            headers = {"Retry-After": "5"}
+            raise ProblemFound(
+                "data_retrieval_error", api_request.target.path, str(error), status=503, headers=headers
+            ) from error
         except (WarehouseError, sqlite3.Error, OSError) as error:
             logger.warning("the warehouse cannot be read: %s", error)
             raise ProblemFound("data_retrieval_error", status=503, headers={"Retry-After": "5"}) from error
@@ -303,7 +305,7 @@ class App:
         return ProblemFound("action_not_supported", target.path, action=method, headers=allow)
 
     def _methods(self, target: RequestTarget) -> str:
-        """Tell the methods of a path."""
+        """Return the methods of a path."""
         if self.writes is None:
             return METHODS
         return ", ".join((METHODS, *self.writes.methods(target)))
@@ -443,7 +445,7 @@ async def _load(live: SnapshotWatcher, on_ready: Callable[[], None] | None) -> N
 
 
 def _is_browser(headers: dict[bytes, bytes]) -> bool:
-    """Tell whether a client asks for HTML, and not for JSON."""
+    """Return whether a client asks for HTML, and not for JSON."""
     accept = headers.get(b"accept", b"")
     return b"text/html" in accept and b"application/json" not in accept
 

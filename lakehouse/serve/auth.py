@@ -96,8 +96,8 @@ class Accounts:
         users: dict[bytes, Account] = {}
         wrong = []
         for number, line in enumerate(text.splitlines(), 1):
-            name, _, told = line.strip().partition(b":")
-            account = _account(told)
+            name, _, entry = line.strip().partition(b":")
+            account = _account(entry)
             if account is not None:
                 users[name] = account
             elif name:
@@ -121,9 +121,9 @@ def _stamp(found: os.stat_result) -> Stamp:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def _account(told: bytes) -> Account | None:
+def _account(text: bytes) -> Account | None:
     try:
-        iterations, salt, digest = told.split(b":")
+        iterations, salt, digest = text.split(b":")
         account = Account(int(iterations), base64.b64decode(salt, validate=True), base64.b64decode(digest, validate=True))
     except ValueError:
         return None
@@ -250,8 +250,8 @@ class Guard:
     def _refuse_who_was_wrong_often(self, client: str, name: bytes) -> None:
         seconds = self._of_name.wait((client, name)) or self._of_address.wait(client)
         if seconds:
-            told = {"Retry-After": str(math.ceil(seconds))}
-            raise ProblemFound("", status=429, detail="Too many wrong passwords came from this address.", headers=told)
+            headers = {"Retry-After": str(math.ceil(seconds))}
+            raise ProblemFound("", status=429, detail="Too many wrong passwords came from this address.", headers=headers)
 
 
 def _pair(given: bytes) -> tuple[bytes, bytes]:
@@ -263,10 +263,10 @@ def _pair(given: bytes) -> tuple[bytes, bytes]:
     if len(given) > _MOST_BYTES_OF_HEADER or given[:6].lower() != b"basic ":
         raise _denied()
     try:
-        told = base64.b64decode(given[6:].strip(), validate=True).decode()
+        pair = base64.b64decode(given[6:].strip(), validate=True).decode()
     except ValueError:
         raise _denied() from None
-    name, colon, password = told.partition(":")
+    name, colon, password = pair.partition(":")
     if not (name and colon):
         raise _denied()
     return name.encode(), password.encode()

@@ -84,10 +84,10 @@ class Bodies:
             try:
                 message = await asyncio.wait_for(receive(), min(self.part_seconds, until - time.monotonic()))
             except asyncio.TimeoutError as error:
-                told = (
+                detail = (
                     f"The body did not come in time: whole within {self.seconds:g} s, some of it every {self.part_seconds:g} s."
                 )
-                raise ProblemFound("", status=408, detail=told) from error
+                raise ProblemFound("", status=408, detail=detail) from error
             if message["type"] == "http.disconnect":
                 raise ProblemFound("bad_request", error_detail="The body ended before its end")
             yield message.get("body", b"")

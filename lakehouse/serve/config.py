@@ -166,7 +166,7 @@ def name_of(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine reaches an address."""
+    """Return whether only this machine reaches an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -122,8 +122,8 @@ def capabilities(dialect: str, specifications: tuple[str, ...], writable: bool =
 @cache
 def capabilities_offered(dialect: str, specifications: tuple[str, ...], writable: bool = False) -> bytes:
     """Write which values each capability may have: those that it has."""
-    told: dict[str, Any] = orjson.loads(capabilities(dialect, specifications, writable))
-    offered = {name: _offered(value) for name, value in told.items()}
+    current: dict[str, Any] = orjson.loads(capabilities(dialect, specifications, writable))
+    offered = {name: _offered(value) for name, value in current.items()}
     if dialect == RC4:
         parts = {
             name: {"type": "object", "attributes": {"mutable": _offered(writable and name == "entities")}} for name in AVAILABLE
@@ -149,7 +149,7 @@ def modelsource(dialect: str) -> bytes:
     for collection in sorted(MEMBERS):
         members = MEMBERS[collection]
         group: dict[str, Any] = {"singular": SINGULAR[collection], "attributes": _own(SINGULAR[collection], dialect)}
-        group["resources"] = {  # told anew for endpoints: clients take the XID types of `ximportresources` for URLs
+        group["resources"] = {  # again for endpoints: clients take the XID types of `ximportresources` for URLs
             members: {
                 "singular": SINGULAR[members],
                 "maxversions": 0,
@@ -173,11 +173,11 @@ def _text(value: Any) -> bytes:
 
 
 def _named(attributes: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {name: {"name": name} | told for name, told in attributes.items()}
+    return {name: {"name": name} | attribute for name, attribute in attributes.items()}
 
 
 def _common(singular: str) -> dict[str, dict[str, Any]]:
-    """Give the attributes of all entities."""
+    """Return the attributes of all entities."""
     return {
         f"{singular}id": {"type": "string", "immutable": True, "required": True},
         "self": {"type": "url"} | _GIVEN,
@@ -202,7 +202,7 @@ def _collection(name: str) -> dict[str, dict[str, Any]]:
 
 
 def _own(entity: str, dialect: str) -> dict[str, dict[str, Any]]:
-    """Give the attributes of an entity that not every registry has, as a dialect spells them; and any other."""
+    """Return the attributes of an entity that not every registry has, as a dialect spells them; and any other."""
     every = set(_common(entity)) | {"versionid", "isdefault", "ancestor", "meta", "deprecated", "schema", "schemauri"}
     found: dict[str, dict[str, Any]] = {}
     for row in table():
@@ -250,8 +250,10 @@ def _constraints() -> dict[str, Any]:
 def _resource(members: str, dialect: str) -> dict[str, Any]:
     singular = SINGULAR[members]
     has_document = members == "schemas"
-    ids = {name: told for name, told in _common(singular).items() if name in (f"{singular}id", "self", "xid")}
-    life = {name: told for name, told in _common(singular).items() if name in ("epoch", "labels", "createdat", "modifiedat")}
+    ids = {name: attribute for name, attribute in _common(singular).items() if name in (f"{singular}id", "self", "xid")}
+    life = {
+        name: attribute for name, attribute in _common(singular).items() if name in ("epoch", "labels", "createdat", "modifiedat")
+    }
     version = {"versionid": {"type": "string", "immutable": True, "required": True}} | _common(singular)
     version["isdefault"] = {"type": "boolean", "readonly": True, "required": True, "default": False}
     version["ancestorid" if dialect == RC4 else "ancestor"] = {"type": "string", "required": True}
@@ -345,8 +347,8 @@ def as_page(document: Document) -> str:
         for method in ("get", "put", "patch", "post", "delete"):
             if (operation := item.get(method)) is not None:
                 flags = ", ".join(f"?{one['name']}" for one in operation["parameters"])
-                told = f"<code>{method.upper()} {escape(path)}</code><td>{escape(operation['summary'])}"
-                rows.append(f"<tr><td>{told}<td><code>{escape(flags)}</code>")
+                row = f"<code>{method.upper()} {escape(path)}</code><td>{escape(operation['summary'])}"
+                rows.append(f"<tr><td>{row}<td><code>{escape(flags)}</code>")
     return (
         "<!doctype html><html lang=en><meta charset=utf-8><title>xRegistry Lakehouse: HTTP API</title>"
         "<style>body{font:15px sans-serif;margin:2em}td{padding:.2em 1em .2em 0;vertical-align:top}</style>"
@@ -439,8 +441,8 @@ def _plain(*required: str) -> Document:
 
 def _object(*required: str) -> Document:
     life = {"createdat": _TIMESTAMP, "modifiedat": _TIMESTAMP, "epoch": {"type": "integer", "minimum": 0}}
-    told = {"self": {"type": "string"}, "xid": {"type": "string"}, **life}
-    return {"type": "object", "properties": told, "required": list(required)}
+    properties = {"self": {"type": "string"}, "xid": {"type": "string"}, **life}
+    return {"type": "object", "properties": properties, "required": list(required)}
 
 
 def _or_collections(entity: Document, *collections: str) -> Document:
@@ -478,16 +480,16 @@ def _lookup() -> Document:
 
 
 def _errors_of_writes(dialect: str) -> Document:
-    told = {"403": "Pages of this origin may not write.", "405": "Not here.", "408": "The body did not come in time."}
-    told |= {"409": "It contradicts the catalog.", "413": "The body is too large.", "421": "Ask under another name."}
+    texts = {"403": "Pages of this origin may not write.", "405": "Not here.", "408": "The body did not come in time."}
+    texts |= {"409": "It contradicts the catalog.", "413": "The body is too large.", "421": "Ask under another name."}
     content = next(iter(errors(dialect).values()))["content"]
-    return {status: {"description": what, "content": content} for status, what in told.items()}
+    return {status: {"description": what, "content": content} for status, what in texts.items()}
 
 
 def errors(dialect: str) -> Document:
     """Describe the errors of requests that read, by status."""
     required = ["type", "instance", "title"] if dialect == RC2 else ["type", "title"]
     content = {"application/json": {"schema": _plain(*required)}}
-    told = {"400": "The request is wrong.", "401": "A user is asked for.", "404": "There is no such thing.", "406": "Too large."}
-    told |= {"414": "The URL is too long.", "503": "Not now."}
-    return {status: {"description": what, "content": content} for status, what in told.items()}
+    texts = {"400": "The request is wrong.", "401": "A user is asked for.", "404": "There is no such thing.", "406": "Too large."}
+    texts |= {"414": "The URL is too long.", "503": "Not now."}
+    return {status: {"description": what, "content": content} for status, what in texts.items()}

@@ -75,7 +75,7 @@ def state_routes(
     more: Callable[[], bytes] | None,
     hindrance: Callable[[], Hindrance | None] | None = None,
 ) -> list[Route]:
-    """Give the paths, which ask for no user.
+    """Return the paths, which ask for no user.
 
     Args:
         live: the newest snapshot.

@@ -80,7 +80,7 @@ class Origins:
         self.options = options
 
     def of(self, scope: MutableMapping[str, Any], headers: dict[bytes, bytes]) -> str:
-        """Give the URL under which the client knows `/`.
+        """Return the URL under which the client knows `/`.
 
         Raises:
             ProblemFound: `Host` is none, or another one than this server is asked as.
@@ -91,8 +91,8 @@ class Origins:
             return self.options.base_url.rstrip("/")
         if self.options.behind_proxy:
             host = headers.get(b"x-forwarded-host", b"").decode("latin-1").split(",")[0].strip() or host
-            told = headers.get(b"x-forwarded-proto", b"").decode("latin-1").split(",")[0].strip().lower()
-            scheme = told if told in ("http", "https") else scheme
+            forwarded_scheme = headers.get(b"x-forwarded-proto", b"").decode("latin-1").split(",")[0].strip().lower()
+            scheme = forwarded_scheme if forwarded_scheme in ("http", "https") else scheme
             prefix = headers.get(b"x-forwarded-prefix", b"").decode("latin-1").rstrip("/")
             if prefix and not _PREFIX.fullmatch(prefix):
                 raise ProblemFound("bad_request", error_detail="X-Forwarded-Prefix is not a path")
@@ -109,9 +109,9 @@ class Origins:
         IPv6 it is the network (/64), within which a client chooses its addresses.
         """
         if self.options.behind_proxy:
-            told = headers.get(b"x-forwarded-for", b"").decode("latin-1").rsplit(",", 1)[-1].strip()
-            has_port = told.count(":") == 1 or "]:" in told
-            if forwarded := _address((told.rsplit(":", 1)[0] if has_port else told).strip("[]")):
+            address = headers.get(b"x-forwarded-for", b"").decode("latin-1").rsplit(",", 1)[-1].strip()
+            has_port = address.count(":") == 1 or "]:" in address
+            if forwarded := _address((address.rsplit(":", 1)[0] if has_port else address).strip("[]")):
                 return forwarded
         seen = str((scope.get("client") or ("",))[0])
         return _address(seen) if ":" in seen else seen

@@ -199,7 +199,7 @@ def _server(settings: Settings, options: Options, on_ready: Callable[[], None], 
         loop="uvloop",
         ws="none",
         lifespan="on",
-        log_level="error",  # what clients do wrong they are told, and the log is not
+        log_level="error",  # what clients do wrong is in their answers, and not in the log
         access_log=False,
         server_header=False,
         proxy_headers=False,

@@ -45,7 +45,7 @@ class RequestTarget(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Give the path below the mount, decoded: the XID where the path names an entity."""
+        """Return the path below the mount, decoded: the XID where the path names an entity."""
         return "/" + "/".join(self.parts)
 
 
@@ -89,12 +89,12 @@ def is_known(parts: tuple[str, ...]) -> bool:
 
 
 def mount_of(registryid: RegistryId) -> str:
-    """Give the path of a registry's mount."""
+    """Return the path of a registry's mount."""
     return "/reg-" + quote(registryid, safe="")
 
 
 def quoted(path: str) -> str:
-    """Give an XID or another path as it stands in a URL."""
+    """Return an XID or another path as it is in a URL."""
     return quote(path, safe="/:@~$!&'()*+,;=-._")
 
 
@@ -104,8 +104,8 @@ def _decoded(segment: bytes) -> str:
     except UnicodeDecodeError as error:
         raise ProblemFound("bad_request", error_detail="The path is not UTF-8") from error
     if _CONTROL.search(text):
-        told = _CONTROL.sub("?", text)[:80]
-        raise ProblemFound("malformed_id", id=told, error_detail="it holds control characters")
+        shortened = _CONTROL.sub("?", text)[:80]
+        raise ProblemFound("malformed_id", id=shortened, error_detail="it holds control characters")
     if len(text) > _MOST_CHARACTERS:
         raise ProblemFound("malformed_id", id=text[:80] + "...", error_detail=f"it has more than {_MOST_CHARACTERS} characters")
     return text

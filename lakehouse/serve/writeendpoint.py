@@ -34,12 +34,12 @@ _MOST_WAITING = 256  # that wait for their turn to do so
 _SECONDS_TO_FOLLOW = 30.0
 
 
-def written_answer(pages: ReadHandler, asked: ApiRequest, done: Done, head: ServedHead) -> Answer:
+def written_answer(pages: ReadHandler, api_request: ApiRequest, done: Done, head: ServedHead) -> Answer:
     """Answer a request that wrote.
 
     Args:
         pages: what answers.
-        asked: the request.
+        api_request: the request.
         done: what it did, in a snapshot that the read model has.
         head: the newest snapshot.
 
@@ -54,32 +54,34 @@ def written_answer(pages: ReadHandler, asked: ApiRequest, done: Done, head: Serv
     else:
         key = pages.live.model.answer(lambda view: str(view.commit_of(number)["digest"]))
     if outcome.shows == "entity":
-        return _entity(pages, asked, outcome, head, number, key)
+        return _entity(pages, api_request, outcome, head, number, key)
 
     def collections(request: ReadRequest) -> Answer:
         if outcome.shows == "collection":
-            return _json(request, _members(request, entity_answers(request), asked.target.parts, outcome.xids))
+            return _json(request, _members(request, entity_answers(request), api_request.target.parts, outcome.xids))
         parts = []
         for collection in sorted({xid.rsplit("/", 2)[1] for xid in outcome.xids}):
             xids = [xid for xid in outcome.xids if xid.rsplit("/", 2)[1] == collection]
-            text = _members(request, entity_answers(request), (*asked.target.parts, collection), xids)
+            text = _members(request, entity_answers(request), (*api_request.target.parts, collection), xids)
             parts.append(keyed(collection) + text)
         return _json(request, b"{" + b",".join(parts) + b"}")
 
-    return pages.answer_at(asked, head, number, key, collections)
+    return pages.answer_at(api_request, head, number, key, collections)
 
 
-def _entity(pages: ReadHandler, asked: ApiRequest, outcome: WriteOutcome, head: ServedHead, number: int, key: str) -> Answer:
+def _entity(
+    pages: ReadHandler, api_request: ApiRequest, outcome: WriteOutcome, head: ServedHead, number: int, key: str
+) -> Answer:
     parts = tuple(outcome.xids[0][1:].split("/")) if outcome.xids[0] != "/" else ()
-    shown = ApiRequest(asked.target._replace(parts=parts), asked.query, asked.raw_path, asked.origin)
+    shown = ApiRequest(api_request.target._replace(parts=parts), api_request.query, api_request.raw_path, api_request.origin)
     answer = pages.answer_at(shown, head, number, key, pages.answered)
     if answer.status == 200 and outcome.created:
         answer.status = 201
     if outcome.created:
-        answer.headers["Location"] = _url(shown.target, asked.base)
+        answer.headers["Location"] = _url(shown.target, api_request.base)
     if outcome.version is not None:
-        version = RequestTarget(None, None, tuple(outcome.version[1:].split("/")), "", asked.target.details)
-        answer.headers["Content-Location"] = _url(version, asked.base)
+        version = RequestTarget(None, None, tuple(outcome.version[1:].split("/")), "", api_request.target.details)
+        answer.headers["Content-Location"] = _url(version, api_request.base)
     return answer
 
 
@@ -110,7 +112,7 @@ def _members(request: ReadRequest, answers: Answers, parts: tuple[str, ...], xid
 
 
 def _json(request: ReadRequest, text: bytes) -> Answer:
-    return Answer(body=unmarked(text, request.asked.base, request.asked.target.path))
+    return Answer(body=unmarked(text, request.api_request.base, request.api_request.target.path))
 
 
 class Writes:
@@ -129,13 +131,13 @@ class Writes:
         self._turn = threading.Lock()
 
     async def answer(
-        self, method: str, asked: ApiRequest, headers: dict[bytes, bytes], receive: Receive, client: str, user: str | None
+        self, method: str, api_request: ApiRequest, headers: dict[bytes, bytes], receive: Receive, client: str, user: str | None
     ) -> tuple[Answer, ApiRequest]:
         """Have a request done, and answer it; it takes a place among those that wait once its body is whole.
 
         Args:
             method: one of `methods`.
-            asked: the request.
+            api_request: the request.
             headers: as they came.
             receive: gives the body.
             client: whose share it takes.
@@ -145,12 +147,12 @@ class Writes:
             ProblemFound: nothing was written.
         """
         async with self.bodies.read(receive, client) as body:
-            asked = replace(asked, arrived=time.monotonic())
-            return await self.shares.run(client, lambda: self._done(method, asked, headers, body, user))
+            api_request = replace(api_request, arrived=time.monotonic())
+            return await self.shares.run(client, lambda: self._done(method, api_request, headers, body, user))
 
     @staticmethod
     def methods(target: RequestTarget) -> tuple[str, ...]:
-        """Tell which methods write at what is asked for; the past is not written."""
+        """Return which methods write at what is asked for; the past is not written."""
         return () if target.at is not None else methods_at(target.parts, details=target.details)
 
     def close(self) -> None:
@@ -158,56 +160,67 @@ class Writes:
         self.threads.shutdown(wait=False, cancel_futures=True)
 
     def _done(
-        self, method: str, asked: ApiRequest, headers: dict[bytes, bytes], body: bytes, user: str | None
+        self, method: str, api_request: ApiRequest, headers: dict[bytes, bytes], body: bytes, user: str | None
     ) -> tuple[Answer, ApiRequest]:
         """Have a request done, in a thread of its own."""
-        if time.monotonic() > asked.arrived + self.options.request_seconds:
-            told = "It waited too long for its turn; nothing was written. Ask again."
-            raise ProblemFound("server_busy", asked.target.path, told, headers={"Retry-After": "5"})
+        if time.monotonic() > api_request.arrived + self.options.request_seconds:
+            detail = "It waited too long for its turn; nothing was written. Ask again."
+            raise ProblemFound("server_busy", api_request.target.path, detail, headers={"Retry-After": "5"})
         head = self.live.head
         if head is None:
             raise ProblemFound("", status=503, detail="The catalog is being loaded.", headers={"Retry-After": "2"})
-        parameters = read_parameters(asked.query)
+        parameters = read_parameters(api_request.query)
         dialect = self.pages.meanings.dialect_of(parameters)
-        read_flags(parameters, asked.target.parts, asked.target.path)  # nothing is written for an answer that cannot be given
+        read_flags(
+            parameters, api_request.target.parts, api_request.target.path
+        )  # nothing is written for an answer that cannot be given
         named = {
             name.decode("latin-1").lower(): value.decode("latin-1")
             for name, value in headers.items()
             if name.startswith(b"xregistry-") or name == b"content-type"
         }
-        writing = WriteRequest(
-            method, asked.target.parts, asked.target.details, self._registry_of(asked, head), dialect, parameters, named, body,
-            asked.base, user,
-        )  # fmt: skip
-        done = self.writers.write(writing)
+        target = api_request.target
+        write_request = WriteRequest(
+            method=method,
+            parts=target.parts,
+            details=target.details,
+            registryid=self._registry_of(api_request, head),
+            dialect=dialect,
+            parameters=parameters,
+            headers=named,
+            body=body,
+            base=api_request.base,
+            user=user,
+        )
+        done = self.writers.write(write_request)
         followed = self._followed(done)
-        asked = replace(asked, arrived=time.monotonic())  # what was written is shown, however long that took
+        api_request = replace(api_request, arrived=time.monotonic())  # what was written is shown, however long that took
         with self._turn:  # a whole batch is answered at once: readers shall not wait for all of its threads
-            return written_answer(self.pages, asked, done, followed), asked
+            return written_answer(self.pages, api_request, done, followed), api_request
 
-    def _registry_of(self, asked: ApiRequest, head: ServedHead) -> RegistryId:
+    def _registry_of(self, api_request: ApiRequest, head: ServedHead) -> RegistryId:
         """Find the registry that is meant; one that a mount names may be new."""
-        if asked.target.registry is not None:
-            return asked.target.registry
-        return self.pages.meanings.registry_of(asked, head)
+        if api_request.target.registry is not None:
+            return api_request.target.registry
+        return self.pages.meanings.registry_of(api_request, head)
 
     def _followed(self, done: Done) -> ServedHead:
         """Wait until the read model has a snapshot."""
         head = self.live.await_snapshot(done.snapshot_id, _SECONDS_TO_FOLLOW)
         if head is None:
-            told = f"It was written, in snapshot {done.snapshot_id}, but this server does not see it yet."
-            raise ProblemFound("data_retrieval_error", detail=told, status=503, headers={"Retry-After": "5"})
+            detail = f"It was written, in snapshot {done.snapshot_id}, but this server does not see it yet."
+            raise ProblemFound("data_retrieval_error", detail=detail, status=503, headers={"Retry-After": "5"})
         return head
 
 
 def methods_of_path(path: str) -> tuple[str, ...]:
-    """Tell which methods write at a path of OpenAPI."""
+    """Return which methods write at a path of OpenAPI."""
     parts = tuple(path.removesuffix("$details").strip("/").split("/")) if path != "/" else ()
     return methods_at(parts, details=path.endswith("$details"))
 
 
 def methods_at(parts: tuple[str, ...], *, details: bool = True) -> tuple[str, ...]:
-    """Tell which methods write at a path.
+    """Return which methods write at a path.
 
     Args:
         parts: of the path.

@@ -90,11 +90,11 @@ def settings_of(catalog: Catalog, **given: Any) -> Settings:
     return read_settings(warehouse=str(catalog.folder)).model_copy(update={"readmodel_dir": str(folder / "model"), **given})
 
 
-def push(settings: Settings, url: str, *groups: str, limits: RequestLimits = QUICK, told: Any = None, **more: Any) -> Pushed:
+def push(settings: Settings, url: str, *groups: str, limits: RequestLimits = QUICK, report: Any = None, **more: Any) -> Pushed:
     """Run a round as a process of its own would."""
     asked = Push(read_address(url, "TARGET", {}), read_scope(groups), limits=limits, **more)
     with open_state(settings, asked.target.url, asked.scope, "push") as state:
-        pusher = Pusher(settings, asked, state, told or (lambda xid, left: None))
+        pusher = Pusher(settings, asked, state, report or (lambda xid, left: None))
         try:
             return pusher.run()
         finally:

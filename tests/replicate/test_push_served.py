@@ -260,7 +260,7 @@ def test_a_target_that_is_killed_is_sent_the_rest_when_it_is_there_again(tmp_pat
                 process.wait(10)
 
         with pytest.raises(ReplicationError):
-            push(a.settings, b.served.url, limits=QUICK, authority="https://b.example", told=kill)
+            push(a.settings, b.served.url, limits=QUICK, authority="https://b.example", report=kill)
     there = {xid for xid in b.holds() if xid.count("/") == 4}
     assert 9 <= len(there) < 20
     b.serve(stack)

@@ -59,13 +59,13 @@ class DeclaredAttribute:
 
     @cached_property
     def question(self) -> tuple[object, ...]:
-        """Give what an answer to a value depends on: two attributes of one protocol that ask the same have the same."""
+        """Return what an answer to a value depends on: two attributes of one protocol that ask the same have the same."""
         template = None if self.template is None else (self.template.text, self.template.separator)
         return (self.pointer, self.kind, self.inferred_kind, self.has_value, orjson.dumps(self.value), template)
 
     @property
     def shape(self) -> tuple[str, str] | None:
-        """Give what tells it from others, names of placeholders removed; None when it has no value."""
+        """Return what tells it from others, names of placeholders removed; None when it has no value."""
         if not self.has_value:
             return None
         return (self.pointer, "{" + self.template.shape if self.template else "=" + orjson.dumps(self.value).decode())
@@ -106,24 +106,24 @@ class Definition:
 
     @property
     def key(self) -> tuple[RegistryId, Xid]:
-        """Give its registry and XID."""
+        """Return its registry and XID."""
         return (self.registryid, self.xid)
 
     @cached_property
     def shapes(self) -> frozenset[tuple[str, str]]:
-        """Give its values by pointer, names of placeholders removed, with its protocol: what specificity compares."""
+        """Return its values by pointer, names of placeholders removed, with its protocol: what specificity compares."""
         own = {attribute.shape for attribute in self.attributes} - {None}
         return frozenset(own | ({("/protocol", self.family)} if self.family else set()))  # type: ignore[arg-type]
 
     @cached_property
     def demands(self) -> frozenset[tuple[str, str]]:
-        """Give what it asks beside values: attributes that must be there, and types."""
+        """Return what it asks beside values: attributes that must be there, and types."""
         needed = {(one.pointer, "required") for one in self.attributes if one.required}
         return frozenset(needed | {(one.pointer, f"type {one.kind}") for one in self.attributes if one.kind})
 
     @cached_property
     def is_bare(self) -> bool:
-        """Tell that nothing but its payload (and protocol) tells it: neither an envelope nor a value or demand (MSG-087)."""
+        """Return whether nothing but its payload (and protocol) tells it: neither an envelope nor a value or demand (MSG-087)."""
         telling = (one for one in self.attributes if one.pointer != CONTENT_TYPE)
         return not self.is_cloudevent and not any(one.has_value or one.required for one in telling)
 
@@ -132,13 +132,13 @@ class Definition:
         return next((one for one in self.attributes if one.pointer == pointer), None)
 
     def constant(self, pointer: Pointer) -> str | None:
-        """Give the value of an attribute that has one without placeholders, as text."""
+        """Return the value of an attribute that has one without placeholders, as text."""
         found = self.attribute(pointer)
         return found.value if found and found.has_value and not found.template and isinstance(found.value, str) else None
 
     @property
     def address(self) -> DeclaredAttribute | None:
-        """Give the attribute that tells where it travels: topic, topic_name, subject or path."""
+        """Return the attribute that tells where it travels: topic, topic_name, subject or path."""
         name = ADDRESSES.get(self.family or "")
         return None if name is None else self.attribute(Pointer(PROTOCOL + name))
 
@@ -188,7 +188,7 @@ def incomplete_of(chain_status: str | None) -> str:
 
 
 def separator_of(family: str | None, key: str) -> str:
-    """Tell what a placeholder does not take: `.` in subjects of NATS, else `/` (resolution 11)."""
+    """Return what a placeholder does not take: `.` in subjects of NATS, else `/` (resolution 11)."""
     return "." if family == "NATS" and key in ("subject", "reply-to") else "/"
 
 
@@ -203,7 +203,7 @@ def escape(token: str) -> str:
 
 
 def unescape(token: str) -> str:
-    """Give the name that one token of a JSON Pointer writes (RFC 6901)."""
+    """Return the name that one token of a JSON Pointer writes (RFC 6901)."""
     return token.replace("~1", "/").replace("~0", "~")
 
 

@@ -30,12 +30,12 @@ from lakehouse.text.names import WHOLE, Pointer
 from lakehouse.text.problems import violation_id
 
 TWINS, HOPELESS, UNUSED = "MATCH-001", "MATCH-002", "MATCH-003"
-_FLAWS = "ARRAY<STRUCT<rule_id: STRING, pointer: STRING, told: STRING>>"
+_FLAWS = "ARRAY<STRUCT<rule_id: STRING, pointer: STRING, reason: STRING>>"
 _TOLD = f"registryid STRING, xid STRING, document_uri STRING, signature STRING, flaws {_FLAWS}"
 _TOLD_SCHEMA = pa.schema(
     [
         ("registryid", pa.string()), ("xid", pa.string()), ("document_uri", pa.string()), ("signature", pa.string()),
-        ("flaws", pa.list_(pa.struct([("rule_id", pa.string()), ("pointer", pa.string()), ("told", pa.string())]))),
+        ("flaws", pa.list_(pa.struct([("rule_id", pa.string()), ("pointer", pa.string()), ("reason", pa.string())]))),
     ]
 )  # fmt: skip
 _MOST_NAMED = 3
@@ -54,9 +54,11 @@ def check_definitions(spark: SparkSession, settings: Settings | None = None) -> 
     """
     flat = read_view(spark, settings, spark.catalog.currentDatabase(), {}, "computed_messages")
     uri = F.coalesce(F.get("document_uris", F.lit(0)), F.lit("")).alias("document_uri")
-    told = flat.select(*MESSAGE_COLUMNS, uri).mapInArrow(_tell, _TOLD)
+    checked = flat.select(*MESSAGE_COLUMNS, uri).mapInArrow(_tell, _TOLD)
     alike = Window.partitionBy("registryid", "signature")
-    with_twins = told.withColumn("alike", F.when(F.col("signature").isNotNull(), F.sort_array(F.collect_set("xid").over(alike))))
+    with_twins = checked.withColumn(
+        "alike", F.when(F.col("signature").isNotNull(), F.sort_array(F.collect_set("xid").over(alike)))
+    )
     found = with_twins.filter((F.size("alike") > 1) | (F.size("flaws") > 0))
     return found.select("registryid", "xid", "document_uri", "alike", "flaws").mapInArrow(
         _findings, StructType([STAGE[name] for name in FOUND])
@@ -64,7 +66,7 @@ def check_definitions(spark: SparkSession, settings: Settings | None = None) -> 
 
 
 def signature_of(definition: Definition) -> str | None:
-    """Give a text that two definitions share when only the payload can distinguish them; None: only a payload tells it."""
+    """Return a text that two definitions share when only the payload can distinguish them; None: only a payload tells it."""
     if not definition.shapes - {("/protocol", definition.family or "")}:
         return None
     asked = [sorted(definition.shapes), sorted(definition.demands), definition.is_cloudevent, _shared(definition)]
@@ -72,7 +74,7 @@ def signature_of(definition: Definition) -> str | None:
 
 
 def flaws_of(definition: Definition) -> Iterator[tuple[Pointer, str]]:
-    """Tell the declarations that no event can meet: pointer, and why."""
+    """Return the declarations that no event can meet: pointer, and why."""
     for attribute in definition.attributes:
         template = attribute.template
         if template is not None and template.flaw:
@@ -82,7 +84,7 @@ def flaws_of(definition: Definition) -> Iterator[tuple[Pointer, str]]:
 
 
 def unused_of(row: Mapping[str, Any], definition: Definition) -> Iterator[tuple[Pointer, str]]:
-    """Tell the placeholders that no part of matching or rendering reads: pointer, and why.
+    """Return the placeholders that no part of matching or rendering reads: pointer, and why.
 
     Args:
         row: as `definition_of` takes it.
@@ -95,12 +97,12 @@ def unused_of(row: Mapping[str, Any], definition: Definition) -> Iterator[tuple[
     if not definition.is_cloudevent:
         for pointer, text in sorted(dict(row["attributes"] or ()).items()):
             if pointer.startswith(ENVELOPE) and pointer.endswith("/value") and has_placeholder(text):
-                told = "the envelope is not CloudEvents, so this is neither matched nor rendered"
-                yield Pointer(pointer.removesuffix("/value")), f"{json.loads(text)}: {told}"
+                reason = "the envelope is not CloudEvents, so this is neither matched nor rendered"
+                yield Pointer(pointer.removesuffix("/value")), f"{json.loads(text)}: {reason}"
 
 
 def _may_be_of_type(template: Template, kind: str | None) -> bool:
-    """Tell whether a text that a template matches can be of a type, which is checked after the template (resolution 10)."""
+    """Return whether a text that a template matches can be of a type, which is checked after the template (resolution 10)."""
     if kind == "boolean":
         return template.match("true") is not None or template.match("false") is not None
     allowed = {"integer": "-0123456789", "timestamp": "-0123456789.:+TtZz", "datetime": "-0123456789.:+TtZz"}.get(kind or "")
@@ -108,7 +110,7 @@ def _may_be_of_type(template: Template, kind: str | None) -> bool:
 
 
 def _shared(definition: Definition) -> list[list[str]]:
-    """Give the places that must hold the same text, whatever the placeholder is called."""
+    """Return the places that must hold the same text, whatever the placeholder is called."""
     places: dict[str, list[str]] = {}
     for attribute in definition.attributes:
         for number, name in enumerate(attribute.template.names if attribute.template else ()):
@@ -118,14 +120,16 @@ def _shared(definition: Definition) -> list[list[str]]:
 
 def _tell(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        told = []
+        rows = []
         for row in batch.to_pylist():
             definition = definition_of(row)
             told_of = ((HOPELESS, flaws_of(definition)), (UNUSED, unused_of(row, definition)))
-            flaws = [{"rule_id": rule_id, "pointer": pointer, "told": why} for rule_id, them in told_of for pointer, why in them]
+            flaws = [
+                {"rule_id": rule_id, "pointer": pointer, "reason": why} for rule_id, them in told_of for pointer, why in them
+            ]
             key = {name: row[name] for name in ("registryid", "xid", "document_uri")}
-            told.append(key | {"signature": signature_of(definition), "flaws": flaws})
-        yield pa.RecordBatch.from_pylist(told, schema=_TOLD_SCHEMA)
+            rows.append(key | {"signature": signature_of(definition), "flaws": flaws})
+        yield pa.RecordBatch.from_pylist(rows, schema=_TOLD_SCHEMA)
 
 
 def _findings(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -138,17 +142,17 @@ def _of_row(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
     others = [xid for xid in row["alike"] or () if xid != row["xid"]]
     if others:
         more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
-        told = f"asks for the same as {', '.join(others[:_MOST_NAMED])}{more} asks: only the payload can distinguish them"
-        yield _finding(row, TWINS, WHOLE, told)
+        message = f"asks for the same as {', '.join(others[:_MOST_NAMED])}{more} asks: only the payload can distinguish them"
+        yield _finding(row, TWINS, WHOLE, message)
     for flaw in row["flaws"]:
         start = "no event can match " if flaw["rule_id"] == HOPELESS else ""
-        yield _finding(row, flaw["rule_id"], flaw["pointer"], start + flaw["told"])
+        yield _finding(row, flaw["rule_id"], flaw["pointer"], start + flaw["reason"])
 
 
-def _finding(row: dict[str, Any], rule_id: str, pointer: Pointer, told: str) -> dict[str, Any]:
+def _finding(row: dict[str, Any], rule_id: str, pointer: Pointer, message: str) -> dict[str, Any]:
     rule, at = RULES[rule_id], Pointer(row["xid"].replace("~", "~0") + pointer)
-    identity = (row["registryid"], row["document_uri"], rule_id, row["xid"], at, told, "kept")
+    identity = (row["registryid"], row["document_uri"], rule_id, row["xid"], at, message, "kept")
     finding = {"violation_id": violation_id(*identity), "pointer": at, "rule_id": rule_id, "severity": rule.severity,
-               "action": "kept", "message": told, "hint": rule.hint}  # fmt: skip
+               "action": "kept", "message": message, "hint": rule.hint}  # fmt: skip
     return {"row": "finding", "document_uri": row["document_uri"], "registryid": row["registryid"], "kind": "message",
             "xid": row["xid"], "finding": finding}  # fmt: skip

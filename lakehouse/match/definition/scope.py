@@ -59,7 +59,7 @@ class Scope:
 
     @property
     def is_narrow(self) -> bool:
-        """Tell that an endpoint or a group is asked."""
+        """Return whether an endpoint or a group is asked."""
         return bool(self.group or self.endpoint)
 
 
@@ -111,7 +111,7 @@ def read_definitions(view: View, scope: Scope, is_wanted: Callable[[Discriminato
 
 
 def _holders(view: View, scope: Scope) -> Iterator[tuple[RegistryId | None, Xid | None, dict[Pointer, JsonText] | None]]:
-    """Give registry and group of what a scope holds (None: all), and what an endpoint says where its messages say nothing."""
+    """Return registry and group of what a scope holds (None: all), and what an endpoint says where its messages say nothing."""
     if not scope.endpoint:
         yield scope.registry or None, scope.group, None
         return
@@ -126,10 +126,10 @@ def _holders(view: View, scope: Scope) -> Iterator[tuple[RegistryId | None, Xid 
 
 
 def endpoint_row(endpoint: Entity) -> dict[str, Any]:
-    """Give an endpoint as a row of `endpoints`: registryid, xid, usage, protocol, messagegroups; options as JSON text."""
-    told = endpoint.attributes
-    options = {name: canonical(told.get(name) or {}).decode() for name in ("envelopeoptions", "protocoloptions")}
-    lists = {name: told.get(name) for name in ("usage", "protocol", "messagegroups")}
+    """Return an endpoint as a row of `endpoints`: registryid, xid, usage, protocol, messagegroups; options as JSON text."""
+    attributes = endpoint.attributes
+    options = {name: canonical(attributes.get(name) or {}).decode() for name in ("envelopeoptions", "protocoloptions")}
+    lists = {name: attributes.get(name) for name in ("usage", "protocol", "messagegroups")}
     return {"registryid": endpoint.registryid, "xid": endpoint.xid, **lists, **options}
 
 
@@ -154,11 +154,13 @@ def schema_versions(view: View, rows: Iterable[dict[str, Any]]) -> list[SchemaVe
 
 
 def schema_version(entity: Entity) -> SchemaVersion:
-    """Give a Version of a schema as the read model holds it."""
-    told = entity.attributes
-    text = decoded(canonical(told["schema"])) if told.get("schema") is not None else None
+    """Return a Version of a schema as the read model holds it."""
+    attributes = entity.attributes
+    text = decoded(canonical(attributes["schema"])) if attributes.get("schema") is not None else None
     schema_xid = xid_of_resource(entity.xid)
-    return SchemaVersion(entity.registryid, entity.xid, schema_xid, bool(told.get("isdefault")), told.get("format"), text)
+    return SchemaVersion(
+        entity.registryid, entity.xid, schema_xid, bool(attributes.get("isdefault")), attributes.get("format"), text
+    )
 
 
 def in_scope(messages: list[dict[str, Any]], endpoints: list[dict[str, Any]], scope: Scope) -> list[dict[str, Any]]:
@@ -193,7 +195,7 @@ def in_scope(messages: list[dict[str, Any]], endpoints: list[dict[str, Any]], sc
 
 
 def own_options(endpoint: dict[str, Any]) -> dict[Pointer, JsonText]:
-    """Give what an endpoint says where its messages say nothing: protocol, and Kafka's topic and key."""
+    """Return what an endpoint says where its messages say nothing: protocol, and Kafka's topic and key."""
     found: dict[Pointer, JsonText] = {}
     if endpoint["protocol"]:
         found[OWN_PROTOCOL] = decoded(orjson.dumps(endpoint["protocol"]))

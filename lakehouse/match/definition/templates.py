@@ -38,7 +38,7 @@ class Template:
     flaw: str = ""
 
     def match(self, text: str) -> tuple[str, ...] | None:
-        """Give what each hole holds; None: the text does not match. A hole takes as much as it can, from the left."""
+        """Return what each hole holds; None: the text does not match. A hole takes as much as it can, from the left."""
         if self.flaw:
             return None
         if self.segments == (("", ""),):
@@ -57,7 +57,7 @@ class Template:
         return tuple(captured)
 
     def explain(self, text: str) -> str:
-        """Tell why a text does not match, where more can be said than that it does not; else an empty text."""
+        """Return why a text does not match, where more can be said than that it does not; else an empty text."""
         if self.flaw:
             return self.flaw
         if not self.separator:
@@ -95,7 +95,7 @@ class Template:
 
 
 def has_placeholder(text: str) -> bool:
-    """Tell whether a text holds a placeholder: `{name}` of letters, digits and underscores (RFC 6570, level 1)."""
+    """Return whether a text holds a placeholder: `{name}` of letters, digits and underscores (RFC 6570, level 1)."""
     return _PLACEHOLDER.search(text) is not None
 
 

@@ -40,7 +40,7 @@ _INT32 = range(-(2**31), 2**31)
 
 
 def as_text(value: Any) -> str:
-    """Give the canonical text of a value: what a header would hold."""
+    """Return the canonical text of a value: what a header would hold."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -55,7 +55,7 @@ def as_text(value: Any) -> str:
 
 
 def is_timestamp(text: str) -> bool:
-    """Tell whether a text is an RFC 3339 date-time with its offset (MSG-217); a leap second is one."""
+    """Return whether a text is an RFC 3339 date-time with its offset (MSG-217); a leap second is one."""
     found = _TIMESTAMP.match(text)
     if found is None:
         return False
@@ -80,12 +80,12 @@ def timestamp_of(milliseconds: int) -> str:
 
 
 def is_uri_reference(text: str) -> bool:
-    """Tell whether a text is a URI-reference by RFC 3986, as far as its characters go (MSG-219)."""
+    """Return whether a text is a URI-reference by RFC 3986, as far as its characters go (MSG-219)."""
     return _URI_REFERENCE.match(text) is not None
 
 
 def is_of_type(value: Any, kind: str, *, small: bool = False, loose_symbol: bool = False) -> bool:
-    """Tell whether a value is of a declared type, by its JSON type or by its canonical text.
+    """Return whether a value is of a declared type, by its JSON type or by its canonical text.
 
     Args:
         value: JSON value, text of a header, or bytes.
@@ -113,7 +113,7 @@ def is_of_type(value: Any, kind: str, *, small: bool = False, loose_symbol: bool
 
 
 def is_value(value: Any, declared: Any, kind: str | None) -> bool:
-    """Tell whether a value is the declared one: numbers by value, booleans also as text, binary by bytes (MSG-089, MSG-224)."""
+    """Return whether a value is the declared one: numbers by value, booleans also as text, binary by bytes (MSG-089, MSG-224)."""
     if isinstance(declared, bool) or kind == "boolean":
         return as_text(value) == as_text(declared)
     if kind in ("integer", "number") or isinstance(declared, int | float):
@@ -137,7 +137,7 @@ def media_type(text: str) -> tuple[str, dict[str, str]]:
 
 
 def is_media_type(value: str, declared: str) -> bool:
-    """Tell whether a content type is the declared one; further parameters, such as charset, may stand (MSG-191)."""
+    """Return whether a content type is the declared one; further parameters, such as charset, may stand (MSG-191)."""
     mine, wanted = media_type(value), media_type(declared)
     return mine[0] == wanted[0] and all(mine[1].get(key, "").lower() == text.lower() for key, text in wanted[1].items())
 

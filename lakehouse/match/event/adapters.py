@@ -78,7 +78,7 @@ def read_source(spark: SparkSession, source: str, form: str | None = None) -> Da
     Args:
         spark: the session.
         source: file, folder, glob, URI, or the name of a table.
-        form: `delta`, `parquet`, `avro`, `json` (lines), `har`; None: told by the source.
+        form: `delta`, `parquet`, `avro`, `json` (lines), `har`; None: as the source says.
 
     Returns:
         Its rows; of a text source `line` (BINARY), with `source` (its file) and `partition` (where its split begins).
@@ -99,9 +99,9 @@ def read_source(spark: SparkSession, source: str, form: str | None = None) -> Da
         rows = spark.read.format(kind).load(place)
         return _with_place(rows, F.col("_metadata.file_path"), F.col("_metadata.file_block_start"))
     except PySparkException as error:
-        told = str(error).splitlines()[0]
+        reason = str(error).splitlines()[0]
         hint = " Reading Avro needs Spark's package spark-avro." if kind == "avro" else ""
-        raise SourceNotFound(source, f"cannot be read as {kind}: {told}{hint}") from error
+        raise SourceNotFound(source, f"cannot be read as {kind}: {reason}{hint}") from error
 
 
 def read_stream(spark: SparkSession, source: str, form: str | None = None) -> DataFrame:
@@ -152,7 +152,7 @@ def _read_table(spark: SparkSession, source: str) -> DataFrame:
 
 
 def _with_place(rows: DataFrame, file: Column, block: Column) -> DataFrame:
-    """Tell where each row stands, so that results can be written in the order of the input."""
+    """Return where each row stands, so that results can be written in the order of the input."""
     place = F.struct(
         file.cast("STRING").alias("file"), block.cast("BIGINT").alias("block"), F.monotonically_increasing_id().alias("position")
     )
@@ -160,7 +160,7 @@ def _with_place(rows: DataFrame, file: Column, block: Column) -> DataFrame:
 
 
 def _kind_of(source: str) -> str:
-    """Tell how a path is read: by its extension, else by what the folder holds."""
+    """Return how a path is read: by its extension, else by what the folder holds."""
     path = Path(re.sub(r"\Afile:/*", "/", source))
     if path.is_dir():
         if (path / "_delta_log").is_dir():
@@ -181,7 +181,7 @@ def _by_extension(name: str) -> str:
 
 
 def _is_one_text(source: str) -> bool:
-    """Tell that a local file is one JSON text over several lines, and not a line each."""
+    """Return whether a local file is one JSON text over several lines, and not a line each."""
     path = Path(re.sub(r"\Afile:/*", "/", source))
     if not path.is_file() or path.name.endswith(_PACKED):
         return False
@@ -206,7 +206,7 @@ def to_landed(
 
     Args:
         rows: as they landed.
-        form: one of `FORMATS`; None: told by the columns.
+        form: one of `FORMATS`; None: as the columns say.
         mapping: as `read_map` gives it: SQL expressions that win over what the adapter finds.
         protocol: what the landing was, where it does not tell.
 
@@ -261,7 +261,7 @@ def _are_lines(schema: StructType) -> bool:
 
 
 def detect(schema: StructType, *, strict: bool = True) -> str | None:
-    """Tell which adapter reads rows of a schema.
+    """Return which adapter reads rows of a schema.
 
     Raises:
         SettingsError: none does (only when `strict`).
@@ -463,12 +463,12 @@ def _merged(*pairs: Column) -> Column:
 
 
 def _captured(*names: str) -> Column:
-    """Give the pointers of what a landing shows, for each row the same."""
+    """Return the pointers of what a landing shows, for each row the same."""
     return F.array(*map(F.lit, captured_names(names))).cast("ARRAY<STRING>")
 
 
 def _is_of(kind: DataType, written: str) -> bool:
-    """Tell that a type is the one that is written; what may be NULL does not count."""
+    """Return whether a type is the one that is written; what may be NULL does not count."""
     return kind.simpleString() == written.lower().replace(" ", "")
 
 

@@ -102,12 +102,12 @@ class Event:
 
     @property
     def address(self) -> str | None:
-        """Give where it travelled: topic, topic_name, subject or path."""
+        """Return where it travelled: topic, topic_name, subject or path."""
         found = self.options.get(ADDRESSES.get(self.family or "", ""))
         return None if found is None else as_text(found)
 
     def knows(self, pointer: str) -> bool:
-        """Tell whether the landing can tell an attribute, were it there."""
+        """Return whether the landing can tell an attribute, were it there."""
         if pointer.startswith("/envelopemetadata"):
             return "/envelopemetadata" in self.captured
         if self.family is None:
@@ -115,7 +115,7 @@ class Event:
         return pointer in self.captured or "/".join(pointer.split("/")[:3]) in self.captured
 
     def data_content_type(self) -> str | None:
-        """Give the content type of the payload; JSON when a structured JSON event says nothing."""
+        """Return the content type of the payload; JSON when a structured JSON event says nothing."""
         found = self.ce.get("datacontenttype")
         if found is not None:
             return as_text(found)
@@ -146,7 +146,7 @@ class CapturedEvent:
 
 
 def captured_by(family: str, sections: frozenset[str] | set[str]) -> frozenset[str]:
-    """Tell what a landing can tell that shows these options and sections of a protocol (pointers; empty sections count)."""
+    """Return what a landing can tell that shows these options and sections of a protocol (pointers; empty sections count)."""
     known = {name for name in SECTIONS.get(family, ()) if name in sections or name not in _ALWAYS.get(family, ())}
     if family == "HTTP" and "status" not in sections and "method" in sections:
         known.add("status")
@@ -154,7 +154,7 @@ def captured_by(family: str, sections: frozenset[str] | set[str]) -> frozenset[s
 
 
 def events_of(landed: CapturedEvent, max_unpacked_bytes: int = MOST_UNPACKED) -> Iterator[Event]:
-    """Give the events of a row: one, or those of a batch.
+    """Return the events of a row: one, or those of a batch.
 
     Args:
         landed: the row.
@@ -246,7 +246,7 @@ def _is_encoded(value: Any) -> bool:
 
 
 def _sniff(body: bytes | None, content: str) -> str:
-    """Tell a structured event that has no content type of its own: some clients of MQTT send none."""
+    """Return whether an event is structured without a content type: some clients of MQTT send none."""
     if not body or (content and not content.endswith("json") and content != "text/plain") or b'"specversion"' not in body:
         return ""
     start = body.removeprefix(codecs.BOM_UTF8).lstrip()[:1]
@@ -261,7 +261,7 @@ def _is_event(value: Any) -> bool:
 
 
 def _no_cloudevent(event: Event) -> Event:
-    """Leave an event without an envelope; where headers are not captured, it cannot be told whether there was one."""
+    """Leave an event without an envelope; where headers are not captured, whether there was one is unknown."""
     if event.family in ("KAFKA", "NATS", "HTTP") and "/protocoloptions/headers" not in event.captured:
         remedy = "read Kafka with includeHeaders = true" if event.family == "KAFKA" else "land the headers too"
         event.problem = f"headers: the landing has none, so a binary CloudEvent cannot be read: {remedy}"

@@ -328,7 +328,7 @@ def _named_pairs(items: Any, column: str) -> Iterator[tuple[str, Any]]:
 
 
 def _bytes(value: Any) -> bytes | None:
-    """Give a text or another JSON value as a payload."""
+    """Return a text or another JSON value as a payload."""
     return None if value is None else value.encode("utf-8", "surrogatepass") if isinstance(value, str) else orjson.dumps(value)
 
 
@@ -413,9 +413,9 @@ def _of_value(value: Any, protocol: str | None, form: str | None) -> Iterator[Ca
     elif isinstance(value, dict) and (found := landed_of_object(value, protocol)) is not None:
         yield found
     else:
-        told = ", ".join(sorted(value)[:8]) if isinstance(value, dict) else type(value).__name__
+        shape = ", ".join(sorted(value)[:8]) if isinstance(value, dict) else type(value).__name__
         wanted = "no captured message, CloudEvent or HAR entry, nor columns that are known"
-        yield CapturedEvent(None, problem=f"line: it has {told}: {wanted}; say --format, or use --map")
+        yield CapturedEvent(None, problem=f"line: it has {shape}: {wanted}; say --format, or use --map")
 
 
 def landed_of_object(value: Mapping[str, Any], protocol: str | None = None, form: str | None = None) -> CapturedEvent | None:
@@ -491,14 +491,14 @@ def landed_of_har(entry: Any) -> Iterator[CapturedEvent]:
 
 
 def _of_har(message: Mapping[str, Any], content: Any, method: str, url: str, status: int | None) -> CapturedEvent:
-    told = content if isinstance(content, dict) else {}
-    text, body = told.get("text"), None
+    members = content if isinstance(content, dict) else {}
+    text, body = members.get("text"), None
     headers = [one for one in message.get("headers") or () if isinstance(one, dict)]
-    if isinstance(told.get("mimeType"), str) and not any(str(one.get("name")).lower() == "content-type" for one in headers):
-        headers = [*headers, {"name": "content-type", "value": told["mimeType"]}]
+    if isinstance(members.get("mimeType"), str) and not any(str(one.get("name")).lower() == "content-type" for one in headers):
+        headers = [*headers, {"name": "content-type", "value": members["mimeType"]}]
     if isinstance(text, str):
         body = text.encode()
-        if told.get("encoding") == "base64":
+        if members.get("encoding") == "base64":
             try:
                 body = base64.b64decode(text, validate=True)
             except (binascii.Error, ValueError):
@@ -542,8 +542,8 @@ def landed_of_columns(row: Mapping[str, Any]) -> CapturedEvent:
         return CapturedEvent(protocol, problem=f"headers: not UTF-8 ({error.reason})")
     if family == "HTTP":
         url = options.pop("url", options.pop("path", ""))
-        told = landed_of_http(options.get("method", ""), url, pairs, options.get("status"), row["payload"])
-        return told if row["captured"] is None else replace(told, captured=_known(tuple(row["captured"])))
+        event = landed_of_http(options.get("method", ""), url, pairs, options.get("status"), row["payload"])
+        return event if row["captured"] is None else replace(event, captured=_known(tuple(row["captured"])))
     section = _SECTIONS_OF_PAIRS.get(family, "headers")
     named = {f"{section}/{escape(name)}": text for name, text in pairs}
     repeated = {} if len(named) == len(pairs) else named_values(pairs, section)[1]
@@ -560,7 +560,7 @@ def _of_pairs(pairs: Iterable[Mapping[str, Any]] | None) -> dict[str, Any]:
 
 
 def key_options(key: bytes | str) -> dict[str, Any]:
-    """Give the options of a Kafka key: as text where it is UTF-8, always in base64 (MSG-367, MSG-368)."""
+    """Return the options of a Kafka key: as text where it is UTF-8, always in base64 (MSG-367, MSG-368)."""
     written = key.encode() if isinstance(key, str) else bytes(key)
     try:
         return {"key": written.decode(), "key_base64": base64.b64encode(written).decode()}
@@ -614,12 +614,12 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_url(path: str) -> bool:
-    """Tell that a path is more than one: it has a query, or stands in a whole URL."""
+    """Return whether a path is more than one: it has a query, or stands in a whole URL."""
     return "?" in path or path.lower().startswith(("http://", "https://"))
 
 
 def _spelled(members: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Give names as the specification spells them: where one is content-type, contentType and content_type are it, too."""
+    """Return names as the specification spells them: where one is content-type, contentType and content_type are it, too."""
     made = {names.get(_letters(name), name): member for name, member in members.items()}
     return made | {name: members[name] for name in names.values() if name in members}  # what is spelled so counts
 

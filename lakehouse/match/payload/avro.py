@@ -63,11 +63,11 @@ class AvroValidator:
 
     @property
     def schema(self) -> Any:
-        """Give the schema as fastavro parsed it."""
+        """Return the schema as fastavro parsed it."""
         return self._schema
 
     def may_hang(self, body: bytes | None, data: Any) -> bool:
-        """Tell whether fastavro may count far, or call itself too deep: it has no limit for either."""
+        """Return whether fastavro may count far, or call itself too deep: it has no limit for either."""
         parts = self._parts
         if body is None or body.lstrip()[:1] in (b"{", b"["):
             places = places_of(data) if body is None else len(body)
@@ -100,7 +100,7 @@ class AvroValidator:
         return Decoded(self._read(body))
 
     def errors(self, value: Any) -> list[Error]:
-        """Give what breaks the schema."""
+        """Return what breaks the schema."""
         try:
             fastavro.validate(value, self._schema, raise_errors=True)
         except ValidationError as error:

@@ -51,11 +51,11 @@ class Effort:
 
     @property
     def is_plain(self) -> bool:
-        """Tell that checking takes time in proportion to the payload alone."""
+        """Return whether checking takes time in proportion to the payload alone."""
         return self.branches <= 1 and self.looks <= _FEW_LOOKS
 
     def is_high(self, value: Any, *, slowness: int = 1) -> bool:
-        """Tell whether a JSON value may make it costly.
+        """Return whether a JSON value may make it costly.
 
         Args:
             value: the payload.
@@ -71,7 +71,7 @@ class Effort:
 
 
 def depth_of(value: Any) -> int:
-    """Tell how deep a JSON value is nested; a text or number is 0."""
+    """Return how deep a JSON value is nested; a text or number is 0."""
     levels, here = 0, [value]
     while here := [one for one in here if isinstance(one, dict | list) and one]:
         levels += 1
@@ -151,7 +151,7 @@ class _Graph:
         return self._numbers[id(part)]
 
     def _called(self, part: Any, root: Any) -> Iterator[tuple[str | None, dict[str, Any], Any]]:
-        """Give the parts that a part calls, for which member, and the document that they stand in."""
+        """Return the parts that a part calls, for which member, and the document that they stand in."""
         if not isinstance(part, dict):
             return
         found = self._called_once(part, root)
@@ -170,7 +170,7 @@ class _Graph:
                 yield from ((member, one, root) for member, one in _parts_of(keyword, value))
 
     def _target(self, reference: str, root: Any) -> tuple[Any, Any]:
-        """Give what a reference is of, and the document that this stands in."""
+        """Return what a reference is of, and the document that this stands in."""
         if reference in (anchors := self._anchors_of(root)):
             return anchors[reference], root
         uri, _, place = reference.partition("#")
@@ -207,7 +207,7 @@ class _Graph:
 
 
 def _parts_of(keyword: str, value: Any) -> Iterator[tuple[str | None, dict[str, Any]]]:
-    """Give the parts that stand under a keyword, and the member that each is for."""
+    """Return the parts that stand under a keyword, and the member that each is for."""
     if keyword in _HERE:
         yield from ((None, one) for one in _dicts(value))
     elif keyword in _NAMED_HERE and isinstance(value, dict):
@@ -237,7 +237,7 @@ def _dicts(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _anchors(schema: Any) -> Iterator[tuple[str, Any]]:
-    """Give the parts that have names of their own."""
+    """Return the parts that have names of their own."""
     left = [schema]
     while left:
         part = left.pop()

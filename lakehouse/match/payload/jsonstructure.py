@@ -35,7 +35,7 @@ class StructureValidator:
         self._effort = effort_of(document)
 
     def may_hang(self, body: bytes | None, data: Any) -> bool:
-        """Tell whether a payload may make the schema costly."""
+        """Return whether a payload may make the schema costly."""
         return may_be_long(self._effort, body, data, slowness=_SLOWNESS)
 
     def decode(self, body: bytes | None, data: Any, content_type: str | None) -> Decoded:
@@ -43,7 +43,7 @@ class StructureValidator:
         return decode_json(body, data, content_type)
 
     def errors(self, value: Any) -> list[Error]:
-        """Give what breaks the schema."""
+        """Return what breaks the schema."""
         try:
             found = InstanceValidator(self._document, allow_import=False).validate_instance(value)
         except re2.error as error:
@@ -51,11 +51,11 @@ class StructureValidator:
         return [_error(one) for one in found[:5]]
 
 
-def _error(told: str) -> Error:
+def _error(text: str) -> Error:
     """Read the place out of the SDK's message: `… at #/items[0]/name …`."""
-    found = _PLACE.search(told)
+    found = _PLACE.search(text)
     pointer = "" if found is None else _INDEX.sub(r"/\1", found["place"].lstrip("#"))
-    missing = _MISSING.search(told)
+    missing = _MISSING.search(text)
     if missing:
-        return (f"{pointer}/{escape(missing['name'])}", "required", told)
-    return (pointer, "type" if told.startswith(("Expected", "Invalid")) or "union" in told else "validation", told)
+        return (f"{pointer}/{escape(missing['name'])}", "required", text)
+    return (pointer, "type" if text.startswith(("Expected", "Invalid")) or "union" in text else "validation", text)

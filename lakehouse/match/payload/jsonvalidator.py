@@ -47,19 +47,19 @@ class JsonSchemaValidator:
                 schema, validate_formats=True, offline=True, registry=registry, pattern_options=jsonschema_rs.RegexOptions()
             )
         except (jsonschema_rs.ReferencingError, ValueError) as error:
-            told = str(error).splitlines()[0]
-            is_invalid = isinstance(error, jsonschema_rs.ValidationError) or "Recursion limit" in told
+            reason = str(error).splitlines()[0]
+            is_invalid = isinstance(error, jsonschema_rs.ValidationError) or "Recursion limit" in reason
             raise (
-                Unsupported(f"no valid schema: {told}") if is_invalid else Unresolved(f"refers to what is not there: {told}")
+                Unsupported(f"no valid schema: {reason}") if is_invalid else Unresolved(f"refers to what is not there: {reason}")
             ) from error
 
     @cached_property
     def is_valid(self) -> Callable[[Any], bool] | None:
-        """Give what tells at once whether a value is valid, the same for all who ask; None where that may take long."""
+        """Return what tells at once whether a value is valid, the same for all who ask; None where that may take long."""
         return self._validator.is_valid if self._effort.is_plain else None
 
     def may_hang(self, body: bytes | None, data: Any) -> bool:
-        """Tell whether a payload may make the schema costly."""
+        """Return whether a payload may make the schema costly."""
         return may_be_long(self._effort, body, data)
 
     def decode(self, body: bytes | None, data: Any, content_type: str | None) -> Decoded:
@@ -67,7 +67,7 @@ class JsonSchemaValidator:
         return decode_json(body, data, content_type)
 
     def errors(self, value: Any) -> list[Error]:
-        """Give what breaks the schema."""
+        """Return what breaks the schema."""
         if self._validator.is_valid(value):
             return []
         found = []
@@ -80,7 +80,7 @@ class JsonSchemaValidator:
 
 
 def _pointer(error: Any, keyword: str) -> str:
-    """Give the place of an error; of a member that is missing, where it would stand."""
+    """Return the place of an error; of a member that is missing, where it would stand."""
     pointer = pointer_of(error.instance_path)
     missing = getattr(error.kind, "property", None) if keyword == "required" else None
     return pointer if missing is None else pointer + pointer_of([missing])

@@ -177,14 +177,14 @@ class Payloads:
             return PayloadVerdict(UNSUPPORTED, (), (*remarks, str(error)))
 
     def quick(self, definition: Definition) -> Callable[[Any], bool] | None:
-        """Give what tells at once that a JSON value is valid, where the schema is JSON Schema without remarks; else None."""
+        """Return what tells at once that a JSON value is valid, where the schema is JSON Schema without remarks; else None."""
         made = self._validators(definition)
         if isinstance(made, PayloadVerdict) or made[1]:
             return None
         return getattr(made[0], "is_valid", None)
 
     def is_valid(self, definition: Definition, event: Event) -> bool | None:
-        """Tell whether a payload is that of a definition; None: it cannot be told."""
+        """Return whether a payload is that of a definition; None: it is unknown."""
         return {VALID: True, INVALID: False, UNDECODABLE: False}.get(self.check(definition, event).status)
 
     def _check_empty(self, definition: Definition, event: Event) -> PayloadVerdict:
@@ -198,8 +198,10 @@ class Payloads:
     def _validator(self, definition: Definition) -> tuple[Validator, tuple[str, ...]] | PayloadVerdict:
         resolved = self._schemas.resolve(definition)
         if isinstance(resolved, str):
-            told = (f"{definition.dataschemauri or definition.schema_xid}: not in the catalog",) if resolved == UNRESOLVED else ()
-            return PayloadVerdict(resolved, (), told)
+            remarks = (
+                (f"{definition.dataschemauri or definition.schema_xid}: not in the catalog",) if resolved == UNRESOLVED else ()
+            )
+            return PayloadVerdict(resolved, (), remarks)
         return self._made(resolved)
 
     def _make(self, resolved: Resolved) -> tuple[Validator, tuple[str, ...]] | PayloadVerdict:
@@ -241,13 +243,13 @@ def _verdict(
         return PayloadVerdict(UNDECODABLE, (PayloadError("", "decode", "nested too deeply"),), remarks)
     except MemoryError:
         raise
-    except Exception as error:  # a library met what it was not made for: told with this row, and no other row is lost
+    except Exception as error:  # a library met what it was not made for: reported with this row, and no other row is lost
         return PayloadVerdict(UNSUPPORTED, (), (*remarks, f"the library failed: {type(error).__name__}: {error}"[:300]))
     remarks += decoded.remarks
     if not errors:
         return PayloadVerdict(VALID, (), remarks)
-    told = tuple(PayloadError(pointer, keyword, message[:300]) for pointer, keyword, message in errors[:_MOST_ERRORS])
-    return PayloadVerdict(INVALID, told, remarks)
+    details = tuple(PayloadError(pointer, keyword, message[:300]) for pointer, keyword, message in errors[:_MOST_ERRORS])
+    return PayloadVerdict(INVALID, details, remarks)
 
 
 def try_to_make(resolved: Resolved, find: Callable[[str], Any], seconds: float | None = None) -> PayloadVerdict | None:

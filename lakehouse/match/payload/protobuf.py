@@ -51,11 +51,11 @@ class ProtobufValidator:
 
     @property
     def message_class(self) -> Any:
-        """Give the class of the messages."""
+        """Return the class of the messages."""
         return self._class
 
     def may_hang(self, body: bytes | None, data: Any) -> bool:
-        """Tell that none does: the library limits how deep a message is, and what it makes is as long as the payload."""
+        """Return whether none does: the library limits how deep a message is, and what it makes is as long as the payload."""
         return False
 
     def decode(self, body: bytes | None, data: Any, content_type: str | None) -> Decoded:
@@ -74,7 +74,7 @@ class ProtobufValidator:
         return Decoded(message, () if inner is None else ("confluent_framing",))
 
     def errors(self, value: Any) -> list[Error]:
-        """Give the fields that the schema does not know, and required ones (proto2) that are missing."""
+        """Return the fields that the schema does not know, and required ones (proto2) that are missing."""
         if value is None:
             return [("", "type", "null, expected a message")]
         found = [("/" + name.replace(".", "/"), "required", "missing") for name in value.FindInitializationErrors()]
@@ -131,12 +131,12 @@ def compiled(text: str) -> tuple[descriptor_pb2.FileDescriptorProto, list[descri
     with tempfile.TemporaryDirectory(prefix="lakehouse-") as folder:
         Path(folder, _NAME).write_text(text, encoding="utf-8", errors="replace")
         try:
-            told = apart(lambda: _compile(folder), _SECONDS)
+            result = apart(lambda: _compile(folder), _SECONDS)
         except NoAnswer as error:
             raise Unsupported(f"protoc does not compile the schema: {error}") from error
-        if isinstance(told, str):
-            raise Unsupported(f"protoc does not compile the schema: {told[:200]}")
-    files = list(descriptor_pb2.FileDescriptorSet.FromString(told).file)
+        if isinstance(result, str):
+            raise Unsupported(f"protoc does not compile the schema: {result[:200]}")
+    files = list(descriptor_pb2.FileDescriptorSet.FromString(result).file)
     return next(file for file in files if file.name == _NAME), files
 
 

@@ -26,7 +26,7 @@ def schema_xids(uri: str) -> list[Xid]:
 
 
 def names_others(text: JsonText | None) -> bool:
-    """Tell whether a schema, as JSON text, refers to what does not stand in it."""
+    """Return whether a schema, as JSON text, refers to what does not stand in it."""
     return text is not None and _OTHER.search(text) is not None
 
 
@@ -53,12 +53,12 @@ class Resolved(NamedTuple):
 
     @property
     def document(self) -> Any:
-        """Give the schema as a JSON value; one that is text is a string."""
+        """Return the schema as a JSON value; one that is text is a string."""
         return orjson.loads(self.text)
 
     @property
     def named(self) -> str:
-        """Give the type that the reference names, however it is written; empty: it names none."""
+        """Return the type that the reference names, however it is written; empty: it names none."""
         return self.type_name or (self.fragment or "").lstrip(":/")
 
 
@@ -72,7 +72,7 @@ class Versions(Protocol):
         """Find the default Version of a schema by its registry and the schema's XID."""
 
     def defaults(self, registryid: RegistryId) -> Iterable[SchemaVersion]:
-        """Give the default Versions of a registry."""
+        """Return the default Versions of a registry."""
 
 
 class HeldVersions:
@@ -100,7 +100,7 @@ class HeldVersions:
         return self._default.get(key)
 
     def defaults(self, registryid: RegistryId) -> Iterable[SchemaVersion]:
-        """Give the default Versions of a registry."""
+        """Return the default Versions of a registry."""
         return (one for one in self._default.values() if one.registryid == registryid)
 
 
@@ -122,8 +122,8 @@ class Schemas:
             The schema; or why there is none to apply: `no_schema`, or `schema_unresolved`.
         """
         if definition.inline_schema is not None:
-            told = (definition.xid, definition.schema_format or "", definition.inline_schema)
-            return Resolved(*told, registryid=definition.registryid)
+            key = (definition.xid, definition.schema_format or "", definition.inline_schema)
+            return Resolved(*key, registryid=definition.registryid)
         uri = definition.dataschemauri or definition.schema_xid
         if not uri:
             return "no_schema"
@@ -137,7 +137,7 @@ class Schemas:
         return "schema_unresolved"
 
     def finder(self, registryid: RegistryId) -> Callable[[str], Any]:
-        """Give what finds another schema of a registry by its `$id`; it raises LookupError when there is none."""
+        """Return what finds another schema of a registry by its `$id`; it raises LookupError when there is none."""
 
         def find(uri: str) -> Any:
             wanted = uri.partition("#")[0]
@@ -149,7 +149,7 @@ class Schemas:
         return find
 
     def _ids(self, registryid: RegistryId) -> dict[str, Any]:
-        """Give the schemas of a registry by `$id`, read when one is asked for first."""
+        """Return the schemas of a registry by `$id`, read when one is asked for first."""
         if registryid not in self._named:
             found: dict[str, Any] = {}
             for version in self._versions.defaults(registryid):

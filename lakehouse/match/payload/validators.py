@@ -1,4 +1,4 @@
-"""One validator for each schema: which library reads it is told by its format, in all the spellings that documents have.
+"""One validator for each schema: its format says which library reads it, in all the spellings that documents have.
 
 Every library works without network and files, and with regular expressions that cannot backtrack.
 """
@@ -64,20 +64,20 @@ class Validator(Protocol):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Tell what is odd about the schema."""
+        """Return what is odd about the schema."""
 
     def decode(self, body: bytes | None, data: Any, content_type: str | None) -> Decoded:
-        """Give the payload as a value: `body`, or where that is None the JSON value `data`.
+        """Return the payload as a value: `body`, or where that is None the JSON value `data`.
 
         Raises:
             Undecodable: it cannot be read.
         """
 
     def errors(self, value: Any) -> list[Error]:
-        """Give where the value breaks the schema: JSON Pointer, keyword, message."""
+        """Return where the value breaks the schema: JSON Pointer, keyword, message."""
 
     def may_hang(self, body: bytes | None, data: Any) -> bool:
-        """Tell whether a payload may keep the library busy for long, or end its process: it is then read in one of its own."""
+        """Return whether a payload may keep the library busy for long, or end its process: it is then read in one of its own."""
 
 
 def is_made_at_once(resolved: Resolved) -> bool:
@@ -142,7 +142,7 @@ def decode_json(body: bytes | None, data: Any, content_type: str | None) -> Deco
 
 
 def may_be_long(effort: Effort, body: bytes | None, data: Any, *, slowness: int = 1) -> bool:
-    """Tell whether a JSON payload may make a schema costly."""
+    """Return whether a JSON payload may make a schema costly."""
     if body is not None and effort.is_plain and len(body) * max(effort.size, slowness * 100) < _FEW_BYTES:
         return False
     try:
@@ -152,7 +152,7 @@ def may_be_long(effort: Effort, body: bytes | None, data: Any, *, slowness: int 
 
 
 def is_json(kind: str) -> bool:
-    """Tell whether a media type is JSON."""
+    """Return whether a media type is JSON."""
     return kind == "application/json" or kind.endswith(("+json", "/json")) or kind == "text/json"
 
 

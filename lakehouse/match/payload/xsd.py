@@ -80,7 +80,7 @@ class XsdValidator:
         self.wanted = wanted
 
     def may_hang(self, body: bytes | None, data: Any) -> bool:
-        """Tell that each may: unions, choices and keys of a schema make a short text costly in more ways than can be counted."""
+        """Return True: unions, choices and keys of a schema make a short text costly in too many ways to count."""
         return True
 
     def decode(self, body: bytes | None, data: Any, content_type: str | None) -> Decoded:
@@ -99,7 +99,7 @@ class XsdValidator:
             raise Undecodable(f"no XML that is taken: {_first_line(error)}") from error
 
     def errors(self, value: Any) -> list[Error]:
-        """Give what breaks the schema: XPath, what of the schema, why."""
+        """Return what breaks the schema: XPath, what of the schema, why."""
         if value is None:
             return [("", "type", "null, expected XML")]
         found: list[Error] = []

@@ -98,7 +98,7 @@ class Likeness:
         self.candidates = lru_cache(_MOST_NUMBERS)(self._candidates)
 
     def _candidates(self, definitions: tuple[Definition, ...], family: str | None) -> Candidates:
-        """Give the candidates of rows of a type: definitions that the index gave, the protocol of the rows."""
+        """Return the candidates of rows of a type: definitions that the index gave, the protocol of the rows."""
         wanted = [
             one
             for one in definitions
@@ -107,19 +107,19 @@ class Likeness:
         return Candidates(wanted, [self._number_of(one) for one in wanted], protocol_known=family is not None)
 
     def _number(self, definition: Definition) -> int:
-        asked = (
+        question = (
             definition.family,
             definition.version,
             tuple((one.question, one.required, one.decides) for one in definition.attributes if not is_settled(one)),
         )
         if len(self._numbers) > _MOST_NUMBERS:  # what comes again gets another number: it cannot be combined once more
             self._numbers.clear()
-        return self._numbers.setdefault(asked, next(self._next))
+        return self._numbers.setdefault(question, next(self._next))
 
 
 @lru_cache(_MOST_NUMBERS)
 def is_settled(attribute: DeclaredAttribute) -> bool:
-    """Tell that an attribute is the type under which the index finds its definition: it holds of all rows of that type."""
+    """Return whether an attribute is the type under which the index finds its definition: it holds of all rows of that type."""
     if attribute.pointer != TYPE or attribute.template is not None or not isinstance(attribute.value, str):
         return False
     return compare(attribute, attribute.value, Event(), []) is None and not deviates_in_form(attribute, attribute.value)
@@ -132,7 +132,7 @@ class FastPath(NamedTuple):
     held: list[Captures]
 
     def of(self, numbers: Rows) -> FastPath:
-        """Give what is told of some of the texts."""
+        """Return the part of some of the texts."""
         return FastPath(self.holds[numbers], [one.of(numbers) for one in self.held])
 
 
@@ -158,7 +158,7 @@ class FastPathCache:
         self._known: dict[tuple[object, ...], FastPath | None] = {}
 
     def of(self, attribute: DeclaredAttribute, texts: Texts) -> FastPath | None:
-        """Tell for each text whether it holds at a glance, and what the placeholders hold.
+        """Return for each text whether it holds at a glance, and what the placeholders hold.
 
         Returns:
             None: it was asked once only, or kernels cannot tell.
@@ -185,11 +185,11 @@ class RowGroup:
         self._answers: dict[tuple[object, ...], ColumnAnswer] = {}
 
     def is_absent(self, texts: Texts) -> Rows:
-        """Tell which rows have no text."""
+        """Return which rows have no text."""
         return self._part(texts).is_absent
 
     def is_odd(self, texts: Texts) -> Rows | None:
-        """Tell which rows have a value that is no text; None: no row has."""
+        """Return which rows have a value that is no text; None: no row has."""
         return None if texts.odd is None else texts.odd[self.rows]
 
     def answer(self, attribute: DeclaredAttribute, texts: Texts, probe: Event) -> ColumnAnswer:
@@ -227,7 +227,7 @@ class _Part:
 
     @cached_property
     def is_absent(self) -> Rows:
-        """Tell which rows have no text."""
+        """Return which rows have no text."""
         found: Rows = (self.unique == len(self.texts.words))[self.inverse]
         return found
 
@@ -244,7 +244,7 @@ class _Part:
         found: list[list[str]] = [[] for _ in (attribute.template.names if attribute.template else ())]
         at = np.full(count, -1)
         for number in np.nonzero(left)[0].tolist():
-            text = self.texts.told[self.unique[number]]
+            text = self.texts.distinct[self.unique[number]]
             captured: list[tuple[str, Pointer, str]] = []
             if compare(attribute, text, probe, captured) is None:
                 holds[number] = True
@@ -257,7 +257,7 @@ class _Part:
         return holds, is_odd, looped if sure is None else [_joined(*pair) for pair in zip(sure.held, looped, strict=True)]
 
     def _sure(self, attribute: DeclaredAttribute, left: Rows, glances: FastPathCache) -> FastPath | None:
-        """Tell what holds at a glance: of these texts where they are many, else of the column where others ask that too."""
+        """Return what holds at a glance: of these texts where they are many, else of the column where others ask that too."""
         if left.sum() < _MANY:
             known = glances.of(attribute, self.texts)
             return None if known is None else known.of(np.where(left, self.unique, -1))
@@ -278,10 +278,10 @@ def _joined(sure: Captures, looped: Captures) -> Captures:
 
 
 def _at_a_glance(attribute: DeclaredAttribute, texts: pa.Array) -> FastPath | None:
-    """Tell the texts that hold without a doubt and have nothing odd, and what their placeholders hold.
+    """Return the texts that hold without a doubt and have nothing odd, and what their placeholders hold.
 
     Returns:
-        None: that cannot be told by kernels.
+        None: kernels cannot decide it.
     """
     form = _form_of(attribute)
     if form is None:
@@ -303,7 +303,7 @@ def _at_a_glance(attribute: DeclaredAttribute, texts: pa.Array) -> FastPath | No
 
 
 def _form_of(attribute: DeclaredAttribute) -> str | None:
-    """Give the expression of texts that are of the type and form of an attribute; empty: all are; None: there is none."""
+    """Return the expression of texts that are of the type and form of an attribute; empty: all are; None: there is none."""
     kind, template = attribute.kind, attribute.template
     if attribute.has_value and template is None:
         return None

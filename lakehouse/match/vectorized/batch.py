@@ -140,8 +140,8 @@ def _constant(value: Any, kind: pa.DataType, count: int) -> pa.Array:
 
 
 def _same(found: list[MatchedRows]) -> dict[str, _Repeated]:
-    """Give the columns that are the same for rows of the same definitions."""
-    told = [(one, choice) for one in found for choice in one.choices if choice is not None]
+    """Return the columns that are the same for rows of the same definitions."""
+    pairs = [(one, choice) for one in found for choice in one.choices if choice is not None]
     numbers, before = [], 0
     for one in found:
         number = np.cumsum([choice is not None for choice in one.choices]) - 1 + before
@@ -149,46 +149,46 @@ def _same(found: list[MatchedRows]) -> dict[str, _Repeated]:
         numbers.append(number[one.which])
     which = np.concatenate(numbers)
     values: dict[str, list[Any]] = {
-        "registryid": [choice.best[0].registryid for _, choice in told],
-        "xid": [choice.best[0].xid for _, choice in told],
-        "version_xid": [choice.best[0].version_xid for _, choice in told],
-        "unchecked": [one.unchecked for one, _ in told],
-        "best": [[_key(definition) for definition in choice.best] for _, choice in told],
-        "matches": [[_key(definition) for definition in choice.matches] for _, choice in told],
+        "registryid": [choice.best[0].registryid for _, choice in pairs],
+        "xid": [choice.best[0].xid for _, choice in pairs],
+        "version_xid": [choice.best[0].version_xid for _, choice in pairs],
+        "unchecked": [one.unchecked for one, _ in pairs],
+        "best": [[_key(definition) for definition in choice.best] for _, choice in pairs],
+        "matches": [[_key(definition) for definition in choice.matches] for _, choice in pairs],
     }
     return {name: _Repeated(held, which) for name, held in values.items()}
 
 
 def _payloads(matcher: Matcher, columns: Columns, found: list[MatchedRows]) -> dict[str, _Repeated]:
     """Validate payloads: status, errors and remarks."""
-    told: list[tuple[PayloadVerdict, Definition]] = []
+    verdicts: list[tuple[PayloadVerdict, Definition]] = []
     which: list[Rows] = []
     for one in found:
         choices = [(at, choice.best[0]) for at, choice in enumerate(one.choices) if choice is not None]
         number = np.zeros(len(one.choices), np.int64)
-        number[[at for at, _ in choices]] = np.arange(len(told), len(told) + len(choices))
-        asked = matcher.request.payload_share > 0
-        told += [(_VALID if asked else _NOT_ASKED, shown) for _, shown in choices]
+        number[[at for at, _ in choices]] = np.arange(len(verdicts), len(verdicts) + len(choices))
+        is_validated = matcher.request.payload_share > 0
+        verdicts += [(_VALID if is_validated else _NOT_ASKED, shown) for _, shown in choices]
         numbers = number[one.which]
-        for quick, wanted in _validators(matcher, choices).items() if asked else ():
+        for quick, wanted in _validators(matcher, choices).items() if is_validated else ():
             at = np.arange(len(one.rows)) if len(wanted) == len(choices) else np.nonzero(np.isin(one.which, wanted))[0]
             at = at[np.argsort(one.rows[at])]  # as they stand in memory
             for place, payload in _left(columns, quick, one.rows[at]):
-                shown = told[numbers[at[place]]][1]
-                numbers[at[place]] = len(told)
-                told.append((_verdict(matcher, columns, shown, int(one.rows[at[place]]), payload), shown))
+                shown = verdicts[numbers[at[place]]][1]
+                numbers[at[place]] = len(verdicts)
+                verdicts.append((_verdict(matcher, columns, shown, int(one.rows[at[place]]), payload), shown))
         which.append(numbers)
     values: dict[str, list[Any]] = {
-        "payload_status": [verdict.status for verdict, _ in told],
-        "payload_errors": [[matcher.told_error(error) for error in verdict.errors] for verdict, _ in told],
-        "remarks": [[*verdict.remarks, *remarks_of(definition)] for verdict, definition in told],
+        "payload_status": [verdict.status for verdict, _ in verdicts],
+        "payload_errors": [[matcher.told_error(error) for error in verdict.errors] for verdict, _ in verdicts],
+        "remarks": [[*verdict.remarks, *remarks_of(definition)] for verdict, definition in verdicts],
     }
     numbers = np.concatenate(which)
     return {name: _Repeated(held, numbers) for name, held in values.items()}
 
 
 def _validators(matcher: Matcher, choices: list[tuple[int, Definition]]) -> dict[Quick | None, list[int]]:
-    """Give what validates at once, or None, and the numbers of the choices that it is for."""
+    """Return what validates at once, or None, and the numbers of the choices that it is for."""
     found: dict[Quick | None, list[int]] = {}
     for at, shown in choices:
         found.setdefault(matcher.payloads.quick(shown), []).append(at)
@@ -196,7 +196,7 @@ def _validators(matcher: Matcher, choices: list[tuple[int, Definition]]) -> dict
 
 
 def _left(columns: Columns, quick: Quick | None, rows: Rows) -> Iterator[tuple[int, Payload]]:
-    """Give the payloads that are not valid at a glance, with their place in `rows`; JSON by JSON Schema goes straight through."""
+    """Yield the payloads that are not valid at a glance, with their index in `rows`; JSON by JSON Schema is validated at once."""
     if isinstance(columns, StructuredColumns):
         opened = enumerate(columns.opened(rows))
         yield from ((at, payload_of(one)) for at, one in opened if quick is None or not _is_quick(quick, one))
@@ -205,7 +205,7 @@ def _left(columns: Columns, quick: Quick | None, rows: Rows) -> Iterator[tuple[i
     left: Iterable[int] = range(len(bodies))
     if quick is not None:
         types = columns.attribute("datacontenttype")
-        is_json_text = np.array([kind is None or is_json(media_type(kind)[0]) for kind in types.told])[types.codes[rows]]
+        is_json_text = np.array([kind is None or is_json(media_type(kind)[0]) for kind in types.distinct])[types.codes[rows]]
         left = np.nonzero(~(_validated(quick, bodies) & is_json_text))[0].tolist()
     yield from ((at, Payload(body=bodies[at])) for at in left)
 
@@ -214,12 +214,12 @@ def _verdict(matcher: Matcher, columns: Columns, shown: Definition, row: int, pa
     """Validate a payload by the usual way."""
     types, (data, has_data, body) = columns.attribute("datacontenttype"), payload
     event = Event(columns.binding.family, mode=columns.mode, body=body, data=data, has_data=has_data)
-    event.content_type = event.ce["datacontenttype"] = types.told[types.codes[row]]
+    event.content_type = event.ce["datacontenttype"] = types.distinct[types.codes[row]]
     return matcher.payloads.check(shown, event)
 
 
 def _validated(quick: Quick, bodies: list[bytes | None]) -> Rows:
-    """Tell the texts that are JSON and valid; what the others are, the usual way tells."""
+    """Return the texts that are JSON and valid; others are left to the usual way."""
     loads = orjson.loads
     try:
         return np.array([quick(loads(body)) for body in bodies], bool)  # type: ignore[arg-type]
@@ -235,7 +235,7 @@ def _is_valid_text(quick: Quick, body: bytes | None) -> bool:
 
 
 def _is_quick(quick: Quick, envelope: dict[str, Any]) -> bool:
-    """Tell that an event holds a JSON value that is valid; a text may hold JSON once more."""
+    """Return whether an event holds a JSON value that is valid; a text may hold JSON once more."""
     data = envelope.get("data")
     if data is None or isinstance(data, str) or envelope.get("data_base64") is not None:
         return False
@@ -243,7 +243,7 @@ def _is_quick(quick: Quick, envelope: dict[str, Any]) -> bool:
 
 
 def _variables(matcher: Matcher, found: list[MatchedRows], order: Rows | None) -> pa.Array:
-    """Give the column `variables`: of each row the names, sorted as they were met, with their texts."""
+    """Return the column `variables`: of each row the names, sorted as they were met, with their texts."""
     names: list[str] = []
     starts: dict[int, int] = {}  # of the columns that hold the texts, by identity
     held_in: list[pa.Array] = []
@@ -302,8 +302,8 @@ def match_columns(matcher: Matcher, batch: pa.RecordBatch) -> tuple[list[pa.Reco
     Returns:
         Results, and the rows that are left to the row loop.
     """
-    asked = matcher.request
-    if asked.tolerance.level != "default" or asked.tolerance.native or 0 < asked.payload_share < 1:
+    request = matcher.request
+    if request.tolerance.level != "default" or request.tolerance.native or 0 < request.payload_share < 1:
         return [], batch
     results, done = [], np.zeros(batch.num_rows, bool)
     with _not_collecting():
@@ -349,20 +349,20 @@ def _types(matcher: Matcher, columns: Columns) -> Iterator[tuple[Rows, Candidate
     """Take rows of one type (and topic or subject, where that tells definitions) together, with their candidates."""
     likeness = _LIKENESS.setdefault(matcher, Likeness())
     binding, kinds = columns.binding, columns.attribute("type")
-    told = columns.option(binding.telling)
+    addresses = columns.option(binding.telling)
     at = np.nonzero(columns.is_ready)[0]
     codes = kinds.codes[at].astype(np.int64)
     has_addresses = bool(binding.family) and matcher.index.tells_addresses(binding.family or "")
     if has_addresses:
-        codes = codes * (len(told.words) + 1) + told.codes[at]
+        codes = codes * (len(addresses.words) + 1) + addresses.codes[at]
     order = np.argsort(codes.astype(np.uint16) if codes.max(initial=0) < 2**16 else codes, kind="stable")
     ends = np.nonzero(np.diff(codes[order]))[0] + 1
     for part in np.split(order, ends):
         if len(part) >= _FEWEST_OF_A_TYPE:
             rows = at[part]
             event = columns.event()
-            event.ce["type"] = kinds.told[kinds.codes[rows[0]]]
-            address = told.told[told.codes[rows[0]]] if has_addresses else None
+            event.ce["type"] = kinds.distinct[kinds.codes[rows[0]]]
+            address = addresses.distinct[addresses.codes[rows[0]]] if has_addresses else None
             if address is not None:
                 event.options[binding.telling] = address
             found = likeness.candidates(tuple(matcher.index.candidates(event)), event.family)
@@ -408,7 +408,7 @@ def _evaluate(definition: Definition, group: RowGroup) -> ColumnVerdict:
         answer, absent = _ask(attribute, group, probe)
         if absent.any() and not is_told(attribute, probe):
             unchecked.append(attribute.pointer)
-            odd |= not absent.all()  # told of some rows and of others not
+            odd |= not absent.all()  # known of some rows and of others not
         elif attribute.required or attribute.has_value:
             matches &= ~(absent & attribute.decides)
             odd |= absent & (not attribute.decides)
@@ -429,7 +429,7 @@ def _evaluate(definition: Definition, group: RowGroup) -> ColumnVerdict:
 
 
 def _ask(attribute: DeclaredAttribute, group: RowGroup, probe: Event) -> tuple[ColumnAnswer, Rows]:
-    """Give what rows answer, and which of them have no value; what the row loop must look at is odd."""
+    """Return what rows answer, and which of them have no value; what the row loop must look at is odd."""
     columns = group.columns
     if attribute.section == "message":  # one of the content types must hold
         answers = [group.answer(attribute, texts, probe) for texts in columns.content_types()]
@@ -446,7 +446,7 @@ def _ask(attribute: DeclaredAttribute, group: RowGroup, probe: Event) -> tuple[C
 
 
 def landed_of_row(row: dict[str, Any]) -> Iterable[CapturedEvent]:
-    """Give what a row of the canonical table holds: one event, or those of a text."""
+    """Return what a row of the canonical table holds: one event, or those of a text."""
     if row["problem"]:
         return [CapturedEvent(row["protocol"], problem=row["problem"])]
     if row["line"] is not None and row["captured"] is None:  # with a mapping, the columns tell what the line is
@@ -477,12 +477,12 @@ def match_batch(matcher: Matcher, batch: pa.RecordBatch) -> Iterator[pa.RecordBa
 
 
 def match_row(matcher: Matcher, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Match the events of a row; what goes wrong with one is told of it, and costs no other."""
+    """Match the events of a row; an error is reported in its own result, and costs no other."""
     own = {name: row[name] for name in ("ordinal", "place", "landed_at")}
     own["event_ref"] = {name: row[name] for name in ("source", "partition", "offset", "row")}
     try:
         found = [result for landed in landed_of_row(row) for result in matcher.rows(landed)]
-    except Exception as error:  # told in the row's own result, without the error's text, which may hold values
-        told = f"row: it cannot be matched ({type(error).__name__})"
-        found = list(matcher.rows(CapturedEvent(row["protocol"], problem=told)))
+    except Exception as error:  # reported in the row's own result, without the error's text, which may hold values
+        problem = f"row: it cannot be matched ({type(error).__name__})"
+        found = list(matcher.rows(CapturedEvent(row["protocol"], problem=problem)))
     return (result | own | {"why": why_of(result)} for result in found)

@@ -31,7 +31,7 @@ _MOST_BYTES = 2**23  # of JSON texts that are open at a time: as values they tak
 _AT_ONCE = 256  # events whose usual attributes are taken while they stand in the processor's cache
 _USUAL = ("type", "source", "id", "specversion", "subject", "time", "datacontenttype")
 _CORE = ("type", "source", "id", "datacontenttype")
-_DISTINCT = ("type", "datacontenttype")  # by which rows are told apart
+_DISTINCT = ("type", "datacontenttype")  # which distinguish rows
 
 
 class Captures(NamedTuple):
@@ -46,11 +46,11 @@ class Captures(NamedTuple):
     at: Rows
 
     def of(self, rows: Rows) -> Captures:
-        """Give the texts of some of the rows."""
+        """Return the texts of some of the rows."""
         return Captures(self.values, self.at[rows])
 
     def differs(self, other: Captures) -> Rows:
-        """Tell which rows have another text there; nothing is told of rows that have none."""
+        """Return which rows have another text there; rows that have none do not count."""
         if self.values is other.values:
             found: Rows = self.at != other.at
             return found & _not_equal(self, other) if found.any() else found
@@ -90,30 +90,30 @@ class Texts:
         return cls(words, np.where(is_there, np.cumsum(is_there) - 1, len(words)), odd, values)
 
     @cached_property
-    def told(self) -> list[str | None]:
-        """Give the texts, and None behind them for the rows that have none."""
+    def distinct(self) -> list[str | None]:
+        """Return the texts, and None behind them for the rows that have none."""
         return [*self.words.to_pylist(), None]
 
     @property
     def is_absent(self) -> Rows:
-        """Tell which rows have no text."""
+        """Return which rows have no text."""
         absent: Rows = self.codes == len(self.words)
         return absent
 
     def at(self, rows: Rows) -> Texts:
-        """Give the texts of some rows."""
+        """Return the texts of some rows."""
         return Texts(self.words, self.codes[rows], None if self.odd is None else self.odd[rows])
 
     def take(self, rows: Rows | None) -> pa.Array:
-        """Give the texts of some rows as a column, of all when `rows` is None; NULL where there is none."""
+        """Return the texts of some rows as a column, of all when `rows` is None; NULL where there is none."""
         if self._column is not None:
             return self._column if rows is None else self._column.take(pa.array(rows))
         codes = self.codes if rows is None else self.codes[rows]
         return self.words.take(pa.array(codes, mask=codes == len(self.words)))
 
     def where(self, fits: Callable[[str], bool]) -> Rows:
-        """Tell which rows have a text that something holds of."""
-        found: Rows = np.array([text is not None and fits(text) for text in self.told], bool)[self.codes]
+        """Return which rows have a text that something holds of."""
+        found: Rows = np.array([text is not None and fits(text) for text in self.distinct], bool)[self.codes]
         return found
 
 
@@ -150,7 +150,7 @@ class Pairs:
         return cls(names, texts, parents, len(headers)), is_text
 
     def column(self, name: str, rows: Rows) -> tuple[pa.Array, Rows | None]:
-        """Give the last value of a name for some rows, and which rows have several; None: no row has."""
+        """Return the last value of a name for some rows, and which rows have several; None: no row has."""
         code = self._names.get(name)
         if code is None:
             return pa.nulls(len(rows), pa.string()), None
@@ -172,7 +172,7 @@ class AlikePairs:
         self._names, self.texts = names, texts
 
     def column(self, name: str, rows: Rows) -> tuple[pa.Array, Rows | None]:
-        """Give the last value of a name for some rows, and which rows have several, as `Pairs.column` does."""
+        """Return the last value of a name for some rows, and which rows have several, as `Pairs.column` does."""
         places = [at for at, one in enumerate(self._names) if one == name]
         if not places:
             return pa.nulls(len(rows), pa.string()), None
@@ -180,7 +180,7 @@ class AlikePairs:
 
 
 def are_alike(lists: pa.Array, texts: pa.Array) -> bool:
-    """Tell whether all lists of a column hold the same texts in the same order.
+    """Return whether all lists of a column hold the same texts in the same order.
 
     Args:
         lists: the column.
@@ -303,29 +303,29 @@ class Columns:
         return len(self.numbers)
 
     def event(self) -> Event:
-        """Give an event with what is the same for all rows."""
+        """Return an event with what is the same for all rows."""
         known = self.captured | {"/envelopemetadata"}
         return Event(self.binding.family, self.binding.version, self.mode, captured=known)
 
     def option(self, name: str) -> Texts:
-        """Give an option of the protocol."""
+        """Return an option of the protocol."""
         if name not in self._texts:
             self._texts[name] = Texts.of(*self._option(name), distinct=name in (self.binding.telling, self.binding.content_type))
         return self._texts[name]
 
     def attribute(self, name: str) -> Texts:
-        """Give an attribute of the CloudEvents; of `datacontenttype` what the protocol says, where they do not say it."""
+        """Return an attribute of the CloudEvents; of `datacontenttype` what the protocol says, where they do not say it."""
         if f"ce/{name}" not in self._texts:
             self._texts[f"ce/{name}"] = self._attribute(name)
         return self._texts[f"ce/{name}"]
 
     def content_types(self) -> list[Texts]:
-        """Give what a message's content type is compared with: that of the data, and that of an envelope."""
+        """Return what a message's content type is compared with: that of the data, and that of an envelope."""
         return [self.attribute("datacontenttype")]
 
     @cached_property
     def is_ready(self) -> Rows:
-        """Tell which rows are CloudEvents that can be taken column by column."""
+        """Return which rows are CloudEvents that can be taken column by column."""
         kinds = self.attribute("type")
         ready = ~kinds.is_absent & ~self._odd & self.option(self.binding.content_encoding).is_absent
         ready &= ~self.option(self.binding.content_type).where(lambda text: media_type(text)[0].startswith(STRUCTURED))
@@ -336,12 +336,12 @@ class Columns:
 
     @property
     def _odd(self) -> Rows:
-        """Tell which rows have values in their first attributes that are not taken column by column."""
+        """Return which rows have values in their first attributes that are not taken column by column."""
         found = [texts.odd for texts in map(self.attribute, _CORE) if texts.odd is not None]
         return np.logical_or.reduce(found) if found else np.zeros(len(self), bool)
 
     def bodies(self, rows: Rows) -> list[bytes | None]:
-        """Give the payloads of rows of binary events."""
+        """Return the payloads of rows of binary events."""
         column = self.batch.column("payload")
         found: list[bytes | None] = (column if len(rows) == len(self) else column.take(pa.array(rows))).to_pylist()
         return found
@@ -355,7 +355,7 @@ class Columns:
         return Pairs(names, texts, pc.list_parent_indices(options).to_numpy(), len(options))
 
     def _option(self, name: str) -> tuple[pa.Array, Rows | None]:
-        """Give the column of an option, and where it is odd: of MQTT's names that repeat any value counts."""
+        """Return the column of an option, and where it is odd: of MQTT's names that repeat any value counts."""
         if name not in self._raw:
             self._raw[name] = self._option_of(name)
         return self._raw[name]
@@ -387,41 +387,41 @@ class StructuredColumns(Columns):
         outer: the rows, with what the protocol tells of them.
         rows: their numbers there.
         envelopes: what stands in them: JSON objects.
-        told: their usual attributes.
+        values: their usual attributes.
     """
 
     mode = "structured"
 
-    def __init__(self, outer: Columns, rows: Rows, envelopes: list[dict[str, Any]], told: dict[str, list[Any]]) -> None:
+    def __init__(self, outer: Columns, rows: Rows, envelopes: list[dict[str, Any]], values: dict[str, list[Any]]) -> None:
         self.binding, self.captured = outer.binding, outer.captured
         self.numbers, self.batch = outer.numbers[rows], outer.batch.drop_columns(["payload", "line"]).take(pa.array(rows))
-        self._outer, self._rows, self._envelopes, self._told = outer, rows, envelopes, told
+        self._outer, self._rows, self._envelopes, self._told = outer, rows, envelopes, values
         self._texts = {}
 
     def event(self) -> Event:
-        """Give an event with what is the same for all rows."""
+        """Return an event with what is the same for all rows."""
         made = super().event()
         made.content_type = STRUCTURED if self.binding.content_type else None
         return made
 
     def option(self, name: str) -> Texts:
-        """Give an option of the protocol."""
+        """Return an option of the protocol."""
         if name not in self._texts:
             self._texts[name] = self._outer.option(name).at(self._rows)
         return self._texts[name]
 
     def content_types(self) -> list[Texts]:
-        """Give what a message's content type is compared with: that of the data, and that of the envelope."""
+        """Return what a message's content type is compared with: that of the data, and that of the envelope."""
         own = [self.attribute("datacontenttype")]
         return [*own, self.option(self.binding.content_type)] if self.binding.content_type else own
 
     @cached_property
     def is_ready(self) -> Rows:
-        """Tell which rows are CloudEvents whose first attributes are texts."""
+        """Return which rows are CloudEvents whose first attributes are texts."""
         return self.option(self.binding.content_encoding).is_absent & ~self.attribute("type").is_absent & ~self._odd
 
     def opened(self, rows: Rows) -> list[dict[str, Any]]:
-        """Give the JSON of the events of rows."""
+        """Return the JSON of the events of rows."""
         return [self._envelopes[row] for row in rows.tolist()]
 
     def _attribute(self, name: str) -> Texts:
@@ -440,7 +440,7 @@ class StructuredColumns(Columns):
 
 
 def columns_of(batch: pa.RecordBatch) -> Iterator[Columns]:
-    """Give what of a batch can be read as columns, each row at most once where it is ready.
+    """Return what of a batch can be read as columns, each row at most once where it is ready.
 
     Args:
         batch: the columns of `LANDED`.
@@ -453,8 +453,8 @@ def columns_of(batch: pa.RecordBatch) -> Iterator[Columns]:
         outer = _bound(binding, batch, is_free & ~is_line)
         if outer is not None:
             yield outer
-            told = outer.option(binding.content_type)
-            yield from _opened(outer, np.nonzero(told.where(_is_envelope))[0], "payload")
+            content_types = outer.option(binding.content_type)
+            yield from _opened(outer, np.nonzero(content_types.where(_is_envelope))[0], "payload")
     for protocol in pc.unique(batch.column("protocol").filter(pa.array(is_line))).to_pylist():
         numbers = np.nonzero(_is_protocol(batch, protocol) & is_line)[0]
         family, _, version = (protocol or "").partition("/")
@@ -496,16 +496,16 @@ def _opened(outer: Columns, rows: Rows, column: str) -> Iterator[Columns]:
     for part in np.split(np.arange(len(rows)), breaks):
         if len(part) < FEWEST_ROWS:
             continue
-        kept, envelopes, told = _read(texts.slice(int(part[0]), len(part)).to_pylist(), column == "line")
+        kept, envelopes, opened = _read(texts.slice(int(part[0]), len(part)).to_pylist(), column == "line")
         if len(kept) >= FEWEST_ROWS:
-            yield StructuredColumns(outer, rows[part[kept]], envelopes, told)
+            yield StructuredColumns(outer, rows[part[kept]], envelopes, opened)
 
 
 def _read(texts: list[bytes | None], is_line: bool) -> tuple[list[int], list[dict[str, Any]], dict[str, list[Any]]]:
     """Read CloudEvents in JSON: which of the texts are one that is taken here, the events, and their usual attributes."""
     kept: list[int] = []
     envelopes: list[dict[str, Any]] = []
-    told: dict[str, list[Any]] = {name: [] for name in _USUAL}
+    columns: dict[str, list[Any]] = {name: [] for name in _USUAL}
     for start in range(0, len(texts), _AT_ONCE):
         fresh = []
         for number, text in enumerate(texts[start : start + _AT_ONCE], start):
@@ -513,10 +513,10 @@ def _read(texts: list[bytes | None], is_line: bool) -> tuple[list[int], list[dic
             if envelope is not None:
                 kept.append(number)
                 fresh.append(envelope)
-        for name, values in told.items():
+        for name, values in columns.items():
             values += [envelope.get(name) for envelope in fresh]
         envelopes += fresh
-    return kept, envelopes, told
+    return kept, envelopes, columns
 
 
 def _envelope(text: bytes | None, is_line: bool) -> dict[str, Any] | None:
@@ -537,7 +537,7 @@ def _envelope(text: bytes | None, is_line: bool) -> dict[str, Any] | None:
 
 
 def payload_of(envelope: dict[str, Any]) -> Payload:
-    """Give the payload of a CloudEvent in JSON."""
+    """Return the payload of a CloudEvent in JSON."""
     encoded = envelope.get("data_base64")
     if encoded is not None:
         return Payload(body=base64.b64decode(encoded))

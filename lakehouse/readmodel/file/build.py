@@ -60,7 +60,7 @@ class Facts:
         self.db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
 
     def known(self) -> dict[str, Known]:
-        """Give what is known of the Delta tables."""
+        """Return what is known of the Delta tables."""
         return {name: Known(*known) for name, known in (self["tables"] or {}).items()}
 
 
@@ -70,7 +70,7 @@ def build(warehouse: Warehouse, file: Path, progress: Progress | None = None) ->
     Args:
         warehouse: the tables.
         file: that is not there yet.
-        progress: is told how many rows are done, and of how many.
+        progress: is called with how many rows are done, and of how many.
 
     Raises:
         WarehouseError: the warehouse holds no catalog.
@@ -78,13 +78,13 @@ def build(warehouse: Warehouse, file: Path, progress: Progress | None = None) ->
     # Effective definitions follow the log, and findings precede it: read in this order, neither is ahead nor missing.
     opened = {name: warehouse.open(name) for name in ("effective_messages", "changes", "violations")}
     counts = {name: row_count(statistics(table)) for name, table in opened.items()}
-    told = _Told(progress, None if None in counts.values() else sum(count or 0 for count in counts.values()))
+    reporter = _Told(progress, None if None in counts.values() else sum(count or 0 for count in counts.values()))
     db = create(file)
     try:
         db.execute("BEGIN")
-        _take(db, opened["effective_messages"], EFFECTIVE_COLUMNS, sqliteschema.effective_rows, _INSERT_EFFECTIVE, told)
-        _take_log(db, opened["changes"], None, told)
-        _take(db, opened["violations"], VIOLATION_COLUMNS, sqliteschema.violation_rows, _INSERT_VIOLATION, told)
+        _take(db, opened["effective_messages"], EFFECTIVE_COLUMNS, sqliteschema.effective_rows, _INSERT_EFFECTIVE, reporter)
+        _take_log(db, opened["changes"], None, reporter)
+        _take(db, opened["violations"], VIOLATION_COLUMNS, sqliteschema.violation_rows, _INSERT_VIOLATION, reporter)
         for statement in INDEXES.split(";"):
             db.execute(statement)
         db.execute("DELETE FROM violations WHERE rowid NOT IN (SELECT min(rowid) FROM violations GROUP BY violation_id)")
@@ -161,14 +161,16 @@ def _take(
     columns: tuple[str, ...],
     rows_of: Callable[[Any], Iterable[tuple[Any, ...]]],
     insert: str,
-    told: _Told,
+    reporter: _Told,
 ) -> None:
     for batch in batches(table, columns):
         db.executemany(insert, rows_of(batch))
-        told.more(batch.num_rows)
+        reporter.more(batch.num_rows)
 
 
-def _take_log(db: sqlite3.Connection, table: DeltaTable, above: int | None, told: _Told, files: pa.Table | None = None) -> None:
+def _take_log(
+    db: sqlite3.Connection, table: DeltaTable, above: int | None, reporter: _Told, files: pa.Table | None = None
+) -> None:
     """Take rows of the log, with their references."""
     last = db.execute("SELECT coalesce(max(id), 0) FROM log").fetchone()[0]
     kind, op, body = (LOG_COLUMNS.index(name) for name in ("kind", "op", "body"))
@@ -185,11 +187,11 @@ def _take_log(db: sqlite3.Connection, table: DeltaTable, above: int | None, told
         db.executemany("INSERT INTO edges VALUES (?, ?, ?, ?, ?, ?, ?)", edges)
         db.executemany("INSERT INTO version_uris VALUES (?, ?)", uris)
         last += len(found)
-        told.more(len(found))
+        reporter.more(len(found))
 
 
 def _replace(db: sqlite3.Connection, last: int) -> None:
-    """Tell of each row that a row above `last` replaces, since when."""
+    """Return of each row that a row above `last` replaces, since when."""
     db.execute(
         f"""
         UPDATE log SET until = coalesce((
@@ -216,11 +218,11 @@ def _follow_log(db: sqlite3.Connection, facts: Facts, table: DeltaTable, files: 
     for snapshot_id, body in db.execute(
         "SELECT snapshot_id, body FROM log WHERE id > ? AND kind = 'snapshot' ORDER BY 1", (last,)
     ):
-        told = json.loads(body)
+        document = json.loads(body)
         head += 1
-        if snapshot_id != head or told["previous_digest"] != digest:
+        if snapshot_id != head or document["previous_digest"] != digest:
             raise CannotFollow
-        digest = told["digest"]
+        digest = document["digest"]
     _replace(db, last)
     new = db.execute("SELECT registryid, kind, xid FROM log WHERE id > ?", (last,))
     held = ((registryid, words.holder_of(kind, xid)) for registryid, kind, xid in new)
@@ -274,9 +276,9 @@ def _tell_facts(db: sqlite3.Connection, warehouse: Warehouse, opened: dict[str, 
     facts["location"] = warehouse.location
     facts["tables"] = {name: warehouse.known(name, opened[name]) for name in READ}
     newest = db.execute("SELECT max(snapshot_id) FROM log").fetchone()[0] or 0
-    told = db.execute("SELECT body FROM log WHERE snapshot_id = ? AND kind = 'snapshot'", (newest,)).fetchone()
+    snapshot = db.execute("SELECT body FROM log WHERE snapshot_id = ? AND kind = 'snapshot'", (newest,)).fetchone()
     facts["head"] = newest
-    facts["head_digest"] = json.loads(told[0])["digest"] if told else ""
+    facts["head_digest"] = json.loads(snapshot[0])["digest"] if snapshot else ""
     position = facts["definitions"] if is_same else told_position(opened["effective_messages"])[0]
     if position is None:  # nothing was ever projected, or what did it is too long ago: the rows tell
         position = db.execute("SELECT coalesce(max(snapshot_id), 0) FROM effective").fetchone()[0]

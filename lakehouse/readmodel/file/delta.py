@@ -40,7 +40,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _STORES = ("s3://", "s3a://", "gs://", "az://", "abfs://", "abfss://")
 _OWN_JOBS = ("project", "rebuild")
 _HARMLESS_FEATURES = {"timestampNtz"}
-# What leaves the rows of a table as they are, or is told by the rows that it writes.
+# What leaves the rows of a table as they are, or shows in the rows that it writes.
 _HARMLESS = (
     "MERGE", "OPTIMIZE", "VACUUM START", "VACUUM END", "CREATE TABLE", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES",
     "ADD CONSTRAINT", "CHANGE COLUMN", "COMPUTE STATS", "CLUSTER BY", "UPGRADE PROTOCOL",
@@ -72,7 +72,7 @@ class Warehouse:
         self._kept: dict[str, tuple[DeltaTable, Known]] = {}
 
     def is_unchanged(self, name: str, known: Known) -> bool:
-        """Tell that a table is the one that is known, with no commit more; False: it has to be opened."""
+        """Return whether a table is the one that is known, with no commit more; False: it has to be opened."""
         if self.is_remote or not known.signature:
             return False
         return not self._has_next(name, known.version) and self._has(name, known)
@@ -98,13 +98,13 @@ class Warehouse:
         except TableNotFoundError as error:
             raise no_catalog(self.location, name) from error
         except (DeltaError, OSError) as error:
-            told = " ".join(_COLOURS.sub("", str(error)).replace("↳", "").split())
-            raise WarehouseError(f"{uri}: cannot be read ({told}). `lakehouse doctor` reports what is wrong.") from error
+            reason = " ".join(_COLOURS.sub("", str(error)).replace("↳", "").split())
+            raise WarehouseError(f"{uri}: cannot be read ({reason}). `lakehouse doctor` reports what is wrong.") from error
         self._check(table)
         return table
 
     def newest(self, name: str) -> DeltaTable:
-        """Give a table at its newest version: one that was given before is brought forward by its new commits alone.
+        """Return a table at its newest version: one that was given before is brought forward by its new commits alone.
 
         It is used by one thread at a time, until it is asked for again.
 
@@ -146,7 +146,7 @@ class Warehouse:
                 commit = (folder / "_delta_log" / f"{version:020}.json").read_bytes()
             except FileNotFoundError:  # only a checkpoint is left
                 return
-            added = [told["add"]["path"] for told in map(json.loads, commit.splitlines()) if "add" in told]
+            added = [action["add"]["path"] for action in map(json.loads, commit.splitlines()) if "add" in action]
             version -= 1
         for path in map(unquote, added):
             if not (folder / path).exists():
@@ -156,7 +156,7 @@ class Warehouse:
         return os.path.exists(f"{self.location}/{name}/_delta_log/{version + 1:020}.json")
 
     def _has(self, name: str, known: Known) -> bool:
-        """Tell whether a table still has the commit that was its newest; another table may stand at its place."""
+        """Return whether a table still has the commit that was its newest; another table may stand at its place."""
         return bool(known.signature) and self._signature(name, known.version) == known.signature
 
     def _check(self, table: DeltaTable) -> None:
@@ -168,7 +168,7 @@ class Warehouse:
             )
 
     def known(self, name: str, table: DeltaTable) -> Known:
-        """Tell what there is to know of an open table."""
+        """Return what there is to know of an open table."""
         return Known(str(table.metadata().id), table.version(), self._signature(name, table.version()))
 
     def _signature(self, name: str, version: int) -> str:
@@ -188,7 +188,7 @@ def row_count(files: pa.Table) -> int | None:
 
 
 def statistics(table: DeltaTable) -> pa.Table:
-    """Give a row for each file: path, num_records, min.COLUMN and max.COLUMN for columns that have them.
+    """Return a row for each file: path, num_records, min.COLUMN and max.COLUMN for columns that have them.
 
     While it is made, no other thread of the process does anything: 3 ms for 100 files.
     """
@@ -299,7 +299,7 @@ def _pages(file: pq.ParquetFile, group: int, columns: Iterable[str]) -> Iterator
 
 
 def _wanted(file: pq.ParquetFile, group: int, above: int | None, where: Mapping[str, Collection[str]]) -> bytes | None:
-    """Tell which rows of a row group are wanted: a byte for each; None: all are. Only the columns that tell it are read."""
+    """Return which rows of a row group are wanted: a byte for each; None: all are. Only the columns that tell it are read."""
     if above is None and not where:
         return None
     known = {name: set(values) for name, values in where.items()}
@@ -343,7 +343,7 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def told_position(table: DeltaTable, known_version: int | None = None) -> tuple[int | None, bool]:
-    """Tell up to which snapshot a projection of the log has come.
+    """Return up to which snapshot a projection of the log has come.
 
     Args:
         table: opened.
@@ -368,7 +368,7 @@ def told_position(table: DeltaTable, known_version: int | None = None) -> tuple[
 
 
 def _is_plain(commit: dict[str, Any]) -> bool:
-    """Tell that rows with a higher snapshot_id tell all that a commit changed; what projects writes a small table whole."""
+    """Return whether rows with a higher snapshot_id tell all that a commit changed; what projects writes a small table whole."""
     if commit["operation"] != "WRITE":
         return commit["operation"] in _HARMLESS
     appends = commit.get("operationParameters", {}).get("mode") == "Append"
@@ -376,7 +376,7 @@ def _is_plain(commit: dict[str, Any]) -> bool:
 
 
 def _newest_commits(table: DeltaTable) -> Iterator[dict[str, Any]]:
-    """Give the commits of a table, the newest first: a few are read, and more when they are asked for.
+    """Return the commits of a table, the newest first: a few are read, and more when they are asked for.
 
     While Delta's log is read, no other thread of the process does anything.
     """
@@ -395,8 +395,8 @@ def _own_position(user_metadata: Any) -> int | None:
 def _own(user_metadata: Any) -> dict[str, Any]:
     """Read what a commit says of itself that brought a table forward; nothing of any other."""
     try:
-        told = json.loads(user_metadata or "{}")
+        metadata = json.loads(user_metadata or "{}")
     except (ValueError, TypeError):
         return {}
-    is_own = isinstance(told, dict) and type(told.get("snapshot_id")) is int and told.get("job") in _OWN_JOBS
-    return told if is_own else {}
+    is_own = isinstance(metadata, dict) and type(metadata.get("snapshot_id")) is int and metadata.get("job") in _OWN_JOBS
+    return metadata if is_own else {}

@@ -23,14 +23,14 @@ _SWEEP_AFTER = 600.0  # seconds: nobody who has read the pointer is still about 
 
 
 def location_of(warehouse: str) -> str:
-    """Give a warehouse's folder as an absolute path, a URI as it is; `file:` URIs are paths."""
+    """Return a warehouse's folder as an absolute path, a URI as it is; `file:` URIs are paths."""
     if warehouse.startswith("file:"):
         return str(Path(re.sub(r"\Afile:/*", "/", warehouse)).absolute())
     return warehouse.rstrip("/") if _REMOTE.match(warehouse) else str(Path(warehouse).absolute())
 
 
 def is_remote(location: str) -> bool:
-    """Tell a URI from a path."""
+    """Return whether a location is a URI, and no path."""
     return _REMOTE.match(location) is not None
 
 
@@ -48,7 +48,7 @@ class ModelFiles:
         self.pointer = self.folder / f"{self.name}.current"
 
     def current(self) -> Path | None:
-        """Give the file to read; None: there is none."""
+        """Return the file to read; None: there is none."""
         try:
             named = self.pointer.read_text(encoding="utf-8").strip()
         except (FileNotFoundError, UnicodeDecodeError):
@@ -58,7 +58,7 @@ class ModelFiles:
         return file if is_one and file.is_file() else None
 
     def fresh(self) -> Path:
-        """Give a name for a file to be built."""
+        """Return a name for a file to be built."""
         self.make_folder()
         return self.folder / f"{self.name}-{time.time_ns():x}-{os.getpid()}.sqlite"
 

@@ -165,7 +165,7 @@ def connect(path: Path, *, write: bool = False) -> ReadConnection:
 
 
 def decoded(row: Iterable[Any]) -> dict[str, Any]:
-    """Give a row of `effective` as Python values."""
+    """Return a row of `effective` as Python values."""
     found = dict(zip(EFFECTIVE_COLUMNS, row, strict=True))
     for name in JSON_COLUMNS:
         if found[name] is not None:
@@ -177,17 +177,17 @@ def decoded(row: Iterable[Any]) -> dict[str, Any]:
 
 
 def log_rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    """Give rows of `changes` in the order of `LOG_COLUMNS`; dates in microseconds since 1970."""
+    """Return rows of `changes` in the order of `LOG_COLUMNS`; dates in microseconds since 1970."""
     return zip(*(_column(batch, name) for name in LOG_COLUMNS), strict=True)
 
 
 def effective_rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    """Give rows of `effective_messages` in the order of `EFFECTIVE_COLUMNS`."""
+    """Return rows of `effective_messages` in the order of `EFFECTIVE_COLUMNS`."""
     return zip(*(_column(batch, name) for name in EFFECTIVE_COLUMNS), strict=True)
 
 
 def violation_rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    """Give rows of `violations` in the order of `VIOLATION_COLUMNS`."""
+    """Return rows of `violations` in the order of `VIOLATION_COLUMNS`."""
     return zip(*(_column(batch, name) for name in VIOLATION_COLUMNS), strict=True)
 
 
@@ -260,7 +260,7 @@ class Edge(NamedTuple):
 
 
 def edges_of(kind: str, body: JsonText) -> Iterator[Edge]:
-    """Give the references of an entity.
+    """Return the references of an entity.
 
     Args:
         kind: of the log.
@@ -282,7 +282,7 @@ def edges_of(kind: str, body: JsonText) -> Iterator[Edge]:
 
 
 def version_uri_of(kind: str, body: JsonText) -> str | None:
-    """Give the URI that names a Version across catalogs; None: it has none."""
+    """Return the URI that names a Version across catalogs; None: it has none."""
     if kind != "version" or '"version_uri"' not in body:
         return None
     uri = orjson.loads(body).get("version_uri")

@@ -34,7 +34,7 @@ class Words(NamedTuple):
 
 
 def holder_of(kind: str, xid: Xid) -> tuple[str, Xid] | None:
-    """Give kind and XID under which what an entity says is found; None: under none."""
+    """Return kind and XID under which what an entity says is found; None: under none."""
     if kind in KINDS:
         return kind, xid
     return (_HOLDER[kind], xid_of_resource(xid)) if kind in _HOLDER else None
@@ -104,7 +104,7 @@ def _parts(found: Iterable[tuple[str, str, str, Words]]) -> Iterator[list[tuple[
 
 
 def words_of(db: sqlite3.Connection, registryid: RegistryId, kind: str, xid: Xid) -> Words:
-    """Give what an entity is found by: a message by its effective definition, where there is one yet."""
+    """Return what an entity is found by: a message by its effective definition, where there is one yet."""
     if kind == "message":
         row = db.execute(f"SELECT {', '.join(EFFECTIVE)} FROM effective WHERE registryid = ? AND xid = ?", (registryid, xid))
         return words_of_message(xid, row.fetchone())
@@ -118,7 +118,7 @@ def words_of(db: sqlite3.Connection, registryid: RegistryId, kind: str, xid: Xid
 
 
 def words_of_message(xid: Xid, row: Sequence[Any] | None) -> Words:
-    """Give what a message is found by; row: columns `EFFECTIVE` of its definition, None: its definition is not computed yet."""
+    """Return what a message is found by; row: columns `EFFECTIVE` of its definition, None: its definition is not computed yet."""
     ids = _split(xid)
     if row is None:
         return Words(ids)
@@ -128,7 +128,7 @@ def words_of_message(xid: Xid, row: Sequence[Any] | None) -> Words:
 
 
 def words_of_body(xid: Xid, kind: str, body: dict[str, Any]) -> Words:
-    """Give what a group, an endpoint or a schema (with what its default Version says) is found by."""
+    """Return what a group, an endpoint or a schema (with what its default Version says) is found by."""
     named = {name: body[name] for name in ("name", "description") if isinstance(body.get(name), str)}
     kinds = [body[name] for name in ("format", "protocol", "envelope") if isinstance(body.get(name), str)]
     rest = {name: body[name] for name in ("protocoloptions", "schema", "channel", "usage", "extensions") if name in body}
@@ -155,7 +155,7 @@ def _body(db: sqlite3.Connection, registryid: RegistryId, kind: str, xid: Xid) -
 
 
 def _split(text: str) -> str:
-    """Give a name and, where it is written in camel case, its words beside."""
+    """Return a name and, where it is written in camel case, its words beside."""
     words = _CAMEL.sub(" ", text)
     return text if words == text else f"{text} {words}"
 

@@ -33,7 +33,7 @@ class Combinations:
         self._find, self._made = find, made
 
     def flat(self, schema: dict[str, Any], root: Any, depth: int) -> tuple[dict[str, Any], Any]:
-        """Give a schema with only words about the value itself, as far as an example needs it.
+        """Return a schema with only words about the value itself, as far as an example needs it.
 
         Args:
             schema: the schema.
@@ -168,7 +168,7 @@ def _types(mine: Any, held: Any) -> Any:
 
 
 def value_at(document: Any, fragment: str) -> Any:
-    """Give what a pointer of a URI's fragment leads to.
+    """Return what a pointer of a URI's fragment leads to.
 
     Raises:
         Impossible: there is nothing at this place.
@@ -248,10 +248,10 @@ class JsonExample:
             return self._made.random.choice(named or schema["enum"])
         if self._made.level == 0:
             for word in ("examples", "example", "default"):
-                told = schema.get(word)
-                told = told[0] if word == "examples" and isinstance(told, list) and told else told
-                if told not in (None, [], {}, ""):
-                    return told
+                value = schema.get(word)
+                value = value[0] if word == "examples" and isinstance(value, list) and value else value
+                if value not in (None, [], {}, ""):
+                    return value
         return self._of_type(self._type(schema), schema, root, name, depth)
 
     def _of_type(self, kind: str, schema: dict[str, Any], root: Any, name: str, depth: int) -> Any:
@@ -375,7 +375,7 @@ class JsonExample:
 
 
 def _bounds(schema: dict[str, Any]) -> tuple[float | None, float | None, tuple[bool, bool]]:
-    """Give the bounds of a number, and whether they are out of it: a boolean in draft 4, a number since draft 6."""
+    """Return the bounds of a number, and whether they are out of it: a boolean in draft 4, a number since draft 6."""
     found: list[float | None] = []
     is_open = []
     for plain, exclusive, sign in (("minimum", "exclusiveMinimum", 1), ("maximum", "exclusiveMaximum", -1)):

@@ -107,7 +107,7 @@ class _Drawn:
 
 
 def _characters(operator: Any, value: Any) -> str:
-    """Give the characters of a class, in a fixed order."""
+    """Return the characters of a class, in a fixed order."""
     if operator is constants.ANY:
         return string.ascii_lowercase
     if operator is constants.NOT_LITERAL:

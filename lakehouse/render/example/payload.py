@@ -39,10 +39,10 @@ _SECONDS = 3.0  # for an example of a schema that may be costly
 
 
 class _Maker(NamedTuple):
-    """What makes up payloads of a schema: `make`, or `told`, why there is none; and the content type that is usual."""
+    """What makes up payloads of a schema: `make`, or `reason`, why there is none; and the usual content type."""
 
     make: Callable[[Plausible], bytes] | None
-    told: str = ""
+    reason: str = ""
     content_type: str | None = None
 
 
@@ -58,11 +58,11 @@ class Examples:
         self._schemas, self._payloads = schemas, payloads
         self._makers = lru_cache(1_000)(self._maker)
 
-    def complete(self, way: ProtocolBinding, given: RenderInput, random: Random) -> tuple[RenderInput, tuple[str, ...]]:
+    def complete(self, binding: ProtocolBinding, given: RenderInput, random: Random) -> tuple[RenderInput, tuple[str, ...]]:
         """Make up the payload and the values that are missing.
 
         Args:
-            way: the definition on its way over a protocol.
+            binding: the definition as a protocol carries it.
             given: what was given, which stays.
             random: what is drawn from.
 
@@ -75,48 +75,48 @@ class Examples:
         remarks: tuple[str, ...] = ()
         drawn = Random(random.getrandbits(64))  # noqa: S311  values are the same for any payload; examples are no secrets
         if given.payload is None:
-            payload, content_type, told = self._payload(way, given, random)
+            payload, content_type, reason = self._payload(binding, given, random)
             given = replace(given, payload=payload, payload_type=content_type)
-            remarks = (f"no payload was made up: {told}",) if told else ()
+            remarks = (f"no payload was made up: {reason}",) if reason else ()
         members = _members(given.payload)
         values = dict(given.values)
-        for need in needs_of(way, given):
-            values[need.name] = _value_of(way, need, values, members, Plausible(drawn))
+        for need in needs_of(binding, given):
+            values[need.name] = _value_of(binding, need, values, members, Plausible(drawn))
         return replace(given, values=values), remarks
 
-    def _payload(self, way: ProtocolBinding, given: RenderInput, random: Random) -> tuple[bytes | None, str | None, str]:
-        content_type = declared_content_type(way, given.values)
-        found = self._makers(way.definition, content_type)
+    def _payload(self, binding: ProtocolBinding, given: RenderInput, random: Random) -> tuple[bytes | None, str | None, str]:
+        content_type = declared_content_type(binding, given.values)
+        found = self._makers(binding.definition, content_type)
         if found.make is None:
-            return (None if found.told else _without_schema(content_type)), None, found.told
-        return self._valid(way, given, random, found.make, found.content_type), found.content_type, ""
+            return (None if found.reason else _without_schema(content_type)), None, found.reason
+        return self._valid(binding, given, random, found.make, found.content_type), found.content_type, ""
 
     def _valid(
         self,
-        way: ProtocolBinding,
+        binding: ProtocolBinding,
         given: RenderInput,
         random: Random,
         make: Callable[[Plausible], bytes],
         content_type: str | None,
     ) -> bytes:
         """Make payloads up until one is valid; values that were given go into members of their names, where they fit."""
-        told = "the schema asks for too much"
+        reason = "the schema asks for too much"
         for level in _LEVELS:
             try:
                 payload = make(Plausible(Random(random.getrandbits(64)), level))  # noqa: S311
             except Impossible as error:
-                told = str(error)
+                reason = str(error)
                 continue
             except NoAnswer as error:
-                told = str(error)
+                reason = str(error)
                 break
             for candidate in dict.fromkeys((_with_given(payload, given.values, content_type), payload)):
                 event = Event(mode="binary", content_type=content_type, body=candidate)
-                verdict = self._payloads.check(way.definition, event)
+                verdict = self._payloads.check(binding.definition, event)
                 if verdict.status not in (INVALID, UNDECODABLE) and (candidate or verdict.status == NONE):
                     return candidate
-                told = "; ".join(f"{error.pointer or '/'}: {error.message}" for error in verdict.errors) or verdict.status
-        raise RenderRefused(way.definition.xid, [Refusal("payload", f"no example was found that its schema takes: {told}")])
+                reason = "; ".join(f"{error.pointer or '/'}: {error.message}" for error in verdict.errors) or verdict.status
+        raise RenderRefused(binding.definition.xid, [Refusal("payload", f"no example was found that its schema takes: {reason}")])
 
     def _maker(self, definition: Definition, content_type: str | None) -> _Maker:
         resolved = self._schemas.resolve(definition)
@@ -134,7 +134,7 @@ class Examples:
 
 
 def _maker(family: str, resolved: Resolved, find: Callable[[str], Any], content_type: str) -> Callable[[Plausible], bytes]:
-    """Give what makes up a payload of a schema.
+    """Return what makes up a payload of a schema.
 
     Raises:
         Unsupported: no library reads the schema.
@@ -225,7 +225,7 @@ def _avro_maker(validator: Any, as_json: bool) -> Callable[[Plausible], bytes]:
 
 
 def _without_schema(content_type: str | None) -> bytes | None:
-    """Give a payload of which only the content type is known; none where nothing is."""
+    """Return a payload of which only the content type is known; none where nothing is."""
     kind = media_type(content_type)[0] if content_type else ""
     return b"{}" if is_json(kind) else b"example" if kind.startswith("text/") else None
 
@@ -254,7 +254,7 @@ def _with_given(payload: bytes, values: Mapping[str, Any], content_type: str | N
 
 
 def _members(payload: bytes | None) -> dict[str, str]:
-    """Give the texts of a JSON payload's scalar members by name, letters and digits only; those that stand higher win."""
+    """Return the texts of a JSON payload's scalar members by name, letters and digits only; those that stand higher win."""
     try:
         held = orjson.loads(payload or b"null")
     except orjson.JSONDecodeError:
@@ -275,7 +275,9 @@ def _members(payload: bytes | None) -> dict[str, str]:
     return found
 
 
-def _value_of(way: ProtocolBinding, need: Need, values: Mapping[str, Any], members: Mapping[str, str], made: Plausible) -> str:
+def _value_of(
+    binding: ProtocolBinding, need: Need, values: Mapping[str, Any], members: Mapping[str, str], made: Plausible
+) -> str:
     """Make up a value: the payload's member of the name, else what the name suggests, else what the type asks for."""
     moment = made.moment()
     word = made.text(need.name if not need.name.startswith("/") else need.name.rpartition("/")[2])
@@ -284,25 +286,25 @@ def _value_of(way: ProtocolBinding, need: Need, values: Mapping[str, Any], membe
         "boolean": "true", "integer": str(made.integer()), "number": str(made.number()), "binary": made.base64(),
         "uri": f"https://example.com/{word}", "symbol": re.sub(r"[^A-Za-z0-9_]", "_", word),
     }  # fmt: skip
-    holes = placeholders_of(way)
+    holes = placeholders_of(binding)
     if need.template is None or need.name not in holes:
-        return _attribute_value(way, need, kinds, word)
+        return _attribute_value(binding, need, kinds, word)
     suggested = [members[_squashed(need.name)]] if _squashed(need.name) in members else []
     lowered = need.name.lower()
     suggested += [kinds["uri"]] if "url" in lowered or "uri" in lowered else []
     suggested += [kinds["timestamp"]] if "time" in lowered else []
     suggested += [f"{moment:%Y-%m-%d}"] if "date" in lowered or "day" in lowered else []
     candidates = [*suggested, word, f"{moment:%Y-%m-%d}", *kinds.values()]
-    return next((text for text in candidates if _fits(way, need.name, text, values)), word)
+    return next((text for text in candidates if _fits(binding, need.name, text, values)), word)
 
 
-def _attribute_value(way: ProtocolBinding, need: Need, kinds: Mapping[str, str], word: str) -> str:
+def _attribute_value(binding: ProtocolBinding, need: Need, kinds: Mapping[str, str], word: str) -> str:
     """Make up the value of an attribute that has none."""
-    named = way.definition.xid.rpartition("/messages/")[2] or "message"
+    named = binding.definition.xid.rpartition("/messages/")[2] or "message"
     if need.pointer == f"{ENVELOPE}type":
         return named
     if need.pointer == f"{ENVELOPE}source":
-        return f"https://example.com/{way.definition.group_xid.rpartition('/')[2]}"
+        return f"https://example.com/{binding.definition.group_xid.rpartition('/')[2]}"
     if need.pointer == "/protocoloptions/topic_name":
         return re.sub(r"[^A-Za-z0-9_/-]", "_", named.replace(".", "/"))
     if need.pointer in ("/protocoloptions/topic", "/protocoloptions/subject"):
@@ -312,16 +314,18 @@ def _attribute_value(way: ProtocolBinding, need: Need, kinds: Mapping[str, str],
     return kinds.get(need.kind or "", word)
 
 
-def _fits(way: ProtocolBinding, name: str, text: str, values: Mapping[str, Any]) -> bool:
-    """Tell whether a text can be the value of a placeholder, wherever it stands."""
+def _fits(binding: ProtocolBinding, name: str, text: str, values: Mapping[str, Any]) -> bool:
+    """Return whether a text can be the value of a placeholder, wherever it stands."""
     return bool(text) and all(
-        _fits_attribute(way, one, name, text, values)
-        for one in way.definition.attributes
+        _fits_attribute(binding, one, name, text, values)
+        for one in binding.definition.attributes
         if one.template is not None and name in one.template.names
     )
 
 
-def _fits_attribute(way: ProtocolBinding, attribute: DeclaredAttribute, name: str, text: str, values: Mapping[str, Any]) -> bool:
+def _fits_attribute(
+    binding: ProtocolBinding, attribute: DeclaredAttribute, name: str, text: str, values: Mapping[str, Any]
+) -> bool:
     template, kind = attribute.template, kind_of(attribute)
     if template is None:
         return True
@@ -337,7 +341,7 @@ def _fits_attribute(way: ProtocolBinding, attribute: DeclaredAttribute, name: st
         return False
     if attribute.section == "protocol" and attribute.key in _ADDRESSED:
         return _SAFE.match(text) is not None
-    return attribute.section == "envelope" or way.family not in ("HTTP", "NATS") or _HEADER.match(text) is not None
+    return attribute.section == "envelope" or binding.family not in ("HTTP", "NATS") or _HEADER.match(text) is not None
 
 
 def _squashed(name: str) -> str:

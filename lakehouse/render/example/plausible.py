@@ -44,17 +44,17 @@ class Plausible:
             raise Impossible("the schema asks for too much")
 
     def wants(self, depth: int) -> bool:
-        """Tell whether something that may be left out is made up."""
+        """Return whether something that may be left out is made up."""
         if depth >= DEEPEST or self.level >= 9:
             return False
         return self.level < 2 or self.random.random() < 0.5
 
     def moment(self) -> datetime:
-        """Give a time of 2026."""
+        """Return a time of 2026."""
         return _BEGIN + timedelta(seconds=self.random.randrange(_YEAR))
 
     def text(self, name: str = "", shortest: int = 0, longest: int | None = None, pattern: str | None = None) -> str:
-        """Give a text that its name suggests.
+        """Return a text that its name suggests.
 
         Raises:
             Impossible: no text has the pattern.
@@ -74,7 +74,7 @@ class Plausible:
         return found if longest is None else found[:longest]
 
     def formatted(self, form: str, name: str = "") -> str | None:
-        """Give a text of a format of JSON Schema, or of a type of JSON Structure; None: the format is not known."""
+        """Return a text of a format of JSON Schema, or of a type of JSON Structure; None: the format is not known."""
         moment, number = self.moment(), self.random.randrange(1, 250)
         known = {
             "date-time": f"{moment:%Y-%m-%dT%H:%M:%SZ}", "datetime": f"{moment:%Y-%m-%dT%H:%M:%SZ}",
@@ -91,19 +91,19 @@ class Plausible:
         return known.get(form)
 
     def uuid(self) -> str:
-        """Give a UUID."""
+        """Return a UUID."""
         return str(uuid.UUID(int=self.random.getrandbits(128), version=4))
 
     def bytes(self, length: int = 8) -> bytes:
-        """Give bytes."""
+        """Return bytes."""
         return self.random.randbytes(min(length, _MOST_VALUES))
 
     def base64(self) -> str:
-        """Give bytes in base64."""
+        """Return bytes in base64."""
         return base64.b64encode(self.bytes()).decode()
 
     def integer(self, lowest: float | None = None, highest: float | None = None, step: float | None = None) -> int:
-        """Give an integer in bounds, which count in.
+        """Return an integer in bounds, which count in.
 
         Raises:
             Impossible: there is none.
@@ -123,7 +123,7 @@ class Plausible:
     def number(
         self, name: str = "", lowest: float | None = None, highest: float | None = None, *, open_ends: bool = False
     ) -> float:
-        """Give a number in bounds, with two decimals where these do.
+        """Return a number in bounds, with two decimals where these do.
 
         Raises:
             Impossible: there is none.
@@ -139,5 +139,5 @@ class Plausible:
         return rounded if low < rounded < high or (not open_ends and low <= rounded <= high) else found
 
     def any(self, name: str = "") -> Any:
-        """Give a value of which nothing is known."""
+        """Return a value of which nothing is known."""
         return self.text(name)

@@ -56,9 +56,9 @@ class StructureExample:
             return schema["const"]
         if isinstance(schema.get("enum"), list) and schema["enum"]:
             return self._made.random.choice([one for one in schema["enum"] if one is not None] or schema["enum"])
-        told = schema.get("examples")
-        if self._made.level == 0 and isinstance(told, list) and told:
-            return told[0]
+        examples = schema.get("examples")
+        if self._made.level == 0 and isinstance(examples, list) and examples:
+            return examples[0]
         kind = schema.get("type")
         if isinstance(kind, list):
             able = [one for one in kind if one != "null"] or kind
@@ -102,8 +102,8 @@ class StructureExample:
             return None
         if kind in ("string", "any"):
             longest, form = schema.get("maxLength"), schema.get("format")
-            if isinstance(form, str) and "pattern" not in schema and (told := self._made.formatted(form, name)) is not None:
-                return told
+            if isinstance(form, str) and "pattern" not in schema and (formatted := self._made.formatted(form, name)) is not None:
+                return formatted
             return self._made.text(
                 name, int(schema.get("minLength", 0)), None if longest is None else int(longest), schema.get("pattern")
             )
@@ -127,7 +127,7 @@ class StructureExample:
 
     @staticmethod
     def _bounds(schema: dict[str, Any], step: int) -> tuple[Any, Any]:
-        """Give the bounds; those out of which the value must stay are moved by a step. Of large integers they are texts."""
+        """Return the bounds; those out of which the value must stay are moved by a step. Of large integers they are texts."""
 
         def read(word: str) -> Any:
             held = schema.get(word)
@@ -169,7 +169,7 @@ class StructureExample:
         return range(wanted)
 
     def _choice(self, schema: dict[str, Any], depth: int) -> dict[str, Any]:
-        """Give a tagged union, or with `$extends` and `selector` an inline one."""
+        """Return a tagged union, or with `$extends` and `selector` an inline one."""
         name = self._made.random.choice(sorted(schema.get("choices") or {"": None}))
         held = self._value((schema.get("choices") or {}).get(name), name, depth + 1)
         if "$extends" not in schema:

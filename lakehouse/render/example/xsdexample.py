@@ -96,13 +96,13 @@ class XsdExample:
         return int(self._made.wants(depth) and not isinstance(particle, XsdAnyElement))
 
     def _is_deep(self, particle: Any) -> bool:
-        """Tell that a branch of a choice has children of its own, so that another ends sooner."""
+        """Return whether a branch of a choice has children of its own, so that another ends sooner."""
         if isinstance(particle, XsdGroup | XsdAnyElement):
             return True
         return bool(particle.type.is_complex() and not particle.type.has_simple_content())
 
     def _text(self, kind: Any, name: str) -> str:
-        """Give a text of a simple type: what its facets say, tried until the type takes it."""
+        """Return a text of a simple type: what its facets say, tried until the type takes it."""
         if kind.enumeration:
             return str(self._made.random.choice(list(kind.enumeration)))
         for _ in range(_TRIES):
@@ -147,7 +147,7 @@ class XsdExample:
 
 
 def _bound(kind: Any, side: str) -> float | None:
-    """Give the least or most value of a type, a little inside where the bound does not count in; the tightest of several."""
+    """Return the least or most value of a type, a little inside where the bound does not count in; the tightest of several."""
     found: list[float] = []
     for form, inside in (("Inclusive", 0), ("Exclusive", 1)):
         facet = kind.get_facet(f"{_XSD}{side}{form}")

@@ -42,7 +42,7 @@ _EVENT_ID = re.compile(r"([0-9]{1,15})\.([0-9]{1,9})")
 def batch_answer(request: ReadRequest) -> Answer:
     """Answer with the events after `?since=SNAPSHOT` (0: from the beginning), up to a size; `Link` leads to those after them."""
     if len(request.parts) > 1:
-        raise ProblemFound("api_not_found", request.asked.target.path)
+        raise ProblemFound("api_not_found", request.api_request.target.path)
     view = request.view
     since, feeds = _told(request.flags.given, view)
     if view is None:
@@ -60,12 +60,12 @@ def batch_answer(request: ReadRequest) -> Answer:
     answer = Answer(body=b"[" + b",\n".join(texts) + b"]", media_type=_BATCH)
     if last < view.snapshot_id:
         only = "".join(f"&feed={feed}" for feed in feeds) if feeds != FEEDS else ""
-        answer.headers["Link"] = f"<{request.asked.base}/events?since={last}{only}>;rel=next"
+        answer.headers["Link"] = f"<{request.api_request.base}/events?since={last}{only}>;rel=next"
     return answer
 
 
 def events_of(view: View, number: int, registryid: RegistryId, source: str, feeds: tuple[str, ...] = FEEDS) -> list[bytes]:
-    """Give the events of one snapshot and registry, in order, each as JSON."""
+    """Return the events of one snapshot and registry, in order, each as JSON."""
     found = []
     for _, text in change_events(view, "{registryid}", number - 1, number, feeds):
         event = orjson.loads(text)
@@ -103,7 +103,9 @@ class EventStreams:
         self.source = source
         self.open: Counter[str] = Counter()  # by client
 
-    async def serve(self, asked: ApiRequest, client: str, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
+    async def serve(
+        self, api_request: ApiRequest, client: str, headers: dict[bytes, bytes], receive: Receive, send: Send
+    ) -> None:
         """Send events until the client goes, or the server ends.
 
         Raises:
@@ -118,16 +120,16 @@ class EventStreams:
             raise ProblemFound("", status=503, detail="Too many streams are open.", headers={"Retry-After": "10"})
         self.open[client] += 1
         try:
-            await self._serve(live.head, asked, client, headers, receive, send)
+            await self._serve(live.head, api_request, client, headers, receive, send)
         finally:
             self.open[client] -= 1
             self.open += Counter()  # without those that have none
 
     async def _serve(
-        self, head: ServedHead, asked: ApiRequest, client: str, headers: dict[bytes, bytes], receive: Receive, send: Send
+        self, head: ServedHead, api_request: ApiRequest, client: str, headers: dict[bytes, bytes], receive: Receive, send: Send
     ) -> None:
-        registryid = self.meanings.registry_of(asked, head)
-        parameters = read_parameters(asked.query)
+        registryid = self.meanings.registry_of(api_request, head)
+        parameters = read_parameters(api_request.query)
         resumed = _EVENT_ID.fullmatch(headers.get(b"last-event-id", b"").decode("latin-1"))
         if resumed:
             number, skipped, feeds = max(0, int(resumed[1]) - 1), int(resumed[2]), _feeds(parameters)
@@ -142,9 +144,13 @@ class EventStreams:
 
         gone = asyncio.create_task(_until_gone(receive))
         try:
-            told = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
-            told += self.origins.cors(headers)
-            await send({"type": "http.response.start", "status": 200, "headers": told})
+            response_headers = [
+                (b"content-type", b"text/event-stream"),
+                (b"cache-control", b"no-store"),
+                (b"x-accel-buffering", b"no"),
+            ]
+            response_headers += self.origins.cors(headers)
+            await send({"type": "http.response.start", "status": 200, "headers": response_headers})
             await self._send_all(events, number, skipped, gone, send)
             await send({"type": "http.response.body", "body": b""})
         finally:

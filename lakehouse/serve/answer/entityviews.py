@@ -63,7 +63,7 @@ class Document(NamedTuple):
     content: bytes | None = None
 
     def as_bytes(self) -> bytes:
-        """Give it as a client downloads it: as it was written."""
+        """Return it as a client downloads it: as it was written."""
         if self.content is not None:
             return self.content
         if isinstance(self.value, bytes):
@@ -72,7 +72,7 @@ class Document(NamedTuple):
 
     @property
     def media_type(self) -> str:
-        """Give its media type: as declared, else what its value tells."""
+        """Return its media type: as declared, else what its value tells."""
         if self.contenttype:
             return self.contenttype
         if isinstance(self.value, bytes):
@@ -80,7 +80,7 @@ class Document(NamedTuple):
         return "text/plain; charset=utf-8" if isinstance(self.value, str) else "application/json"
 
     def member(self, *, binary: bool) -> tuple[str, Any]:
-        """Give it as it is inlined: `schema`, or `schemabase64`; JSON as it was written, but without its blanks."""
+        """Return it as it is inlined: `schema`, or `schemabase64`; JSON as it was written, but without its blanks."""
         is_text = isinstance(self.value, str)
         if binary or isinstance(self.value, bytes) or (is_text and not is_shown_as_string(self.contenttype)):
             return "schemabase64", base64.b64encode(self.as_bytes()).decode()
@@ -104,17 +104,17 @@ class GroupView(NamedTuple):
 
     @property
     def collection(self) -> str:
-        """Give its type: `messagegroups`, `endpoints` or `schemagroups`."""
+        """Return its type: `messagegroups`, `endpoints` or `schemagroups`."""
         return self.xid[1:].split("/", 1)[0]
 
     @property
     def id(self) -> str:
-        """Give its id."""
+        """Return its id."""
         return last_id(self.xid)
 
     @property
     def members(self) -> str:
-        """Give the collection that it holds."""
+        """Return the collection that it holds."""
         return MEMBERS[self.collection]
 
 
@@ -207,7 +207,7 @@ class ResourceView:
 
 
 def make_registry(registryid: RegistryId, row: Stored | None, lived: tuple[int, int], dialect: str) -> dict[str, Any]:
-    """Give a registry's own attributes, without collections and configuration."""
+    """Return a registry's own attributes, without collections and configuration."""
     view, _ = to_dialect(registry_view(registryid, row, lived, Urls(ABSOLUTE)), dialect)
     shown = {name: value for name, value in view.items() if name not in _CONFIGURATION}
     return with_life(shown | {"specversion": dialect, "self": ABSOLUTE + "/"})
@@ -250,14 +250,14 @@ def make_resource(
 
 
 def with_life(shown: dict[str, Any]) -> dict[str, Any]:
-    """Add what every entity of the API has, where a document told nothing of it."""
+    """Add what every entity of the API has, where a document does not say it."""
     for name, value in (("epoch", 1), ("createdat", _NO_DATE), ("modifiedat", _NO_DATE)):
         shown.setdefault(name, value)
     return shown
 
 
 def relative(path: str) -> str:
-    """Give the marked URL of an XID or another path, as a reference into the response."""
+    """Return the marked URL of an XID or another path, as a reference into the response."""
     return RELATIVE + (path.replace("~", "~0") if "~" in path else path)
 
 
@@ -284,15 +284,14 @@ def _written(xid: Xid, row: Stored | None, versions: list[Stored], protocol: str
     if dialect == NORMAL:
         return resource_view(xid, row, versions, protocol, Urls(ABSOLUTE))
     view = resource_view(xid, row, versions, None, Urls(ABSOLUTE), bare=False)
-    slim: dict[str, Any] = {
-        name: view[name] for name in view if name in ("protocol", "meta", "versions")
-    }  # what the API shows, and its family
+    # What the API shows, and its family.
+    slim: dict[str, Any] = {name: view[name] for name in view if name in ("protocol", "meta", "versions")}
     written, _ = to_dialect(slim, dialect, SINGULAR[xid.split("/")[3]], family_of(protocol))
     return dict(written)
 
 
 def _named_meta(meta: dict[str, Any], here: str, suffix: str, default: str | None) -> dict[str, Any]:
-    """Give a meta entity with its URL, and with what each has whose Resource has a default Version (core/spec.md, "Doc Flag")."""
+    """Return a meta entity with its URL, and the id and URL of a default Version (core/spec.md, "Doc Flag")."""
     shown = dict(meta) | {"self": here + "/meta"}
     if default is not None:
         shown |= {"readonly": shown.get("readonly", False), "defaultversionid": default}
@@ -301,7 +300,7 @@ def _named_meta(meta: dict[str, Any], here: str, suffix: str, default: str | Non
 
 
 def _contents_of(versions: list[Stored]) -> dict[str, bytes]:
-    """Give the bytes of the documents of a schema's Versions as they were written, where their normal form may be another."""
+    """Return the bytes of the documents of a schema's Versions as they were written, where their normal form may be another."""
     found: dict[str, bytes] = {}
     for row in versions:
         if row.kind == "schemaversion" and row.raw is not None:
@@ -330,7 +329,7 @@ class EntityCache:
         self.resources: weakref.WeakValueDictionary[tuple[Any, ...], ResourceView] = weakref.WeakValueDictionary()
 
     def of(self, key: tuple[Any, ...], make: Callable[[], T], weight: Callable[[T], int]) -> T:
-        """Give what is kept under a key, or make it; what weighs more than a quarter of everything is not kept."""
+        """Return what is kept under a key, or make it; what weighs more than a quarter of everything is not kept."""
         with self._guard:
             found = self._lists.get(key)
             if found is not None:
@@ -403,7 +402,7 @@ class SnapshotCatalog:
         self._holds = f"snapshot_id <= {view.snapshot_id:d} AND until > {view.snapshot_id:d} AND op <> 'delete'"
 
     def exists(self) -> bool:
-        """Tell whether the registry holds anything at the snapshot."""
+        """Return whether the registry holds anything at the snapshot."""
         rows = self.view.db.execute(
             f"SELECT 1 FROM log WHERE registryid = ? AND kind NOT IN ('document', 'label', 'snapshot') AND {self._holds} LIMIT 1",
             (self.registryid,),
@@ -411,7 +410,7 @@ class SnapshotCatalog:
         return rows.fetchone() is not None
 
     def registry(self) -> dict[str, Any]:
-        """Give the registry's own attributes; an empty registry has been there since 1970."""
+        """Return the registry's own attributes; an empty registry has been there since 1970."""
         row = self._row(REGISTRY)
         lived = (0, 0) if row is not None else self.view.lived(self.registryid) or (0, 0)
         return make_registry(self.registryid, row, lived, self.dialect)
@@ -575,7 +574,7 @@ class EmptyCatalog(SnapshotCatalog):
         self.registryid, self.dialect, self.kept, self.deadline = registryid, dialect, kept, deadline
 
     def registry(self) -> dict[str, Any]:
-        """Give attributes that every registry has."""
+        """Return attributes that every registry has."""
         return make_registry(self.registryid, None, (0, 0), self.dialect)
 
     def group(self, xid: Xid) -> None:
@@ -594,7 +593,7 @@ class EmptyCatalog(SnapshotCatalog):
 
 
 def _protocol(row: Stored | None) -> str | None:
-    """Give the protocol of a group, as it stands in what `make_group` makes of its row."""
+    """Return the protocol of a group, as it is in what `make_group` makes of its row."""
     if row is None:
         return None
     found = orjson.loads(row.body).get("protocol")

@@ -48,7 +48,7 @@ class ApiRequest:
 
     @property
     def base(self) -> str:
-        """Give the URL of the registry."""
+        """Return the URL of the registry."""
         return self.origin + self.target.prefix
 
 
@@ -66,11 +66,11 @@ class Answer:
 Part = Callable[["ReadRequest"], Answer]
 
 
-@dataclass
+@dataclass(kw_only=True)
 class ReadRequest:
     """What a part of the API works with."""
 
-    asked: ApiRequest
+    api_request: ApiRequest
     parts: tuple[str, ...]
     flags: Flags
     dialect: str
@@ -89,7 +89,7 @@ def page_of(request: ReadRequest, answer: Answer, found: list[Any]) -> list[Any]
         found = sorted_by(found, flags.sort, read_steps(flags.sort[0]), request.catalog)
     if flags.limit is None:
         return found
-    offset = read_page(flags.page, request.asked.target.path)[2] if flags.page else 0
+    offset = read_page(flags.page, request.api_request.target.path)[2] if flags.page else 0
     number = request.view.snapshot_id if request.view is not None else 0
     started = request.catalog.key[0][:_DIGITS_OF_DIGEST] if number else ""
     limit, count = flags.limit, len(found)
@@ -103,7 +103,7 @@ def page_of(request: ReadRequest, answer: Answer, found: list[Any]) -> list[Any]
     links = []
     for name, start in offsets.items():
         token = base64.urlsafe_b64encode(orjson.dumps([number, started, start])).decode().rstrip("=")
-        url = f"{request.asked.origin}{request.asked.raw_path}?{urlencode([*given, ('page', token)])}"
+        url = f"{request.api_request.origin}{request.api_request.raw_path}?{urlencode([*given, ('page', token)])}"
         links.append(f"<{url}>;rel={name};count={count}")
     answer.headers["Link"] = ", ".join(links)
     return found[offset : offset + limit]
@@ -150,17 +150,17 @@ class RequestResolver:
         self.live = live
         self.specifications = (RC4, RC2) if options.specification == RC4 else (RC2,)
 
-    def of(self, asked: ApiRequest, head: ServedHead) -> RequestMeaning:
-        """Tell what a request means.
+    def of(self, api_request: ApiRequest, head: ServedHead) -> RequestMeaning:
+        """Return what a request means.
 
         Raises:
             ProblemFound: there is no such dialect or registry.
         """
-        parameters = read_parameters(asked.query)
-        return RequestMeaning(parameters, self.dialect_of(parameters), self.registry_of(asked, head))
+        parameters = read_parameters(api_request.query)
+        return RequestMeaning(parameters, self.dialect_of(parameters), self.registry_of(api_request, head))
 
     def dialect_of(self, parameters: list[tuple[str, str]]) -> str:
-        """Give the dialect that a request asks for.
+        """Return the dialect that a request asks for.
 
         Raises:
             ProblemFound: it is not served here.
@@ -174,31 +174,33 @@ class RequestResolver:
             raise ProblemFound("unsupported_specversion", "/", specversion=wanted[:80], list=", ".join(self.specifications))
         return found
 
-    def registry_of(self, asked: ApiRequest, head: ServedHead) -> RegistryId:
+    def registry_of(self, api_request: ApiRequest, head: ServedHead) -> RegistryId:
         """Find the registry that is meant.
 
         Raises:
             ProblemFound: there is none; it names those that are there.
         """
-        named = asked.target.registry
+        named = api_request.target.registry
         if named is not None:
-            if asked.target.at is None and named not in head.registries and named != self.live.root:
+            if api_request.target.at is None and named not in head.registries and named != self.live.root:
                 raise ProblemFound("not_found", mount_of(named))
             return named
         if self.live.root is None:
-            mounts = ", ".join(f"{asked.origin}{mount_of(one)}/" for one in head.registries[:100])
+            mounts = ", ".join(f"{api_request.origin}{mount_of(one)}/" for one in head.registries[:100])
             raise ProblemFound(
-                "not_found", asked.target.path, f"The catalog holds several registries, and none is the default: {mounts}"
+                "not_found", api_request.target.path, f"The catalog holds several registries, and none is the default: {mounts}"
             )
         return self.live.root
 
-    def snapshot_of(self, asked: ApiRequest, parameters: list[tuple[str, str]], head: ServedHead) -> tuple[int | Answer, str]:
+    def snapshot_of(
+        self, api_request: ApiRequest, parameters: list[tuple[str, str]], head: ServedHead
+    ) -> tuple[int | Answer, str]:
         """Find the snapshot that is meant: its number and what tells it from others; or a redirection to the number.
 
         Raises:
             ProblemFound: there is none.
         """
-        at = asked.target.at
+        at = api_request.target.at
         if at is not None:
             if self.live.is_empty or not head.number:
                 raise ProblemFound("not_found", f"/at/{at}", "The catalog has no snapshot yet.")
@@ -207,25 +209,27 @@ class RequestResolver:
             except SnapshotNotFound as error:
                 raise ProblemFound("not_found", f"/at/{at}", str(error)) from error
             if at != str(number):
-                return _redirection(asked, number), digest
+                return _redirection(api_request, number), digest
             return number, digest
         page = next((value for name, value in parameters if name == "page"), None)
         if page is not None and head.number:
-            number, started, _ = read_page(page, asked.target.path)
+            number, started, _ = read_page(page, api_request.target.path)
             try:
                 found, digest = self.live.model.answer(lambda view: _resolved(view, str(number)))
             except SnapshotNotFound as error:
-                raise ProblemFound("bad_request", asked.target.path, error_detail="The page is of a lost snapshot") from error
+                raise ProblemFound(
+                    "bad_request", api_request.target.path, error_detail="The page is of a lost snapshot"
+                ) from error
             if not digest.startswith(started):
-                raise ProblemFound("bad_request", asked.target.path, error_detail="The page is of a lost snapshot")
+                raise ProblemFound("bad_request", api_request.target.path, error_detail="The page is of a lost snapshot")
             return found, digest
         return head.number, head.digest
 
 
-def _redirection(asked: ApiRequest, number: int) -> Answer:
-    rest = asked.raw_path.split("/", 3)[3:]
-    query = f"?{asked.query.decode('ascii', 'replace')}" if asked.query else ""
-    location = f"{asked.origin}/at/{number}{''.join('/' + one for one in rest)}{query}"
+def _redirection(api_request: ApiRequest, number: int) -> Answer:
+    rest = api_request.raw_path.split("/", 3)[3:]
+    query = f"?{api_request.query.decode('ascii', 'replace')}" if api_request.query else ""
+    location = f"{api_request.origin}/at/{number}{''.join('/' + one for one in rest)}{query}"
     return Answer(307, {"Location": quote(location, safe=PRINTABLE + "%"), "Cache-Control": "no-cache"})
 
 

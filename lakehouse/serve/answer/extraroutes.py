@@ -34,7 +34,7 @@ def catalog_answer(request: ReadRequest) -> Answer:
     parts = request.parts
     shape = [*parts[2:3], *parts[4:5]]
     if shape != ["messagedefinitions", "versions"][: len(shape)] or len(parts) > 6:
-        raise ProblemFound("api_not_found", request.asked.target.path)
+        raise ProblemFound("api_not_found", request.api_request.target.path)
     if len(parts) == 1:
         return _json(request.catalog.ids_of_groups("messagegroups"))
     group = _group(request, parts[1])
@@ -58,7 +58,7 @@ def catalog_answer(request: ReadRequest) -> Answer:
 def lookup_answer(request: ReadRequest) -> Answer:
     """Answer `/messagedefinition?uri=`: the version that a URI names, in whichever group it is (CAT-168, CAT-173, CAT-174)."""
     if len(request.parts) > 1:
-        raise ProblemFound("api_not_found", request.asked.target.path)
+        raise ProblemFound("api_not_found", request.api_request.target.path)
     uri = next((value for name, value in request.flags.given if name == "uri"), None)
     if not uri:
         raise ProblemFound("bad_request", "/messagedefinition", error_detail='The flag "uri" is missing')
@@ -122,14 +122,14 @@ def _json(value: Any) -> Answer:
 
 
 def _not_found(request: ReadRequest) -> ProblemFound:
-    return ProblemFound("not_found", request.asked.target.path)
+    return ProblemFound("not_found", request.api_request.target.path)
 
 
 def effective_answer(request: ReadRequest) -> Answer:
     """Answer `/effective/<GROUPS>/<GID>/messages/<RID>`: the definition of a message with what it inherits, and from where."""
     parts = request.parts[1:]
     if len(parts) != 4 or MEMBERS.get(parts[0]) != "messages" or parts[2] != "messages":
-        raise ProblemFound("api_not_found", request.asked.target.path)
+        raise ProblemFound("api_not_found", request.api_request.target.path)
     xid = xid_of(*parts)
     if request.view is None or any("/" in part for part in parts):
         raise ProblemFound("not_found", xid)
@@ -152,7 +152,7 @@ def routes(
     more: Document | None,
     cors: Callable[[dict[bytes, bytes]], list[tuple[bytes, bytes]]],
 ) -> list[Route]:
-    """Give the paths that stand at the root of the server only: the API as OpenAPI, and as a page.
+    """Return the paths that stand at the root of the server only: the API as OpenAPI, and as a page.
 
     Args:
         dialect: of the server.

@@ -139,7 +139,7 @@ class SnapshotWatcher:
 
     def _follow(self) -> None:
         pause = _SECONDS_BETWEEN_LOOKS_FAR_AWAY if self.model.warehouse.is_remote else _SECONDS_BETWEEN_LOOKS
-        wait, told = 0.0, None
+        wait, reported = 0.0, None
         while True:
             self._wanted.wait(wait)
             self._wanted.clear()
@@ -147,8 +147,8 @@ class SnapshotWatcher:
                 return
             try:
                 head = self.load()
-                if head is not told:
-                    told = head
+                if head is not reported:
+                    reported = head
                     self.on_new(head)
                 self.failure, wait = None, pause
             except (LakehouseError, OSError) as error:  # what is known stays served
@@ -175,8 +175,8 @@ class SnapshotWatcher:
             self.is_empty = True
             return ServedHead(0, "", ())
         # Another process may have brought the file forward: what it holds tells, and not who did it.
-        told = self.model.answer(lambda view: (view.head, str(view.facts["head_digest"])))
-        if self.head is not None and self.head.number and not self.is_empty and told == self.head[:2]:
+        newest = self.model.answer(lambda view: (view.head, str(view.facts["head_digest"])))
+        if self.head is not None and self.head.number and not self.is_empty and newest == self.head[:2]:
             return self.head
         head = self.model.answer(
             lambda view: ServedHead(
@@ -188,7 +188,7 @@ class SnapshotWatcher:
 
 
 def _is_missing(error: WarehouseError) -> bool:
-    """Tell that there is no catalog yet, and not one that cannot be read."""
+    """Return whether there is no catalog yet, and not one that cannot be read."""
     from deltalake.exceptions import TableNotFoundError
 
     return isinstance(error.__cause__, TableNotFoundError)

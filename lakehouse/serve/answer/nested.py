@@ -54,7 +54,7 @@ def document_answer(request: ReadRequest, resource: ResourceView, versionid: str
 
 
 def document_member(resource: ResourceView, versionid: str | None, flags: Flags, dialect: str) -> dict[str, Any]:
-    """Give the document of a Version of a schema as a member of its metadata, where it is inlined; else nothing."""
+    """Return the document of a Version of a schema as a member of its metadata, where it is inlined; else nothing."""
     document = resource.documents.get(versionid or "")
     if document is not None:
         name, value = document.member(binary=flags.binary)
@@ -72,7 +72,7 @@ def _headers(attributes: dict[str, Any], request: ReadRequest) -> dict[str, str]
             joint = "." if request.dialect == RC4 else "-"
             headers |= {f"xRegistry-labels{joint}{key}": header_value(one) for key, one in value.items() if _TOKEN.fullmatch(key)}
         elif name != "contenttype" and _TOKEN.fullmatch(name) and not isinstance(value, (dict, list)) and value is not None:
-            text = as_text(value).replace(ABSOLUTE, request.asked.base)
+            text = as_text(value).replace(ABSOLUTE, request.api_request.base)
             headers[f"xRegistry-{name}"] = header_value(text.removesuffix(DETAILS) if name == "self" else text)
     return headers
 
@@ -119,12 +119,12 @@ def _location(elsewhere: str, request: ReadRequest) -> str:
         return location
     reason = "no http or https URL" if len(location) <= _MOST_HEADER_BYTES else "too long for a header"
     detail = f"Its document is elsewhere, and `schemaurl` is {reason}, so nobody is led there. Read it at $details."
-    raise ProblemFound("not_found", request.asked.target.path, detail)
+    raise ProblemFound("not_found", request.api_request.target.path, detail)
 
 
 def version_url(request: ReadRequest, resource: ResourceView, versionid: str) -> str:
-    """Give the URL of a Version, of its document where it has one."""
-    return f"{request.asked.base}{quoted(resource.xid)}/versions/{quoted(versionid)}"
+    """Return the URL of a Version, of its document where it has one."""
+    return f"{request.api_request.base}{quoted(resource.xid)}/versions/{quoted(versionid)}"
 
 
 class Answers:
@@ -162,8 +162,8 @@ class Answers:
             if name in self.flags.inline and not self.flags.collections:
                 parts.append(keyed(name) + text())
         for collection in sorted(MEMBERS):
-            asked = None if filters is None else below(filters, collection)
-            parts += self._collection_of_groups(collection, asked, _sub(self.flags.inline, collection))
+            api_request = None if filters is None else below(filters, collection)
+            parts += self._collection_of_groups(collection, api_request, _sub(self.flags.inline, collection))
         return _object(parts)
 
     def groups(self, collection: str, choose: Callable[[list[AdmittedEntity]], list[AdmittedEntity]]) -> bytes:
@@ -178,12 +178,12 @@ class Answers:
 
     def resources(self, group: GroupView, choose: Callable[[list[Any]], list[Any]]) -> bytes:
         """Answer with the members of a Group; `choose` sorts and cuts out the page."""
-        asked = self.selection.filters
-        if asked is None and self.flags.sort is None:
+        api_request = self.selection.filters
+        if api_request is None and self.flags.sort is None:
             chosen = self.catalog.resources(group, choose(self.catalog.entries(group.xid)))
             found = [AdmittedEntity(one, None) for one in chosen]
         else:
-            found = choose(self.selection.resources(group, asked))
+            found = choose(self.selection.resources(group, api_request))
         return self._map((id_of(one.entity), self.resource_text(one, self.flags.inline)) for one in found)
 
     def resource(self, resource: ResourceView) -> bytes:
@@ -229,14 +229,14 @@ class Answers:
             attributes = attributes | {"self": relative(group.xid)}
         parts = [] if is_bare else [in_order(attributes)[1:-1]]
         inner = _sub(inline, group.members)
-        asked = None if found.filters is None else below(found.filters, group.members)
+        api_request = None if found.filters is None else below(found.filters, group.members)
         members = found.members
-        if members is None and (inner is not None or asked is not None):
-            members = self.selection.resources(group, asked)
+        if members is None and (inner is not None or api_request is not None):
+            members = self.selection.resources(group, api_request)
         count = len(self.catalog.entries(group.xid)) if members is None else len(members)
         url = self._url(f"{group.xid}/{group.members}", inner is not None)
-        if asked is not None and not self._is_within(inner is not None):
-            url = self.selection.url_of(url, asked, f"{group.members[:-1]}id", is_empty=not count)
+        if api_request is not None and not self._is_within(inner is not None):
+            url = self.selection.url_of(url, api_request, f"{group.members[:-1]}id", is_empty=not count)
         texts = None if inner is None else ((id_of(one.entity), self.resource_text(one, inner)) for one in members or [])
         return _object(parts + self._collection(group.members, url, count, texts, is_bare=is_bare))
 
@@ -279,7 +279,7 @@ class Answers:
         return _object(parts)
 
     def _meta(self, resource: ResourceView, included: Collection[str]) -> dict[str, Any]:
-        """Give the meta entity; `included` are the Versions that are in the answer."""
+        """Return the meta entity; `included` are the Versions that are in the answer."""
         if not self.flags.doc:
             return resource.meta
         meta = resource.meta_in_document | {"self": relative(resource.xid + "/meta")}
@@ -297,11 +297,11 @@ class Answers:
         return in_order(shown)
 
     def _url(self, path: str, is_included: bool) -> str:
-        """Give the URL of a collection or entity; in the document view a reference, when it is in the answer."""
+        """Return the URL of a collection or entity; in the document view a reference, when it is in the answer."""
         return relative(path) if self._is_within(is_included) else ABSOLUTE + quoted(path)
 
     def _is_within(self, is_included: bool) -> bool:
-        """Tell whether the URL of what is in the answer is a reference into it: in the document view."""
+        """Return whether the URL of what is in the answer is a reference into it: in the document view."""
         return self.flags.doc and is_included
 
     def _collection(
@@ -327,7 +327,7 @@ class Answers:
 
 
 def _sub(inline: Inline, name: str) -> Inline | None:
-    """Give what is inlined below a member; None: it is not inlined itself."""
+    """Return what is inlined below a member; None: it is not inlined itself."""
     if "*" in inline:
         return _ALL
     return inline.get(name)

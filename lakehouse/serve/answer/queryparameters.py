@@ -80,7 +80,7 @@ def read_filter(written: str, holds: tuple[str, ...], subject: str) -> Filter:
 
 
 def below(filters: list[Filter], collection: str) -> list[Filter]:
-    """Give what filters ask of the members of a collection; a filter that leads elsewhere too admits nothing there."""
+    """Return what filters ask of the members of a collection; a filter that leads elsewhere too admits nothing there."""
     leading = [one for one in filters if all(expression.path[:1] == (collection,) for expression in one)]
     return [[expression._replace(path=expression.path[1:]) for expression in one] for one in leading]
 
@@ -109,7 +109,7 @@ def as_query(filters: list[Filter]) -> list[str]:
 
 
 def values_at(value: Any, steps: tuple[Step, ...]) -> list[Any]:
-    """Give the values that steps lead to, but for null; none: they lead nowhere."""
+    """Return the values that steps lead to, but for null; none: they lead nowhere."""
     found = [value]
     for step in steps:
         found = [inner for one in found for inner in _inner(one, step)]
@@ -137,8 +137,8 @@ def split_expressions(written: str) -> list[str]:
 
 
 def _expression(text: str, holds: tuple[str, ...], whole: str, subject: str) -> Expression:
-    def wrong(told: str) -> ProblemFound:
-        return ProblemFound("bad_filter", subject, value=whole[:200], error_detail=told)
+    def wrong(message: str) -> ProblemFound:
+        return ProblemFound("bad_filter", subject, value=whole[:200], error_detail=message)
 
     name, operator, value = _operator(text)
     steps = _steps(name)
@@ -394,8 +394,8 @@ def _filter(flags: Flags, value: str, kind: str, path: str) -> None:
     """Read a filter; `excludeall` with any other expression is an error (1.0-rc4, core/spec.md, "Filter Flag")."""
     expressions = split_expressions(value)
     if len(expressions) + sum(map(len, flags.filters)) > _MOST_EXPRESSIONS:
-        told = f"a request has at most {_MOST_EXPRESSIONS} expressions, in all its filters together"
-        raise ProblemFound("bad_filter", path, value=value[:200], error_detail=told)
+        detail = f"a request has at most {_MOST_EXPRESSIONS} expressions, in all its filters together"
+        raise ProblemFound("bad_filter", path, value=value[:200], error_detail=detail)
     flags.excludes_all |= "excludeall" in expressions
     if value != "excludeall":
         flags.filters.append(read_filter(value, _holds(kind), path))
@@ -406,7 +406,7 @@ def _filter(flags: Flags, value: str, kind: str, path: str) -> None:
 
 
 def kind_of(parts: tuple[str, ...]) -> str:
-    """Tell what a path names, for flags.
+    """Return what a path names, for flags.
 
     Returns:
         `registry`, a Group type (a Group of it, or the collection), `messages`, `schemas` (a Resource, or the collection),
@@ -422,12 +422,12 @@ def kind_of(parts: tuple[str, ...]) -> str:
 
 
 def is_collection(parts: tuple[str, ...]) -> bool:
-    """Tell whether a path names a collection, and not an entity."""
+    """Return whether a path names a collection, and not an entity."""
     return len(parts) in (1, 3, 5) and parts[-1] != "meta"
 
 
 def _holds(kind: str) -> tuple[str, ...]:
-    """Give the collections below a level."""
+    """Return the collections below a level."""
     if kind == "registry":
         return tuple(MEMBERS)
     if kind in MEMBERS:
@@ -436,7 +436,7 @@ def _holds(kind: str) -> tuple[str, ...]:
 
 
 def _inlineable(kind: str, resources: str = "") -> dict[str, tuple[str, str]]:
-    """Give what may be inlined at a level, and the level below it: name → (level, type of the Resources there)."""
+    """Return what may be inlined at a level, and the level below it: name → (level, type of the Resources there)."""
     below: dict[str, tuple[str, str]] = {name: (name, resources) for name in _holds(kind)}
     if kind == "registry":
         below |= dict.fromkeys(_CONFIGURATION, ("", ""))
@@ -463,8 +463,8 @@ def _inline(tree: Inline, written: str, kind: str, path: str) -> None:
             return
         known = _inlineable(kind, resources)
         if name not in known:
-            told = ", ".join(sorted(known)) or "nothing"
-            raise ProblemFound("bad_inline", path, value=written, error_detail=f"what can be inlined here is: {told}")
+            names = ", ".join(sorted(known)) or "nothing"
+            raise ProblemFound("bad_inline", path, value=written, error_detail=f"what can be inlined here is: {names}")
         kind, resources = known[name]
         here = here.setdefault(name, {})
 
@@ -537,7 +537,7 @@ class MemberSelection:
         return self.own(attributes, "/")
 
     def groups(self, collection: str, filters: Filters) -> list[AdmittedEntity]:
-        """Give the Groups of a type that filters admit, or of which members are admitted."""
+        """Return the Groups of a type that filters admit, or of which members are admitted."""
         return self._found(
             () if filters == [] else self.catalog.groups(collection),
             filters,
@@ -545,7 +545,7 @@ class MemberSelection:
         )
 
     def resources(self, group: GroupView, filters: Filters) -> list[AdmittedEntity]:
-        """Give the members of a Group that filters admit, or of which Versions are admitted."""
+        """Return the members of a Group that filters admit, or of which Versions are admitted."""
         return self._found(
             () if filters == [] else self.catalog.resources(group),
             filters,
@@ -553,7 +553,7 @@ class MemberSelection:
         )
 
     def versions(self, resource: ResourceView, filters: Filters) -> list[AdmittedEntity]:
-        """Give the Versions of a Resource that filters admit."""
+        """Return the Versions of a Resource that filters admit."""
         if filters == []:
             return []
         return [AdmittedEntity(version, None) for version in resource.versions.values() if self._ask(version, filters)[0]]
@@ -561,7 +561,7 @@ class MemberSelection:
     def _found(
         self, entities: Iterable[Any], filters: Filters, held: Callable[[Any, list[Filter]], list[AdmittedEntity]]
     ) -> list[AdmittedEntity]:
-        """Give the entities that filters admit, or of which something that they hold (`held`) is admitted."""
+        """Return the entities that filters admit, or of which something that they hold (`held`) is admitted."""
         found = []
         for entity in entities:
             self.catalog.deadline.tick()
@@ -590,7 +590,7 @@ class MemberSelection:
         return value.replace(ABSOLUTE, self.base) if isinstance(value, str) and value.startswith(ABSOLUTE) else value
 
     def url_of(self, url: str, filters: Filters, key: str, *, is_empty: bool) -> str:
-        """Give the URL of a collection with what filters ask of it."""
+        """Return the URL of a collection with what filters ask of it."""
         if filters is None and not is_empty:
             return url
         if is_empty:
@@ -626,7 +626,7 @@ def _rank(value: Any) -> tuple[int, Any]:
 def attributes_of(
     entity: Any, asked: Collection[Step], catalog: SnapshotCatalog, admitted_members: Sequence[AdmittedEntity] | None = None
 ) -> dict[str, Any]:
-    """Give the attributes of an entity for filters and sorting.
+    """Return the attributes of an entity for filters and sorting.
 
     Args:
         entity: a Group, a Resource, or the attributes of another entity.
@@ -644,12 +644,12 @@ def attributes_of(
 
 
 def counted(holder: str, collection: str, count: int) -> dict[str, Any]:
-    """Give URL and count of a collection, as attributes of what holds it."""
+    """Return URL and count of a collection, as attributes of what holds it."""
     return {f"{collection}url": f"{ABSOLUTE}{quoted(holder)}/{collection}", f"{collection}count": count}
 
 
 def id_of(entity: Any) -> str:
-    """Give the id of a Group, a Resource or the attributes of a Version."""
+    """Return the id of a Group, a Resource or the attributes of a Version."""
     if isinstance(entity, dict):
         return str(entity["versionid"])
     xid: Xid = entity.xid

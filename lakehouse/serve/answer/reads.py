@@ -48,38 +48,38 @@ _EMPTY = b"""<!doctype html>
 _REST = 20  # of loading ahead, between two times
 
 
-def ui_answer(site: Site, asked: ApiRequest, head: ServedHead) -> Answer:
+def ui_answer(site: Site, api_request: ApiRequest, head: ServedHead) -> Answer:
     """Answer with a page.
 
     Raises:
         ProblemFound: there is no such snapshot.
     """
-    path = asked.raw_path.partition("?")[0]
-    below = path[len(asked.target.prefix) + len(UI) + 1 :]
+    path = api_request.raw_path.partition("?")[0]
+    below = path[len(api_request.target.prefix) + len(UI) + 1 :]
     if not below.startswith("/"):  # /ui: links of the page begin at /ui/
-        return _led_to(asked, "/")
+        return _led_to(api_request, "/")
     if not head.number:
         return Answer(200, dict(HEADERS), _EMPTY, "text/html; charset=utf-8")
-    query = dict(parse_qsl(asked.query.decode("ascii", "replace"), max_num_fields=_MOST_PARAMETERS, errors="replace"))
+    query = dict(parse_qsl(api_request.query.decode("ascii", "replace"), max_num_fields=_MOST_PARAMETERS, errors="replace"))
     try:
         named = unquote(below[1:])
-        shown = site.page(named, query, asked.origin, asked.target.at)
+        shown = site.page(named, query, api_request.origin, api_request.target.at)
         whole = below.rstrip("/") + ENDING  # as the page is named, for who left it out
         lacks_ending = not shown.is_there and not below.endswith(ENDING)
-        if lacks_ending and site.page(unquote(whole[1:]), query, asked.origin, asked.target.at).is_there:
-            return _led_to(asked, whole)
+        if lacks_ending and site.page(unquote(whole[1:]), query, api_request.origin, api_request.target.at).is_there:
+            return _led_to(api_request, whole)
     except SnapshotNotFound as error:
-        raise ProblemFound("not_found", f"/at/{asked.target.at}", str(error)) from error
+        raise ProblemFound("not_found", f"/at/{api_request.target.at}", str(error)) from error
     page = shown.page
     if shown.is_there and page.path != (named or HOME):  # what a form chose has an address of its own, from which its links lead
-        return _led_to(asked, f"/{page.path}", 303, query="")
+        return _led_to(api_request, f"/{page.path}", 303, query="")
     return Answer(200 if shown.is_there else 404, dict(HEADERS), page.body, page.media_type, shown.snapshot_id)
 
 
-def _led_to(asked: ApiRequest, below: str, status: int = 307, query: str | None = None) -> Answer:
+def _led_to(api_request: ApiRequest, below: str, status: int = 307, query: str | None = None) -> Answer:
     """Lead to another address below `/ui`; query: its parameters, None: those of the request."""
-    kept = asked.query.decode("ascii", "replace") if query is None else query
-    url = f"{asked.origin}{asked.target.prefix}/{UI}{below}" + (f"?{kept}" if kept else "")
+    kept = api_request.query.decode("ascii", "replace") if query is None else query
+    url = f"{api_request.origin}{api_request.target.prefix}/{UI}{below}" + (f"?{kept}" if kept else "")
     return Answer(status, {"Location": url, "Cache-Control": "no-cache"}, media_type="")
 
 
@@ -101,7 +101,7 @@ class ReadHandler:
         self.site = Site(live.model, settings.max_chain_depth)
         self.meanings = RequestResolver(live, options)
 
-    def answer(self, asked: ApiRequest) -> Answer:
+    def answer(self, api_request: ApiRequest) -> Answer:
         """Answer a request.
 
         Raises:
@@ -110,20 +110,20 @@ class ReadHandler:
         head = self.live.head
         if head is None:
             raise ProblemFound("", status=503, detail="The catalog is being loaded.", headers={"Retry-After": "2"})
-        Deadline(self.options.request_seconds, asked.arrived).check()  # it may have waited until nobody waits for it
-        if asked.target.parts[:1] == (UI,):
-            return ui_answer(self.site, asked, head)
-        meant = self.meanings.of(asked, head)
-        number, key = self.meanings.snapshot_of(asked, meant.parameters, head)
+        Deadline(self.options.request_seconds, api_request.arrived).check()  # it may have waited until nobody waits for it
+        if api_request.target.parts[:1] == (UI,):
+            return ui_answer(self.site, api_request, head)
+        meant = self.meanings.of(api_request, head)
+        number, key = self.meanings.snapshot_of(api_request, meant.parameters, head)
         if not isinstance(number, int):
             return number
-        return self._answer_at(asked, head, meant, number, key, self.answered)
+        return self._answer_at(api_request, head, meant, number, key, self.answered)
 
-    def answer_at(self, asked: ApiRequest, head: ServedHead, number: int, key: str, answered: Part) -> Answer:
+    def answer_at(self, api_request: ApiRequest, head: ServedHead, number: int, key: str, answered: Part) -> Answer:
         """Answer out of a snapshot.
 
         Args:
-            asked: the request.
+            api_request: the request.
             head: the newest snapshot.
             number: of the snapshot.
             key: what tells it from all others that ever had its number.
@@ -132,27 +132,36 @@ class ReadHandler:
         Raises:
             ProblemFound: with an error.
         """
-        return self._answer_at(asked, head, self.meanings.of(asked, head), number, key, answered)
+        return self._answer_at(api_request, head, self.meanings.of(api_request, head), number, key, answered)
 
     def _answer_at(
-        self, asked: ApiRequest, head: ServedHead, meant: RequestMeaning, number: int, key: str, answered: Part
+        self, api_request: ApiRequest, head: ServedHead, meant: RequestMeaning, number: int, key: str, answered: Part
     ) -> Answer:
-        deadline = Deadline(self.options.request_seconds, asked.arrived)
+        deadline = Deadline(self.options.request_seconds, api_request.arrived)
         parameters, dialect, registryid = meant
-        flags = read_flags(parameters, self._parts(asked.target), asked.target.path)
+        flags = read_flags(parameters, self._parts(api_request.target), api_request.target.path)
 
         def part(catalog: SnapshotCatalog, view: View | None) -> Answer:
-            made = ReadRequest(
-                asked, asked.target.parts, flags, dialect, catalog, view, self.options, head, self.source, self.max_chain_depth
+            request = ReadRequest(
+                api_request=api_request,
+                parts=api_request.target.parts,
+                flags=flags,
+                dialect=dialect,
+                catalog=catalog,
+                view=view,
+                options=self.options,
+                head=head,
+                source=self.source,
+                max_chain_depth=self.max_chain_depth,
             )
-            return answered(made)
+            return answered(request)
 
         if not number:
             return part(EmptyCatalog(registryid, dialect, self.kept, deadline), None)
 
         def ask(view: View) -> Answer:
             catalog = SnapshotCatalog(view, key, registryid, dialect, self.kept, deadline)
-            if asked.target.at is not None and registryid != self.live.root and not catalog.exists():
+            if api_request.target.at is not None and registryid != self.live.root and not catalog.exists():
                 raise ProblemFound("not_found", mount_of(registryid), f"Snapshot {number} holds no such registry.")
             return part(catalog, view)
 
@@ -198,7 +207,7 @@ class ReadHandler:
             return
 
     def _parts(self, target: RequestTarget) -> tuple[str, ...]:
-        """Give the path for flags: `/export` and its like are of the root."""
+        """Return the path for flags: `/export` and its like are of the root."""
         known = target.parts and target.parts[0] in MEMBERS
         return target.parts if known and is_known(target.parts) else ()
 
@@ -214,13 +223,13 @@ class ReadHandler:
         Raises:
             ProblemFound: with an error.
         """
-        parts, path = request.parts, request.asked.target.path
+        parts, path = request.parts, request.api_request.target.path
         first = parts[0] if parts else ""
         if first in MEMBERS and is_known(parts):
             if any("/" in part for part in parts):
                 raise ProblemFound("not_found", path)
             return entity_answer(request)
-        if request.asked.target.details:
+        if request.api_request.target.details:
             raise ProblemFound("bad_details", path)
         if first in self.others:
             return self.others[first](request)
@@ -231,8 +240,8 @@ class ReadHandler:
 
 def entity_answer(request: ReadRequest) -> Answer:
     """Answer what stands below `/<GROUPS>`."""
-    parts, path = request.parts, request.asked.target.path
-    if request.asked.target.details and len(parts) not in (4, 6):
+    parts, path = request.parts, request.api_request.target.path
+    if request.api_request.target.details and len(parts) not in (4, 6):
         raise ProblemFound("bad_details", path)
     answers, answer = entity_answers(request), Answer()
     if len(parts) == 1:
@@ -263,8 +272,8 @@ def _resource_answer(request: ReadRequest, resource: ResourceView, answers: Answ
         return _json(request, answers.versions(resource, lambda found: page_of(request, answer, found)), answer)
     versionid = parts[5] if part else None
     if versionid is not None and versionid not in resource.versions:
-        raise ProblemFound("not_found", request.asked.target.path)
-    if parts[2] == "schemas" and not request.asked.target.details and not flags.doc:
+        raise ProblemFound("not_found", request.api_request.target.path)
+    if parts[2] == "schemas" and not request.api_request.target.details and not flags.doc:
         answers.resource(resource) if versionid is None else answers.version(resource, versionid)  # what filters say of it
         return document_answer(request, resource, versionid)
     if versionid is not None:
@@ -275,14 +284,14 @@ def _resource_answer(request: ReadRequest, resource: ResourceView, answers: Answ
 
 
 def entity_answers(request: ReadRequest, specifications: tuple[str, ...] = ()) -> Answers:
-    """Give what writes the entities of a request."""
+    """Return what writes the entities of a request."""
     dialect = request.dialect
     configuration = {
         "capabilities": lambda: _compact(capabilities(dialect, specifications, request.options.writable)),
         "model": lambda: _compact(model(dialect)),
         "modelsource": lambda: _compact(modelsource(dialect)),
     }
-    return Answers(request.catalog, request.flags, request.asked.base, configuration, request.options.max_response_bytes)
+    return Answers(request.catalog, request.flags, request.api_request.base, configuration, request.options.max_response_bytes)
 
 
 def _registry_answer(request: ReadRequest, specifications: tuple[str, ...]) -> Answer:
@@ -300,8 +309,8 @@ def _export(request: ReadRequest, specifications: tuple[str, ...]) -> Answer:
 
 def _capabilities(request: ReadRequest, specifications: tuple[str, ...]) -> Answer:
     is_offered = request.dialect == RC2 and any(name == "offered" for name, _ in request.flags.given)
-    told = capabilities_offered if is_offered else capabilities
-    return Answer(body=told(request.dialect, specifications, request.options.writable))
+    write = capabilities_offered if is_offered else capabilities
+    return Answer(body=write(request.dialect, specifications, request.options.writable))
 
 
 _ROOT: dict[str, Callable[[ReadRequest, tuple[str, ...]], Answer]] = {
@@ -317,7 +326,7 @@ _ROOT: dict[str, Callable[[ReadRequest, tuple[str, ...]], Answer]] = {
 
 
 def _json(request: ReadRequest, text: bytes, answer: Answer, path: str | None = None) -> Answer:
-    answer.body = unmarked(text, request.asked.base, path or request.asked.target.path)
+    answer.body = unmarked(text, request.api_request.base, path or request.api_request.target.path)
     if len(answer.body) > request.options.max_response_bytes:
         raise ProblemFound("too_large", detail="Ask for a collection, page by page with ?limit.")
     return answer

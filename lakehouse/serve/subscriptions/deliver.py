@@ -91,13 +91,13 @@ def address_of(host: str, port: int, *, allow_private: bool) -> str:
         raise NotReachable("its name has no address") from error
     addresses = [str(one[4][0]).partition("%")[0] for one in found]
     if not allow_private and not all(is_of_internet(one) for one in addresses):
-        told = "its address is one of this machine or of a private network, to which nothing is sent (--allow-private-sinks)"
-        raise NotReachable(told, is_final=True)
+        reason = "its address is one of this machine or of a private network, to which nothing is sent (--allow-private-sinks)"
+        raise NotReachable(reason, is_final=True)
     return addresses[0]
 
 
 def is_of_internet(text: str) -> bool:
-    """Tell an address that anybody reaches from those of this machine and of private networks."""
+    """Return whether anybody reaches an address: it is none of this machine or of private networks."""
     address = ipaddress.ip_address(text)
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
@@ -246,8 +246,8 @@ class Deliverer:
 
     def _validate(self, kept: StoredSubscription) -> None:
         """Ask a sink for permission (CloudEvents webhooks, section 4)."""
-        told = self._authorization(kept) | {"WebHook-Request-Origin": kept.origin}
-        answered = self._ask("OPTIONS", kept, told, None, _APART_SECONDS)
+        headers = self._authorization(kept) | {"WebHook-Request-Origin": kept.origin}
+        answered = self._ask("OPTIONS", kept, headers, None, _APART_SECONDS)
         allowed = [one.strip().lower() for one in answered.headers.get("webhook-allowed-origin", "").split(",")]
         if answered.status >= 300 or not {"*", kept.origin.lower()} & set(allowed):
             told_why = f"the sink answers OPTIONS with {answered.status}, and without WebHook-Allowed-Origin for {kept.origin}"
@@ -263,7 +263,7 @@ class Deliverer:
         """Send a request to the sink, and note whether it is slow."""
         begun = time.monotonic()
         try:
-            return send(method, kept.asked.sink, headers, body, allow_private=self.allow_private, seconds=seconds)
+            return send(method, kept.subscription.sink, headers, body, allow_private=self.allow_private, seconds=seconds)
         finally:
             taken = time.monotonic() - begun
             if taken >= _QUICK_SECONDS:
@@ -272,7 +272,7 @@ class Deliverer:
                 self._slow.discard(kept.id)
 
     def _deliver(self, kept: StoredSubscription, seconds: float) -> None:
-        """Send what a sink was not told yet, for some seconds."""
+        """Send what a sink has not received yet, for some seconds."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and not self._stopped.is_set():
             number, texts, digest = self._next(kept)
@@ -281,7 +281,7 @@ class Deliverer:
             start = kept.position if number == kept.snapshot else 0
             for position, text in enumerate(texts[start:], start + 1):
                 event = orjson.loads(text)
-                wanted = kept.asked.wants(event)
+                wanted = kept.subscription.wants(event)
                 outcome = self._send(kept, number, position, text, event, seconds) if wanted else {}
                 kept = kept._replace(snapshot=number, position=position, digest=digest, **outcome)
                 pause = kept.pause if wanted else 0.0
@@ -297,7 +297,7 @@ class Deliverer:
                 return
 
     def _next(self, kept: StoredSubscription) -> tuple[int | None, list[bytes], str]:
-        """Give the snapshot that comes next, or the one that was begun; None: there is none yet."""
+        """Return the snapshot that comes next, or the one that was begun; None: there is none yet."""
         head = self.live.head
         if head is None or not head.number:
             return None, [], ""
@@ -309,7 +309,7 @@ class Deliverer:
             number = kept.snapshot + (kept.position == WHOLE)
             if number > view.head:
                 return None, [], ""
-            texts = events_of(view, number, kept.asked.registryid, self.source)
+            texts = events_of(view, number, kept.subscription.registryid, self.source)
             return number, texts, str(view.commit_of(number)["digest"])
 
         return self.live.model.answer(ask)
@@ -322,7 +322,7 @@ class Deliverer:
         Raises:
             NotReachable: it has to be sent again.
         """
-        headers, body = as_request(event, text, kept.asked.mode)
+        headers, body = as_request(event, text, kept.subscription.mode)
         headers |= self._authorization(kept) | {"WebHook-Request-Origin": kept.origin}
         answered = self._ask("POST", kept, headers, body, seconds)
         if answered.status < 300:
@@ -355,7 +355,7 @@ class Deliverer:
         self._update(kept, reason=reason, attempts=attempts, next_at=time.time() + pause)
 
     def _authorization(self, kept: StoredSubscription) -> dict[str, str]:
-        return {} if kept.asked.token is None else {"Authorization": f"Bearer {kept.asked.token}"}
+        return {} if kept.subscription.token is None else {"Authorization": f"Bearer {kept.subscription.token}"}
 
 
 def as_request(event: dict[str, Any], text: bytes, mode: str) -> tuple[dict[str, str], bytes]:

@@ -1,7 +1,7 @@
-"""Subscriptions as they are kept: a SQLite file in a folder of the server's, beside no warehouse, for it holds what lets us in.
+"""Subscriptions as they are kept: a SQLite file in a folder of the server's, next to no warehouse, since it holds credentials.
 
-Grain: a row of `subscriptions` for each, with how far its sink was told: the snapshot, and which event of it. Events themselves
-are not kept, they come out of the log; but those that a sink refused are, up to a number (`parked_events`).
+Grain: a row of `subscriptions` for each, with the last event that its sink has received: the snapshot, and its position there.
+Events themselves are not kept, they are in the log; but those that a sink refused are, up to a number (`parked_events`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lakehouse.serve.subscriptions.subscriptionschema import Subscription
 from lakehouse.store.durable import sync, sync_with_folder
 
 VALIDATING, ACTIVE, PARKED = "validating", "active", "parked"
-WHOLE = -1  # position: the sink was told of all events of the snapshot
+WHOLE = -1  # position: the sink has received all events of the snapshot
 MOST = 1000
 LONGEST_PAUSE = 600.0  # seconds between two attempts
 _MOST_PARKED = 100  # events of a subscription that are kept whole; all are counted
@@ -66,7 +66,7 @@ class StoredSubscription(NamedTuple):
         origin: name by which the server asks a sink for permission.
         status: validating, active, or parked: nothing is sent until it is written again.
         reason: why the last attempt failed.
-        snapshot, position: the last event that the sink was told of; position counts from 1; WHOLE: all events of it.
+        snapshot, position: the last event that the sink has received; position counts from 1; WHOLE: all events of it.
         digest: of that snapshot.
         attempts: that failed in a row.
         next_at: time of the next attempt, in seconds since 1970.
@@ -76,7 +76,7 @@ class StoredSubscription(NamedTuple):
     """
 
     id: str
-    asked: Subscription
+    subscription: Subscription
     origin: str
     status: str
     reason: str | None
@@ -111,7 +111,7 @@ class Store:
         sync_with_folder(self.file)  # SQLite syncs what it writes into it
         sync(folder.parent)
 
-    def add(self, asked: Subscription, origin: str, snapshot: int, digest: str) -> StoredSubscription | None:
+    def add(self, subscription: Subscription, origin: str, snapshot: int, digest: str) -> StoredSubscription | None:
         """Keep a subscription to what happens after a snapshot; None: there are too many."""
         name = uuid.uuid4().hex
         with self._db() as db:
@@ -120,17 +120,17 @@ class Store:
             db.execute(
                 "INSERT INTO subscriptions (id, registryid, sink, mode, token, told, origin, status, snapshot, digest)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (name, *asked[:4], json.dumps(asked.told), origin, VALIDATING, snapshot, digest),
+                (name, *subscription[:4], json.dumps(subscription.members), origin, VALIDATING, snapshot, digest),
             )
         return self.get(name)
 
-    def replace(self, name: str, asked: Subscription, origin: str) -> StoredSubscription | None:
-        """Write a subscription anew: its sink is asked for permission again, and told of what it was not; None: there is none."""
+    def replace(self, name: str, subscription: Subscription, origin: str) -> StoredSubscription | None:
+        """Write a subscription again: its sink is asked for permission, and receives what it has not; None: there is none."""
         with self._db() as db:
             db.execute(
                 "UPDATE subscriptions SET registryid = ?, sink = ?, mode = ?, token = ?, told = ?, origin = ?, status = ?,"
                 " reason = NULL, attempts = 0, next_at = 0, pause = 0, changed = changed + 1 WHERE id = ?",
-                (*asked[:4], json.dumps(asked.told), origin, VALIDATING, name),
+                (*subscription[:4], json.dumps(subscription.members), origin, VALIDATING, name),
             )
         return self.get(name)
 
@@ -140,15 +140,15 @@ class Store:
             return db.execute("DELETE FROM subscriptions WHERE id = ?", (name,)).rowcount > 0
 
     def get(self, name: str) -> StoredSubscription | None:
-        """Give a subscription."""
+        """Return a subscription."""
         return next(iter(self._select("WHERE id = ?", (name,))), None)
 
     def all(self) -> list[StoredSubscription]:
-        """Give all subscriptions, the oldest first."""
+        """Return all subscriptions, the oldest first."""
         return self._select("ORDER BY rowid", ())
 
     def due(self, now: float) -> list[StoredSubscription]:
-        """Give those whose next attempt has come; one further off than any pause is of before the clock was set back."""
+        """Return those whose next attempt has come; one further off than any pause is of before the clock was set back."""
         due = "WHERE status <> ? AND (next_at <= ? OR next_at > ?) ORDER BY next_at"
         return self._select(due, (PARKED, now, now + LONGEST_PAUSE))
 
@@ -172,7 +172,7 @@ class Store:
             )
 
     def parked_events(self, name: str) -> list[dict[str, Any]]:
-        """Give the events that a sink refused, with the reasons."""
+        """Return the events that a sink refused, with the reasons."""
         with self._db() as db:
             found = db.execute(
                 "SELECT event, reason FROM parked_events WHERE id = ? ORDER BY snapshot, position", (name,)

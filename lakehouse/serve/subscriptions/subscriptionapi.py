@@ -95,8 +95,8 @@ def _filter() -> Document:
     texts = {"type": "object", "minProperties": 1, "additionalProperties": _TEXT}
     several = {"type": "array", "minItems": 1, "items": {"$ref": _FILTER}}
     members = {"exact": texts, "prefix": texts, "suffix": texts, "all": several, "any": several, "not": {"$ref": _FILTER}}
-    told = "Attributes of an event that are, begin or end so; all, any or none of other filters."
-    return _object(members) | {"description": told, "minProperties": 1}
+    description = "Attributes of an event that are, begin or end so; all, any or none of other filters."
+    return _object(members) | {"description": description, "minProperties": 1}
 
 
 def _members() -> Document:
@@ -120,8 +120,8 @@ def _asked() -> Document:
         "accesstoken": _TEXT | {"description": "Sent as Bearer; shown by nothing."},
     }
     kept = {"id": {"description": "The server chooses it."}, "status": {"description": "The server knows it."}}
-    asked = _object(kept | _members() | {"sinkcredential": _object(credential, "accesstoken")}, "sink")
-    return {"required": True, "content": {media_type: {"schema": asked} for media_type in MEDIA_TYPES}}
+    subscription = _object(kept | _members() | {"sinkcredential": _object(credential, "accesstoken")}, "sink")
+    return {"required": True, "content": {media_type: {"schema": subscription} for media_type in MEDIA_TYPES}}
 
 
 def _shown() -> Document:
@@ -180,7 +180,7 @@ class Subscriptions:
         self._one_at_a_time = threading.Lock()
 
     def routes(self) -> list[Route]:
-        """Give the paths."""
+        """Return the paths."""
         every = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
         return [
             Route(PATH, partial(self._answer, self._all), methods=every),
@@ -232,8 +232,8 @@ class Subscriptions:
             return _json([self._shown(kept) for kept in found])
         if request.method != "POST":
             raise self._not_allowed(request, _OF_ALL)
-        asked = await self._read(request, origin)
-        kept = await anyio.to_thread.run_sync(self._add, asked, origin)
+        subscription = await self._read(request, origin)
+        kept = await anyio.to_thread.run_sync(self._add, subscription, origin)
         return _json(self._shown(kept), 201, {"Location": f"{origin}{PATH}/{kept.id}"})
 
     async def _one(self, request: HttpRequest, origin: str) -> Response:
@@ -245,8 +245,8 @@ class Subscriptions:
                 raise self._not_found(name)
             return Response(b"", 204)
         if request.method == "PUT":
-            asked = await self._read(request, origin)
-            replaced = await anyio.to_thread.run_sync(self.store.replace, name, asked, _host(origin))
+            subscription = await self._read(request, origin)
+            replaced = await anyio.to_thread.run_sync(self.store.replace, name, subscription, _host(origin))
         elif request.method in ("GET", "HEAD"):
             replaced = await anyio.to_thread.run_sync(self.store.get, name)
         else:
@@ -269,13 +269,13 @@ class Subscriptions:
         if limit.cancelled_caught:
             raise ProblemFound("", PATH, "The request did not come whole in time.", status=408)
         try:
-            asked = read_subscription(orjson.loads(bytes(body)), origin, self.live.root)
+            subscription = read_subscription(orjson.loads(bytes(body)), origin, self.live.root)
         except (orjson.JSONDecodeError, RecursionError) as error:
             raise ProblemFound("bad_request", PATH, error_detail="The body is not JSON") from error
         except NotValid as error:
             raise ProblemFound("bad_request", PATH, error_detail=str(error).rstrip(".")) from error
-        self._check_sink(asked.sink)
-        return asked
+        self._check_sink(subscription.sink)
+        return subscription
 
     def _check_sink(self, sink: str) -> None:
         """Refuse at once what is an address of a private network; names are looked up when something is sent."""
@@ -287,14 +287,14 @@ class Subscriptions:
         except ValueError:
             is_open = not is_loopback(host)
         if not (is_open or self.options.allow_private_sinks):
-            told = "`sink` is an address of this machine or of a private network; --allow-private-sinks allows these"
-            raise ProblemFound("bad_request", PATH, error_detail=told)
+            detail = "`sink` is an address of this machine or of a private network; --allow-private-sinks allows these"
+            raise ProblemFound("bad_request", PATH, error_detail=detail)
 
-    def _add(self, asked: Subscription, origin: str) -> StoredSubscription:
+    def _add(self, subscription: Subscription, origin: str) -> StoredSubscription:
         head = self.live.head
         if head is None:
             raise ProblemFound("", PATH, "The catalog is being loaded.", status=503, headers={"Retry-After": "2"})
-        kept = self.store.add(asked, _host(origin), head.number, head.digest)
+        kept = self.store.add(subscription, _host(origin), head.number, head.digest)
         if kept is None:
             raise ProblemFound("", PATH, f"There are {MOST} subscriptions, and no more are kept.", status=503)
         return kept
@@ -304,7 +304,7 @@ class Subscriptions:
         status |= {"delivered": kept.delivered, "parked": kept.parked, "gaps": kept.gaps, "attempts": kept.attempts}
         if parked:
             status["parkedevents"] = parked
-        return {"id": kept.id} | kept.asked.told | {"status": status}
+        return {"id": kept.id} | kept.subscription.members | {"status": status}
 
     def _not_found(self, name: str) -> ProblemFound:
         return ProblemFound("not_found", f"{PATH}/{name[:100]}", "There is no such subscription.")
@@ -314,7 +314,7 @@ class Subscriptions:
 
 
 def _host(origin: str) -> str:
-    """Give the name by which a sink is asked for permission."""
+    """Return the name by which a sink is asked for permission."""
     return urlsplit(origin).netloc
 
 

@@ -54,19 +54,19 @@ class Subscription(NamedTuple):
         sink: URL that they are sent to.
         mode: binary or structured, as CloudEvents over HTTP has them.
         token: of `sinkcredential`; nothing shows it.
-        told: what a client is shown, as it was written.
+        members: what a client is shown, as it was written.
     """
 
     registryid: RegistryId
     sink: str
     mode: str
     token: str | None
-    told: Json
+    members: Json
 
     def wants(self, event: Json) -> bool:
-        """Tell whether an event is one of those that are wanted."""
-        types = self.told.get("types")
-        return (not types or event.get("type") in types) and all(_matches(one, event) for one in _filters(self.told))
+        """Return whether an event is one of those that are wanted."""
+        types = self.members.get("types")
+        return (not types or event.get("type") in types) and all(_matches(one, event) for one in _filters(self.members))
 
 
 def read_subscription(value: Any, base: str, root: RegistryId | None) -> Subscription:
@@ -103,12 +103,12 @@ def read_subscription(value: Any, base: str, root: RegistryId | None) -> Subscri
     if protocol == "HTTPS" and parts.scheme != "https":
         raise NotValid("`protocol` is HTTPS, so `sink` is a URL of https.")
     _check_filters(value)
-    told = {name: one for name, one in value.items() if name not in ("id", "status", "sinkcredential")}
-    return Subscription(_registry(value.get("source"), base, root), sink, _mode(value), _token(value), told)
+    members = {name: one for name, one in value.items() if name not in ("id", "status", "sinkcredential")}
+    return Subscription(_registry(value.get("source"), base, root), sink, _mode(value), _token(value), members)
 
 
 def _registry(source: Any, base: str, root: RegistryId | None) -> RegistryId:
-    """Give the registry that a subscription is for; its `source` is the root of a catalog (CAT-193)."""
+    """Return the registry that a subscription is for; its `source` is the root of a catalog (CAT-193)."""
     wanted = base if source is None else source
     if isinstance(wanted, str) and wanted.rstrip("/") == base.rstrip("/"):
         if root is None:
@@ -147,10 +147,10 @@ def _token(value: Json) -> str | None:
     return token
 
 
-def _filters(told: Json) -> list[Json]:
-    """Give the filters in the form of CloudEvents: each must match."""
-    old = told.get("filter")
-    return [*told.get("filters", []), *([old] if old is not None else [])]
+def _filters(members: Json) -> list[Json]:
+    """Return the filters in the form of CloudEvents: each must match."""
+    old = members.get("filter")
+    return [*members.get("filters", []), *([old] if old is not None else [])]
 
 
 def _check_filters(value: Json) -> None:

@@ -62,7 +62,7 @@ class WriteOutcome(NamedTuple):
 
 
 def methods_of(parts: tuple[str, ...]) -> tuple[str, ...]:
-    """Tell which methods write at a path; none: the API has no such path."""
+    """Return which methods write at a path; none: the API has no such path."""
     if not is_known(parts):
         return ()
     if not parts:
@@ -74,129 +74,137 @@ def methods_of(parts: tuple[str, ...]) -> tuple[str, ...]:
     return _ALLOWED["entity" if len(parts) % 2 == 0 else "collection"]
 
 
-def apply(working: CatalogOverlay, writing: WriteRequest, settings: Settings) -> WriteOutcome:
+def apply(overlay: CatalogOverlay, write_request: WriteRequest, settings: Settings) -> WriteOutcome:
     """Apply a request.
 
     Args:
-        working: the catalog; written to, unless anything is wrong.
-        writing: the request, to a path and with a method of `methods_of`.
+        overlay: the catalog; written to, unless anything is wrong.
+        write_request: the request, to a path and with a method of `methods_of`.
         settings: levels of nesting of its body, and which rules between entities hold.
 
     Raises:
         ProblemFound: it cannot be done; nothing was changed.
     """
-    mark = working.mark()
+    mark = overlay.mark()
     try:
-        if writing.parts[:1] == (CATALOG,):
-            writing = writing._replace(dialect=DRAFT)
-        context = WriteContext(working, writing, settings.max_json_depth)
-        _check_ids(writing)
+        if write_request.parts[:1] == (CATALOG,):
+            write_request = write_request._replace(dialect=DRAFT)
+        context = WriteContext(overlay, write_request, settings.max_json_depth)
+        _check_ids(write_request)
         outcome = _outcome(context)
         _set_default(context, outcome)
-        settle(working, context.writing, context.effects, settings)
+        settle(overlay, context.write_request, context.effects, settings)
     except ProblemFound:
-        working.undo(mark)
+        overlay.undo(mark)
         raise
     return outcome
 
 
 def _outcome(context: WriteContext) -> WriteOutcome:
-    writing, parts = context.writing, context.writing.parts
+    write_request, parts = context.write_request, context.write_request.parts
     if parts[:1] == (CATALOG,):
         return _of_draft(context)
-    if writing.method == "DELETE":
+    if write_request.method == "DELETE":
         delete(context)
         return WriteOutcome("nothing", [])
     if not parts:
         given = context.body()
-        if writing.method != "POST":
+        if write_request.method != "POST":
             return WriteOutcome("entity", [REGISTRY], put_registry(context, given))
-        given = only(given, tuple(MEMBERS), "groups_only", writing.path)
+        given = only(given, tuple(MEMBERS), "groups_only", write_request.path)
         return WriteOutcome("types", put_types(context, given, ""))
     if len(parts) == 1:
-        return WriteOutcome("collection", put_members(context, context.body(), writing.path))
+        return WriteOutcome("collection", put_members(context, context.body(), write_request.path))
     if len(parts) == 2:
         given = context.body()
-        if writing.method != "POST":
-            return WriteOutcome("entity", [writing.path], put_group(context, writing.path, given))
-        given = only(given, (MEMBERS[parts[0]],), "resources_only", writing.path)
+        if write_request.method != "POST":
+            return WriteOutcome("entity", [write_request.path], put_group(context, write_request.path, given))
+        given = only(given, (MEMBERS[parts[0]],), "resources_only", write_request.path)
         context.make_parents()
-        return WriteOutcome("types", put_types(context, given, writing.path))
+        return WriteOutcome("types", put_types(context, given, write_request.path))
     context.make_parents()
     if len(parts) == 3:
-        return WriteOutcome("collection", put_members(context, context.body(), writing.path))
+        return WriteOutcome("collection", put_members(context, context.body(), write_request.path))
     return _of_resource(context)
 
 
 def _of_draft(context: WriteContext) -> WriteOutcome:
     """Do a request of the CNCF draft."""
-    writing = context.writing
-    if writing.method == "PUT":
-        return WriteOutcome("entity", [writing.path], put_draft_group(context))
-    if writing.method == "POST":
+    write_request = context.write_request
+    if write_request.method == "PUT":
+        return WriteOutcome("entity", [write_request.path], put_draft_group(context))
+    if write_request.method == "POST":
         path, is_new = post_definition(context)
         return WriteOutcome("entity", [Xid(path)], is_new)
-    context.writing = writing._replace(parts=xregistry_parts(writing.parts))
-    if context.row(context.writing.path) is None and len(writing.parts) % 2 == 0:
-        raise ProblemFound("not_found", writing.path)
+    context.write_request = write_request._replace(parts=xregistry_parts(write_request.parts))
+    if context.row(context.write_request.path) is None and len(write_request.parts) % 2 == 0:
+        raise ProblemFound("not_found", write_request.path)
     delete(context)
     return WriteOutcome("nothing", [])
 
 
 def _of_resource(context: WriteContext) -> WriteOutcome:
     """Write a Resource, or a part of one."""
-    writing, parts = context.writing, context.writing.parts
-    is_document = parts[2] == "schemas" and not writing.details and len(parts) in (4, 6)
+    write_request, parts = context.write_request, context.write_request.parts
+    is_document = parts[2] == "schemas" and not write_request.details and len(parts) in (4, 6)
     if not is_document:
-        _check_headers(writing)
-    given = context.without_ids(body_of_document(writing)) if is_document else context.body()
-    tree = context.tree(xid_of(*parts[:4]))
-    is_new, before = tree.is_new, set(tree.versions)
-    if len(parts) == 4 and writing.method == "POST":
-        xid, is_made = post_version(context, tree, given)
+        _check_headers(write_request)
+    given = context.without_ids(body_of_document(write_request)) if is_document else context.body()
+    resource_state = context.resource_state(xid_of(*parts[:4]))
+    is_new, before = resource_state.is_new, set(resource_state.versions)
+    if len(parts) == 4 and write_request.method == "POST":
+        xid, is_made = post_version(context, resource_state, given)
         return WriteOutcome("entity", [xid], is_made, xid)
     if len(parts) == 4:
-        put_resource(context, tree, given, is_patch=context.patch or is_document)
-        made = sorted(set(tree.versions) - before)
-        return WriteOutcome("entity", [tree.xid], is_new, xid_of_version(tree.xid, made[-1]) if made else None)
+        put_resource(context, resource_state, given, is_patch=context.patch or is_document)
+        made = sorted(set(resource_state.versions) - before)
+        return WriteOutcome(
+            "entity", [resource_state.xid], is_new, xid_of_version(resource_state.xid, made[-1]) if made else None
+        )
     if parts[4] == "meta":
-        put_meta(context, tree, given)
-        return WriteOutcome("entity", [writing.path], is_new)
+        put_meta(context, resource_state, given)
+        return WriteOutcome("entity", [write_request.path], is_new)
     if len(parts) == 5:
-        return WriteOutcome("collection", put_versions(context, tree, given))
-    put_version(context, tree, parts[5], given, is_patch=context.patch or is_document)
+        return WriteOutcome("collection", put_versions(context, resource_state, given))
+    put_version(context, resource_state, parts[5], given, is_patch=context.patch or is_document)
     is_made = parts[5] not in before
-    return WriteOutcome("entity", [writing.path], is_made, writing.path if is_made else None)
+    return WriteOutcome("entity", [write_request.path], is_made, write_request.path if is_made else None)
 
 
-def _check_ids(writing: WriteRequest) -> None:
-    for part in writing.parts[1::2]:
+def _check_ids(write_request: WriteRequest) -> None:
+    for part in write_request.parts[1::2]:
         if "/" in part or not part:
-            raise ProblemFound("malformed_id", writing.path, id=part[:128], error_detail="an id is not empty, and has no `/`")
+            raise ProblemFound(
+                "malformed_id", write_request.path, id=part[:128], error_detail="an id is not empty, and has no `/`"
+            )
 
 
-def _check_headers(writing: WriteRequest) -> None:
-    name = next((name for name in writing.headers if name.startswith("xregistry-")), None)
+def _check_headers(write_request: WriteRequest) -> None:
+    name = next((name for name in write_request.headers if name.startswith("xregistry-")), None)
     if name is not None:
-        told = "the attributes are in the body"
-        raise ProblemFound("extra_xregistry_header", writing.path, name=name[:128], error_detail=told)
+        detail = "the attributes are in the body"
+        raise ProblemFound("extra_xregistry_header", write_request.path, name=name[:128], error_detail=detail)
 
 
 def _set_default(context: WriteContext, outcome: WriteOutcome) -> None:
     """Follow `?setdefaultversionid`."""
-    writing = context.writing
-    wanted = writing.flag("setdefaultversionid")
+    write_request = context.write_request
+    wanted = write_request.flag("setdefaultversionid")
     if wanted is None or "defaultversionid" in context.ignored:
         return
-    if len(writing.parts) < 4 or len(context.effects.trees) != 1 or (wanted == "request" and writing.method != "POST"):
-        raise ProblemFound("bad_flag", writing.path, flag="setdefaultversionid")
-    tree = next(iter(context.effects.trees.values()))
+    if (
+        len(write_request.parts) < 4
+        or len(context.effects.resource_states) != 1
+        or (wanted == "request" and write_request.method != "POST")
+    ):
+        raise ProblemFound("bad_flag", write_request.path, flag="setdefaultversionid")
+    resource_state = next(iter(context.effects.resource_states.values()))
     if wanted == "request":
         if len(outcome.xids) > 1:
-            raise ProblemFound("too_many_versions", writing.path)
+            raise ProblemFound("too_many_versions", write_request.path)
         if not outcome.xids:
-            raise ProblemFound("defaultversionid_request", tree.xid)
+            raise ProblemFound("defaultversionid_request", resource_state.xid)
         wanted = outcome.xids[0].rsplit("/", 1)[1]
     if wanted == "":
-        raise ProblemFound("bad_defaultversionid", writing.path, value="", error_detail="it is empty")
-    tree.set_default(None if wanted == "null" else wanted)
+        raise ProblemFound("bad_defaultversionid", write_request.path, value="", error_detail="it is empty")
+    resource_state.set_default(None if wanted == "null" else wanted)

@@ -23,40 +23,40 @@ class WriteContext:
     """A request on its way.
 
     Attributes:
-        working: the catalog.
-        writing: the request.
+        overlay: the catalog.
+        write_request: the request.
         registryid: of the catalog.
         ignored: what of the request is to be ignored.
         patch: what is not named stays as it is.
         effects: what it does so far.
     """
 
-    def __init__(self, working: CatalogOverlay, writing: WriteRequest, max_depth: int) -> None:
-        self.working = working
-        self.writing = writing
+    def __init__(self, overlay: CatalogOverlay, write_request: WriteRequest, max_depth: int) -> None:
+        self.overlay = overlay
+        self.write_request = write_request
         self.max_depth = max_depth
-        self.registryid = writing.registryid
-        self.ignored = ignored_by(writing)
-        self.patch = writing.method == "PATCH"
+        self.registryid = write_request.registryid
+        self.ignored = ignored_by(write_request)
+        self.patch = write_request.method == "PATCH"
         self.effects = Effects()
 
     @property
     def checks_epoch(self) -> bool:
-        """Tell whether a given epoch must be the stored one."""
+        """Return whether a given epoch must be the stored one."""
         return "epoch" not in self.ignored
 
     def row(self, xid: Xid) -> OverlayRow | None:
         """Look an entity up."""
-        return self.working.row(self.registryid, xid)
+        return self.overlay.row(self.registryid, xid)
 
     def body(self) -> Json:
-        """Give the JSON object of the request.
+        """Return the JSON object of the request.
 
         Raises:
             ProblemFound: there is none.
         """
-        given = _without(read_body(self.writing, self.max_depth), "$schema")  # it is a tool's, and no attribute
-        return self.without_ids(with_texts(given, self.writing.body, self.writing.parts))
+        given = _without(read_body(self.write_request, self.max_depth), "$schema")  # it is a tool's, and no attribute
+        return self.without_ids(with_texts(given, self.write_request.body, self.write_request.parts))
 
     def check_names(self, given: Json, xid: str) -> None:
         """Make sure that the attributes that a body sets have names of the specification's form (core, Attributes).
@@ -66,19 +66,19 @@ class WriteContext:
         Raises:
             ProblemFound: one has not.
         """
-        if self.writing.dialect == DRAFT:
+        if self.write_request.dialect == DRAFT:
             return
         wrong = next((name for name, value in given.items() if value is not None and not _NAME.fullmatch(name)), None)
         if wrong is not None:
-            told = "a name has 1 to 63 characters of a to z, 0 to 9 and _, and begins with no digit"
-            raise ProblemFound("invalid_attribute", xid, name=wrong[:128], error_detail=told)
+            detail = "a name has 1 to 63 characters of a to z, 0 to 9 and _, and begins with no digit"
+            raise ProblemFound("invalid_attribute", xid, name=wrong[:128], error_detail=detail)
 
     def without_ids(self, given: Json) -> Json:
         """Leave out the ids of the entity that the path names, where `?ignore=id` says so (core, Ignore flag).
 
         The id of a Resource is written in its `meta` and its Versions once more; other entities in a body keep their ids.
         """
-        parts = self.writing.parts
+        parts = self.write_request.parts
         if "id" not in self.ignored or (len(parts) % 2 and parts[4:] != ("meta",)):
             return given
         if len(parts) <= 2:
@@ -107,65 +107,65 @@ class WriteContext:
             return False
         if "readonly" not in self.ignored:
             raise problem
-        if self.writing.path == xid or self.writing.path.startswith(f"{xid}/"):
-            told = f"Without what is read-only, nothing is left of the request. {problem.detail}"
-            raise ProblemFound("bad_flag", xid, told, flag="noreadonly" if self.writing.dialect == RC2 else "ignore")
+        if self.write_request.path == xid or self.write_request.path.startswith(f"{xid}/"):
+            detail = f"Without what is read-only, nothing is left of the request. {problem.detail}"
+            raise ProblemFound("bad_flag", xid, detail, flag="noreadonly" if self.write_request.dialect == RC2 else "ignore")
         return True
 
     def make_parents(self) -> None:
         """Make the group of a Resource that is not there yet."""
-        xid = xid_of(*self.writing.parts[:2])
+        xid = xid_of(*self.write_request.parts[:2])
         if self.row(xid) is None:
             self.effects.groups.setdefault(xid, {})
 
-    def tree(self, xid: Xid) -> ResourceState:
-        """Give a Resource to change it.
+    def resource_state(self, xid: Xid) -> ResourceState:
+        """Return a Resource to change it.
 
         Raises:
             ProblemFound: documents hold it, or it is read-only.
         """
-        tree = self.tree_unless_left_out(xid)
-        if tree is None:
+        resource_state = self.tree_unless_left_out(xid)
+        if resource_state is None:
             raise ProblemFound("readonly", xid)
-        return tree
+        return resource_state
 
     def tree_unless_left_out(self, xid: Xid) -> ResourceState | None:
-        """Give a Resource to change it; None: it is passed over, as `leaves_out` says.
+        """Return a Resource to change it; None: it is passed over, as `leaves_out` says.
 
         Raises:
             ProblemFound: as `leaves_out`.
         """
-        tree = self.effects.trees.get(xid)
-        if tree is None:
-            tree = self._read_tree(xid)
-            if self._passes_over(xid, _read_only(tree)):
+        resource_state = self.effects.resource_states.get(xid)
+        if resource_state is None:
+            resource_state = self._read_tree(xid)
+            if self._passes_over(xid, _read_only(resource_state)):
                 return None
-            self.effects.trees[xid] = tree
-        return tree
+            self.effects.resource_states[xid] = resource_state
+        return resource_state
 
     def _read_tree(self, xid: Xid) -> ResourceState:
-        dialect = NORMAL if self.writing.dialect == DRAFT else self.writing.dialect
-        return read_tree(self.working, self.registryid, xid, dialect)
+        dialect = NORMAL if self.write_request.dialect == DRAFT else self.write_request.dialect
+        return read_tree(self.overlay, self.registryid, xid, dialect)
 
     def given_epoch(self) -> Any:
-        """Give the epoch of the query.
+        """Return the epoch of the query.
 
         Raises:
             ProblemFound: it is no number.
         """
-        told = self.writing.flag("epoch")
-        if told is None or not self.checks_epoch:
+        flag = self.write_request.flag("epoch")
+        if flag is None or not self.checks_epoch:
             return None
-        if not told.isdecimal():
-            raise ProblemFound("bad_request", self.writing.path, error_detail='The flag "epoch" is not a number')
-        return int(told)
+        if not flag.isdecimal():
+            raise ProblemFound("bad_request", self.write_request.path, error_detail='The flag "epoch" is not a number')
+        return int(flag)
 
 
-def _read_only(tree: ResourceState) -> ProblemFound | None:
+def _read_only(resource_state: ResourceState) -> ProblemFound | None:
     """Return what is wrong with a write to a Resource: it is read-only, or documents hold something of it; None: nothing is."""
-    if tree.meta.get("readonly"):
-        return ProblemFound("readonly", tree.xid, "Its `readonly` is true.")
-    held = [(tree.xid, tree.row), *((row.xid, row) for row in tree.rows.values())]
+    if resource_state.meta.get("readonly"):
+        return ProblemFound("readonly", resource_state.xid, "Its `readonly` is true.")
+    held = [(resource_state.xid, resource_state.row), *((row.xid, row) for row in resource_state.rows.values())]
     return next((one for one in (owner_problem(*each) for each in held) if one is not None), None)
 
 

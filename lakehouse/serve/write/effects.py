@@ -49,11 +49,11 @@ class WriteViolation(NamedTuple):
     message: str
 
 
-def check_between(working: CatalogOverlay, registryid: RegistryId, changes: Iterable[OverlayChange], settings: Settings) -> None:
+def check_between(overlay: CatalogOverlay, registryid: RegistryId, changes: Iterable[OverlayChange], settings: Settings) -> None:
     """Check what was written by the rules between entities.
 
     Args:
-        working: the catalog with what was written.
+        overlay: the catalog with what was written.
         registryid: of what was written.
         changes: what was written.
         settings: `check_relations`, `max_chain_depth` and `duplicate_messageids`, as for an ingest.
@@ -69,17 +69,17 @@ def check_between(working: CatalogOverlay, registryid: RegistryId, changes: Iter
             name=broken.attribute or broken.xid.rsplit("/", 1)[-1],
             error_detail=broken.message,
         )
-        for broken in find_broken(working, registryid, changes, settings)
+        for broken in find_broken(overlay, registryid, changes, settings)
     )
 
 
 def find_broken(
-    working: CatalogOverlay, registryid: RegistryId, changes: Iterable[OverlayChange], settings: Settings
+    overlay: CatalogOverlay, registryid: RegistryId, changes: Iterable[OverlayChange], settings: Settings
 ) -> Iterator[WriteViolation]:
     """Find what rows that were written break; arguments as for `check_between`."""
     if not settings.check_relations:
         return
-    around = _OverlayNeighbours(working, registryid)
+    around = _OverlayNeighbours(overlay, registryid)
     limits = Limits(settings.max_chain_depth, settings.duplicate_messageids, with_warnings=False)
     for change in changes:
         row, before = change.after, change.before
@@ -94,8 +94,8 @@ def find_broken(
 class _OverlayNeighbours:
     """What a request leaves of a registry, as the rules look at it."""
 
-    def __init__(self, working: CatalogOverlay, registryid: RegistryId) -> None:
-        self._working = working
+    def __init__(self, overlay: CatalogOverlay, registryid: RegistryId) -> None:
+        self._working = overlay
         self._registryid = registryid
         self._known: dict[Xid, EntityState | None] = {}
 
@@ -117,20 +117,20 @@ def _state_of(row: OverlayRow) -> EntityState:
 
 
 def parse(
-    working: CatalogOverlay,
+    overlay: CatalogOverlay,
     registryid: RegistryId,
     dialect: str,
-    trees: Iterable[ResourceState],
+    resource_states: Iterable[ResourceState],
     groups: dict[Xid, Json],
     registry: Json | None,
 ) -> dict[Xid, Parsed]:
     """Bring what a request writes into normal form.
 
     Args:
-        working: the catalog.
+        overlay: the catalog.
         registryid: the registry.
         dialect: of the request.
-        trees: the Resources that it writes.
+        resource_states: the Resources that it writes.
         groups: attributes of the groups that it writes, by XID.
         registry: attributes of the registry, where it writes those.
 
@@ -140,11 +140,11 @@ def parse(
     Raises:
         ProblemFound: something breaks a rule about one entity.
     """
-    document = _document(working, registryid, dialect, trees, groups, registry)
+    document = _document(overlay, registryid, dialect, resource_states, groups, registry)
     wrong = wrong_collection(document)
     if wrong is not None:
         raise ProblemFound("bad_request", "/", error_detail=wrong.message)
-    reading = read_document(document, [], dialect, whole=Whole(_finder(working, registryid, document)))
+    reading = read_document(document, [], dialect, whole=Whole(_finder(overlay, registryid, document)))
     errors = [finding for finding in reading.findings if finding.severity == "error"]
     causes = [one for one in errors if one.rule_id != _DEPENDENT]  # and not what cannot be loaded without them
     raise_problems(map(refused, causes or errors))
@@ -152,7 +152,7 @@ def parse(
 
 
 def refused(finding: Finding) -> ProblemFound:
-    """Tell a client what is wrong, where, and how to mend it."""
+    """Return the error for a client: what is wrong, where, and how to fix it."""
     name = finding.pointer.rsplit("/", 1)[-1].replace("~1", "/").replace("~0", "~") or "/"
     hint = f"{finding.rule_id}: {finding.hint}"
     message = finding.message.rstrip(".")
@@ -165,15 +165,15 @@ def refused(finding: Finding) -> ProblemFound:
 
 
 def _quoted(message: str) -> str:
-    """Give the names that a message has in backquotes."""
+    """Return the names that a message has in backquotes."""
     return ", ".join(message.split("`")[1::2])
 
 
 def _document(
-    working: CatalogOverlay,
+    overlay: CatalogOverlay,
     registryid: RegistryId,
     dialect: str,
-    trees: Iterable[ResourceState],
+    resource_states: Iterable[ResourceState],
     groups: dict[Xid, Json],
     registry: Json | None,
 ) -> Json:
@@ -182,19 +182,19 @@ def _document(
     for xid, attributes in groups.items():
         collection, groupid = xid[1:].split("/")
         document.setdefault(collection, {})[groupid] = dict(attributes)
-    for tree in trees:
-        holder = holder_of(tree.xid)
-        collection, groupid, members, resourceid = tree.xid[1:].split("/")
+    for resource_state in resource_states:
+        holder = holder_of(resource_state.xid)
+        collection, groupid, members, resourceid = resource_state.xid[1:].split("/")
         held = document.setdefault(collection, {})
         if groupid not in held:
-            held[groupid] = group_attributes(working, registryid, holder, dialect)
-        held[groupid].setdefault(members, {})[resourceid] = tree.as_json()
+            held[groupid] = group_attributes(overlay, registryid, holder, dialect)
+        held[groupid].setdefault(members, {})[resourceid] = resource_state.as_json()
     return document
 
 
-def group_attributes(working: CatalogOverlay, registryid: RegistryId, xid: Xid, dialect: str) -> Json:
-    """Give the attributes of a group that a client may set, as they are; of one that is not there none."""
-    row = working.row(registryid, xid)
+def group_attributes(overlay: CatalogOverlay, registryid: RegistryId, xid: Xid, dialect: str) -> Json:
+    """Return the attributes of a group that a client may set, as they are; of one that is not there none."""
+    row = overlay.row(registryid, xid)
     if row is None:
         return {}
     shown = make_group(xid, row.as_stored(registryid), NORMAL if dialect == DRAFT else dialect).attributes
@@ -202,43 +202,43 @@ def group_attributes(working: CatalogOverlay, registryid: RegistryId, xid: Xid, 
     return {name: value for name, value in shown.items() if name not in (*_SERVER, f"{collection[:-1]}id", MEMBERS[collection])}
 
 
-def registry_attributes(working: CatalogOverlay, registryid: RegistryId, xid: Xid, dialect: str) -> Json:
-    """Give the attributes of a registry that a client may set, as they are."""
-    row = working.row(registryid, xid)
+def registry_attributes(overlay: CatalogOverlay, registryid: RegistryId, xid: Xid, dialect: str) -> Json:
+    """Return the attributes of a registry that a client may set, as they are."""
+    row = overlay.row(registryid, xid)
     if row is None:
         return {}
     shown = make_registry(registryid, row.as_stored(registryid), (0, 0), dialect)
     return {name: value for name, value in shown.items() if name not in (*_SERVER, "registryid", "specversion")}
 
 
-def _finder(working: CatalogOverlay, registryid: RegistryId, document: Json) -> FindMessage:
+def _finder(overlay: CatalogOverlay, registryid: RegistryId, document: Json) -> FindMessage:
     """Find the messages of the catalog that tell a protocol, those of the request before the stored ones."""
     own = tell_protocols(document)
 
     def find(xid: Xid) -> dict[str, Any] | None:
         if xid in own:
             return own[xid]
-        row = working.row(registryid, xid)
+        row = overlay.row(registryid, xid)
         if row is None:
             return None
-        told = read_canonical(row.body)
-        if isinstance(told.get("xref"), str):
-            return {"xref": told["xref"]}
-        default = working.row(registryid, xid_of_version(xid, told.get("defaultversionid")))
-        return {} if default is None else _telling(working, registryid, xid, default)
+        attributes = read_canonical(row.body)
+        if isinstance(attributes.get("xref"), str):
+            return {"xref": attributes["xref"]}
+        default = overlay.row(registryid, xid_of_version(xid, attributes.get("defaultversionid")))
+        return {} if default is None else _telling(overlay, registryid, xid, default)
 
     return find
 
 
-def _telling(working: CatalogOverlay, registryid: RegistryId, xid: Xid, default: OverlayRow) -> dict[str, Any]:
+def _telling(overlay: CatalogOverlay, registryid: RegistryId, xid: Xid, default: OverlayRow) -> dict[str, Any]:
     body = read_canonical(default.body)
-    told = {name: body[name] for name in ("protocol", "basemessage") if isinstance(body.get(name), str)}
-    if "protocol" not in told and "basemessage" not in told:
-        group = working.row(registryid, holder_of(xid))
+    attributes = {name: body[name] for name in ("protocol", "basemessage") if isinstance(body.get(name), str)}
+    if "protocol" not in attributes and "basemessage" not in attributes:
+        group = overlay.row(registryid, holder_of(xid))
         protocol = None if group is None else read_canonical(group.body).get("protocol")
         if protocol:
-            told["protocol"] = protocol
-    return told
+            attributes["protocol"] = protocol
+    return attributes
 
 
 @dataclass
@@ -248,148 +248,148 @@ class Effects:
     Attributes:
         registry: attributes of the registry, where they are written.
         groups: attributes of groups, by XID: those that are written, and those that are made for what they hold.
-        trees: Resources that it writes, by XID.
+        resource_states: Resources that it writes, by XID.
         deleted: groups and Resources that it deletes, with all that they hold.
         life: dates of groups and the registry, by XID.
     """
 
     registry: Json | None = None
     groups: dict[Xid, Json] = field(default_factory=dict)
-    trees: dict[Xid, ResourceState] = field(default_factory=dict)
+    resource_states: dict[Xid, ResourceState] = field(default_factory=dict)
     deleted: list[Xid] = field(default_factory=list)
     life: dict[Xid, Life] = field(default_factory=dict)
 
 
-def settle(working: CatalogOverlay, writing: WriteRequest, effects: Effects, settings: Settings) -> None:
+def settle(overlay: CatalogOverlay, write_request: WriteRequest, effects: Effects, settings: Settings) -> None:
     """Write what a request does.
 
     Args:
-        working: the catalog; written to.
-        writing: the request.
+        overlay: the catalog; written to.
+        write_request: the request.
         effects: what it does.
         settings: which rules between entities hold.
 
     Raises:
         ProblemFound: something breaks a rule; the caller takes back what was written.
     """
-    settling = _Settling(working, writing, effects)
+    settling = _Settling(overlay, write_request, effects)
     settling.run()
-    check_between(working, writing.registryid, working.since(settling.mark), settings)
+    check_between(overlay, write_request.registryid, overlay.since(settling.mark), settings)
 
 
 class _Settling:
-    def __init__(self, working: CatalogOverlay, writing: WriteRequest, effects: Effects) -> None:
-        self.working = working
-        self.writing = writing
+    def __init__(self, overlay: CatalogOverlay, write_request: WriteRequest, effects: Effects) -> None:
+        self.overlay = overlay
+        self.write_request = write_request
         self.effects = effects
-        self.registryid = writing.registryid
-        self.mark = working.mark()
+        self.registryid = write_request.registryid
+        self.mark = overlay.mark()
         self.grown: set[Xid] = set()  # holders of which members came or went
 
     def run(self) -> None:
         deleted = [*self.effects.deleted]
         kept = []
-        for xid, tree in self.effects.trees.items():
+        for xid, resource_state in self.effects.resource_states.items():
             if xid in self.effects.deleted:
                 continue
-            if not tree.versions and tree.xref is None:
-                if tree.is_new:
+            if not resource_state.versions and resource_state.xref is None:
+                if resource_state.is_new:
                     raise ProblemFound("missing_versions", xid)
                 deleted.append(xid)  # the last Version takes the Resource along
             else:
-                tree.settle_ancestors()
-                tree.settle_default()
-                kept.append(tree)
+                resource_state.settle_ancestors()
+                resource_state.settle_default()
+                kept.append(resource_state)
         for xid in deleted:
             self._delete(xid)
         parsed = self._parsed(kept)
         for xid in self.effects.groups:
             self._put_group(xid, parsed[xid])
-        for tree in kept:
-            self._put_tree(tree, parsed)
+        for resource_state in kept:
+            self._put_tree(resource_state, parsed)
         self._put_registry(parsed.get(REGISTRY))
         for xid in sorted(self.grown):
             self._grow(xid)
 
-    def _parsed(self, trees: list[ResourceState]) -> dict[Xid, Parsed]:
-        has_registry = self.working.row(self.registryid, REGISTRY) is not None
-        if not trees and not self.effects.groups and self.effects.registry is None and has_registry:
+    def _parsed(self, resource_states: list[ResourceState]) -> dict[Xid, Parsed]:
+        has_registry = self.overlay.row(self.registryid, REGISTRY) is not None
+        if not resource_states and not self.effects.groups and self.effects.registry is None and has_registry:
             return {}
         return parse(
-            self.working, self.registryid, self.writing.dialect, trees, self.effects.groups, self.effects.registry
+            self.overlay, self.registryid, self.write_request.dialect, resource_states, self.effects.groups, self.effects.registry
         )  # fmt: skip
 
     # Deletions
 
     def _delete(self, xid: Xid) -> None:
-        for child in self.working.children(self.registryid, xid):
+        for child in self.overlay.children(self.registryid, xid):
             if child.kind in ("message", "schema"):
-                for version in self.working.children(self.registryid, child.xid):
+                for version in self.overlay.children(self.registryid, child.xid):
                     check_owner(version.xid, version)
-                    self.working.delete(self.registryid, version.xid)
+                    self.overlay.delete(self.registryid, version.xid)
             check_owner(child.xid, child)
-            self.working.delete(self.registryid, child.xid)
-        if self.working.row(self.registryid, xid) is not None:
-            self.working.delete(self.registryid, xid)
+            self.overlay.delete(self.registryid, child.xid)
+        if self.overlay.row(self.registryid, xid) is not None:
+            self.overlay.delete(self.registryid, xid)
             self.grown.add(holder_of(xid))
 
     # Groups and the registry
 
     def _put_group(self, xid: Xid, parsed: Parsed) -> None:
-        row = self.working.row(self.registryid, xid)
-        self.working.put(self.registryid, self._row(parsed, row, self.effects.life.get(xid)))
+        row = self.overlay.row(self.registryid, xid)
+        self.overlay.put(self.registryid, self._row(parsed, row, self.effects.life.get(xid)))
         if row is None:
             self.grown.add(REGISTRY)
 
     def _put_registry(self, parsed: Parsed | None) -> None:
-        row = self.working.row(self.registryid, REGISTRY)
+        row = self.overlay.row(self.registryid, REGISTRY)
         if parsed is not None and (row is None or self.effects.registry is not None):
-            self.working.put(self.registryid, self._row(parsed, row, self.effects.life.get(REGISTRY)))
+            self.overlay.put(self.registryid, self._row(parsed, row, self.effects.life.get(REGISTRY)))
             self.grown.discard(REGISTRY)
 
     def _grow(self, xid: Xid) -> None:
         """Count the epoch of what holds something that came or went, whoever owns it."""
         if xid in self.effects.groups:
             return  # it was written, and counted
-        row = self.working.row(self.registryid, xid)
+        row = self.overlay.row(self.registryid, xid)
         if row is not None:
-            self.working.put(self.registryid, row._replace(epoch=row.epoch + 1, modifiedat=self.working.now))
+            self.overlay.put(self.registryid, row._replace(epoch=row.epoch + 1, modifiedat=self.overlay.now))
 
     # Resources
 
-    def _put_tree(self, tree: ResourceState, parsed: dict[Xid, Parsed]) -> None:
-        for versionid in tree.removed:
-            if versionid in tree.rows:
-                self.working.delete(self.registryid, xid_of_version(tree.xid, versionid))
-        for versionid in tree.versions:
-            xid = xid_of_version(tree.xid, versionid)
-            before = tree.rows.get(versionid)
-            if versionid in tree.touched:
-                self.working.put(self.registryid, self._row(parsed[xid], before, tree.life.get(versionid)))
+    def _put_tree(self, resource_state: ResourceState, parsed: dict[Xid, Parsed]) -> None:
+        for versionid in resource_state.removed:
+            if versionid in resource_state.rows:
+                self.overlay.delete(self.registryid, xid_of_version(resource_state.xid, versionid))
+        for versionid in resource_state.versions:
+            xid = xid_of_version(resource_state.xid, versionid)
+            before = resource_state.rows.get(versionid)
+            if versionid in resource_state.touched:
+                self.overlay.put(self.registryid, self._row(parsed[xid], before, resource_state.life.get(versionid)))
             elif before is not None:
-                flipped = _with_isdefault(before, versionid == tree.default.versionid)
+                flipped = _with_isdefault(before, versionid == resource_state.default.versionid)
                 if flipped is not before:
-                    self.working.put(self.registryid, flipped)
-        came_or_went = set(tree.versions) != set(tree.rows)
-        row, own = tree.row, parsed[tree.xid]
-        if row is None or tree.is_meta_touched or came_or_went or own.content_hash != row.content_hash:
-            made = self._row(own, row, tree.life.get(""))
-            if row is not None and tree.xref is None:
+                    self.overlay.put(self.registryid, flipped)
+        came_or_went = set(resource_state.versions) != set(resource_state.rows)
+        row, own = resource_state.row, parsed[resource_state.xid]
+        if row is None or resource_state.is_meta_touched or came_or_went or own.content_hash != row.content_hash:
+            made = self._row(own, row, resource_state.life.get(""))
+            if row is not None and resource_state.xref is None:
                 made = made._replace(epoch=max(made.epoch, self._epoch_of_target(row) + 1))
-            self.working.put(self.registryid, made)
+            self.overlay.put(self.registryid, made)
         if row is None:
-            self.grown.add(holder_of(tree.xid))
+            self.grown.add(holder_of(resource_state.xid))
 
     def _epoch_of_target(self, row: OverlayRow) -> int:
-        """Give the epoch of what a Resource stood for until now; 0: it stood for nothing."""
+        """Return the epoch of what a Resource stood for until now; 0: it stood for nothing."""
         xref = read_canonical(row.body).get("xref")
-        target = self.working.row(self.registryid, Xid(xref)) if isinstance(xref, str) else None
+        target = self.overlay.row(self.registryid, Xid(xref)) if isinstance(xref, str) else None
         return 0 if target is None else target.epoch
 
     def _row(self, parsed: Parsed, before: OverlayRow | None, life: Life | None) -> OverlayRow:
         life = life or Life()
-        now = self.working.now
-        epoch = self.working.epoch_after(self.registryid, parsed.xid) if before is None else before.epoch + 1
+        now = self.overlay.now
+        epoch = self.overlay.epoch_after(self.registryid, parsed.xid) if before is None else before.epoch + 1
         createdat = life.createdat if life.createdat is not None else now if before is None else before.createdat
         modifiedat = now if life.modifiedat is None else life.modifiedat
         return OverlayRow(

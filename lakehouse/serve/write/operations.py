@@ -42,36 +42,36 @@ _BY_SERVER = ("version", "createdtimeutc", "updatedtimeutc")
 _OF_VERSION = ("ancestor", "version_uri", "isdefault")
 
 
-def body_of_document(writing: WriteRequest) -> Json:
-    """Give the attributes that headers name, and the document of the body; what no header names is left as it is.
+def body_of_document(write_request: WriteRequest) -> Json:
+    """Return the attributes that headers name, and the document of the body; what no header names is left as it is.
 
     Raises:
         ProblemFound: a header is none of an attribute that can stand in one, or there is both a body and a URL.
     """
     given: Json = {}
     labels: dict[str, str] = {}
-    for name, value in writing.headers.items():
+    for name, value in write_request.headers.items():
         if name.startswith(_PREFIX):
             attribute = name.removeprefix(_PREFIX)
             if attribute in ("schema", "schemabase64", "contenttype"):
-                told = "it is in the body" if attribute != "contenttype" else "it is the header Content-Type"
-                raise ProblemFound("extra_xregistry_header", writing.path, name=name, error_detail=told)
-            text = _decoded(name, value, writing.path)
+                detail = "it is in the body" if attribute != "contenttype" else "it is the header Content-Type"
+                raise ProblemFound("extra_xregistry_header", write_request.path, name=name, error_detail=detail)
+            text = _decoded(name, value, write_request.path)
             if attribute.startswith(("labels.", "labels-")):
                 labels[attribute[len("labels.") :]] = text
             else:
                 given[attribute] = _value(attribute, text)
     if labels:
         given["labels"] = labels
-    contenttype = writing.headers.get("content-type")
+    contenttype = write_request.headers.get("content-type")
     given["contenttype"] = contenttype or None
     if given.get("schemaurl") is not None:
-        if writing.body:
-            told = "the body must be empty with it"
-            raise ProblemFound("extra_xregistry_header", writing.path, name="xRegistry-schemaurl", error_detail=told)
+        if write_request.body:
+            detail = "the body must be empty with it"
+            raise ProblemFound("extra_xregistry_header", write_request.path, name="xRegistry-schemaurl", error_detail=detail)
         return given
-    check_text(given | {"schema": document_of(writing.body, contenttype)}, [], writing.path)
-    name, document = member_of(writing.body, contenttype)
+    check_text(given | {"schema": document_of(write_request.body, contenttype)}, [], write_request.path)
+    name, document = member_of(write_request.body, contenttype)
     return given | {name: document}
 
 
@@ -96,12 +96,12 @@ def _decoded(name: str, value: str, path: str) -> str:
         raise ProblemFound("header_error", path, name=name, error_detail="it is not UTF-8") from error
 
 
-def put_resource(context: WriteContext, tree: ResourceState, given: Json, *, is_patch: bool | None = None) -> None:
+def put_resource(context: WriteContext, resource_state: ResourceState, given: Json, *, is_patch: bool | None = None) -> None:
     """Write a Resource: its own attributes into the Version that was the default one, whatever the body makes the default.
 
     Args:
         context: the request.
-        tree: the Resource.
+        resource_state: the Resource.
         given: its attributes, with `meta` and `versions`.
         is_patch: attributes that are not given stay; None: as the request's method says.
 
@@ -109,30 +109,32 @@ def put_resource(context: WriteContext, tree: ResourceState, given: Json, *, is_
         ProblemFound: it cannot be done.
     """
     patch = context.patch if is_patch is None else is_patch
-    check_id(given, f"{tree.singular}id", tree.singular, tree.xid, last_id(tree.xid))
-    before = None if tree.is_new or tree.xref is not None else tree.default.versionid
-    meta = None if given.get("meta") is None else object_of(given["meta"], tree.xid + "/meta")
+    check_id(given, f"{resource_state.singular}id", resource_state.singular, resource_state.xid, last_id(resource_state.xid))
+    before = None if resource_state.is_new or resource_state.xref is not None else resource_state.default.versionid
+    meta = None if given.get("meta") is None else object_of(given["meta"], resource_state.xid + "/meta")
     if meta is not None:
-        context.check_names(meta, tree.xid + "/meta")
-        tree.put_meta(meta, patch=context.patch, check_epoch=context.checks_epoch, ignored=context.ignored)
+        context.check_names(meta, resource_state.xid + "/meta")
+        resource_state.put_meta(meta, patch=context.patch, check_epoch=context.checks_epoch, ignored=context.ignored)
     own = {name: value for name, value in given.items() if name not in ("meta", "versions")}
-    versions = object_of({} if given.get("versions") is None else given["versions"], tree.xid + "/versions")
-    if tree.xref is not None:
-        make_alias(context, tree, {name: value for name, value in given.items() if name != "meta"}, meta or {})
+    versions = object_of({} if given.get("versions") is None else given["versions"], resource_state.xid + "/versions")
+    if resource_state.xref is not None:
+        make_alias(context, resource_state, {name: value for name, value in given.items() if name != "meta"}, meta or {})
         return
     for name, body in versions.items():
-        put_version(context, tree, name, object_of(body, xid_of_version(tree.xid, name)), is_patch=context.patch)
+        put_version(
+            context, resource_state, name, object_of(body, xid_of_version(resource_state.xid, name)), is_patch=context.patch
+        )
     if before is None:
-        _make_default(context, tree, own, meta, versions)
+        _make_default(context, resource_state, own, meta, versions)
         return
-    check_id(own, "versionid", "version", tree.xid, before)
-    says = any(name not in (*_READ_ONLY_OF_RESOURCES, f"{tree.singular}id") for name in own)
+    check_id(own, "versionid", "version", resource_state.xid, before)
+    says = any(name not in (*_READ_ONLY_OF_RESOURCES, f"{resource_state.singular}id") for name in own)
     is_elsewhere = patch and not says and (meta is not None or versions)  # nothing is said of the default Version
     if before not in versions and not is_elsewhere:
-        put_version(context, tree, before, own, is_patch=patch)
+        put_version(context, resource_state, before, own, is_patch=patch)
 
 
-def _make_default(context: WriteContext, tree: ResourceState, own: Json, meta: Json | None, versions: Json) -> None:
+def _make_default(context: WriteContext, resource_state: ResourceState, own: Json, meta: Json | None, versions: Json) -> None:
     """Make the Version that a Resource's own attributes are of, where it had no default Version before.
 
     The body names it (its `versionid`, else `?setdefaultversionid`, else `meta.defaultversionid`); where it does not, Versions
@@ -142,82 +144,84 @@ def _make_default(context: WriteContext, tree: ResourceState, own: Json, meta: J
         ProblemFound: it cannot be done.
     """
     named = own.get("versionid") or _named_default(context, meta or {})
-    versionid = id_of_version(named or "1", tree.xid)
+    versionid = id_of_version(named or "1", resource_state.xid)
     if versionid not in versions and (named or not versions):
-        put_version(context, tree, versionid, own, is_patch=False)
+        put_version(context, resource_state, versionid, own, is_patch=False)
 
 
 def _named_default(context: WriteContext, meta: Json) -> Any:
     """Return the Version that a request names as the default one; the flag goes before the body."""
     if "defaultversionid" in context.ignored:
         return None
-    flag = context.writing.flag("setdefaultversionid")
+    flag = context.write_request.flag("setdefaultversionid")
     if flag is not None:
         return None if flag in ("null", "request") else flag
     return meta.get("defaultversionid")
 
 
-def put_version(context: WriteContext, tree: ResourceState, versionid: str, given: Json, *, is_patch: bool) -> None:
+def put_version(context: WriteContext, resource_state: ResourceState, versionid: str, given: Json, *, is_patch: bool) -> None:
     """Write a Version.
 
     Raises:
         ProblemFound: the Resource stands for another one, the body holds what a Resource has and a Version has not, or
             `ResourceState.put_version` finds something.
     """
-    if tree.xref is not None:
-        raise ProblemFound("extra_xref_attribute", tree.xid, name="versions", singular=tree.singular)
+    if resource_state.xref is not None:
+        raise ProblemFound("extra_xref_attribute", resource_state.xid, name="versions", singular=resource_state.singular)
     if "/" in versionid or not versionid:
-        raise ProblemFound("malformed_id", tree.xid, id=versionid[:128], error_detail="an id is not empty, and has no `/`")
+        raise ProblemFound(
+            "malformed_id", resource_state.xid, id=versionid[:128], error_detail="an id is not empty, and has no `/`"
+        )
     extra = next((name for name in ("meta", "versions") if given.get(name) is not None), None)
     if extra is not None:
-        told = "This writes a Version. Write `meta` and `versions` with PUT or PATCH of the Resource, or at their own paths."
-        raise ProblemFound("unknown_attribute", xid_of_version(tree.xid, versionid), told, name=extra)
-    context.check_names(given, xid_of_version(tree.xid, versionid))
-    tree.put_version(versionid, given, patch=is_patch, check_epoch=context.checks_epoch)
+        detail = "This writes a Version. Write `meta` and `versions` with PUT or PATCH of the Resource, or at their own paths."
+        raise ProblemFound("unknown_attribute", xid_of_version(resource_state.xid, versionid), detail, name=extra)
+    context.check_names(given, xid_of_version(resource_state.xid, versionid))
+    resource_state.put_version(versionid, given, patch=is_patch, check_epoch=context.checks_epoch)
 
 
-def put_versions(context: WriteContext, tree: ResourceState, given: Json) -> list[Xid]:
+def put_versions(context: WriteContext, resource_state: ResourceState, given: Json) -> list[Xid]:
     """Write several Versions; their XIDs.
 
     Raises:
         ProblemFound: it cannot be done.
     """
-    if not given and tree.is_new:
-        raise ProblemFound("missing_versions", tree.xid)
+    if not given and resource_state.is_new:
+        raise ProblemFound("missing_versions", resource_state.xid)
     for versionid, body in given.items():
-        told = object_of(body, xid_of_version(tree.xid, versionid))
-        put_version(context, tree, versionid, told, is_patch=context.patch)
-    return [xid_of_version(tree.xid, versionid) for versionid in given]
+        members = object_of(body, xid_of_version(resource_state.xid, versionid))
+        put_version(context, resource_state, versionid, members, is_patch=context.patch)
+    return [xid_of_version(resource_state.xid, versionid) for versionid in given]
 
 
-def post_version(context: WriteContext, tree: ResourceState, given: Json) -> tuple[Xid, bool]:
+def post_version(context: WriteContext, resource_state: ResourceState, given: Json) -> tuple[Xid, bool]:
     """Write one Version, whose id the server may choose; its XID, and whether it is new.
 
     Raises:
         ProblemFound: it cannot be done.
     """
-    versionid = id_of_version(given.get("versionid") or str(tree.next_number()), tree.xid)
-    is_new = versionid not in tree.versions
-    put_version(context, tree, versionid, given, is_patch=False)
-    return xid_of_version(tree.xid, versionid), is_new
+    versionid = id_of_version(given.get("versionid") or str(resource_state.next_number()), resource_state.xid)
+    is_new = versionid not in resource_state.versions
+    put_version(context, resource_state, versionid, given, is_patch=False)
+    return xid_of_version(resource_state.xid, versionid), is_new
 
 
-def put_meta(context: WriteContext, tree: ResourceState, given: Json) -> None:
+def put_meta(context: WriteContext, resource_state: ResourceState, given: Json) -> None:
     """Write the meta entity; a Resource that is new, or stood for another one and does no more, begins with a Version.
 
     Raises:
         ProblemFound: it cannot be done.
     """
-    begins = tree.is_new or tree.xref is not None
-    context.check_names(given, tree.xid + "/meta")
-    tree.put_meta(given, patch=context.patch, check_epoch=context.checks_epoch, ignored=context.ignored)
-    if tree.xref is not None:
-        make_alias(context, tree, {}, given)
+    begins = resource_state.is_new or resource_state.xref is not None
+    context.check_names(given, resource_state.xid + "/meta")
+    resource_state.put_meta(given, patch=context.patch, check_epoch=context.checks_epoch, ignored=context.ignored)
+    if resource_state.xref is not None:
+        make_alias(context, resource_state, {}, given)
     elif begins:
-        _make_default(context, tree, {}, given, {})
+        _make_default(context, resource_state, {}, given, {})
 
 
-def make_alias(context: WriteContext, tree: ResourceState, own: Json, meta: Json) -> None:
+def make_alias(context: WriteContext, resource_state: ResourceState, own: Json, meta: Json) -> None:
     """Let a Resource stand for another one: it has no Versions of its own then (spec.md, Cross Referencing Resources).
 
     In `meta` dates are taken beside `xref` and epoch, since `/export` has those of an alias.
@@ -225,20 +229,20 @@ def make_alias(context: WriteContext, tree: ResourceState, own: Json, meta: Json
     Raises:
         ProblemFound: the body has other attributes, or names a default Version.
     """
-    named = f"{tree.singular}id"
-    flag = {} if context.writing.flag("setdefaultversionid") is None else {"defaultversionid": ""}
-    for subject, given, allowed in ((tree.xid, own | flag, ()), (tree.xid + "/meta", meta, _OF_ALIAS)):
+    named = f"{resource_state.singular}id"
+    flag = {} if context.write_request.flag("setdefaultversionid") is None else {"defaultversionid": ""}
+    for subject, given, allowed in ((resource_state.xid, own | flag, ()), (resource_state.xid + "/meta", meta, _OF_ALIAS)):
         for name, value in given.items():
             if value is not None and name not in (*READ_ONLY, *allowed, *context.ignored, named):
-                raise ProblemFound("extra_xref_attribute", subject, name=name, singular=tree.singular)
-    tree.meta = {}
-    for versionid in list(tree.versions):
-        tree.remove_version(versionid)
-    tree.touched.clear()
+                raise ProblemFound("extra_xref_attribute", subject, name=name, singular=resource_state.singular)
+    resource_state.meta = {}
+    for versionid in list(resource_state.versions):
+        resource_state.remove_version(versionid)
+    resource_state.touched.clear()
 
 
 def id_of_version(value: Any, xid: Xid) -> str:
-    """Give an id of a body.
+    """Return an id of a body.
 
     Raises:
         ProblemFound: it is no text.
@@ -320,10 +324,10 @@ def put_members(context: WriteContext, given: Json, path: str) -> list[Xid]:
             put_group(context, xid, body)
             is_left_out = xid not in context.effects.groups
         else:
-            tree = context.tree_unless_left_out(xid)
-            is_left_out = tree is None
-            if tree is not None:
-                put_resource(context, tree, body)
+            resource_state = context.tree_unless_left_out(xid)
+            is_left_out = resource_state is None
+            if resource_state is not None:
+                put_resource(context, resource_state, body)
         if not is_left_out:
             xids.append(xid)
     return xids
@@ -343,7 +347,7 @@ def only(given: Json, names: tuple[str, ...], problem: str, path: str) -> Json:
 
 
 def _merged(context: WriteContext, given: Json, xid: Xid) -> Json:
-    """Give the attributes of a group or the registry: as given, or laid over what is there."""
+    """Return the attributes of a group or the registry: as given, or laid over what is there."""
     context.check_names(given, xid)
     names = set(_READ_ONLY_OF_GROUPS)
     if xid == "/":
@@ -354,7 +358,7 @@ def _merged(context: WriteContext, given: Json, xid: Xid) -> Json:
     before = {}
     if context.patch:
         of = registry_attributes if xid == "/" else group_attributes
-        before = of(context.working, context.registryid, xid, context.writing.dialect)
+        before = of(context.overlay, context.registryid, xid, context.write_request.dialect)
     merged = before | {name: value for name, value in given.items() if name not in names}
     return {name: value for name, value in merged.items() if value is not None}
 
@@ -365,7 +369,7 @@ def delete(context: WriteContext) -> None:
     Raises:
         ProblemFound: it is not there, documents hold it, or another epoch is given.
     """
-    parts, path = context.writing.parts, context.writing.path
+    parts, path = context.write_request.parts, context.write_request.path
     if len(parts) % 2:
         _delete_members(context)
     elif len(parts) == 6:
@@ -378,28 +382,28 @@ def delete(context: WriteContext) -> None:
 
 
 def _tree_of_path(context: WriteContext) -> ResourceState:
-    tree = context.tree(xid_of(*context.writing.parts[:4]))
-    if tree.is_new:
-        raise ProblemFound("not_found", tree.xid)
-    return tree
+    resource_state = context.resource_state(xid_of(*context.write_request.parts[:4]))
+    if resource_state.is_new:
+        raise ProblemFound("not_found", resource_state.xid)
+    return resource_state
 
 
 def _delete_members(context: WriteContext) -> None:
     """Delete the members of a collection that the body names; without a body, all of them (spec.md, Deleting Entities)."""
-    parts, path = context.writing.parts, context.writing.path
+    parts, path = context.write_request.parts, context.write_request.path
     holder = holder_of(Xid(path + "/x"))
     if len(parts) > 1 and context.row(holder) is None:
         raise ProblemFound("not_found", holder)
-    tree = _tree_of_path(context) if len(parts) == 5 else None
+    resource_state = _tree_of_path(context) if len(parts) == 5 else None
     rows = {row.xid: row for row in _held(context, path)}
-    given = context.body() if context.writing.body else {last_id(xid): {} for xid in sorted(rows)}
-    for name, told in given.items():
+    given = context.body() if context.write_request.body else {last_id(xid): {} for xid in sorted(rows)}
+    for name, members in given.items():
         xid = Xid(f"{path}/{name}")
-        body = object_of(told, xid)
+        body = object_of(members, xid)
         _check_ids(body, xid)
         epoch = _epoch_of_member(body, xid, is_resource=len(parts) == 3) if context.checks_epoch else None
-        if xid in rows and tree is not None:
-            _delete_version(tree, name, epoch)
+        if xid in rows and resource_state is not None:
+            _delete_version(resource_state, name, epoch)
         elif xid in rows and not _leaves_out(context, xid):
             _delete_whole(context, rows[xid], epoch)
 
@@ -417,7 +421,7 @@ def _check_ids(body: Json, xid: Xid) -> None:
 
 
 def _epoch_of_member(body: Json, xid: Xid, *, is_resource: bool) -> Any:
-    """Give the epoch that a body asks for; that of a Resource is in its `meta`.
+    """Return the epoch that a body asks for; that of a Resource is in its `meta`.
 
     Raises:
         ProblemFound: it is elsewhere only.
@@ -435,36 +439,36 @@ def _leaves_out(context: WriteContext, xid: Xid) -> bool:
     if "readonly" not in context.ignored:
         return False
     return context.leaves_out(xid) or any(
-        context.leaves_out(child.xid) for child in context.working.children(context.registryid, xid) if xid.count("/") == 2
+        context.leaves_out(child.xid) for child in context.overlay.children(context.registryid, xid) if xid.count("/") == 2
     )
 
 
 def _held(context: WriteContext, path: str) -> list[OverlayRow]:
     """List the members of a collection."""
     collection = path.rsplit("/", 1)[1]
-    rows = context.working.children(context.registryid, holder_of(Xid(path + "/x")))
+    rows = context.overlay.children(context.registryid, holder_of(Xid(path + "/x")))
     return [row for row in rows if row.xid.split("/")[-2] == collection]
 
 
-def _delete_version(tree: ResourceState, versionid: str, epoch: Any) -> None:
-    xid = xid_of_version(tree.xid, versionid)
-    if versionid not in tree.versions:
+def _delete_version(resource_state: ResourceState, versionid: str, epoch: Any) -> None:
+    xid = xid_of_version(resource_state.xid, versionid)
+    if versionid not in resource_state.versions:
         raise ProblemFound("not_found", xid)
-    check_given_epoch({"epoch": epoch}, xid, tree.rows[versionid].epoch)
-    tree.remove_version(versionid)
+    check_given_epoch({"epoch": epoch}, xid, resource_state.rows[versionid].epoch)
+    resource_state.remove_version(versionid)
 
 
 def _delete_whole(context: WriteContext, row: OverlayRow, epoch: Any) -> None:
     """Delete a group or a Resource with all that it holds."""
     check_given_epoch({"epoch": epoch}, row.xid, row.epoch)
     if row.kind in ("message", "schema"):
-        context.tree(row.xid)
+        context.resource_state(row.xid)
     check_owner(row.xid, row)
     context.effects.deleted.append(row.xid)
 
 
 def draft_methods_of(parts: tuple[str, ...]) -> tuple[str, ...]:
-    """Tell which methods write at a path of the draft; none: it is not one of them."""
+    """Return which methods write at a path of the draft; none: it is not one of them."""
     shape = (*parts[:1], *parts[2:3], *parts[4:5])
     if shape != (CATALOG, "messagedefinitions", "versions")[: len(shape)] or len(parts) in (0, 1):
         return ()
@@ -472,7 +476,7 @@ def draft_methods_of(parts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def xregistry_parts(parts: tuple[str, ...]) -> tuple[str, ...]:
-    """Give the path of the same entity in the xRegistry API."""
+    """Return the path of the same entity in the xRegistry API."""
     names = {0: "messagegroups", 2: "messages", 4: "versions"}
     return tuple(names.get(index, part) for index, part in enumerate(parts))
 
@@ -483,7 +487,7 @@ def put_draft_group(context: WriteContext) -> bool:
     Raises:
         ProblemFound: 400 where it is invalid, 409 where its format changes while it has definitions (CAT-025).
     """
-    groupid = context.writing.parts[1]
+    groupid = context.write_request.parts[1]
     given = context.body()
     if given.get("id", groupid) != groupid:
         raise ProblemFound("mismatched_id", f"/{groupid}", singular="", invalid_id=str(given["id"])[:128], expected_id=groupid)
@@ -495,7 +499,7 @@ def put_draft_group(context: WriteContext) -> bool:
     row = context.row(xid)
     check_owner(xid, row)
     is_other = row is not None and _format(read_canonical(row.body)) != _format(attributes)
-    if is_other and any(one.kind == "message" for one in context.working.children(context.registryid, xid)):
+    if is_other and any(one.kind == "message" for one in context.overlay.children(context.registryid, xid)):
         raise ProblemFound("", status=409, detail="CAT-025: `format` cannot change while the group has definitions.")
     context.effects.groups[xid] = _named(attributes)
     context.effects.life[xid] = Life()
@@ -508,47 +512,47 @@ def post_definition(context: WriteContext) -> tuple[str, bool]:
     Raises:
         ProblemFound: 404 where there is no group, 400 where the definition is invalid, 409 where it has another authority.
     """
-    groupid = context.writing.parts[1]
+    groupid = context.write_request.parts[1]
     group = context.row(xid_of("messagegroups", groupid))
     if group is None:
         raise ProblemFound("not_found", f"/{CATALOG}/{groupid}")
     given = {name: value for name, value in context.body().items() if name not in _BY_SERVER}
     name = given.get("id")
     if not isinstance(name, str) or not name or "/" in name:
-        raise ProblemFound("required_attribute_missing", context.writing.path, list="id")
-    tree = context.tree(xid_of("messagegroups", groupid, "messages", name))
-    _keep_authority(context, tree, given)
-    number = tree.next_number()
+        raise ProblemFound("required_attribute_missing", context.write_request.path, list="id")
+    resource_state = context.resource_state(xid_of("messagegroups", groupid, "messages", name))
+    _keep_authority(context, resource_state, given)
+    number = resource_state.next_number()
     made = _version(groupid, _draft_format(read_canonical(group.body)), name, given | {"version": number})
-    for versionid, attributes in tree.versions.items():
+    for versionid, attributes in resource_state.versions.items():
         if same(_told(attributes), _told(made)):
             return f"/{CATALOG}/{groupid}/messagedefinitions/{name}/versions/{versionid}", False
-    attributes = made | {tree.ancestor: tree.newest() or str(number)}
-    tree.versions[str(number)] = attributes
-    tree.touched.add(str(number))
-    tree.life[str(number)] = Life()
+    attributes = made | {resource_state.ancestor: resource_state.newest() or str(number)}
+    resource_state.versions[str(number)] = attributes
+    resource_state.touched.add(str(number))
+    resource_state.life[str(number)] = Life()
     return f"/{CATALOG}/{groupid}/messagedefinitions/{name}/versions/{number}", True
 
 
-def _keep_authority(context: WriteContext, tree: ResourceState, given: Json) -> None:
-    """Give a new definition its authority; it never changes (CAT-064), and an absent or empty one is this catalog (CAT-065).
+def _keep_authority(context: WriteContext, resource_state: ResourceState, given: Json) -> None:
+    """Return a new definition its authority; it never changes (CAT-064), and an absent or empty one is this catalog (CAT-065).
 
     Raises:
         ProblemFound: 409, it is another one.
     """
-    ours = f"{context.writing.base}/{CATALOG}"
-    known, wanted = tree.meta.get("authority"), given.pop("authority", None) or None
-    if wanted is not None and (tree.is_new or wanted == known):
+    ours = f"{context.write_request.base}/{CATALOG}"
+    known, wanted = resource_state.meta.get("authority"), given.pop("authority", None) or None
+    if wanted is not None and (resource_state.is_new or wanted == known):
         given["authority"] = wanted
-        tree.meta["authority"] = wanted
+        resource_state.meta["authority"] = wanted
         return
     if known is not None:
         given["authority"] = known  # of which the URI of each version is made
-    if isinstance(wanted, str) and wanted.rstrip("/") in (context.writing.base.rstrip("/"), ours) and known is None:
+    if isinstance(wanted, str) and wanted.rstrip("/") in (context.write_request.base.rstrip("/"), ours) and known is None:
         return
     if wanted is not None:
-        told = f"CAT-064: the authority of the definition is {known or 'this catalog'}, and does not change."
-        raise ProblemFound("", f"{context.writing.path}/{given['id']}", told, status=409)
+        detail = f"CAT-064: the authority of the definition is {known or 'this catalog'}, and does not change."
+        raise ProblemFound("", f"{context.write_request.path}/{given['id']}", detail, status=409)
 
 
 def _version(groupid: str, form: str | None, name: str, given: Json) -> Json:
@@ -590,7 +594,7 @@ def _told(attributes: Json) -> Json:
 
 
 def _draft_format(attributes: Json) -> str | None:
-    """Give the draft's name of a group's format."""
+    """Return the draft's name of a group's format."""
     stored = _format(attributes)
     return next((name for name, known in formats().items() if known["type"] == stored), stored)
 

@@ -35,7 +35,7 @@ class OverlayRow(NamedTuple):
     attributes: list[tuple[Pointer, JsonText]] | None = None
 
     def as_stored(self, registryid: RegistryId) -> Stored:
-        """Give it as it is shown."""
+        """Return it as it is shown."""
         return Stored(registryid, self.kind, self.xid, self.epoch, self.createdat, self.modifiedat, self.body, self.raw)
 
 
@@ -96,7 +96,7 @@ class CatalogOverlay:
         self._write((registryid, xid), None)
 
     def epoch_after(self, registryid: RegistryId, xid: Xid) -> int:
-        """Give the epoch of an entity that is made now: one that was deleted goes on counting (decision 9)."""
+        """Return the epoch of an entity that is made now: one that was deleted goes on counting (decision 9)."""
         if self.view is None:
             return 1
         found = self.view.db.execute(
@@ -117,7 +117,7 @@ class CatalogOverlay:
         return found
 
     def mark(self) -> int:
-        """Give the place that `undo` goes back to."""
+        """Return the place that `undo` goes back to."""
         return len(self._journal)
 
     def undo(self, mark: int) -> None:
@@ -130,7 +130,7 @@ class CatalogOverlay:
                 del self._written[key]
 
     def since(self, mark: int) -> list[OverlayChange]:
-        """Give what was written since, each entity as it was then and as it is now."""
+        """Return what was written since, each entity as it was then and as it is now."""
         first: dict[Key, OverlayRow | None] = {}
         for key, was_written, before in self._journal[mark:]:
             if key not in first:
@@ -138,7 +138,7 @@ class CatalogOverlay:
         return [OverlayChange(key[0], before, self._written[key]) for key, before in first.items()]
 
     def changes(self) -> Iterator[OverlayChange]:
-        """Give what the batch changes, by registry and XID; what came and went within it is nothing."""
+        """Return what the batch changes, by registry and XID; what came and went within it is nothing."""
         for (registryid, xid), after in sorted(self._written.items()):
             before = self._stored(registryid, xid)
             if (before is not None or after is not None) and before != after:

@@ -93,8 +93,8 @@ class Default:
         self.versionid = chosen.versionid
 
 
-def _wrong_type(name: str, subject: str, told: str) -> ProblemFound:
-    return ProblemFound("invalid_attribute", subject, name=name, error_detail=told)
+def _wrong_type(name: str, subject: str, detail: str) -> ProblemFound:
+    return ProblemFound("invalid_attribute", subject, name=name, error_detail=detail)
 
 
 @dataclass
@@ -143,17 +143,17 @@ class ResourceState:
 
     @property
     def singular(self) -> str:
-        """Give `message` or `schema`."""
+        """Return `message` or `schema`."""
         return SINGULAR[self.xid.split("/")[3]]
 
     @property
     def documents(self) -> tuple[str, ...]:
-        """Give the attributes of which one at most holds a Version's document."""
+        """Return the attributes of which one at most holds a Version's document."""
         return _DOCUMENTS if self.singular == "schema" else ()
 
     @property
     def ancestor(self) -> str:
-        """Give the name of the attribute that names a Version's ancestor."""
+        """Return the name of the attribute that names a Version's ancestor."""
         return "ancestorid" if self.dialect == RC4 else "ancestor"
 
     # Versions
@@ -218,7 +218,7 @@ class ResourceState:
         return self.rows[versionid].createdat if versionid in self.rows else 2**62
 
     def next_number(self) -> int:
-        """Give the id of a Version that the client does not name: a number that was never one."""
+        """Return the id of a Version that the client does not name: a number that was never one."""
         numbers = [int(one) for one in (*self.versions, *self.former) if one.isdecimal() and len(one) < 16]
         return max(numbers, default=0) + 1
 
@@ -295,15 +295,15 @@ class ResourceState:
         return named | {"meta": named | meta, "versions": written}
 
 
-def read_tree(working: CatalogOverlay, registryid: RegistryId, xid: Xid, dialect: str) -> ResourceState:
+def read_tree(overlay: CatalogOverlay, registryid: RegistryId, xid: Xid, dialect: str) -> ResourceState:
     """Read a Resource as it is; one that is not there has no Versions."""
-    row = working.row(registryid, xid)
+    row = overlay.row(registryid, xid)
     kind = "version" if xid.split("/")[3] == "messages" else "schemaversion"
-    rows = {last_id(one.xid): one for one in working.children(registryid, xid) if one.kind == kind}
-    former = frozenset(one.rsplit("/", 1)[1] for one in working.former(registryid, f"{xid}/versions/"))
+    rows = {last_id(one.xid): one for one in overlay.children(registryid, xid) if one.kind == kind}
+    former = frozenset(one.rsplit("/", 1)[1] for one in overlay.former(registryid, f"{xid}/versions/"))
     if row is None and not rows:
         return ResourceState(xid, dialect, True, {}, {}, {}, None, former=former)
-    group = working.row(registryid, holder_of(xid))
+    group = overlay.row(registryid, holder_of(xid))
     protocol = None if group is None else read_canonical(group.body).get("protocol")
     stored = None if row is None else row.as_stored(registryid)
     shown = make_resource(xid, stored, [one.as_stored(registryid) for one in rows.values()], protocol, dialect)
@@ -397,10 +397,10 @@ def _xref(value: Any, xid: Xid) -> Xid | None:
         return None
     parts = value.split("/") if isinstance(value, str) else []
     if len(parts) != 5 or parts[0] or not all(parts[1:]) or parts[3] != xid.split("/")[3] or value == xid:
-        told = f"it is not the XID of another one of /{xid.split('/')[1]}/…/{xid.split('/')[3]}"
-        raise ProblemFound("malformed_xref", xid, xref=str(value)[:200], error_detail=told)
+        detail = f"it is not the XID of another one of /{xid.split('/')[1]}/…/{xid.split('/')[3]}"
+        raise ProblemFound("malformed_xref", xid, xref=str(value)[:200], error_detail=detail)
     return Xid(value)
 
 
-def _invalid(name: str, subject: str, told: str) -> ProblemFound:
-    return ProblemFound("invalid_attribute", subject, name=name, error_detail=told)
+def _invalid(name: str, subject: str, detail: str) -> ProblemFound:
+    return ProblemFound("invalid_attribute", subject, name=name, error_detail=detail)

@@ -66,51 +66,51 @@ class WriteRequest(NamedTuple):
 
     @property
     def path(self) -> Xid:
-        """Give the path: the XID of what is asked for."""
+        """Return the path: the XID of what is asked for."""
         return xid_of(*self.parts)
 
     def flag(self, name: str) -> str | None:
-        """Give the value of a flag; None: it is not there."""
+        """Return the value of a flag; None: it is not there."""
         return next((value for given, value in self.parameters if given == name), None)
 
 
-def ignored_by(writing: WriteRequest) -> frozenset[str]:
-    """Tell what of a request is to be ignored: `?ignore` of 1.0-rc4, `?noepoch` and its like of 1.0-rc2.
+def ignored_by(write_request: WriteRequest) -> frozenset[str]:
+    """Return what of a request is to be ignored: `?ignore` of 1.0-rc4, `?noepoch` and its like of 1.0-rc2.
 
     Raises:
         ProblemFound: it names what cannot be ignored.
     """
     found: set[str] = set()
-    for name, value in writing.parameters:
-        if writing.dialect == RC2 and name in _IN_RC2:
+    for name, value in write_request.parameters:
+        if write_request.dialect == RC2 and name in _IN_RC2:
             found.add(_IN_RC2[name])
-        elif writing.dialect != RC2 and name == "ignore":
+        elif write_request.dialect != RC2 and name == "ignore":
             for one in value.split(","):
                 if one in ("", "*"):
                     found.update(IGNORABLE)
                 elif one in IGNORABLE:
                     found.add(one)
                 else:
-                    told = f"what can be ignored is {', '.join(IGNORABLE)}"
-                    raise ProblemFound("bad_ignore", writing.path, value=one[:80], error_detail=told)
+                    detail = f"what can be ignored is {', '.join(IGNORABLE)}"
+                    raise ProblemFound("bad_ignore", write_request.path, value=one[:80], error_detail=detail)
     return frozenset(found)
 
 
-def read_body(writing: WriteRequest, max_depth: int) -> Json:
+def read_body(write_request: WriteRequest, max_depth: int) -> Json:
     """Read the JSON object of a request.
 
     Raises:
         ProblemFound: there is none, it is no object, a key stands twice with different values, or it holds a credential.
     """
-    if not writing.body:
-        raise ProblemFound("missing_body", writing.path)
+    if not write_request.body:
+        raise ProblemFound("missing_body", write_request.path)
     try:
-        value, problems = read_json(writing.body, max_depth)
+        value, problems = read_json(write_request.body, max_depth)
     except NotJson as error:
-        raise ProblemFound("parsing_data", writing.path, error_detail=str(error).rstrip(".")) from error
-    check_text(value, problems, writing.path)
+        raise ProblemFound("parsing_data", write_request.path, error_detail=str(error).rstrip(".")) from error
+    check_text(value, problems, write_request.path)
     if not isinstance(value, dict):
-        raise ProblemFound("parsing_data", writing.path, error_detail="the body is not a JSON object")
+        raise ProblemFound("parsing_data", write_request.path, error_detail="the body is not a JSON object")
     return value
 
 
@@ -133,7 +133,7 @@ def check_text(value: Any, problems: list[Problem], path: str) -> None:
 
 
 def object_of(value: Any, subject: str) -> Json:
-    """Give a member that must be an object.
+    """Return a member that must be an object.
 
     Raises:
         ProblemFound: it is none.
@@ -180,7 +180,7 @@ def _level(value: Json, text: str, at: int, level: int) -> Json:
 
 
 def _members(text: str, at: int) -> Iterator[tuple[str, int, int]]:
-    """Give the members of an object of valid JSON: name, begin and end of the value."""
+    """Return the members of an object of valid JSON: name, begin and end of the value."""
     at = _past_blanks(text, _past_blanks(text, at) + 1)
     while text[at] != "}":
         name, at = _SKIP.raw_decode(text, at)

@@ -94,14 +94,14 @@ class DeltaAppender:
 
         rows = arrow_rows(changes)
         totals = Totals(head, committed_at, counts_of(changes), 0, rows_digest(rows))
-        told, bodies = own_bodies(totals, run)
+        metadata, bodies = own_bodies(totals, run)
         snapshot_id = head.snapshot_id + 1
         own = [{"registryid": "", "kind": kind, "xid": xid, "op": "insert", "body": body} for kind, xid, body in bodies]
         every = pa.concat_tables([rows, pa.Table.from_pylist(own, _ROWS)])
         numbers = pa.array([snapshot_id] * every.num_rows, pa.int64())
         every = every.add_column(0, pa.field("snapshot_id", pa.int64(), nullable=False), numbers)
         properties = CommitProperties(
-            custom_metadata={"userMetadata": json.dumps(told)},
+            custom_metadata={"userMetadata": json.dumps(metadata)},
             max_commit_retries=0,
             app_transactions=[Transaction(APPLICATION, snapshot_id)],
         )
@@ -137,7 +137,7 @@ class DeltaAppender:
             (log / f"{0:020}.json").write_text(_declaration(table), encoding="utf-8")
             write_deltalake(DeltaTable(aside), rows, mode="append")
             lines = (log / f"{1:020}.json").read_text(encoding="utf-8").splitlines()
-            added = [told["add"] for told in map(json.loads, lines) if "add" in told]
+            added = [action["add"] for action in map(json.loads, lines) if "add" in action]
             for one in added:
                 sync(Path(aside, one["path"]))
                 Path(aside, one["path"]).rename(folder / one["path"])
@@ -150,16 +150,16 @@ class DeltaAppender:
 
 
 def _declaration(table: DeltaTable) -> str:
-    """Give the first commit of a table that is declared as another one."""
-    protocol, told = table.protocol(), table.metadata()
+    """Return the first commit of a table that is declared as another one."""
+    protocol, declaration = table.protocol(), table.metadata()
     versions: dict[str, Any] = {"minReaderVersion": protocol.min_reader_version, "minWriterVersion": protocol.min_writer_version}
     features = {"readerFeatures": protocol.reader_features, "writerFeatures": protocol.writer_features}
     declared = {
-        "id": told.id,
+        "id": declaration.id,
         "format": {"provider": "parquet", "options": {}},
         "schemaString": table.schema().to_json(),
-        "partitionColumns": told.partition_columns,
-        "configuration": told.configuration,
+        "partitionColumns": declaration.partition_columns,
+        "configuration": declaration.configuration,
     }
     versions |= {name: value for name, value in features.items() if value is not None}
     return "".join(json.dumps(action) + "\n" for action in ({"protocol": versions}, {"metaData": declared}))
@@ -171,7 +171,7 @@ def storage_refusal(error: BaseException | None) -> str | None:
         text = str(error)
         found = _OF_SYSTEM.search(text)
         number = error.errno if isinstance(error, OSError) and error.errno else int(found[1]) if found else 0
-        refusal = _BY_NUMBER.get(number) or next((told for part, told in _BY_TEXT.items() if part in text), None)
+        refusal = _BY_NUMBER.get(number) or next((entry for part, entry in _BY_TEXT.items() if part in text), None)
         if refusal is not None:
             return refusal
         error = error.__cause__
@@ -179,7 +179,7 @@ def storage_refusal(error: BaseException | None) -> str | None:
 
 
 def admits_delta_rs(table: DeltaTable) -> bool:
-    """Tell whether delta-rs may write a table: clustering is a feature that it refuses."""
+    """Return whether delta-rs may write a table: clustering is a feature that it refuses."""
     features = set(table.protocol().writer_features or ())
     return not features & {"clustering", "domainMetadata"}
 
@@ -195,7 +195,7 @@ def counts_of(changes: list[OverlayChange]) -> dict[str, dict[str, int]]:
 
 
 def arrow_rows(changes: list[OverlayChange]) -> pa.Table:
-    """Give changes as rows of the log: columns of `changes` without snapshot_id. A deleted entity keeps its last text."""
+    """Return changes as rows of the log: columns of `changes` without snapshot_id. A deleted entity keeps its last text."""
     columns: dict[str, list[Any]] = {name: [] for name in _ROWS.names}
     for change in changes:
         row = change.after or change.before
@@ -231,6 +231,6 @@ def _hashable(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _as_declared(rows: pa.Table, table: DeltaTable) -> pa.Table:
-    """Give the columns the nullability that the table declares."""
+    """Return the columns the nullability that the table declares."""
     declared = {field.name: field.nullable for field in table.schema().fields}
     return rows.cast(pa.schema([field.with_nullable(declared[field.name]) for field in rows.schema]))

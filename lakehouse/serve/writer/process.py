@@ -79,7 +79,7 @@ class Tables:
         self._wanted = threading.Event()
 
     def session(self) -> SparkSession:
-        """Give the Spark session, with the tables attached.
+        """Return the Spark session, with the tables attached.
 
         Raises:
             JavaNotFound: Java is missing.
@@ -110,16 +110,16 @@ class Tables:
     def _follow(self) -> None:
         if sys.platform == "linux":  # elsewhere it would be that of the whole process
             os.nice(_NICENESS_OF_TABLES)
-        stop, told = threading.Event(), ""
+        stop, reported = threading.Event(), ""
         while True:
             self._wanted.wait()
             self._wanted.clear()
             try:
                 self._roll()
-                told = ""
+                reported = ""
             except LakehouseError as error:
-                if str(error) != told:  # once, and not after each commit
-                    told = str(error)
+                if str(error) != reported:  # once, and not after each commit
+                    reported = str(error)
                     logger.warning("the tables do not follow: %s", error)
                 stop.wait(_SECONDS_AFTER_A_FAILURE)
             except Exception:
@@ -182,7 +182,7 @@ class Batches:
 
         Args:
             writings: the requests.
-            announce: is told the id of the commit, and what each request comes to, before anything is committed.
+            announce: is called with the id of the commit, and what each request comes to, before anything is committed.
 
         Returns:
             The snapshot that has what they did, and what each came to.
@@ -252,37 +252,37 @@ class Batches:
     def _plan(self, view: View, writings: list[WriteRequest]) -> Planned:
         head = head_of(view)
         committed_at = head.next_moment()
-        working = CatalogOverlay(view, micros_of(committed_at))
+        overlay = CatalogOverlay(view, micros_of(committed_at))
         results: list[Result] = []
         users: dict[str, str] = {}
-        for writing in writings:
-            mark = working.mark()
+        for write_request in writings:
+            mark = overlay.mark()
             try:
-                results.append(apply(working, writing, self.model.settings))
+                results.append(apply(overlay, write_request, self.model.settings))
             except ProblemFound as problem:
                 results.append(problem)
                 continue
-            if writing.user is not None:
-                users |= {f"{one.registryid} {(one.after or one.before).xid}": writing.user for one in working.since(mark)}  # type: ignore[union-attr]
+            if write_request.user is not None:
+                users |= {f"{one.registryid} {(one.after or one.before).xid}": write_request.user for one in overlay.since(mark)}  # type: ignore[union-attr]
         named = {*users.values()}
-        told = {"": named.pop()} if len(named) == 1 else users
+        by_user = {"": named.pop()} if len(named) == 1 else users
         version = Facts(view.db).known()["changes"].version
-        return Planned(head, version, committed_at, results, list(working.changes()), told)
+        return Planned(head, version, committed_at, results, list(overlay.changes()), by_user)
 
 
 def head_of(view: View) -> Head:
-    """Give the snapshot that a view reads, as the next one is planned against it."""
+    """Return the snapshot that a view reads, as the next one is planned against it."""
     if not view.snapshot_id:
         return Head()
-    told: dict[str, Any] = view.commit_of(view.snapshot_id)
-    moment = datetime.fromisoformat(told["committed_at"])
-    return Head(view.snapshot_id, moment, told["digest"], told["tables"], told["deletions"])
+    commit: dict[str, Any] = view.commit_of(view.snapshot_id)
+    moment = datetime.fromisoformat(commit["committed_at"])
+    return Head(view.snapshot_id, moment, commit["digest"], commit["tables"], commit["deletions"])
 
 
 class Job(NamedTuple):
     """A request, and where its answer goes."""
 
-    writing: WriteRequest
+    write_request: WriteRequest
     link: Connection
 
 
@@ -353,7 +353,7 @@ def _serve(link: Connection, jobs: queue.Queue[Job]) -> None:
 def _gather(jobs: queue.Queue[Job], seconds: float) -> list[Job]:
     """Wait for a request, and take those that come with it."""
     found = [jobs.get()]
-    until, size = time.monotonic() + seconds, len(found[0].writing.body)
+    until, size = time.monotonic() + seconds, len(found[0].write_request.body)
     while len(found) < _MOST_REQUESTS and size < _MOST_BYTES:
         left = until - time.monotonic()
         try:
@@ -361,7 +361,7 @@ def _gather(jobs: queue.Queue[Job], seconds: float) -> list[Job]:
         except queue.Empty:
             break
         found.append(job)
-        size += len(job.writing.body)
+        size += len(job.write_request.body)
     return found
 
 
@@ -374,7 +374,7 @@ def _commit(batches: Batches, jobs: list[Job]) -> None:
                 _answer(job, Announced(os.getpid(), ingest_id, result))
 
     try:
-        snapshot_id, results = batches.commit([job.writing for job in jobs], announce)
+        snapshot_id, results = batches.commit([job.write_request for job in jobs], announce)
     except Exception as error:
         problem = _problem_of(error)
         for job in jobs:
@@ -385,12 +385,12 @@ def _commit(batches: Batches, jobs: list[Job]) -> None:
 
 
 def _problem_of(error: Exception) -> ProblemFound:
-    """Tell what kept a batch from being committed."""
+    """Return what kept a batch from being committed."""
     if isinstance(error, NotReadBack):
         logger.error("%s", error)
         appended = f"It was appended as snapshot {error.snapshot_id}, and could not be {error.failed}."
-        told = f"{appended} Look whether it is there, then go on."
-        return ProblemFound("data_retrieval_error", "/", told, status=503, headers={"Retry-After": "5"})
+        outcome = f"{appended} Look whether it is there, then go on."
+        return ProblemFound("data_retrieval_error", "/", outcome, status=503, headers={"Retry-After": "5"})
     refusal = storage_refusal(error)
     if refusal is not None:
         logger.error("a batch was not committed: %s", error)
@@ -401,8 +401,8 @@ def _problem_of(error: Exception) -> ProblemFound:
         return not_written(error)
     if isinstance(error, LakehouseError):
         logger.warning("a batch was not committed: %s", error)
-        told = "Nothing was written; other writers were quicker, or the warehouse cannot be reached. Ask again."
-        return ProblemFound("server_busy", "/", told, headers={"Retry-After": "1"})
+        outcome = "Nothing was written; other writers were quicker, or the warehouse cannot be reached. Ask again."
+        return ProblemFound("server_busy", "/", outcome, headers={"Retry-After": "1"})
     logger.exception("a batch was not committed")
     return ProblemFound("server_error", "/", "Nothing was written.")
 
@@ -411,7 +411,7 @@ def _answer(job: Job, answer: Announced | Done | ProblemFound) -> None:
     try:
         send_answer(job.link, answer)
     except (OSError, ValueError):
-        logger.info("who asked for %s is gone", job.writing.path)
+        logger.info("who asked for %s is gone", job.write_request.path)
 
 
 class WriterSupervisor:

@@ -38,11 +38,11 @@ class Done(NamedTuple):
     outcome: WriteOutcome
 
 
-def send_writing(link: Connection, writing: WriteRequest) -> None:
+def send_writing(link: Connection, write_request: WriteRequest) -> None:
     """Send a request."""
-    told = writing._asdict() | {"body": None}
-    link.send_bytes(orjson.dumps(told))
-    link.send_bytes(writing.body)
+    members = write_request._asdict() | {"body": None}
+    link.send_bytes(orjson.dumps(members))
+    link.send_bytes(write_request.body)
 
 
 def receive_writing(link: Connection) -> WriteRequest:
@@ -51,10 +51,10 @@ def receive_writing(link: Connection) -> WriteRequest:
     Raises:
         EOFError: the other side is gone.
     """
-    told = orjson.loads(link.recv_bytes())
+    members = orjson.loads(link.recv_bytes())
     body = link.recv_bytes()
-    told |= {"parts": tuple(told["parts"]), "parameters": [tuple(one) for one in told["parameters"]], "body": body}
-    return WriteRequest(**told)
+    members |= {"parts": tuple(members["parts"]), "parameters": [tuple(one) for one in members["parameters"]], "body": body}
+    return WriteRequest(**members)
 
 
 def send_answer(link: Connection, answer: Announced | Done | ProblemFound) -> None:
@@ -72,9 +72,9 @@ def receive_answer(link: Connection) -> Announced | Done | ProblemFound:
     Raises:
         EOFError: the other side is gone.
     """
-    told: dict[str, Any] = orjson.loads(link.recv_bytes())
-    if "problem" in told:
-        return ProblemFound.of_record(told["problem"])
-    kind = Announced if "announced" in told else Done
-    fields = told["announced" if "announced" in told else "done"]
+    members: dict[str, Any] = orjson.loads(link.recv_bytes())
+    if "problem" in members:
+        return ProblemFound.of_record(members["problem"])
+    kind = Announced if "announced" in members else Done
+    fields = members["announced" if "announced" in members else "done"]
     return kind(**fields | {"outcome": WriteOutcome(**fields["outcome"])})

@@ -54,7 +54,7 @@ class Writers:
         self._durable = Durable(f"{self.model.location}/changes", self.model.settings)
         self._free: queue.SimpleQueue[Connection] = queue.SimpleQueue()
 
-    def write(self, writing: WriteRequest) -> Done:
+    def write(self, write_request: WriteRequest) -> Done:
         """Have a request done.
 
         Raises:
@@ -62,7 +62,7 @@ class Writers:
         """
         if self.live.went_back is not None:
             raise not_written(self.live.went_back)
-        link = self._sent(writing)
+        link = self._sent(write_request)
         announced: Announced | None = None
         try:
             while True:
@@ -76,7 +76,7 @@ class Writers:
                 return answer
         except (EOFError, OSError):
             link.close()
-            return self._found_out(writing, announced)
+            return self._found_out(write_request, announced)
 
     def hindrance(self) -> Hindrance | None:
         """Return what keeps a request that writes from being done now; None: nothing does.
@@ -102,49 +102,51 @@ class Writers:
             return False
         return True
 
-    def _sent(self, writing: WriteRequest) -> Connection:
+    def _sent(self, write_request: WriteRequest) -> Connection:
         """Send a request to a writer that is there; one that is starting is waited for."""
         until = time.monotonic() + self.seconds
         while True:
             try:
                 link = self._free.get_nowait()
             except queue.Empty:
-                link = self._opened(until, writing)
+                link = self._opened(until, write_request)
             try:
-                send_writing(link, writing)
+                send_writing(link, write_request)
             except OSError:  # of a writer that died; it did not read the request whole
                 link.close()
                 continue
             return link
 
-    def _opened(self, until: float, writing: WriteRequest) -> Connection:
+    def _opened(self, until: float, write_request: WriteRequest) -> Connection:
         while True:
             try:
                 return Client(self.address.path, "AF_UNIX", authkey=self.address.key)
             except (OSError, EOFError) as error:
                 if time.monotonic() > until:
-                    told = "The process that writes is starting; nothing was written. Ask again."
-                    raise ProblemFound("server_busy", writing.path, told, headers={"Retry-After": "5"}) from error
+                    detail = "The process that writes is starting; nothing was written. Ask again."
+                    raise ProblemFound("server_busy", write_request.path, detail, headers={"Retry-After": "5"}) from error
                 time.sleep(_SECONDS_BETWEEN_TRIES)
 
-    def _found_out(self, writing: WriteRequest, announced: Announced | None) -> Done:
-        """Look whether a writer that died had committed a request."""
+    def _found_out(self, write_request: WriteRequest, announced: Announced | None) -> Done:
+        """Check whether a writer that died had committed a request."""
         if announced is not None:
             _await_end(announced.pid)
             self.model.refresh()
             snapshot_id = self.model.answer(lambda view: _committed_by(view, announced.ingest_id))
             if snapshot_id is not None:
-                self._sync(writing)  # the writer may have died before it did
+                self._sync(write_request)  # the writer may have died before it did
                 return Done(snapshot_id, announced.outcome)
-        told = "The process that writes died; nothing was written. Ask again."
-        raise ProblemFound("server_busy", writing.path, told, headers={"Retry-After": "5"})
+        detail = "The process that writes died; nothing was written. Ask again."
+        raise ProblemFound("server_busy", write_request.path, detail, headers={"Retry-After": "5"})
 
-    def _sync(self, writing: WriteRequest) -> None:
+    def _sync(self, write_request: WriteRequest) -> None:
         try:
             self._durable.sync_commits()
         except OSError as error:
-            told = f"It was written, but not through to the disk ({error}). Look whether it is there, then go on."
-            raise ProblemFound("data_retrieval_error", writing.path, told, status=503, headers={"Retry-After": "5"}) from error
+            detail = f"It was written, but not through to the disk ({error}). Look whether it is there, then go on."
+            raise ProblemFound(
+                "data_retrieval_error", write_request.path, detail, status=503, headers={"Retry-After": "5"}
+            ) from error
 
 
 def _await_end(pid: int) -> None:
