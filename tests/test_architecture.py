@@ -144,6 +144,7 @@ SHARED_FILES = {
     "events",
     "flattened",
     "judged",
+    "limits",
     "places",
     "protocols",
     "refusals",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import csv
 import re
+import tokenize
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -107,6 +108,28 @@ def messages() -> Iterator[Line]:
                     yield Line(named(path), node.lineno, node.value)
 
 
+# Packages whose docstrings and comments keep to the words, too. The list grows; a package that is in it stays.
+FINISHED = ("match", "render", "serve", "replicate", "readmodel", "cli")
+MOOD = re.compile(r"\A\W*(Give|Tell|Look whether)\b")
+
+
+def explanations() -> Iterator[Line]:
+    """Return the docstrings and comments of finished packages, without code; a docstring says Return, Check, Yield."""
+    for path in (path for name in FINISHED for path in sorted((ROOT / "lakehouse" / name).rglob("*.py"))):
+        with path.open("rb") as file:
+            for token in tokenize.tokenize(file.readline):
+                is_doc = token.type == tokenize.STRING and token.string.startswith('"""') and "CREATE TABLE" not in token.string
+                if is_doc or token.type == tokenize.COMMENT:
+                    for number, line in enumerate(token.string.splitlines(), token.start[0]):
+                        yield Line(named(path), number, re.sub(r"`[^`]*`", "`code`", line))
+
+
+def test_a_docstring_begins_with_a_usual_verb():
+    assert [
+        f"{line.file}:{line.number}: {line.text}" for line in explanations() if '"""' in line.text and MOOD.match(line.text)
+    ] == []
+
+
 def dags() -> Iterator[Line]:
     """Return the programs for Airflow whole: it shows their docstrings, and users change them."""
     for path in sorted((ROOT / "airflow_dags").glob("*.py")):
@@ -157,7 +180,9 @@ def test_rules_and_their_hints(table, names):
     assert found_in(rows_of(f"lakehouse/{table}", names)) == []
 
 
-@pytest.mark.parametrize("source", [templates, columns, settings, messages, dags], ids=lambda source: source.__name__)
+@pytest.mark.parametrize(
+    "source", [templates, columns, settings, messages, dags, explanations], ids=lambda source: source.__name__
+)
 def test_texts_of_the_product(source):
     assert found_in(source()) == []
 

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lakehouse.cli.console import Context, bar
-from lakehouse.cli.printing import tell
+from lakehouse.cli.printing import log_stderr
 from lakehouse.errors import (
     LabelTaken,
     NoBackup,
@@ -54,7 +54,7 @@ def ask(context: Context, question: Callable[[View], T], at: str | None = None) 
         with bar(context) as progress, open_model(settings, progress=progress) as model:
             return model.answer(question, at)
     except (WarehouseError, OSError) as error:
-        tell(f"note: only Spark checks this command, later: {error}")
+        log_stderr(f"note: only Spark checks this command, later: {error}")
         return None
 
 
@@ -145,7 +145,7 @@ def check_match(context: Context, sources: Iterable[str], scope: Scope, at: str 
 def _check_scope(view: View, scope: Scope) -> None:
     from lakehouse.match.definition.scope import endpoint_row, in_scope
 
-    one = [row._asdict() for row in islice(view.telling(scope.registry, group_xid=scope.group), 1)]
+    one = [row._asdict() for row in islice(view.discriminators(scope.registry, group_xid=scope.group), 1)]
     found = view.entities(scope.endpoint, scope.registry) if scope.endpoint else []
     in_scope(one, [endpoint_row(entity) for entity in found], scope)
 

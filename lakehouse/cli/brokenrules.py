@@ -11,7 +11,7 @@ import click
 from lakehouse.cli.completion import complete_rule
 from lakehouse.cli.console import Context, at_option, read_model, with_globals
 from lakehouse.cli.helping import command
-from lakehouse.cli.printing import counted_findings, one_line, shortened, show_table, tell
+from lakehouse.cli.printing import counted_findings, log_stderr, one_line, shortened, show_table
 from lakehouse.text.timestamps import rfc3339, utc_seconds
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ def _known(rules: set[str], findings: list[dict[str, Any]]) -> set[str]:
 def _name_ingests(findings: list[dict[str, Any]]) -> None:
     """Print on standard error which ingest was the first to report the findings, and where the others are listed."""
     for ingest_id, found_at in {one["ingest_id"]: one["found_at"] for one in findings}.items():
-        tell(f"first reported by ingest {ingest_id} at {utc_seconds(rfc3339(found_at))}")
-    tell("findings that earlier ingests reported are not listed here; `lakehouse violations` lists all of them")
+        log_stderr(f"first reported by ingest {ingest_id} at {utc_seconds(rfc3339(found_at))}")
+    log_stderr("findings that earlier ingests reported are not listed here; `lakehouse violations` lists all of them")
 
 
 def show_broken(found: list[RuleFindings], documents: int, *, with_consequences: bool) -> None:

@@ -16,7 +16,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from lakehouse.cli.completion import complete_snapshot
 from lakehouse.cli.helping import GLOBALS
-from lakehouse.cli.printing import printable, tell
+from lakehouse.cli.printing import log_stderr, printable
 from lakehouse.progress import EverySeconds, Periodic, Unwatched, period
 from lakehouse.settings import Settings, read_settings
 
@@ -80,7 +80,7 @@ class Context:
 
 
 def with_globals(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a command the global options, so that they may stand before or after its name."""
+    """Add the global options to a command, so that they may be before or after its name."""
 
     @click.option("--warehouse", metavar="DIR", help="Folder or URI of the catalog (default ./warehouse).")
     @click.option("--registry", metavar="ID", help="Use just this registry; for `ingest`: the one to load into.")
@@ -130,7 +130,7 @@ def session(
 
 @contextmanager
 def read_model(context: Context) -> Iterator[tuple[Any, Settings]]:
-    """Open the read model, up to date: no Spark, no Java. Where it is built first, a bar tells how far that is."""
+    """Open the read model, up to date: no Spark, no Java. Where it is built first, a bar shows how far that is."""
     from lakehouse.readmodel import open_model
 
     settings = context.settings
@@ -158,7 +158,7 @@ def bring_read_model(context: Context, settings: Settings, watcher: Any = None, 
         with (watcher or Unwatched()).stage("index", "quick commands follow"):
             open_model(settings).close()
     except Exception as error:
-        tell(f"note: quick commands will follow later: {error}")
+        log_stderr(f"note: quick commands will follow later: {error}")
     if summary is not None:
         summary.add_stage("index", time.monotonic() - begun)
 
@@ -174,7 +174,7 @@ def bar(context: Context) -> Iterator[Any]:
 
         def progress(done: int, total: int | None) -> None:
             if every is not None and every.is_due():
-                tell(f"reading the catalog for quick commands: {done:,}{f' of {total:,}' if total else ''} rows")
+                log_stderr(f"reading the catalog for quick commands: {done:,}{f' of {total:,}' if total else ''} rows")
             if not tasks:
                 tasks.append(shown.add_task("reading the catalog for quick commands", total=total))
             shown.update(tasks[0], completed=done)
@@ -200,7 +200,7 @@ def _progress(context: Context) -> Iterator[Any]:
         elif context.quiet or context.options.get("log_json"):
             yield Unwatched()
         else:
-            yield Periodic(tell, period())
+            yield Periodic(log_stderr, period())
 
 
 class _Spinner:

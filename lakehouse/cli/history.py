@@ -13,7 +13,7 @@ import click
 from lakehouse.cli.completion import complete_snapshot, complete_xid
 from lakehouse.cli.console import BREAKING, Context, at_option, bring_read_model, open_spark, read_model, session, with_globals
 from lakehouse.cli.helping import command
-from lakehouse.cli.printing import printable, shortened, show_table, tell
+from lakehouse.cli.printing import log_stderr, printable, shortened, show_table
 from lakehouse.text.names import Xid
 from lakehouse.text.timestamps import utc_seconds
 from lakehouse.text.xid import is_message
@@ -151,7 +151,7 @@ def _read_history(context: Context, xid: str, at: str | None, *, below: bool = F
 
         found, notes = model.answer(ask, at)
     for note in notes:
-        tell(f"note: {note}")
+        log_stderr(f"note: {note}")
     return list(found)
 
 
@@ -259,9 +259,9 @@ def changes(context: Context, since: str, until: str | None, form: str, feeds: t
         with model.at() as view:
             for _, event in change_events(view, settings.events_source, first, last, feeds or FEEDS):
                 click.echo(event)
-    tell(f"events after snapshot {first} up to {last}. Next time: --since {last}")
+    log_stderr(f"events after snapshot {first} up to {last}. Next time: --since {last}")
     if PLACEHOLDER in settings.events_source:
-        tell(
+        log_stderr(
             f"note: `source` of these events is {settings.events_source}, a placeholder. Set `events_source` in a settings file "
             "(--conf) or LAKEHOUSE_EVENTS_SOURCE to the URL of your registry; {registryid} in it is replaced by the id."
         )

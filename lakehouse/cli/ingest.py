@@ -20,7 +20,7 @@ from lakehouse.cli.console import (
     with_globals,
 )
 from lakehouse.cli.helping import command
-from lakehouse.cli.printing import printable, show_summary, show_table, show_validation, tell
+from lakehouse.cli.printing import log_stderr, printable, show_summary, show_table, show_validation
 from lakehouse.dialects.tables import DIALECTS
 
 
@@ -88,7 +88,7 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
             bring_read_model(context, settings, watcher, summary)
     context.run.result = summary.as_json()
     for path, reason in summary.hidden:
-        tell(f"warning: not read: {path}: {reason}")
+        log_stderr(f"warning: not read: {path}: {reason}")
     if context.as_json:
         click.echo(json.dumps(summary.as_json()))
     else:

@@ -22,7 +22,7 @@ from lakehouse.cli.history import blame, changes, diff, label, log, snapshots
 from lakehouse.cli.ingest import demo, explain, ingest, rules, validate
 from lakehouse.cli.match import match
 from lakehouse.cli.operators import backup, doctor, maintain, migrate, rebuild, restore
-from lakehouse.cli.printing import tell
+from lakehouse.cli.printing import log_stderr
 from lakehouse.cli.query import export, search, serve_sql, show, sql, sql_user
 from lakehouse.cli.render import render
 from lakehouse.cli.replicate import replicate
@@ -73,17 +73,17 @@ def main(*command: str) -> None:
         code, failure = error.exit_code, error.format_message()
     except click.Abort:
         failure = "stopped"
-        tell(failure)
+        log_stderr(failure)
         code = 1
     except LakehouseError as error:
         failure = str(error)
-        tell(f"error: {error}")
+        log_stderr(f"error: {error}")
         code = error.exit_code
     except Exception as error:
         if os.environ.get("LAKEHOUSE_DEBUG"):
             raise
         failure = f"{type(error).__name__}: {reason_of(error)}"
-        tell(f"error: {failure}\nUnexpected internal error. Set LAKEHOUSE_DEBUG=1 for a traceback, and please report it.")
+        log_stderr(f"error: {failure}\nUnexpected internal error. Set LAKEHOUSE_DEBUG=1 for a traceback, and please report it.")
         code = 1
     context.end(code or 0, failure)
     sys.exit(code or 0)

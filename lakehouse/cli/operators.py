@@ -105,7 +105,7 @@ def backup(context: Context, folder: str) -> int:
     from lakehouse.operations.backups import backup as make_backup
 
     check_backup(context, folder)
-    return _tell_backup(context, folder, make_backup, "Backup of snapshots 1 to {} in {}", makes_catalog=False)
+    return _report_backup(context, folder, make_backup, "Backup of snapshots 1 to {} in {}", makes_catalog=False)
 
 
 @command("lakehouse restore /mnt/backups/catalog --warehouse new-warehouse")
@@ -121,10 +121,10 @@ def restore(context: Context, folder: str) -> int:
     from lakehouse.operations.backups import restore as restore_backup
 
     check_restore(context, folder)
-    return _tell_backup(context, folder, restore_backup, "Restored snapshots 1 to {} from {}", makes_catalog=True)
+    return _report_backup(context, folder, restore_backup, "Restored snapshots 1 to {} from {}", makes_catalog=True)
 
 
-def _tell_backup(context: Context, folder: str, act: Callable[..., Any], result: str, *, makes_catalog: bool) -> int:
+def _report_backup(context: Context, folder: str, act: Callable[..., Any], result: str, *, makes_catalog: bool) -> int:
     with session(context, makes_catalog=makes_catalog) as (spark, settings, watcher), watcher.stage("backup", folder):
         manifest = act(spark, settings, folder)
     counts = f"{manifest.rows} rows, {manifest.findings_count} findings; digests verified"

@@ -228,7 +228,7 @@ def lag_of(view: Any) -> dict[str, int]:
 def tell_lag(lag: dict[str, int]) -> None:
     """Report on standard error what `lag_of` returns."""
     if lag:
-        tell(
+        log_stderr(
             f"note: the entities are those of snapshot {lag['snapshot_id']}; effective definitions are computed up to snapshot "
             f"{lag['definitions_snapshot']}. An ingest that runs may be at it; else `lakehouse rebuild`."
         )
@@ -323,6 +323,6 @@ def shortened(uri: str) -> str:
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
-def tell(text: str) -> None:
+def log_stderr(text: str) -> None:
     """Print on standard error."""
     click.echo(printable(text), err=True)

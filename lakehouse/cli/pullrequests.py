@@ -16,7 +16,7 @@ def as_markdown(differences: Iterable[Difference], before: str, after: str, *, w
         differences: what differs.
         before: name of the earlier state.
         after: name of the later state.
-        with_registry: tell the registry of each.
+        with_registry: name the registry of each.
     """
     every = list(differences)
     columns = ["registry"] * with_registry + ["entity", "change", "attribute", "before", "after", "meaning"]

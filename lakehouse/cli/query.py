@@ -16,7 +16,16 @@ import click
 from lakehouse.cli.completion import KINDS, complete_xid
 from lakehouse.cli.console import Context, at_option, open_spark, read_model, session, with_globals
 from lakehouse.cli.helping import command
-from lakehouse.cli.printing import lag_of, printable, show_examples, show_exported, show_one_entity, show_table, tell, tell_lag
+from lakehouse.cli.printing import (
+    lag_of,
+    log_stderr,
+    printable,
+    show_examples,
+    show_exported,
+    show_one_entity,
+    show_table,
+    tell_lag,
+)
 from lakehouse.cli.tabular import FORMATS, show_rows
 from lakehouse.dialects.tables import NORMAL, WRITABLE
 from lakehouse.text.names import RegistryId
@@ -106,7 +115,7 @@ def show(context: Context, xid: str, at: str | None, with_all: bool) -> int:
                 show_examples(shown, examples, everything=with_all)
         tell_lag(lag)
     for note in notes:
-        tell(f"note: {note}")
+        log_stderr(f"note: {note}")
     return 0
 
 

@@ -16,7 +16,7 @@ import click
 from lakehouse.cli.completion import complete_xid
 from lakehouse.cli.console import REFUSED, Context, read_model, session, with_globals
 from lakehouse.cli.helping import command
-from lakehouse.cli.printing import printable, tell
+from lakehouse.cli.printing import log_stderr, printable
 from lakehouse.text.names import RegistryId
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _run_of(context: Context, xids: tuple[str, ...], flags: dict[str, Any]) -> t
 
 def _write(context: Context, run: RenderRun, common: RenderInput, flags: dict[str, Any]) -> int:
     from lakehouse.render.filling import read_values
-    from lakehouse.render.renderruns import told_of
+    from lakehouse.render.renderruns import lines_of_failures
 
     rows = read_values(flags["values"]) if flags["values"] else None
     lines = run.lines(run.messages(common, rows), batch=flags["batch"])
@@ -139,12 +139,12 @@ def _write(context: Context, run: RenderRun, common: RenderInput, flags: dict[st
             json.dumps({"written": written, "failed": [failure.as_json() for failure in run.failures]}, ensure_ascii=False)
         )
     else:
-        for failures in told_of(run.failures[:_MOST_TOLD]):
-            tell("\n".join(printable(part) for part in failures.split("\n")))
+        for failures in lines_of_failures(run.failures[:_MOST_TOLD]):
+            log_stderr("\n".join(printable(part) for part in failures.split("\n")))
         if run.failed > _MOST_TOLD:
-            tell(f"… and {run.failed - _MOST_TOLD:,} more")
+            log_stderr(f"… and {run.failed - _MOST_TOLD:,} more")
         if not (to_stdout or context.quiet):
-            tell(f"{written:,} messages written to {printable(flags['out'])}, {run.failed:,} left out")
+            log_stderr(f"{written:,} messages written to {printable(flags['out'])}, {run.failed:,} left out")
     return REFUSED if run.failed else 0
 
 
@@ -163,7 +163,7 @@ def _render_table(context: Context, xids: tuple[str, ...], flags: dict[str, Any]
                 if row["line"] is None:
                     failed += 1
                     if failed <= _MOST_TOLD:
-                        tell("\n".join(printable(part) for part in f"left out: {row['error']}".split("\n")))
+                        log_stderr("\n".join(printable(part) for part in f"left out: {row['error']}".split("\n")))
                 else:
                     written += 1
                     file.write(row["line"].encode() + b"\n")

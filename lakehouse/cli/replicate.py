@@ -13,7 +13,7 @@ import click
 
 from lakehouse.cli.console import REFUSED, Context, bring_read_model, exit_zero_option, session, with_globals
 from lakehouse.cli.helping import command, group
-from lakehouse.cli.printing import one_line, show_summary, tell
+from lakehouse.cli.printing import log_stderr, one_line, show_summary
 from lakehouse.errors import ReplicationError, SettingsError
 
 if TYPE_CHECKING:
@@ -91,16 +91,16 @@ def pull(context: Context, /, url: str, into: str | None, groups: tuple[str, ...
     settings = context.settings
     source = read_address(url, "SOURCE")
     if source.is_plain:
-        tell("warning: user, password or token go over http for everybody on the way to read; use https.")
+        log_stderr("warning: user, password or token go over http for everybody on the way to read; use https.")
     options = {name: flags[name] for name in ("protocol", "authority", "force", "strict")}
     job = Pull(source, read_scope(groups), **options)
 
-    def told_how_far(path: str, done: int, of: int) -> None:
+    def report_progress(path: str, done: int, of: int) -> None:
         if not context.quiet and not context.as_json and of > 1:
-            tell(one_line(f"fetch    {done + 1}/{of}  {path}"))
+            log_stderr(one_line(f"fetch    {done + 1}/{of}  {path}"))
 
     with open_state(settings, source.url, job.scope, job.protocol) as state, ExitStack() as stack:
-        puller = stack.enter_context(closing(Puller(settings, job, state, told_how_far)))
+        puller = stack.enter_context(closing(Puller(settings, job, state, report_progress)))
         rounds = _Rounds(context, puller, stack)
         if flags["on_events"]:
             refused = _on_events(rounds, flags)
@@ -121,13 +121,13 @@ def until_stopped(run: Callable[[], bool], wait: Callable[[threading.Event], Any
         try:
             refused = run() or refused
         except ReplicationError as error:
-            tell(f"error: {error}")
+            log_stderr(f"error: {error}")
         wait(stopped)
     return refused
 
 
 def _on_events(rounds: _Rounds, flags: dict[str, Any]) -> bool:
-    """Run a round whenever the source tells that something changed, and now and then without."""
+    """Run a round whenever the source says that something changed, and now and then without."""
     try:
         from lakehouse.replicate.subscriber import Listener, Subscriber
     except ModuleNotFoundError as error:
@@ -139,7 +139,7 @@ def _on_events(rounds: _Rounds, flags: dict[str, Any]) -> bool:
     listener = rounds.stack.enter_context(closing(Listener(host.strip("[]"), int(port), puller.options.scope)))
     subscriber = Subscriber(puller.client, puller.state, flags["sink"] or listener.url, listener.token, puller.options.scope)
     rounds.stack.callback(subscriber.end)
-    tell(f"listening for events at {listener.url}")
+    log_stderr(f"listening for events at {listener.url}")
 
     def run() -> bool:
         subscriber.keep()
@@ -182,14 +182,14 @@ class _Rounds:
             return
         if summary is None:
             click.echo(one_line(f"{members['source']}: nothing changed."))
-            self._tell_refused(fetched)
+            self._report_refused(fetched)
             return
         what = f"{len(fetched.units)} documents, {len(fetched.changed)} changed, {len(fetched.vanished)} vanished"
         click.echo(one_line(f"{members['source']}: {what}; {fetched.requests} requests, {fetched.received} bytes."))
-        self._tell_refused(fetched)
+        self._report_refused(fetched)
         show_summary(summary)
 
-    def _tell_refused(self, fetched: Fetched) -> None:
+    def _report_refused(self, fetched: Fetched) -> None:
         if fetched.refused:
             line = f"{len(fetched.refused)} unchanged documents hold what was refused before: `lakehouse violations` shows it."
             click.echo(one_line(line))
@@ -220,7 +220,7 @@ def push(context: Context, /, url: str, groups: tuple[str, ...], **flags: Any) -
     settings = context.settings
     target = read_address(url, "TARGET")
     if target.is_plain:
-        tell("warning: user, password or token go over http for everybody on the way to read; use https.")
+        log_stderr("warning: user, password or token go over http for everybody on the way to read; use https.")
     job = Push(target, read_scope(groups), flags["authority"])
     with open_state(settings, target.url, job.scope, "push") as state, closing(Pusher(settings, job, state)) as pusher:
 
@@ -232,7 +232,7 @@ def push(context: Context, /, url: str, groups: tuple[str, ...], **flags: Any) -
             counts = f"{pushed.written} written, {pushed.deleted} deleted, {pushed.left} left out, {len(pushed.refused)} refused"
             click.echo(one_line(f"{target.url}: snapshot {pushed.snapshot}: {counts}."))
             for xid, reason in pushed.refused[:20]:
-                tell(one_line(f"refused: {xid}: {reason}"))
+                log_stderr(one_line(f"refused: {xid}: {reason}"))
             return bool(pushed.refused)
 
         refused = until_stopped(run, lambda stopped: stopped.wait(flags["every"])) if flags["follow"] else run()

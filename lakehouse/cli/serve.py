@@ -85,17 +85,17 @@ def serve(context: Context, /, allow_origin: tuple[str, ...], **flags: Any) -> i
     settings = context.settings
     options = Options(registry=RegistryId(settings.registry) or None, allow_origin=tuple(allow_origin), **flags)
 
-    def tell(url: str, workers: int) -> None:
+    def report(url: str, workers: int) -> None:
         ready = {"url": url, "specification": options.specification, "workers": workers}
         click.echo(json.dumps(ready) if context.as_json else f"Serving {url} until stopped.")
 
     if options.writable:
-        _tell_what_is_left(settings)
-    run_server(settings, options, tell)
+        _note_unchecked(settings)
+    run_server(settings, options, report)
     return 0
 
 
-def _tell_what_is_left(settings: Settings) -> None:
+def _note_unchecked(settings: Settings) -> None:
     """Name the expectations that stop an ingest and no request: they are about tables, which requests do not wait for."""
     from lakehouse.expectations.suites import read_stopping
 

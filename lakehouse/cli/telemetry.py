@@ -65,13 +65,13 @@ class CommandRun:
         """
         if self.metrics and not Path(self.metrics).absolute().parent.is_dir():
             raise SettingsError(f"--metrics {self.metrics}: there is no such folder.")
-        _tell_lineage(self, "START")
+        _report_lineage(self, "START")
 
     def watch(self, watcher: Watcher) -> Watcher:
         """Let stages be recorded on their way to another watcher."""
         return _Recorder(self, watcher)
 
-    def tell(self, stage: str, state: str, seconds: float, **more: Any) -> None:
+    def report(self, stage: str, state: str, seconds: float, **more: Any) -> None:
         """Write a line of the log."""
         if self.log:
             now = datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -84,13 +84,13 @@ class CommandRun:
         spent = time.monotonic() - self.begun
         failed = exit_code not in (0, 3, 4)
         error_fields = {} if error is None else {"error": error}
-        self.tell("end", "failed" if failed else "done", spent, exit_code=exit_code, warehouse=self.warehouse, **error_fields)
+        self.report("end", "failed" if failed else "done", spent, exit_code=exit_code, warehouse=self.warehouse, **error_fields)
         if self.metrics:
             try:
                 _write(self.metrics, figures(self, exit_code, spent))
             except OSError as problem:  # what was done stays done
                 sys.stderr.write(f"warning: the figures were not written: {problem}\n")
-        _tell_lineage(self, "FAIL" if failed else "COMPLETE")
+        _report_lineage(self, "FAIL" if failed else "COMPLETE")
 
 
 def figures(run: CommandRun, exit_code: int, seconds: float) -> str:
@@ -165,7 +165,7 @@ class _Recorder:
         finally:
             spent = time.monotonic() - begun
             self.run.seconds[name] = self.run.seconds.get(name, 0.0) + spent
-            self.run.tell(name, state, spent, message=detail, told=detail)  # `told`: the name before 0.2
+            self.run.report(name, state, spent, message=detail, told=detail)  # `told`: the name before 0.2
 
 
 def _write(file: str, text: str) -> None:
@@ -176,7 +176,7 @@ def _write(file: str, text: str) -> None:
     fresh.replace(path)
 
 
-def _tell_lineage(run: CommandRun, state: str) -> None:
+def _report_lineage(run: CommandRun, state: str) -> None:
     """Report the run to OpenLineage, where its library is installed and configured (OPENLINEAGE_URL or OPENLINEAGE_CONFIG)."""
     wanted = any(os.environ.get(name) for name in ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG"))
     if run.command not in _RESULTS or not wanted or importlib.util.find_spec("openlineage") is None:

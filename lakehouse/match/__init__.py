@@ -3,7 +3,7 @@
 Landed rows → one canonical event (`event`) → candidates of a memory-mapped index (`index`) → predicates of each
 definition (`definition`, `evaluation`) → the most specific match → its payload against its schema
 (`payload`). The core needs no Spark; `distributed` runs it over tables, `runs` over streams, `vectorized` over many events at
-once. docs/match.md tells what decides and what only deviates.
+once. docs/match.md says what decides and what only deviates.
 """
 
 from typing import TYPE_CHECKING

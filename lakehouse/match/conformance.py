@@ -1,6 +1,6 @@
 """What matching leaves behind: the Delta tables of `--into NAME`, and the views over them.
 
-They stand in a schema of their own, below the warehouse, since they hold data of events and not of the catalog. Each run is one
+They are in their own schema, below the warehouse, since they hold data of events and not of the catalog. Each run is one
 append; the micro-batch of a stream is written once, whatever is replayed (`txnAppId`, `txnVersion`).
 """
 
@@ -137,7 +137,7 @@ def _forget(session: SparkSession, days: int) -> None:
 
 
 def open_named_in(spark: SparkSession, settings: Settings, query: str) -> None:
-    """Make the schemas of results that a query names known to the session: they stand below the warehouse."""
+    """Make the schemas of results that a query names known to the session: they are below the warehouse."""
     folder = f"{absolute_location(settings.warehouse)}/{_FOLDER}"
     for name in {
         found.lower() for found in re.findall(r"\b([A-Za-z_]\w*)\s*\.\s*(?:" + "|".join(TABLES + VIEWS) + r")\b", query)

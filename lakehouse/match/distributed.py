@@ -33,14 +33,14 @@ from lakehouse.settings import Settings
 from lakehouse.store.frames import hand_over
 from lakehouse.store.views import read_view, with_read
 
-# What a batch may hold. Spark has a limit of bytes, too, but with one it counts all vectors anew after each row, and lists that
+# What a batch may hold. Spark has a limit of bytes, too, but with one it counts all vectors again after each row, and lists that
 # are NULL (`ce` of most landings) from their start, so that time grows with the square of the rows. How many fit follows from
 # their size.
 _BATCH_ROWS, _BATCH_BYTES = "spark.sql.execution.arrow.maxRecordsPerBatch", "spark.sql.execution.arrow.maxBytesPerBatch"
 _MOST_ROWS, _FEWEST_ROWS, _MOST_BYTES = 50_000, 100, 2**26
 _NO_LIMIT = str(2**31 - 1)  # Spark then counts no bytes
 _LOOKED_AT = 1_000  # rows of a source
-_ROW_BYTES = 500  # beside payload, line and key
+_ROW_BYTES = 500  # in addition to payload, line and key
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class OpenedIndex:
 
     Attributes:
         name: of the folder that was sent to them.
-        path: where it stands on the driver.
+        path: where it is on the driver.
         snapshot_id: of the catalog.
         definitions: how many there are; Versions that are not the default do not count.
     """
@@ -150,7 +150,7 @@ def large_batches(spark: SparkSession, *landed: DataFrame) -> Iterator[None]:
 
     Args:
         spark: the session.
-        landed: landed rows of each source; their first ones tell how many are of some 64 MiB.
+        landed: landed rows of each source; their first ones show how many are some 64 MiB.
     """
     rows = min(map(rows_of_batch, landed), default=_MOST_ROWS)
     wanted = {_BATCH_ROWS: str(rows), _BATCH_BYTES: _NO_LIMIT}
@@ -218,7 +218,7 @@ def _pass(
 
 
 def number_lines(batch: pa.RecordBatch, places: Counter[tuple[str | None, int | None]]) -> pa.RecordBatch:
-    """Number the lines of files in the split that they stand in, where the landing does not.
+    """Number the lines of files in the split that they are in, where the landing does not.
 
     Args:
         batch: the columns of `LANDED`.

@@ -84,7 +84,7 @@ class Evaluation:
     Attributes:
         reasons: what decides and fails; none: it matches.
         deviations: what differs and does not decide.
-        unchecked: pointers of what the landing could not tell.
+        unchecked: pointers of what the landing does not hold.
         variables: what the placeholders hold.
     """
 
@@ -107,7 +107,7 @@ def evaluate(definition: Definition, event: Event, tolerance: Tolerance, *, enve
         definition: what is asked.
         event: the event.
         tolerance: how strictly.
-        envelope_too: where the protocol is another, check what is asked of the envelope all the same.
+        envelope_too: where the protocol is another, check what is required of the envelope all the same.
     """
     outcome = Evaluation(definition)
     _check_protocol(definition, event, tolerance, outcome)
@@ -393,7 +393,8 @@ def match_event(
         event: the event.
         candidates: definitions that it may be of, such as `Index.candidates` gives.
         tolerance: how strictly.
-        scoped: the candidates are those of an endpoint or group, so one that nothing but its payload tells is taken too.
+        scoped: the candidates are those of an endpoint or group, so a definition that only its payload distinguishes is taken
+            too.
         bare_fits: whether the payload is that of such a definition; None: it is not looked at.
         near: gives further definitions to compare an event with that matches none.
     """
@@ -430,7 +431,7 @@ def match_event(
 def best_of(matches: Sequence[Evaluation], *, protocol_known: bool = True) -> list[Evaluation]:
     """Return the matches that no other match of the same registry is more specific than.
 
-    Where the landing does not tell the protocol, a definition for one is not more specific than one for any: that part of it was
+    Where the landing does not say the protocol, a definition for one is not more specific than one for any: that part of it was
     not checked.
     """
     kept: list[Evaluation] = []
@@ -475,7 +476,7 @@ def _missed(event: Event, best: Sequence[Evaluation], outcomes: Sequence[Evaluat
 def _match_bare(
     bare: list[Definition], event: Event, tolerance: Tolerance, scoped: bool, fits: Bare | None
 ) -> tuple[list[Evaluation], Reason | None]:
-    """Match definitions that only a content type and a schema tell apart: inside a scope, or when there are few (MSG-087)."""
+    """Match definitions that only a content type and a schema distinguish: inside a scope, or when there are few (MSG-087)."""
     if not scoped and len(bare) > _ENOUGH_BARE:
         return [], Reason(WHOLE, "too_many_candidates", f"{_ENOUGH_BARE}", str(len(bare)))
     found = []

@@ -29,7 +29,7 @@ _FEW_EVENTS = 100  # above, all definitions are read
 
 
 class Preselection:
-    """Tells of a definition whether it is to be read for some events.
+    """Decides whether a definition is to be read for some events.
 
     Args:
         events: what is to be matched; some, not many.
@@ -125,16 +125,16 @@ def match_text(
     form: str | None = None,
     explain: bool = False,
 ) -> list[Explained]:
-    """Match what stands in a text: captured messages, CloudEvents, columns of a platform, a HAR file; one, or lines of them.
+    """Match what is in a text: captured messages, CloudEvents, columns of a platform, a HAR file; one, or lines of them.
 
     Args:
         text: the file.
         view: the snapshot of the catalog; of a few events only the definitions are read that they may be of.
         scope: whose messages are candidates.
         request: how they are matched.
-        protocol: what the landing was, where the text does not tell.
-        form: the platform whose columns it holds; None: what it holds tells.
-        explain: tell the candidates too.
+        protocol: what the landing was, where the text does not say.
+        form: the platform whose columns it holds; None: its content says.
+        explain: return the candidates too.
 
     Raises:
         SettingsError: the scope names what is not there.
@@ -150,7 +150,7 @@ def match_text(
     near = events if explain else [event for event, one in zip(events, found, strict=True) if one.row["status"] in FAILURES]
     if not near:
         return found
-    selection = Preselection(events, near, view.telling(scope.registry or None, group_xid=scope.group))
+    selection = Preselection(events, near, view.discriminators(scope.registry or None, group_xid=scope.group))
     return _match(events, read_catalog(view, scope, selection), request, explain=explain)
 
 

@@ -72,7 +72,7 @@ def index_of(definitions: pa.Table) -> IndexTables:
 
 
 def hash_of(key: str) -> int:
-    """Return the hash under which a key stands."""
+    """Return the hash of a key."""
     return int.from_bytes(hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
@@ -101,11 +101,11 @@ class Index:
 
     @property
     def always(self) -> tuple[Definition, ...]:
-        """Return the definitions that nothing constant tells: each event is compared with them."""
+        """Return the definitions that no constant distinguishes: each event is compared with them."""
         return self._by_key(ALWAYS)
 
     def tells_addresses(self, family: str) -> bool:
-        """Return whether an address alone tells definitions of a protocol, so that it must be asked with."""
+        """Return whether only an address distinguishes some definitions of a protocol, so that it is part of the key."""
         return bool(self._by_key(f"blind\0{family}"))
 
     def candidates(self, event: Event) -> list[Definition]:

@@ -99,7 +99,7 @@ class MappedVersions:
 
 
 def _schema_keys(rows: pa.Table) -> pa.Table:
-    """Return where each Version stands, and the default one of each schema: key_hash, row; sorted by hash."""
+    """Return where each Version is, and the default one of each schema: key_hash, row; sorted by hash."""
     hashes, numbers = [], []
     defaults: dict[Key, int] = {}
     names = ("registryid", "xid", "schema_xid", "isdefault")

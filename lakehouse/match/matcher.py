@@ -66,8 +66,9 @@ RESULT_COLUMNS: dict[str, str] = {
 # What counting asks of a result.
 COUNTED = ("status", "payload_status", "deviations", "why", "nearest_xid", "ce_source", "best")
 # What a line of `--results` holds, behind its `row`.
-TOLD = ("status", "best", "matches", "variables", "reasons", "deviations", "unchecked", "payload_status", "payload_errors",
-        "nearest_xid", "remarks", "protocol", "mode", "ce_id", "ce_source", "ce_type", "address")  # fmt: skip
+LINE_COLUMNS = ("status", "best", "matches", "variables", "reasons", "deviations", "unchecked", "payload_status",
+                "payload_errors", "nearest_xid", "remarks", "protocol", "mode", "ce_id", "ce_source", "ce_type",
+                "address")  # fmt: skip
 LONGEST_VALUE = 120
 _MOST_LEFT_OPEN = 5
 _NOT_ASKED = PayloadVerdict(NOT_CHECKED)
@@ -122,7 +123,7 @@ class Request:
         payload_share: share of the payloads that is validated, 0 to 1; chosen by what the event is, so the same ones each time.
         scoped: only an endpoint or a group is asked.
         with_values: texts of events go into the result; else only pointers and reasons.
-        max_unpacked_bytes: most bytes that come out of a compressed payload.
+        max_unpacked_bytes: most bytes that come from a compressed payload.
     """
 
     tolerance: Tolerance = field(default_factory=Tolerance)
@@ -192,7 +193,7 @@ class Matcher:
             "unchecked": shown.unchecked if shown else [],
             "nearest_xid": nearest.definition.xid if nearest else None,
             "payload_status": verdict.status,
-            "payload_errors": [self.told_error(error) for error in verdict.errors],
+            "payload_errors": [self.reported_error(error) for error in verdict.errors],
             "remarks": [*event.remarks, *verdict.remarks, *(remarks_of(shown.definition) if shown else _left_open(match))],
         }
 
@@ -227,7 +228,7 @@ class Matcher:
             expected = None
         return {"pointer": reason.pointer, "reason": reason.reason, "expected": expected, "actual": actual}
 
-    def told_error(self, error: PayloadError) -> dict[str, str]:
+    def reported_error(self, error: PayloadError) -> dict[str, str]:
         """Return an error of a payload, without what looks like a secret."""
         message = _shortened(blank_value(error.message)) if self.request.with_values else ""
         return {"pointer": error.pointer, "keyword": error.keyword, "message": message}

@@ -32,7 +32,7 @@ from lakehouse.match.definition.scope import Scope
 from lakehouse.match.distributed import OpenedIndex, large_batches, open_index, with_matches
 from lakehouse.match.evaluation import AMBIGUOUS, MATCHED, STATUSES
 from lakehouse.match.event.adapters import read_source, read_stream, to_landed
-from lakehouse.match.matcher import COUNTED, RESULT_COLUMNS, TOLD, Request
+from lakehouse.match.matcher import COUNTED, LINE_COLUMNS, RESULT_COLUMNS, Request
 from lakehouse.progress import Clock, Watcher
 from lakehouse.settings import Settings
 from lakehouse.store.session import absolute_location
@@ -53,7 +53,7 @@ class MatchOptions:
         at: snapshot of the catalog; None: its head.
         form: how the sources are read; None: as they say.
         mapping: SQL expressions for columns, as `read_map` gives them.
-        protocol: what the landing was, where it does not tell.
+        protocol: what the landing was, where it does not say.
         since: only what landed at or after this time.
         into: schema for the tables; None: none are written.
         results: file or folder for a line of JSON an event; None: none is written.
@@ -80,7 +80,7 @@ class MatchOptions:
         return bool(self.into or self.results or self.samples)
 
     def columns(self) -> tuple[str, ...]:
-        """Return the columns of results that are needed: where a row stands orders lines and samples only."""
+        """Return the columns of results that are needed: the place of a row only orders lines and samples."""
         if not self.needs_results:
             return COUNTED
         return tuple(name for name in RESULT_COLUMNS if name != "place" or self.results or self.samples)
@@ -229,7 +229,7 @@ def write_results(results: DataFrame, place: str) -> None:
     Raises:
         SettingsError: the place cannot be written.
     """
-    line = F.to_json(F.struct(*TOLD), {"ignoreNullFields": "false"}).alias("line")
+    line = F.to_json(F.struct(*LINE_COLUMNS), {"ignoreNullFields": "false"}).alias("line")
     ref = F.col("event_ref")
     ordered = results.orderBy("ordinal", "place", ref["source"], ref["partition"], ref["offset"], ref["row"], "item").select(line)
     lines = (
@@ -292,7 +292,7 @@ def watch(
         settings: the warehouse; the stream remembers below it what it has seen.
         options: one source, and `into`.
         report: is called with the counts of each micro-batch.
-        is_stopped: tells whether to stop; asked each second.
+        is_stopped: says whether to stop; asked each second.
         every: seconds between two looks; None: end when all that is there has been matched.
         watcher: receives the stages.
 
@@ -301,7 +301,7 @@ def watch(
         LakehouseError: what `run_match` raises.
     """
     rows = read_stream(spark, options.sources[0], options.form)
-    land(rows, options)  # tells at once what the columns lack
+    land(rows, options)  # fails at once where columns are missing
     conformance.create_conformance(spark, settings, str(options.into))
     batches = _Batches(spark, settings, options, report, Clock(watcher))
     writer = rows.writeStream.foreachBatch(batches.match).option("checkpointLocation", checkpoint(settings, options))
@@ -351,7 +351,7 @@ class _Batches:
             "begun_at": datetime.now(timezone.utc),
         }  # fmt: skip
         try:
-            # A stream has a session of its own, with settings of its own.
+            # A stream has its own session, with its own settings.
             with large_batches(batch.sparkSession, landed), self.stage("match", f"micro-batch {number}"):
                 summary = summarize(results, opened, run["run_id"])
                 if self.options.samples:

@@ -41,7 +41,7 @@ def open_model(settings: Settings, *, progress: Progress | None = None) -> ReadM
 
 
 class ReadModel:
-    """A read model. Threads may share it; each `at` reads on a connection of its own."""
+    """A read model. Threads may share it; each `at` reads on its own connection."""
 
     def __init__(self, settings: Settings, *, progress: Progress | None = None) -> None:
         self.settings = settings
@@ -60,7 +60,7 @@ class ReadModel:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._guard:
             for db in self._free:
                 db.close()
@@ -93,7 +93,7 @@ class ReadModel:
     def at(self, snapshot: str | int | None = None) -> Iterator[View]:
         """Read one snapshot: what is read within the `with` is of that one, whatever others commit meanwhile.
 
-        Nothing is refreshed here. A damaged file raises sqlite3.DatabaseError; `answer` mends it.
+        Nothing is refreshed here. A damaged file raises sqlite3.DatabaseError; `answer` repairs it.
 
         Args:
             snapshot: its number, label, date, time or `head`; None: the newest that the file knows.
@@ -119,7 +119,7 @@ class ReadModel:
             self._give_back(file, db, is_sound)
 
     def answer(self, ask: Callable[[View], T], snapshot: str | int | None = None) -> T:
-        """Ask one snapshot; where the file turns out to be damaged it is made anew and asked again.
+        """Ask one snapshot; where the file turns out to be damaged it is made again and asked again.
 
         Args:
             ask: what is asked; it must read all that it needs before it returns.

@@ -186,7 +186,7 @@ class Entities(Timeline):
         return list(rows)
 
     def below(self, registryid: RegistryId, xid: Xid) -> Iterator[Entity]:
-        """Return everything that stands below an entity, by XID."""
+        """Return everything that is below an entity, by XID."""
         start = xid.rstrip("/") + "/"
         return self._entities("registryid = ? AND xid > ? AND xid < ?", (registryid, start, start[:-1] + "0"), "xid")
 
@@ -237,7 +237,7 @@ class Entities(Timeline):
         return [(one, uri, snapshot_id, orjson.loads(body)) for one, uri, snapshot_id, body in rows]
 
     def history_rows(self, xid: Xid, registryid: RegistryId | None, *, below: bool = False) -> list[dict[str, Any]]:
-        """Return all rows of the log up to the snapshot of an entity and its Versions, or of all that stands below it.
+        """Return all rows of the log up to the snapshot of an entity and its Versions, or of all that is below it.
 
         Returns:
             Rows as `lakehouse.query.audit.history` takes them: snapshot_id, registryid, kind, xid, op, epoch, document_uris,
@@ -292,7 +292,7 @@ class Reference(NamedTuple):
 
 
 class Discriminators(NamedTuple):
-    """What tells an effective definition from others: columns of `effective_messages`."""
+    """What distinguishes an effective definition from others: columns of `effective_messages`."""
 
     registryid: RegistryId
     group_xid: Xid
@@ -335,7 +335,7 @@ class View(Entities):
     # References
 
     def references_of(self, entity: Entity) -> list[Reference]:
-        """List the references that an entity holds, as the view `entity_references` tells them."""
+        """List the references that an entity holds, as the view `entity_references` has them."""
         rows = self.db.execute(
             "SELECT relation, pointer, target, whole, without_suffix, type_name FROM edges WHERE log_id = ?", (entity.log_id,)
         )
@@ -452,8 +452,8 @@ class View(Entities):
         row = self.db.execute(f"SELECT {columns} FROM effective WHERE registryid = ? AND xid = ?", (registryid, xid)).fetchone()
         return None if row is None else decoded(row)
 
-    def telling(self, registryid: RegistryId | None = None, *, group_xid: Xid | None = None) -> Iterator[Discriminators]:
-        """Return of effective definitions what tells them apart, which takes a hundredth of the time of `definitions`.
+    def discriminators(self, registryid: RegistryId | None = None, *, group_xid: Xid | None = None) -> Iterator[Discriminators]:
+        """Return of effective definitions what distinguishes them, which takes a hundredth of the time of `definitions`.
 
         Args:
             registryid: only of this registry.

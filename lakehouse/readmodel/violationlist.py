@@ -17,15 +17,15 @@ from lakehouse.text.timestamps import utc_seconds
 from lakehouse.text.xid import is_message, xid_of_resource
 
 LAST = "last"
-TOLD_OF_FINDING = ("document_uri", "pointer", "xid", "action", "message", "hint")
-_COLUMNS = ("violation_id", "ingest_id", "found_at", "registryid", "rule_id", "severity", *TOLD_OF_FINDING)
+EXAMPLE_COLUMNS = ("document_uri", "pointer", "xid", "action", "message", "hint")
+_COLUMNS = ("violation_id", "ingest_id", "found_at", "registryid", "rule_id", "severity", *EXAMPLE_COLUMNS)
 CONSEQUENCES = ("MSG-115",)  # their cause has its own finding
 _MOST_REASONS = 5
 _WORST_FIRST = {"error": 0, "warning": 1, "info": 2}
 
 
 class RuleFindings(NamedTuple):
-    """A rule that findings are about: how many there are, and the first of them as `TOLD_OF_FINDING`."""
+    """A rule that findings are about: how many there are, and the first of them as `EXAMPLE_COLUMNS`."""
 
     rule_id: str
     severity: str
@@ -111,7 +111,7 @@ def violations_by_rule(findings: list[dict[str, Any]], examples: int = 5) -> lis
         known = found.setdefault(key, RuleFindings(*key, text, 0, []))
         found[key] = known._replace(findings=known.findings + 1)
         if len(known.examples) < examples:
-            known.examples.append({name: one[name] for name in TOLD_OF_FINDING})
+            known.examples.append({name: one[name] for name in EXAMPLE_COLUMNS})
     return list(found.values())
 
 
@@ -122,7 +122,7 @@ def _order(one: dict[str, Any]) -> tuple[Any, ...]:
 
 @contextmanager
 def with_reasons(view: View, registryid: RegistryId | None = None) -> Iterator[None]:
-    """Let an error about what is not there tell why it is not.
+    """Add to an error about a missing entity why it is missing.
 
     Args:
         view: the snapshot.

@@ -58,7 +58,7 @@ class Hit(NamedTuple):
 
 
 class Filters(NamedTuple):
-    """What messages must be beside: family of the protocol, id of the group that holds it, a label (name, or name=value)."""
+    """Filters of messages: family of the protocol, id of the group that holds it, a label (name, or name=value)."""
 
     protocol: str | None = None
     groupid: str | None = None

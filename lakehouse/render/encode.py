@@ -27,7 +27,7 @@ from lakehouse.text.names import Pointer, Xid
 STRUCTURED_JSON = "application/cloudevents+json"
 _OF_ENVELOPE = Pointer(f"{ENVELOPE}datacontenttype")
 _PAIRS = {family: listed for family in FAMILIES if (listed := listed_options(family))}
-# What stands unencoded in headers of HTTP and NATS: printable ASCII but space, double quote and percent (CloudEvents, HTTP
+# What is unencoded in headers of HTTP and NATS: printable ASCII but space, double quote and percent (CloudEvents, HTTP
 # binding, 3.1.3.2).
 _UNENCODED = "!#$&'()*+,-./:;<=>?@[\\]^_`{|}~"
 
@@ -154,7 +154,7 @@ def _envelope_type(binding: ProtocolBinding) -> str:
 def _structured(
     binding: ProtocolBinding, filled: ResolvedDefinition, given: RenderInput, data_type: str | None
 ) -> dict[str, Any]:
-    """Return the event in JSON: JSON payloads stand as they are, texts as texts, others in base64 (CloudEvents, JSON format)."""
+    """Return the event in JSON: JSON payloads as they are, texts as texts, others in base64 (CloudEvents, JSON format)."""
     event = dict(filled.ce)
     if data_type is not None and (given.payload is not None or "datacontenttype" in event or _says_type(binding)):
         event["datacontenttype"] = data_type

@@ -295,7 +295,7 @@ def values_of(pairs: Sequence[str]) -> dict[str, str]:
     """Read NAME=VALUE pairs.
 
     Raises:
-        SettingsError: one has no `=`, or a name stands twice.
+        SettingsError: one has no `=`, or a name is given twice.
     """
     found: dict[str, str] = {}
     for pair in pairs:
@@ -314,7 +314,7 @@ def is_file(written: str) -> bool:
 
 
 def read_payload(written: str) -> tuple[bytes, str | None]:
-    """Read a payload from a file, or from standard input; and tell the content type that its name says.
+    """Read a payload from a file, or from standard input; and return the content type of its name.
 
     Raises:
         SourceNotFound: it cannot be read.

@@ -38,7 +38,7 @@ def render_table(
         common: what is given for all rows.
 
     Returns:
-        The columns of `RENDERED_COLUMNS`; `line` is what `match` reads; where `error` tells why there is none, it is null.
+        The columns of `RENDERED_COLUMNS`; `line` is what `match` reads; where `error` says why there is none, it is null.
 
     Raises:
         SettingsError: a column has a name that nothing asks for.

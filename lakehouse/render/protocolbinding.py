@@ -35,12 +35,12 @@ class Endpoint:
 
     Attributes:
         registryid, xid: whose it is.
-        usage: `producer`, `consumer`, `subscriber`; several may stand.
+        usage: `producer`, `consumer`, `subscriber`; there may be several.
         protocol: as written, such as `MQTT/5.0`; None: it says none.
         mode: of CloudEvents, or None: both (END-081).
         format: content type of structured events, or None.
         options: its `protocoloptions`.
-        messagegroups: XIDs of the groups that it carries, beside its own messages.
+        messagegroups: XIDs of the groups that it carries, in addition to its own messages.
     """
 
     registryid: RegistryId

@@ -321,7 +321,7 @@ def families_of(written: str | None, form: str, *, batch: bool = False) -> tuple
     return tuple(names)
 
 
-def told_of(failures: Sequence[Failure]) -> list[str]:
+def lines_of_failures(failures: Sequence[Failure]) -> list[str]:
     """Return what was left out, and why."""
     lines = []
     for failure in failures:
@@ -365,7 +365,7 @@ def renderer_of(selected: Selected, now: str | None = None) -> Renderer:
 
 
 def examples_in(view: View, registryid: RegistryId, xid: Xid) -> list[dict[str, Any]]:
-    """Make up examples of a message of a snapshot, at its time; where they cannot be had, one entry tells why."""
+    """Make up examples of a message of a snapshot, at its time; where they cannot be had, one entry says why."""
     try:
         definition = view.definition(registryid, xid)
         if definition is None:

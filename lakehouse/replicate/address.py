@@ -45,7 +45,7 @@ class Address:
         return self.authorization is not None and self.url.startswith("http:") and not _is_here(host)
 
     def of(self, path: str) -> str:
-        """Return the URL of a path below the base, such as an XID; `:` and `@` may stand in ids."""
+        """Return the URL of a path below the base, such as an XID; `:` and `@` may be in ids."""
         return self.url + quote(path.lstrip("/"), safe="/:@~!$&'()*+,;=-._")
 
 
@@ -53,7 +53,7 @@ def read_address(text: str, role: str, environment: Mapping[str, str] = os.envir
     """Read the URL of a catalog.
 
     Args:
-        text: absolute URL, http or https; user and password may stand in it.
+        text: absolute URL, http or https; it may hold user and password.
         role: SOURCE or TARGET: `LAKEHOUSE_<role>_TOKEN` (Bearer), or `LAKEHOUSE_<role>_USER` and `_PASSWORD` (Basic), let us in
             where the URL does not.
         environment: its variables.

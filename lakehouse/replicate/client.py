@@ -1,7 +1,7 @@
 """Requests to another catalog: with limits on size and time, tried again when it stumbles, never led elsewhere.
 
 An answer that is not whole is none: a body that breaks off, or is longer or of another kind than it may be, is an error, and what
-was there before stays. Nothing that lets us in stands in an error or a log.
+was there before stays. Nothing that lets us in is in an error or a log.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class SourceResponse(NamedTuple):
 
     @property
     def next(self) -> str | None:
-        """Return the URL of the next page, as `Link` tells it."""
+        """Return the URL of the next page, as `Link` says it."""
         for url, parameters in _NEXT.findall(self.headers.get("link", "")):
             rel = _REL.search(parameters)
             if rel and "next" in rel[1].lower().split():
@@ -309,7 +309,7 @@ def is_json(media_type: str) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """Return what failed without what a library tells of its objects."""
+    """Return what failed without what a library says of its objects."""
     text = re.sub(r"<[^<>]*object at 0x[0-9a-f]+>:? ?", "", str(error))
     text = re.sub(r"\A\w+\(host='[^']*', port=\d+\): ", "", text)
     return blank_text(text)[:_MOST_TOLD] or type(error).__name__

@@ -36,7 +36,7 @@ from lakehouse.text.twins import members, object_of, values_of, with_member, wit
 from lakehouse.text.xid import xid_of, xid_of_group, xid_of_version
 
 WHOLE = "doc&inline=*"
-MISSING = (404, 405, 400, 406, 501)  # what tells that a server has no such thing
+MISSING = (404, 405, 400, 406, 501)  # statuses of a server without such a path
 _PAGE = 500  # members that are asked for at once
 logger = logging.getLogger(__name__)
 _IN_PAGES = 2000  # members of a group above which it is asked for page by page
@@ -53,7 +53,7 @@ class Reader:
     Attributes:
         base: its URL.
         at: prefix of a snapshot of its past; empty: now.
-        snapshot: that it answered from last; None: it tells none.
+        snapshot: that it answered from last; None: it names none.
         nests: it puts entities into others (`?doc&inline`).
         has_export: it has `/export`.
         has_pages: it cuts collections into pages.
@@ -73,7 +73,7 @@ class Reader:
         self._seen.clear()
 
     def look_round(self) -> None:
-        """Find out what the server can do; one that does not tell is asked for nothing special."""
+        """Find out what the server can do; one that does not say is asked for nothing special."""
         try:
             offered = self.client.json(self.client.address.of("capabilities"))
         except RequestRefused as refused:
@@ -116,7 +116,7 @@ class Reader:
         return object_of([*own, ("meta", meta), ("versions", object_of(versions))])
 
     def _document(self, xid: Xid, version: Json) -> Json:
-        """Return the document of a Version of a schema where it does not stand elsewhere: as JSON, as text, or else as base64."""
+        """Return the document of a Version of a schema unless it is elsewhere: as JSON, as text, or else as base64."""
         if any(name in version for name in ("schema", "schemabase64", "schemaurl")):
             return {}
         answer = self.noted(self.client.get(self.url(xid), is_json=False))
@@ -210,7 +210,7 @@ class Unit(NamedTuple):
     Attributes:
         uri: by which it is known.
         digest: its sha256.
-        file: where it stands; None: it is as it was when the catalog took it.
+        file: where it is; None: it is as it was when the catalog took it.
     """
 
     uri: str

@@ -1,6 +1,6 @@
 """One round of pulling: what the source holds is fetched whole, and loaded by one ingest, or nothing is done (CAT-177, CAT-188).
 
-The documents are known by the URLs that they have at the source, so the catalog tells of each entity from where it was copied
+The documents are known by the URLs that they have at the source, so the catalog says of each entity from where it was copied
 (CAT-176). What vanished at the source is deleted here, and only when everything else of it was fetched.
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Told = Callable[[str, int, int], None]
+Progress = Callable[[str, int, int], None]
 _XID = re.compile(r"/(messagegroups|endpoints|schemagroups)/[^/\s]+(/(messages|schemas)/[^/\s]+)?")
 _ID = re.compile(r"[^/\s]+")
 
@@ -69,7 +69,7 @@ class Fetched(NamedTuple):
         changed: those that the catalog has not taken as they are.
         vanished: URIs of those that the source does not have any more.
         scope: regular expression (Java) for the URIs of all documents that this round is about.
-        snapshot: of the source, where it tells that.
+        snapshot: of the source, where it says that.
         requests, received: what it took; bytes are unpacked ones.
         refused: URIs of documents that did not change, and of which the catalog refused something when it took them.
     """
@@ -122,7 +122,9 @@ class Puller:
         report: is called with how far a round is: a path, and how many groups were read of how many.
     """
 
-    def __init__(self, settings: Settings, options: Pull, state: PeerState, report: Told = lambda path, done, of: None) -> None:
+    def __init__(
+        self, settings: Settings, options: Pull, state: PeerState, report: Progress = lambda path, done, of: None
+    ) -> None:
         self.settings = settings
         self.options = options
         self.state = state

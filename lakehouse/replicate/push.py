@@ -27,7 +27,7 @@ from lakehouse.text.xid import xid_of_resource, xid_of_version
 _DIALECTS = ("1.0-rc2", "1.0-rc4")
 _MOST_REFUSED_TOLD = 20
 _TOO_LARGE = 406
-_STOPS = (401, 403, 405)  # what tells that nothing can be written
+_STOPS = (401, 403, 405)  # statuses of a server that takes no writes
 
 
 @dataclass(frozen=True)

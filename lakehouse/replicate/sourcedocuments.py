@@ -21,14 +21,14 @@ from lakehouse.text.streams import Part, split_groups
 from lakehouse.text.twins import members, object_of, values_of, with_member, without
 
 Json = dict[str, Any]
-# What a server computes of the others, relative to the answer that it stands in.
+# What a server computes of the others, relative to the answer that it is in.
 _COMPUTED = ("self", "shortself", "metaurl", "versionsurl", "versionscount", "defaultversionurl")
 _COMPUTED_OF_GROUPS = ("self", "shortself", "messagesurl", "messagescount", "schemasurl", "schemascount")
 COLLECTIONS = ("endpoints", "messagegroups", "schemagroups")
 MEMBERS = {"endpoints": "messages", "messagegroups": "messages", "schemagroups": "schemas"}
 _PART_BYTES = 4 << 20
 _CHUNK = 1 << 20
-# What a server tells of itself, and not of what it holds.
+# What a server says of itself, and not of what it holds.
 _OF_SERVER = ("capabilities", "model", "modelsource")
 
 
@@ -135,7 +135,7 @@ class DocumentWriter:
         stream.write(b"{")
 
     def close(self) -> None:
-        """End a collection: one of the same name that comes next is a member of its own, as a key that occurs twice has it."""
+        """End a collection: one of the same name that comes next is another member, as a key that occurs twice has it."""
         self.stream.write(b"}" if self._collection else b"")
         self._collection = None
 
@@ -153,7 +153,7 @@ class DocumentWriter:
         self.groups += 1
 
     def file(self, collection: str, groupid: str, file: Path) -> None:
-        """Write a group that stands in a file."""
+        """Write a group that is in a file."""
         self.text(collection, json.dumps(groupid).encode() + b":")
         with file.open("rb") as stream:
             while chunk := stream.read(_CHUNK):
@@ -182,7 +182,7 @@ def _own_attributes(root: dict[str, Any]) -> dict[str, Any]:
 
 
 def settle(source: Path, target: Path, screen: Screen, url: str, depth: int) -> None:
-    """Write what a server answered as the document that is loaded: without what it tells of itself, and screened.
+    """Write what a server answered as the document that is loaded: without what it says of itself, and screened.
 
     Args:
         source: what `/export` or `/?doc&inline=*` answered.

@@ -1,6 +1,6 @@
 """What is known of a source: a folder for each, in the warehouse, so that it goes where the catalog goes.
 
-A mark such as an ETag tells that the source is as it was when *this* catalog took it: beside another catalog, or one that was
+A mark such as an ETag says that the source is as it was when *this* catalog took it: with another catalog, or one that was
 restored, it would keep changes away. So the state names the snapshot that took it, and is worth nothing in a catalog without it.
 A warehouse that is not on this machine's disks has its state in the user's cache folder, under its URI.
 """

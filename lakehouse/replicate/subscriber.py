@@ -182,7 +182,7 @@ class Subscriber:
             was, self.gaps = self.gaps, status.get("gaps", 0) + status.get("parked", 0)
             if status.get("state") != "parked":
                 return bool(self.gaps > was)
-        if found is not None:  # of an earlier process, or parked: it is written anew
+        if found is not None:  # of an earlier process, or parked: it is written again
             self._send("PUT", f"subscriptions/{name}")
         else:
             made = self._send("POST", "subscriptions")

@@ -203,7 +203,7 @@ class ProblemFound(Exception):
 
         Args:
             dialect: RC2 or RC4.
-            base: URL of the registry, below which the path of `instance` stands.
+            base: URL of the registry, below which the path of `instance` is.
         """
         title = self.title.replace("..", ".")
         if dialect == RC4:
@@ -230,7 +230,7 @@ class ProblemFound(Exception):
 def raise_problems(found: Iterable[ProblemFound]) -> None:
     """Refuse a request for all that is wrong with it.
 
-    RFC 9457 has one type and title for an answer: those of the first problem, whose detail tells the others.
+    RFC 9457 has one type and title for an answer: those of the first problem, whose detail names the others.
 
     Raises:
         ProblemFound: something is.

@@ -149,7 +149,7 @@ class ResponseCache:
         size = _size(key, ready)
         if size > self.most_bytes // 4:
             return
-        before = self._ready.pop(key, None)  # two who asked at once were both answered anew
+        before = self._ready.pop(key, None)  # two who asked at once were both answered again
         self._bytes += size - (0 if before is None else _size(key, before))
         self._ready[key] = ready
         while self._bytes > self.most_bytes:

@@ -60,7 +60,7 @@ class Accounts:
         self._read: tuple[Stamp | None, dict[bytes, Account]] = (None, {})
 
     def stamp(self) -> Stamp | None:
-        """Return what tells the file from what it was before; None: it is not there."""
+        """Return a stamp of the file that changes with it; None: it is missing."""
         try:
             return _stamp(os.stat(self.path))
         except OSError:

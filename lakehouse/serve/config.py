@@ -31,7 +31,7 @@ class Options:
         users: file of users (`lakehouse sql-user`); None: everybody may read.
         allow_anonymous: everybody may, on an address that others reach.
         tls_cert, tls_key: PEM files.
-        behind_proxy: a proxy in front speaks TLS and tells in `X-Forwarded-...` what it was asked.
+        behind_proxy: a proxy in front speaks TLS and says in `X-Forwarded-...` what it was asked.
         base_url: URL under which clients know `/`; None: what each request says in `Host`.
         allow_anonymous_writes: everybody may write, and subscribe, whom a proxy in front or a base URL leads here.
         subscriptions: folder in which subscriptions are kept; None: nobody can subscribe.

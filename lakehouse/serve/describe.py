@@ -291,8 +291,8 @@ def openapi(
 
     Args:
         dialect: its default.
-        methods_of_path: tells which methods write at a path; None: the server only reads.
-        more: `paths` and `components` that stand at the root alone.
+        methods_of_path: says which methods write at a path; None: the server only reads.
+        more: `paths` and `components` of the root alone.
     """
     paths: Document = {
         "/": _get("The registry", (*_ENTITY, "collections"), _or_collections(_object("registryid", "specversion"), *MEMBERS)),

@@ -29,7 +29,7 @@ _PREFIX = re.compile(r"(/[A-Za-z0-9._~\-]+)+")
 
 
 def with_protection(headers: Headers) -> Headers:
-    """Return headers with those that protect; a page of ours has brought a policy of its own."""
+    """Return headers with those that protect; a page of ours has brought its own policy."""
     if any(name == _POLICY for name, _ in headers):
         return headers + _OF_ALL
     return headers + _OF_ALL + _OF_OTHERS

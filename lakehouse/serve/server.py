@@ -38,7 +38,7 @@ _DESCRIPTORS_OF_WRITES = 128  # connections to the process that writes
 
 
 class Server(uvicorn.Server):
-    """A server with a door of its own, which tells its application when it shall end, so that streams of events end too."""
+    """A server with its own door, which notifies its application of its end, so that streams of events end too."""
 
     def __init__(self, config: uvicorn.Config, closing: threading.Event, door: ConnectionLimit) -> None:
         super().__init__(config)
@@ -64,13 +64,13 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def run_server(settings: Settings, options: Options, tell: Callable[[str, int], None]) -> None:
+def run_server(settings: Settings, options: Options, report: Callable[[str, int], None]) -> None:
     """Serve until stopped (SIGINT, SIGTERM); then requests that have begun are ended.
 
     Args:
         settings: the warehouse.
         options: how to serve.
-        tell: is called once, with the URL and the number of processes, when the server is ready.
+        report: is called once, with the URL and the number of processes, when the server is ready.
 
     Raises:
         SettingsError: the options leave a way open, or the address cannot be bound.
@@ -79,14 +79,14 @@ def run_server(settings: Settings, options: Options, tell: Callable[[str, int], 
     options.check()
     listening = _bound(options)
     if not options.writable:
-        _serve(settings, options, listening, tell, None)
+        _serve(settings, options, listening, report, None)
         return
     from lakehouse.serve.writer.process import WriterSupervisor
 
     keeper = WriterSupervisor(settings)
     keeper.start()
     try:
-        _serve(settings, options, listening, tell, keeper.address)
+        _serve(settings, options, listening, report, keeper.address)
     finally:
         keeper.stop()
 
@@ -95,13 +95,13 @@ def _serve(
     settings: Settings,
     options: Options,
     listening: socket.socket,
-    tell: Callable[[str, int], None],
+    report: Callable[[str, int], None],
     writer: WriterAddress | None,
 ) -> None:
     port = listening.getsockname()[1]
     host = f"[{options.host}]" if ":" in options.host else options.host
     url = f"{'https' if options.tls_cert else 'http'}://{host}:{port}/"
-    say = partial(tell, url, options.workers)
+    say = partial(report, url, options.workers)
     if options.workers == 1:
         server = _server(settings, options, say, writer)
         _ignore_what_ended_it()
@@ -162,7 +162,7 @@ def _end(processes: list[BaseProcess]) -> None:
 
 
 def _work(settings: Settings, options: Options, ready: str, listening: socket.socket, writer: WriterAddress | None) -> None:
-    """Serve in a process of its own, as long as the one that started it is there."""
+    """Serve in its own process, as long as the one that started it is there."""
     server = _server(settings, options, lambda: Path(ready, str(os.getpid())).touch(), writer)
     threading.Thread(target=_watch_parent, args=(os.getppid(),), daemon=True).start()
     _ignore_what_ended_it()

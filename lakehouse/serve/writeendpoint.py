@@ -162,7 +162,7 @@ class Writes:
     def _done(
         self, method: str, api_request: ApiRequest, headers: dict[bytes, bytes], body: bytes, user: str | None
     ) -> tuple[Answer, ApiRequest]:
-        """Have a request done, in a thread of its own."""
+        """Have a request done, in its own thread."""
         if time.monotonic() > api_request.arrived + self.options.request_seconds:
             detail = "It waited too long for its turn; nothing was written. Ask again."
             raise ProblemFound("server_busy", api_request.target.path, detail, headers={"Retry-After": "5"})
@@ -224,7 +224,7 @@ def methods_at(parts: tuple[str, ...], *, details: bool = True) -> tuple[str, ..
 
     Args:
         parts: of the path.
-        details: `$details` stands at its end; without, the document of a schema cannot be patched.
+        details: `$details` is at its end; without, the document of a schema cannot be patched.
     """
     found = draft_methods_of(parts) or methods_of(parts)
     if not details and len(parts) in (4, 6) and parts[2] == "schemas":

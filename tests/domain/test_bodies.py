@@ -58,7 +58,7 @@ def test_definitions_of_a_past_that_delta_keeps_no_more_are_computed(golden):
         assert some == view.definition("default", xids[1])
         assert some["snapshot_id"] == 1
         group = some["group_xid"]
-        assert {one.xid for one in view.telling("default", group_xid=group)} == {
+        assert {one.xid for one in view.discriminators("default", group_xid=group)} == {
             one["xid"] for one in view.definitions("default", group_xid=group)
         }
         assert next(view.definitions("none"), None) is None

@@ -394,7 +394,7 @@ def test_columns_read_cloudevents_of_each_protocol_whose_attributes_are_not_enco
     assert {one.family for one in BINDINGS} == plain == {"KAFKA", "MQTT", "AMQP"}
     amqp = next(one for one in BINDINGS if one.family == "AMQP")
     assert (amqp.protocol, amqp.prefixes, amqp.in_pairs) == ("AMQP/1.0", ("cloudEvents:", "cloudEvents_"), False)
-    assert (amqp.content_encoding, amqp.address, amqp.telling) == (
+    assert (amqp.content_encoding, amqp.address, amqp.discriminator) == (
         "properties/content-encoding",
         "properties/to",
         "properties/subject",

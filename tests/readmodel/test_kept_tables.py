@@ -11,7 +11,7 @@ from deltalake import CommitProperties, write_deltalake
 from warehouses import Written, definitions_as_table
 
 from lakehouse.errors import WarehouseError
-from lakehouse.readmodel.file.delta import Warehouse, row_count, statistics, told_position
+from lakehouse.readmodel.file.delta import Warehouse, recorded_position, row_count, statistics
 from lakehouse.settings import read_settings
 
 
@@ -96,9 +96,9 @@ def test_a_position_is_found_however_many_commits_came_since(written):
         told = CommitProperties(custom_metadata={"userMetadata": json.dumps({"who": number})})
         write_deltalake(written.table("effective_messages"), definitions_as_table([]), mode="append", commit_properties=told)
     table = written.table("effective_messages")
-    assert told_position(table) == (written.projected, False)
-    assert told_position(table, before) == (written.projected, True)
-    assert told_position(table, table.version()) == (written.projected, True)
+    assert recorded_position(table) == (written.projected, False)
+    assert recorded_position(table, before) == (written.projected, True)
+    assert recorded_position(table, table.version()) == (written.projected, True)
 
 
 @pytest.mark.parametrize(("job", "plain"), [("project", True), ("rebuild", False), ("by hand", False)])
@@ -110,4 +110,4 @@ def test_a_small_table_that_is_written_whole_is_followed_by_its_new_rows(written
     properties = CommitProperties(custom_metadata={"userMetadata": told})
     write_deltalake(written.table("effective_messages"), definitions_as_table([]), mode="overwrite", commit_properties=properties)
     position = written.projected + (job != "by hand")
-    assert told_position(written.table("effective_messages"), before) == (position, plain)
+    assert recorded_position(written.table("effective_messages"), before) == (position, plain)

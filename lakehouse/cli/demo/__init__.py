@@ -1,4 +1,4 @@
-"""The demo: an online shop's documents, loaded into a catalog of their own, and queries that show what they became.
+"""The demo: an online shop's documents, loaded into their own catalog, and queries that show what they became.
 
 The documents show typical shapes: CloudEvents base messages with Kafka, AMQP and MQTT variants by `basemessage`, endpoints,
 schemas with versions, an older dialect, and one message that is refused.

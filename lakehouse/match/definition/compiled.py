@@ -65,7 +65,7 @@ class DeclaredAttribute:
 
     @property
     def shape(self) -> tuple[str, str] | None:
-        """Return what tells it from others, names of placeholders removed; None when it has no value."""
+        """Return what distinguishes it from others, names of placeholders removed; None when it has no value."""
         if not self.has_value:
             return None
         return (self.pointer, "{" + self.template.shape if self.template else "=" + orjson.dumps(self.value).decode())
@@ -117,15 +117,15 @@ class Definition:
 
     @cached_property
     def demands(self) -> frozenset[tuple[str, str]]:
-        """Return what it asks beside values: attributes that must be there, and types."""
+        """Return what it asks in addition to values: attributes that must be there, and types."""
         needed = {(one.pointer, "required") for one in self.attributes if one.required}
         return frozenset(needed | {(one.pointer, f"type {one.kind}") for one in self.attributes if one.kind})
 
     @cached_property
     def is_bare(self) -> bool:
-        """Return whether nothing but its payload (and protocol) tells it: neither an envelope nor a value or demand (MSG-087)."""
-        telling = (one for one in self.attributes if one.pointer != CONTENT_TYPE)
-        return not self.is_cloudevent and not any(one.has_value or one.required for one in telling)
+        """Return whether only its payload (and protocol) distinguishes it: no envelope, value or demand does (MSG-087)."""
+        discriminator = (one for one in self.attributes if one.pointer != CONTENT_TYPE)
+        return not self.is_cloudevent and not any(one.has_value or one.required for one in discriminator)
 
     def attribute(self, pointer: Pointer) -> DeclaredAttribute | None:
         """Find an attribute."""
@@ -138,7 +138,7 @@ class Definition:
 
     @property
     def address(self) -> DeclaredAttribute | None:
-        """Return the attribute that tells where it travels: topic, topic_name, subject or path."""
+        """Return the attribute that says where it travels: topic, topic_name, subject or path."""
         name = ADDRESSES.get(self.family or "")
         return None if name is None else self.attribute(Pointer(PROTOCOL + name))
 
@@ -262,7 +262,7 @@ def _attribute(
 
 
 def _of_list(pointer: Pointer, items: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Read headers or user properties that stand as a list of {name, value}, or a query that stands as one."""
+    """Read headers or user properties written as a list of {name, value}, or a query written so."""
     named = items.items() if isinstance(items, dict) else ((one.get("name"), one) for one in items if isinstance(one, dict))
     for name, members in named:
         if isinstance(name, str):

@@ -1,6 +1,6 @@
 """Findings about definitions as filters (rules MATCH-001 to MATCH-003).
 
-Two that nothing tells apart, templates that no event can match, placeholders that nothing reads.
+Two that nothing distinguishes, templates that no event can match, placeholders that nothing reads.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from lakehouse.text.problems import violation_id
 
 TWINS, HOPELESS, UNUSED = "MATCH-001", "MATCH-002", "MATCH-003"
 _FLAWS = "ARRAY<STRUCT<rule_id: STRING, pointer: STRING, reason: STRING>>"
-_TOLD = f"registryid STRING, xid STRING, document_uri STRING, signature STRING, flaws {_FLAWS}"
-_TOLD_SCHEMA = pa.schema(
+_CHECKED = f"registryid STRING, xid STRING, document_uri STRING, signature STRING, flaws {_FLAWS}"
+_CHECKED_SCHEMA = pa.schema(
     [
         ("registryid", pa.string()), ("xid", pa.string()), ("document_uri", pa.string()), ("signature", pa.string()),
         ("flaws", pa.list_(pa.struct([("rule_id", pa.string()), ("pointer", pa.string()), ("reason", pa.string())]))),
@@ -54,7 +54,7 @@ def check_definitions(spark: SparkSession, settings: Settings | None = None) -> 
     """
     flat = read_view(spark, settings, spark.catalog.currentDatabase(), {}, "computed_messages")
     uri = F.coalesce(F.get("document_uris", F.lit(0)), F.lit("")).alias("document_uri")
-    checked = flat.select(*MESSAGE_COLUMNS, uri).mapInArrow(_tell, _TOLD)
+    checked = flat.select(*MESSAGE_COLUMNS, uri).mapInArrow(_checked_batches, _CHECKED)
     alike = Window.partitionBy("registryid", "signature")
     with_twins = checked.withColumn(
         "alike", F.when(F.col("signature").isNotNull(), F.sort_array(F.collect_set("xid").over(alike)))
@@ -66,7 +66,7 @@ def check_definitions(spark: SparkSession, settings: Settings | None = None) -> 
 
 
 def signature_of(definition: Definition) -> str | None:
-    """Return a text that two definitions share when only the payload can distinguish them; None: only a payload tells it."""
+    """Return a text that two definitions share when only the payload distinguishes them; None: it is bare."""
     if not definition.shapes - {("/protocol", definition.family or "")}:
         return None
     asked = [sorted(definition.shapes), sorted(definition.demands), definition.is_cloudevent, _shared(definition)]
@@ -118,7 +118,7 @@ def _shared(definition: Definition) -> list[list[str]]:
     return sorted(sorted(uses) for uses in places.values() if len(uses) > 1)
 
 
-def _tell(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _checked_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         rows = []
         for row in batch.to_pylist():
@@ -129,7 +129,7 @@ def _tell(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             ]
             key = {name: row[name] for name in ("registryid", "xid", "document_uri")}
             rows.append(key | {"signature": signature_of(definition), "flaws": flaws})
-        yield pa.RecordBatch.from_pylist(rows, schema=_TOLD_SCHEMA)
+        yield pa.RecordBatch.from_pylist(rows, schema=_CHECKED_SCHEMA)
 
 
 def _findings(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,7 +1,7 @@
 """The definitions of a snapshot that are in a scope, read without Spark from the read model.
 
-What one event or one message needs is read alone: `View.telling` returns of all definitions what distinguishes them, and only
-those that are wanted are read whole, with the schemas that they name.
+What one event or one message needs is read alone: `View.discriminators` returns of all definitions what distinguishes them, and
+only those that are wanted are read whole, with the schemas that they name.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def read_catalog(view: View, scope: Scope, is_wanted: Callable[[Discriminators],
     Args:
         view: the snapshot.
         scope: whose messages are candidates.
-        is_wanted: tells of a definition, by what tells it apart, whether it is read; None: all of the scope are.
+        is_wanted: says of a definition, by what distinguishes it, whether it is read; None: all of the scope are.
 
     Raises:
         SettingsError: the scope names what is not there.
@@ -82,7 +82,7 @@ def read_catalog(view: View, scope: Scope, is_wanted: Callable[[Discriminators],
 
 
 def read_definitions(view: View, scope: Scope, is_wanted: Callable[[Discriminators], bool] | None = None) -> list[dict[str, Any]]:
-    """Read effective definitions of a scope, as `definition_of` takes them; what an endpoint adds stands in `endpoint`.
+    """Read effective definitions of a scope, as `definition_of` takes them; what an endpoint adds is in `endpoint`.
 
     Args:
         view: the snapshot.
@@ -99,7 +99,7 @@ def read_definitions(view: View, scope: Scope, is_wanted: Callable[[Discriminato
             found = view.definitions(registryid, group_xid=group_xid)
         else:
             wanted: dict[RegistryId, list[Xid]] = {}
-            for one in view.telling(registryid, group_xid=group_xid):
+            for one in view.discriminators(registryid, group_xid=group_xid):
                 is_there = True
                 if is_wanted(one):
                     wanted.setdefault(one.registryid, []).append(one.xid)
@@ -164,7 +164,7 @@ def schema_version(entity: Entity) -> SchemaVersion:
 
 
 def in_scope(messages: list[dict[str, Any]], endpoints: list[dict[str, Any]], scope: Scope) -> list[dict[str, Any]]:
-    """Narrow definitions to a scope; what an endpoint adds stands in `endpoint`.
+    """Narrow definitions to a scope; what an endpoint adds is in `endpoint`.
 
     Raises:
         SettingsError: the scope names what is not there.

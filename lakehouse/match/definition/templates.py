@@ -23,7 +23,7 @@ class Template:
 
     Attributes:
         text: as declared.
-        names: the placeholder of each hole, in order; a name may stand twice.
+        names: the placeholder of each hole, in order; a name may occur twice.
         shape: the text with the names removed: two templates of one shape match the same texts.
         separator: what a hole does not take; empty: a hole takes any text.
         segments: for each segment its literal, or the literals around its holes (one more than holes).
@@ -124,7 +124,7 @@ def compile_template(text: str, separator: str = "/", rule: Rule = "auto") -> Te
 
 
 def _with_literal_braces(text: str, names: tuple[str, ...], literals: list[str], separator: str, flaw: str) -> Template:
-    """Compile a template whose literals hold `{}`, which the shape cannot tell from a hole."""
+    """Compile a template whose literals hold `{}`, which the shape cannot distinguish from a hole."""
     segments: list[list[str]] = [[""]]
     for number, literal in enumerate(literals):
         if number:

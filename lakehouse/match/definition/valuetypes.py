@@ -137,7 +137,7 @@ def media_type(text: str) -> tuple[str, dict[str, str]]:
 
 
 def is_media_type(value: str, declared: str) -> bool:
-    """Return whether a content type is the declared one; further parameters, such as charset, may stand (MSG-191)."""
+    """Return whether a content type is the declared one; further parameters, such as charset, may follow (MSG-191)."""
     mine, wanted = media_type(value), media_type(declared)
     return mine[0] == wanted[0] and all(mine[1].get(key, "").lower() == text.lower() for key, text in wanted[1].items())
 

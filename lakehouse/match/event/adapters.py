@@ -152,7 +152,7 @@ def _read_table(spark: SparkSession, source: str) -> DataFrame:
 
 
 def _with_place(rows: DataFrame, file: Column, block: Column) -> DataFrame:
-    """Return where each row stands, so that results can be written in the order of the input."""
+    """Return where each row is, so that results can be written in the order of the input."""
     place = F.struct(
         file.cast("STRING").alias("file"), block.cast("BIGINT").alias("block"), F.monotonically_increasing_id().alias("position")
     )
@@ -208,7 +208,7 @@ def to_landed(
         rows: as they landed.
         form: one of `FORMATS`; None: as the columns say.
         mapping: as `read_map` gives it: SQL expressions that win over what the adapter finds.
-        protocol: what the landing was, where it does not tell.
+        protocol: what the landing was, where it does not say.
 
     Returns:
         The columns of `LANDED`.
@@ -230,14 +230,14 @@ def to_landed(
     if protocol is not None:
         made["protocol"] = F.coalesce(made["protocol"], F.lit(protocol)) if "protocol" in made else F.lit(protocol)
     found = rows.select(*((made[name] if name in made else F.lit(None).cast(kind)).alias(name) for name, kind in LANDED.items()))
-    # A type that differs in what may be NULL only stays: casts build lists anew, row by row.
+    # A type that differs in what may be NULL only stays: casts build lists again, row by row.
     return found.select(
         *(F.col(name) if _is_of(found.schema[name].dataType, kind) else F.col(name).cast(kind) for name, kind in LANDED.items())
     )
 
 
 def _adapter(schema: StructType, form: str | None, *, strict: bool) -> str | None:
-    """Return the adapter of a format that is named, else the one that the columns tell.
+    """Return the adapter of a format that is named, else the one that the columns say.
 
     Raises:
         SettingsError: columns are missing, or those of no format (only when `strict`).

@@ -40,7 +40,7 @@ def unpacked(body: bytes, encoding: str, most: int = MOST_UNPACKED) -> bytes:
 
     Args:
         body: as it came.
-        encoding: as the content encoding tells it.
+        encoding: as the content encoding says it.
         most: bytes that may come out.
 
     Raises:
@@ -68,19 +68,19 @@ class Event:
     """An event as it is matched.
 
     Attributes:
-        family: of the protocol that it landed from; None: the landing does not tell.
+        family: of the protocol that it landed from; None: the landing does not say.
         version: of that protocol, or None.
         mode: `binary` or `structured`; None: no CloudEvent.
         ce: CloudEvents attributes; those of a structured event keep their JSON types.
         options: protocol options under the names of the specification: `topic`, `headers/<name>`, `properties/subject`.
-        repeated: names that stand more than once, with all their values.
-        captured: the sections that the landing can tell, such as `/envelopemetadata` and `/protocoloptions/headers`; others are
+        repeated: names that occur more than once, with all their values.
+        captured: the sections that the landing can hold, such as `/envelopemetadata` and `/protocoloptions/headers`; others are
             unknown, which is never a failure.
         content_type: of the message: the envelope's in structured mode.
-        body: payload as bytes; None when there is none, or when it stands as JSON in `data`.
+        body: payload as bytes; None when there is none, or when it is JSON in `data`.
         data: payload of a structured event as a JSON value.
         has_data: `data` holds it.
-        remarks: what was mended while it was read, such as `double_encoded`.
+        remarks: what was repaired while it was read, such as `double_encoded`.
         problem: why it cannot be read, with the remedy; empty when it can.
         item: its place in a batch; None when it was no batch.
     """
@@ -107,7 +107,7 @@ class Event:
         return None if found is None else as_text(found)
 
     def knows(self, pointer: str) -> bool:
-        """Return whether the landing can tell an attribute, were it there."""
+        """Return whether the landing would hold an attribute of the event."""
         if pointer.startswith("/envelopemetadata"):
             return "/envelopemetadata" in self.captured
         if self.family is None:
@@ -127,11 +127,11 @@ class CapturedEvent:
     """A row of the canonical table, before its CloudEvent is found: what adapters give.
 
     Attributes:
-        protocol: as the catalog writes it, such as `MQTT/5.0`; None: the landing does not tell.
+        protocol: as the catalog writes it, such as `MQTT/5.0`; None: the landing does not say.
         options: name → value, as in `Event.options`; a CloudEvents table puts its attributes into `ce`.
         repeated: as in `Event.repeated`.
         captured: as in `Event.captured`; None: all that the protocol has, but for what is always there and is missing.
-        ce: attributes that stand in columns of their own; None: they are to be found.
+        ce: attributes that are in their own columns; None: they are to be found.
         body: payload.
         problem: why the row cannot be read; empty when it can.
     """
@@ -146,7 +146,7 @@ class CapturedEvent:
 
 
 def captured_by(family: str, sections: frozenset[str] | set[str]) -> frozenset[str]:
-    """Return what a landing can tell that shows these options and sections of a protocol (pointers; empty sections count)."""
+    """Return what a landing can hold that shows these options and sections of a protocol (pointers; empty sections count)."""
     known = {name for name in SECTIONS.get(family, ()) if name in sections or name not in _ALWAYS.get(family, ())}
     if family == "HTTP" and "status" not in sections and "method" in sections:
         known.add("status")
@@ -158,7 +158,7 @@ def events_of(landed: CapturedEvent, max_unpacked_bytes: int = MOST_UNPACKED) ->
 
     Args:
         landed: the row.
-        max_unpacked_bytes: most bytes that come out of a compressed envelope.
+        max_unpacked_bytes: most bytes that come from a compressed envelope.
     """
     if landed.problem:
         yield Event(problem=landed.problem)
@@ -206,7 +206,7 @@ def _unpack(event: Event, most: int) -> None:
 def _content_type(event: Event) -> str | None:
     protocol = PROTOCOLS.get(event.family or "")
     found = event.options.get(protocol.content_type) if protocol else None
-    if found is None and event.family == "NATS":  # whose clients write it in letters of their own
+    if found is None and event.family == "NATS":  # whose clients write it in their own letters
         found = next((one for name, one in event.options.items() if name.lower() == "headers/content-type"), None)
     return None if found is None else as_text(found)
 
@@ -334,7 +334,7 @@ def named_values(
     """Read headers, user properties or a query: a list of {name, value} or {key, value}, of pairs, or a map.
 
     Returns:
-        Options (`headers/<name>` → value; the last of a name, or the first), and the values of names that stand more than once.
+        Options (`headers/<name>` → value; the last of a name, or the first), and the values of names that occur more than once.
     """
     pairs: list[tuple[str, Any]] = []
     if isinstance(items, Mapping):

@@ -111,7 +111,7 @@ def columns_of_object(value: Mapping[str, Any], platform: str | None = None) -> 
 
     Args:
         value: columns by name.
-        platform: one of `PLATFORMS`; None: its columns tell.
+        platform: one of `PLATFORMS`; None: its columns say.
 
     Returns:
         The row, in which what is not there is None; an AMQP message instead as `captured`. None: the columns are of no platform.
@@ -260,7 +260,7 @@ _READERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, A
 def _of_log(value: Mapping[str, Any]) -> dict[str, Any] | None:
     """Read a line of a web server's log as a request; None: it is none, or has the columns of `http` by name.
 
-    The status that a log tells is of the answer, and no part of the request.
+    The status that a log says is of the answer, and no part of the request.
     """
     by_letters = {_letters(name): one for name, one in value.items()}
     nested = next((by_letters[name] for name in _NESTED if isinstance(by_letters.get(name), dict)), None)
@@ -283,7 +283,7 @@ def _of_log(value: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _logged_headers(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Return the headers that stand in members of their own; what else a request had is not known."""
+    """Return the headers that are in their own members; what else a request had is not known."""
     for name, one in value.items():
         logged = _LOGGED.match(name)
         own = "content-type" if _letters(name) == "contenttype" else _dashed(logged["name"]) if logged else ""
@@ -384,11 +384,11 @@ def landed_of_text(text: bytes, protocol: str | None = None, form: str | None = 
 
     Args:
         text: one line, or a whole file.
-        protocol: what the landing was, where the text does not tell.
-        form: the platform whose columns it holds; None: what it holds tells.
+        protocol: what the landing was, where the text does not say.
+        form: the platform whose columns it holds; None: its content says.
 
     Returns:
-        What stands in it; a text that is none of them is one row that cannot be read, with the reason.
+        What is in it; a text that is none of them is one row that cannot be read, with the reason.
     """
     try:
         value = orjson.loads(text.removeprefix(codecs.BOM_UTF8))
@@ -589,7 +589,7 @@ def _payload(value: Mapping[str, Any]) -> tuple[bytes | None, str]:
 
 
 def _without_to(captured: frozenset[str], options: Mapping[str, Any]) -> frozenset[str]:
-    """Narrow `properties` to what is there or would be: all properties but `to`."""
+    """Narrow `properties` to those that can be captured: all properties but `to`."""
     if "/protocoloptions/properties" not in captured:
         return captured
     known = {f"/protocoloptions/properties/{name}" for name in _PROPERTIES if name != "to"}
@@ -614,7 +614,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_url(path: str) -> bool:
-    """Return whether a path is more than one: it has a query, or stands in a whole URL."""
+    """Return whether a path is more than one: it has a query, or is in a whole URL."""
     return "?" in path or path.lower().startswith(("http://", "https://"))
 
 

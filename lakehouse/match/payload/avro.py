@@ -78,7 +78,7 @@ class AvroValidator:
                 return True
             if body is None:
                 return False
-        packed = body.startswith(b"Obj\x01")  # with a schema of its own, and maybe compressed
+        packed = body.startswith(b"Obj\x01")  # with its own schema, and maybe compressed
         if packed or parts.has_empty_items or (parts.is_recursive and (len(body) > _LONG or parts.looks > _FEW_LOOKS)):
             return True
         return (len(body) + 1) * parts.parts_of_byte * parts.looks > _MOST_WORK
@@ -113,7 +113,7 @@ class AvroValidator:
             value = fastavro.schemaless_reader(stream, self._schema, None)
         except MemoryError:
             raise
-        except Exception as error:  # what the bytes are is anybody's guess, and fastavro has no error of its own
+        except Exception as error:  # what the bytes are is anybody's guess, and fastavro has no error type
             raise Undecodable(f"no Avro of this schema: {type(error).__name__}: {error}") from error
         if stream.read(1):
             raise Undecodable("no Avro of this schema: bytes are left over")
@@ -137,7 +137,7 @@ class AvroValidator:
 
 
 def _parts(schema: Any) -> _SchemaParts:
-    """Look through a schema as fastavro parsed it; named types stand in it once, and then by their names.
+    """Look through a schema as fastavro parsed it; named types are in it once, and then by their names.
 
     Raises:
         Unsupported: a record always holds itself.

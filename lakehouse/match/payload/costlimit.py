@@ -80,7 +80,7 @@ def depth_of(value: Any) -> int:
 
 
 def places_of(value: Any) -> int:
-    """Count a JSON value and all that stands in it."""
+    """Count a JSON value and all that is in it."""
     count, left = 0, [value]
     while left:
         part = left.pop()
@@ -151,7 +151,7 @@ class _Graph:
         return self._numbers[id(part)]
 
     def _called(self, part: Any, root: Any) -> Iterator[tuple[str | None, dict[str, Any], Any]]:
-        """Return the parts that a part calls, for which member, and the document that they stand in."""
+        """Return the parts that a part calls, for which member, and the document that they are in."""
         if not isinstance(part, dict):
             return
         found = self._called_once(part, root)
@@ -170,7 +170,7 @@ class _Graph:
                 yield from ((member, one, root) for member, one in _parts_of(keyword, value))
 
     def _target(self, reference: str, root: Any) -> tuple[Any, Any]:
-        """Return what a reference is of, and the document that this stands in."""
+        """Return what a reference is of, and the document that this is in."""
         if reference in (anchors := self._anchors_of(root)):
             return anchors[reference], root
         uri, _, place = reference.partition("#")
@@ -202,12 +202,12 @@ class _Graph:
             return None
         try:
             return self._find(uri)
-        except LookupError:  # the library will tell
+        except LookupError:  # the library reports it
             return None
 
 
 def _parts_of(keyword: str, value: Any) -> Iterator[tuple[str | None, dict[str, Any]]]:
-    """Return the parts that stand under a keyword, and the member that each is for."""
+    """Return the parts that are under a keyword, and the member that each is for."""
     if keyword in _HERE:
         yield from ((None, one) for one in _dicts(value))
     elif keyword in _NAMED_HERE and isinstance(value, dict):
@@ -237,7 +237,7 @@ def _dicts(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _anchors(schema: Any) -> Iterator[tuple[str, Any]]:
-    """Return the parts that have names of their own."""
+    """Return the parts that have their own names."""
     left = [schema]
     while left:
         part = left.pop()

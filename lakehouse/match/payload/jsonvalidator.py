@@ -55,7 +55,7 @@ class JsonSchemaValidator:
 
     @cached_property
     def is_valid(self) -> Callable[[Any], bool] | None:
-        """Return what tells at once whether a value is valid, the same for all who ask; None where that may take long."""
+        """Return a quick check whether a value is valid, the same object each time; None where that may take long."""
         return self._validator.is_valid if self._effort.is_plain else None
 
     def may_hang(self, body: bytes | None, data: Any) -> bool:
@@ -80,7 +80,7 @@ class JsonSchemaValidator:
 
 
 def _pointer(error: Any, keyword: str) -> str:
-    """Return the place of an error; of a member that is missing, where it would stand."""
+    """Return the place of an error; of a member that is missing, where it would be."""
     pointer = pointer_of(error.instance_path)
     missing = getattr(error.kind, "property", None) if keyword == "required" else None
     return pointer if missing is None else pointer + pointer_of([missing])

@@ -34,7 +34,7 @@ from lakehouse.match.payload.validators import (
     make_validator,
 )
 
-_MORE_BYTES = 2**30  # that the process may take beside what it has from this one
+_MORE_BYTES = 2**30  # that the process may take in addition to what it has from this one
 _CHUNK = 2**16
 
 Made = TypeVar("Made")
@@ -134,7 +134,7 @@ class Payloads:
 
     Args:
         schemas: the schemas of the snapshot.
-        max_unpacked_bytes: most bytes that come out of a compressed payload.
+        max_unpacked_bytes: most bytes that come from a compressed payload.
     """
 
     def __init__(self, schemas: Schemas, max_unpacked_bytes: int = MOST_UNPACKED) -> None:
@@ -161,7 +161,7 @@ class Payloads:
     def _checked(
         self, made: tuple[Validator, tuple[str, ...]], body: bytes | None, data: Any, content_type: str | None
     ) -> PayloadVerdict:
-        """Validate: in a process of its own what may take long, or more than the library stands."""
+        """Validate: in its own process what may take long, or more than the library can take."""
         validator, remarks = made
         if not validator.may_hang(body, data):
             try:
@@ -177,7 +177,7 @@ class Payloads:
             return PayloadVerdict(UNSUPPORTED, (), (*remarks, str(error)))
 
     def quick(self, definition: Definition) -> Callable[[Any], bool] | None:
-        """Return what tells at once that a JSON value is valid, where the schema is JSON Schema without remarks; else None."""
+        """Return a quick check that a JSON value is valid, where the schema is JSON Schema without remarks; else None."""
         made = self._validators(definition)
         if isinstance(made, PayloadVerdict) or made[1]:
             return None
@@ -230,7 +230,7 @@ def _verdict(
     """Decode and validate.
 
     Raises:
-        MemoryError: the caller tells: of a process apart, that it ended.
+        MemoryError: the caller reports it: of another process, that it ended.
     """
     try:
         decoded = validator.decode(body, data, content_type)
@@ -253,7 +253,7 @@ def _verdict(
 
 
 def try_to_make(resolved: Resolved, find: Callable[[str], Any], seconds: float | None = None) -> PayloadVerdict | None:
-    """Make what validates a schema in a process of its own, where that may take long; it can be made here then.
+    """Make what validates a schema in its own process, where that may take long; it can be made here then.
 
     Args:
         resolved: the schema.
@@ -277,7 +277,7 @@ def try_to_make(resolved: Resolved, find: Callable[[str], Any], seconds: float |
 
 
 def _guarded(make: Callable[[], Validator], resolved: Resolved) -> tuple[Validator, tuple[str, ...]] | PayloadVerdict:
-    """Make a validator, or tell why there is none: a hostile schema costs its own rows only."""
+    """Make a validator, or say why there is none: a hostile schema costs its own rows only."""
     try:
         validator = make()
     except Unresolved as error:

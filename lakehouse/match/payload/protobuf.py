@@ -141,7 +141,7 @@ def compiled(text: str) -> tuple[descriptor_pb2.FileDescriptorProto, list[descri
 
 
 def _compile(folder: str) -> bytes | str:
-    """Run the compiler, in a process of its own, since text may be hostile: the descriptors, or what it says against the text."""
+    """Run the compiler, in its own process, since text may be hostile: the descriptors, or what it says against the text."""
     well_known = str(Path(protoc.__file__).parent / "_proto")
     source, target, errors = Path(folder, _NAME), Path(folder, "out"), Path(folder, "errors")
     os.dup2(os.open(errors, os.O_CREAT | os.O_WRONLY), 2)

@@ -26,7 +26,7 @@ def schema_xids(uri: str) -> list[Xid]:
 
 
 def names_others(text: JsonText | None) -> bool:
-    """Return whether a schema, as JSON text, refers to what does not stand in it."""
+    """Return whether a schema, as JSON text, refers to what it does not hold."""
     return text is not None and _OTHER.search(text) is not None
 
 
@@ -42,7 +42,7 @@ class SchemaVersion(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """The schema of a definition: where it stands, its format and text, and the type or place in it that is meant."""
+    """The schema of a definition: where it is, its format and text, and the type or place in it that is meant."""
 
     xid: Xid
     format: str

@@ -19,7 +19,7 @@ from lakehouse.match.definition.valuetypes import media_type
 from lakehouse.match.payload.costlimit import Effort
 from lakehouse.match.payload.schemas import Resolved
 
-# Imported when a schema of the family is met first: each needs a library of its own.
+# Imported when a schema of the family is met first: each needs its own library.
 _VALIDATORS = {
     "jsonschema": ("jsonvalidator", "JsonSchemaValidator"),
     "avro": ("avro", "AvroValidator"),
@@ -53,7 +53,7 @@ class Unresolved(Unsupported):
 
 
 class Decoded(NamedTuple):
-    """A payload as a value, and what was mended on the way."""
+    """A payload as a value, and what was repaired on the way."""
 
     value: Any
     remarks: tuple[str, ...] = ()
@@ -77,14 +77,14 @@ class Validator(Protocol):
         """Return where the value breaks the schema: JSON Pointer, keyword, message."""
 
     def may_hang(self, body: bytes | None, data: Any) -> bool:
-        """Return whether a payload may keep the library busy for long, or end its process: it is then read in one of its own."""
+        """Return whether a payload may keep the library busy for long, or end its process: it is then read in another one."""
 
 
 def is_made_at_once(resolved: Resolved) -> bool:
     """Return whether what validates a schema is made in a short time, whatever the schema holds.
 
     For JSON Schema and Avro that takes at most the square of the text, where patterns do not repeat much; JSON Structure is read
-    with a payload only; Protobuf is compiled in a process of its own.
+    with a payload only; Protobuf is compiled in its own process.
     """
     family = family_of_format(resolved.format, None)
     if family in ("jsonschema", "avro", "unknown"):

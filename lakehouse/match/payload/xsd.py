@@ -1,4 +1,4 @@
-"""XML Schema 1.0 and 1.1 by xmlschema: nothing is opened beside the schema, entities are refused, patterns are run by RE2.
+"""XML Schema 1.0 and 1.1 by xmlschema: nothing but the schema is opened, entities are refused, patterns are run by RE2.
 
 An error's place is an XPath (`/order/line[2]/isbn`), as JSON Pointer has no word for XML.
 """

@@ -53,10 +53,10 @@ class Candidates:
     Args:
         definitions: those that are for the protocol of the rows, or for any.
         numbers: for each what it asks; the same number asks the same.
-        protocol_known: whether the landing tells the protocol.
+        protocol_known: whether the landing says the protocol.
 
     Attributes:
-        definitions: in the order of what they ask, so that they stand alike where they ask alike.
+        definitions: in the order of what they ask, so that their order is the same where they ask alike.
         likeness: what they ask.
     """
 
@@ -141,7 +141,7 @@ class ColumnAnswer(NamedTuple):
 
     Attributes:
         holds: which rows hold what is asked; absent ones do not.
-        is_odd: which of them have something to tell beside, so that the row loop must look at them.
+        is_odd: which of them have something more to report, so that the row loop must look at them.
         held: what each placeholder of the template holds, row by row.
     """
 
@@ -161,7 +161,7 @@ class FastPathCache:
         """Return for each text whether it holds at a glance, and what the placeholders hold.
 
         Returns:
-            None: it was asked once only, or kernels cannot tell.
+            None: it was asked once only, or kernels cannot say.
         """
         key = (id(texts), attribute.question)
         self._asked[key] += 1

@@ -58,7 +58,7 @@ class MatchedRows(NamedTuple):
         choices: what rows are of; None, where no row is of it.
         which: for each row the number of its choice.
         variables: what the placeholders of the definition that is shown hold, row by row.
-        unchecked: what the landing does not tell.
+        unchecked: what the landing does not say.
     """
 
     rows: Rows
@@ -88,7 +88,7 @@ def result_batch(matcher: Matcher, columns: Columns, found: list[MatchedRows]) -
 
     Args:
         matcher: how they are matched, and what validates.
-        columns: what they stand in.
+        columns: what they are in.
         found: what they are of; at least one.
 
     Returns:
@@ -172,7 +172,7 @@ def _payloads(matcher: Matcher, columns: Columns, found: list[MatchedRows]) -> d
         numbers = number[one.which]
         for quick, wanted in _validators(matcher, choices).items() if is_validated else ():
             at = np.arange(len(one.rows)) if len(wanted) == len(choices) else np.nonzero(np.isin(one.which, wanted))[0]
-            at = at[np.argsort(one.rows[at])]  # as they stand in memory
+            at = at[np.argsort(one.rows[at])]  # as they are in memory
             for place, payload in _left(columns, quick, one.rows[at]):
                 shown = verdicts[numbers[at[place]]][1]
                 numbers[at[place]] = len(verdicts)
@@ -180,7 +180,7 @@ def _payloads(matcher: Matcher, columns: Columns, found: list[MatchedRows]) -> d
         which.append(numbers)
     values: dict[str, list[Any]] = {
         "payload_status": [verdict.status for verdict, _ in verdicts],
-        "payload_errors": [[matcher.told_error(error) for error in verdict.errors] for verdict, _ in verdicts],
+        "payload_errors": [[matcher.reported_error(error) for error in verdict.errors] for verdict, _ in verdicts],
         "remarks": [[*verdict.remarks, *remarks_of(definition)] for verdict, definition in verdicts],
     }
     numbers = np.concatenate(which)
@@ -346,10 +346,10 @@ def _groups(matcher: Matcher, columns: Columns) -> Iterator[tuple[Rows, list[Can
 
 
 def _types(matcher: Matcher, columns: Columns) -> Iterator[tuple[Rows, Candidates]]:
-    """Take rows of one type (and topic or subject, where that tells definitions) together, with their candidates."""
+    """Take rows of one type (and topic or subject, where that distinguishes definitions) together, with their candidates."""
     likeness = _LIKENESS.setdefault(matcher, Likeness())
     binding, kinds = columns.binding, columns.attribute("type")
-    addresses = columns.option(binding.telling)
+    addresses = columns.option(binding.discriminator)
     at = np.nonzero(columns.is_ready)[0]
     codes = kinds.codes[at].astype(np.int64)
     has_addresses = bool(binding.family) and matcher.index.tells_addresses(binding.family or "")
@@ -364,14 +364,14 @@ def _types(matcher: Matcher, columns: Columns) -> Iterator[tuple[Rows, Candidate
             event.ce["type"] = kinds.distinct[kinds.codes[rows[0]]]
             address = addresses.distinct[addresses.codes[rows[0]]] if has_addresses else None
             if address is not None:
-                event.options[binding.telling] = address
+                event.options[binding.discriminator] = address
             found = likeness.candidates(tuple(matcher.index.candidates(event)), event.family)
             if len(found) <= _MOST_CANDIDATES:
                 yield rows, found
 
 
 def _match_group(group: RowGroup, members: list[Candidates], which: Rows) -> Iterator[MatchedRows]:
-    """Match rows whose candidates ask alike; rows with anything to tell are left out."""
+    """Match rows whose candidates ask alike; rows with anything to report are left out."""
     rows = group.rows
     verdicts = [_evaluate(one, group) for one in members[0].definitions]
     pattern, odd = np.zeros(len(rows), np.int64), np.zeros(len(rows), bool)
@@ -449,7 +449,7 @@ def landed_of_row(row: dict[str, Any]) -> Iterable[CapturedEvent]:
     """Return what a row of the canonical table holds: one event, or those of a text."""
     if row["problem"]:
         return [CapturedEvent(row["protocol"], problem=row["problem"])]
-    if row["line"] is not None and row["captured"] is None:  # with a mapping, the columns tell what the line is
+    if row["line"] is not None and row["captured"] is None:  # with a mapping, the columns say what the line is
         form = next((one["value"] for one in row["options"] or () if one["key"] == FORM), None)
         return landed_of_text(row["line"], row["protocol"], form)
     return [landed_of_columns(row)]

@@ -25,17 +25,17 @@ from lakehouse.match.event.captured import AMQP_SECTIONS, SECRET_HEADERS
 from lakehouse.match.index import DISCRIMINATORS
 
 Rows = np.ndarray[Any, Any]  # numbers of rows, or a verdict for each
-_LOOKED_AT = 512  # texts that tell whether a column repeats itself
+_LOOKED_AT = 512  # texts that show whether a column repeats itself
 FEWEST_ROWS = 64
 _MOST_BYTES = 2**23  # of JSON texts that are open at a time: as values they take several times as much
-_AT_ONCE = 256  # events whose usual attributes are taken while they stand in the processor's cache
+_AT_ONCE = 256  # events whose usual attributes are taken while they are in the processor's cache
 _USUAL = ("type", "source", "id", "specversion", "subject", "time", "datacontenttype")
 _CORE = ("type", "source", "id", "datacontenttype")
 _DISTINCT = ("type", "datacontenttype")  # which distinguish rows
 
 
 class Captures(NamedTuple):
-    """Texts of rows that stand in a column.
+    """Texts of rows that are in a column.
 
     Attributes:
         values: the column.
@@ -67,7 +67,7 @@ class Texts:
     """The texts of one option or attribute over rows.
 
     Attributes:
-        words: the texts; each stands there once, where the column repeats itself.
+        words: the texts; each is there once, where the column repeats itself.
         codes: for each row the number of its text; `len(words)`: it has none.
         odd: the rows whose value is JSON, but no text; they have no text here. None: there are none.
     """
@@ -77,7 +77,7 @@ class Texts:
 
     @classmethod
     def of(cls, values: pa.Array, odd: Rows | None = None, *, distinct: bool = False) -> Texts:
-        """Take each text of a column once; where few repeat themselves as they stand, but when all are to be `distinct`."""
+        """Take each text of a column once; where few repeat themselves as they are, but when all are to be `distinct`."""
         seen = values.slice(0, _LOOKED_AT)
         if distinct or len(seen) < _LOOKED_AT or len(seen.unique()) <= _LOOKED_AT // 2:
             encoded = values.dictionary_encode()
@@ -184,7 +184,7 @@ def are_alike(lists: pa.Array, texts: pa.Array) -> bool:
 
     Args:
         lists: the column.
-        texts: what stands in the lists, or a part of it, flattened.
+        texts: what is in the lists, or a part of it, flattened.
     """
     if not len(lists) or lists.null_count or texts.null_count or len(texts) % len(lists):
         return False
@@ -224,17 +224,17 @@ def _decoded(value: bytes | None) -> str | None:
 
 
 class Binding(NamedTuple):
-    """How CloudEvents stand in the columns of a landing.
+    """How the columns of a landing hold CloudEvents.
 
     Attributes:
         protocol: as the landing says it; None: it does not.
         family, version: its parts.
-        prefixes: before the names of the attributes; of an attribute that stands under several the last counts.
+        prefixes: before the names of the attributes; of an attribute that is under several the last counts.
         section: of the protocol's options that the names are of.
-        in_pairs: the section stands in the column `headers`; else in `options`.
-        content_type, content_encoding: the options that tell them.
-        address: the option that tells where an event travelled.
-        telling: the option that tells definitions apart, beside the type.
+        in_pairs: the section is in the column `headers`; else in `options`.
+        content_type, content_encoding: the options that hold them.
+        address: the option that says where an event travelled.
+        discriminator: the option that distinguishes definitions, in addition to the type.
     """
 
     protocol: str | None
@@ -246,7 +246,7 @@ class Binding(NamedTuple):
     content_type: str = ""
     content_encoding: str = ""
     address: str = ""
-    telling: str = ""
+    discriminator: str = ""
 
 
 def _binding(protocol: Protocol) -> Binding:
@@ -263,7 +263,7 @@ def _binding(protocol: Protocol) -> Binding:
         content_type=protocol.content_type,
         content_encoding=PLACES.get(family, ELSEWHERE),
         address=protocol.address,
-        telling=DISCRIMINATORS[family],
+        discriminator=DISCRIMINATORS[family],
     )
 
 
@@ -283,10 +283,10 @@ class Columns:
     """Binary CloudEvents of a batch.
 
     Args:
-        binding: how they stand in it.
+        binding: how the columns hold them.
         batch: columns of `LANDED`.
         numbers: the rows of the batch that are meant.
-        pairs: what stands in the column `headers`; None: nothing is asked there.
+        pairs: what is in the column `headers`; None: nothing is asked there.
     """
 
     mode = "binary"
@@ -310,7 +310,9 @@ class Columns:
     def option(self, name: str) -> Texts:
         """Return an option of the protocol."""
         if name not in self._texts:
-            self._texts[name] = Texts.of(*self._option(name), distinct=name in (self.binding.telling, self.binding.content_type))
+            self._texts[name] = Texts.of(
+                *self._option(name), distinct=name in (self.binding.discriminator, self.binding.content_type)
+            )
         return self._texts[name]
 
     def attribute(self, name: str) -> Texts:
@@ -381,12 +383,12 @@ class Columns:
 
 
 class StructuredColumns(Columns):
-    """CloudEvents that stand as JSON in some rows: those of a protocol, or of lines.
+    """CloudEvents as JSON in some rows: those of a protocol, or of lines.
 
     Args:
-        outer: the rows, with what the protocol tells of them.
+        outer: the rows, with what the protocol says of them.
         rows: their numbers there.
-        envelopes: what stands in them: JSON objects.
+        envelopes: what is in them: JSON objects.
         values: their usual attributes.
     """
 
@@ -447,7 +449,7 @@ def columns_of(batch: pa.RecordBatch) -> Iterator[Columns]:
     """
     is_free = pc.is_null(batch.column("problem")).to_numpy(zero_copy_only=False)
     is_line = is_free & pc.is_valid(batch.column("line")).to_numpy(zero_copy_only=False)
-    for name in ("captured", "options"):  # a mapping, or a format that is named, tells what others are
+    for name in ("captured", "options"):  # a mapping, or a format that is named, says what others are
         is_line &= pc.is_null(batch.column(name)).to_numpy(zero_copy_only=False)
     for binding in BINDINGS:
         outer = _bound(binding, batch, is_free & ~is_line)
@@ -478,7 +480,7 @@ def _bound(binding: Binding, batch: pa.RecordBatch, is_free: Rows) -> Columns | 
     pairs: Pairs | AlikePairs | None = None
     if binding.in_pairs and plain.any():
         pairs, is_text = Pairs.of(batch.column("headers"))
-        plain &= is_text  # the row loop tells what is not
+        plain &= is_text  # the row loop reports what is not
     numbers = np.nonzero(plain)[0]
     if len(numbers) < FEWEST_ROWS:
         return None

@@ -1,7 +1,7 @@
 """The read model is built from the Delta tables, and follows them commit by commit.
 
-Both ways go through the same steps, so a file that followed holds what a file that was built anew holds; a test compares them.
-What cannot be followed is built anew: another table at the same place, a log that lost its tail, counts that do not fit.
+Both ways go through the same steps, so a file that followed holds what a file that was built again holds; a test compares them.
+What cannot be followed is built again: another table at the same place, a log that lost its tail, counts that do not fit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.faults import crash_point
 from lakehouse.readmodel.file import sqliteschema, words
-from lakehouse.readmodel.file.delta import READ, Known, Warehouse, batches, row_count, statistics, told_position
+from lakehouse.readmodel.file.delta import READ, Known, Warehouse, batches, recorded_position, row_count, statistics
 from lakehouse.readmodel.file.sqliteschema import (
     EFFECTIVE_COLUMNS,
     FORMAT,
@@ -43,7 +43,7 @@ _INSERT_VIOLATION = f"INSERT OR IGNORE INTO violations VALUES ({', '.join('?' * 
 
 
 class CannotFollow(Exception):
-    """The file does not go on to what the tables hold now; it has to be built anew."""
+    """The file does not go on to what the tables hold now; it has to be built again."""
 
 
 class Facts:
@@ -78,7 +78,7 @@ def build(warehouse: Warehouse, file: Path, progress: Progress | None = None) ->
     # Effective definitions follow the log, and findings precede it: read in this order, neither is ahead nor missing.
     opened = {name: warehouse.open(name) for name in ("effective_messages", "changes", "violations")}
     counts = {name: row_count(statistics(table)) for name, table in opened.items()}
-    reporter = _Told(progress, None if None in counts.values() else sum(count or 0 for count in counts.values()))
+    reporter = _Counter(progress, None if None in counts.values() else sum(count or 0 for count in counts.values()))
     db = create(file)
     try:
         db.execute("BEGIN")
@@ -90,7 +90,7 @@ def build(warehouse: Warehouse, file: Path, progress: Progress | None = None) ->
         db.execute("DELETE FROM violations WHERE rowid NOT IN (SELECT min(rowid) FROM violations GROUP BY violation_id)")
         _replace(db, 0)
         words.index_all(db)
-        facts = _tell_facts(db, warehouse, opened, counts["violations"])
+        facts = _write_facts(db, warehouse, opened, counts["violations"])
         facts["effective"] = int(db.execute("SELECT count(*) FROM effective").fetchone()[0])
         _check_counts(db, facts, counts)
         crash_point("readmodel_build")
@@ -109,7 +109,7 @@ def follow(db: sqlite3.Connection, warehouse: Warehouse) -> None:
         warehouse: the tables.
 
     Raises:
-        CannotFollow: it has to be built anew.
+        CannotFollow: it has to be built again.
         WarehouseError: the warehouse holds no catalog any more.
     """
     facts = Facts(db)
@@ -130,9 +130,16 @@ def follow(db: sqlite3.Connection, warehouse: Warehouse) -> None:
         touched = _follow_log(db, facts, opened["changes"], files)
         touched |= _follow_effective(db, facts, opened["effective_messages"], known["effective_messages"].version)
         if counts["violations"] is None or counts["violations"] != facts["violations"]:
-            _take(db, opened["violations"], VIOLATION_COLUMNS, sqliteschema.violation_rows, _INSERT_VIOLATION, _Told(None, None))
+            _take(
+                db,
+                opened["violations"],
+                VIOLATION_COLUMNS,
+                sqliteschema.violation_rows,
+                _INSERT_VIOLATION,
+                _Counter(None, None),
+            )
         words.index_again(db, touched)
-        _tell_facts(db, warehouse, opened, counts["violations"])
+        _write_facts(db, warehouse, opened, counts["violations"])
         _check_counts(db, facts, counts)
         crash_point("readmodel_follow")
         db.execute("COMMIT")
@@ -143,7 +150,7 @@ def follow(db: sqlite3.Connection, warehouse: Warehouse) -> None:
         raise
 
 
-class _Told:
+class _Counter:
     """Counts the rows that are done."""
 
     def __init__(self, progress: Progress | None, total: int | None) -> None:
@@ -161,7 +168,7 @@ def _take(
     columns: tuple[str, ...],
     rows_of: Callable[[Any], Iterable[tuple[Any, ...]]],
     insert: str,
-    reporter: _Told,
+    reporter: _Counter,
 ) -> None:
     for batch in batches(table, columns):
         db.executemany(insert, rows_of(batch))
@@ -169,7 +176,7 @@ def _take(
 
 
 def _take_log(
-    db: sqlite3.Connection, table: DeltaTable, above: int | None, reporter: _Told, files: pa.Table | None = None
+    db: sqlite3.Connection, table: DeltaTable, above: int | None, reporter: _Counter, files: pa.Table | None = None
 ) -> None:
     """Take rows of the log, with their references."""
     last = db.execute("SELECT coalesce(max(id), 0) FROM log").fetchone()[0]
@@ -213,7 +220,7 @@ def _follow_log(db: sqlite3.Connection, facts: Facts, table: DeltaTable, files: 
     head = facts["head"]
     _check_head(facts, table, files)
     last = db.execute("SELECT coalesce(max(id), 0) FROM log").fetchone()[0]
-    _take_log(db, table, head, _Told(None, None), files)
+    _take_log(db, table, head, _Counter(None, None), files)
     digest = facts["head_digest"]
     for snapshot_id, body in db.execute(
         "SELECT snapshot_id, body FROM log WHERE id > ? AND kind = 'snapshot' ORDER BY 1", (last,)
@@ -241,10 +248,10 @@ def _check_head(facts: Facts, table: DeltaTable, files: pa.Table) -> None:
 
 
 def _follow_effective(db: sqlite3.Connection, facts: Facts, table: DeltaTable, version: int) -> set[tuple[RegistryId, str, Xid]]:
-    """Take the definitions that were computed anew, and let go those of messages that are no more."""
+    """Take the definitions that were computed again, and delete those of messages that are no more."""
     if table.version() == version:
         return set()
-    position, is_plain = told_position(table, version)
+    position, is_plain = recorded_position(table, version)
     known = facts["definitions"]
     if not is_plain or known is None or position is None:
         raise CannotFollow
@@ -267,7 +274,7 @@ def _follow_effective(db: sqlite3.Connection, facts: Facts, table: DeltaTable, v
     return keys | {(registryid, "message", xid) for registryid, xid in gone}
 
 
-def _tell_facts(db: sqlite3.Connection, warehouse: Warehouse, opened: dict[str, DeltaTable], violations: int | None) -> Facts:
+def _write_facts(db: sqlite3.Connection, warehouse: Warehouse, opened: dict[str, DeltaTable], violations: int | None) -> Facts:
     facts = Facts(db)
     is_same = "effective_messages" in (known := facts.known()) and (
         opened["effective_messages"].version() == known["effective_messages"].version
@@ -279,8 +286,8 @@ def _tell_facts(db: sqlite3.Connection, warehouse: Warehouse, opened: dict[str, 
     snapshot = db.execute("SELECT body FROM log WHERE snapshot_id = ? AND kind = 'snapshot'", (newest,)).fetchone()
     facts["head"] = newest
     facts["head_digest"] = json.loads(snapshot[0])["digest"] if snapshot else ""
-    position = facts["definitions"] if is_same else told_position(opened["effective_messages"])[0]
-    if position is None:  # nothing was ever projected, or what did it is too long ago: the rows tell
+    position = facts["definitions"] if is_same else recorded_position(opened["effective_messages"])[0]
+    if position is None:  # nothing was ever projected, or what did it is too long ago: the rows show it
         position = db.execute("SELECT coalesce(max(snapshot_id), 0) FROM effective").fetchone()[0]
     facts["definitions"] = position
     facts["violations"] = violations

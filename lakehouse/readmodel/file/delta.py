@@ -119,7 +119,7 @@ class Warehouse:
             try:
                 if self._has_next(name, table.version()):
                     table.update_incremental()
-            except (DeltaError, OSError):  # opened anew, it tells what is wrong
+            except (DeltaError, OSError):  # opened again, it says what is wrong
                 table = None
             if table is not None and str(table.metadata().id) == known.id and self._has(name, known):
                 self._check(table)
@@ -156,7 +156,7 @@ class Warehouse:
         return os.path.exists(f"{self.location}/{name}/_delta_log/{version + 1:020}.json")
 
     def _has(self, name: str, known: Known) -> bool:
-        """Return whether a table still has the commit that was its newest; another table may stand at its place."""
+        """Return whether a table still has the commit that was its newest; another table may be at its place."""
         return bool(known.signature) and self._signature(name, known.version) == known.signature
 
     def _check(self, table: DeltaTable) -> None:
@@ -168,7 +168,7 @@ class Warehouse:
             )
 
     def known(self, name: str, table: DeltaTable) -> Known:
-        """Return what there is to know of an open table."""
+        """Return the facts of an open table."""
         return Known(str(table.metadata().id), table.version(), self._signature(name, table.version()))
 
     def _signature(self, name: str, version: int) -> str:
@@ -194,7 +194,7 @@ def statistics(table: DeltaTable) -> pa.Table:
     """
     import pyarrow as pa
 
-    # As a stream: given the table itself, Arrow loads pandas to ask whether it is one of its own, which takes a quarter second.
+    # As a stream: given the table itself, Arrow loads pandas to look at its type, which takes a quarter second.
     return pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
 
 
@@ -299,7 +299,7 @@ def _pages(file: pq.ParquetFile, group: int, columns: Iterable[str]) -> Iterator
 
 
 def _wanted(file: pq.ParquetFile, group: int, above: int | None, where: Mapping[str, Collection[str]]) -> bytes | None:
-    """Return which rows of a row group are wanted: a byte for each; None: all are. Only the columns that tell it are read."""
+    """Return which rows of a row group are wanted: a byte for each; None: all are. Only the columns needed for that are read."""
     if above is None and not where:
         return None
     known = {name: set(values) for name, values in where.items()}
@@ -342,7 +342,7 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def told_position(table: DeltaTable, known_version: int | None = None) -> tuple[int | None, bool]:
+def recorded_position(table: DeltaTable, known_version: int | None = None) -> tuple[int | None, bool]:
     """Return up to which snapshot a projection of the log has come.
 
     Args:
@@ -351,7 +351,7 @@ def told_position(table: DeltaTable, known_version: int | None = None) -> tuple[
 
     Returns:
         The snapshot that the newest commit of this product names (None: none does), and whether all commits after
-        `known_version` are such that rows with a higher snapshot_id tell all that changed.
+        `known_version` are such that rows with a higher snapshot_id hold all that changed.
     """
     position: int | None = None
     is_plain = known_version is not None
@@ -368,7 +368,7 @@ def told_position(table: DeltaTable, known_version: int | None = None) -> tuple[
 
 
 def _is_plain(commit: dict[str, Any]) -> bool:
-    """Return whether rows with a higher snapshot_id tell all that a commit changed; what projects writes a small table whole."""
+    """Return whether rows with a higher snapshot_id hold all that a commit changed; what projects writes a small table whole."""
     if commit["operation"] != "WRITE":
         return commit["operation"] in _HARMLESS
     appends = commit.get("operationParameters", {}).get("mode") == "Append"

@@ -1,8 +1,8 @@
-"""Where the read model of a warehouse stands: files in the cache folder that may be deleted at any time.
+"""Where the read model of a warehouse is: files in the cache folder that may be deleted at any time.
 
-A file is made whole under a name of its own, and then a small pointer is put in its place, in one step. So whoever reads has a
+A file is made whole under its own name, and then a small pointer is put in its place, in one step. So whoever reads has a
 whole file, and a process that dies while it builds leaves only a file that the next one sweeps away. One process at a time
-builds or brings a file forward: it holds a lock that the system lets go when the process ends, however it ends.
+builds or brings a file forward: it holds a lock that the system releases when the process ends, however it ends.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ModelFiles:
 
     Args:
         location: of the warehouse, as from `location_of`.
-        folder: where read models stand, setting `readmodel_dir`; empty: the user's cache folder.
+        folder: where read models are, setting `readmodel_dir`; empty: the user's cache folder.
     """
 
     def __init__(self, location: str, folder: str = "") -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-FORMAT = 4  # a file of another format is made anew
+FORMAT = 4  # a file of another format is made again
 NEVER = 2**62  # `until` of a row that nothing has replaced
 
 # Kinds that are listed whole; a query says these words, so that SQLite takes the index.
@@ -36,7 +36,7 @@ EFFECTIVE_COLUMNS = (
     "protocol", "protocol_family", "protocol_version", "address", "kafka_key", "http_method", "http_status", "dataschemaformat",
     "schema_xid", "dataschemauri", "datacontenttype", "document_uris", "attributes", "inferred", "depends_on", "snapshot_id",
 )  # fmt: skip
-# What tells definitions apart: read of all of them, out of an index alone.
+# What distinguishes definitions: read of all of them, out of an index alone.
 TELLING_COLUMNS = ("chain_status", "envelope", "ce_type", "protocol", "address")
 BOOLEAN_COLUMNS = ("ce_type_required", "ce_source_required", "ce_subject_required")
 VIOLATION_COLUMNS = (

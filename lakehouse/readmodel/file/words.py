@@ -18,7 +18,7 @@ KINDS = ("message", "group", "endpoint", "schema", "document")
 EFFECTIVE = ("name", "ce_type", "address", "labels", "description", "attributes", "protocol")
 _HOLDER = {"version": "message", "schemaversion": "schema"}
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_MOST = 20_000  # characters of one entity's attributes: a schema that stands in the definition may be as long as a book
+_MOST = 20_000  # characters of one entity's attributes: a schema that is in the definition may be as long as a book
 
 
 class Words(NamedTuple):
@@ -155,7 +155,7 @@ def _body(db: sqlite3.Connection, registryid: RegistryId, kind: str, xid: Xid) -
 
 
 def _split(text: str) -> str:
-    """Return a name and, where it is written in camel case, its words beside."""
+    """Return a name and, where it is written in camel case, and its words."""
     words = _CAMEL.sub(" ", text)
     return text if words == text else f"{text} {words}"
 

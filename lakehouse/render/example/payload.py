@@ -1,6 +1,6 @@
 """`--example`: what was not given is made up: a payload of the schema, then values that agree with it.
 
-A payload is validated before it is used; one that is not valid is made up anew, with less each time. Members of the payload that
+A payload is validated before it is used; one that is not valid is made up again, with less each time. Members of the payload that
 are called like a placeholder give its value, where it fits.
 """
 
@@ -187,7 +187,7 @@ def _maker(family: str, resolved: Resolved, find: Callable[[str], Any], content_
 
 
 def _made_apart(example: Callable[[Plausible], bytes], made: Plausible) -> bytes:
-    """Make up a payload in a process of its own: its schema may keep that busy for long.
+    """Make up a payload in its own process: its schema may keep that busy for long.
 
     Raises:
         Impossible: none was found.
@@ -254,7 +254,7 @@ def _with_given(payload: bytes, values: Mapping[str, Any], content_type: str | N
 
 
 def _members(payload: bytes | None) -> dict[str, str]:
-    """Return the texts of a JSON payload's scalar members by name, letters and digits only; those that stand higher win."""
+    """Return the texts of a JSON payload's scalar members by name, letters and digits only; higher ones win."""
     try:
         held = orjson.loads(payload or b"null")
     except orjson.JSONDecodeError:
@@ -315,7 +315,7 @@ def _attribute_value(binding: ProtocolBinding, need: Need, kinds: Mapping[str, s
 
 
 def _fits(binding: ProtocolBinding, name: str, text: str, values: Mapping[str, Any]) -> bool:
-    """Return whether a text can be the value of a placeholder, wherever it stands."""
+    """Return whether a text can be the value of a placeholder, wherever it is used."""
     return bool(text) and all(
         _fits_attribute(binding, one, name, text, values)
         for one in binding.definition.attributes

@@ -96,7 +96,7 @@ class XsdExample:
         return int(self._made.wants(depth) and not isinstance(particle, XsdAnyElement))
 
     def _is_deep(self, particle: Any) -> bool:
-        """Return whether a branch of a choice has children of its own, so that another ends sooner."""
+        """Return whether a branch of a choice has children, so that another ends sooner."""
         if isinstance(particle, XsdGroup | XsdAnyElement):
             return True
         return bool(particle.type.is_complex() and not particle.type.has_simple_content())

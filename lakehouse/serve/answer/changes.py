@@ -81,7 +81,7 @@ class EventStreams:
         live: the newest snapshot.
         meanings: find the registry of a request.
         shares: have the work done, for each client its share.
-        origins: tell who may read an answer in a browser.
+        origins: knows who may read an answer in a browser.
         closing: is set when the server shall end.
         source: setting `events_source`.
     """

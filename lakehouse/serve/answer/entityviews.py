@@ -34,7 +34,7 @@ from lakehouse.text.jsontext import as_written, in_order, read_written
 from lakehouse.text.names import REGISTRY, RegistryId, Xid
 from lakehouse.text.xid import last_id, xid_of, xid_of_version
 
-# No text of a catalog holds these: they are drawn anew in each process.
+# No text of a catalog holds these: they are drawn again in each process.
 ABSOLUTE = f"http://{uuid.uuid4().hex}.invalid"
 RELATIVE = f"http://{uuid.uuid4().hex}.invalid"
 _OF_DOCUMENT = ("schema", "schemabase64")
@@ -43,7 +43,7 @@ _NO_DATE = "1970-01-01T00:00:00Z"
 T = TypeVar("T")
 _AT_ONCE = 500  # rows of the log that are fetched with one statement
 _MOST_ENTRIES = 60_000  # of lists that are kept
-# The text as written is needed where it tells how a date was spelled, or the bytes of a document.
+# The text as written is needed where it says how a date was spelled, or the bytes of a document.
 _DATED = "CASE WHEN kind = 'schemaversion' OR instr(raw, 'createdat\"') OR instr(raw, 'modifiedat\"') THEN raw END"
 _COLUMNS = f"id, registryid, kind, xid, epoch, createdat, modifiedat, body, {_DATED}"
 _IS_HELD = f"EXISTS (SELECT 1 FROM json_each(document_uris) WHERE value <> '{OVER_HTTP}')"
@@ -72,7 +72,7 @@ class Document(NamedTuple):
 
     @property
     def media_type(self) -> str:
-        """Return its media type: as declared, else what its value tells."""
+        """Return its media type: as declared, else what its value says."""
         if self.contenttype:
             return self.contenttype
         if isinstance(self.value, bytes):
@@ -387,7 +387,7 @@ class SnapshotCatalog:
 
         Args:
             view: the snapshot.
-            key: what tells the snapshot from all others that ever had its number.
+            key: what distinguishes the snapshot from all others that ever had its number.
             registryid: the registry.
             dialect: how entities are written.
             kept: what is kept between requests.
@@ -488,7 +488,7 @@ class SnapshotCatalog:
                 break
             one = row[0][len(prefix) :].split("/", 1)[0]
             found.add(one)
-            # A group's own row comes first; ids that begin with this one's may stand between it and its members.
+            # A group's own row comes first; ids that begin with this one's may be between it and its members.
             after = row[0] + "\x01" if row[0] == prefix + one else f"{prefix}{one}0"
         yield from sorted(found)
 
@@ -497,7 +497,7 @@ class SnapshotCatalog:
         return sorted(self._entries_below(prefix[:-1], prefix))
 
     def _entries_below(self, place: str, prefix: str) -> list[Entry]:
-        """List members whose rows have a path as XID, or stand below it."""
+        """List members whose rows have a path as XID, or are below it."""
         rows = self.view.db.execute(
             "SELECT id, xid FROM log WHERE registryid = ?1 AND (xid = ?2 OR (xid > ?3 AND xid < ?4))"
             f" AND kind IN ('message', 'version', 'schema', 'schemaversion') AND {self._holds}",

@@ -195,7 +195,7 @@ class RequestResolver:
     def snapshot_of(
         self, api_request: ApiRequest, parameters: list[tuple[str, str]], head: ServedHead
     ) -> tuple[int | Answer, str]:
-        """Find the snapshot that is meant: its number and what tells it from others; or a redirection to the number.
+        """Find the snapshot that is meant: its number and what distinguishes it from others; or a redirection to the number.
 
         Raises:
             ProblemFound: there is none.

@@ -85,7 +85,7 @@ def _drafted(group: Entity | None, groupid: str) -> DraftGroup:
 
 
 def _group_attributes(request: ReadRequest, groupid: str) -> Definition:
-    """Write a group; where it does not tell its format, its first message does."""
+    """Write a group; where it does not say its format, its first message does."""
     group = _group(request, groupid)
     drafted = _drafted(group, groupid)
     if drafted.name is None:
@@ -152,7 +152,7 @@ def routes(
     more: Document | None,
     cors: Callable[[dict[bytes, bytes]], list[tuple[bytes, bytes]]],
 ) -> list[Route]:
-    """Return the paths that stand at the root of the server only: the API as OpenAPI, and as a page.
+    """Return the paths that are at the root of the server only: the API as OpenAPI, and as a page.
 
     Args:
         dialect: of the server.

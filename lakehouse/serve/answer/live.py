@@ -117,7 +117,7 @@ class SnapshotWatcher:
         return head
 
     def follow(self) -> None:
-        """Look for newer snapshots from now on, in a thread of its own."""
+        """Look for newer snapshots from now on, in its own thread."""
         self._thread = threading.Thread(target=self._follow, name="lakehouse-follow", daemon=True)
         self._thread.start()
 
@@ -130,7 +130,7 @@ class SnapshotWatcher:
             return self.head if self.head is not None and self.head.number >= number else None
 
     def stop(self) -> None:
-        """End the thread, and let go of the file."""
+        """End the thread, and close the file."""
         self._stopped.set()
         self._wanted.set()
         if self._thread is not None:
@@ -174,7 +174,7 @@ class SnapshotWatcher:
                 raise
             self.is_empty = True
             return ServedHead(0, "", ())
-        # Another process may have brought the file forward: what it holds tells, and not who did it.
+        # Another process may have brought the file forward: its content counts, and not who did it.
         newest = self.model.answer(lambda view: (view.head, str(view.facts["head_digest"])))
         if self.head is not None and self.head.number and not self.is_empty and newest == self.head[:2]:
             return self.head

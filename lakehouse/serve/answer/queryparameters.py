@@ -52,7 +52,7 @@ class Expression(NamedTuple):
     Attributes:
         path: collections on the way to the entity.
         steps: to the attribute in it.
-        test: tells of the values there (none: it is not there) whether they match.
+        test: whether the values there (none: the attribute is missing) match.
         text: as written below `path`.
     """
 
@@ -70,7 +70,7 @@ def read_filter(written: str, holds: tuple[str, ...], subject: str) -> Filter:
 
     Args:
         written: the expressions, with commas between them.
-        holds: collections that stand at the level of the request.
+        holds: collections that are at the level of the request.
         subject: the request's path, for errors.
 
     Raises:
@@ -172,7 +172,7 @@ def _holds_below(collection: str) -> tuple[str, ...]:
 
 
 def _operator(text: str) -> tuple[str, str, str]:
-    """Split an expression at its first operator that stands in no quotes."""
+    """Split an expression at its first operator that is in no quotes."""
     quote = ""
     for at, character in enumerate(text):
         if quote:
@@ -280,7 +280,7 @@ def _likeness(value: str) -> Callable[[Any], bool]:
 
 
 def as_text(value: Any) -> str:
-    """Write a scalar as it stands in JSON, a text without its quotes."""
+    """Write a scalar as it is in JSON, a text without its quotes."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, bytes):
@@ -361,7 +361,7 @@ def read_flags(parameters: list[tuple[str, str]], parts: tuple[str, ...], path: 
 
     Args:
         parameters: as from `read_parameters`.
-        parts: of the path, which tell the level.
+        parts: of the path, which say the level.
         path: for errors.
 
     Raises:
@@ -519,7 +519,7 @@ class MemberSelection:
         self.filters: Filters = [] if flags.excludes_all else flags.filters or None
 
     def own(self, entity: Any, subject: str) -> Filters:
-        """Ask the entity of the request itself; give what is asked of what it holds.
+        """Ask the entity of the request itself; return what is required of what it holds.
 
         Raises:
             ProblemFound: the filters do not admit it.
@@ -575,7 +575,7 @@ class MemberSelection:
         return found
 
     def _ask(self, entity: Any, filters: Filters) -> tuple[bool, Filters]:
-        """Ask an entity: is it admitted, and what is asked of what it holds (None: nothing more)."""
+        """Ask an entity: is it admitted, and what is required of what it holds (None: nothing more)."""
         if filters is None:
             return True, None
         asked: set[Step] = set()

@@ -71,7 +71,7 @@ def ui_answer(site: Site, api_request: ApiRequest, head: ServedHead) -> Answer:
     except SnapshotNotFound as error:
         raise ProblemFound("not_found", f"/at/{api_request.target.at}", str(error)) from error
     page = shown.page
-    if shown.is_there and page.path != (named or HOME):  # what a form chose has an address of its own, from which its links lead
+    if shown.is_there and page.path != (named or HOME):  # what a form chose has its own address, from which its links lead
         return _led_to(api_request, f"/{page.path}", 303, query="")
     return Answer(200 if shown.is_there else 404, dict(HEADERS), page.body, page.media_type, shown.snapshot_id)
 
@@ -87,7 +87,7 @@ class ReadHandler:
     """Answers requests; shared by the threads of a process.
 
     Attributes:
-        others: what else stands at the root of a registry: first part of the path → what answers.
+        others: what else is at the root of a registry: first part of the path → what answers.
     """
 
     def __init__(self, live: SnapshotWatcher, settings: Settings, options: Options, others: dict[str, Part]) -> None:
@@ -126,7 +126,7 @@ class ReadHandler:
             api_request: the request.
             head: the newest snapshot.
             number: of the snapshot.
-            key: what tells it from all others that ever had its number.
+            key: what distinguishes it from all others that ever had its number.
             answered: makes the answer.
 
         Raises:
@@ -239,7 +239,7 @@ class ReadHandler:
 
 
 def entity_answer(request: ReadRequest) -> Answer:
-    """Answer what stands below `/<GROUPS>`."""
+    """Answer a path below `/<GROUPS>`."""
     parts, path = request.parts, request.api_request.target.path
     if request.api_request.target.details and len(parts) not in (4, 6):
         raise ProblemFound("bad_details", path)

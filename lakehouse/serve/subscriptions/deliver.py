@@ -5,7 +5,7 @@ written after each answer, so a process that dies sends one event twice and lose
 wait in the log, with longer and longer pauses; after a day the subscription is parked until it is written again. An event that a
 sink refuses for good is parked by itself, and those after it go on.
 
-Sinks that answer soon have threads of their own. One that does not is cut off and asked again apart, with the slow ones and with
+Sinks that answer soon have their own threads. One that does not is cut off and asked again apart, with the slow ones and with
 those that are asked for permission, where it has more time; so no sink that is slow, by fault or on purpose, delays the others.
 
 A sink is whatever somebody wrote into a subscription, so it might be a way into the server's own network. Its name is resolved
@@ -42,7 +42,7 @@ _MOST_READ = 1 << 14
 _MOST_BYTES = 1 << 16  # of an answer, with its headers
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")  # RFC 6052: the last four bytes are the address
 _GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")  # the only IPv6 addresses that the internet routes (IANA)
-# Networks with a purpose of their own that `ipaddress` counts as global, in this or an older Python.
+# Networks with their own purpose that `ipaddress` counts as global, in this or an older Python.
 _SPECIAL = tuple(
     ipaddress.ip_network(one) for one in ("192.0.0.0/24", "192.88.99.0/24", "2001::/23", "2001:db8::/32", "3fff::/20")
 )
@@ -157,7 +157,7 @@ def send(method: str, sink: str, headers: dict[str, str], body: bytes | None, *,
 
 
 class Deliverer:
-    """Sends the events of a server's subscriptions, in threads of its own; of several processes one does.
+    """Sends the events of a server's subscriptions, in its own threads; of several processes one does.
 
     Args:
         store: the subscriptions.

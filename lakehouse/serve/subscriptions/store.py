@@ -153,7 +153,7 @@ class Store:
         return self._select(due, (PARKED, now, now + LONGEST_PAUSE))
 
     def update(self, kept: StoredSubscription, **columns: Any) -> bool:
-        """Write what became of an attempt, unless the subscription was written anew or deleted since; False: it was."""
+        """Write what became of an attempt, unless the subscription was written again or deleted since; False: it was."""
         names = ", ".join(f"{name} = ?" for name in columns)
         with self._db() as db:
             done = db.execute(

@@ -165,7 +165,7 @@ class Subscriptions:
         options: how it is served.
         source: setting `events_source`.
         guard: lets requests in.
-        origins: tells under which URL a client knows `/`, and which client it is.
+        origins: knows under which URL a client knows `/`, and which client it is.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ MEDIA_TYPES = ("application/cloudevents-subscription+json", "application/json")
 
 
 class NotValid(Exception):
-    """A subscription that cannot be; the message tells what is wrong and how to mend it."""
+    """A subscription that cannot be; the message says what is wrong and how to repair it."""
 
 
 class Subscription(NamedTuple):

@@ -20,7 +20,7 @@ _PIECE = 1 << 14  # bytes that TLS sends under one timeout
 
 
 class _Metered(io.RawIOBase):
-    """What comes out of a socket, until a moment and up to a number of bytes."""
+    """What comes from a socket, until a moment and up to a number of bytes."""
 
     def __init__(self, connected: socket.socket, until: float, most: float) -> None:
         self._socket = connected

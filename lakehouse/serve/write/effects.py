@@ -212,7 +212,7 @@ def registry_attributes(overlay: CatalogOverlay, registryid: RegistryId, xid: Xi
 
 
 def _finder(overlay: CatalogOverlay, registryid: RegistryId, document: Json) -> FindMessage:
-    """Find the messages of the catalog that tell a protocol, those of the request before the stored ones."""
+    """Find the messages of the catalog that name a protocol, those of the request before the stored ones."""
     own = tell_protocols(document)
 
     def find(xid: Xid) -> dict[str, Any] | None:
@@ -225,12 +225,12 @@ def _finder(overlay: CatalogOverlay, registryid: RegistryId, document: Json) -> 
         if isinstance(attributes.get("xref"), str):
             return {"xref": attributes["xref"]}
         default = overlay.row(registryid, xid_of_version(xid, attributes.get("defaultversionid")))
-        return {} if default is None else _telling(overlay, registryid, xid, default)
+        return {} if default is None else _discriminators(overlay, registryid, xid, default)
 
     return find
 
 
-def _telling(overlay: CatalogOverlay, registryid: RegistryId, xid: Xid, default: OverlayRow) -> dict[str, Any]:
+def _discriminators(overlay: CatalogOverlay, registryid: RegistryId, xid: Xid, default: OverlayRow) -> dict[str, Any]:
     body = read_canonical(default.body)
     attributes = {name: body[name] for name in ("protocol", "basemessage") if isinstance(body.get(name), str)}
     if "protocol" not in attributes and "basemessage" not in attributes:

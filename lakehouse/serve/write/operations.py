@@ -46,7 +46,7 @@ def body_of_document(write_request: WriteRequest) -> Json:
     """Return the attributes that headers name, and the document of the body; what no header names is left as it is.
 
     Raises:
-        ProblemFound: a header is none of an attribute that can stand in one, or there is both a body and a URL.
+        ProblemFound: a header is of no attribute that can be in one, or there is both a body and a URL.
     """
     given: Json = {}
     labels: dict[str, str] = {}
@@ -222,9 +222,9 @@ def put_meta(context: WriteContext, resource_state: ResourceState, given: Json) 
 
 
 def make_alias(context: WriteContext, resource_state: ResourceState, own: Json, meta: Json) -> None:
-    """Let a Resource stand for another one: it has no Versions of its own then (spec.md, Cross Referencing Resources).
+    """Make a Resource a reference to another one: it has no Versions then (spec.md, Cross Referencing Resources).
 
-    In `meta` dates are taken beside `xref` and epoch, since `/export` has those of an alias.
+    In `meta` dates are taken with `xref` and epoch, since `/export` has those of an alias.
 
     Raises:
         ProblemFound: the body has other attributes, or names a default Version.
@@ -347,7 +347,7 @@ def only(given: Json, names: tuple[str, ...], problem: str, path: str) -> Json:
 
 
 def _merged(context: WriteContext, given: Json, xid: Xid) -> Json:
-    """Return the attributes of a group or the registry: as given, or laid over what is there."""
+    """Return the attributes of a group or the registry: as given, or laid over the existing ones."""
     context.check_names(given, xid)
     names = set(_READ_ONLY_OF_GROUPS)
     if xid == "/":
@@ -584,7 +584,7 @@ def _only(members: Json) -> Any:
 
 
 def _named(attributes: Json) -> Json:
-    """Leave out what a row has beside its attributes."""
+    """Leave out what a row has in addition to its attributes."""
     out = ("messagegroupid", "messageid", "versionid", "epoch", "createdat", "modifiedat", "isdefault", "meta")
     return {name: value for name, value in attributes.items() if name not in out}
 

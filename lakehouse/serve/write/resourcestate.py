@@ -194,7 +194,7 @@ class ResourceState:
         self.life[versionid] = life_of(given, here, row)
 
     def remove_version(self, versionid: str) -> None:
-        """Delete a Version; those that were made from it become roots of their own."""
+        """Delete a Version; those that were made from it become their own roots."""
         del self.versions[versionid]
         self.removed.add(versionid)
         self.touched.discard(versionid)

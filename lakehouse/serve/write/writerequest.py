@@ -100,7 +100,7 @@ def read_body(write_request: WriteRequest, max_depth: int) -> Json:
     """Read the JSON object of a request.
 
     Raises:
-        ProblemFound: there is none, it is no object, a key stands twice with different values, or it holds a credential.
+        ProblemFound: there is none, it is no object, a key occurs twice with different values, or it holds a credential.
     """
     if not write_request.body:
         raise ProblemFound("missing_body", write_request.path)

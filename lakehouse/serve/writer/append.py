@@ -85,7 +85,7 @@ class DeltaAppender:
 
     def __init__(self, location: str, settings: Settings) -> None:
         self.is_synced = Durable(f"{location}/changes", settings).is_wanted
-        self.warehouse = Warehouse(location, settings)  # of its own: what follows the tables works on other ones
+        self.warehouse = Warehouse(location, settings)  # in separate objects: what follows the tables works on other ones
 
     def append(self, head: Head, version: int, committed_at: datetime, changes: list[OverlayChange], run: Run) -> None:
         """Append; see `Appender`."""

@@ -63,14 +63,14 @@ _SECONDS_GATHERED = 0.02  # while several clients write
 _SECONDS_ALONE = 0.005
 _MOST_REQUESTS = 500
 _MOST_BYTES = 64 << 20
-_SECONDS_OF_A_TURN = 30.0  # of an ingest that was not quick enough beside us
+_SECONDS_OF_A_TURN = 30.0  # of an ingest that was not as quick as this one
 _NICENESS = 5  # readers come first
 _SECONDS_BETWEEN_LOOKS = 0.2
 _SECONDS_AFTER_DEATH = 1.0
 
 
 class Tables:
-    """Brings the tables forward in a thread of its own; Spark starts with the first need of it."""
+    """Brings the tables forward in its own thread; Spark starts with the first need of it."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -211,7 +211,7 @@ class Batches:
                 self.appender.append(planned.head, planned.version, planned.committed_at, planned.changes, run)
             except Exception as error:
                 failure = error
-            # Whatever the append says, the log tells: it may fail after its commit, and another's commit may be in its place.
+            # Whatever the append reports, the log decides: it may fail after its commit, and another commit may be in its place.
             if self._is_committed(snapshot_id, run.ingest_id):
                 self._sync(snapshot_id)
                 return snapshot_id, planned.results

@@ -38,7 +38,7 @@ NOT_WRITABLE = Hindrance("not writable", "The catalog takes no writes now, the s
 
 
 class Writers:
-    """Hands requests over; shared by threads, each request has a connection of its own."""
+    """Hands requests over; shared by threads, each request has its own connection."""
 
     def __init__(self, address: WriterAddress, live: SnapshotWatcher, seconds: float) -> None:
         """Know where the writer is.
