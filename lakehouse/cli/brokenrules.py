@@ -57,23 +57,13 @@ def violations(context: Context, /, **options: Any) -> int:
 
     Errors are listed first, and causes before violations that follow from them. The exit code is 0 whatever is listed.
     """
-    from lakehouse.readmodel.violationlist import find_violations, violations_by_rule
+    from lakehouse.readmodel.violationlist import violations_by_rule
 
     if options["form"] != "text" and (context.as_json or options["by"] != "rule"):
         raise click.UsageError("--format sarif and --format junit exclude --json and --by.")
     if options["by"] != "rule" and options["everything"]:
         raise click.UsageError("--all lists the violations of each rule: it excludes --by.")
-    with read_model(context) as (model, settings):
-        chosen = {"registryid": settings.registry or None, "ingest": options["ingest"], "document": options["document"]}
-        findings = model.answer(lambda view: find_violations(view, **chosen), options["at"])
-    if options["ingest"]:
-        _name_ingests(findings)
-    rules = _known({rule.strip().upper() for rule in options["rules"]}, findings)
-    findings = [
-        one
-        for one in findings
-        if (not rules or one["rule_id"] in rules) and (not options["severities"] or one["severity"] in options["severities"])
-    ]
+    findings, rules = _selected(context, options)
     if options["form"] != "text":
         from lakehouse.cli.cireports import as_junit, as_sarif
 
@@ -88,6 +78,24 @@ def violations(context: Context, /, **options: Any) -> int:
         else:
             show_broken(found, len({one["document_uri"] for one in findings}), with_consequences=bool(most or rules))
     return 0
+
+
+def _selected(context: Context, options: dict[str, Any]) -> tuple[list[dict[str, Any]], set[str]]:
+    """Return the findings that the options select, and the rules that they name."""
+    from lakehouse.readmodel.violationlist import find_violations
+
+    with read_model(context) as (model, settings):
+        chosen = {"registryid": settings.registry or None, "ingest": options["ingest"], "document": options["document"]}
+        findings = model.answer(lambda view: find_violations(view, **chosen), options["at"])
+    if options["ingest"]:
+        _name_ingests(findings)
+    rules = _known({rule.strip().upper() for rule in options["rules"]}, findings)
+    findings = [
+        one
+        for one in findings
+        if (not rules or one["rule_id"] in rules) and (not options["severities"] or one["severity"] in options["severities"])
+    ]
+    return findings, rules
 
 
 def _known(rules: set[str], findings: list[dict[str, Any]]) -> set[str]:

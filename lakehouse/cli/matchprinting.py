@@ -48,10 +48,8 @@ def show_explained(event: Explained) -> None:
         click.echo(printable(f"  {{{name}}} = {text}"))
     if row["nearest_xid"]:
         click.echo(printable(f"  nearest {row['nearest_xid']}"))
-    for name, first in (("reason", row["reasons"]), ("deviation", row["deviations"])):
-        for one in first:
-            values = [f"{what} {one[what]}" for what in ("expected", "actual") if one[what] is not None]
-            click.echo(printable(f"  {name} {one['pointer']}: {one['reason']}{': ' if values else ''}{', '.join(values)}"))
+    _show_reasons("reason", row["reasons"])
+    _show_reasons("deviation", row["deviations"])
     click.echo(f"  payload {row['payload_status']}")
     for error in row["payload_errors"]:
         click.echo(printable(f"    {error['pointer'] or '/'}: {error['message']}"))
@@ -60,14 +58,24 @@ def show_explained(event: Explained) -> None:
     if row["unchecked"]:
         click.echo(printable(f"  not captured: {', '.join(row['unchecked'])}"))
     for candidate in event.candidates:
-        click.echo("")
-        verdict = "matches" if candidate["matches"] else "does not match"
-        click.echo(printable(f"{candidate['xid']}  (registry {candidate['registryid']}): {verdict}"))
-        if not candidate["attributes"]:
-            click.echo("  declares nothing to compare with, except the schema of its payload")
-            continue
-        columns = ["pointer", "declared", "actual", "verdict"]
-        show_table(columns, ([one[column] or "" for column in columns] for one in candidate["attributes"]))
+        _show_candidate(candidate)
+
+
+def _show_reasons(name: str, reasons: list[dict[str, Any]]) -> None:
+    for one in reasons:
+        values = [f"{what} {one[what]}" for what in ("expected", "actual") if one[what] is not None]
+        click.echo(printable(f"  {name} {one['pointer']}: {one['reason']}{': ' if values else ''}{', '.join(values)}"))
+
+
+def _show_candidate(candidate: dict[str, Any]) -> None:
+    verdict = "matches" if candidate["matches"] else "does not match"
+    click.echo("")
+    click.echo(printable(f"{candidate['xid']}  (registry {candidate['registryid']}): {verdict}"))
+    if not candidate["attributes"]:
+        click.echo("  declares nothing to compare with, except the schema of its payload")
+        return
+    columns = ["pointer", "declared", "actual", "verdict"]
+    show_table(columns, ([one[column] or "" for column in columns] for one in candidate["attributes"]))
 
 
 def _short(xid: str | None) -> str:

@@ -187,7 +187,6 @@ def search(context: Context, text: tuple[str, ...], kinds: tuple[str, ...], limi
 def export(context: Context, /, out: str, split: str | None, **flags: Any) -> int:
     """Write the catalog as xRegistry documents."""
     from lakehouse.cli.beforehand import check_export
-    from lakehouse.dialects.layouts import layout_of
     from lakehouse.export.run import Request
     from lakehouse.export.run import export as run_export
     from lakehouse.export.writers import Style
@@ -195,20 +194,9 @@ def export(context: Context, /, out: str, split: str | None, **flags: Any) -> in
     to_stdout = out == "-"
     if to_stdout and (split or context.as_json):
         raise click.UsageError("--split and --json need --out.")
-    if flags["source"] and (flags["flat"] or flags["base_url"]):
-        raise click.UsageError("--source writes entities as they were loaded: it excludes --flat and --base-url.")
-    dialect = flags["dialect"]
-    if flags["source"] and dialect != NORMAL:
-        raise click.UsageError("--source writes each entity in the dialect that it was loaded in: it excludes --dialect.")
-    if flags["base_url"] and not layout_of(dialect).has_urls:
-        raise click.UsageError(f"--base-url excludes --dialect {dialect}, whose entities hold no URLs.")
-    base_url = flags["base_url"]
-    if base_url is not None and not re.match(r"\A[A-Za-z][A-Za-z0-9+.\-]*://[^\s#?]+\Z", base_url):
-        raise click.UsageError(
-            "--base-url needs an absolute URL without query and fragment, such as https://example.com/registry."
-        )
+    _check_style(flags)
     settings = context.settings
-    style = Style(base_url, flags["source"], split == "group", dialect, flags["examples"])
+    style = Style(flags["base_url"], flags["source"], split == "group", flags["dialect"], flags["examples"])
     select = tuple(xid for given in flags["select"] for xid in given.replace(",", " ").split())
     with tempfile.TemporaryDirectory(prefix="lakehouse-") if to_stdout else nullcontext(out) as place:
         target = f"{place}/document.json" if to_stdout else place
@@ -227,6 +215,23 @@ def export(context: Context, /, out: str, split: str | None, **flags: Any) -> in
     else:
         show_exported(exported.as_json(), on_stderr=to_stdout)
     return 0
+
+
+def _check_style(flags: dict[str, Any]) -> None:
+    """Check which options of `export` exclude each other."""
+    from lakehouse.dialects.layouts import layout_of
+
+    base_url, dialect = flags["base_url"], flags["dialect"]
+    if flags["source"] and (flags["flat"] or base_url):
+        raise click.UsageError("--source writes entities as they were loaded: it excludes --flat and --base-url.")
+    if flags["source"] and dialect != NORMAL:
+        raise click.UsageError("--source writes each entity in the dialect that it was loaded in: it excludes --dialect.")
+    if base_url and not layout_of(dialect).has_urls:
+        raise click.UsageError(f"--base-url excludes --dialect {dialect}, whose entities hold no URLs.")
+    if base_url is not None and not re.match(r"\A[A-Za-z][A-Za-z0-9+.\-]*://[^\s#?]+\Z", base_url):
+        raise click.UsageError(
+            "--base-url needs an absolute URL without query and fragment, such as https://example.com/registry."
+        )
 
 
 @command(

@@ -24,7 +24,7 @@ from lakehouse.match.definition.compiled import (
     DeclaredAttribute,
     Definition,
 )
-from lakehouse.match.definition.templates import Rule
+from lakehouse.match.definition.templates import Rule, Template
 from lakehouse.match.definition.valuetypes import (
     MARKER,
     TEMPLATED_THEN_TYPED,
@@ -255,16 +255,26 @@ def compare(attribute: DeclaredAttribute, value: Any, event: Event, captured: li
     if not attribute.has_value:
         return _compare_type(attribute, value, event)
     if attribute.template is not None:
-        text = as_text(value)
-        held = attribute.template.match(text)
-        if held is None:
-            reason = attribute.template.explain(text)
-            return Reason(pointer, f"pattern: {reason}" if reason else "pattern", attribute.template.text, text)
-        if kind in TEMPLATED_THEN_TYPED and not is_of_type(value, kind or "", small=attribute.section == "envelope"):
-            return Reason(pointer, "type", kind, text)
-        captured += [(name, pointer, one) for name, one in zip(attribute.template.names, held, strict=True)]
-        return None
-    declared = attribute.value
+        return _compare_template(attribute, attribute.template, value, captured)
+    return _compare_value(attribute, value, event)
+
+
+def _compare_template(
+    attribute: DeclaredAttribute, template: Template, value: Any, captured: list[tuple[str, Pointer, str]]
+) -> Reason | None:
+    text, pointer, kind = as_text(value), attribute.pointer, attribute.kind
+    held = template.match(text)
+    if held is None:
+        reason = template.explain(text)
+        return Reason(pointer, f"pattern: {reason}" if reason else "pattern", template.text, text)
+    if kind in TEMPLATED_THEN_TYPED and not is_of_type(value, kind or "", small=attribute.section == "envelope"):
+        return Reason(pointer, "type", kind, text)
+    captured += [(name, pointer, one) for name, one in zip(template.names, held, strict=True)]
+    return None
+
+
+def _compare_value(attribute: DeclaredAttribute, value: Any, event: Event) -> Reason | None:
+    pointer, kind, declared = attribute.pointer, attribute.kind, attribute.value
     if isinstance(declared, str) and kind in ("timestamp", "datetime", None) and MARKER.match(declared):
         return None if is_timestamp(as_text(value)) else Reason(pointer, "type", "timestamp", as_text(value))
     if pointer == CONTENT_TYPE or attribute.key == "datacontenttype" or attribute.key in _CONTENT_KEYS:
@@ -533,13 +543,7 @@ def _unmatched(
     Definitions whose chain of bases is not whole leave it open what an event is where a value that they declare holds, and where
     no whole one is for a type like its own.
     """
-    known = {outcome.definition.key for outcome in outcomes}
-    further = [] if near is None else [one for one in near(event) if one.key not in known and not one.is_bare]
-    alike = [evaluate(definition, event, tolerance) for definition in further]
-    tiers = ([one for one in outcomes if _is_of_type(one.definition, event)], alike, outcomes)
-    reached = ((number, found) for number, tier in enumerate(tiers) if (found := [one for one in tier if one.reasons]))
-    number, ranked = next(reached, (len(tiers), []))
-    is_near = number < len(tiers) - 1
+    ranked, is_near = _nearest_tier(event, outcomes, tolerance, near)
     undecided = [one for one in undecided if not is_near or _shows_value(one)]
     undecided.sort(key=lambda outcome: outcome.definition.key)
     status = INCOMPLETE if undecided else UNMATCHED
@@ -550,6 +554,19 @@ def _unmatched(
     nearest = min((_with_envelope(one, event, tolerance) for one in ranked), key=lambda one: _nearness(one, event))
     reasons = [_other_protocol(reason) for reason in nearest.reasons]
     return Match(status, nearest=nearest, reasons=reasons, undecided=undecided)
+
+
+def _nearest_tier(
+    event: Event, outcomes: list[Evaluation], tolerance: Tolerance, near: Callable[[Event], Iterable[Definition]] | None
+) -> tuple[list[Evaluation], bool]:
+    """Return the outcomes that miss, of the nearest tier that has any; and whether that tier is of types like the event's."""
+    existing = {outcome.definition.key for outcome in outcomes}
+    further = [] if near is None else [one for one in near(event) if one.key not in existing and not one.is_bare]
+    alike = [evaluate(definition, event, tolerance) for definition in further]
+    tiers = ([one for one in outcomes if _is_of_type(one.definition, event)], alike, outcomes)
+    reached = ((number, rows) for number, tier in enumerate(tiers) if (rows := [one for one in tier if one.reasons]))
+    number, ranked = next(reached, (len(tiers), []))
+    return ranked, number < len(tiers) - 1
 
 
 def _shows_value(outcome: Evaluation) -> bool:

@@ -64,15 +64,15 @@ def find_violations(
         newest = max(found, key=lambda one: one["found_at"], default=None)
         ingest = None if newest is None else newest["ingest_id"]
         found = [] if newest is None else found
-    found = [
-        one
-        for one in found
-        if (ingest is None or one["ingest_id"] == ingest)
-        and (registryid is None or one["registryid"] == registryid)
-        and (named is None or one["document_uri"] in named)
-        and (xid is None or one["xid"] == xid or (one["xid"] or "").startswith(f"{xid}/versions/"))
-    ]
-    return sorted(found, key=_order)
+    wanted = {name: value for name, value in (("ingest_id", ingest), ("registryid", registryid)) if value is not None}
+    rows = [one for one in found if all(one[name] == value for name, value in wanted.items())]
+    rows = rows if named is None else [one for one in rows if one["document_uri"] in named]
+    return sorted(rows if xid is None else [one for one in rows if _is_of(one["xid"], xid)], key=_order)
+
+
+def _is_of(xid: str | None, entity: Xid) -> bool:
+    """Return whether an XID is that of an entity, or of one of its Versions."""
+    return xid == entity or (xid or "").startswith(f"{entity}/versions/")
 
 
 def _findings(view: View, where: str = "1", values: tuple[str, ...] = (), *, of_past_loads: bool = False) -> list[dict[str, Any]]:

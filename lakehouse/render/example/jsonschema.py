@@ -130,32 +130,30 @@ def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
         mine = merged.get(word)
         if mine is None or mine == held or word in _NOTES:
             merged[word] = held
-        elif (
-            word in ("properties", "patternProperties", "$defs", "definitions")
-            and isinstance(mine, dict)
-            and isinstance(held, dict)
-        ):
-            both = {
-                name: {"allOf": [mine[name], schema]} for name, schema in held.items() if name in mine and mine[name] != schema
-            }
-            merged[word] = {**mine, **held, **both}
-        elif word == "required" and isinstance(mine, list) and isinstance(held, list):
-            merged[word] = list(dict.fromkeys([*mine, *held]))
-        elif word in ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"):
-            merged[word] = max(mine, held)
-        elif word in ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"):
-            merged[word] = min(mine, held)
-        elif word == "enum":
-            merged[word] = [value for value in mine if value in held]
-        elif word == "type":
-            merged[word] = _types(mine, held)
-        elif word in ("oneOf", "anyOf", "allOf", "if", "not"):
-            merged["allOf"] = [*merged.get("allOf", ()), {word: held}] if word != "allOf" else [*mine, *held]
+        elif word == "allOf":
+            merged[word] = [*mine, *held]
+        elif word in ("oneOf", "anyOf", "if", "not"):
+            merged["allOf"] = [*merged.get("allOf", ()), {word: held}]
         elif word == "additionalProperties" and (mine is False or held is False):
             merged[word] = False
         else:
-            merged[word] = held
+            merged[word] = _MERGED_BY[word](mine, held) if word in _MERGED_BY else held
     return merged
+
+
+def _properties(mine: Any, held: Any) -> Any:
+    if not (isinstance(mine, dict) and isinstance(held, dict)):
+        return held
+    both = {name: {"allOf": [mine[name], schema]} for name, schema in held.items() if name in mine and mine[name] != schema}
+    return {**mine, **held, **both}
+
+
+def _required(mine: Any, held: Any) -> Any:
+    return list(dict.fromkeys([*mine, *held])) if isinstance(mine, list) and isinstance(held, list) else held
+
+
+def _both_values(mine: Any, held: Any) -> list[Any]:
+    return [value for value in mine if value in held]
 
 
 def _types(mine: Any, held: Any) -> Any:
@@ -165,6 +163,16 @@ def _types(mine: Any, held: Any) -> Any:
     if not both:
         raise Impossible(f"nothing is both {mine} and {held}")
     return both
+
+
+_MERGED_BY: dict[str, Callable[[Any, Any], Any]] = {
+    **dict.fromkeys(("properties", "patternProperties", "$defs", "definitions"), _properties),
+    **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), max),
+    **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
+    "required": _required,
+    "enum": _both_values,
+    "type": _types,
+}
 
 
 def value_at(document: Any, fragment: str) -> Any:

@@ -111,10 +111,7 @@ def put_resource(context: WriteContext, resource_state: ResourceState, given: Js
     patch = context.patch if is_patch is None else is_patch
     check_id(given, f"{resource_state.singular}id", resource_state.singular, resource_state.xid, last_id(resource_state.xid))
     before = None if resource_state.is_new or resource_state.xref is not None else resource_state.default.versionid
-    meta = None if given.get("meta") is None else object_of(given["meta"], resource_state.xid + "/meta")
-    if meta is not None:
-        context.check_names(meta, resource_state.xid + "/meta")
-        resource_state.put_meta(meta, patch=context.patch, check_epoch=context.checks_epoch, ignored=context.ignored)
+    meta = _put_meta(context, resource_state, given)
     own = {name: value for name, value in given.items() if name not in ("meta", "versions")}
     versions = object_of({} if given.get("versions") is None else given["versions"], resource_state.xid + "/versions")
     if resource_state.xref is not None:
@@ -128,10 +125,20 @@ def put_resource(context: WriteContext, resource_state: ResourceState, given: Js
         _make_default(context, resource_state, own, meta, versions)
         return
     check_id(own, "versionid", "version", resource_state.xid, before)
-    says = any(name not in (*_READ_ONLY_OF_RESOURCES, f"{resource_state.singular}id") for name in own)
-    is_elsewhere = patch and not says and (meta is not None or versions)  # nothing is said of the default Version
+    declares = any(name not in (*_READ_ONLY_OF_RESOURCES, f"{resource_state.singular}id") for name in own)
+    is_elsewhere = patch and not declares and (meta is not None or versions)  # nothing is said of the default Version
     if before not in versions and not is_elsewhere:
         put_version(context, resource_state, before, own, is_patch=patch)
+
+
+def _put_meta(context: WriteContext, resource_state: ResourceState, given: Json) -> Json | None:
+    """Write the meta entity of a Resource's body; None: it holds none."""
+    if given.get("meta") is None:
+        return None
+    meta = object_of(given["meta"], resource_state.xid + "/meta")
+    context.check_names(meta, resource_state.xid + "/meta")
+    resource_state.put_meta(meta, patch=context.patch, check_epoch=context.checks_epoch, ignored=context.ignored)
+    return meta
 
 
 def _make_default(context: WriteContext, resource_state: ResourceState, own: Json, meta: Json | None, versions: Json) -> None:

@@ -170,15 +170,7 @@ class ResourceState:
         row = self.rows.get(versionid) if versionid in self.versions else None
         if check_epoch and row is not None:
             check_given_epoch(given, here, row.epoch)
-        before = self.versions.get(versionid, {})
-        kept = dict(before) if patch else {name: value for name, value in before.items() if name in self.documents}
-        if not patch and self.ancestor in before and self.ancestor not in given:
-            kept[self.ancestor] = before[self.ancestor]
-        documents = [name for name in self.documents if given.get(name) is not None]
-        if len(documents) > 1:
-            raise ProblemFound("one_resource", here, list=", ".join(self.documents))
-        if documents:
-            kept = {name: value for name, value in kept.items() if name not in self.documents}
+        kept = self._kept_of(versionid, given, patch=patch)
         for name, value in given.items():
             if name in _SERVER or name in _LIFE or name in ("versionid", f"{self.singular}id", *_OF_META):
                 continue
@@ -192,6 +184,21 @@ class ResourceState:
         self.touched.add(versionid)
         self.removed.discard(versionid)
         self.life[versionid] = life_of(given, here, row)
+
+    def _kept_of(self, versionid: str, given: Json, *, patch: bool) -> Json:
+        """Return what a write keeps of a Version: with `patch` all, else its document and ancestor where none is given.
+
+        Raises:
+            ProblemFound: more than one document is given.
+        """
+        before = self.versions.get(versionid, {})
+        kept = dict(before) if patch else {name: value for name, value in before.items() if name in self.documents}
+        if not patch and self.ancestor in before and self.ancestor not in given:
+            kept[self.ancestor] = before[self.ancestor]
+        documents = [name for name in self.documents if given.get(name) is not None]
+        if len(documents) > 1:
+            raise ProblemFound("one_resource", xid_of_version(self.xid, versionid), list=", ".join(self.documents))
+        return {name: value for name, value in kept.items() if name not in self.documents} if documents else kept
 
     def remove_version(self, versionid: str) -> None:
         """Delete a Version; those that were made from it become their own roots."""
