@@ -158,6 +158,8 @@ SHARED_CLASSES = {
     "Broken",
     "Chosen",
     "Entity",
+    "Found",
+    "Steps",
     "Event",
     "Limits",
     "Losses",

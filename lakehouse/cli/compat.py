@@ -15,7 +15,7 @@ from lakehouse.cli.printing import printable
 
 if TYPE_CHECKING:
     from lakehouse.compatibility import Judgement
-    from lakehouse.readmodel.view import View
+    from lakehouse.readmodel.snapshotview import View
 
 _FORMATS = {".avsc": "Avro", ".proto": "Protobuf", ".xsd": "XSD"}
 _WORDS = {"no": "are not broken", "yes": "are broken", "unknown": "may be broken: it cannot be decided"}
@@ -111,7 +111,7 @@ def _of_catalog(view: View, text: str, registryid: Any) -> _Side:
         UsageError: it is no schema, or has no document that is text.
     """
     from lakehouse.errors import XidNotFound
-    from lakehouse.readmodel.shown import full_xid
+    from lakehouse.readmodel.detail import full_xid
     from lakehouse.text.jsontext import read_canonical
     from lakehouse.text.names import Xid
 

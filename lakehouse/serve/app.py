@@ -29,7 +29,7 @@ from starlette.routing import Route
 
 from lakehouse.errors import DefinitionNotYet, MessageNotFound, WarehouseError
 from lakehouse.serve.answer.changes import EventStreams
-from lakehouse.serve.answer.exchange import Answer, ApiRequest
+from lakehouse.serve.answer.exchange import ApiAnswer, ApiRequest
 from lakehouse.serve.answer.live import ServedHead, SnapshotWatcher
 from lakehouse.serve.answer.reads import ReadHandler
 from lakehouse.serve.apierrors import ProblemFound
@@ -71,7 +71,7 @@ class CachedResponse(NamedTuple):
     packed: bytes | None
 
 
-def as_ready(answer: Answer, api_request: ApiRequest) -> CachedResponse:
+def as_ready(answer: ApiAnswer, api_request: ApiRequest) -> CachedResponse:
     """Write an answer's headers, and what caches need."""
     headers = dict(answer.headers)
     root = f"<{api_request.base}>;rel=xregistry-root"

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from lakehouse.serve.answer.entityviews import keyed, unmarked
-from lakehouse.serve.answer.exchange import Answer, ApiRequest, ReadRequest, header_value
+from lakehouse.serve.answer.exchange import ApiAnswer, ApiRequest, ReadRequest, header_value
 from lakehouse.serve.answer.live import ServedHead, SnapshotWatcher
 from lakehouse.serve.answer.nested import Answers
 from lakehouse.serve.answer.queryparameters import read_flags, read_parameters
@@ -34,7 +34,7 @@ _MOST_WAITING = 256  # that wait for their turn to do so
 _SECONDS_TO_FOLLOW = 30.0
 
 
-def written_answer(pages: ReadHandler, api_request: ApiRequest, done: Done, head: ServedHead) -> Answer:
+def written_answer(pages: ReadHandler, api_request: ApiRequest, done: Done, head: ServedHead) -> ApiAnswer:
     """Answer a request that wrote.
 
     Args:
@@ -48,7 +48,7 @@ def written_answer(pages: ReadHandler, api_request: ApiRequest, done: Done, head
     """
     outcome, number = done.outcome, done.snapshot_id
     if outcome.shows == "nothing":
-        return Answer(204, body=b"", media_type="", snapshot=number)
+        return ApiAnswer(204, body=b"", media_type="", snapshot=number)
     if number in (0, head.number):
         key = head.digest if number else ""
     else:
@@ -56,7 +56,7 @@ def written_answer(pages: ReadHandler, api_request: ApiRequest, done: Done, head
     if outcome.shows == "entity":
         return _entity(pages, api_request, outcome, head, number, key)
 
-    def collections(request: ReadRequest) -> Answer:
+    def collections(request: ReadRequest) -> ApiAnswer:
         if outcome.shows == "collection":
             return _json(request, _members(request, entity_answers(request), api_request.target.parts, outcome.xids))
         parts = []
@@ -71,7 +71,7 @@ def written_answer(pages: ReadHandler, api_request: ApiRequest, done: Done, head
 
 def _entity(
     pages: ReadHandler, api_request: ApiRequest, outcome: WriteOutcome, head: ServedHead, number: int, key: str
-) -> Answer:
+) -> ApiAnswer:
     parts = tuple(outcome.xids[0][1:].split("/")) if outcome.xids[0] != "/" else ()
     shown = ApiRequest(api_request.target._replace(parts=parts), api_request.query, api_request.raw_path, api_request.origin)
     answer = pages.answer_at(shown, head, number, key, pages.answered)
@@ -111,8 +111,8 @@ def _members(request: ReadRequest, answers: Answers, parts: tuple[str, ...], xid
     return answers.versions(resource, lambda found: [one for one in found if one.entity["versionid"] in wanted])
 
 
-def _json(request: ReadRequest, text: bytes) -> Answer:
-    return Answer(body=unmarked(text, request.api_request.base, request.api_request.target.path))
+def _json(request: ReadRequest, text: bytes) -> ApiAnswer:
+    return ApiAnswer(body=unmarked(text, request.api_request.base, request.api_request.target.path))
 
 
 class Writes:
@@ -132,7 +132,7 @@ class Writes:
 
     async def answer(
         self, method: str, api_request: ApiRequest, headers: dict[bytes, bytes], receive: Receive, client: str, user: str | None
-    ) -> tuple[Answer, ApiRequest]:
+    ) -> tuple[ApiAnswer, ApiRequest]:
         """Have a request done, and answer it; it takes a place among those that wait once its body is whole.
 
         Args:
@@ -161,7 +161,7 @@ class Writes:
 
     def _done(
         self, method: str, api_request: ApiRequest, headers: dict[bytes, bytes], body: bytes, user: str | None
-    ) -> tuple[Answer, ApiRequest]:
+    ) -> tuple[ApiAnswer, ApiRequest]:
         """Have a request done, in its own thread."""
         if time.monotonic() > api_request.arrived + self.options.request_seconds:
             detail = "It waited too long for its turn; nothing was written. Ask again."

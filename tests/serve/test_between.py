@@ -58,13 +58,13 @@ def test_a_base_that_an_alias_leads_back_from_is_a_cycle():
 
 
 def test_a_version_that_is_written_alone_is_compared_with_its_ancestor():
-    working = Working(None, 0)
+    working = CatalogOverlay(None, 0)
     for versionid, fields in (("1", []), ("2", [{"name": "n", "type": "int"}])):
         version = {"format": "Avro", "schema": {"type": "record", "name": "R", "fields": fields}}
         schema = {"meta": {"compatibility": "backward", "defaultversionid": versionid}, "versions": {versionid: version}}
         for row in read_document({"schemagroups": {"g": {"schemas": {"s": schema}}}}, [], "1.0-rc2").rows:
             body = row.body.replace('"ancestor":"2"', '"ancestor":"1"')
-            working.put("r", Row(row.kind, row.xid, row.content_hash, 1, 0, 0, (), body, row.raw, row.attributes))
+            working.put("r", OverlayRow(row.kind, row.xid, row.content_hash, 1, 0, 0, (), body, row.raw, row.attributes))
     (found,) = find_broken(working, "r", working.since(0), read_settings())
     assert (found.rule_id, found.xid, found.attribute) == ("COMP-001", "/schemagroups/g/schemas/s/versions/2", "schema")
     assert found.message.startswith(

@@ -89,7 +89,7 @@ _PROPERTIES = ("message-id", "user-id", "to", "subject", "reply-to", "correlatio
 _AMQP_TIMES = ("properties/creation-time", "properties/absolute-expiry-time")
 
 
-class Unreadable(ValueError):
+class UnreadableEvent(ValueError):
     """An object is not what a platform lands: `place: what is wrong`."""
 
 
@@ -132,7 +132,7 @@ def columns_of_object(value: Mapping[str, Any], platform: str | None = None) -> 
     missing = missing_columns(platform, value)
     if missing:
         there = ", ".join(sorted(value)[:8]) or "none"
-        raise Unreadable(
+        raise UnreadableEvent(
             f"{missing[0].partition(' ')[0]}: {platform}: the column {', '.join(missing)} is missing (there: {there})"
         )
     names = {name.lower(): name for name in value}
@@ -245,7 +245,7 @@ def _amqp(named: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
     sections = {name: dashed[name] for name in AMQP_SECTIONS if dashed.get(name) is not None}
     for name, one in sections.items():
         if not isinstance(one, dict):
-            raise Unreadable(f"{name}: a JSON object is needed")
+            raise UnreadableEvent(f"{name}: a JSON object is needed")
     body = next((name for name in BODIES["amqp"] if name in dashed), None)
     payload = None if body is None else _bytes(dashed[body])
     encoded = None if payload is None else base64.b64encode(payload).decode()
@@ -322,9 +322,9 @@ def _named_pairs(items: Any, column: str) -> Iterator[tuple[str, Any]]:
             elif isinstance(item, list) and len(item) == 2 and isinstance(item[0], str):
                 yield item[0], item[1]
             else:
-                raise Unreadable(f"{column}: objects of a name and a value are needed, pairs, or a map")
+                raise UnreadableEvent(f"{column}: objects of a name and a value are needed, pairs, or a map")
     elif items is not None:
-        raise Unreadable(f"{column}: objects of a name and a value are needed, pairs, or a map")
+        raise UnreadableEvent(f"{column}: objects of a name and a value are needed, pairs, or a map")
 
 
 def _bytes(value: Any) -> bytes | None:
@@ -343,7 +343,7 @@ def _from_base64(value: Any) -> bytes | None:
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError, TypeError) as error:
-        raise Unreadable("data_base64: no base64 text") from error
+        raise UnreadableEvent("data_base64: no base64 text") from error
 
 
 def _is_all_base64(headers: Pairs, key: Any, value: Any) -> bool:
@@ -361,7 +361,7 @@ def _is_all_base64(headers: Pairs, key: Any, value: Any) -> bool:
 
 def _of_unions(value: Any, column: str) -> dict[str, str]:
     if not isinstance(value, dict):
-        raise Unreadable(f"{column}: a map is needed")
+        raise UnreadableEvent(f"{column}: a map is needed")
     found = {name: _of_union(one) for name, one in value.items()}
     return {name: as_text(one) for name, one in found.items() if one is not None}
 
@@ -422,7 +422,7 @@ def landed_of_object(value: Mapping[str, Any], protocol: str | None = None, form
     """Read a JSON object that holds the columns of a platform; None: it holds those of none."""
     try:
         row = columns_of_object(value, form)
-    except Unreadable as error:
+    except UnreadableEvent as error:
         return CapturedEvent(None, problem=str(error))
     if row is None:
         return None

@@ -22,7 +22,7 @@ from lakehouse.match.definition.templates import Template
 from lakehouse.match.evaluation import MATCHED, Evaluation, best_of, compare, deviates_in_form, is_more_specific, status_of
 from lakehouse.match.event.canonical import Event
 from lakehouse.match.matcher import LONGEST_VALUE
-from lakehouse.match.vectorized.columns import Captures, Columns, Rows, Texts
+from lakehouse.match.vectorized.columns import Captures, Columns, Rows, TextColumn
 from lakehouse.text.names import Pointer
 
 _MOST_NUMBERS = 20_000
@@ -157,7 +157,7 @@ class FastPathCache:
         self._asked: Counter[tuple[object, ...]] = Counter()
         self._known: dict[tuple[object, ...], FastPath | None] = {}
 
-    def of(self, attribute: DeclaredAttribute, texts: Texts) -> FastPath | None:
+    def of(self, attribute: DeclaredAttribute, texts: TextColumn) -> FastPath | None:
         """Return for each text whether it holds at a glance, and what the placeholders hold.
 
         Returns:
@@ -181,18 +181,18 @@ class RowGroup:
 
     def __init__(self, columns: Columns, rows: Rows, glances: FastPathCache) -> None:
         self.columns, self.rows, self._glances = columns, rows, glances
-        self._parts: dict[int, _Part] = {}
+        self._parts: dict[int, _RowTexts] = {}
         self._answers: dict[tuple[object, ...], ColumnAnswer] = {}
 
-    def is_absent(self, texts: Texts) -> Rows:
+    def is_absent(self, texts: TextColumn) -> Rows:
         """Return which rows have no text."""
         return self._part(texts).is_absent
 
-    def is_odd(self, texts: Texts) -> Rows | None:
+    def is_odd(self, texts: TextColumn) -> Rows | None:
         """Return which rows have a value that is no text; None: no row has."""
         return None if texts.odd is None else texts.odd[self.rows]
 
-    def answer(self, attribute: DeclaredAttribute, texts: Texts, probe: Event) -> ColumnAnswer:
+    def answer(self, attribute: DeclaredAttribute, texts: TextColumn, probe: Event) -> ColumnAnswer:
         """Compare the texts of the rows with what an attribute asks."""
         key = (id(texts), attribute.question)
         if key not in self._answers:
@@ -202,16 +202,16 @@ class RowGroup:
             self._answers[key] = ColumnAnswer(holds[inverse], is_odd[inverse], tuple(one.of(inverse) for one in held))
         return self._answers[key]
 
-    def _part(self, texts: Texts) -> _Part:
+    def _part(self, texts: TextColumn) -> _RowTexts:
         if id(texts) not in self._parts:
-            self._parts[id(texts)] = _Part(texts, texts.codes[self.rows])
+            self._parts[id(texts)] = _RowTexts(texts, texts.codes[self.rows])
         return self._parts[id(texts)]
 
 
-class _Part:
+class _RowTexts:
     """The texts of some rows: `unique`, numbers of those that there are; `inverse`, for each row which of them it has."""
 
-    def __init__(self, texts: Texts, codes: Rows) -> None:
+    def __init__(self, texts: TextColumn, codes: Rows) -> None:
         self.texts = texts
         known = len(texts.words) + 1
         if known <= 4 * len(codes):

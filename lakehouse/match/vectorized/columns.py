@@ -63,7 +63,7 @@ def _not_equal(one: Captures, other: Captures) -> Rows:
     return found
 
 
-class Texts:
+class TextColumn:
     """The texts of one option or attribute over rows.
 
     Attributes:
@@ -76,7 +76,7 @@ class Texts:
         self.words, self.codes, self.odd, self._column = words, codes, odd, column
 
     @classmethod
-    def of(cls, values: pa.Array, odd: Rows | None = None, *, distinct: bool = False) -> Texts:
+    def of(cls, values: pa.Array, odd: Rows | None = None, *, distinct: bool = False) -> TextColumn:
         """Take each text of a column once; where few repeat themselves as they are, but when all are to be `distinct`."""
         seen = values.slice(0, _LOOKED_AT)
         if distinct or len(seen) < _LOOKED_AT or len(seen.unique()) <= _LOOKED_AT // 2:
@@ -100,9 +100,9 @@ class Texts:
         absent: Rows = self.codes == len(self.words)
         return absent
 
-    def at(self, rows: Rows) -> Texts:
+    def at(self, rows: Rows) -> TextColumn:
         """Return the texts of some rows."""
-        return Texts(self.words, self.codes[rows], None if self.odd is None else self.odd[rows])
+        return TextColumn(self.words, self.codes[rows], None if self.odd is None else self.odd[rows])
 
     def take(self, rows: Rows | None) -> pa.Array:
         """Return the texts of some rows as a column, of all when `rows` is None; NULL where there is none."""
@@ -297,7 +297,7 @@ class Columns:
         self.captured: frozenset[str] = frozenset(self.batch.column("captured")[0].as_py() or ())
         self._pairs = pairs
         self._raw: dict[str, tuple[pa.Array, Rows | None]] = {}
-        self._texts: dict[str, Texts] = {}
+        self._texts: dict[str, TextColumn] = {}
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -307,21 +307,21 @@ class Columns:
         known = self.captured | {"/envelopemetadata"}
         return Event(self.binding.family, self.binding.version, self.mode, captured=known)
 
-    def option(self, name: str) -> Texts:
+    def option(self, name: str) -> TextColumn:
         """Return an option of the protocol."""
         if name not in self._texts:
-            self._texts[name] = Texts.of(
+            self._texts[name] = TextColumn.of(
                 *self._option(name), distinct=name in (self.binding.discriminator, self.binding.content_type)
             )
         return self._texts[name]
 
-    def attribute(self, name: str) -> Texts:
+    def attribute(self, name: str) -> TextColumn:
         """Return an attribute of the CloudEvents; of `datacontenttype` what the protocol says, where they do not say it."""
         if f"ce/{name}" not in self._texts:
             self._texts[f"ce/{name}"] = self._attribute(name)
         return self._texts[f"ce/{name}"]
 
-    def content_types(self) -> list[Texts]:
+    def content_types(self) -> list[TextColumn]:
         """Return what a message's content type is compared with: that of the data, and that of an envelope."""
         return [self.attribute("datacontenttype")]
 
@@ -373,13 +373,13 @@ class Columns:
         column, repeats = self._pairs.column(unescape(own), self.numbers)
         return column, None if self.binding.family == "KAFKA" else repeats
 
-    def _attribute(self, name: str) -> Texts:
+    def _attribute(self, name: str) -> TextColumn:
         places = [self._option(f"{self.binding.section}/{prefix}{name}") for prefix in reversed(self.binding.prefixes)]
         if name == "datacontenttype":
             places.append(self._option(self.binding.content_type))
         odd = [place[1] for place in places if place[1] is not None]
         texts = places[0][0] if len(places) == 1 else pc.coalesce(*(place[0] for place in places))
-        return Texts.of(texts, np.logical_or.reduce(odd) if odd else None, distinct=name in _DISTINCT)
+        return TextColumn.of(texts, np.logical_or.reduce(odd) if odd else None, distinct=name in _DISTINCT)
 
 
 class StructuredColumns(Columns):
@@ -406,13 +406,13 @@ class StructuredColumns(Columns):
         made.content_type = STRUCTURED if self.binding.content_type else None
         return made
 
-    def option(self, name: str) -> Texts:
+    def option(self, name: str) -> TextColumn:
         """Return an option of the protocol."""
         if name not in self._texts:
             self._texts[name] = self._outer.option(name).at(self._rows)
         return self._texts[name]
 
-    def content_types(self) -> list[Texts]:
+    def content_types(self) -> list[TextColumn]:
         """Return what a message's content type is compared with: that of the data, and that of the envelope."""
         own = [self.attribute("datacontenttype")]
         return [*own, self.option(self.binding.content_type)] if self.binding.content_type else own
@@ -426,7 +426,7 @@ class StructuredColumns(Columns):
         """Return the JSON of the events of rows."""
         return [self._envelopes[row] for row in rows.tolist()]
 
-    def _attribute(self, name: str) -> Texts:
+    def _attribute(self, name: str) -> TextColumn:
         values = self._told.get(name)
         if values is None:
             is_payload = name in ("data", "data_base64")
@@ -438,7 +438,7 @@ class StructuredColumns(Columns):
             odd = np.array([value is not None and not isinstance(value, str) for value in values])
             column = pa.array([value if isinstance(value, str) else None for value in values], pa.string())
         column = pc.fill_null(column, "application/json") if name == "datacontenttype" else column
-        return Texts.of(column, odd, distinct=name in _DISTINCT)
+        return TextColumn.of(column, odd, distinct=name in _DISTINCT)
 
 
 def columns_of(batch: pa.RecordBatch) -> Iterator[Columns]:

@@ -19,7 +19,7 @@ from lakehouse.domain.events import FEEDS
 from lakehouse.errors import SnapshotNotFound
 from lakehouse.readmodel import View
 from lakehouse.readmodel.queries import change_events
-from lakehouse.serve.answer.exchange import Answer, ApiRequest, ReadRequest, RequestResolver
+from lakehouse.serve.answer.exchange import ApiAnswer, ApiRequest, ReadRequest, RequestResolver
 from lakehouse.serve.answer.live import ServedHead, SnapshotWatcher
 from lakehouse.serve.answer.queryparameters import read_parameters
 from lakehouse.serve.apierrors import ProblemFound
@@ -39,14 +39,14 @@ _SECONDS_AFTER_A_REFUSAL = 1.0
 _EVENT_ID = re.compile(r"([0-9]{1,15})\.([0-9]{1,9})")
 
 
-def batch_answer(request: ReadRequest) -> Answer:
+def batch_answer(request: ReadRequest) -> ApiAnswer:
     """Answer with the events after `?since=SNAPSHOT` (0: from the beginning), up to a size; `Link` leads to those after them."""
     if len(request.parts) > 1:
         raise ProblemFound("api_not_found", request.api_request.target.path)
     view = request.view
     since, feeds = _told(request.flags.given, view)
     if view is None:
-        return Answer(body=b"[]", media_type=_BATCH)
+        return ApiAnswer(body=b"[]", media_type=_BATCH)
     texts: list[bytes] = []
     size, last = 0, since
     for number in range(since + 1, view.snapshot_id + 1):
@@ -57,7 +57,7 @@ def batch_answer(request: ReadRequest) -> Answer:
         last = number
         if size > _MOST_BYTES:
             break
-    answer = Answer(body=b"[" + b",\n".join(texts) + b"]", media_type=_BATCH)
+    answer = ApiAnswer(body=b"[" + b",\n".join(texts) + b"]", media_type=_BATCH)
     if last < view.snapshot_id:
         only = "".join(f"&feed={feed}" for feed in feeds) if feeds != FEEDS else ""
         answer.headers["Link"] = f"<{request.api_request.base}/events?since={last}{only}>;rel=next"

@@ -53,7 +53,7 @@ class ApiRequest:
 
 
 @dataclass
-class Answer:
+class ApiAnswer:
     """What a request is answered with."""
 
     status: int = 200
@@ -63,7 +63,7 @@ class Answer:
     snapshot: int | None = None
 
 
-Part = Callable[["ReadRequest"], Answer]
+Part = Callable[["ReadRequest"], ApiAnswer]
 
 
 @dataclass(kw_only=True)
@@ -82,7 +82,7 @@ class ReadRequest:
     max_chain_depth: int
 
 
-def page_of(request: ReadRequest, answer: Answer, found: list[Any]) -> list[Any]:
+def page_of(request: ReadRequest, answer: ApiAnswer, found: list[Any]) -> list[Any]:
     """Sort the members of a collection, and cut out the page that is asked for; the answer gets the links to the others."""
     flags = request.flags
     if flags.sort is not None and (not found or isinstance(found[0], AdmittedEntity)):
@@ -194,7 +194,7 @@ class RequestResolver:
 
     def snapshot_of(
         self, api_request: ApiRequest, parameters: list[tuple[str, str]], head: ServedHead
-    ) -> tuple[int | Answer, str]:
+    ) -> tuple[int | ApiAnswer, str]:
         """Find the snapshot that is meant: its number and what distinguishes it from others; or a redirection to the number.
 
         Raises:
@@ -226,11 +226,11 @@ class RequestResolver:
         return head.number, head.digest
 
 
-def _redirection(api_request: ApiRequest, number: int) -> Answer:
+def _redirection(api_request: ApiRequest, number: int) -> ApiAnswer:
     rest = api_request.raw_path.split("/", 3)[3:]
     query = f"?{api_request.query.decode('ascii', 'replace')}" if api_request.query else ""
     location = f"{api_request.origin}/at/{number}{''.join('/' + one for one in rest)}{query}"
-    return Answer(307, {"Location": quote(location, safe=PRINTABLE + "%"), "Cache-Control": "no-cache"})
+    return ApiAnswer(307, {"Location": quote(location, safe=PRINTABLE + "%"), "Cache-Control": "no-cache"})
 
 
 def _resolved(view: View, text: str) -> tuple[int, str]:

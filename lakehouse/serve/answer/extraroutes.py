@@ -19,7 +19,7 @@ from lakehouse.export.view import Urls, group_view, resource_view
 from lakehouse.readmodel import Entity
 from lakehouse.readmodel.detail import show_messages, stored
 from lakehouse.serve.answer.changes import batch_answer
-from lakehouse.serve.answer.exchange import Answer, Part, ReadRequest
+from lakehouse.serve.answer.exchange import ApiAnswer, Part, ReadRequest
 from lakehouse.serve.apierrors import ProblemFound
 from lakehouse.serve.describe import Document, as_page, openapi
 from lakehouse.serve.targets import MEMBERS
@@ -29,7 +29,7 @@ from lakehouse.text.xid import xid_of
 Definition = dict[str, Any]
 
 
-def catalog_answer(request: ReadRequest) -> Answer:
+def catalog_answer(request: ReadRequest) -> ApiAnswer:
     """Answer below `/messagecatalog` (CAT-156 to CAT-158, CAT-161, CAT-164, CAT-166, CAT-167)."""
     parts = request.parts
     shape = [*parts[2:3], *parts[4:5]]
@@ -55,7 +55,7 @@ def catalog_answer(request: ReadRequest) -> Answer:
     return _json(_version(definition, number))
 
 
-def lookup_answer(request: ReadRequest) -> Answer:
+def lookup_answer(request: ReadRequest) -> ApiAnswer:
     """Answer `/messagedefinition?uri=`: the version that a URI names, in whichever group it is (CAT-168, CAT-173, CAT-174)."""
     if len(request.parts) > 1:
         raise ProblemFound("api_not_found", request.api_request.target.path)
@@ -117,15 +117,15 @@ def _version(definition: Definition, number: str) -> Definition:
     return {name: definition[name] for name in ("authority",) if name in definition} | version
 
 
-def _json(value: Any) -> Answer:
-    return Answer(body=in_order(value))
+def _json(value: Any) -> ApiAnswer:
+    return ApiAnswer(body=in_order(value))
 
 
 def _not_found(request: ReadRequest) -> ProblemFound:
     return ProblemFound("not_found", request.api_request.target.path)
 
 
-def effective_answer(request: ReadRequest) -> Answer:
+def effective_answer(request: ReadRequest) -> ApiAnswer:
     """Answer `/effective/<GROUPS>/<GID>/messages/<RID>`: the definition of a message with what it inherits, and from where."""
     parts = request.parts[1:]
     if len(parts) != 4 or MEMBERS.get(parts[0]) != "messages" or parts[2] != "messages":
@@ -134,7 +134,7 @@ def effective_answer(request: ReadRequest) -> Answer:
     if request.view is None or any("/" in part for part in parts):
         raise ProblemFound("not_found", xid)
     found = show_messages(request.view, xid, request.catalog.registryid, request.max_chain_depth)
-    return Answer(body=in_order(found[0].as_json()))
+    return ApiAnswer(body=in_order(found[0].as_json()))
 
 
 # By the first part of the path below a registry.

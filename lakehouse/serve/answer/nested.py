@@ -15,7 +15,7 @@ from urllib.parse import quote
 import orjson
 
 from lakehouse.serve.answer.entityviews import ABSOLUTE, GroupView, ResourceView, SnapshotCatalog, keyed, relative
-from lakehouse.serve.answer.exchange import PRINTABLE, Answer, ReadRequest, header_value
+from lakehouse.serve.answer.exchange import PRINTABLE, ApiAnswer, ReadRequest, header_value
 from lakehouse.serve.answer.queryparameters import AdmittedEntity, Filters, Flags, Inline, MemberSelection, as_text, below, id_of
 from lakehouse.serve.apierrors import RC4, ProblemFound
 from lakehouse.serve.origins import as_attachment
@@ -33,11 +33,11 @@ _TOKEN = re.compile(r"[A-Za-z0-9!#$&'*+.^_`|~-]+")
 _ALL: Inline = {"*": {}}
 
 
-def document_answer(request: ReadRequest, resource: ResourceView, versionid: str | None) -> Answer:
+def document_answer(request: ReadRequest, resource: ResourceView, versionid: str | None) -> ApiAnswer:
     """Answer with the document of a schema, its metadata in headers."""
     default = versionid or resource.default
     attributes = resource.attributes if versionid is None else resource.versions[versionid]
-    answer = Answer(headers=_fitting(_headers(attributes, request)))
+    answer = ApiAnswer(headers=_fitting(_headers(attributes, request)))
     if default is not None and versionid is None:
         answer.headers["Content-Location"] = header_value(version_url(request, resource, default))
     answer.headers["Content-Disposition"] = as_attachment(last_id(resource.xid))

@@ -16,7 +16,7 @@ from lakehouse.errors import SnapshotNotFound
 from lakehouse.readmodel import View
 from lakehouse.serve.answer.entityviews import Deadline, EmptyCatalog, EntityCache, ResourceView, SnapshotCatalog, unmarked
 from lakehouse.serve.answer.exchange import (
-    Answer,
+    ApiAnswer,
     ApiRequest,
     Part,
     ReadRequest,
@@ -48,7 +48,7 @@ _EMPTY = b"""<!doctype html>
 _REST = 20  # of loading ahead, between two times
 
 
-def ui_answer(site: Site, api_request: ApiRequest, head: ServedHead) -> Answer:
+def ui_answer(site: Site, api_request: ApiRequest, head: ServedHead) -> ApiAnswer:
     """Answer with a page.
 
     Raises:
@@ -59,7 +59,7 @@ def ui_answer(site: Site, api_request: ApiRequest, head: ServedHead) -> Answer:
     if not below.startswith("/"):  # /ui: links of the page begin at /ui/
         return _led_to(api_request, "/")
     if not head.number:
-        return Answer(200, dict(HEADERS), _EMPTY, "text/html; charset=utf-8")
+        return ApiAnswer(200, dict(HEADERS), _EMPTY, "text/html; charset=utf-8")
     query = dict(parse_qsl(api_request.query.decode("ascii", "replace"), max_num_fields=_MOST_PARAMETERS, errors="replace"))
     try:
         named = unquote(below[1:])
@@ -73,14 +73,14 @@ def ui_answer(site: Site, api_request: ApiRequest, head: ServedHead) -> Answer:
     page = shown.page
     if shown.is_there and page.path != (named or HOME):  # what a form chose has its own address, from which its links lead
         return _led_to(api_request, f"/{page.path}", 303, query="")
-    return Answer(200 if shown.is_there else 404, dict(HEADERS), page.body, page.media_type, shown.snapshot_id)
+    return ApiAnswer(200 if shown.is_there else 404, dict(HEADERS), page.body, page.media_type, shown.snapshot_id)
 
 
-def _led_to(api_request: ApiRequest, below: str, status: int = 307, query: str | None = None) -> Answer:
+def _led_to(api_request: ApiRequest, below: str, status: int = 307, query: str | None = None) -> ApiAnswer:
     """Lead to another address below `/ui`; query: its parameters, None: those of the request."""
     kept = api_request.query.decode("ascii", "replace") if query is None else query
     url = f"{api_request.origin}{api_request.target.prefix}/{UI}{below}" + (f"?{kept}" if kept else "")
-    return Answer(status, {"Location": url, "Cache-Control": "no-cache"}, media_type="")
+    return ApiAnswer(status, {"Location": url, "Cache-Control": "no-cache"}, media_type="")
 
 
 class ReadHandler:
@@ -101,7 +101,7 @@ class ReadHandler:
         self.site = Site(live.model, settings.max_chain_depth)
         self.meanings = RequestResolver(live, options)
 
-    def answer(self, api_request: ApiRequest) -> Answer:
+    def answer(self, api_request: ApiRequest) -> ApiAnswer:
         """Answer a request.
 
         Raises:
@@ -119,7 +119,7 @@ class ReadHandler:
             return number
         return self._answer_at(api_request, head, meant, number, key, self.answered)
 
-    def answer_at(self, api_request: ApiRequest, head: ServedHead, number: int, key: str, answered: Part) -> Answer:
+    def answer_at(self, api_request: ApiRequest, head: ServedHead, number: int, key: str, answered: Part) -> ApiAnswer:
         """Answer out of a snapshot.
 
         Args:
@@ -136,12 +136,12 @@ class ReadHandler:
 
     def _answer_at(
         self, api_request: ApiRequest, head: ServedHead, meant: RequestMeaning, number: int, key: str, answered: Part
-    ) -> Answer:
+    ) -> ApiAnswer:
         deadline = Deadline(self.options.request_seconds, api_request.arrived)
         parameters, dialect, registryid = meant
         flags = read_flags(parameters, self._parts(api_request.target), api_request.target.path)
 
-        def part(catalog: SnapshotCatalog, view: View | None) -> Answer:
+        def part(catalog: SnapshotCatalog, view: View | None) -> ApiAnswer:
             request = ReadRequest(
                 api_request=api_request,
                 parts=api_request.target.parts,
@@ -159,7 +159,7 @@ class ReadHandler:
         if not number:
             return part(EmptyCatalog(registryid, dialect, self.kept, deadline), None)
 
-        def ask(view: View) -> Answer:
+        def ask(view: View) -> ApiAnswer:
             catalog = SnapshotCatalog(view, key, registryid, dialect, self.kept, deadline)
             if api_request.target.at is not None and registryid != self.live.root and not catalog.exists():
                 raise ProblemFound("not_found", mount_of(registryid), f"Snapshot {number} holds no such registry.")
@@ -217,7 +217,7 @@ class ReadHandler:
         first = parts[0] if parts else ""
         return first == UI or first in self.others or (len(parts) <= 1 and first in _ROOT) or is_known(parts)
 
-    def answered(self, request: ReadRequest) -> Answer:
+    def answered(self, request: ReadRequest) -> ApiAnswer:
         """Answer a request for what a registry has.
 
         Raises:
@@ -238,12 +238,12 @@ class ReadHandler:
         return _ROOT[first](request, self.meanings.specifications)
 
 
-def entity_answer(request: ReadRequest) -> Answer:
+def entity_answer(request: ReadRequest) -> ApiAnswer:
     """Answer a path below `/<GROUPS>`."""
     parts, path = request.parts, request.api_request.target.path
     if request.api_request.target.details and len(parts) not in (4, 6):
         raise ProblemFound("bad_details", path)
-    answers, answer = entity_answers(request), Answer()
+    answers, answer = entity_answers(request), ApiAnswer()
     if len(parts) == 1:
         return _json(request, answers.groups(parts[0], lambda found: page_of(request, answer, found)), answer)
     group_xid = xid_of(*parts[:2])
@@ -261,8 +261,8 @@ def entity_answer(request: ReadRequest) -> Answer:
     return _resource_answer(request, resource, answers)
 
 
-def _resource_answer(request: ReadRequest, resource: ResourceView, answers: Answers) -> Answer:
-    parts, flags, answer = request.parts, request.flags, Answer()
+def _resource_answer(request: ReadRequest, resource: ResourceView, answers: Answers) -> ApiAnswer:
+    parts, flags, answer = request.parts, request.flags, ApiAnswer()
     part = parts[4] if len(parts) > 4 else ""
     if flags.doc and resource.xref and part == "versions":
         raise ProblemFound("cannot_doc_xref", resource.xid)
@@ -294,38 +294,38 @@ def entity_answers(request: ReadRequest, specifications: tuple[str, ...] = ()) -
     return Answers(request.catalog, request.flags, request.api_request.base, configuration, request.options.max_response_bytes)
 
 
-def _registry_answer(request: ReadRequest, specifications: tuple[str, ...]) -> Answer:
-    return _json(request, entity_answers(request, specifications).registry(), Answer())
+def _registry_answer(request: ReadRequest, specifications: tuple[str, ...]) -> ApiAnswer:
+    return _json(request, entity_answers(request, specifications).registry(), ApiAnswer())
 
 
-def _export(request: ReadRequest, specifications: tuple[str, ...]) -> Answer:
+def _export(request: ReadRequest, specifications: tuple[str, ...]) -> ApiAnswer:
     """Answer `/export`: the document view of everything, with what the dialect adds; of what `?inline` names, if it is given."""
     added = ("capabilities", "modelsource") if request.dialect == RC4 else ("model", "capabilities")
     request.flags.doc = True
     if not any(name == "inline" for name, _ in request.flags.given):  # core/http.md, "GET /export"
         request.flags.inline = {"*": {}} | {name: {} for name in added}
-    return _json(request, entity_answers(request, specifications).registry(), Answer(), "/")
+    return _json(request, entity_answers(request, specifications).registry(), ApiAnswer(), "/")
 
 
-def _capabilities(request: ReadRequest, specifications: tuple[str, ...]) -> Answer:
+def _capabilities(request: ReadRequest, specifications: tuple[str, ...]) -> ApiAnswer:
     is_offered = request.dialect == RC2 and any(name == "offered" for name, _ in request.flags.given)
     write = capabilities_offered if is_offered else capabilities
-    return Answer(body=write(request.dialect, specifications, request.options.writable))
+    return ApiAnswer(body=write(request.dialect, specifications, request.options.writable))
 
 
-_ROOT: dict[str, Callable[[ReadRequest, tuple[str, ...]], Answer]] = {
+_ROOT: dict[str, Callable[[ReadRequest, tuple[str, ...]], ApiAnswer]] = {
     "": _registry_answer,
     "export": _export,
     "capabilities": _capabilities,
-    "capabilitiesoffered": lambda request, known: Answer(
+    "capabilitiesoffered": lambda request, known: ApiAnswer(
         body=capabilities_offered(request.dialect, known, request.options.writable)
     ),
-    "model": lambda request, _: Answer(body=model(request.dialect)),
-    "modelsource": lambda request, _: Answer(body=modelsource(request.dialect)),
+    "model": lambda request, _: ApiAnswer(body=model(request.dialect)),
+    "modelsource": lambda request, _: ApiAnswer(body=modelsource(request.dialect)),
 }
 
 
-def _json(request: ReadRequest, text: bytes, answer: Answer, path: str | None = None) -> Answer:
+def _json(request: ReadRequest, text: bytes, answer: ApiAnswer, path: str | None = None) -> ApiAnswer:
     answer.body = unmarked(text, request.api_request.base, path or request.api_request.target.path)
     if len(answer.body) > request.options.max_response_bytes:
         raise ProblemFound("too_large", detail="Ask for a collection, page by page with ?limit.")
