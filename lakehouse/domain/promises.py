@@ -57,6 +57,21 @@ def broken_promise(kind: str, compatibility: str, before: Attributes, after: Att
     return told[:_MOST_TOLD] + ([f"and {len(told) - _MOST_TOLD} more"] if len(told) > _MOST_TOLD else [])
 
 
+def why_undecided(kind: str, before: Attributes, after: Attributes) -> str | None:
+    """Return why it cannot be said whether a Version keeps what is promised over an earlier one; None: it can."""
+    if kind != "schemaversion":
+        is_based = before.get("basemessage") is not None or after.get("basemessage") is not None
+        return "a Version with a `basemessage` is not compared" if is_based else None
+    old, new = before.get("schema"), after.get("schema")
+    if old is None or new is None:
+        return "the registry does not hold both documents as text"
+    formats = [str(one.get("format") or "") for one in (before, after)]
+    if family_of_format(formats[0], old) != family_of_format(formats[1], new):
+        return f"formats differ: {formats[0]} and {formats[1]}"
+    unknown = [one for one in judge(_plain(old), _plain(new), formats[1]).reasons() if one.breaks.worst == Answer.UNKNOWN]
+    return unknown[0].sentence if unknown else None
+
+
 def _of_schemas(before: Attributes, after: Attributes) -> Iterator[tuple[bool, bool, str]]:
     old, new = before.get("schema"), after.get("schema")
     formats = [str(one.get("format") or "") for one in (before, after)]

@@ -257,6 +257,11 @@ def _resource(members: str, dialect: str) -> dict[str, Any]:
     version = {"versionid": {"type": "string", "immutable": True, "required": True}} | _common(singular)
     version["isdefault"] = {"type": "boolean", "readonly": True, "required": True, "default": False}
     version["ancestorid" if dialect == RC4 else "ancestor"] = {"type": "string", "required": True}
+    if dialect == RC4:
+        version |= {
+            "compatibilityvalidated": {"type": "boolean", "readonly": True},
+            "compatibilityvalidatedreason": {"type": "string", "readonly": True},
+        }
     if has_document:
         version |= {"schema": {"type": "any"}, "schemaurl": {"type": "url"}, "schemabase64": {"type": "string"}}
     resource = ids | {"metaurl": {"type": "url"} | _GIVEN, "meta": _OBJECT} | _collection("versions")
