@@ -188,6 +188,9 @@ def diff(context: Context, before: str, after: str, breaking: bool, markdown: bo
         registry = ["registryid"] if several else []
         columns = ["class", *registry, "kind", "xid", "change", "pointer", "before", "after", "rule"]
         show_table(columns, ([printable(str(one.as_json()[name] or "")) for name in columns] for one in shown))
+        for one in shown:
+            if one.is_about_schema:
+                click.echo(printable(f"{one.xid}{one.pointer}: {one.told}"))
     return BREAKING if breaking and breaks else 0
 
 

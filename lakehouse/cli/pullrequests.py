@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from lakehouse.domain.diff import CLASSES, Difference
 
 _MAX_VALUE = 60
+_MAX_MEANING = 1_000  # what is in a schema, with reasons
 
 
 def as_markdown(differences: Iterable[Difference], before: str, after: str, *, with_registry: bool = False) -> str:
@@ -20,7 +21,8 @@ def as_markdown(differences: Iterable[Difference], before: str, after: str, *, w
     """
     every = list(differences)
     columns = ["registry"] * with_registry + ["entity", "change", "attribute", "before", "after", "meaning"]
-    counts = ", ".join(f"{sum(one.class_ == name for one in every)} {name}" for name in CLASSES)
+    numbers = {name: sum(one.class_ == name for one in every) for name in CLASSES}
+    counts = ", ".join(f"{number} {name}" for name, number in numbers.items() if number or name != "unknown")
     lines = [f"### Catalog changes from {_cell(before)} to {_cell(after)}", "", f"{counts}.", ""]
     for name in CLASSES:
         rows = [one for one in every if one.class_ == name]
@@ -40,11 +42,11 @@ def _markdown_rows(rows: Iterable[Difference], *, with_registry: bool) -> Iterat
         )
         meaning = one.told + (f" (breaks {hurt})" if hurt else "")
         registry = [f"`{one.registryid}`"] if with_registry else []
-        cells = [*registry, f"{one.kind} `{one.xid}`", one.change, one.pointer, one.before or "", one.after or "", meaning]
-        yield "| " + " | ".join(_cell(cell) for cell in cells) + " |"
+        cells = [*registry, f"{one.kind} `{one.xid}`", one.change, one.pointer, one.before or "", one.after or ""]
+        yield "| " + " | ".join([*(_cell(cell) for cell in cells), _cell(meaning, most=_MAX_MEANING)]) + " |"
 
 
-def _cell(text: str) -> str:
+def _cell(text: str, most: int = _MAX_VALUE) -> str:
     shown = " ".join(text.split())
-    shown = shown if len(shown) <= _MAX_VALUE or "`" in shown else shown[: _MAX_VALUE - 1] + "…"
+    shown = shown if len(shown) <= most or "`" in shown else shown[: most - 1] + "…"
     return shown.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")

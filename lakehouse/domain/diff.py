@@ -69,6 +69,11 @@ class Difference:
     rule: str
     told: str
 
+    @property
+    def is_about_schema(self) -> bool:
+        """Return whether it is about the document of a schema, so that `told` says what is in it."""
+        return (self.rule, self.pointer) in _FORMATS
+
     def as_json(self) -> dict[str, str | None]:
         """Give the contract of `lakehouse diff --json`."""
         return {name.rstrip("_"): value for name, value in asdict(self).items()}

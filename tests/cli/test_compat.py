@@ -63,3 +63,17 @@ def test_schemas_of_the_catalog_are_named_by_xid(compat, tmp_path, monkeypatch):
     assert (ran.return_value, ran.exception) == (0, None), ran.output
     missing = compat("/schemagroups/s/schemas/t", "/schemagroups/s/schemas/none", *where)
     assert "/schemagroups/s/schemas/none" in str(missing.exception)
+
+
+def test_diff_says_what_is_in_a_schema_that_changed(tmp_path):
+    for name, schema in (("old", OLD), ("new", NEW)):
+        held = {"versions": {"1": {"format": "Avro/1.11", "schema": schema}}}
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.json").write_text(json.dumps({"schemagroups": {"g": {"schemas": {"s": held}}}}))
+    told = [str(tmp_path / name) for name in ("old", "new")]
+    ran = CliRunner().invoke(cli, ["diff", *told, "--breaking"], obj=Context(), standalone_mode=False)
+    assert ran.return_value == 4, ran.output
+    said = "/schemagroups/g/schemas/s/versions/1/schema: /currency: came: string without a default. A producer with"
+    assert ran.output.splitlines()[-1].startswith(said)
+    ran = CliRunner().invoke(cli, ["diff", *told, "--markdown"], obj=Context(), standalone_mode=False)
+    assert "needs it, as it has no default. (breaks producers) |" in ran.output
