@@ -11,7 +11,7 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -93,58 +93,75 @@ class CommandRun:
         _report_lineage(self, "FAIL" if failed else "COMPLETE")
 
 
+_Rows = list[tuple[dict[str, str], float]]  # labels and value
+_Gauge = tuple[str, str, _Rows]  # name, description, rows
+
+
 def figures(run: CommandRun, exit_code: int, seconds: float) -> str:
     """Return the figures of a run as OpenMetrics text."""
     registry = CollectorRegistry()
-
-    def gauge(name: str, message: str, rows: list[tuple[dict[str, str], float]]) -> None:
+    who = {"command": run.command, "version": VERSION, "warehouse": run.warehouse}
+    gauges: list[_Gauge] = [
+        ("run_info", "Command that ran.", [(who, 1)]),
+        ("run_exit_code", "Exit code: 0 done, 3 done but something was refused, 1 and 2 failed.", [({}, exit_code)]),
+        ("run_end_timestamp_seconds", "When the run ended, in seconds since 1970.", [({}, time.time())]),
+        ("run_duration_seconds", "Time that the run took.", [({}, seconds)]),
+        ("stage_duration_seconds", "Time by stage.", [({"stage": name}, spent) for name, spent in run.seconds.items()]),
+    ]
+    if run.result.get("snapshot_id"):
+        gauges.append(("snapshot_id", "Snapshot that was committed or looked at.", [({}, run.result["snapshot_id"])]))
+    if run.result and run.command in _GAUGES:
+        gauges += _GAUGES[run.command](run.result, run)
+    for name, description, rows in gauges:
         if rows:
-            made = Gauge(f"lakehouse_{name}", message, list(rows[0][0]), registry=registry)
+            made = Gauge(f"lakehouse_{name}", description, list(rows[0][0]), registry=registry)
             for labels, value in rows:
                 (made.labels(**labels) if labels else made).set(value)
-
-    who = {"command": run.command, "version": VERSION, "warehouse": run.warehouse}
-    gauge("run_info", "Command that ran.", [(who, 1)])
-    gauge("run_exit_code", "Exit code: 0 done, 3 done but something was refused, 1 and 2 failed.", [({}, exit_code)])
-    gauge("run_end_timestamp_seconds", "When the run ended, in seconds since 1970.", [({}, time.time())])
-    gauge("run_duration_seconds", "Time that the run took.", [({}, seconds)])
-    gauge("stage_duration_seconds", "Time by stage.", [({"stage": name}, spent) for name, spent in run.seconds.items()])
-    result = run.result
-    if result.get("snapshot_id"):
-        gauge("snapshot_id", "Snapshot that was committed or looked at.", [({}, result["snapshot_id"])])
-    if run.command == "match" and result:
-        from lakehouse.match.evaluation import STATUSES
-
-        events = [({"status": name, "endpoint": run.endpoint}, result[name]) for name in STATUSES]
-        gauge("events", "Events by what came of them.", events)
-        gauge("payloads", "Payloads of events by status.", [({"status": name}, n) for name, n in result["payloads"].items()])
-        gauge("messages_unseen", "Definitions that no event was of.", [({}, result["unseen"])])
-    if run.command == "ingest" and result:
-        gauge("documents", "Documents by outcome.", [({"outcome": name}, n) for name, n in result["documents"].items()])
-        entities = [
-            ({"table": table, "outcome": outcome}, n)
-            for table, counts in result["entities"].items()
-            for outcome, n in counts.items()
-        ]
-        gauge("entities", "Entities by table and outcome.", entities)
-        gauge("findings", "Findings by severity.", [({"severity": name}, n) for name, n in result["violations"].items()])
-    if run.command == "validate" and result:
-        failed = [
-            ({"suite": name, "severity": severity}, n)
-            for name, suite in result["suites"].items()
-            for severity, n in suite["failed"].items()
-        ]
-        gauge("expectations_failed", "Expectations that do not hold.", failed)
-    if run.command == "maintain" and result:
-        for what in ("files", "bytes", "files_on_disk", "bytes_on_disk"):
-            rows = [
-                ({"table": one["table"], "when": when}, one[when][what])
-                for one in result["tables"]
-                for when in ("before", "after")
-            ]
-            gauge(f"table_{what}", f"{what.replace('_', ' ').capitalize()} of each table.", rows)
     text: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]
     return text.decode()
+
+
+def _of_match(result: dict[str, Any], run: CommandRun) -> Iterator[_Gauge]:
+    from lakehouse.match.evaluation import STATUSES
+
+    events: _Rows = [({"status": name, "endpoint": run.endpoint}, result[name]) for name in STATUSES]
+    yield "events", "Events by what came of them.", events
+    yield "payloads", "Payloads of events by status.", [({"status": name}, n) for name, n in result["payloads"].items()]
+    yield "messages_unseen", "Definitions that no event was of.", [({}, result["unseen"])]
+
+
+def _of_ingest(result: dict[str, Any], _: CommandRun) -> Iterator[_Gauge]:
+    yield "documents", "Documents by outcome.", [({"outcome": name}, n) for name, n in result["documents"].items()]
+    entities: _Rows = [
+        ({"table": table, "outcome": outcome}, n) for table, counts in result["entities"].items() for outcome, n in counts.items()
+    ]
+    yield "entities", "Entities by table and outcome.", entities
+    yield "findings", "Findings by severity.", [({"severity": name}, n) for name, n in result["violations"].items()]
+
+
+def _of_validate(result: dict[str, Any], _: CommandRun) -> Iterator[_Gauge]:
+    failed: _Rows = [
+        ({"suite": name, "severity": severity}, n)
+        for name, suite in result["suites"].items()
+        for severity, n in suite["failed"].items()
+    ]
+    yield "expectations_failed", "Expectations that do not hold.", failed
+
+
+def _of_maintain(result: dict[str, Any], _: CommandRun) -> Iterator[_Gauge]:
+    for what in ("files", "bytes", "files_on_disk", "bytes_on_disk"):
+        rows: _Rows = [
+            ({"table": one["table"], "when": when}, one[when][what]) for one in result["tables"] for when in ("before", "after")
+        ]
+        yield f"table_{what}", f"{what.replace('_', ' ').capitalize()} of each table.", rows
+
+
+_GAUGES: dict[str, Callable[[dict[str, Any], CommandRun], Iterator[_Gauge]]] = {
+    "match": _of_match,
+    "ingest": _of_ingest,
+    "validate": _of_validate,
+    "maintain": _of_maintain,
+}
 
 
 class _Recorder:

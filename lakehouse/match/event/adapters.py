@@ -428,15 +428,8 @@ def _mapped(rows: DataFrame, mapping: Mapping[str, Any], made: Mapping[str, Colu
             options |= {option: F.expr(text) for option, text in expression.items()}
         elif not isinstance(expression, str):
             raise SettingsError(f"--map: {name}: a SQL expression as text is needed.")
-        elif name == "payload":
-            found["payload"] = F.expr(expression).cast("BINARY")
-        elif name == "headers":
-            kind = rows.select(F.expr(expression).alias("headers")).schema[0].dataType
-            found["headers"] = _as_pairs(F.expr(expression), kind)
-        elif name in ("ce", "options"):  # a map
-            found[name] = F.map_entries(F.expr(expression))
         elif name in LANDED:
-            found[name] = F.expr(expression)
+            found[name] = _mapped_column(rows, name, expression)
         else:
             options[name] = F.expr(expression)
     if options:
@@ -448,6 +441,16 @@ def _mapped(rows: DataFrame, mapping: Mapping[str, Any], made: Mapping[str, Colu
     if LINE not in made or takes_over:
         found["captured"] = F.concat(made["captured"], known) if "captured" in made else known
     return found
+
+
+def _mapped_column(rows: DataFrame, name: str, expression: str) -> Column:
+    """Return a column of the canonical table by the SQL expression of a mapping."""
+    column = F.expr(expression)
+    if name == "payload":
+        return column.cast("BINARY")
+    if name == "headers":
+        return _as_pairs(column, rows.select(column.alias("headers")).schema[0].dataType)
+    return F.map_entries(column) if name in ("ce", "options") else column
 
 
 def _options(columns: Mapping[str, Column]) -> Column:

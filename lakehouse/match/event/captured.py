@@ -266,13 +266,7 @@ def _of_log(value: Mapping[str, Any]) -> dict[str, Any] | None:
     nested = next((by_letters[name] for name in _NESTED if isinstance(by_letters.get(name), dict)), None)
     if nested is None and {"method"} <= value.keys() and value.keys() & {"url", "path"}:
         return None
-    found: dict[str, Any] = {}
-    for one in (value, nested or {}):
-        known = ((_HTTP_NAMES.get(_letters(name)), held) for name, held in one.items() if held is not None)
-        found |= {name: held for name, held in known if name}
-    line = _REQUEST_LINE.match(value["request"]) if isinstance(value.get("request"), str) else None
-    if line is not None:
-        found = line.groupdict() | found
+    found = _request_members(value, nested or {})
     if not isinstance(found.get("method"), str) or not isinstance(found.get("url"), str):
         return None
     headers = dict(_logged_headers(value))
@@ -280,6 +274,17 @@ def _of_log(value: Mapping[str, Any]) -> dict[str, Any] | None:
         found["url"] += f"?{found['query'].lstrip('?')}"
     made: dict[str, Any] = {name: found[name] for name in ("method", "url", "headers", "body") if name in found}
     return made if not headers or "headers" in made else made | {_LOGGED_HEADERS: headers}
+
+
+def _request_members(*parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members of a log's line that are of a request, the later part first; else what its request line says."""
+    found: dict[str, Any] = {}
+    for one in parts:
+        known = ((_HTTP_NAMES.get(_letters(name)), held) for name, held in one.items() if held is not None)
+        found |= {name: held for name, held in known if name}
+    written = parts[0].get("request")
+    line = _REQUEST_LINE.match(written) if isinstance(written, str) else None
+    return found if line is None else line.groupdict() | found
 
 
 def _logged_headers(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -443,18 +448,7 @@ def landed_of_captured(value: Mapping[str, Any], protocol: str | None = None) ->
         return CapturedEvent(None, problem="protocol: a captured message names the protocol that it came over")
     family = named.partition("/")[0].upper()
     written = _spelled(value["captured"], _OPTIONS.get(family, {}))
-    options: dict[str, Any] = {}
-    repeated: dict[str, list[Any]] = {}
-    for name, member in written.items():
-        if name in _PAIRS.get(family, ()):
-            pairs, more = named_values(member, name, lower=family == "HTTP" and name == "headers", last=family == "KAFKA")
-            options |= pairs
-            repeated |= more
-        elif family == "AMQP" and isinstance(member, dict):
-            members = _spelled(member, _AMQP_NAMES.get(name, {}))
-            options |= {f"{name}/{escape(key)}": one for key, one in members.items() if one is not None}
-        elif member is not None:
-            options[name] = member
+    options, repeated = _options_of(family, written)
     if family == "KAFKA" and isinstance(options.get("key"), str):
         options |= key_options(options["key"])
     if family == "HTTP" and isinstance(options.get("path"), str) and _is_url(options["path"]):
@@ -472,6 +466,23 @@ def landed_of_captured(value: Mapping[str, Any], protocol: str | None = None) ->
         captured = _without_to(captured, options)
     body, problem = _payload(value)
     return CapturedEvent(named, _without_secrets(options, family), repeated, captured, body=body, problem=problem)
+
+
+def _options_of(family: str, written: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+    """Return the options of a protocol by name, and the values of names that occur more than once."""
+    options: dict[str, Any] = {}
+    repeated: dict[str, list[Any]] = {}
+    for name, member in written.items():
+        if name in _PAIRS.get(family, ()):
+            pairs, more = named_values(member, name, lower=family == "HTTP" and name == "headers", last=family == "KAFKA")
+            options |= pairs
+            repeated |= more
+        elif family == "AMQP" and isinstance(member, dict):
+            members = _spelled(member, _AMQP_NAMES.get(name, {}))
+            options |= {f"{name}/{escape(key)}": one for key, one in members.items() if one is not None}
+        elif member is not None:
+            options[name] = member
+    return options, repeated
 
 
 def landed_of_har(entry: Any) -> Iterator[CapturedEvent]:

@@ -26,6 +26,7 @@ from lakehouse.serve.write.resourcestate import READ_ONLY, Life, ResourceState, 
 from lakehouse.serve.write.writerequest import Json, WriteRequest, check_text, object_of
 from lakehouse.text.jsontext import read_canonical, same
 from lakehouse.text.names import REGISTRY, Xid
+from lakehouse.text.twins import without
 from lakehouse.text.xid import holder_of, last_id, xid_of, xid_of_version
 
 _PREFIX = "xregistry-"
@@ -112,10 +113,10 @@ def put_resource(context: WriteContext, resource_state: ResourceState, given: Js
     check_id(given, f"{resource_state.singular}id", resource_state.singular, resource_state.xid, last_id(resource_state.xid))
     before = None if resource_state.is_new or resource_state.xref is not None else resource_state.default.versionid
     meta = _put_meta(context, resource_state, given)
-    own = {name: value for name, value in given.items() if name not in ("meta", "versions")}
+    own = without(given, ("meta", "versions"))
     versions = object_of({} if given.get("versions") is None else given["versions"], resource_state.xid + "/versions")
     if resource_state.xref is not None:
-        make_alias(context, resource_state, {name: value for name, value in given.items() if name != "meta"}, meta or {})
+        make_alias(context, resource_state, without(given, ("meta",)), meta or {})
         return
     for name, body in versions.items():
         put_version(
@@ -125,10 +126,13 @@ def put_resource(context: WriteContext, resource_state: ResourceState, given: Js
         _make_default(context, resource_state, own, meta, versions)
         return
     check_id(own, "versionid", "version", resource_state.xid, before)
-    declares = any(name not in (*_READ_ONLY_OF_RESOURCES, f"{resource_state.singular}id") for name in own)
-    is_elsewhere = patch and not declares and (meta is not None or versions)  # nothing is said of the default Version
-    if before not in versions and not is_elsewhere:
+    if before not in versions and not (patch and (meta is not None or versions) and not _declares(resource_state, own)):
         put_version(context, resource_state, before, own, is_patch=patch)
+
+
+def _declares(resource_state: ResourceState, own: Json) -> bool:
+    """Return whether a Resource's own attributes say anything of its default Version."""
+    return any(name not in (*_READ_ONLY_OF_RESOURCES, f"{resource_state.singular}id") for name in own)
 
 
 def _put_meta(context: WriteContext, resource_state: ResourceState, given: Json) -> Json | None:
