@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -51,10 +52,17 @@ def room_of(path: Path) -> str:
     return name_of(path).split(".", maxsplit=1)[0]
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """Parse a module, once for all tests."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def imports_of(path: Path, walk: Callable[[ast.AST], Iterable[ast.AST]] | None = None) -> set[str]:
     """Return what a module imports of the product when it runs, dotted below the package; by `ast.walk` also for types."""
     found = set()
-    for node in (walk or _run)(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in (walk or _run)(tree_of(path)):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "lakehouse":
             below = node.module.split(".")[1:]
             found |= {".".join([*below, alias.name]) for alias in node.names}
@@ -107,9 +115,8 @@ def test_a_package_holds_one_level_of_packages(name):
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_modules_classes_and_functions_are_short(path):
-    text = path.read_text(encoding="utf-8")
-    lines = {name_of(path): (len(text.splitlines()), MOST_LINES[ast.Module])}
-    for node in ast.walk(ast.parse(text)):
+    lines = {name_of(path): (len(path.read_text(encoding="utf-8").splitlines()), MOST_LINES[ast.Module])}
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             name = f"{name_of(path)}.{node.name}"
             lines[f"{name}:{node.lineno}"] = (node.end_lineno - node.lineno + 1, MOST_LINES[type(node)])
@@ -201,10 +208,7 @@ def test_only_the_command_line_prints():
     printing = [
         name_of(path)
         for path in MODULES
-        if any(
-            isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print"
-            for node in ast.walk(ast.parse(path.read_text()))
-        )
+        if any(isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print" for node in ast.walk(tree_of(path)))
     ]
     assert printing == []
 
@@ -257,7 +261,7 @@ def held_names() -> dict[str, set[str]]:
     held: dict[str, set[str]] = defaultdict(set)
     bases: set[tuple[str, str]] = set()
     for path in MODULES:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = tree_of(path)
         folder = path.parent.name
         held[folder] |= {path.stem} | ({sub.parent.name for sub in path.parent.glob("*/__init__.py")})
         if path.stem == "__init__":
