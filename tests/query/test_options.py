@@ -100,9 +100,18 @@ def both(spark, empty_warehouse, tmp_path_factory):
     forget(spark, Path(made.settings.warehouse))
 
 
+@pytest.fixture(scope="module")
+def carried(both):
+    """The options of each message at each endpoint that carries it, by Spark."""
+    catalog, _ = both
+    schema = open_relations(catalog.spark, catalog.settings, with_read(("endpoint_messages",)), ["changes"])
+    rows = catalog.rows(f"SELECT message_xid, endpoint_xid, options FROM {schema}.endpoint_messages")
+    return {(message, endpoint): dict(options) for message, endpoint, options in rows}
+
+
 @pytest.mark.parametrize("protocol", SAID)
-def test_what_a_message_declares_is_in_effect_for_all_that_read_it(both, protocol, tmp_path):
-    catalog, model = both
+def test_what_a_message_declares_is_in_effect_for_all_that_read_it(both, carried, protocol):
+    _, model = both
     family, (_, _, wanted) = protocol.partition("/")[0], SAID[protocol]
     xid = f"/messagegroups/{family}/messages/m"
     with model.at() as view:
@@ -113,12 +122,8 @@ def test_what_a_message_declares_is_in_effect_for_all_that_read_it(both, protoco
         example = examples_of(read_selected(view, [xid], endpoint=f"/endpoints/{family}"))
     ((row,), declared) = told, set(attributes.values())
     shown = {one["endpoint_xid"]: one["options"] for one in effective["endpoints"]}
-    schema = open_relations(catalog.spark, catalog.settings, with_read(("endpoint_messages",)), ["changes"])
-    carried = catalog.rows(
-        f"SELECT options FROM {schema}.endpoint_messages WHERE message_xid = '{xid}' AND endpoint_xid = '/endpoints/{family}'"
-    )
     assert {row["pointer"]: row["value"] for row in effective["attributes"]}.items() >= attributes.items()
-    assert [dict(carried[0])] == [row["options"]] == [shown[f"/endpoints/{family}"]]
+    assert [carried[xid, f"/endpoints/{family}"]] == [row["options"]] == [shown[f"/endpoints/{family}"]]
     assert {name: row["options"][name] for name in wanted} == wanted
     texts = {orjson.loads(value) if value.startswith('"') else value for value in declared}
     assert set(wanted.values()) <= texts

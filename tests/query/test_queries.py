@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
+from conftest import Catalog
+from pyspark.sql import SparkSession
+from soak.sessions import forget
 
 from lakehouse.errors import QueryError
 from lakehouse.query.sql import run_query
 
 
+@pytest.fixture(scope="module")
+def empty(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalog]:
+    catalog = Catalog(spark, tmp_path_factory.mktemp("queries"))
+    shutil.copytree(empty_warehouse, catalog.settings.warehouse)
+    yield catalog
+    forget(spark, Path(catalog.settings.warehouse))
+
+
 @pytest.mark.parametrize(
     ("query", "told"),
     [
+        ("SELECT epoch FROM messages JOIN versions ON message_xid = messages.xid", "AMBIGUOUS_REFERENCE"),
         ("SELECT chain_state FROM message_chains", "UNRESOLVED_COLUMN"),
         ("SELECT * FORM messages", "SELECT * FORM messages\n--------------^^^"),
         ("SELECT * FROM nowhere", "TABLE_OR_VIEW_NOT_FOUND"),
@@ -19,10 +35,11 @@ from lakehouse.query.sql import run_query
         ("SELECT (SELECT id FROM range(2))", "SCALAR_SUBQUERY_TOO_MANY_ROWS"),
     ],
 )
-def test_what_is_wrong_with_a_query_is_told_without_its_plan(catalog, capfd, query, told):
+def test_what_is_wrong_with_a_query_is_told_without_its_plan(empty, capfd, query, told):
     with pytest.raises(QueryError) as refused:
-        list(run_query(catalog.spark, catalog.settings, query).json_rows())
+        list(run_query(empty.spark, empty.settings, query).json_rows())
     text = str(refused.value)
+    assert refused.value.exit_code == 2
     assert text.startswith("the query cannot be run: ")
     assert told in text
     assert len(text) < 1000
