@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from builders import document, group, message
 from conftest import Catalog
+from published import SMALL_OR_ALL, published
 from pyspark.sql import functions as F
 from soak.sessions import forget, forget_attached
 
@@ -37,7 +38,6 @@ from lakehouse.readmodel.violationlist import find_violations, violations_by_rul
 from lakehouse.settings import Settings
 from lakehouse.store.views import with_read
 
-SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
 VIEWS = ["message_chains", "flat_attributes", "endpoint_messages", "entity_references", "comparable_definitions"]
 
 PROTOCOLS: list[dict[str, Any]] = [
@@ -150,8 +150,8 @@ def as_texts(rows: Iterable[Any]) -> list[str]:
     return sorted(json.dumps(row, sort_keys=True) for row in rows)
 
 
-@pytest.fixture(scope="module")
-def loaded(spark, empty_warehouse, tmp_path_factory) -> Iterator[Loaded]:
+@pytest.fixture(scope="module", params=SMALL_OR_ALL)
+def loaded(request, spark, empty_warehouse, tmp_path_factory) -> Iterator[Loaded]:
     """Two random catalogs and the samples, of which one catalog changes and a third comes."""
     forget_attached(spark)
     folder = tmp_path_factory.mktemp("twins")
@@ -160,8 +160,7 @@ def loaded(spark, empty_warehouse, tmp_path_factory) -> Iterator[Loaded]:
     settings = made.settings.model_copy(update={"refresh_effective": True, "readmodel_dir": str(folder / "model")})
     made.write("a.json", catalog_of(1))
     made.write("b.json", catalog_of(2))
-    samples = [SAMPLES] if SAMPLES.is_dir() else []
-    made.ingest(made.documents, *samples, settings=settings, registry_from="document")
+    made.ingest(made.documents, *published(request.param), settings=settings, registry_from="document")
     made.write("a.json", catalog_of(3) | {"bad": 1})
     made.write("c.json", catalog_of(4))
     made.ingest(settings=settings, request=Request(Policy(prune=True, force=True)), registry_from="document")
