@@ -133,12 +133,16 @@ def dictionary(spark: SparkSession) -> str:
     empty = {name: spark.createDataFrame([], columns) for name, columns in declared.items()}
     others = [name for name in views() if name != "dictionary"]
     session = session_with_views(spark, None, "default", empty, others)
-    relations = [(name, "table", declared[name]) for name in TABLES]
-    relations += [(name, "view", session.table(name).schema) for name in sorted(others)]
     rows = [
-        (name, kind, position, column.name, column.dataType.simpleString(), column.metadata["comment"])
-        for name, kind, schema in relations
-        for position, column in enumerate(schema, 1)
+        (name, "table", position, column.name, column.dataType.simpleString(), column.metadata["comment"])
+        for name in TABLES
+        for position, column in enumerate(declared[name], 1)
+    ]
+    # Spark understood the views as they were created; reading one would let it analyse all that it reads again.
+    rows += [
+        (name, "view", position, column.name, column.dataType, column.description or "")
+        for name in sorted(others)
+        for position, column in enumerate(session.catalog.listColumns(name), 1)
     ]
     return _with_rows(DICTIONARY, rows)
 
