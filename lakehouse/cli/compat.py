@@ -22,11 +22,12 @@ _WORDS = {"no": "are not broken", "yes": "are broken", "unknown": "may be broken
 
 
 class _Side(NamedTuple):
-    """A schema: what it is called, its format, and the document."""
+    """A schema or a Version of a message: what it is called, the format and document of a schema, the leaves of a message."""
 
     name: str
     format: str
     document: Any
+    leaves: Any = None
 
 
 @command(
@@ -41,15 +42,20 @@ class _Side(NamedTuple):
 @with_globals
 @click.pass_obj
 def compat(context: Context, before: str, after: str, format_: str | None, strict: bool, at: str | None) -> int:
-    """Compare two schemas: does B break who uses A, and why?
+    """Compare two schemas or messages: does B break who uses A, and why?
 
-    A and B are files, XIDs of schemas (their default Version) or of Versions; B may be the id of another Version of A. Exit code
-    4 if readers or writers that stay with A break.
+    A and B are files, XIDs of schemas or messages (their default Version) or of Versions; B may be the id of another Version.
+    Exit code 4 if readers or writers that stay with A break.
     """
     from lakehouse.compatibility import Answer, judge
 
     old, new = _sides(context, before, after, at)
-    judgement = judge(old.document, new.document, format_ or new.format or old.format)
+    if (old.leaves is None) != (new.leaves is None):
+        raise click.UsageError("A and B must both be schemas, or both messages.")
+    if old.leaves is not None:
+        judgement = _judged_messages(old, new)
+    else:
+        judgement = judge(old.document, new.document, format_ or new.format or old.format)
     breaks = judgement.strictly if strict else judgement.breaks
     if context.as_json:
         told = {"before": old.name, "after": new.name, "breaks": breaks.as_json(), "strictly": judgement.strictly.as_json()}
@@ -65,10 +71,25 @@ def _print(judgement: Judgement, *, strict: bool) -> None:
         click.echo(printable(f"{(one.strictly if strict else one.breaks).worst_word:<10} {one.sentence}"))
     if not judgement.differences:
         click.echo("No difference that matters.")
-    click.echo(f"Readers with the old schema {_WORDS[breaks.readers.word]}.")
-    click.echo(f"Writers with the old schema {_WORDS[breaks.writers.word]}.")
+    click.echo(f"Readers that stay with A {_WORDS[breaks.readers.word]}.")
+    click.echo(f"Writers that stay with A {_WORDS[breaks.writers.word]}.")
     if not strict and judgement.strictly != breaks:
         click.echo("By the strict reading (--strict) more breaks.")
+
+
+def _judged_messages(old: _Side, new: _Side) -> Judgement:
+    """Judge Versions of messages by the rules of `lakehouse diff`: producers are writers, consumers are readers."""
+    from lakehouse.compatibility import Answer, Breaks, Judgement, SchemaDifference
+    from lakehouse.domain.diff import differences_of
+    from lakehouse.text.names import RegistryId, Xid
+
+    answers = {"breaking": Answer.YES, "unknown": Answer.UNKNOWN}
+    found = []
+    for one in differences_of((RegistryId(""), "message", Xid(old.name)), old.leaves, new.leaves):
+        breaks = Breaks(*(answers.get(side, Answer.NO) for side in (one.for_consumers, one.for_producers)))
+        what = f"was {one.before}, is {one.after}" if one.change == "changed" else f"{one.change}: {one.after or one.before}"
+        found.append(SchemaDifference(one.pointer, one.rule, what, breaks, f"{one.told}.", breaks))
+    return Judgement(tuple(sorted(found, key=lambda one: (-one.breaks.worst, one.pointer))))
 
 
 def _sides(context: Context, before: str, after: str, at: str | None) -> tuple[_Side, _Side]:
@@ -104,27 +125,29 @@ def _of_file(path: Path) -> _Side:
 
 
 def _of_catalog(view: View, text: str, registryid: Any) -> _Side:
-    """Return the schema that a text names.
+    """Return the schema or the Version of a message that a text names; attributes of its bases do not count.
 
     Raises:
-        XidNotFound: the catalog has no such schema.
-        UsageError: it is no schema, or has no document that is text.
+        XidNotFound: the catalog has no such schema or message.
+        UsageError: it is neither, or has no document that is text.
     """
+    from lakehouse.domain.leaves import leaves_of_body
     from lakehouse.errors import XidNotFound
     from lakehouse.readmodel.detail import full_xid
-    from lakehouse.text.jsontext import read_canonical
     from lakehouse.text.names import Xid
 
     xid = Xid(full_xid(view, text, registryid))
     found = view.entities(xid, registryid)
-    if found and found[0].kind == "schema":
-        xid = Xid(f"{xid}/versions/{read_canonical(found[0].body).get('defaultversionid')}")
+    if found and found[0].kind in ("schema", "message"):
+        xid = Xid(f"{xid}/versions/{json.loads(found[0].body).get('defaultversionid')}")
         found = view.entities(xid, registryid)
     if not found:
         raise XidNotFound(xid)
+    if found[0].kind == "version":
+        return _Side(xid, "", None, dict(leaves_of_body(found[0].body)))
     if found[0].kind != "schemaversion":
-        raise click.UsageError(f"{xid} is no schema")
-    known = read_canonical(found[0].body)
+        raise click.UsageError(f"{xid} is no schema and no message")
+    known = json.loads(found[0].body)
     if "schema" not in known:
         raise click.UsageError(f"{xid} has no document in the catalog that is text")
     return _Side(xid, str(known.get("format") or ""), known["schema"])

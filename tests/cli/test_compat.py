@@ -32,8 +32,8 @@ def test_a_field_without_a_default_breaks_writers_and_says_why(compat):
     assert ran.output.splitlines() == [
         "breaking   /currency: came: string without a default. A producer with the old schema does not write it, and a consumer "
         "with the new schema needs it, as it has no default.",
-        "Readers with the old schema are not broken.",
-        "Writers with the old schema are broken.",
+        "Readers that stay with A are not broken.",
+        "Writers that stay with A are broken.",
     ]
 
 
@@ -61,6 +61,13 @@ def test_schemas_of_the_catalog_are_named_by_xid(compat, tmp_path, monkeypatch):
     where = ("--warehouse", str(tmp_path / "warehouse"))
     ran = compat("/schemagroups/s/schemas/t", "/schemagroups/s/schemas/t", *where)
     assert (ran.return_value, ran.exception) == (0, None), ran.output
+    message = compat("/messagegroups/g/messages/m", "/messagegroups/g/messages/m", *where)
+    assert (message.return_value, message.output.splitlines()[0]) == (0, "No difference that matters.")
+    several = compat("/messagegroups/g/messages/m", "/messagegroups/base/messages/event", *where, "--json")
+    differences = json.loads(several.output)["differences"]
+    assert all(one["pointer"].startswith("/") and one["reason"] for one in differences), several.output
+    assert differences
+    assert "both" in str(compat("/messagegroups/g/messages/m", "/schemagroups/s/schemas/t", *where).exception)
     missing = compat("/schemagroups/s/schemas/t", "/schemagroups/s/schemas/none", *where)
     assert "/schemagroups/s/schemas/none" in str(missing.exception)
 
