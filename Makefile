@@ -8,6 +8,7 @@
 # make http-test     `lakehouse serve` with xrcg and Schemathesis, in an environment of their own (.venv-clients); http-test-all with
 #            the published documents beside this checkout, and in more languages
 # make ui-test       the pages in headless Chromium (Debian's package), with axe-core of npm (.venv-ui); SHORT=1 leaves out the dark
+# make asyncapi-test  documents that are exported, with the official JSON Schemas and parser of npm, and the examples of AsyncAPI
 # make cluster-test  the jobs on a Spark cluster of this machine
 # make s3-test       documents, warehouse and exports on an S3 server of this machine (.venv-s3); Maven gives 700 MB of jars
 # make soak   a random history against a model (STEPS=200, SEED=1), writers and kill -9, for hours
@@ -24,7 +25,7 @@ N ?= 10000
 ROUNDS ?= 5
 WORKERS ?= 2
 
-.PHONY: demo test test-all ci-all attack airflow-test bi-test http-test http-test-all ui-test screenshots cluster-test s3-test lint bench quick-bench http-bench soak docs docs-site clean java
+.PHONY: demo test test-all ci-all attack airflow-test bi-test http-test http-test-all ui-test asyncapi-test screenshots cluster-test s3-test lint bench quick-bench http-bench soak docs docs-site clean java
 
 demo: java $(VENV)/installed
 	$(BIN)/lakehouse demo
@@ -65,6 +66,15 @@ screenshots: $(VENV)/installed .venv-ui/installed
 tests/ui/node_modules: tests/ui/package.json
 	@.ci/check-chromium
 	npm install --prefix tests/ui --no-package-lock --silent
+	touch $@
+
+asyncapi-test: $(VENV)/installed tests/asyncapi/node_modules
+	ASYNCAPI_SAMPLES=tests/asyncapi/node_modules/package/assets/examples $(BIN)/python -m pytest -c tests/asyncapi/pytest.ini tests/asyncapi
+
+# The examples of the specification come with its command line.
+tests/asyncapi/node_modules: tests/asyncapi/package.json
+	npm install --prefix tests/asyncapi --no-package-lock --silent
+	cd $@ && npm pack --silent @asyncapi/cli@4.1.1 && tar xzf asyncapi-cli-4.1.1.tgz package/assets/examples
 	touch $@
 
 cluster-test: java $(VENV)/installed
@@ -120,4 +130,4 @@ $(VENV)/installed: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-* docs-site tests/ui/node_modules ui-screenshots demo-warehouse bench-*.json bench-*.png dist build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-* docs-site tests/ui/node_modules tests/asyncapi/node_modules ui-screenshots demo-warehouse bench-*.json bench-*.png dist build .pytest_cache .mypy_cache .ruff_cache

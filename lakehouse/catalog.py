@@ -297,6 +297,7 @@ class CatalogState(CatalogReads):
         source: bool = False,
         lossy: bool = False,
         replace: bool = False,
+        perspective: str = "client",
     ) -> Exported:
         """Write the catalog as documents, as `lakehouse export --out`.
 
@@ -310,12 +311,13 @@ class CatalogState(CatalogReads):
             source: entities as they were written.
             lossy: write also when the dialect cannot say everything.
             replace: `out` may hold an earlier export: it gives way to this one.
+            perspective: of AsyncAPI: `client` (who uses the endpoints) or `server` (who offers them).
 
         Raises:
             LakehouseError: the catalog holds several registries and none is named, `out` cannot be written, or something
                 would be lost and `lossy` is not set.
         """
-        style = Style(base_url, source, split, dialect or NORMAL)
+        style = Style(base_url, source, split, dialect or NORMAL, perspective=perspective)
         place = (out, self._registryid, split or out.endswith("/"), style)
         request = ExportRequest(*place, at=self.snapshot, select=tuple(map(Xid, select)), flat=flat, lossy=lossy, replace=replace)
         return run_export(self.spark, self.settings, request)

@@ -24,7 +24,7 @@ from lakehouse.store.tables import create_tables
 if not hasattr(sys.modules["__main__"], "__file__"):
     sys.modules["__main__"].__file__ = __file__  # a worker of xdist has none, and PySpark would take it for a doctest and exit
 
-collect_ignore = ["airflow", "bi", "clients", "cluster", "s3", "ui"]  # in environments of their own: see the Makefile
+collect_ignore = ["airflow", "asyncapi", "bi", "clients", "cluster", "s3", "ui"]  # in environments of their own: see the Makefile
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

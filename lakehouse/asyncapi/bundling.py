@@ -77,13 +77,11 @@ class Bundle:
 
 
 def placed(schema: Any, pointer: Pointer) -> Any:
-    """Let the references of a schema that stands alone lead to where it stands in a document."""
+    """Let the references of a schema that stands alone lead to its place in a document: AsyncAPI does not heed `$id`."""
     if isinstance(schema, list):
         return [placed(one, pointer) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    if "$id" in schema:
-        return schema  # its references are relative to that
     moved = {name: one if name in _DATA else placed(one, pointer) for name, one in schema.items()}
     reference = schema.get("$ref")
     if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):

@@ -10,7 +10,7 @@ from lakehouse.asyncapi.envelopes import CLOUDEVENTS, STRUCTURED, from_headers
 from lakehouse.asyncapi.headerschemas import HINT, declaration_of, declared_headers, headers_schema
 from lakehouse.asyncapi.payloadschemas import PayloadMaker
 from lakehouse.asyncapi.protocoltables import FAMILY_NAMES, bindings_of, id_of_key
-from lakehouse.asyncapi.servedchannels import Meant
+from lakehouse.asyncapi.servedchannels import Meant, with_attributes
 from lakehouse.asyncapi.texts import Texts
 from lakehouse.dialects.draft.notes import Converted
 from lakehouse.dialects.tables import family_of
@@ -71,7 +71,7 @@ class MessageMaker:
         hints: dict[str, Any] = told if isinstance(told, dict) else {}
         message = self._texts.of(part.spot)
         content_type = value.get("contentType") or self._content_type
-        message |= {"datacontenttype": content_type} if isinstance(content_type, str) and "xid" not in hints else {}
+        message |= {"datacontenttype": content_type} if isinstance(content_type, str) else {}
         kept = self._texts.rest(part.spot, _SAID) | self._texts.bindings(part.spot, family or "", "message")
         options, envelope, unsaid = self._headers(part, family, meant)
         kept |= unsaid
@@ -85,21 +85,11 @@ class MessageMaker:
         message |= envelope or {}
         is_structured = "envelopeoptions" in payload and not str(message.get("datacontenttype")).startswith(STRUCTURED[:-5])
         message |= {"datacontenttype": STRUCTURED} if is_structured else {}
-        for name in ("envelope", "envelopemetadata", "envelopeoptions", "datacontenttype"):
-            message |= {name: hints[name]} if name in hints else {}
-        if isinstance(hints.get("protocoloptions"), dict):  # what was read of headers and bindings gives way to it
-            options |= hints["protocoloptions"]
-        protocol = hints.get("protocol", meant.protocol)
         if meant.protocol is not None and not options and family not in FAMILY_NAMES and meant.address:
             options = {"address": {"value": meant.address}}
-        if options and (protocol or "protocol" in hints):  # without options a message has the protocol of its group
-            message |= {"protocol": protocol} if protocol else {}
-            message["protocoloptions"] = options
-        if "xid" in hints:
-            names = hints.get("kept")
-            kept = {name: kept[name] for name in names if name in kept} if isinstance(names, list) else {}
-            message |= hints["extensions"] if isinstance(hints.get("extensions"), dict) else {}
-        return message | ({"asyncapi": kept} if kept else {})
+        if options and meant.protocol:  # without options a message has the protocol of its group
+            message |= {"protocol": meant.protocol, "protocoloptions": options}
+        return with_attributes(message | ({"asyncapi": kept} if kept else {}), hints)
 
     def _headers(
         self, part: MessagePart, family: str | None, meant: Meant

@@ -11,7 +11,7 @@ from lakehouse.asyncapi.following import Spot
 from lakehouse.asyncapi.headerschemas import HINT, fixed_value
 from lakehouse.asyncapi.logins import authorization_of, schemes_of
 from lakehouse.asyncapi.protocoltables import Wire, bindings_of, fitted, id_of_key, with_symbols
-from lakehouse.asyncapi.servedchannels import Meant, ServedChannels, hint_of
+from lakehouse.asyncapi.servedchannels import Meant, ServedChannels, hint_of, with_attributes
 from lakehouse.asyncapi.texts import Texts
 from lakehouse.dialects.draft.notes import Converted
 from lakehouse.dialects.tables import family_of
@@ -50,17 +50,13 @@ class EndpointMaker:
         options |= {} if wire is None or server is None else self._addresses(server, wire, schemes)
         login = authorization_of(schemes)
         options |= {"authorization": login} if login else {}
-        if isinstance(hints.get("protocoloptions"), dict):
-            options |= hints["protocoloptions"]
         several = len(channel.servers) > 1 and server is not None
         own = f"{self.channels.name}.{id_of_key(operation.key)}" + (f".{id_of_key(server.name)}" if several and server else "")
         told = hints.get("endpointid")
         endpointid = told if isinstance(told, str) else fitted(own)
-        endpoint: dict[str, Any] = {"usage": [self._usage(operation, wire, hints)], "channel": meant.address or channel.key}
+        endpoint: dict[str, Any] = {"usage": [self._usage(operation, wire)], "channel": meant.address or channel.key}
         endpoint |= {"protocol": protocol} if protocol else {}
         endpoint |= {"protocoloptions": options} if options or protocol else {}
-        endpoint |= {"envelope": hints["envelope"]} if isinstance(hints.get("envelope"), str) else {}
-        endpoint |= {"envelopeoptions": hints["envelopeoptions"]} if isinstance(hints.get("envelopeoptions"), dict) else {}
         endpoint |= self._carried(operation, group, meant, hints)
         texts = self.texts.of(operation.spot)
         if not any(name in texts for name in ("name", "description")) and "endpointid" not in hints:
@@ -69,24 +65,26 @@ class EndpointMaker:
         endpoint |= texts
         kept = self._kept(operation, server, schemes, wire)
         endpoint |= {"asyncapi": kept} if kept else {}
-        endpoint |= hints["extensions"] if isinstance(hints.get("extensions"), dict) else {}
-        self._add_endpoint(endpointid, endpoint, operation.spot.at)
+        self._add_endpoint(endpointid, endpoint, hints, operation.spot.at)
 
-    def _add_endpoint(self, endpointid: str, endpoint: dict[str, Any], at: Pointer) -> None:
+    def _add_endpoint(self, endpointid: str, endpoint: dict[str, Any], hints: dict[str, Any], at: Pointer) -> None:
         """Add an endpoint; parts of one, as an export writes them, are put together."""
         every = self.made.document["endpoints"]
-        before = every.setdefault(endpointid, endpoint)
         self.made.pointers.setdefault(pointer_of("endpoints", endpointid), at)
-        if before is endpoint:
-            return
-        before["usage"] = [*before["usage"], *(one for one in endpoint["usage"] if one not in before["usage"])]
-        for holder, name in ((before, "messagegroups"), (before.setdefault("protocoloptions", {}), "endpoints")):
-            more = endpoint.get(name) if holder is before else endpoint.get("protocoloptions", {}).get(name)
-            added = [one for one in more or () if one not in holder.get(name, [])]
-            if added:
-                holder[name] = [*holder.get(name, []), *added]
-        if "messages" in endpoint:
-            before["messages"] = before.get("messages", {}) | endpoint["messages"]
+        before = every.get(endpointid, {})
+        merged = endpoint | before
+        merged["usage"] = list(dict.fromkeys([*before.get("usage", []), *endpoint["usage"]]))
+        addresses = [
+            *_object(before, "protocoloptions").get("endpoints", []),
+            *_object(endpoint, "protocoloptions").get("endpoints", []),
+        ]
+        if addresses:
+            distinct = [one for index, one in enumerate(addresses) if one not in addresses[:index]]
+            merged["protocoloptions"] = _object(merged, "protocoloptions") | {"endpoints": distinct}
+        groups = [*before.get("messagegroups", []), *endpoint.get("messagegroups", [])]
+        messages = _object(before, "messages") | _object(endpoint, "messages")
+        merged |= {"messagegroups": list(dict.fromkeys(groups))} if groups else {}
+        every[endpointid] = with_attributes(merged | ({"messages": messages} if messages else {}), hints)
 
     def _options(self, operation: OperationPart, server: ServerPart | None, wire: Wire | None, meant: Meant) -> dict[str, Any]:
         """Give the options of an endpoint that address and bindings say."""
@@ -120,10 +118,8 @@ class EndpointMaker:
         path = re.sub(r"\{(\w+)\}", lambda found: str(defaults.get(found[1]) or found[0]), server.pathname)
         return {"endpoints": [{"uri": f"{scheme}://{host.strip()}{path}"} for host in text.split(",") if host.strip()]}
 
-    def _usage(self, operation: OperationPart, wire: Wire | None, hints: dict[str, Any]) -> str:
+    def _usage(self, operation: OperationPart, wire: Wire | None) -> str:
         """Name the role of an endpoint: at a broker that of the application, at the application itself that of its peers."""
-        if isinstance(hints.get("usage"), str):
-            return str(hints["usage"])
         told = self.perspective
         is_own = told == "server" if told in ("client", "server") else wire is not None and bool(wire.own)
         if (operation.action == "send") != is_own:
@@ -132,10 +128,11 @@ class EndpointMaker:
 
     def _carried(self, operation: OperationPart, group: str, meant: Meant, hints: dict[str, Any]) -> dict[str, Any]:
         """Give the groups, or the messages, that an endpoint carries."""
-        if isinstance(hints.get("messagegroups"), list):
-            groups = {"messagegroups": hints["messagegroups"]} if hints["messagegroups"] else {}
-            bases = hints.get("messages")
-            return groups | ({"messages": {one.rpartition("/")[2]: {"basemessage": one} for one in bases}} if bases else {})
+        bases = hints.get("messages")
+        if isinstance(bases, list):
+            return {"messages": {one.rpartition("/")[2]: {"basemessage": one} for one in bases}}
+        if "endpointid" in hints:
+            return {"messagegroups": [f"/messagegroups/{group}"]}
         parts = operation.channel.messages
         if set(operation.messages) == set(parts):
             return {"messagegroups": [f"/messagegroups/{group}"]}
@@ -170,12 +167,7 @@ class EndpointMaker:
             kept["server"] = {"key": server.name} | at
         if schemes:
             kept["security"] = schemes
-        return kept if "endpointid" not in hint_of(operation.spot) else self._hinted(operation, kept)
-
-    def _hinted(self, operation: OperationPart, kept: dict[str, Any]) -> dict[str, Any]:
-        """Keep of what an export wrote only what an endpoint held before."""
-        names = hint_of(operation.spot).get("kept")
-        return {name: kept[name] for name in names if name in kept} if isinstance(names, list) else {}
+        return kept
 
     def _reply(self, reply: Spot) -> dict[str, Any]:
         self.texts.tell_kept("replies of operations", reply)
@@ -193,3 +185,8 @@ def _parameter(value: Any) -> Any:
     lists = {name: [str(one) for one in schema[name]] for name in ("enum", "examples") if isinstance(schema.get(name), list)}
     default = {"default": str(schema["default"])} if "default" in schema else {}
     return {name: one for name, one in value.items() if name != "schema"} | lists | default
+
+
+def _object(value: dict[str, Any], name: str) -> dict[str, Any]:
+    found = value.get(name)
+    return found if isinstance(found, dict) else {}

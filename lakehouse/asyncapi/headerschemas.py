@@ -5,7 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from lakehouse.dialects.tables import table
+
 HINT = "x-xregistry"
+# What an entity has beside its attributes: computed by a registry, or no part of its definition.
+COMPUTED = frozenset(
+    row["name"] for row in table() if not row["place"] and row["type"] in ("computed", "entities", "id", "timestamp", "uinteger")
+) | {"ancestor", "isdefault", "meta", "specversion"}
 _JSON_TYPES = {
     "integer": "integer",
     "uinteger": "integer",

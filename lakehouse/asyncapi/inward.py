@@ -17,7 +17,7 @@ from lakehouse.asyncapi.headerschemas import HINT
 from lakehouse.asyncapi.protocoltables import (
     slug,
 )
-from lakehouse.asyncapi.servedchannels import Meant, ServedChannels, hint_of
+from lakehouse.asyncapi.servedchannels import Meant, ServedChannels, hint_of, with_attributes
 from lakehouse.asyncapi.texts import Texts
 from lakehouse.dialects.draft.notes import Converted
 from lakehouse.text.jsontext import pointer_of
@@ -77,12 +77,11 @@ class _ApplicationReading:
         holder = self.made.document["messagegroups"].setdefault(group, {"messages": {}})
         self.made.pointers.setdefault(pointer_of("messagegroups", group), channel.spot.at)
         texts: dict[str, Any] = {"name": meant.address or channel.key}
-        hints = hint_of(channel.spot)
-        if hints.get("titled"):
-            texts = self.texts.of(channel.spot)
-        texts |= hints["attributes"] if isinstance(hints.get("attributes"), dict) else {}
         for name, value in (texts | ({"protocol": meant.protocol} if meant.protocol else {})).items():
             holder.setdefault(name, value)
+        hints = hint_of(channel.spot)
+        if "attributes" in hints:
+            self.made.document["messagegroups"][group] = with_attributes(holder, hints)
         for part in parts:
             self.maker.add(part, meant)
 

@@ -9,7 +9,7 @@ from lakehouse.asyncapi.bundling import Bundle
 from lakehouse.asyncapi.envelopes import CLOUDEVENTS, from_payload
 from lakehouse.asyncapi.following import Spot
 from lakehouse.asyncapi.headerschemas import HINT
-from lakehouse.asyncapi.protocoltables import format_of, id_of_key, is_json_schema
+from lakehouse.asyncapi.protocoltables import format_of, has_references, id_of_key, is_json_schema
 from lakehouse.dialects.draft.notes import Converted
 from lakehouse.text.jsontext import below, pointer_of
 from lakehouse.text.names import Pointer
@@ -28,15 +28,18 @@ class PayloadMaker:
     def payload(self, part: MessagePart, group: str, here: Pointer, hints: dict[str, Any], *, is_event: bool) -> dict[str, Any]:
         """Give the attributes of a message of a group that say what its payload is."""
         written = part.payload
-        if "dataschemauri" in hints:
-            return {name: hints[name] for name in ("dataschemaformat", "dataschemauri") if name in hints}
+        if hints.get("structured") and written is not None:
+            whole = self._following.follow(written)
+            properties = self._following.member(whole, "properties")
+            is_there = properties is not None and isinstance(properties.value, dict) and "data" in properties.value
+            written = self._following.child(properties, "data") if is_there and properties is not None else None
         spot = self._following.follow(written) if written is not None else None
         if written is None or spot is None or spot.value is None:
             return {}
         told = hints.get("format")
         schema_format = told if isinstance(told, str) else format_of(part.schema_format)
         schema = self._schema(spot, schema_format)
-        event = None if is_event or not is_json_schema(schema_format) or "$ref" in hints else from_payload(schema)
+        event = None if is_event or not is_json_schema(schema_format) or "structured" in hints else from_payload(schema)
         if event is not None:
             self._used.add(spot.place)
             found: dict[str, Any] = {"envelope": CLOUDEVENTS, "envelopemetadata": event.metadata}
@@ -49,10 +52,9 @@ class PayloadMaker:
         if isinstance(xid, str):
             tokens = xid.split("/")
             self._put(tokens[2], tokens[4], hints.get("schemaversion"), {"format": schema_format, "schema": schema}, spot)
-            named = hints.get("dataschemaformat", schema_format)
-            return {"dataschemaxid": xid} | ({"dataschemaformat": named} if named else {})
+            return {"dataschemaxid": xid, "dataschemaformat": schema_format}
         is_reference = isinstance(written.value, dict) and isinstance(written.value.get("$ref"), str)
-        if is_reference and "xid" not in hints:
+        if is_reference:
             tokens = [name for name in (spot.inside or spot.file.rpartition("/")[2]).split("/") if name != "schema"]
             schemaid = id_of_key(tokens[-1])
             xid = self._put(group, schemaid, None, {"format": schema_format, "schema": schema}, spot)
@@ -60,7 +62,7 @@ class PayloadMaker:
         if isinstance(schema, dict) and "examples" not in schema and is_json_schema(schema_format):
             examples = [one.value["payload"] for one in self._following.items(part.spot, "examples")
                         if isinstance(one.value, dict) and "payload" in one.value]  # fmt: skip
-            schema = schema | ({"examples": examples} if examples and "xid" not in hints else {})
+            schema = schema | ({"examples": examples} if examples else {})
         return {"dataschemaformat": schema_format, "dataschema": schema}
 
     def add_free_schemas(self, group: str) -> None:
@@ -81,7 +83,7 @@ class PayloadMaker:
     def _schema(self, spot: Spot, schema_format: str) -> Any:
         """Give a schema that stands alone."""
         self._used.add(spot.place)
-        if not is_json_schema(schema_format) or not isinstance(spot.value, dict):
+        if not has_references(schema_format) or not isinstance(spot.value, dict):
             return spot.value if isinstance(spot.value, str) else self._following.plain(spot)
         bundle = Bundle(self._following, spot)
         self._used |= bundle.places

@@ -140,6 +140,11 @@ def is_json_schema(schema_format: str | None) -> bool:
     return (schema_format or "").lower().startswith("jsonschema/")
 
 
+def has_references(schema_format: str | None) -> bool:
+    """Return whether schemas of a format refer to their parts in `$ref`, as JSON Schema and JSON Structure do."""
+    return (schema_format or "").lower().startswith(("jsonschema/", "jsonstructure/"))
+
+
 def slug(text: str) -> str:
     """Make an id of a name that people read."""
     return fitted(re.sub(r"[^A-Za-z0-9_.]+", "-", re.sub(r"(?i)\Aurn:", "", text)).strip("-.").lower() or "asyncapi")

@@ -86,3 +86,10 @@ def hint_of(spot: Spot) -> dict[str, Any]:
     """Give what an export added for the way back."""
     told = spot.value.get(HINT)
     return told if isinstance(told, dict) else {}
+
+
+def with_attributes(entity: dict[str, Any], hints: dict[str, Any]) -> dict[str, Any]:
+    """Replace attributes by those that an export wrote for the way back; null: the entity has none."""
+    told = hints.get("attributes")
+    merged = entity | told if isinstance(told, dict) else entity
+    return {name: value for name, value in merged.items() if value is not None}

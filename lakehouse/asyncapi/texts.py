@@ -99,3 +99,19 @@ def _is_said(how: str | None, value: Any) -> bool:
     if how == "plain":
         return not isinstance(value, dict | list)
     return how != "fixed" or fixed_value(value) is not None
+
+
+def texts_of(entity: dict[str, Any], kept: dict[str, Any]) -> dict[str, Any]:
+    """Write the texts for people of an entity as AsyncAPI does."""
+    written: dict[str, Any] = {}
+    written |= {"title": entity["name"]} if entity.get("name") else {}
+    written |= {"description": entity["description"]} if entity.get("description") else {}
+    if entity.get("documentation"):
+        docs = kept.get("externalDocs")
+        written["externalDocs"] = (
+            docs if isinstance(docs, dict) and docs.get("url") == entity["documentation"] else {"url": entity["documentation"]}
+        )
+    labels = entity.get("labels")
+    if isinstance(labels, dict) and labels:
+        written["tags"] = [{"name": name} | ({"description": about} if about else {}) for name, about in labels.items()]
+    return written

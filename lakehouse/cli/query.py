@@ -27,7 +27,7 @@ from lakehouse.cli.printing import (
     tell_lag,
 )
 from lakehouse.cli.tabular import FORMATS, show_rows
-from lakehouse.dialects.tables import NORMAL, WRITABLE
+from lakehouse.dialects.tables import NORMAL, WHOLE_DIALECTS, WRITABLE
 from lakehouse.text.names import RegistryId
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def search(context: Context, text: tuple[str, ...], kinds: tuple[str, ...], limi
     "lakehouse export --select /messagegroups/shop.orders --dialect 1.0-rc4",
     sections={
         "What to export": ("select", "at", "flat", "source"),
-        "How to write it": ("out", "replace", "split", "base_url", "dialect", "lossy", "examples"),
+        "How to write it": ("out", "replace", "split", "base_url", "dialect", "perspective", "lossy", "examples"),
     },
 )
 @click.option("--out", default="-", metavar="FILE|DIR", help="File, folder or URI to write (default -: standard output).")
@@ -177,7 +177,15 @@ def search(context: Context, text: tuple[str, ...], kinds: tuple[str, ...], limi
 @click.option("--flat", is_flag=True, help="Write each message with its inherited values merged in, without basemessage.")
 @click.option("--source", is_flag=True, help="Write entities as they were loaded, not in canonical form.")
 @click.option("--base-url", metavar="URL", help="Write references as absolute URLs that start with URL.")
-@click.option("--dialect", type=click.Choice(WRITABLE), default=NORMAL, help=f"Write this dialect (default {NORMAL}).")
+@click.option(
+    "--dialect", type=click.Choice((*WRITABLE, *WHOLE_DIALECTS)), default=NORMAL, help=f"Write this dialect (default {NORMAL})."
+)
+@click.option(
+    "--perspective",
+    type=click.Choice(["client", "server"]),
+    default="client",
+    help="AsyncAPI: describe who uses the endpoints (client, default: a producer sends) or who offers them (server).",
+)
 @click.option("--lossy", is_flag=True, help="Write even if the dialect cannot express everything; list what is left out.")
 @click.option(
     "--examples", type=click.IntRange(1), default=5, help="With --lossy: number of lost values to list for each rule (default 5)."
@@ -195,8 +203,10 @@ def export(context: Context, /, out: str, split: str | None, **flags: Any) -> in
     if to_stdout and (split or context.as_json):
         raise click.UsageError("--split and --json need --out.")
     _check_style(flags)
+    if split and flags["dialect"] in WHOLE_DIALECTS:
+        raise click.UsageError(f"--split excludes --dialect {flags['dialect']}, which is one document: --select its parts.")
     settings = context.settings
-    style = Style(flags["base_url"], flags["source"], split == "group", flags["dialect"], flags["examples"])
+    style = Style(flags["base_url"], flags["source"], split == "group", flags["dialect"], flags["examples"], flags["perspective"])
     select = tuple(xid for given in flags["select"] for xid in given.replace(",", " ").split())
     with tempfile.TemporaryDirectory(prefix="lakehouse-") if to_stdout else nullcontext(out) as place:
         target = f"{place}/document.json" if to_stdout else place

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from lakehouse.dialects.detection import DRAFT
 from lakehouse.dialects.draft.write import write_draft, write_drafts
 from lakehouse.dialects.respell import Loss, respell
-from lakehouse.dialects.tables import WRITABLE
+from lakehouse.dialects.tables import WHOLE_DIALECTS, WRITABLE
 from lakehouse.text.names import WHOLE
 
 
@@ -29,7 +29,10 @@ class Layout(NamedTuple):
 
 
 # Dialects that do not lay things out as xRegistry does.
-_LAYOUTS = {DRAFT: Layout(("messagegroups",), is_array=True, has_urls=False, rule="CAT-011")}
+_LAYOUTS = {
+    DRAFT: Layout(("messagegroups",), is_array=True, has_urls=False, rule="CAT-011"),
+    **dict.fromkeys(WHOLE_DIALECTS, Layout(has_urls=False)),
+}
 
 
 def layout_of(dialect: str) -> Layout:

@@ -72,6 +72,7 @@ FAMILIES: tuple[str, ...] = tuple(sorted(PROTOCOLS))
 DIALECTS = ("1.0-rc1", "1.0-rc2", "1.0-rc4", "0.5-wip", "cereg", "cncf-catalog", "asyncapi-2", "asyncapi-3")
 NORMAL = "1.0-rc2"  # the normal form
 WRITABLE = ("1.0-rc1", NORMAL, "1.0-rc4", "0.5-wip", "cncf-catalog")
+WHOLE_DIALECTS = ("asyncapi-3",)  # written as one document of all that is exported, and not group by group
 _FORMS = ("entity", "place", "protocol", "name", "type", "rule")
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any
 
 import orjson
@@ -19,8 +19,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
+from lakehouse.asyncapi.messagewriting import OF_VERSIONS
+from lakehouse.asyncapi.outward import Perspective, write_asyncapi
 from lakehouse.dialects.layouts import layout_of, to_dialect
-from lakehouse.dialects.tables import NORMAL
+from lakehouse.dialects.respell import Loss
+from lakehouse.dialects.tables import NORMAL, WHOLE_DIALECTS
 from lakehouse.errors import LossyExport
 from lakehouse.export.asked import Chosen, choose_registry
 from lakehouse.export.lines import LINES, TRAILER_DIGITS, Run, Trailer, writer
@@ -28,6 +31,7 @@ from lakehouse.export.losses import Losses, told_losses
 from lakehouse.export.selection import Selection, current_rows, select_units
 from lakehouse.export.target import Target, TargetFile
 from lakehouse.export.view import COLLECTIONS, MEMBERS, Stored, Urls, as_bytes, registry_view, source_of_group
+from lakehouse.export.whole import stored_row, whole_registry
 from lakehouse.export.writers import Style
 from lakehouse.log.relations import open_relations
 from lakehouse.log.snapshots import resolve_snapshot
@@ -35,8 +39,8 @@ from lakehouse.settings import Settings
 from lakehouse.store.schema import TABLE_OF_KIND
 from lakehouse.store.tables import attach_tables, table_name
 from lakehouse.store.views import with_read
-from lakehouse.store.xids import group_of, id_in, version_xid
-from lakehouse.text.names import REGISTRY, RegistryId, Xid
+from lakehouse.store.xids import group_of, id_in, message_of, version_xid
+from lakehouse.text.names import REGISTRY, WHOLE, RegistryId, Xid
 
 logger = logging.getLogger(__name__)
 
@@ -122,9 +126,14 @@ def export(spark: SparkSession, settings: Settings, request: Request) -> Exporte
         log = log.filter(F.col("registryid") == registryid)
     with Target(spark, request.out, is_folder=chosen.to_folder, replace=request.replace) as target:
         selection = select_units(log, list(request.select)) if request.select else Selection(log)
-        rows = with_flat_versions(selection.log, _flat_messages(spark, settings, snapshot_id)) if request.flat else selection.log
-        _write_parts(rows, _partitions(spark, count), request.style, target)
-        exported = _join(target, _Parts(target, request.style.examples), request)
+        is_whole = request.style.dialect in WHOLE_DIALECTS
+        is_flat = request.flat or is_whole
+        rows = with_flat_versions(selection.log, _flat_messages(spark, settings, snapshot_id)) if is_flat else selection.log
+        if is_whole:
+            exported = _write_whole(target, rows, selection.log, request)
+        else:
+            _write_parts(rows, _partitions(spark, count), request.style, target)
+            exported = _join(target, _Parts(target, request.style.examples), request)
         exported.added, exported.told = selection.added, selection.told
         target.publish()
     return exported
@@ -217,6 +226,42 @@ def _partitions(spark: SparkSession, rows: int) -> int:
 def _write_parts(rows: DataFrame, partitions: int, style: Style, target: Target) -> None:
     ordered = sorted_rows(rows, partitions, with_raw=style.source)
     ordered.mapInArrow(writer(style), LINES).write.mode("append").text(target.scratch)
+
+
+def _write_whole(target: Target, rows: DataFrame, log: DataFrame, request: Request) -> Exported:
+    """Write a document of each registry as one value, which the driver holds; as AsyncAPI none is made of parts.
+
+    Raises:
+        LossyExport: the dialect cannot say everything, and `lossy` is not set.
+    """
+    names = rows.columns
+    found = [stored_row(row, names) for row in sorted_rows(rows, 1, with_raw=False).collect()]
+    registries = {registryid: list(held) for registryid, held in groupby(found, key=lambda row: row.registryid)}
+    exported = Exported(request.out, registries=sorted(registries), dialect=request.style.dialect)
+    losses = exported.losses = Losses(request.style.examples)
+    several = current_rows(log.filter(F.col("kind") == "version")).groupBy("registryid", message_of("xid").alias("xid")).count()
+    for row in several.filter("count > 1").orderBy("registryid", "xid").collect():
+        lost = Loss(WHOLE, OF_VERSIONS, f"{row['count'] - 1} of its Versions: one effective definition is written")
+        losses.add(row["registryid"], row["xid"], [lost])
+    documents: dict[RegistryId, bytes] = {}
+    for registryid, held in registries.items():
+        perspective: Perspective = "server" if request.style.perspective == "server" else "client"
+        written = write_asyncapi(whole_registry(registryid, held), perspective)
+        for xid, loss in written.losses:
+            losses.add(registryid, xid, [loss])
+        documents[registryid] = orjson.dumps(written.document, option=orjson.OPT_INDENT_2) + b"\n"
+    if losses.count and not request.lossy:
+        raise LossyExport(request.style.dialect, losses.count, told_losses(losses.as_json()))
+    for registryid, text in documents.items():
+        with target.file(_file_name(registryid)) as file:
+            file.write(text)
+    exported.files, exported.size = len(documents), sum(map(len, documents.values()))
+    for kind, xid in ((one.kind, one.xid) for one in found):
+        if kind in ("group", "endpoint"):
+            exported.groups[xid.split("/")[1]] += 1
+        elif kind in ("message", "schema"):
+            exported.members[f"{kind}s"] += 1
+    return exported
 
 
 class _Parts:

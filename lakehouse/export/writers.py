@@ -40,7 +40,8 @@ class Style:
         base_url: URLs are absolute ones below it; None: references into the document.
         source: write entities as they came in, without what a registry computes.
         by_group: each group becomes a document of its own.
-        dialect: one of `tables.WRITABLE`.
+        dialect: one of `tables.WRITABLE` or `tables.WHOLE_DIALECTS`.
+        perspective: of AsyncAPI, `client` or `server`: whose sending and receiving is described.
         examples: how many examples are told of what the dialect cannot say, for each rule.
     """
 
@@ -49,6 +50,7 @@ class Style:
     by_group: bool = False
     dialect: str = NORMAL
     examples: int = EXAMPLES
+    perspective: str = "client"
 
 
 class GroupWriter:

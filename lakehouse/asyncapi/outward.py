@@ -1,0 +1,293 @@
+"""A registry document in normal form, with effective definitions, becomes an AsyncAPI 3 document.
+
+Endpoints become operations, what carries the same address of a protocol a channel, addresses servers, payload schemas
+`components`. What AsyncAPI has no word for stands in `x-xregistry`, so that a load of the document finds it again; what
+does not even stand there is a loss.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from lakehouse.asyncapi.headerschemas import COMPUTED, HINT
+from lakehouse.asyncapi.messagewriting import MessageOut, MessageWriter
+from lakehouse.asyncapi.protocoltables import (
+    FAMILY_NAMES,
+    bindings_of,
+    placeholders,
+)
+from lakehouse.asyncapi.readback import add_attributes
+from lakehouse.asyncapi.serverwriting import ServerWriter, key_of, unique
+from lakehouse.asyncapi.texts import texts_of
+from lakehouse.dialects.respell import Loss
+from lakehouse.dialects.tables import family_of
+from lakehouse.text.names import WHOLE, Pointer, Xid
+from lakehouse.text.xid import xid_of
+
+VERSION = "3.0.0"
+OF_GROUP = "AAPI-103"
+OF_REGISTRY = "AAPI-105"
+OF_ADDRESS = "AAPI-106"
+Perspective = Literal["client", "server"]
+_METHODS = ("GET", "PUT", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS", "CONNECT", "TRACE")
+_ADDRESS_OPTIONS = {
+    "KAFKA": ("topic",),
+    "MQTT": ("topic", "topicfilter"),
+    "AMQP": ("node",),
+    "NATS": ("subject", "subjectfilter"),
+}
+
+
+class AsyncApi(NamedTuple):
+    """An AsyncAPI document, and what it could not say: each with the XID of the entity."""
+
+    document: dict[str, Any]
+    losses: list[tuple[Xid, Loss]]
+
+
+class _ChannelOut:
+    """A channel on its way: key, address, protocol, the messages by their keys, servers, and the groups that it shows."""
+
+    def __init__(self, key: str, protocol: str | None, address: str | None) -> None:
+        self.key = key
+        self.protocol = protocol
+        self.address = address
+        self.messages: dict[str, MessageOut] = {}
+        self.servers: list[str] = []
+        self.groups: list[str] = []
+        self.has_endpoint = False
+        self.kept: dict[str, Any] = {}
+
+    def key_of_message(self, one: MessageOut) -> str:
+        """Give the key of a message in this channel, which it gets if it has none yet."""
+        for key, other in self.messages.items():
+            if other.xid == one.xid:
+                return key
+        key = unique(key_of(one.xid.rpartition("/")[2]), self.messages)
+        self.messages[key] = one
+        return key
+
+
+def write_asyncapi(registry: dict[str, Any], perspective: Perspective = "client", version: str = VERSION) -> AsyncApi:
+    """Write a registry document as AsyncAPI 3.
+
+    Args:
+        registry: in normal form, with effective definitions of messages.
+        perspective: `client`: the document describes who uses the endpoints (a producer sends); `server`: who offers them.
+        version: of AsyncAPI, `3.0.0` or `3.1.0`.
+    """
+    return _Writing(registry, perspective, version).write()
+
+
+class _Writing:
+    """A registry document on its way."""
+
+    def __init__(self, registry: dict[str, Any], perspective: Perspective, version: str) -> None:
+        self.registry = registry
+        self.perspective = perspective
+        self.version = version
+        self.losses: list[tuple[Xid, Loss]] = []
+        self.servers = ServerWriter()
+        self.messages = MessageWriter(registry, self.losses)
+        self.channels: dict[tuple[str | None, str | None, str], _ChannelOut] = {}
+        self.operations: dict[str, Any] = {}
+        self.groups: dict[str, dict[str, Any]] = _members(registry, "messagegroups")
+        self.applications = {name: one for name, one in self.groups.items() if isinstance(_kept(one).get("info"), dict)}
+
+    def write(self) -> AsyncApi:
+        for name, group in self.groups.items():
+            self.messages.of(xid_of("messagegroups", name), group)
+        for name, endpoint in _members(self.registry, "endpoints").items():
+            self._endpoint(name, endpoint)
+        for name, group in self.groups.items():
+            self._group(name, group)
+        self.messages.add_free_schemas()
+        document = self._document()
+        add_attributes(document, self.registry, self.messages, {one.key: one.groups for one in self.channels.values()})
+        return AsyncApi(document, self.losses)
+
+    def _endpoint(self, name: str, endpoint: dict[str, Any]) -> None:
+        """Write an endpoint: an operation for each of its roles and each address of its messages."""
+        xid, kept, options = xid_of("endpoints", name), _kept(endpoint), _object(endpoint, "protocoloptions")
+        protocol = endpoint.get("protocol")
+        carried, bases, groups = self._carried(xid, endpoint)
+        servers = self._servers(xid, endpoint, options)
+        by_address: dict[tuple[str | None, str | None], list[MessageOut]] = {}
+        for one in carried:
+            spoken = one.protocol or protocol
+            by_address.setdefault((spoken, one.address or self._address(endpoint, spoken)), []).append(one)
+        for (spoken, address), messages in (by_address or {(protocol, self._address(endpoint, protocol)): []}).items():
+            group = messages[0].group if messages else (groups[0].rpartition("/")[2] if groups else name)
+            channel = self._channel(spoken, address, group, _object(kept, "channel").get("key"))
+            channel.has_endpoint = True
+            channel.kept = channel.kept or {key: one for key, one in _object(kept, "channel").items() if key != "key"}
+            channel.servers += [one for one in servers if one not in channel.servers]
+            keys = [channel.key_of_message(one) for one in messages]
+            channel.groups = list(dict.fromkeys([*channel.groups, *(one.group for one in messages if one.group)]))
+            for usage in endpoint.get("usage") or ["producer"]:
+                hints: dict[str, Any] = {"endpointid": name} | ({"messages": bases} if bases else {})
+                self._operation(name, endpoint, kept, usage, channel, keys, hints)
+
+    def _carried(self, xid: Xid, endpoint: dict[str, Any]) -> tuple[list[MessageOut], list[Xid], list[str]]:
+        """Give the messages of an endpoint; which of them are those of a group; and its groups."""
+        carried = self.messages.of(xid, endpoint)
+        bases = [one.xid for one in carried if one.group]
+        groups = [one for one in endpoint.get("messagegroups") or [] if isinstance(one, str)]
+        for group in groups:
+            name = group.rpartition("/")[2]
+            carried += self.messages.of(xid_of("messagegroups", name), self.groups.get(name, {}))
+        return carried, bases, groups
+
+    def _address(self, endpoint: dict[str, Any], protocol: Any) -> str | None:
+        options = _object(endpoint, "protocoloptions")
+        family = family_of(protocol) or ""
+        told = [options.get(name) for name in _ADDRESS_OPTIONS.get(family, ())]
+        if (
+            options.get("deployed") is not False
+            and (family == "HTTP" or family not in FAMILY_NAMES)
+            and "channel" in _kept(endpoint)
+        ):
+            told.append(endpoint.get("channel"))
+        return next((one for one in told if isinstance(one, str) and one), None)
+
+    def _servers(self, xid: Xid, endpoint: dict[str, Any], options: dict[str, Any]) -> list[str]:
+        names = []
+        for index, one in enumerate(options.get("endpoints") or []):
+            if not isinstance(one, dict) or not isinstance(one.get("uri"), str):
+                continue
+            if set(one) - {"uri"}:
+                at = Pointer(f"/protocoloptions/endpoints/{index}")
+                self.losses.append(
+                    (xid, Loss(at, OF_ADDRESS, f"`{sorted(set(one) - {'uri'})[0]}` of an address has no place in AsyncAPI"))
+                )
+            names.append(self.servers.add(one["uri"], endpoint.get("protocol"), options.get("authorization"), _kept(endpoint)))
+        return list(dict.fromkeys(names))
+
+    def _channel(self, protocol: str | None, address: str | None, group: str, wanted: Any) -> _ChannelOut:
+        place = (protocol, address, "" if address is not None and protocol else group)
+        if place not in self.channels:
+            key = key_of(str(wanted or group or address or "channel"))
+            taken = {one.key for one in self.channels.values()}
+            self.channels[place] = _ChannelOut(unique(key, taken), protocol, address)
+        return self.channels[place]
+
+    def _operation(
+        self, name: str, endpoint: dict[str, Any], kept: dict[str, Any], usage: str, channel: _ChannelOut, keys: list[str],
+        hints: dict[str, Any],
+    ) -> None:  # fmt: skip
+        told = _object(kept, "operation")
+        written = {one: value for one, value in told.items() if one not in ("key", "reply")}
+        sends = (usage == "producer") == (self.perspective == "client")
+        operation: dict[str, Any] = {"action": "send" if sends else "receive", "channel": {"$ref": f"#/channels/{channel.key}"}}
+        operation |= written | texts_of(endpoint, told)
+        if set(keys) != set(channel.messages) or len(self.messages.of(xid_of("endpoints", name), endpoint)):
+            operation["messages"] = [{"$ref": f"#/channels/{channel.key}/messages/{key}"} for key in keys]
+        bindings = dict(_object(written, "bindings"))
+        options, family = _object(endpoint, "protocoloptions"), family_of(channel.protocol) or ""
+        for row in bindings_of(family, "operation"):
+            if row.option in options:
+                value = options[row.option]
+                if row.member == "method" and value not in _METHODS:
+                    continue  # a placeholder, or none of HTTP's
+                shown = {"type": "string", "const": value} if row.how == "fixed" else value
+                bindings[row.binding] = _object(bindings, row.binding) | {row.member: shown}
+        operation |= {"bindings": bindings} if bindings else {}
+        reply = _object(told, "reply")
+        if reply:
+            operation["reply"] = {one: value for one, value in reply.items() if one != "channel"}
+        key = unique(key_of(str(told.get("key") or name)), self.operations)
+        self.operations[key] = operation | {HINT: hints}
+
+    def _group(self, name: str, group: dict[str, Any]) -> None:
+        """Write the messages of a group that no endpoint carries, and what the group says itself."""
+        own = {one: value for one, value in group.items() if one not in COMPUTED}
+        held = self.messages.of(xid_of("messagegroups", name), group)
+        shown = [one for one in self.channels.values() if name in one.groups]
+        carried = {one.xid for channel in self.channels.values() for one in channel.messages.values()}
+        for one in held:
+            if one.xid not in carried and name not in self.applications:
+                channel = self._channel(one.protocol or group.get("protocol"), one.address, name, None)
+                channel.key_of_message(one)
+                channel.groups += [name] if name not in channel.groups else []
+                shown += [channel] if channel not in shown else []
+        if name in self.applications and len(self.applications) == 1:
+            return
+        alone = [one for one in shown if one.groups == [name]]
+        if not alone and (set(own) - {"protocol"}):
+            self.losses.append(
+                (xid_of("messagegroups", name), Loss(WHOLE, OF_GROUP, "attributes of the group: no channel shows it alone"))
+            )
+
+    def _document(self) -> dict[str, Any]:
+        channels = {one.key: self._shown(one) for one in self.channels.values()}
+        for operation in self.operations.values():
+            operation.get("reply", {}).pop("channel", None)
+        components: dict[str, Any] = self.messages.components()
+        schemes = self.servers.schemes
+        components |= {"securitySchemes": schemes} if schemes else {}
+        about, hint = self._about()
+        return {
+            "asyncapi": self.version,
+            **about,
+            **({"servers": self.servers.servers} if self.servers.servers else {}),
+            "channels": channels,
+            "operations": self.operations,
+            **({"components": components} if components else {}),
+            HINT: hint,
+        }
+
+    def _shown(self, channel: _ChannelOut) -> dict[str, Any]:
+        """Write a channel."""
+        written: dict[str, Any] = {"address": channel.address} | {k: v for k, v in channel.kept.items() if k != "parameters"}
+        hints: dict[str, Any] = {"protocol": channel.protocol} if channel.protocol else {}
+        if channel.groups and channel.groups == channel.groups[:1]:
+            name = channel.groups[0]
+            group = self.groups.get(name, {})
+            hints["group"] = name
+            written |= {} if channel.kept or name in self.applications else texts_of(group, {})
+        if not channel.servers:
+            hints["servers"] = []
+        else:
+            written["servers"] = [{"$ref": f"#/servers/{name}"} for name in channel.servers]
+        named = placeholders(channel.address or "")
+        if named:
+            told = _object(channel.kept, "parameters")
+            written["parameters"] = {name: told.get(name) or {} for name in named}
+        refs = {key: {"$ref": f"#/components/messages/{one.component}"} for key, one in channel.messages.items()}
+        return written | ({"messages": refs} if refs else {}) | {HINT: hints}
+
+    def _about(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Give the members of the document beside its parts, and what finds the application again."""
+        hint: dict[str, Any] = {"perspective": self.perspective}
+        own = {k for k in self.registry if k not in COMPUTED | {"name", "description", "documentation", "$schema"}}
+        for name in sorted(own):
+            self.losses.append(
+                (Xid("/"), Loss(Pointer(f"/{name}"), OF_REGISTRY, f"`{name}` of the registry has no place in AsyncAPI"))
+            )
+        if len(self.applications) != 1:
+            title = self.registry.get("name") or self.registry.get("registryid") or "registry"
+            info = {"title": title, "version": "1"} | texts_of({k: v for k, v in self.registry.items() if k != "name"}, {})
+            return {"info": info}, hint
+        [(name, group)] = self.applications.items()
+        kept = _kept(group)
+        texts = texts_of(group, {})
+        info = {"title": texts.pop("title", name), "version": "1"} | kept["info"] | texts
+        for key, server in _object(kept, "servers").items():
+            self.servers.servers.setdefault(key, server)
+        outside = {k: v for k, v in kept.items() if k not in ("info", "servers", "defaultContentType")}
+        default = {"defaultContentType": kept["defaultContentType"]} if "defaultContentType" in kept else {}
+        return {**outside, "info": info, **default}, hint | {"group": name}
+
+
+def _members(registry: dict[str, Any], collection: str) -> dict[str, dict[str, Any]]:
+    found = registry.get(collection)
+    return {name: one for name, one in found.items() if isinstance(one, dict)} if isinstance(found, dict) else {}
+
+
+def _object(value: Any, name: str) -> dict[str, Any]:
+    found = value.get(name) if isinstance(value, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _kept(entity: dict[str, Any]) -> dict[str, Any]:
+    return _object(entity, "asyncapi")

@@ -1,0 +1,61 @@
+"""An AsyncAPI document, or any other, is loaded, exported to AsyncAPI and loaded again: without Spark, for tests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from builders import stored
+
+from lakehouse.asyncapi.outward import AsyncApi, Perspective, write_asyncapi
+from lakehouse.export.whole import whole_registry
+from lakehouse.ingest.parse.beside import FilesBeside
+from lakehouse.ingest.parse.limits import Limits
+from lakehouse.ingest.parse.parse import read_as
+from lakehouse.ingest.parse.readings import Reading
+from lakehouse.text.names import RegistryId
+from lakehouse.text.yamltext import read_text
+
+LIMITS = Limits(bytes=1 << 24, unpacked=1 << 24, depth=100, entities=100_000, stream=1 << 24, strict=False)
+
+
+class Trip(NamedTuple):
+    """A document there and back: bodies by XID of the first and the second load, and what was written between them."""
+
+    first: dict[str, Any]
+    second: dict[str, Any]
+    written: AsyncApi
+    reading: Reading
+
+    @property
+    def differing(self) -> set[str]:
+        """Return the XIDs of what the two loads do not read alike."""
+        return {xid for xid in {*self.first, *self.second} if self.first.get(xid) != self.second.get(xid)}
+
+
+def load(path: Path) -> Reading:
+    """Load a document."""
+    value, problems = read_text(path.read_bytes(), path.name, 100)
+    beside = FilesBeside(path.as_uri().replace("file:///", "file:/"), LIMITS)
+    return read_as(value, problems, path.name, None, open_file=beside)[1]
+
+
+def bodies(reading: Reading) -> dict[str, Any]:
+    """Give the bodies of a reading by XID; a message that only extends another has that one's."""
+    found = {row.xid: json.loads(row.body) for row in reading.rows}
+    for xid, body in found.items():
+        if "basemessage" in body:
+            base = found.get(f"{body['basemessage']}/versions/1", {})
+            found[xid] = base | {name: one for name, one in body.items() if name != "basemessage"}
+    return found
+
+
+def trip(path: Path, perspective: Perspective = "client") -> Trip:
+    """Load a document, export it, load what was written."""
+    first = load(path)
+    flat = bodies(first)
+    rows = [row._replace(body=json.dumps(flat[row.xid])) if row.kind == "version" else row for row in stored(first)]
+    written = write_asyncapi(whole_registry(RegistryId("r"), rows), perspective)
+    second = read_as(json.loads(json.dumps(written.document)), [], "again.json", None)[1]
+    return Trip(flat, bodies(second), written, second)

@@ -1,0 +1,129 @@
+"""AsyncAPI 3 is written: what entities become, what is lost, and that a load of it finds the same again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asyncapitrips import trip
+
+from lakehouse.asyncapi.outward import AsyncApi, write_asyncapi
+
+DATA = Path(__file__).parents[1] / "data" / "asyncapi"
+DEMO = Path(__file__).parents[2] / "lakehouse" / "cli" / "demo"
+EVENT: dict[str, Any] = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "lamp.on"}}}
+MESSAGE: dict[str, Any] = {
+    "protocol": "KAFKA",
+    "protocoloptions": {"topic": {"value": "lamps"}},
+    "datacontenttype": "application/json",
+}
+
+
+def written(registry: dict[str, Any], **ways: Any) -> AsyncApi:
+    return write_asyncapi({"registryid": "r"} | registry, **ways)
+
+
+def endpoint(**attributes: Any) -> dict[str, Any]:
+    options = {"topic": "lamps", "endpoints": [{"uri": "ssl://bus.example:9093"}]}
+    return {
+        "usage": ["producer"],
+        "protocol": "KAFKA",
+        "protocoloptions": options,
+        "messagegroups": ["/messagegroups/g"],
+    } | attributes
+
+
+@pytest.mark.parametrize("name", ["depot", "reader"])
+@pytest.mark.parametrize("perspective", ["client", "server"])
+def test_an_asyncapi_document_is_found_again(name, perspective):
+    there = trip(DATA / f"{name}.yaml", perspective)
+    assert len(there.first) > 10
+    assert there.differing == set()
+    assert there.written.losses == []
+
+
+@pytest.mark.parametrize("path", sorted(DEMO.glob("*.json")), ids=lambda path: path.stem)
+def test_a_registry_is_found_again_but_for_what_is_reported(path):
+    there = trip(path)
+    differing = {"/".join(xid.split("/")[:5]) for xid in there.differing if xid != "/"}
+    lost = {xid for xid, _ in there.written.losses}
+    assert {xid for xid in differing if not any(xid == one or one.startswith(f"{xid}/") for one in lost)} == set()
+    assert {xid for xid in differing if "/messages/" in xid} <= lost
+
+
+def test_endpoints_become_operations_of_a_channel():
+    registry = {
+        "messagegroups": {"g": {"messages": {"On": MESSAGE}}},
+        "endpoints": {"in": endpoint(), "out": endpoint(usage=["consumer"])},
+    }
+    document = written(registry).document
+    assert list(document["channels"]) == ["g"]
+    assert document["channels"]["g"]["address"] == "lamps"
+    assert {key: one["action"] for key, one in document["operations"].items()} == {"in": "send", "out": "receive"}
+    other = written(registry, perspective="server").document
+    assert {key: one["action"] for key, one in other["operations"].items()} == {"in": "receive", "out": "send"}
+    assert list(document["servers"].values()) == [{"host": "bus.example:9093", "protocol": "kafka-secure"}]  # one for both
+
+
+def test_an_endpoint_of_two_roles_has_two_operations():
+    registry = {
+        "messagegroups": {"g": {"messages": {"On": MESSAGE}}},
+        "endpoints": {"e": endpoint(usage=["consumer", "producer"])},
+    }
+    operations = written(registry).document["operations"]
+    assert [one["action"] for one in operations.values()] == ["receive", "send"]
+
+
+def test_messages_of_two_addresses_are_two_channels():
+    other = MESSAGE | {"protocoloptions": {"topic": {"value": "lamps.{room}"}}}
+    registry = {"messagegroups": {"g": {"messages": {"On": MESSAGE, "Off": other}}}, "endpoints": {"e": endpoint()}}
+    channels = written(registry).document["channels"]
+    assert {one["address"]: one.get("parameters") for one in channels.values()} == {"lamps": None, "lamps.{room}": {"room": {}}}
+
+
+def test_a_cloudevent_has_its_attributes_in_headers_or_in_the_payload():
+    for mode, place in (("binary", "headers"), ("structured", "payload")):
+        message = MESSAGE | EVENT | {"envelopeoptions": {"mode": mode}}
+        document = written({"messagegroups": {"g": {"messages": {"On": message}}}}).document
+        schema = document["components"]["messages"]["On"][place]
+        prefix = "ce_" if mode == "binary" else ""
+        assert schema["properties"][f"{prefix}type"]["const"] == "lamp.on"
+        assert set(schema["required"]) == {f"{prefix}{name}" for name in ("specversion", "id", "source", "type")}
+
+
+def test_a_schema_is_written_once_for_each_version_that_is_used():
+    versions = {number: {"format": "Avro/1.9.0", "schema": {"type": number}} for number in ("1", "2", "3")}
+    schemas = {"schemagroups": {"s": {"schemas": {"Lamp": {"versionid": "3", "versions": versions}}}}}
+    xid = "/schemagroups/s/schemas/Lamp"
+    messages = {"A": MESSAGE | {"dataschemaxid": xid}, "B": MESSAGE | {"dataschemaxid": f"{xid}/versions/1"}}
+    made = written({"messagegroups": {"g": {"messages": messages}}} | schemas)
+    assert [one["schema"]["type"] for one in made.document["components"]["schemas"].values()] == ["3", "1"]
+    assert [(one, loss.pointer, loss.rule_id) for one, loss in made.losses] == [(xid, "/versions/2", "AAPI-102")]
+
+
+def test_ids_of_two_groups_do_not_meet():
+    groups = {name: {"messages": {"On": MESSAGE | {"name": name}}} for name in ("a", "b")}
+    assert sorted(written({"messagegroups": groups}).document["components"]["messages"]) == ["On", "On-2"]
+
+
+LOSSES = [
+    ({"messagegroups": {"g": {"messages": {"On": MESSAGE | {"meta": {"deprecated": {"effective": "now"}}}}}}}, "AAPI-104"),
+    ({"capabilities": {"flags": []}}, "AAPI-105"),
+    ({"endpoints": {"e": endpoint(protocoloptions={"endpoints": [{"uri": "ssl://a.example:1", "priority": 1}]})}}, "AAPI-106"),
+    ({"messagegroups": {"g": {"description": "empty"}}}, "AAPI-103"),
+    ({"messagegroups": {"g": {"messages": {"On": MESSAGE | {"versionid": "2", "versions": {"1": {}, "2": {}}}}}}}, "AAPI-101"),
+    ({"schemagroups": {"s": {"schemas": {"A": {"versionid": "1", "name": "a", "versions": {"1": {"schema": {}}}}}}}}, "AAPI-102"),
+]
+
+
+@pytest.mark.parametrize(("registry", "rule_id"), LOSSES, ids=[one[1] for one in LOSSES])
+def test_what_cannot_be_written_is_a_loss(registry, rule_id):
+    assert [loss.rule_id for _, loss in written(registry).losses] == [rule_id]
+
+
+def test_an_empty_registry_is_a_document():
+    document = written({}).document
+    assert document["info"] == {"title": "r", "version": "1"}
+    assert json.dumps(document["channels"]) == "{}"
