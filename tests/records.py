@@ -28,6 +28,9 @@ class Records:
 
         return [state for one, state in sorted(self.states.items()) if one != xid and holder(one) == xid]
 
+    def siblings(self, version):
+        return [one for one in self.held(xid_of_resource(version.xid)) if one.kind == "version"]
+
     def alike(self, xid):
         collection = xid.rpartition("/")[0]
         others = (one for one in sorted(self.states) if one != xid and one.rpartition("/")[0] == collection)

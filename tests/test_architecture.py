@@ -29,9 +29,9 @@ PACKAGES = [
     "rules",
     "expectations",
     "operations",
-    "ingest",
     "export",
     "readmodel",
+    "ingest",
     "query",
 ]
 PACKAGES += ["match", "render", "site", "serve", "replicate", "cli"]
@@ -173,7 +173,6 @@ SHARED_CLASSES = {
     "Node",
     "Opened",
     "Part",
-    "Published",
     "Request",
     "Result",
     "Row",

@@ -17,6 +17,10 @@ from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.problems import TOLD_ONLY, violation_id
 
 Facts = dict[str, Any]
+FACTS = (
+    "status", "reason", "dialect", "specversion", "own_registry", "sha256", "size", "entities", "quarantined", "spellings",
+    "root", "findings", "disputes",
+)  # fmt: skip
 _DISPUTE = ("kind", "xid", "content_hash", "rule_id", "other")
 
 
@@ -165,6 +169,18 @@ def _counted(counts: dict[str, int] | None, more: Counter[str], sign: int) -> di
     return {table: n for table, n in summed.items() if n} or None
 
 
+def needs_no_reading(facts: Facts, *, strict: bool = False) -> bool:
+    """Return whether nothing was refused of a document at its last load, and all that it says is published.
+
+    Args:
+        facts: of the document.
+        strict: nor was anything found: what refuses nothing else would refuse the document now.
+    """
+    waits = any(one.get("rule_id") not in TOLD_ONLY for one in facts.get("disputes") or ())
+    is_clean = facts["status"] != "rejected" and not facts.get("quarantined") and not waits
+    return is_clean and not (strict and facts.get("findings"))
+
+
 class Kept(NamedTuple):
     """What a document keeps of an ingest: its disputes, and the entities with which it waits no more."""
 
@@ -215,18 +231,12 @@ def transfer_id(uri: Uri, rule_id: str, xid: Xid, other: str | None) -> str:
 
 def as_json(facts: Facts) -> str:
     """Write the facts of a document, its maps sorted: the text that the log holds."""
-    written = {name: _mapped(name, facts[name]) for name in _NAMES if facts.get(name) is not None}
+    written = {name: _mapped(name, facts[name]) for name in FACTS if facts.get(name) is not None}
     return orjson.dumps(written).decode()
 
 
 def _mapped(name: str, value: Any) -> Any:
     return dict(sorted(value.items())) if name in ("entities", "quarantined", "spellings") else value
-
-
-_NAMES = (
-    "status", "reason", "dialect", "specversion", "own_registry", "sha256", "size", "entities", "quarantined", "spellings",
-    "root", "findings", "disputes",
-)  # fmt: skip
 
 
 def _as_fact(key: Key, dispute: Dispute) -> dict[str, Any]:

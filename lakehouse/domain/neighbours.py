@@ -33,6 +33,8 @@ class EntityState(NamedTuple):
         known: its attributes in normal form.
         dialect: of the document that holds it; None: none does.
         is_declared: its document writes it itself; a Version may be only implied by its message.
+        is_written: it is new or was changed; a definition that is not is judged with its bases by `lakehouse validate` only.
+        document: the document that holds it, of several the one that findings are for; empty: none does.
     """
 
     kind: str
@@ -40,6 +42,8 @@ class EntityState(NamedTuple):
     known: Attributes
     dialect: str | None = None
     is_declared: bool = True
+    is_written: bool = True
+    document: str = ""
 
 
 class Surroundings(Protocol):
@@ -51,8 +55,11 @@ class Surroundings(Protocol):
     def held(self, xid: Xid) -> Iterable[EntityState]:
         """Return what a group, an endpoint or a message holds itself, by XID."""
 
+    def siblings(self, version: EntityState) -> Iterable[EntityState]:
+        """Return the Versions of the same message that the same document holds, this one among them."""
+
     def alike(self, xid: Xid) -> Xid | None:
-        """Return another entity of the same collection whose XID differs in letter case only."""
+        """Return an earlier entity of the same collection whose XID differs in letter case only."""
 
 
 class Limits(NamedTuple):
@@ -80,7 +87,7 @@ def violations_of(entity: EntityState, before: EntityState | None, around: Surro
         around: what would be there, this entity among it.
         limits: the settings.
     """
-    other = around.alike(entity.xid) if before is None and entity.kind in VARYING else None
+    other = around.alike(entity.xid) if entity.kind in VARYING else None
     if other is not None:
         yield from relations.of_variant(kind=entity.kind, other=other)
     if before is not None and entity.dialect and any(asks(entity.dialect, rule_id) for rule_id in ABOUT_CHANGE):
@@ -93,6 +100,8 @@ def violations_of(entity: EntityState, before: EntityState | None, around: Surro
         yield from _Version(entity, around, limits).violations()
     elif entity.kind in ("message", "schema"):
         yield from _of_alias(entity, around, limits)
+        if entity.kind == "message" and entity.is_written:
+            yield from _of_shown_cycle(entity, around)
     elif entity.kind == "endpoint":
         yield from _Endpoint(entity, around, limits).violations()
 
@@ -170,6 +179,15 @@ def _of_alias(entity: EntityState, around: Surroundings, limits: Limits) -> Viol
         yield from _of_holder(entity.xid, shown.known, around, is_based=False)
 
 
+def _of_shown_cycle(message: EntityState, around: Surroundings) -> Violations:
+    """A message that comes to show a Version that was there may close a cycle (MSG-146)."""
+    if message.known.get("xref") is not None or message.known.get("defaultversionid") is None:
+        return
+    version = around.entity(xid_of_version(message.xid, message.known["defaultversionid"]))
+    if version is not None and not version.is_written and version.xid in bases_of(version.xid, _finder(around)):
+        yield from relations.of_cycle(basemessage=version.known["basemessage"], by_default=True)
+
+
 def _of_holder(message: Xid, known: Attributes, around: Surroundings, *, is_based: bool) -> Violations:
     holder = around.entity(xid_of_group(message))
     if holder is not None:
@@ -231,20 +249,27 @@ class _Version:
     def _of_chain(self) -> Violations:
         find = _finder(self.around)
         if self.entity.xid in bases_of(self.entity.xid, find):
-            yield from relations.of_cycle(basemessage=self.known["basemessage"])
+            if self.entity.is_written or not self.isdefault or not self._is_shown_anew():
+                yield from relations.of_cycle(basemessage=self.known["basemessage"])
             return
         holder = self.around.entity(xid_of_group(self.message))
         envelope = holder.known.get("envelope") if holder is not None and holder.kind == "group" else None
         needs_envelope = self.known.get("envelope") is None and envelope is not None
-        if self.isdefault and (needs_envelope or relations.lacks_something(self.known)):
+        is_judged = self.entity.is_written and self.isdefault
+        if is_judged and (needs_envelope or relations.lacks_something(self.known)):
             status, leaves = _flattened(self.entity.xid, find, self.limits)
             if status == "resolved":  # where a base may come later nothing is judged
                 yield from relations.of_flattened(leaves=leaves, holder_envelope=envelope)
 
+    def _is_shown_anew(self) -> bool:
+        """Return whether the message was changed, so that the finding is about that."""
+        message = self.around.entity(self.message)
+        return message is not None and message.is_written
+
     def _of_siblings(self) -> Violations:
         """Compare with the other Versions and, where the dialect asks for it, with other messages of the same `type`."""
         if self.limits.with_warnings:
-            versions = [one.known for one in self.around.held(self.message) if one.kind == "version"]
+            versions = [one.known for one in self.around.siblings(self.entity)]
             metadata = {canonical_text([one.get(name) for name in _METADATA]) for one in versions}
             if len(metadata) > 1 and all(one.get("basemessage") is None for one in versions):
                 yield from relations.of_versions()

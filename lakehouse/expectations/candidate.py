@@ -10,6 +10,7 @@ HTTP, stops no ingest that leaves it as it is.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import ExitStack
 
@@ -23,7 +24,7 @@ from lakehouse.expectations.suites import Suite, read_stopping
 from lakehouse.log.commits import log_rows
 from lakehouse.log.plan import Plan
 from lakehouse.log.projections import project
-from lakehouse.rules.violations import count_findings
+from lakehouse.rules.violations import Count, count_findings
 from lakehouse.settings import Settings
 from lakehouse.store.frames import can_skip
 from lakehouse.store.keys import KEY
@@ -46,8 +47,7 @@ def read_gates(settings: Settings) -> list[Suite]:
 def validate_candidate(
     spark: SparkSession,
     plan: Plan,
-    stage: DataFrame,
-    findings: DataFrame,
+    stage: DataFrame | None,
     rules: Iterable[Rule],
     gates: list[Suite],
     docs: Settings | None = None,
@@ -57,8 +57,7 @@ def validate_candidate(
     Args:
         spark: the session.
         plan: what would be committed.
-        stage: columns `schema.STAGE`.
-        findings: all findings of the ingest; columns row, document_uri, registryid, kind, xid, finding.
+        stage: columns `schema.STAGE`; None: the plan has its texts.
         rules: the rules; those of severity error have an expectation.
         gates: as from `read_gates`.
         docs: names the warehouse that Data Docs of a refusal are written to; None: none are.
@@ -67,8 +66,7 @@ def validate_candidate(
         CandidateRefused: an expectation does not hold, so that nothing may be committed.
         SettingsError: a suite cannot be understood.
     """
-    published = plan.entities.filter(F.col("document_uri").isNotNull()).select(*KEY, "document_uri")
-    counts = count_findings(only_published(findings, published))
+    counts = _published_errors(plan)
     errors = [rule for rule in rules if rule.severity == "error"]
     results = [validate_counts(specification(errors, counts), counts)] if counts else []
     failed = [(result.suite, one) for result in results for one in result.failed("error")]
@@ -80,6 +78,21 @@ def validate_candidate(
         what = f"What would have become snapshot {plan.head.snapshot_id + 1}"
         pages = write_pages(spark, docs, what, results, f"{FOLDER}/candidate") if docs else None
         raise CandidateRefused(told[:_MAX_TOLD], len(told), pages)
+
+
+def _published_errors(plan: Plan) -> list[Count]:
+    """Count the errors that refuse an entity which would be published from the same document all the same."""
+    if plan.decided is None:
+        published = plan.entities.filter(F.col("document_uri").isNotNull()).select(*KEY, "document_uri")
+        return count_findings(only_published(plan.findings, published))
+    found = Counter(
+        one["finding"]["rule_id"]
+        for one in plan.decided.findings
+        if one["finding"]["severity"] == "error"
+        and one["finding"]["action"] == "quarantined"
+        and (one["document_uri"], one["registryid"], one["kind"], one["xid"]) in plan.decided.written
+    )
+    return sorted(Count(rule_id, "error", n) for rule_id, n in found.items())
 
 
 def only_published(findings: DataFrame, published: DataFrame) -> DataFrame:
@@ -97,7 +110,7 @@ def only_published(findings: DataFrame, published: DataFrame) -> DataFrame:
     return refused.join(published, on=[*KEY, "document_uri"], how="left_semi").select(*findings.columns)
 
 
-def candidate_table(spark: SparkSession, plan: Plan, stage: DataFrame, table: Table) -> DataFrame:
+def candidate_table(spark: SparkSession, plan: Plan, stage: DataFrame | None, table: Table) -> DataFrame:
     """Give an entity table as it would be after the commit."""
     rows = log_rows(spark, plan, stage).filter((F.col("kind") == table.kind) & (F.col("op") != "delete"))
     fresh = project(rows.withColumn("snapshot_id", F.lit(plan.head.snapshot_id + 1).cast("bigint")), table)
@@ -112,7 +125,7 @@ def _left_alone(spark: SparkSession, changed: DataFrame, table: Table) -> DataFr
     return open_table(spark, table.name).join(changed, on=["registryid", "xid"], how="left_anti")
 
 
-def _validate_tables(spark: SparkSession, plan: Plan, stage: DataFrame, gates: list[Suite]) -> list[Result]:
+def _validate_tables(spark: SparkSession, plan: Plan, stage: DataFrame | None, gates: list[Suite]) -> list[Result]:
     """Run the suites that concern a table which changes; bare names in their queries mean the candidate."""
     changed = _changed_tables(plan)
     concerned = [suite for suite in gates if suite.words & set(changed)]

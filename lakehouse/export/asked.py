@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from lakehouse.errors import NothingToExport
-from lakehouse.ingest.folders import is_document
+from lakehouse.text.documentnames import is_document
 from lakehouse.text.names import RegistryId, Xid
 
 _MAX_TOLD = 20

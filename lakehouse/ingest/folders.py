@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from lakehouse.errors import SourceNotFound
 from lakehouse.store.places import local_path
+from lakehouse.text.documentnames import is_document
 
-SUFFIXES = (".json", ".cereg", ".yaml", ".yml")
 HIDDEN_NAME = "Hadoop hides names that start with _ or ."
 _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
@@ -65,11 +65,6 @@ def check_source(source: str) -> None:
         raise SourceNotFound(source, NOT_THERE)
     if not os.path.isdir(os.path.dirname(fixed)):
         raise SourceNotFound(source, NO_MATCH)
-
-
-def is_document(path: str) -> bool:
-    """Tell by its name whether a file is looked at when it stands in a folder."""
-    return path.removesuffix(".gz").endswith(SUFFIXES)
 
 
 def is_hidden(name: str) -> bool:

@@ -26,12 +26,12 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles
 from pyspark.sql.types import StringType, StructField, StructType
 
 from lakehouse.errors import SourceNotFound
-from lakehouse.ingest.folders import is_document
 from lakehouse.ingest.pipeline import Request, ingest
 from lakehouse.ingest.summary import Summary
 from lakehouse.progress import Watcher
 from lakehouse.settings import Settings
 from lakehouse.store.session import absolute_location
+from lakehouse.text.documentnames import is_document
 
 SOURCE = "xregistry_landing"
 # A document may come to be seen after one that is newer: so long before it is looked for, in nanoseconds.

@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.dialects.detection import DRAFT
+from lakehouse.domain.documents import Uri, needs_no_reading
 from lakehouse.domain.ownership import Policy
 from lakehouse.errors import DocumentsOvertaken
 from lakehouse.expectations.candidate import read_gates, validate_candidate
@@ -24,8 +25,10 @@ from lakehouse.ingest.judged import Uris, is_judged, judgement, remember, uris_i
 from lakehouse.ingest.numbering import with_numbers
 from lakehouse.ingest.parse.parse import limits_of, parse_documents
 from lakehouse.ingest.parse.shared import stage_large
-from lakehouse.ingest.settle import Asked, read_before, settle
+from lakehouse.ingest.planner import Planner
+from lakehouse.ingest.settle import Asked, Before, Settled, looked_up, read_known, settle, settle_in_driver
 from lakehouse.ingest.sources import Sources, find_sources, large_files, registry_from_path
+from lakehouse.ingest.stagerows import collect_stage
 from lakehouse.ingest.summary import Summary, of_unchanged, summarise
 from lakehouse.ingest.unchanged import (
     Opened,
@@ -39,12 +42,14 @@ from lakehouse.ingest.unchanged import (
 from lakehouse.log.commits import Run, commit, log_rows, read_head
 from lakehouse.log.dryruns import stand_in_lagging, stand_in_missing, without_stand_ins_after
 from lakehouse.log.facts import current_documents
+from lakehouse.log.ground import find_gone
 from lakehouse.log.head import Head
 from lakehouse.log.plan import Plan
 from lakehouse.log.projections import lagging, roll_forward
 from lakehouse.log.snapshots import check_label_is_free
 from lakehouse.log.turns import in_turn
 from lakehouse.progress import Clock, Watcher
+from lakehouse.readmodel.lookups import TooManyLookups
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.violations import record_findings
 from lakehouse.settings import Settings
@@ -384,43 +389,80 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
             # Unchanged documents may be many, and change nothing; but what is pruned is what no document is there for.
             read = stage if request.policy.prune else stage.filter(~is_unchanged_row())
             numbered, refused = _numbered(spark, head, on_driver(read) if work.few else read, work)
-            known = work.given.known.documents if work.given.known.head == head else None
-            listed_at = work.given.known.head.snapshot_id
-            numbered, before = read_before(
-                spark, settings, head, numbered, known, request.policy, sources.scopes, listed_at, few=work.few
-            )
-            if unread := find_followers(before.known, before.gone, stage):
-                raise _Unread(unread)
-            with interpreted(spark, before.published is not None):
-                asked = Asked(request.policy, request.strict, work.dialects)
-                settled = settle(spark, settings, head, numbered, refused, before, asked)
-                plan = settled.plan
-                if plan.displaced and (unread := find_displaced(plan.compared, stage)):
+            given = work.given.known
+            known = given.documents if given.head == head else None
+            known = read_known(spark, head, numbered, known, given.head.snapshot_id)
+            asked = Asked(request.policy, request.strict, work.dialects)
+            settled = None
+            if work.few:
+                settled = _settle_in_driver(spark, settings, head, stage, numbered, refused, known, work, asked)
+            if settled is None:
+                before = Before(known, find_gone(known, numbered, request.policy, sources.scopes, given.head.snapshot_id))
+                if unread := find_followers(before.known, before.gone, stage):
                     raise _Unread(unread)
-                if work.run.label is not None:
-                    check_label_is_free(spark, work.run.label)  # another process may have given it meanwhile
-                found = numbered.filter(F.col("row") == "finding").select(*plan.findings.columns)
-                # Cut off from the long plans that it comes from: Spark writes a plan out as text whenever it runs one.
-                findings = keep(found.unionByName(settled.findings).unionByName(plan.findings), eager=False)
+                settled = settle(spark, settings, head, numbered, refused, before, asked)
+            plan = settled.plan
+            if plan.displaced and (unread := find_displaced(plan.compared, stage)):
+                raise _Unread(unread)
+            if work.run.label is not None:
+                check_label_is_free(spark, work.run.label)  # another process may have given it meanwhile
         seen = work.with_rejected(settled.rejected)
         if not plan.is_empty:
             with clock("validate", "what would be published"):
                 docs = None if request.dry_run else settings
-                validate_candidate(spark, plan, settled.stage, findings, RULES.values(), work.given.call.gates, docs)
+                validate_candidate(spark, plan, settled.stage, RULES.values(), work.given.call.gates, docs)
         snapshot_id = None
         if not request.dry_run:
-            record_findings(spark, findings, work.run.ingest_id)
-            sync_table(spark, settings, "violations")
+            if plan.decided is None or plan.decided.has_new_findings:
+                record_findings(spark, plan.findings, work.run.ingest_id)
+                sync_table(spark, settings, "violations")
             ended_at = plan.head
             if not plan.is_empty or work.run.label is not None:
                 ended_at = _commit(spark, settings, plan, settled.stage, seen, clock)
                 snapshot_id = ended_at.snapshot_id
-            if request.policy.prune or not is_empty(plan.facts.filter(~needs_no_look("facts", strict=request.strict))):
+            if request.policy.prune or _is_looked_at_again(plan, strict=request.strict):
                 remember(spark, settings, work.given.call.judgement(settings), ended_at, work.uris)
-        summary = summarise(stage, plan, findings, seen.run.documents, dry_run=request.dry_run)
+        summary = summarise(stage, plan, seen.run.documents, dry_run=request.dry_run)
         return replace(summary, snapshot_id=snapshot_id, hidden=work.given.sources.hidden, dialects=work.dialects)
 
     return in_turn(settings.warehouse, settings.commit_attempts, attempt)
+
+
+def _settle_in_driver(
+    spark: SparkSession,
+    settings: Settings,
+    head: Head,
+    stage: DataFrame,
+    numbered: DataFrame,
+    refused: DataFrame | None,
+    known: DataFrame,
+    work: _Work,
+    asked: Asked,
+) -> Settled | None:
+    """Decide in the driver what few rows change; None where Spark has to."""
+    policy, listed_at = asked.policy, work.given.known.head.snapshot_id
+    with looked_up(spark, settings, head, policy) as lookups:
+        if lookups is None:
+            return None
+        try:
+            planner = Planner(spark, head, collect_stage(numbered), policy, lookups)
+            if policy.prune:
+                gone = find_gone(known, numbered, policy, work.given.sources.scopes, listed_at)
+                planner.also_gone(Uri(*row) for row in gone.select("registryid", "xid").collect())
+            if planner.gone:
+                rows = spark.createDataFrame(sorted(planner.gone), "registryid string, xid string")
+                if unread := find_followers(known, rows, stage):
+                    raise _Unread(unread)
+            return settle_in_driver(planner, settings, refused, known, asked)
+        except TooManyLookups:
+            return None
+
+
+def _is_looked_at_again(plan: Plan, *, strict: bool) -> bool:
+    """Return whether documents of which something was refused are read at the next ingest too."""
+    if plan.decided is not None:
+        return any(not needs_no_reading(facts, strict=strict) for facts in plan.decided.facts)
+    return not is_empty(plan.facts.filter(~needs_no_look("facts", strict=strict)))
 
 
 def _numbered(spark: SparkSession, head: Head, stage: DataFrame, work: _Work) -> tuple[DataFrame, DataFrame | None]:
@@ -431,7 +473,7 @@ def _numbered(spark: SparkSession, head: Head, stage: DataFrame, work: _Work) ->
     return with_numbers(stage, log, prune=work.given.request.policy.prune)
 
 
-def _commit(spark: SparkSession, settings: Settings, plan: Plan, stage: DataFrame, work: _Work, clock: Clock) -> Head:
+def _commit(spark: SparkSession, settings: Settings, plan: Plan, stage: DataFrame | None, work: _Work, clock: Clock) -> Head:
     with clock("commit", f"{sum(plan.changed.values())} changed entities as snapshot {plan.head.snapshot_id + 1}"):
         entities = None
         if is_local(plan.compared):
@@ -441,5 +483,6 @@ def _commit(spark: SparkSession, settings: Settings, plan: Plan, stage: DataFram
         sync_table(spark, settings, "changes")
     with clock("project", "tables: " + ", ".join(name for name, n in plan.changed.items() if n)):
         of_snapshot = entities and entities.withColumn("snapshot_id", F.lit(head.snapshot_id).cast("bigint"))
-        roll_forward(spark, head, plan.head, settings, entities=of_snapshot)
+        definitions = None if plan.decided is None else plan.decided.effective
+        roll_forward(spark, head, plan.head, settings, entities=of_snapshot, definitions=definitions)
     return head

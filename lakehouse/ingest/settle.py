@@ -2,41 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import NamedTuple, Protocol
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakehouse.domain.neighbours import Limits
 from lakehouse.domain.ownership import Policy
-from lakehouse.errors import DocumentsOvertaken
-from lakehouse.ingest.planner import Planner
+from lakehouse.errors import DocumentsOvertaken, WarehouseError
+from lakehouse.ingest.planner import Planner, grow_parents
+from lakehouse.ingest.planwriter import PlanWriter
 from lakehouse.log.compare import compare
 from lakehouse.log.facts import current_documents
-from lakehouse.log.ground import Ground, find_gone, find_overtaken, read_ground, tables_in_use, with_rejected
+from lakehouse.log.ground import find_overtaken, read_ground, tables_in_use, with_rejected
 from lakehouse.log.head import Head
 from lakehouse.log.plan import Plan, plan_changes
-from lakehouse.log.projections import effective_is_behind
-from lakehouse.rules.between.near import Published, read_near, read_published
+from lakehouse.readmodel import ReadModel
+from lakehouse.readmodel.lookups import Lookups
 from lakehouse.rules.findings import FOUND, no_findings
 from lakehouse.rules.gate import check_stage, reject_documents, without_refused
 from lakehouse.settings import Settings
-from lakehouse.store.frames import is_empty, keep, on_driver
-from lakehouse.store.sessions import is_interpreted
-from lakehouse.store.tables import open_table
+from lakehouse.store.frames import is_empty, keep
+from lakehouse.store.tables import is_small, open_table
+
+_MOST_LOOKUPS = 200_000  # entities that are looked up; what has to do with more is joined by Spark
 
 
 class Before(NamedTuple):
-    """What an ingest finds.
-
-    known: as from `current_documents`; gone: as from `find_gone`; published: what is published, where that was read; in_driver:
-    the driver decides what changes.
-    """
+    """What an ingest finds: known, as from `current_documents`; gone, as from `find_gone`."""
 
     known: DataFrame
     gone: DataFrame
-    published: Published | None
-    in_driver: bool
 
 
 class Asked(NamedTuple):
@@ -50,43 +49,62 @@ class Asked(NamedTuple):
 class Settled(NamedTuple):
     """What an ingest would publish.
 
-    stage: without what was refused; findings: beside those of the stage and of the plan; rejected: how many documents the rules
-    between entities refused whole.
+    stage: without what was refused; None: the plan has its texts. rejected: how many documents the rules between entities refused
+    whole.
     """
 
-    stage: DataFrame
+    stage: DataFrame | None
     plan: Plan
-    findings: DataFrame
     rejected: int
 
 
-def read_before(
-    spark: SparkSession,
-    settings: Settings,
-    head: Head,
-    stage: DataFrame,
-    known: DataFrame | None,
-    policy: Policy,
-    scopes: list[str],
-    listed_at: int,
-    *,
-    few: bool,
-) -> tuple[DataFrame, Before]:
-    """Read what was there before: of a small catalog all, of a large one what few rows have to do with.
+@contextmanager
+def looked_up(spark: SparkSession, settings: Settings, head: Head, policy: Policy) -> Iterator[Lookups | None]:
+    """Open what is published for look-ups: the read model, brought forward to the head first.
 
     Args:
         spark: the session.
-        settings: how many rows are few.
-        head: snapshot that the entity tables stand at.
+        settings: who plans, and where the read model is.
+        head: snapshot that the ingest is compared with.
+        policy: what the ingest may do.
+
+    Yields:
+        None where Spark has to plan: it was set, the read model of a large catalog would have to be built first, or it cannot be
+        kept; or anything of a large catalog may be pruned.
+    """
+    if settings.planner == "spark":
+        yield None
+        return
+    if not tables_in_use(head):
+        yield Lookups(None, _MOST_LOOKUPS)
+        return
+    is_little = is_small(spark, settings)
+    model = None
+    if is_little or not policy.prune:
+        model = ReadModel(settings)
+        try:
+            is_there = model.refresh_if(build=is_little)
+        except (WarehouseError, OSError):  # a store that only Spark reads, a folder that cannot be written
+            is_there = False
+        if not is_there:
+            model.close()
+            model = None
+    if model is None:
+        yield None
+        return
+    with model, model.at(head.snapshot_id) as view:
+        yield Lookups(view, _MOST_LOOKUPS)
+
+
+def read_known(spark: SparkSession, head: Head, stage: DataFrame, known: DataFrame | None, listed_at: int) -> DataFrame:
+    """Return what is known of documents at the head.
+
+    Args:
+        spark: the session.
+        head: snapshot that the ingest is compared with.
         stage: columns `schema.STAGE`, as the documents were read.
         known: as from `current_documents` at the head; None: they are read.
-        policy: what the ingest may do.
-        scopes: as for `find_gone`.
-        listed_at: as for `find_gone`.
-        few: the stage has few rows.
-
-    Returns:
-        Beside it the stage, which the driver holds where what is published was read.
+        listed_at: snapshot before the sources were listed.
 
     Raises:
         DocumentsOvertaken: another ingest loaded documents of the stage otherwise since they were listed.
@@ -95,19 +113,42 @@ def read_before(
         known = keep(current_documents(open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id)))
     if head.snapshot_id > listed_at and (overtaken := find_overtaken(known, stage, listed_at)):
         raise DocumentsOvertaken(overtaken)
-    gone = find_gone(known, stage, policy, scopes, listed_at)
-    used = tables_in_use(head)
-    in_driver = few and settings.planner != "spark"
-    if not used or not few:
-        return stage, Before(known, gone, None, in_driver)
-    if is_interpreted(spark):
-        return stage, Before(known, gone, read_published(spark, used), in_driver)
-    # What is pruned may be anything, and without the chains nobody knows what depends on what.
-    if policy.prune or not settings.refresh_effective or effective_is_behind(spark, head):
-        return stage, Before(known, gone, None, in_driver=False)
-    stage = on_driver(stage)
-    near = read_near(spark, used, stage, known, gone, settings.interpreted_rows)
-    return stage, Before(known, gone, near, in_driver and near is not None)
+    return known
+
+
+def settle_in_driver(
+    planner: Planner,
+    settings: Settings,
+    refused: DataFrame | None,
+    known: DataFrame,
+    asked: Asked,
+) -> Settled:
+    """Do what `settle` does for few rows, by look-ups.
+
+    Args:
+        planner: with all that is gone.
+        settings: whether and how the rules between entities are applied.
+        refused: findings of the stage that the facts of its documents do not count; None: there are none.
+        known: as from `current_documents`.
+        asked: what the ingest was asked for.
+
+    Raises:
+        TooManyLookups: the change has to do with more than is looked up.
+    """
+    planner.look_up()
+    uncounted = [] if refused is None else [row.asDict(recursive=True) for row in refused.select(*FOUND).collect()]
+    if asked.strict and uncounted:
+        planner.reject_documents(uncounted)
+        uncounted = []
+    planner.refuse_contradictions()
+    limits = Limits(settings.max_chain_depth, settings.duplicate_messageids)
+    while True:
+        planner.compare()
+        if not settings.check_relations or planner.check(limits, strict=asked.strict):
+            break
+    grow_parents(planner)
+    plan = PlanWriter(planner).plan(known, uncounted, settings.max_chain_depth if settings.refresh_effective else None)
+    return Settled(None, plan, planner.rejected)
 
 
 def settle(
@@ -127,24 +168,24 @@ def settle(
         spark: the session.
         settings: whether and how the rules between entities are applied.
         head: snapshot that the entity tables stand at.
-        stage: as from `read_before`.
-        refused: findings that are in no document; None: there are none.
-        before: as from `read_before`.
+        stage: columns `schema.STAGE`, as the documents were read.
+        refused: findings of the stage that the facts of its documents do not count; None: there are none.
+        before: what was known and is gone.
         asked: what the ingest was asked for.
     """
-    published = before.published
-    planner = _planner(spark, head, stage, before, asked)
+    read_findings = stage.filter(F.col("row") == "finding").select(*FOUND)
+    ground = read_ground(spark, head, stage, asked.policy, before.known, before.gone)
     rejected, uncounted, found = 0, refused, no_findings(spark)
     if asked.strict and refused is not None and not is_empty(refused):
         whole = reject_documents(stage, refused.select(*FOUND), before.known)
         stage, found, rejected, uncounted = whole.stage, whole.findings, whole.rejected, None
-        planner.leave_out(stage)
+        ground = with_rejected(ground, stage)
     first = without_refused(stage, spark)
     if not first.is_settled:
         stage, found = first.stage, found.unionByName(first.findings)
-        planner.leave_out(stage)
+        ground = with_rejected(ground, stage)
     while True:
-        planner.compare(found)
+        comparison = compare(ground, stage, found)
         if not settings.check_relations:
             break
         checked = check_stage(
@@ -152,63 +193,16 @@ def settle(
             settings,
             stage,
             head.tables,
-            planner.compared_frame(),
+            None if comparison.is_all_new else comparison.rows,
             dialects=asked.dialects,
             strict=asked.strict,
-            published=published,
             known=before.known,
         )
         stage, found, rejected = checked.stage, found.unionByName(checked.findings), rejected + checked.rejected
         if checked.is_settled:
             break
-        planner.leave_out(stage)
-    plan = planner.plan(found if uncounted is None else found.unionByName(uncounted))
-    return Settled(stage, plan, found, rejected)
-
-
-class _Planner(Protocol):
-    """Decides what a stage changes."""
-
-    def leave_out(self, stage: DataFrame) -> None:
-        """Take a stage that lacks what was refused."""
-
-    def compare(self, found: DataFrame) -> None:
-        """Decide about each entity, given the findings other than those of the stage."""
-
-    def compared_frame(self) -> DataFrame | None:
-        """Return the comparison; None: all is new, and published as it says."""
-
-    def plan(self, found: DataFrame) -> Plan:
-        """Plan what was decided."""
-
-
-def _planner(spark: SparkSession, head: Head, stage: DataFrame, before: Before, asked: Asked) -> _Planner:
-    state = None if before.published is None else before.published.state
-    if before.in_driver:
-        return Planner(spark, head, stage, asked.policy, before.known, before.gone, state)
-    return _SparkPlanner(read_ground(spark, head, stage, asked.policy, before.known, before.gone, state), stage)
-
-
-class _SparkPlanner:
-    """Decides by joins, whatever the size."""
-
-    def __init__(self, ground: Ground, stage: DataFrame) -> None:
-        self.ground = ground
-        self.stage = stage
-
-    def leave_out(self, stage: DataFrame) -> None:
-        """Take a stage that lacks what was refused."""
-        self.ground = with_rejected(self.ground, stage)
-        self.stage = stage
-
-    def compare(self, found: DataFrame) -> None:
-        """Decide about each entity."""
-        self.compared = compare(self.ground, self.stage, found)
-
-    def compared_frame(self) -> DataFrame | None:
-        """Return the comparison; None: all is new, and published as it says."""
-        return None if self.compared.is_all_new else self.compared.rows
-
-    def plan(self, found: DataFrame) -> Plan:
-        """Plan what was decided."""
-        return plan_changes(self.ground, self.stage, self.compared, found)
+        ground = with_rejected(ground, stage)
+    plan = plan_changes(ground, stage, comparison, found if uncounted is None else found.unionByName(uncounted))
+    # Cut off from the long plans that they come from: Spark writes a plan out as text whenever it runs one.
+    findings = keep(read_findings.unionByName(found).unionByName(plan.findings), eager=False)
+    return Settled(stage, replace(plan, findings=findings), rejected)

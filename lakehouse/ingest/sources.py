@@ -23,7 +23,6 @@ from lakehouse.ingest.folders import (
     NO_MATCH,
     NOT_THERE,
     Hidden,
-    is_document,
     is_gone,
     is_hidden,
     is_readable,
@@ -32,6 +31,7 @@ from lakehouse.ingest.folders import (
 )
 from lakehouse.store.jvm import java_class
 from lakehouse.store.session import absolute_location
+from lakehouse.text.documentnames import is_document
 
 NAME_PATTERN = "*.{json,cereg,yaml,yml,json.gz,cereg.gz,yaml.gz,yml.gz}"
 _STATUS = re.compile(r"FileStatus\{path=(.*?); isDirectory=false; length=(\d+); ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,13 +88,12 @@ def of_unchanged(spark: SparkSession, known: DataFrame, documents: DataFrame, nu
     return Summary(None, counts, entities, violations, {})
 
 
-def summarise(stage: DataFrame, plan: Plan, findings: DataFrame, documents: dict[str, int], *, dry_run: bool) -> Summary:
+def summarise(stage: DataFrame, plan: Plan, documents: dict[str, int], *, dry_run: bool) -> Summary:
     """Count what an ingest did with each entity.
 
     Args:
         stage: what was staged; columns `schema.STAGE`.
         plan: what was committed, or would be.
-        findings: all of the ingest.
         documents: how many there were, by status.
         dry_run: list the changed entities, too.
 
@@ -105,15 +105,25 @@ def summarise(stage: DataFrame, plan: Plan, findings: DataFrame, documents: dict
         for op, n in ops.items():
             if op in _OUTCOME_OF_OP:
                 entities[table][_OUTCOME_OF_OP[op]] += n
-    _add_counts(entities, plan.facts, "quarantined")
     if documents["unchanged"]:
         same = stage.filter(is_unchanged_row()).select("registryid", "xid")
         _add_counts(entities, plan.known.join(same, on=["registryid", "xid"], how="left_semi"), "unchanged", "facts.entities")
-    violations = count_if(findings, {name: F.col("finding.severity") == name for name in SEVERITIES})
-    changes = None
-    if dry_run:
-        changed = plan.entities.select("op", *KEY).orderBy(*KEY).limit(MAX_CHANGES_TOLD)
-        changes = [row.asDict() for row in changed.collect()]
+    changes: list[dict[str, Any]] | None = None
+    if plan.decided is None:
+        _add_counts(entities, plan.facts, "quarantined")
+        violations = count_if(plan.findings, {name: F.col("finding.severity") == name for name in SEVERITIES})
+        if dry_run:
+            changed = plan.entities.select("op", *KEY).orderBy(*KEY).limit(MAX_CHANGES_TOLD)
+            changes = [row.asDict() for row in changed.collect()]
+    else:
+        for facts in plan.decided.facts:
+            for table, n in (facts.get("quarantined") or {}).items():
+                entities[table]["quarantined"] += n
+        severities = Counter(one["finding"]["severity"] for one in plan.decided.findings)
+        violations = {name: severities[name] for name in SEVERITIES}
+        if dry_run:
+            shown = plan.decided.changed[:MAX_CHANGES_TOLD]
+            changes = [{"op": op} | dict(zip(KEY, key, strict=True)) for *key, op in shown]
     return Summary(None, documents, entities, violations, {}, changes=changes)
 
 

@@ -110,13 +110,13 @@ class Label:
         return {"snapshot_id": self.snapshot_id} | ({} if self.why is None else {"why": self.why})
 
 
-def commit(spark: SparkSession, plan: Plan, stage: DataFrame, run: Run, entities: DataFrame | None = None) -> Head:
+def commit(spark: SparkSession, plan: Plan, stage: DataFrame | None, run: Run, entities: DataFrame | None = None) -> Head:
     """Append a plan as the next snapshot.
 
     Args:
         spark: the session.
         plan: what is committed.
-        stage: columns `schema.STAGE`, without what was refused.
+        stage: columns `schema.STAGE`, without what was refused; None: the plan has its texts.
         run: who commits.
         entities: as from `log_rows`, where they are at hand.
 
@@ -252,8 +252,11 @@ def _own_rows(spark: SparkSession, snapshot: dict[str, Any], labels: list[Label]
     return spark.createDataFrame(own, "registryid string, kind string, xid string, op string, body string")
 
 
-def log_rows(spark: SparkSession, plan: Plan, stage: DataFrame) -> DataFrame:
-    """Give the changed entities with their texts: staged ones from the stage, those whose owners changed from the log."""
+def log_rows(spark: SparkSession, plan: Plan, stage: DataFrame | None) -> DataFrame:
+    """Return the changed entities with their texts: staged ones from the stage, those whose owners changed from the log."""
+    if plan.decided is not None:
+        return plan.decided.log_rows
+    assert stage is not None
     texts = stage.filter(F.col("row") == "entity")
     now = F.lit(plan.committed_at)
     if plan.whole_stage:  # no join: what each row becomes follows from the row itself

@@ -104,6 +104,21 @@ def refresh(
     merge_rows(session, NAME, EFFECTIVE_MESSAGES.names, rows, gone="is_there IS NULL", ends=ends)
 
 
+def take(session: SparkSession, rows: DataFrame, *, is_new: bool) -> None:
+    """Take rows that were computed by `domain.bodies`: those of messages that are no more are left out.
+
+    Args:
+        session: a session of its own.
+        rows: columns of the table, and is_there (NULL: the message is no more).
+        is_new: the table holds nothing yet.
+    """
+    if is_new:
+        fill_table(session, NAME, rows.filter("is_there").drop("is_there"))
+    else:
+        ends = ends_of(session, NAME, rows.select(*_KEY))
+        merge_rows(session, NAME, EFFECTIVE_MESSAGES.names, rows, gone="is_there IS NULL", ends=ends)
+
+
 def _laid_over(session: SparkSession, fresh: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
     """Give the tables that define messages, with rows laid over them."""
     tables = {name: open_table(session, name) for name in ("messages", "versions")}

@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from lakehouse.domain.documents import Facts
 from lakehouse.errors import PruneRefused
 from lakehouse.log.compare import Comparison, findings_told
 from lakehouse.log.facts import document_facts, with_document_op
@@ -32,6 +33,29 @@ from lakehouse.store.keys import KEY
 from lakehouse.store.schema import ENTITY_TABLES, TABLE_OF_KIND
 
 
+@dataclass(frozen=True)
+class Decided:
+    """What the driver knows of a plan that it made itself, without a query.
+
+    Attributes:
+        findings: all of the ingest, columns `rules.findings.FOUND`.
+        has_new_findings: the table `violations` lacks some of them.
+        log_rows: the changed entities, as from `commits.log_rows`.
+        effective: rows of `effective_messages` that change, with is_there (NULL: the message is gone); None: Spark computes them.
+        facts: of the documents that were read.
+        written: entities that are published as a document says: its URI and KEY.
+        changed: KEY and op of the changed entities, sorted.
+    """
+
+    findings: list[dict[str, Any]]
+    has_new_findings: bool
+    log_rows: DataFrame
+    effective: DataFrame | None
+    facts: list[Facts]
+    written: set[tuple[str, str, str, str]]
+    changed: list[tuple[str, str, str, str | None]]
+
+
 @dataclass
 class Plan:
     """What a stage changes against a head.
@@ -41,7 +65,7 @@ class Plan:
         committed_at: time of the snapshot to come; never before the head's.
         known: as from `current_documents`, before the commit.
         compared: as from `holders.with_grown`.
-        findings: of entities that were refused or changed hands; as from `find_refusals`.
+        findings: of entities that were refused or changed hands, as from `find_refusals`; when it is settled, all of the ingest.
         facts: as from `document_facts`.
         documents: facts of documents that changed, columns of `changes` without snapshot_id.
         counts: rows of `compared` by table and op; `unchanged` and `refused` too.
@@ -49,6 +73,7 @@ class Plan:
         digest: of all rows, whatever their order.
         whole_stage: all entities of the stage are new, and each stands in one document.
         displaced: entities that are taken from documents which were not read.
+        decided: what the driver knows of it; None: Spark made the plan.
     """
 
     head: Head
@@ -63,6 +88,7 @@ class Plan:
     digest: str
     whole_stage: bool
     displaced: int
+    decided: Decided | None = None
 
     @property
     def entities(self) -> DataFrame:

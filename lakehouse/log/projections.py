@@ -56,6 +56,7 @@ def roll_forward(
     settings: Settings | None = None,
     *,
     entities: DataFrame | None = None,
+    definitions: DataFrame | None = None,
 ) -> list[str]:
     """Bring all entity tables to the head.
 
@@ -66,6 +67,7 @@ def roll_forward(
         settings: how far chains of bases are followed; None: as far as can be.
         entities: the rows of the log between `verified` and the head (columns `schema.CHANGES`), where the driver holds them:
             all tables then take them at once, and none waits for another.
+        definitions: rows of `effective_messages` that these change, as of `plan.Decided`; None: they are computed.
 
     Returns:
         Names of the tables that lagged behind.
@@ -76,7 +78,7 @@ def roll_forward(
         tables = [table for table in ENTITY_TABLES if table.name in needed]
         flattened = None
         if verified is not None and entities is not None and effective.NAME in needed:
-            flattened = pool.submit(_try_effective_forward, spark, head, verified, settings, entities)
+            flattened = pool.submit(_try_effective_forward, spark, head, verified, settings, entities, definitions)
         behind = [*pool.map(lambda table: _roll_forward(spark, table, head, verified, entities), tables)]
         if flattened is not None:
             early = flattened.result()
@@ -225,7 +227,12 @@ def _roll_effective_forward(spark: SparkSession, head: Head, verified: Head | No
 
 
 def _try_effective_forward(
-    spark: SparkSession, head: Head, verified: Head, settings: Settings | None, entities: DataFrame
+    spark: SparkSession,
+    head: Head,
+    verified: Head,
+    settings: Settings | None,
+    entities: DataFrame,
+    definitions: DataFrame | None,
 ) -> str | None:
     """Bring `effective_messages` forward beside the tables that it follows: with their new rows, which it has at hand.
 
@@ -234,19 +241,28 @@ def _try_effective_forward(
     """
     session = _open_projecting(spark, head)
     as_transaction(session, effective.NAME, head.snapshot_id)
-    rows = hand_over(entities, session)
-    fresh = {table.name: keep(project(rows.filter(F.col("kind") == table.kind), table, "op")) for table in (MESSAGES, VERSIONS)}
+    is_new = not any(table in verified.tables for table in _DEFINING)
     try:
-        if any(table in verified.tables for table in _DEFINING):
+        if definitions is not None:
+            effective.take(session, hand_over(definitions, session), is_new=is_new)
+            return _reached(session, head, is_new=is_new)
+        rows = hand_over(entities, session)
+        defining = {table: rows.filter(F.col("kind") == table.kind) for table in (MESSAGES, VERSIONS)}
+        fresh = {table.name: keep(project(changed, table, "op")) for table, changed in defining.items()}
+        if not is_new:
             effective.refresh(session, settings, rows.filter(F.col("kind").isin("message", "version")), head.snapshot_id, fresh)
         else:
             effective.append_all(session, settings, head.snapshot_id, fresh)
-            if told_position(session, effective.NAME) < head.snapshot_id:
-                return None
+        return _reached(session, head, is_new=is_new)
     except Exception as error:
         if is_conflict(error):
             return None
         raise
+
+
+def _reached(session: SparkSession, head: Head, *, is_new: bool) -> str | None:
+    if is_new and told_position(session, effective.NAME) < head.snapshot_id:
+        return None
     crash_point(f"after_project_{effective.NAME}")
     return effective.NAME
 

@@ -89,6 +89,17 @@ class ReadModel:
                 self._discard()
         raise self._unusable() from problem
 
+    def refresh_if(self, *, build: bool) -> bool:
+        """Bring the file up to date, as `refresh`, unless it would have to be built and that is not wanted.
+
+        Returns:
+            Whether it is up to date.
+        """
+        if build or self.place.current() is not None:
+            self.refresh()
+            return True
+        return False
+
     @contextmanager
     def at(self, snapshot: str | int | None = None) -> Iterator[View]:
         """Read one snapshot: what is read within the `with` is of that one, whatever others commit meanwhile.

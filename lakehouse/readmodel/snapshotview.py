@@ -196,10 +196,10 @@ class Entities(Timeline):
         changed = "SELECT DISTINCT registryid, kind, xid FROM log WHERE snapshot_id > ? AND snapshot_id <= ?"
         rows = set(self.db.execute(changed, (first, last)).fetchall())
         messages = {(registryid, xid_of_resource(xid)) for registryid, kind, xid in rows if kind in ("message", "version")}
-        merged = self._merged_from(messages) | other._merged_from(messages)
+        merged = self.merged_from(messages) | other.merged_from(messages)
         return rows | {(registryid, "message", xid) for registryid, xid in merged}
 
-    def _merged_from(self, messages: set[tuple[RegistryId, Xid]]) -> set[tuple[RegistryId, Xid]]:
+    def merged_from(self, messages: set[tuple[RegistryId, Xid]]) -> set[tuple[RegistryId, Xid]]:
         """Return messages with all that name one of them, or a Version of it, as base or by xref, over any number of steps."""
         found, left = set(messages), list(messages)
         while left:

@@ -18,10 +18,9 @@ from lakehouse.domain.relations import ABOUT_CHANGE
 from lakehouse.rules.between.candidate import candidate
 from lakehouse.rules.between.flattened import check_flattened, flattened_candidate
 from lakehouse.rules.between.judged import judged
-from lakehouse.rules.between.near import Published
 from lakehouse.rules.between.relations import check_entities
 from lakehouse.rules.declared import RULES
-from lakehouse.rules.findings import FOUND, as_findings, dependents, no_findings
+from lakehouse.rules.findings import FOUND, dependents, no_findings, without_doubles
 from lakehouse.settings import Settings
 from lakehouse.store.frames import can_skip, count_if, is_empty, keep
 from lakehouse.store.keys import KEY
@@ -54,7 +53,6 @@ def check_stage(
     *,
     dialects: Collection[str] = DIALECTS,
     strict: bool = False,
-    published: Published | None = None,
     known: DataFrame | None = None,
 ) -> Checked:
     """Check what would be published: only what would be written anew can be refused, what is published is told of.
@@ -67,7 +65,6 @@ def check_stage(
         compared: as from `compare.compare`; None: all that is staged would be published as it is.
         dialects: those of the documents; few have rules about change.
         strict: a document with an error is refused whole.
-        published: as for `candidate`.
         known: as for `candidate`.
 
     Returns:
@@ -81,14 +78,12 @@ def check_stage(
     # A union of a dozen frames has a dozen times their partitions, each of which costs every later step a task.
     cores = spark.sparkContext.defaultParallelism
     compare = any(asks(dialect, rule) for dialect in dialects for rule in ABOUT_CHANGE)
-    what = candidate(spark, stage, used, compared, compare=compare, published=published, known=known)
+    what = candidate(spark, stage, used, compared, compare=compare, known=known)
     what = what._replace(things=keep(what.things.coalesce(cores)))
     flattened = check_flattened(spark, settings, what, used)
     merged = partial(flattened_candidate, spark, settings, what, used)
     pairs = check_entities(what.things, settings.duplicate_messageids, merged)
-    if published is not None and published.beside is not None:
-        pairs = pairs.join(F.broadcast(published.beside), on=KEY, how="left_anti").select(*pairs.columns)
-    found = keep(as_findings(keep(judged(pairs.unionByName(flattened).coalesce(cores)))))
+    found = keep(without_doubles(keep(judged(pairs.unionByName(flattened).coalesce(cores)))))
     if not count_if(found, {"refused": F.col("finding.action") == "quarantined"})["refused"]:
         return Checked(stage, found, 0, True)
     return reject_documents(stage, found, known) if strict else _take_out(stage, found)
@@ -142,7 +137,7 @@ def _take_out(stage: DataFrame, found: DataFrame) -> Checked:
     below = deep.join(seeds, on=["document_uri", "registryid", "cause"], how="inner")
     hanging = bare.unionByName(below.select(*bare.columns)).groupBy(*keys).agg(F.min("cause").alias("cause"))
     hanging = hanging.join(refused, on=keys, how="left_anti").join(entities.select(*keys), on=keys, how="left_semi")
-    every = found.unionByName(as_findings(dependents(hanging)))
+    every = found.unionByName(without_doubles(dependents(hanging)))
     texts = entities.select(*keys, F.coalesce("raw", "body").alias("_raw"))
     raw = F.when(F.col("finding.action") == "quarantined", F.col("_raw"))
     every = every.join(texts, on=keys, how="left").withColumn("finding", F.col("finding").withField("raw", raw)).select(*FOUND)

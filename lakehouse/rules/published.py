@@ -22,7 +22,7 @@ from lakehouse.rules.between.judged import judged
 from lakehouse.rules.between.lookedat import COLUMNS, TABLES, published_rows
 from lakehouse.rules.between.relations import check_entities
 from lakehouse.rules.declared import RULES
-from lakehouse.rules.findings import FOUND, as_findings
+from lakehouse.rules.findings import FOUND, without_doubles
 from lakehouse.rules.one.engine import check_entity
 from lakehouse.rules.one.table import Subject
 from lakehouse.settings import Settings
@@ -78,7 +78,7 @@ def check_catalog(spark: SparkSession, settings: Settings | None = None) -> Data
         things = things.withColumn("staged", F.lit(False)).select(*COLUMNS).localCheckpoint()
         merged = partial(flattened_published, spark, settings)
         between = check_entities(things, settings.duplicate_messageids if settings else None, merged)
-        found = as_findings(keep(judged(between.unionByName(check_published(spark, settings, things)))))
+        found = without_doubles(keep(judged(between.unionByName(check_published(spark, settings, things)))))
         return found.unionByName(alone.result())
 
 

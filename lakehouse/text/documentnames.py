@@ -7,9 +7,15 @@ import re
 from collections.abc import Iterable
 from urllib.parse import unquote
 
+SUFFIXES = (".json", ".cereg", ".yaml", ".yml")
 _LOCAL = re.compile(r"\Afile:(?://localhost(?=/))?/*")
 _S3 = re.compile(r"\As3n?://")
 _SCHEME = re.compile(r"\A[A-Za-z][A-Za-z0-9+.\-]*:")
+
+
+def is_document(path: str) -> bool:
+    """Return whether a file in a folder is read, by its name."""
+    return path.removesuffix(".gz").endswith(SUFFIXES)
 
 
 def documents_of(text: str, uris: Iterable[str]) -> list[str]:

@@ -19,7 +19,7 @@ from lakehouse.rules.between.judged import judged, pairs_of
 from lakehouse.rules.between.present import look_at
 from lakehouse.rules.between.relations import check_changes, check_entities, check_variants
 from lakehouse.rules.declared import RULES, examples, registry_of
-from lakehouse.rules.findings import as_findings
+from lakehouse.rules.findings import without_doubles
 from lakehouse.settings import read_settings
 
 
@@ -164,7 +164,7 @@ FLATTENED = {"MSG-161", "MSG-166", "MSG-175", "MSG-181"}  # Spark looks for what
 def found(spark: SparkSession) -> dict[str, list[tuple[str, str, str, str, str, str]]]:
     """All findings between entities, by registry: rule, severity, action, xid, pointer, message."""
     things = candidate(spark, staged(spark, WRITTEN), set()).things
-    rows = as_findings(judged(check_entities(things.localCheckpoint()))).select("registryid", "xid", "finding.*").collect()
+    rows = without_doubles(judged(check_entities(things.localCheckpoint()))).select("registryid", "xid", "finding.*").collect()
     told: dict[str, list[tuple[str, str, str, str, str, str]]] = {registry: [] for registry in WRITTEN}
     for row in sorted(rows, key=lambda row: (row["registryid"], row["rule_id"], row["xid"])):
         told[row["registryid"]].append(
@@ -297,7 +297,7 @@ def test_a_pointer_leads_into_the_document_as_written(found):
 def test_findings_have_one_name_in_every_run(spark: SparkSession):
     documents = {"itself": OWN["itself"]}
     things = [candidate(spark, staged(spark, documents), set()).things for _ in range(2)]
-    runs = [as_findings(judged(check_cycles(one, look_at(one)))).select("finding.violation_id") for one in things]
+    runs = [without_doubles(judged(check_cycles(one, look_at(one)))).select("finding.violation_id") for one in things]
     assert runs[0].intersect(runs[1]).filter(F.length("violation_id") == 32).count() == 1
 
 
@@ -318,7 +318,9 @@ def test_the_oldest_dialect_forbids_changes(spark: SparkSession):
     # When
     things = after.unionByName(published)
     found = (
-        as_findings(judged(check_changes(things, look_at(things)))).select("finding.rule_id", "xid", "finding.message").collect()
+        without_doubles(judged(check_changes(things, look_at(things))))
+        .select("finding.rule_id", "xid", "finding.message")
+        .collect()
     )
     # Then a declared Version, the group's format and the authorities must not change; the Version that is only implied may
     at = "/messagegroups/g/messages"
@@ -340,7 +342,9 @@ def test_what_is_published_under_another_spelling_keeps_its_id(spark: SparkSessi
     published = published.withColumn("xid", F.replace("xid", F.lit("/M"), F.lit("/m")))
     things = things.unionByName(published)
     found = (
-        as_findings(judged(check_variants(things, look_at(things)))).select("finding.rule_id", "xid", "finding.action").collect()
+        without_doubles(judged(check_variants(things, look_at(things))))
+        .select("finding.rule_id", "xid", "finding.action")
+        .collect()
     )
     assert sorted(tuple(row) for row in found) == [
         ("MSG-020", "/messagegroups/G", "quarantined"),
@@ -356,7 +360,7 @@ def test_one_messageid_twice_is_an_error_where_a_setting_says_so(spark: SparkSes
     )
     things = candidate(spark, staged(spark, {"r": twice}), set()).things
     told = [
-        as_findings(judged(check_entities(things, severity)))
+        without_doubles(judged(check_entities(things, severity)))
         .select("finding.rule_id", "finding.severity", "finding.action")
         .collect()
         for severity in (None, "warning", "error")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-FORMAT = 4  # a file of another format is made again
+FORMAT = 5  # a file of another format is made again
 NEVER = 2**62  # `until` of a row that nothing has replaced
 
 # Kinds that are listed whole; a query says these words, so that SQLite takes the index.
@@ -89,6 +89,8 @@ CREATE VIRTUAL TABLE words USING fts5(
 INDEXES = f"""
 CREATE INDEX log_by_xid ON log (registryid, xid, snapshot_id);
 CREATE INDEX log_by_snapshot ON log (snapshot_id, registryid, xid, kind, op);
+CREATE INDEX log_by_owner ON log (registryid, document_uris) WHERE document_uris IS NOT NULL;
+CREATE INDEX log_of_shared ON log (registryid) WHERE document_uris LIKE '%",%';
 CREATE INDEX log_of_few ON log (kind, registryid, xid) WHERE {FEW};
 CREATE INDEX edges_by_source ON edges (log_id);
 CREATE INDEX edges_by_target ON edges (whole);

@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 
 from lakehouse.log.ground import concerned_registries, of_registries
 from lakehouse.rules.between.lookedat import COLUMNS, TABLES, published_rows, staged_rows
-from lakehouse.rules.between.near import Published
 from lakehouse.store.keys import KEY
 from lakehouse.store.schema import GROUPS, MESSAGES, VERSIONS
 from lakehouse.store.tables import open_table
@@ -22,14 +21,12 @@ class Candidate(NamedTuple):
     things: one row per entity and staged document that would own it, and one for its first owner where that was not staged, so
     that findings are told of the same documents whichever were read: KEY, document_uri (empty where nobody owns it), staged (the
     entity would be written anew by that document), and what the rules between entities look at. rows: staged rows that would be
-    written, one per entity, columns `schema.STAGE`. leaving: entities that would be deleted: KEY; None: there are none. near: of
-    what is published all that the staged rows have to do with: KEY; None: it may be anything.
+    written, one per entity, columns `schema.STAGE`. leaving: entities that would be deleted: KEY; None: there are none.
     """
 
     things: DataFrame
     rows: DataFrame
     leaving: DataFrame | None
-    near: DataFrame | None
 
 
 def candidate(
@@ -39,7 +36,6 @@ def candidate(
     compared: DataFrame | None = None,
     *,
     compare: bool = True,
-    published: Published | None = None,
     known: DataFrame | None = None,
 ) -> Candidate:
     """Lay what would be written over what is published.
@@ -50,7 +46,6 @@ def candidate(
         used: names of the entity tables that hold something.
         compared: as from `compare.compare`; None: all that is staged is new and would be published as it is.
         compare: give the published state of what would be written, too, as kinds of its own.
-        published: what was read before; None: the tables are read.
         known: as from `facts.current_documents`: the dialects of documents that were not read; None: those of none.
     """
     documents = stage.filter(F.col("row") == "document")
@@ -66,18 +61,14 @@ def candidate(
     staged = _with_dialect(read, dialects, None if compared is None else known).select(*COLUMNS)
     tables = [table for table in TABLES if table.name in used]
     if not tables:
-        return Candidate(staged, rows, leaving, None)
-    near = None if published is None or published.beside is None else published.rows.select(*KEY)
-    if published is None:
-        registries = concerned_registries(*([documents] if leaving is None else [documents, leaving]))
-        parts = [published_rows(of_registries(open_table(spark, table.name), registries), table) for table in tables]
-        there = reduce(DataFrame.unionByName, parts)
-    else:
-        there = published.rows
+        return Candidate(staged, rows, leaving)
+    registries = concerned_registries(*([documents] if leaving is None else [documents, leaving]))
+    parts = [published_rows(of_registries(open_table(spark, table.name), registries), table) for table in tables]
+    there = reduce(DataFrame.unionByName, parts)
     earlier = _earlier(there, rows) if compare else None
     others = _left_alone(there, documents.select("registryid"), entities.select(*KEY), compared)
     things = staged.unionByName(_with_dialect(others, dialects, known).select(*COLUMNS))
-    return Candidate(things if earlier is None else things.unionByName(earlier), rows, leaving, near)
+    return Candidate(things if earlier is None else things.unionByName(earlier), rows, leaving)
 
 
 def _with_dialect(rows: DataFrame, dialects: DataFrame, known: DataFrame | None) -> DataFrame:

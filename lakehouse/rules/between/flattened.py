@@ -113,9 +113,6 @@ def _candidate_rows(spark: SparkSession, found: Candidate, table: Table, used: s
     if table.name not in used:
         return staged
     published = open_table(spark, table.name).join(staged, on=["registryid", "xid"], how="left_anti")
-    if found.near is not None:
-        near = found.near.filter(F.col("kind") == table.kind)
-        published = published.join(F.broadcast(near), on=["registryid", "xid"], how="left_semi")
     if found.leaving is not None:
         published = published.join(found.leaving.filter(F.col("kind") == table.kind), on=["registryid", "xid"], how="left_anti")
     return staged.unionByName(published.select(*staged.columns))

@@ -13,16 +13,15 @@ import orjson
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from lakehouse.domain.relations import JUDGES
-from lakehouse.rules.findings import BREACH, POINTERS, WHICH, no_breaches, shown_at
+from lakehouse.rules.findings import FINDINGS, OF_ENTITY, arrow_schema, finding_of, no_findings, shown_at, subject_of
 from lakehouse.store.frames import can_skip, no_rows
 from lakehouse.store.keys import KEY
 from lakehouse.store.sessions import is_interpreted
 
-_PAIR = StructType([*(BREACH[name] for name in WHICH), *(StructField(name, StringType()) for name in ("judge", "case"))])
+_PAIR = StructType([*OF_ENTITY, *(StructField(name, StringType()) for name in ("judge", "case"))])
 _MOST_KINDS = 1000
 
 
@@ -58,25 +57,23 @@ def no_pairs(spark: SparkSession) -> DataFrame:
 
 
 def judged(pairs: DataFrame) -> DataFrame:
-    """Return the rules that pairs break: columns `BREACH`."""
+    """Return the rules that pairs break: columns `FOUND`; a finding may come in several rows."""
     spark = pairs.sparkSession
     if can_skip(pairs):
-        return no_breaches(spark)
+        return no_findings(spark)
     if not is_interpreted(spark):
-        return pairs.mapInArrow(_judge, BREACH)
-    found = [breach for row in pairs.collect() for breach in _breaches(row.asDict())]
-    table = pa.Table.from_pylist(found, schema=to_arrow_schema(BREACH, timezone="UTC"))
-    return spark.createDataFrame(table) if found else no_breaches(spark)
+        return pairs.mapInArrow(_judge, FINDINGS)
+    found = [one for row in pairs.collect() for one in _findings_of(row.asDict())]
+    return spark.createDataFrame(pa.Table.from_pylist(found, schema=arrow_schema())) if found else no_findings(spark)
 
 
 def _judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    schema = to_arrow_schema(BREACH, timezone="UTC")
+    schema = arrow_schema()
     for batch in batches:
-        yield pa.RecordBatch.from_pylist([one for row in batch.to_pylist() for one in _breaches(row)], schema=schema)
+        yield pa.RecordBatch.from_pylist([one for row in batch.to_pylist() for one in _findings_of(row)], schema=schema)
 
 
-def _breaches(pair: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _findings_of(pair: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    subject = subject_of(pair)
     for violation in JUDGES[pair["judge"]](**orjson.loads(pair["case"])):
-        if violation.pointer not in POINTERS:
-            raise ValueError(f"no spellings of {violation.pointer} are known: add it to POINTERS")
-        yield {name: pair[name] for name in WHICH} | {"told": violation._asdict()}
+        yield finding_of(subject, violation)

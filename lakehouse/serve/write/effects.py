@@ -7,7 +7,7 @@ rows, and a test compares both. Warnings refuse nothing: `lakehouse validate` re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -32,7 +32,7 @@ from lakehouse.store.keys import OVER_HTTP
 from lakehouse.text.jsontext import hash_of, read_canonical
 from lakehouse.text.names import REGISTRY, RegistryId, Xid
 from lakehouse.text.problems import Finding
-from lakehouse.text.xid import holder_of, last_id, xid_of_version
+from lakehouse.text.xid import holder_of, last_id, xid_of_resource, xid_of_version
 
 _SYNTAX_OF_IDS = frozenset(("MSG-002", "MSG-020", "MSG-037", "MSG-038", "END-033"))
 _DEPENDENT = "MSG-115"
@@ -79,7 +79,9 @@ def find_broken(
     """Find what rows that were written break; arguments as for `check_between`."""
     if not settings.check_relations:
         return
-    around = _OverlayNeighbours(overlay, registryid)
+    changes = list(changes)
+    new = {one.after.xid for one in changes if one.after is not None and one.before is None}
+    around = _OverlayNeighbours(overlay, registryid, new)
     limits = Limits(settings.max_chain_depth, settings.duplicate_messageids, with_warnings=False)
     for change in changes:
         row, before = change.after, change.before
@@ -94,8 +96,9 @@ def find_broken(
 class _OverlayNeighbours:
     """What a request leaves of a registry, as the rules look at it."""
 
-    def __init__(self, overlay: CatalogOverlay, registryid: RegistryId) -> None:
+    def __init__(self, overlay: CatalogOverlay, registryid: RegistryId, new: Container[Xid]) -> None:
         self._working = overlay
+        self._new = new
         self._registryid = registryid
         self._known: dict[Xid, EntityState | None] = {}
 
@@ -108,8 +111,11 @@ class _OverlayNeighbours:
     def held(self, xid: Xid) -> Iterator[EntityState]:
         return map(_state_of, self._working.children(self._registryid, xid))
 
+    def siblings(self, version: EntityState) -> Iterator[EntityState]:
+        return (one for one in self.held(xid_of_resource(version.xid)) if one.kind == "version")
+
     def alike(self, xid: Xid) -> Xid | None:
-        return self._working.child_like(self._registryid, xid)
+        return self._working.child_like(self._registryid, xid) if xid in self._new else None
 
 
 def _state_of(row: OverlayRow) -> EntityState:

@@ -1,4 +1,4 @@
-"""A small change of a large catalog: what is read by keys is all that rules between entities need."""
+"""A small change is decided by look-ups in the read model as Spark decides it by joins, whatever the catalog holds besides."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from soak.sessions import forget_attached
 from lakehouse.domain.ownership import Policy
 from lakehouse.ingest import settle
 from lakehouse.ingest.pipeline import Request
+from lakehouse.ingest.planner import Planner
+from lakehouse.readmodel import open_model
 from lakehouse.settings import read_settings
 
 G = "/messagegroups/g/messages/"
@@ -62,7 +64,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], set[str]]
     ),
     "an option of an endpoint, and what is inherited": (
         groups(g={"m": extending("b", protocol="MQTT/5.0")}),
-        groups(g={"m": extending("b", protocol="MQTT/5.0", description="new")}),
+        groups(g={"m": extending("b", protocol="MQTT/5.0", protocoloptions={"topic_name": "other"})}),
         groups(
             g={
                 "b": extending("c"),
@@ -140,56 +142,75 @@ def ways(request):
     return {}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("near", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_a_change_is_judged_with_what_it_has_to_do_with(catalog, monkeypatch, near, ways):
+@pytest.mark.parametrize("planner", [pytest.param("spark", marks=pytest.mark.slow), "auto"])
+def test_a_change_is_judged_with_what_it_has_to_do_with(catalog, planner, ways, planned):
     written(catalog, edited=False)
+    catalog.settings = read_settings(warehouse=catalog.settings.warehouse, planner=planner)
     catalog.ingest()
     known = set(catalog.rows("SELECT violation_id FROM xregistry.violations"))
-    bytes_ = 0 if near else 1 << 30
-    catalog.settings = read_settings(warehouse=catalog.settings.warehouse, interpreted_rows=5000, interpreted_bytes=bytes_)
-    read = []
-    monkeypatch.setattr(settle, "read_near", lambda *given: read.append(near_of(*given)) or read[-1])
     written(catalog, edited=True)
-    forget_attached(catalog.spark)
+    planned.clear()
     summary = catalog.ingest()
-    columns = "registryid, rule_id, xid, pointer, action, message"  # MSG-115: what cannot stand without what was refused
+    columns = "registryid, rule_id, xid, pointer, action, message"  # MSG-115: what cannot be without what was refused
     found = catalog.rows(f"SELECT violation_id, {columns} FROM xregistry.violations ORDER BY {columns}")
     told = [row[1:] for row in found if row[0] not in known and row[2] != "MSG-115"]
     for number, (*_, rules) in enumerate(CASES.values()):
         assert {one[1] for one in told if one[0] == f"r{number}"} == rules
     assert {one[1] for one in told if one[0] == "default"} == {"CAT-007"}
     # Twice, since documents from which others take an entity are read in the same ingest.
-    assert [one is not None for one in read] == ([True, True] if near else [])
+    assert len(planned) == (2 if planner == "auto" else 0)
     broken = catalog.write("z.json", b"{")  # which has to do with nothing
     assert catalog.ingest(broken).documents == {"read": 1, "unchanged": 0, "skipped": 0, "rejected": 1}
-    assert len(read) == 3 * near
-    ways[near] = (told, json.dumps(summary.as_json()["entities"]), contents_of(catalog))
-    if near:
-        assert ways[True] == ways.get(False, ways[True])
+    ways[planner] = (told, json.dumps(summary.as_json()["entities"]), contents_of(catalog))
+    assert ways["auto" if "auto" in ways else "spark"] == ways[planner]
 
 
 @pytest.mark.slow
-def test_documents_that_did_not_change_are_no_work(catalog, monkeypatch):
+def test_what_a_large_catalog_holds_besides_is_no_work(catalog, planned):
     for number in range(12):
         catalog.write(f"{number}.json", groups(**{f"g{number}": {"m": message()}}))
     catalog.ingest()
-    catalog.settings = read_settings(warehouse=catalog.settings.warehouse, interpreted_rows=10, interpreted_bytes=0)
-    read = []
-    monkeypatch.setattr(settle, "read_near", lambda *given: read.append(near_of(*given)) or read[-1])
+    warehouse = catalog.settings.warehouse
+    catalog.settings = read_settings(warehouse=warehouse, interpreted_bytes=0)  # as if the catalog were large
     catalog.write("3.json", groups(g3={"m": message(description="changed")}))
     forget_attached(catalog.spark)
+    planned.clear()
+    assert catalog.ingest().as_json()["entities"]["versions"]["updated"] == 1
+    assert planned == []  # to build its read model for one change would take longer than Spark's joins
+    open_model(catalog.settings).close()
+    catalog.write("3.json", groups(g3={"m": message(description="changed again")}))
     summary = catalog.ingest()
-    assert [one.state.count() for one in read] == [4]  # the registry, the group, the message, its Version
+    assert [len(one.state) for one in planned] == [4]  # the registry, the group, the message, its Version
     assert summary.documents == {"read": 12, "unchanged": 11, "skipped": 0, "rejected": 0}
     told = summary.as_json()["entities"]["versions"]
     assert (told["updated"], told["unchanged"]) == (1, 11)
     (catalog.documents / "5.json").unlink()  # what is pruned may be anything: all documents are looked at
     summary = catalog.ingest(request=Request(policy=Policy(prune=True)))
-    assert (len(read), summary.as_json()["entities"]["messages"]["deleted"]) == (1, 1)
+    assert (len(planned), summary.as_json()["entities"]["messages"]["deleted"]) == (1, 1)
 
 
-near_of = settle.read_near
+def test_a_change_that_has_to_do_with_too_much_is_left_to_spark(catalog, monkeypatch, planned):
+    catalog.write("a.json", groups(g={"m": message(), "n": message()}))
+    catalog.ingest()
+    monkeypatch.setattr(settle, "_MOST_LOOKUPS", 2)
+    catalog.write("a.json", groups(g={"m": message(description="changed"), "n": message()}))
+    planned.clear()
+    assert catalog.ingest().as_json()["entities"]["versions"]["updated"] == 1
+    assert planned == []
+
+
+@pytest.fixture
+def planned(monkeypatch):
+    """The planners that looked up what they need."""
+    found: list[Any] = []
+    look_up = Planner.look_up
+
+    def followed(planner):
+        look_up(planner)
+        found.append(planner)
+
+    monkeypatch.setattr(Planner, "look_up", followed)
+    return found
 
 
 def contents_of(catalog: Any) -> list[str]:
