@@ -358,15 +358,14 @@ def test_one_messageid_twice_is_an_error_where_a_setting_says_so(spark: SparkSes
         {"g": group({"m": {}}), "h": group({"m": {}})},
         {"e": {"usage": ["producer"], "messagegroups": ["/messagegroups/g", "/messagegroups/h"]}},
     )
-    things = candidate(spark, staged(spark, {"r": twice}), set()).things
+    things = candidate(spark, staged(spark, {"r": twice}), set()).things.localCheckpoint()
     told = [
         without_doubles(judged(check_entities(things, severity)))
         .select("finding.rule_id", "finding.severity", "finding.action")
         .collect()
-        for severity in (None, "warning", "error")
+        for severity in ("warning", "error")  # without a setting: see END-130 among the examples
     ]
     assert [[tuple(row) for row in rows] for rows in told] == [
-        [("END-130", "warning", "kept")],
         [("END-130", "warning", "kept")],
         [("END-130", "error", "quarantined")],
     ]

@@ -184,6 +184,7 @@ _CLOSED = [
 ]
 
 
+@pytest.mark.slow
 def test_a_message_that_comes_to_show_a_version_on_a_cycle_is_refused(catalog):
     catalog.write("a.json", document({"g": group({"m": _shows("1")})}))
     catalog.ingest()
