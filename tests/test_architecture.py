@@ -131,6 +131,18 @@ def test_modules_do_not_import_each_other_in_a_circle_not_even_for_types():
         edges = {name: found for name, found in edges.items() if name not in free}
 
 
+INTERNAL = re.compile(
+    r"\b(?:_jvm|_jdf|_jdt|_jc|_jsc|_jsparkSession|_gateway|_gateway_client|_ensure_initialized|launch_gateway)\b"
+    r"|\.java_gateway\b|org\.apache\.spark\.sql\.(?:delta(?!\.catalog\.DeltaCatalog)|execution|catalyst|classic|hive)"
+)
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if path.parent.name != "internals"], ids=name_of)
+def test_what_is_internal_to_spark_and_delta_is_reached_by_one_package(path):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if INTERNAL.search(line)] == []
+
+
 def _module(name: str) -> str:
     """Return the module that an import leads to: `log.plan.Head` and `log.plan` lead to `log.plan`, `log.Head` to its package."""
     return name if name in NAMES else _module(name.rpartition(".")[0]) if "." in name else "__init__"

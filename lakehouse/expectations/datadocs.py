@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from importlib.metadata import version
-from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from pyspark.sql import SparkSession
@@ -19,7 +18,7 @@ from pyspark.sql import SparkSession
 from lakehouse.expectations.run import Outcome, Result
 from lakehouse.rules.declared import SEVERITIES
 from lakehouse.settings import Settings
-from lakehouse.store.files import is_local, open_path, remove_folder, write_text
+from lakehouse.store.files import remove_folder, write_text
 from lakehouse.store.session import absolute_location
 from lakehouse.version import VERSION
 
@@ -59,7 +58,7 @@ def write_pages(spark: SparkSession, settings: Settings, what: str, results: Ite
     pages = render_pages(what, list(results), datetime.now(timezone.utc))
     remove_folder(spark, f"{location}/suites")
     for name, text in pages.items():
-        _write(spark, f"{location}/{name}", text)
+        write_text(spark, f"{location}/{name}", text, checksums=False)
     return f"{location}/index.html"
 
 
@@ -86,14 +85,3 @@ def render_pages(what: str, results: list[Result], at: datetime) -> dict[str, st
 
 def _worst_first(result: Result) -> list[Outcome]:
     return [one for severity in SEVERITIES for one in result.failed(severity)]
-
-
-def _write(spark: SparkSession, location: str, text: str) -> None:
-    """Write a text; local files by Python, since Hadoop would put a checksum file beside each."""
-    path, filesystem = open_path(spark, location)
-    if is_local(filesystem):
-        local = Path(path.toUri().getPath())
-        local.parent.mkdir(parents=True, exist_ok=True)
-        local.write_text(text, encoding="utf-8")
-    else:
-        write_text(spark, location, text)

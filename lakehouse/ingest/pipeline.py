@@ -27,7 +27,7 @@ from lakehouse.ingest.parse.parse import limits_of, parse_documents
 from lakehouse.ingest.parse.shared import stage_large
 from lakehouse.ingest.planner import Planner
 from lakehouse.ingest.settle import Asked, Before, Settled, looked_up, read_known, settle, settle_in_driver
-from lakehouse.ingest.sources import Sources, find_sources, large_files, registry_from_path
+from lakehouse.ingest.sources import Sources, find_sources, registry_from_path
 from lakehouse.ingest.stagerows import collect_stage
 from lakehouse.ingest.summary import Summary, of_unchanged, summarise
 from lakehouse.ingest.unchanged import (
@@ -57,6 +57,7 @@ from lakehouse.store.delta.conflicts import retries
 from lakehouse.store.delta.log import sync_table
 from lakehouse.store.files import remove_dead_stages, remove_folder, stages_location
 from lakehouse.store.frames import is_empty, is_local, keep, no_rows, on_driver
+from lakehouse.store.internals.plans import large_files
 from lakehouse.store.schema import STAGE
 from lakehouse.store.sessions import interpreted
 from lakehouse.store.tables import attach_log, create_tables, is_small, open_table

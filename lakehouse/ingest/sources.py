@@ -10,7 +10,7 @@ import hashlib
 import re
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
@@ -29,12 +29,12 @@ from lakehouse.ingest.folders import (
     leads_out,
     look_into,
 )
-from lakehouse.store.jvm import java_class
+from lakehouse.store.internals.hadoop import filesystem_of
+from lakehouse.store.internals.plans import empty_files
 from lakehouse.store.session import absolute_location
 from lakehouse.text.documentnames import is_document
 
 NAME_PATTERN = "*.{json,cereg,yaml,yml,json.gz,cereg.gz,yaml.gz,yml.gz}"
-_STATUS = re.compile(r"FileStatus\{path=(.*?); isDirectory=false; length=(\d+); ")
 # What a search of a folder lists below it, as a regular expression of Java.
 _LISTED = r"(?:[^_./][^/]*/)*[^_./][^/]*\.(?:json|cereg|ya?ml)(?:\.gz)?"
 _DOCUMENTS = "document_uri string, size long, sha256 string, content binary"
@@ -183,35 +183,6 @@ def _read(parts: list[DataFrame], stream_bytes: int) -> DataFrame:
     return small.unionByName(every.filter(F.col("length") > stream_bytes).select(*named).withColumns(none))
 
 
-def empty_files(listed: DataFrame) -> list[str]:
-    """Give the URIs of the empty files among those that Spark listed for a DataFrame of files; it has no rows of them."""
-    plan: Any = listed._jdf.queryExecution().analyzed()
-    return [uri for uri, size in _listing(plan.collectLeaves().head().relation().location()) if not size]
-
-
-def large_files(frame: DataFrame, stream_bytes: int) -> list[str]:
-    """Give the URIs of the files above a size among those that Spark listed for a frame; nothing is listed for that."""
-    plan: Any = frame
-    leaves = plan._jdf.queryExecution().analyzed().collectLeaves()
-    found: set[str] = set()
-    for index in range(leaves.size()):
-        leaf = leaves.apply(index)
-        if not leaf.getClass().getName().endswith("LogicalRelation"):
-            continue
-        relation = leaf.relation()
-        if not relation.getClass().getName().endswith("HadoopFsRelation"):
-            continue
-        location = relation.location()
-        if location.getClass().getName().endswith("InMemoryFileIndex") and location.sizeInBytes() > stream_bytes:
-            found |= {uri for uri, size in _listing(location) if size > stream_bytes}
-    return sorted(found)
-
-
-def _listing(location: Any) -> list[tuple[str, int]]:
-    """Give URI and size of the files that Spark listed: as one text, since asking for each of thousands takes seconds."""
-    return [(uri, int(size)) for uri, size in _STATUS.findall(location.allFiles().mkString("\n"))]
-
-
 def registry_from_path(mode: str, roots: list[str]) -> Column:
     """Name a document's registry after its path (decision 2): `document`, the path without suffixes; `folder`, its folder.
 
@@ -242,25 +213,22 @@ class _Found(NamedTuple):
 def _statuses(spark: SparkSession, source: str) -> tuple[list[_Found], str]:
     """Look up a source, and what it covers: see `Sources.scopes`."""
     local = absolute_location(source) if "://" not in source and not source.startswith("file:") else source
-    jvm: Any = spark._jvm
-    assert jvm is not None
-    path = java_class(jvm, "org.apache.hadoop.fs.Path")(local)
     try:
-        filesystem = path.getFileSystem(spark._jsc.hadoopConfiguration())
-        if filesystem.exists(path):
-            status = filesystem.getFileStatus(path)
-            uri = status.getPath().toString()
-            is_folder = status.isDirectory()
+        files = filesystem_of(spark, local)
+        status = files.entry(local)
+        if status is not None:
+            uri, is_folder = status.uri, status.is_folder
             scope = rf"\A{_quoted(uri.rstrip('/'))}/{_LISTED}\z" if is_folder else rf"\A{_quoted(uri)}\z"
-            return [_Found(uri, is_folder, status.getLen(), uri if is_folder else uri.rsplit("/", 1)[0], True)], scope
+            return [_Found(uri, is_folder, status.size, uri if is_folder else uri.rsplit("/", 1)[0], True)], scope
         fixed = GLOB.split(local, maxsplit=1)[0]
         if fixed == local:
             raise SourceNotFound(source, NOT_THERE)
-        base = filesystem.makeQualified(java_class(jvm, "org.apache.hadoop.fs.Path")(fixed.rsplit("/", 1)[0] or "/")).toString()
-        pattern = base.rstrip("/") + local[len(fixed.rsplit("/", 1)[0]) :]
+        above = fixed.rsplit("/", 1)[0]
+        base = files.qualified(above or "/")
+        pattern = base.rstrip("/") + local[len(above) :]
         found = [
-            _Found(status.getPath().toString(), status.isDirectory(), status.getLen(), base, False)
-            for status in filesystem.globStatus(path) or []
+            _Found(status.uri, status.is_folder, status.size, base, False)
+            for status in files.matches(local, base, _as_regex(pattern))
         ]
     except SourceNotFound:
         raise

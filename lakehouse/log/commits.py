@@ -25,8 +25,8 @@ from lakehouse.log.plan import Plan, changed_rows, rows_digest
 from lakehouse.store.delta.conflicts import is_conflict
 from lakehouse.store.delta.log import newest_version
 from lakehouse.store.delta.positions import told_by_appends, was_never_written
-from lakehouse.store.delta.transactions import append
 from lakehouse.store.frames import can_skip
+from lakehouse.store.internals.transactions import append
 from lakehouse.store.keys import KEY
 from lakehouse.store.schema import CHANGES, SCHEMA
 from lakehouse.store.sessions import is_interpreted

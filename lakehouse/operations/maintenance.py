@@ -21,10 +21,11 @@ from lakehouse.log.effective import NAME as EFFECTIVE
 from lakehouse.log.layout import FILE_BYTES
 from lakehouse.settings import Settings
 from lakehouse.store.delta.conflicts import retries
-from lakehouse.store.delta.log import delta_log, newest_version, sync_table, table_location
+from lakehouse.store.delta.log import sync_table, table_location
 from lakehouse.store.delta.positions import tell_commits, told_by_commits
 from lakehouse.store.files import dead_stages, folder_size, remove_folder
-from lakehouse.store.jvm import java_class
+from lakehouse.store.internals.deltalog import add_statistics, live_files
+from lakehouse.store.internals.guards import print_to_errors
 from lakehouse.store.schema import ENTITY_TABLES
 from lakehouse.store.tables import TABLES, attach_tables, check_writers, table_name
 
@@ -116,8 +117,7 @@ def maintain(
     check_writers(spark, settings)
     attach_tables(spark, settings)
     # Delta prints what VACUUM did; standard output belongs to the command.
-    jvm: Any = spark._jvm
-    java_class(jvm, "java.lang.System").setOut(java_class(jvm, "java.lang.System").err)
+    print_to_errors(spark)
     stages = dead_stages(spark, settings)
     if not dry_run:
         for stage in stages:
@@ -189,17 +189,7 @@ def _is_clustered(session: SparkSession, name: str) -> bool:
 def _measure(session: SparkSession, name: str) -> int:
     """Add Delta's statistics, by which readers skip files, to files that another writer left without."""
     without = _live_files(session, name).filter(F.col("stats").isNull()).count()
-    if without:
-        jvm: Any = session._jvm
-        collection = java_class(jvm, "org.apache.spark.sql.delta.stats.StatisticsCollection")
-        collection.recompute(
-            session._jsparkSession,
-            delta_log(session, name),
-            java_class(jvm, "scala.Option").empty(),
-            getattr(collection, "recompute$default$4")(),
-            getattr(collection, "recompute$default$5")(),
-        )
-    return without
+    return without if without and add_statistics(session, table_location(session, name)) else 0
 
 
 def _vacuum(session: SparkSession, name: str) -> int:
@@ -228,4 +218,4 @@ def _carry_on(session: SparkSession, name: str) -> None:
 
 def _live_files(session: SparkSession, name: str) -> DataFrame:
     """Read the files of the newest version, with their statistics, out of Delta's log."""
-    return DataFrame(newest_version(session, name).allFiles().toDF(), session)
+    return live_files(session, table_location(session, name))

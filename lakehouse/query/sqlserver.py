@@ -21,10 +21,10 @@ from pyspark.sql import SparkSession
 
 from lakehouse.errors import LakehouseError, SettingsError
 from lakehouse.log.snapshots import open_snapshot, resolve_snapshot
-from lakehouse.query.readonly import NO_PATHS, Allowed, compile_class, guard_new_sessions, open_guarded
+from lakehouse.query.readonly import NO_PATHS, Allowed, guard_new_sessions, open_guarded
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.durable import replace_synced
-from lakehouse.store.jvm import java_class
+from lakehouse.store.internals.guards import compile_class, set_property, start_sql_server
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.sessions import open_sibling
 from lakehouse.store.tables import TELL_CATALOG, attach_tables
@@ -135,17 +135,14 @@ def start_server(spark: SparkSession, door: Door, allowed: Allowed = Allowed.REA
     """
     door.check()
     _check_port(door)
-    jvm: Any = spark._jvm
     spark = open_guarded(spark, allowed)
     guard_new_sessions(spark, allowed)  # of each connection
     for key, value in _server_conf(spark, door).items():
         spark.conf.set(key, value)
         if "authentication" in key:  # what lets users in reads its settings from nowhere else
-            java_class(jvm, "java.lang.System").setProperty(key, value)
+            set_property(spark, key, value)
     try:
-        server = java_class(jvm, "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2").startWithSparkSession(
-            spark._jsparkSession, False
-        )
+        server = start_sql_server(spark)
     except Exception as error:
         told = str(getattr(error, "java_exception", error)).splitlines()[0]
         raise LakehouseError(f"the server does not start: {told}") from error
@@ -205,8 +202,7 @@ def _server_conf(spark: SparkSession, door: Door) -> dict[str, str]:
 
 def _compile_users_file(spark: SparkSession, users: str) -> None:
     """Make the class that reads the users file known to the server."""
-    jvm: Any = spark._jvm
-    java_class(jvm, "java.lang.System").setProperty("xregistry.users", str(Path(users).absolute()))
+    set_property(spark, "xregistry.users", str(Path(users).absolute()))
     compile_class(spark, "UsersFile.java", "xregistry.UsersFile")
 
 

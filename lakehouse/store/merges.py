@@ -9,10 +9,11 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.store.delta.log import Files, current_files, table_bytes
+from lakehouse.store.delta.log import current_files, table_bytes
 from lakehouse.store.delta.positions import first_transaction, transaction_of, write_options
-from lakehouse.store.delta.transactions import rewrite
 from lakehouse.store.frames import is_local
+from lakehouse.store.internals.deltalog import Files
+from lakehouse.store.internals.transactions import rewrite
 from lakehouse.store.sessions import is_interpreted
 from lakehouse.store.tables import read_files, table_name
 
@@ -92,8 +93,7 @@ def merge_rows(
 
 def _may_be_rewritten(files: Files, columns: Collection[str]) -> bool:
     """Tell that a table has no columns of somebody else's, nor the change data feed, in which all rows would then change."""
-    followed = files.version.metadata().configuration().get("delta.enableChangeDataFeed")
-    is_followed = followed.isDefined() and str(followed.get()).lower() == "true"
+    is_followed = str(files.property("delta.enableChangeDataFeed")).lower() == "true"
     return set(files.columns.names) == set(columns) and not is_followed
 
 

@@ -22,12 +22,12 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 from pyspark import SparkConf, SparkContext
-from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from lakehouse.errors import JavaNotFound, LakehouseError, SettingsError
 from lakehouse.settings import Settings, data_folder
-from lakehouse.store.jvm import name_classes
+from lakehouse.store.internals.jvm import name_classes
+from lakehouse.store.internals.launch import given_conf, launch_session
 
 JAVA_VERSIONS = (17, 21)
 _LOOPBACK = "127.0.0.1"
@@ -134,8 +134,7 @@ def resolve_delta_jars(settings: Settings) -> list[str]:
 
 
 def _open_submitted(settings: Settings, app_name: str) -> SparkSession:
-    SparkContext._ensure_initialized()
-    given = dict(SparkConf().getAll())
+    given = given_conf()
     builder = SparkSession.builder.appName(given.get("spark.app.name", app_name))
     wanted = _packaged_conf() | settings.spark
     for key, value in (_warehouse_conf(settings, wanted | given) | wanted).items():
@@ -169,14 +168,10 @@ def _launch(conf: dict[str, str]) -> SparkSession:
         atexit.register(Path(log.name).unlink, missing_ok=True)
         with log:
             try:
-                gateway = launch_gateway(  # type: ignore[no-untyped-call]
-                    conf=spark_conf, popen_kwargs={"stderr": log}
-                )
-                context = SparkContext(gateway=gateway, conf=spark_conf)
+                return launch_session(spark_conf, log.file)
             except Exception as error:
                 told = Path(log.name).read_text(encoding="utf-8", errors="replace")[-4000:]
                 raise LakehouseError(f"Spark did not start: {error}\n{told}") from error
-    return SparkSession(context)
 
 
 def _packaged_conf() -> dict[str, str]:

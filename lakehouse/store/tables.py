@@ -16,11 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 from lakehouse.errors import SettingsError, WarehouseError
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.delta.conflicts import is_conflict, retries
-from lakehouse.store.delta.log import Files, current_files, qualified, schema_location, table_bytes, table_location
+from lakehouse.store.delta.log import current_files, qualified, schema_location, table_bytes, table_location
 from lakehouse.store.delta.positions import was_never_written
 from lakehouse.store.files import exists
 from lakehouse.store.frames import no_rows
-from lakehouse.store.jvm import java_class
+from lakehouse.store.internals import deltalog
+from lakehouse.store.internals.deltalog import Files
 from lakehouse.store.migrations import check_not_newer, migrate, stored_version
 from lakehouse.store.places import no_catalog
 from lakehouse.store.schema import SCHEMA
@@ -90,10 +91,7 @@ def remove_stand_ins(session: SparkSession) -> None:
 
 def forget_table(spark: SparkSession, name: str) -> None:
     """Take a table whose folder is gone or broken out of the session's catalog and of Delta's memory, without a look at it."""
-    session: Any = spark._jsparkSession
-    session.sharedState().externalCatalog().dropTable(SCHEMA, name, True, False)
-    jvm: Any = spark._jvm
-    java_class(jvm, "org.apache.spark.sql.delta.DeltaLog").clearCache()
+    deltalog.forget_table(spark, SCHEMA, name)
 
 
 def create_tables(spark: SparkSession, settings: Settings) -> None:

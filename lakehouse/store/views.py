@@ -15,13 +15,13 @@ from functools import cache
 from graphlib import TopologicalSorter
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.frames import hand_over
-from lakehouse.store.jvm import java_class
+from lakehouse.store.internals.plans import view_made_by
 from lakehouse.store.rounds import with_depth, with_rounds
 from lakehouse.store.sessions import open_sibling
 
@@ -119,17 +119,8 @@ def create_view(session: SparkSession, schema: str, name: str, statement: str) -
 
 def _stands(session: SparkSession, schema: str, name: str, body: str, digest: str) -> bool:
     """Tell that a view was created by a statement, and has its query still."""
-    jvm: Any = session._jvm
-    state: Any = session._jsparkSession
-    identifier = java_class(jvm, "org.apache.spark.sql.catalyst.TableIdentifier")(
-        name, java_class(jvm, "scala.Option").apply(schema)
-    )
-    catalog = state.sessionState().catalog()
-    if not catalog.tableExists(identifier):
-        return False
-    found = catalog.getTableMetadata(identifier)
-    made_by, text = found.properties().get(_STATEMENT), found.viewText()
-    return made_by.isDefined() and made_by.get() == digest and text.isDefined() and body.endswith(text.get())
+    found = view_made_by(session, schema, name, _STATEMENT)
+    return found is not None and found[0] == digest and found[1] != "" and body.endswith(found[1])
 
 
 def session_with_views(

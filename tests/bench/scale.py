@@ -41,9 +41,9 @@ from lakehouse.log.projections import project
 from lakehouse.log.snapshots import open_snapshot, resolve_snapshot
 from lakehouse.operations.maintenance import maintain
 from lakehouse.settings import Settings, read_settings
-from lakehouse.store.delta.log import delta_log, newest_version, table_bytes
+from lakehouse.store.delta.log import newest_version, table_bytes
 from lakehouse.store.delta.positions import tell_commits
-from lakehouse.store.jvm import java_class
+from lakehouse.store.internals.jvm import java_class
 from lakehouse.store.merges import fill_table
 from lakehouse.store.schema import CHANGES, EFFECTIVE_MESSAGES, GROUPS, MESSAGES, VERSIONS
 from lakehouse.store.session import open_session
@@ -153,7 +153,7 @@ def make(spark: SparkSession, settings: Settings, scale: Scale, written: Path) -
     _write_commits(folder, scale, told, int(newest_version(spark, "changes").version()))
     _forget(spark, settings)
     attach_tables(spark, settings)
-    delta_log(spark, "changes").checkpoint()
+    newest_version(spark, "changes").deltaLog().checkpoint()
     newest = spark.table(table_name("changes")).filter(F.col("snapshot_id") > scale.snapshots - scale.documents)
     for table in (GROUPS, MESSAGES, VERSIONS):
         _fill(project(newest.filter(F.col("kind") == table.kind), table), table.name, scale)

@@ -16,7 +16,7 @@ from lakehouse.store.files import move_folder
 
 
 class Unwilling:
-    """A Hadoop filesystem that answers false when it is to rename what a name holds, or raises."""
+    """A filesystem that answers false when it is to rename what a name holds, or raises."""
 
     def __init__(self, genuine, name, error=None):
         self.genuine, self.name, self.error = genuine, name, error
@@ -25,7 +25,7 @@ class Unwilling:
         return getattr(self.genuine, method)
 
     def rename(self, source, target):
-        if self.name in source.toString():
+        if self.name in source:
             if self.error:
                 raise self.error
             return False
@@ -45,8 +45,8 @@ def scheme_less(spark):
 
 def test_a_folder_that_was_not_moved_is_told(spark, tmp_path, monkeypatch):
     (tmp_path / "table").mkdir()
-    genuine = stages.open_path
-    monkeypatch.setattr(stages, "open_path", lambda *args: (genuine(*args)[0], Unwilling(genuine(*args)[1], "table")))
+    genuine = stages.filesystem_of
+    monkeypatch.setattr(stages, "filesystem_of", lambda *args: Unwilling(genuine(*args), "table"))
     with pytest.raises(WarehouseError, match="could not be moved"):
         move_folder(spark, str(tmp_path / "table"), str(tmp_path / "_broken" / "table"))
     assert (tmp_path / "table").is_dir()
@@ -110,11 +110,10 @@ class Opened:
 def test_of_thousands_of_parts_each_thread_holds_one_open():
     counts = {"open": 0, "most": 0}
     target = object.__new__(Target)
-    target._streams, target._parts = {}, SimpleNamespace(toString=lambda: "parts")
-    target._fs = SimpleNamespace(open=lambda path: Opened(counts), delete=lambda *_: True)
-    copier = SimpleNamespace(copyLarge=lambda source, into, *_: into.append(source))
-    target._jvm = SimpleNamespace(**{"org.apache.commons.io.IOUtils": copier, "org.apache.hadoop.fs.Path": str})
-    target._growing = "growing"
+    target._streams, target._parts, target._growing = {}, "parts", "growing"
+    target._fs = SimpleNamespace(
+        open=lambda path: Opened(counts), remove=lambda path: None, copy=lambda source, length, into: into.append(source)
+    )
 
     def write(first):
         into = []

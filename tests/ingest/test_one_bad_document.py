@@ -21,7 +21,8 @@ from lakehouse.ingest.parse.batches import BATCH_BYTES, StageBatches
 from lakehouse.ingest.parse.limits import Limits
 from lakehouse.ingest.parse.parse import Source, _Parse, parser
 from lakehouse.ingest.pipeline import Request
-from lakehouse.ingest.sources import empty_files, find_sources, read_documents
+from lakehouse.ingest.sources import find_sources, read_documents
+from lakehouse.store.internals.plans import empty_files
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.views import create_views
 from lakehouse.text.problems import FAULT, NO_DOCUMENT

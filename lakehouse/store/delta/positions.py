@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from lakehouse.store.delta import log
-from lakehouse.store.delta.log import newest_version, table_location, table_property
+from lakehouse.store.delta.log import table_location, table_property
 from lakehouse.store.files import exists, list_folder, read_text
+from lakehouse.store.internals import deltalog
 
 _PROJECTING = ("project", "rebuild")
 _MOST_COMMITS = 100  # that are looked at, newest first
@@ -147,7 +147,7 @@ def write_options(session: SparkSession, application: str, number: int) -> dict[
 
 def last_transaction(session: SparkSession, name: str) -> int:
     """Give the last transaction that brought a table forward, 0 before the first; a table that is set back keeps it."""
-    return log.last_transaction(newest_version(session, name), _application(name))
+    return deltalog.last_transaction(session, table_location(session, name), _application(name))
 
 
 def _application(name: str) -> str:

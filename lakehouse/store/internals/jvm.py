@@ -12,6 +12,8 @@ from typing import Any
 from py4j.java_gateway import JavaClass, JavaMember
 from pyspark.sql import SparkSession
 
+from lakehouse.store.internals.switch import uses_internals
+
 # What PySpark asks for without a package whenever it makes a column, a list of columns or a session.
 _OF_PYSPARK = (
     "org.apache.spark.sql.functions",
@@ -33,12 +35,14 @@ class _Known(JavaClass):  # type: ignore[misc]
 
 
 def java_class(jvm: Any, name: str) -> Any:
-    """Give a class by its full name."""
+    """Return a class by its full name."""
     return getattr(jvm, name)
 
 
 def name_classes(spark: SparkSession) -> None:
-    """Tell PySpark the classes that it asks for, by their bare names and by their full ones."""
+    """Make known to PySpark the classes that it asks for, by their bare names and by their full ones."""
+    if not uses_internals():
+        return
     jvm: Any = spark._jvm
     for name in _OF_PYSPARK:
         known = _Known(name, jvm._gateway_client)

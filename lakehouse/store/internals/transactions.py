@@ -2,6 +2,7 @@
 
 A MERGE looks for the files of the table and for the rows in them, and computes the state of the table again, in nine queries. An
 append that is a transaction has that state computed too, for the transactions in it, which the checksum of the version tells.
+Their public ways are Spark's writer and a MERGE: callers take these where `newest_version` and `current_files` return None.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from lakehouse.store.delta.log import Files, last_transaction
-from lakehouse.store.jvm import java_class
+from lakehouse.store.internals.deltalog import Files, last_transaction_of
+from lakehouse.store.internals.jvm import java_class
 
 _DELTA = "org.apache.spark.sql.delta"
 
@@ -35,7 +36,7 @@ def append(session: SparkSession, version: Any, rows: DataFrame, application: st
     Raises:
         Py4JJavaError: somebody else committed a transaction of the application meanwhile (`conflicts.is_conflict`).
     """
-    if last_transaction(version, application) >= number:
+    if last_transaction_of(version, application) >= number:
         return
     with _begun(session, version, application) as transaction:
         actions = transaction.writeFiles(rows._jdf)
@@ -58,7 +59,7 @@ def rewrite(session: SparkSession, files: Files, rows: DataFrame, application: s
     Raises:
         Py4JJavaError: somebody else committed to the table meanwhile (`conflicts.is_conflict`).
     """
-    if last_transaction(files.version, application) >= number:
+    if last_transaction_of(files.version, application) >= number:
         return
     with _begun(session, files.version, application) as transaction:
         transaction.readWholeTable()

@@ -1,0 +1,185 @@
+"""Delta's own objects for the log of a table, out of the JVM; in their place Delta's Python API, or the log's files."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NamedTuple
+
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from lakehouse.store.internals.hadoop import filesystem_of
+from lakehouse.store.internals.jvm import java_class
+from lakehouse.store.internals.switch import uses_internals
+
+_PLAIN = re.compile(r"[\w.-]+")
+_COMMIT = re.compile(r"/(\d{20})\.json\Z")
+_CHECKPOINT = re.compile(r"/(\d{20})\.checkpoint(\.\d+\.\d+)?\.parquet\Z")
+_FILE = "struct<path: string, size: bigint, stats: string, clusteringProvider: string>"
+_ACTIONS = f"add {_FILE}, remove struct<path: string>, txn struct<appId: string, version: bigint>"
+
+
+def newest_version(spark: SparkSession, location: str) -> Any | None:
+    """Return Delta's own object for the newest version of a table; None without internals."""
+    if not uses_internals():
+        return None
+    nothing = java_class(_jvm(spark), "scala.Option").empty()
+    return _delta_log(spark, location).update(False, nothing, nothing)
+
+
+def table_property(spark: SparkSession, location: str, key: str) -> str | None:
+    """Return a property of a table; None: it has none of that name."""
+    newest = newest_version(spark, location)
+    if newest is None:
+        held = DeltaTable.forPath(spark, location).detail().select("properties").collect()[0][0]
+        return None if key not in held else str(held[key])
+    found = newest.metadata().configuration().get(key)
+    return str(found.get()) if found.isDefined() else None
+
+
+def table_bytes(spark: SparkSession, location: str) -> int:
+    """Return the size of a table's files, in bytes; Delta's checksum of the version mostly says it without a query."""
+    newest = newest_version(spark, location)
+    if newest is None:
+        return int(DeltaTable.forPath(spark, location).detail().select("sizeInBytes").collect()[0][0])
+    told = newest.checksumOpt()  # `sizeInBytesIfKnown` computes all that is known of a version that this session committed
+    return int(told.get().tableSizeBytes() if told.isDefined() else newest.sizeInBytes())
+
+
+class Files(NamedTuple):
+    """The files that hold a table's rows.
+
+    Attributes:
+        locations: where they are.
+        columns: of their rows.
+        version: Delta's own object for the version of the table.
+    """
+
+    locations: list[str]
+    columns: StructType
+    version: Any
+
+    def added(self) -> list[Any]:
+        """Return Delta's own objects for the files."""
+        return _members(self.version.checksumOpt().get().allFiles().get())
+
+    def property(self, key: str) -> str | None:
+        """Return a property of the table at this version."""
+        found = self.version.metadata().configuration().get(key)
+        return str(found.get()) if found.isDefined() else None
+
+
+def current_files(spark: SparkSession, location: str) -> Files | None:
+    """Return the files of a table's newest version, as the checksum names them that Delta writes with a commit, up to 50.
+
+    Returns:
+        None without internals, where there is no such checksum, where rows are not read from files as they are, or where names
+        need care.
+    """
+    newest = newest_version(spark, location)
+    if newest is None:
+        return None
+    told = newest.checksumOpt()
+    if newest.protocol().minReaderVersion() > 1 or not told.isDefined() or not told.get().allFiles().isDefined():
+        return None
+    paths = [str(file.path()) for file in _members(told.get().allFiles().get())]
+    if not all(map(_PLAIN.fullmatch, paths)) or len(paths) != told.get().numFiles():
+        return None
+    columns = StructType.fromJson(json.loads(newest.schema().json()))
+    return Files([f"{location}/{path}" for path in paths], columns, newest)
+
+
+def last_transaction(spark: SparkSession, location: str, application: str) -> int:
+    """Return the last transaction of an application that a table knows, 0 before the first; one that is set back keeps it."""
+    newest = newest_version(spark, location)
+    if newest is not None:
+        return last_transaction_of(newest, application)
+    found = _actions(spark, location).filter(F.col("txn.appId") == application).agg(F.max("txn.version")).collect()[0][0]
+    return int(found or 0)
+
+
+def last_transaction_of(version: Any, application: str) -> int:
+    """Return the last transaction of an application that a version of a table knows, as Delta's own object says."""
+    told = version.checksumOpt()
+    if told.isDefined() and told.get().setTransactions().isDefined():  # else Delta computes all that is known of the version
+        every = _members(told.get().setTransactions().get())
+        return next((int(one.version()) for one in every if one.appId() == application), 0)
+    known = version.transactions().get(application)
+    return int(known.get()) if known.isDefined() else 0
+
+
+def live_files(spark: SparkSession, location: str) -> DataFrame:
+    """Read the files of a table's newest version: among the columns path, size, stats and clusteringProvider."""
+    newest = newest_version(spark, location)
+    if newest is not None:
+        return DataFrame(newest.allFiles().toDF(), spark)
+    actions = _actions(spark, location).filter("add IS NOT NULL OR remove IS NOT NULL")
+    # A version that removes a file and adds it again has it: it says so by the later member of a pair.
+    last = F.max_by("add", F.struct("version", F.col("add").isNotNull())).alias("last")
+    return actions.groupBy(F.coalesce("add.path", "remove.path")).agg(last).filter("last IS NOT NULL").select("last.*")
+
+
+def add_statistics(spark: SparkSession, location: str) -> bool:
+    """Add Delta's statistics to files that another writer left without; return False without internals: there is no other way."""
+    if not uses_internals():
+        return False
+    session: Any = spark
+    collection = java_class(_jvm(spark), "org.apache.spark.sql.delta.stats.StatisticsCollection")
+    collection.recompute(
+        session._jsparkSession,
+        _delta_log(spark, location),
+        java_class(_jvm(spark), "scala.Option").empty(),
+        getattr(collection, "recompute$default$4")(),
+        getattr(collection, "recompute$default$5")(),
+    )
+    return True
+
+
+def forget_table(spark: SparkSession, schema: str, name: str) -> None:
+    """Take a table whose folder is gone or broken out of the session's catalog and of Delta's memory, without a look at it."""
+    if not uses_internals():
+        spark.sql(f"DROP TABLE IF EXISTS {schema}.{name}")
+        return
+    session: Any = spark
+    session._jsparkSession.sharedState().externalCatalog().dropTable(schema, name, True, False)
+    java_class(_jvm(spark), "org.apache.spark.sql.delta.DeltaLog").clearCache()
+
+
+def _jvm(spark: SparkSession) -> Any:
+    return spark._jvm
+
+
+def _delta_log(spark: SparkSession, location: str) -> Any:
+    session: Any = spark
+    return java_class(_jvm(spark), "org.apache.spark.sql.delta.DeltaLog").forTable(session._jsparkSession, location)
+
+
+def _members(sequence: Any) -> list[Any]:
+    """Return the members of a sequence of Scala's."""
+    left = sequence.iterator()
+    found = []
+    while left.hasNext():
+        found.append(left.next())
+    return found
+
+
+def _actions(spark: SparkSession, location: str) -> DataFrame:
+    """Read what Delta's log holds of files and transactions, from its newest checkpoint on, with the version of each.
+
+    What a checkpoint holds has the version of the commit before those that follow it.
+    """
+    folder = f"{location}/_delta_log"
+    uris = [one.uri for one in filesystem_of(spark, folder).members(folder)]
+    parts = {uri: int(found[1]) for uri in uris if (found := _CHECKPOINT.search(uri))}
+    start = max(parts.values(), default=-1)
+    commits = [uri for uri in uris if (found := _COMMIT.search(uri)) and int(found[1]) > start]
+    of_file = F.regexp_extract(F.col("_metadata.file_path"), r"/(\d{20})\.[^/]*\z", 1).cast("bigint").alias("version")
+    read = spark.createDataFrame([], f"{_ACTIONS}, version bigint")
+    if commits:
+        read = read.unionByName(spark.read.schema(_ACTIONS).json(commits).select("*", of_file))
+    if newest := [uri for uri, version in parts.items() if version == start]:
+        read = read.unionByName(spark.read.schema(_ACTIONS).parquet(*newest).select("*", of_file))
+    return read

@@ -1,0 +1,106 @@
+"""What is put into Spark's own work: checks of statements, its SQL server, what its JVM prints.
+
+There is no other way for the first two in Python: without internals they are refused, since a statement must not run unchecked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from lakehouse.store.internals.jvm import java_class
+from lakehouse.store.internals.switch import require_internals, uses_internals
+
+_guards: dict[int, tuple[Any, Any]] = {}  # by the JVM's session catalog: check and parser, which are injected once for each
+
+
+def guard_new_sessions(spark: SparkSession, allowed: int, reading: bool, settings: str, fixed: Mapping[str, str]) -> None:
+    """Let the sessions that are opened from now on, by whomever, run only what is allowed.
+
+    Args:
+        spark: the session whose siblings they are.
+        allowed: what the class ReadOnly calls so.
+        reading: set settings back that its client must not have (the class OwnSettings).
+        settings: regular expression for the names of those that a client may have.
+        fixed: settings that stay as they are.
+
+    Raises:
+        SettingsError: internals are turned off.
+    """
+    require_internals("The check of a statement before it runs")
+    session: Any = spark
+    extensions = session._jsparkSession.extensions()
+    key = extensions.hashCode()
+    if key not in _guards:
+        held = session.sparkContext._gateway.jvm.java.util.HashMap(dict(fixed))
+        check = _made(spark, "ReadOnly", settings)
+        parser = _made(spark, "OwnSettings", settings, held)
+        extensions.injectCheckRule(check)
+        extensions.injectParser(parser)
+        _guards[key] = check, parser
+    check, parser = _guards[key]
+    check.allow(allowed)
+    parser.want(reading)
+
+
+def make_state(session: SparkSession) -> None:
+    """Let a new session be made whole now, with the check that holds now."""
+    classic: Any = session
+    classic._jsparkSession.sessionState()
+
+
+def compile_class(spark: SparkSession, source: str, name: str) -> Any:
+    """Compile a Java class of this package by the compiler that Spark ships, let the thread's loader find it, and return it.
+
+    Args:
+        spark: the session.
+        source: file in this package.
+        name: full name of the class.
+    """
+    jvm: Any = spark._jvm
+    thread = java_class(jvm, "java.lang.Thread").currentThread()
+    compiler = java_class(jvm, "org.codehaus.janino.SimpleCompiler")()
+    compiler.setParentClassLoader(thread.getContextClassLoader())
+    compiler.cook(files("lakehouse.store.internals").joinpath(source).read_text(encoding="utf-8"))
+    thread.setContextClassLoader(compiler.getClassLoader())
+    return compiler.getClassLoader().loadClass(name)
+
+
+def set_property(spark: SparkSession, key: str, value: str) -> None:
+    """Set a property of the JVM: some parts of Spark read their settings from nowhere else."""
+    java_class(spark._jvm, "java.lang.System").setProperty(key, value)
+
+
+def start_sql_server(spark: SparkSession) -> Any:
+    """Start Spark's SQL server on a session, and return it; its method `stop` ends it.
+
+    Raises:
+        SettingsError: internals are turned off.
+    """
+    require_internals("The SQL server")
+    session: Any = spark
+    server = java_class(session._jvm, "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2")
+    return server.startWithSparkSession(session._jsparkSession, False)
+
+
+def print_to_errors(spark: SparkSession) -> None:
+    """Let what Spark and Delta print go to standard error; without internals it stays on standard output."""
+    if uses_internals():
+        system = java_class(spark._jvm, "java.lang.System")
+        system.setOut(system.err)
+
+
+def _made(spark: SparkSession, name: str, *values: Any) -> Any:
+    """Make an object of a Java class of this package by its first constructor."""
+    return compile_class(spark, f"{name}.java", f"xregistry.{name}").getConstructors()[0].newInstance(_objects(spark, *values))
+
+
+def _objects(spark: SparkSession, *values: Any) -> Any:
+    gateway: Any = spark.sparkContext._gateway
+    found = gateway.new_array(gateway.jvm.java.lang.Object, len(values))
+    for index, value in enumerate(values):
+        found[index] = value
+    return found

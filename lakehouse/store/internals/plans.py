@@ -1,0 +1,133 @@
+"""Plans of DataFrames, as the JVM holds them: rows that the driver has, and files that Spark listed."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import Any
+from urllib.parse import unquote
+
+from pyspark.sql import DataFrame, SparkSession
+
+from lakehouse.store.internals.hadoop import filesystem_of
+from lakehouse.store.internals.jvm import java_class
+from lakehouse.store.internals.switch import uses_internals
+
+_STATUS = re.compile(r"FileStatus\{path=(.*?); isDirectory=false; length=(\d+); ")
+_HEAD_OF_LOCAL = re.compile(r"\Afile:/+")
+
+
+class Held:
+    """Rows that the driver holds, filtered and projected, by the plan that has them."""
+
+    def __init__(self, plan: Any) -> None:
+        self.plan = plan
+
+    def is_empty(self) -> bool:
+        """Return whether there are none."""
+        return bool(self.plan.data().isEmpty())
+
+    def count(self) -> int:
+        """Return how many there are."""
+        return int(self.plan.data().size())
+
+
+def held_rows(frame: DataFrame) -> Held | None:
+    """Return the rows of a frame that the driver holds; None: it takes a query to have them, and always without internals."""
+    if not uses_internals():
+        return None
+    classic: Any = frame
+    plan = classic._jdf.queryExecution().optimizedPlan()
+    return Held(plan) if plan.getClass().getSimpleName() == "LocalRelation" else None
+
+
+def on_driver(frame: DataFrame) -> DataFrame:
+    """Compute a frame of few rows once, and let the driver hold them; without internals the executors do."""
+    if not uses_internals():
+        return frame.localCheckpoint()
+    session: Any = frame.sparkSession
+    classic: Any = frame
+    held = held_rows(frame)
+    if held is None:
+        rows = classic._jdf.collectAsList()
+        return DataFrame(session._jsparkSession.createDataFrame(rows, classic._jdf.schema()), session)
+    return _of_plan(session, held.plan)
+
+
+def hand_over(frame: DataFrame, session: SparkSession) -> DataFrame:
+    """Give rows to another session, with whose settings they are read; rows of the driver go without what they came from."""
+    if not uses_internals():
+        name = f"handed_{uuid.uuid4().hex}"
+        frame.createGlobalTempView(name)
+        try:
+            return session.table(f"global_temp.{name}")
+        finally:
+            session.catalog.dropGlobalTempView(name)
+    classic: Any = frame
+    held = held_rows(frame)
+    return _of_plan(session, held.plan if held is not None else classic._jdf.queryExecution().analyzed())
+
+
+def empty_files(listed: DataFrame) -> list[str]:
+    """Return the URIs of the empty files among those that Spark listed for a DataFrame of files; it has no rows of them."""
+    if not uses_internals():
+        return sorted(set(_input_files(listed)) - {row[0] for row in listed.select("path").collect()})
+    plan: Any = listed
+    location = plan._jdf.queryExecution().analyzed().collectLeaves().head().relation().location()
+    return [uri for uri, size in _listing(location) if not size]
+
+
+def large_files(frame: DataFrame, most: int) -> list[str]:
+    """Return the URIs of the files above a size among those that Spark listed for a frame; nothing is listed for that."""
+    if not uses_internals():
+        files = {uri: filesystem_of(frame.sparkSession, uri).entry(uri) for uri in _input_files(frame)}
+        return sorted(uri for uri, file in files.items() if file is not None and file.size > most)
+    plan: Any = frame
+    leaves = plan._jdf.queryExecution().analyzed().collectLeaves()
+    found: set[str] = set()
+    for index in range(leaves.size()):
+        leaf = leaves.apply(index)
+        if not leaf.getClass().getName().endswith("LogicalRelation"):
+            continue
+        relation = leaf.relation()
+        if not relation.getClass().getName().endswith("HadoopFsRelation"):
+            continue
+        location = relation.location()
+        if location.getClass().getName().endswith("InMemoryFileIndex") and location.sizeInBytes() > most:
+            found |= {uri for uri, size in _listing(location) if size > most}
+    return sorted(found)
+
+
+def view_made_by(session: SparkSession, schema: str, name: str, key: str) -> tuple[str | None, str] | None:
+    """Return the property of a view that says what made it, and its text; None: there is no such view."""
+    if not uses_internals():
+        if not session.catalog.tableExists(f"{schema}.{name}"):
+            return None
+        told = session.sql(f"SHOW TBLPROPERTIES {schema}.{name}").collect()
+        described = session.sql(f"DESCRIBE EXTENDED {schema}.{name}").collect()
+        made_by = next((str(row["value"]) for row in told if row["key"] == key), None)
+        return made_by, next((str(row["data_type"]) for row in reversed(described) if row["col_name"] == "View Text"), "")
+    classic: Any = session
+    option = java_class(classic._jvm, "scala.Option")
+    identifier = java_class(classic._jvm, "org.apache.spark.sql.catalyst.TableIdentifier")(name, option.apply(schema))
+    catalog = classic._jsparkSession.sessionState().catalog()
+    if not catalog.tableExists(identifier):
+        return None
+    found = catalog.getTableMetadata(identifier)
+    made, text = found.properties().get(key), found.viewText()
+    return str(made.get()) if made.isDefined() else None, str(text.get()) if text.isDefined() else ""
+
+
+def _of_plan(session: Any, plan: Any) -> DataFrame:
+    dataset = java_class(session._jvm, "org.apache.spark.sql.classic.Dataset")
+    return DataFrame(dataset.ofRows(session._jsparkSession, plan), session)
+
+
+def _listing(location: Any) -> list[tuple[str, int]]:
+    """Return URI and size of the files that Spark listed: as one text, since asking for each of thousands takes seconds."""
+    return [(uri, int(size)) for uri, size in _STATUS.findall(location.allFiles().mkString("\n"))]
+
+
+def _input_files(frame: DataFrame) -> list[str]:
+    """Return the URIs of the files that a frame reads, as rows of files have them."""
+    return [_HEAD_OF_LOCAL.sub("file:/", unquote(uri)) for uri in frame.inputFiles()]
