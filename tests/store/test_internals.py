@@ -13,8 +13,10 @@ from conftest import Catalog
 from pyspark.sql import functions as F
 from soak.sessions import forget
 
-from lakehouse.errors import SettingsError
+from lakehouse.errors import SettingsError, SourceNotFound, TargetError
 from lakehouse.export.run import Request, export
+from lakehouse.export.target import Target
+from lakehouse.ingest.sources import find_sources
 from lakehouse.operations.doctor import diagnose
 from lakehouse.operations.maintenance import maintain
 from lakehouse.query.readonly import Allowed
@@ -87,8 +89,9 @@ def test_rows_are_kept_and_handed_over(spark, off):
 
 
 @pytest.mark.parametrize("value", ["on", "off"])
-def test_files_are_listed_read_written_and_moved(spark, tmp_path, monkeypatch, value):
+def test_files_are_listed_read_written_and_moved(request, tmp_path, monkeypatch, value):
     monkeypatch.setenv(VARIABLE, value)
+    spark = request.getfixturevalue("spark") if value == "on" else None
     assert isinstance(filesystem_of(spark, str(tmp_path)), ArrowFileSystem) == (value == "off")
     folder = f"file:{tmp_path}/a b/c"
     assert (list_folder(spark, folder), folder_size(spark, folder)) == ([], (0, 0))
@@ -109,6 +112,26 @@ def test_files_are_listed_read_written_and_moved(spark, tmp_path, monkeypatch, v
     files.remove(f"{tmp_path}/e")
     files.remove(f"{tmp_path}/e")
     assert (files.exists(f"{tmp_path}/e"), files.entry(f"{tmp_path}/e"), files.is_local) == (False, None, True)
+
+
+def test_an_export_is_published_whole_and_sources_are_found(tmp_path, off):
+    for number in range(2):
+        with Target(None, str(tmp_path / "out" / "a.json"), is_folder=False) as target:
+            Path(target.scratch.removeprefix("file:"), "part-1").write_bytes(b"abcdef")
+            with target.file("a.json") as file:
+                file.write(b"%d" % number)
+                file.copy("part-1", 2, 3)
+            assert target.parts() == ["part-1"]
+            target.publish()
+        assert [path.read_bytes() for path in (tmp_path / "out").iterdir()] == [b"%dcde" % number]
+    with pytest.raises(TargetError, match="the root of a filesystem"):
+        Target(None, "/", is_folder=False)
+    (tmp_path / "out" / "b[1].json").write_text("{}")
+    for source in (f"{tmp_path}/o*/?.json", f"{tmp_path}/out/{{a,c}}.json", f"{tmp_path}/out/a.json"):
+        assert find_sources(None, [source]).files == [f"file:{tmp_path}/out/a.json"]
+    assert find_sources(None, [f"{tmp_path}/out"]).folders == [f"file:{tmp_path}/out"]
+    with pytest.raises(SourceNotFound):
+        find_sources(None, [f"{tmp_path}/none"])
 
 
 @pytest.mark.parametrize("value", ["on", "off"])
