@@ -224,7 +224,6 @@ def demo(context: Context) -> int:
     The catalog of an online shop is created in ./demo-warehouse.
     """
     from lakehouse.cli.demo import QUERIES
-    from lakehouse.expectations.run import warm_up
     from lakehouse.ingest.pipeline import ingest as run_ingest
     from lakehouse.query.sql import run_query
 
@@ -232,7 +231,6 @@ def demo(context: Context) -> int:
     settings = context.settings
     with as_file(files("lakehouse.cli") / "demo") as folder:
         click.echo(f"$ lakehouse --warehouse {settings.warehouse} ingest {folder}")
-        warm_up()
         with session(context, makes_catalog=True) as (spark, settings, watcher):
             summary = run_ingest(spark, settings, [str(folder)], watcher=watcher)
     show_summary(summary.as_json())

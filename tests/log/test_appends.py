@@ -7,8 +7,8 @@ from queries import executions
 
 from lakehouse.errors import CommitLost
 from lakehouse.log.commits import Label, Run, commit_label, read_head
-from lakehouse.store.internals import transactions
 from lakehouse.store.delta.positions import told_by_appends
+from lakehouse.store.internals import transactions
 from lakehouse.store.sessions import interpreted
 from lakehouse.store.tables import attach_tables
 

@@ -33,7 +33,7 @@ from lakehouse.store.internals.switch import VARIABLE, uses_internals
 from lakehouse.store.sessions import interpreted
 from lakehouse.store.tables import attach_tables
 
-_OF_A_RUN = re.compile(r"datetime\.datetime\([^)]*\)|ingest_id='[^']*'|\d{4}-\d\d-\d\dT[\d:.]+Z|file:/[^'\"]*/")
+_OF_A_RUN = re.compile(r"datetime\.datetime\([^)]*\)|(?:ingest|violation)_id='[^']*'|\d{4}-\d\d-\d\dT[\d:.]+Z|file:/[^'\"]*/")
 
 
 @pytest.fixture
