@@ -18,7 +18,7 @@ _PIECE = 1 << 20  # bytes that are copied at once
 _URI = re.compile(r"\A([A-Za-z][A-Za-z0-9+.\-]*):(.*)\Z", re.DOTALL)
 
 
-class Entry(NamedTuple):
+class FileEntry(NamedTuple):
     """A file or folder: its URI as Hadoop writes it, its bytes, and when it was changed, in seconds since 1970."""
 
     uri: str
@@ -40,19 +40,19 @@ class FileSystem(Protocol):
     def exists(self, location: str) -> bool:
         """Return whether there is a file or folder."""
 
-    def entry(self, location: str) -> Entry | None:
+    def entry(self, location: str) -> FileEntry | None:
         """Return a file or folder; None: there is none."""
 
-    def members(self, location: str) -> list[Entry]:
+    def members(self, location: str) -> list[FileEntry]:
         """Return the members of a folder; none where there is no folder."""
 
-    def files_below(self, location: str) -> Iterator[Entry]:
+    def files_below(self, location: str) -> Iterator[FileEntry]:
         """Return the files of a folder and of all folders in it."""
 
     def size_below(self, location: str) -> tuple[int, int]:
         """Return how many files are below a folder, and their bytes; nothing where there is no folder."""
 
-    def matches(self, glob: str, base: str, pattern: str) -> list[Entry]:
+    def matches(self, glob: str, base: str, pattern: str) -> list[FileEntry]:
         """Return what a glob matches; `base`: the folder before its first wildcard, `pattern`: it as a regular expression."""
 
     def make_folder(self, location: str) -> bool:
@@ -113,17 +113,17 @@ class HadoopFileSystem:
         """See `FileSystem`."""
         return bool(self._fs.exists(self._path(location)))
 
-    def entry(self, location: str) -> Entry | None:
+    def entry(self, location: str) -> FileEntry | None:
         """See `FileSystem`."""
         path = self._path(location)
         return _entry(self._fs.getFileStatus(path)) if self._fs.exists(path) else None
 
-    def members(self, location: str) -> list[Entry]:
+    def members(self, location: str) -> list[FileEntry]:
         """See `FileSystem`."""
         path = self._path(location)
         return [_entry(status) for status in self._fs.listStatus(path)] if self._fs.exists(path) else []
 
-    def files_below(self, location: str) -> Iterator[Entry]:
+    def files_below(self, location: str) -> Iterator[FileEntry]:
         """See `FileSystem`."""
         path = self._path(location)
         files = self._fs.listFiles(path, True) if self._fs.exists(path) else None
@@ -138,7 +138,7 @@ class HadoopFileSystem:
         told = self._fs.getContentSummary(path)
         return int(told.getFileCount()), int(told.getLength())
 
-    def matches(self, glob: str, base: str, pattern: str) -> list[Entry]:
+    def matches(self, glob: str, base: str, pattern: str) -> list[FileEntry]:
         """See `FileSystem`."""
         return [_entry(status) for status in self._fs.globStatus(self._path(glob)) or []]
 
@@ -192,9 +192,9 @@ class _Output:
         self.stream.close()
 
 
-def _entry(status: Any) -> Entry:
+def _entry(status: Any) -> FileEntry:
     modified = status.getModificationTime() / 1000
-    return Entry(str(status.getPath().toString()), bool(status.isDirectory()), int(status.getLen()), modified)
+    return FileEntry(str(status.getPath().toString()), bool(status.isDirectory()), int(status.getLen()), modified)
 
 
 class ArrowFileSystem:
@@ -220,16 +220,16 @@ class ArrowFileSystem:
         """See `FileSystem`."""
         return self.entry(location) is not None
 
-    def entry(self, location: str) -> Entry | None:
+    def entry(self, location: str) -> FileEntry | None:
         """See `FileSystem`."""
         found = self._fs.get_file_info(self._path(location))
         return None if found.type == fs.FileType.NotFound else self._entry(found)
 
-    def members(self, location: str) -> list[Entry]:
+    def members(self, location: str) -> list[FileEntry]:
         """See `FileSystem`."""
         return self._selected(location, recursive=False)
 
-    def files_below(self, location: str) -> Iterator[Entry]:
+    def files_below(self, location: str) -> Iterator[FileEntry]:
         """See `FileSystem`."""
         return (one for one in self._selected(location, recursive=True) if not one.is_folder)
 
@@ -238,7 +238,7 @@ class ArrowFileSystem:
         sizes = [one.size for one in self.files_below(location)]
         return len(sizes), sum(sizes)
 
-    def matches(self, glob: str, base: str, pattern: str) -> list[Entry]:
+    def matches(self, glob: str, base: str, pattern: str) -> list[FileEntry]:
         """See `FileSystem`."""
         wanted = re.compile(pattern)
         return [one for one in self._selected(base, recursive=True) if wanted.fullmatch(one.uri)]
@@ -284,7 +284,7 @@ class ArrowFileSystem:
             target.write(piece)
             length -= len(piece)
 
-    def _selected(self, location: str, *, recursive: bool) -> list[Entry]:
+    def _selected(self, location: str, *, recursive: bool) -> list[FileEntry]:
         told = fs.FileSelector(self._path(location), allow_not_found=True, recursive=recursive)
         return [self._entry(found) for found in self._fs.get_file_info(told)]
 
@@ -295,9 +295,9 @@ class ArrowFileSystem:
         path = path if path == "/" else path.rstrip("/")
         return f"file:{path}" if self.is_local else f"{self._scheme}://{path}"
 
-    def _entry(self, found: Any) -> Entry:
+    def _entry(self, found: Any) -> FileEntry:
         is_folder = found.type == fs.FileType.Directory
-        return Entry(self._uri(found.path), is_folder, 0 if is_folder else int(found.size), (found.mtime_ns or 0) / 1e9)
+        return FileEntry(self._uri(found.path), is_folder, 0 if is_folder else int(found.size), (found.mtime_ns or 0) / 1e9)
 
 
 def _parts(location: str) -> tuple[str, str]:

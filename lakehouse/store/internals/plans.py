@@ -17,7 +17,7 @@ _STATUS = re.compile(r"FileStatus\{path=(.*?); isDirectory=false; length=(\d+); 
 _HEAD_OF_LOCAL = re.compile(r"\Afile:/+")
 
 
-class Held:
+class HeldRows:
     """Rows that the driver holds, filtered and projected, by the plan that has them."""
 
     def __init__(self, plan: Any) -> None:
@@ -32,13 +32,13 @@ class Held:
         return int(self.plan.data().size())
 
 
-def held_rows(frame: DataFrame) -> Held | None:
+def held_rows(frame: DataFrame) -> HeldRows | None:
     """Return the rows of a frame that the driver holds; None: it takes a query to have them, and always without internals."""
     if not uses_internals():
         return None
     classic: Any = frame
     plan = classic._jdf.queryExecution().optimizedPlan()
-    return Held(plan) if plan.getClass().getSimpleName() == "LocalRelation" else None
+    return HeldRows(plan) if plan.getClass().getSimpleName() == "LocalRelation" else None
 
 
 def on_driver(frame: DataFrame) -> DataFrame:
