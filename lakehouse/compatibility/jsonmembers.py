@@ -83,7 +83,9 @@ class MemberComparison(KeywordComparison):
         if is_matched:
             yield self._unknown(here, kind, what, "whether a pattern of names is about it")
         else:
-            yield self._strictly(here, kind, what, strict, because)
+            is_written = name in writer.required or writer.opaque
+            lenient = min(strict, Answer.UNKNOWN) if is_written else Answer.NO
+            yield Found(here, kind, what, lenient, strict, because)
 
     def _undeclared(self, name: str, writer: Shape, reader: Shape, path: Path) -> Iterator[Found]:
         """Compare a member that only the writer declares."""
@@ -107,7 +109,7 @@ class MemberComparison(KeywordComparison):
     def _others(self, writer: Shape, reader: Shape, path: Path) -> Iterator[Found]:
         """Compare members that neither side names: those of a map, or those that match a pattern."""
         ours = writer.rest()
-        is_closed = writer.closed or False in ours
+        is_closed = False in ours or (writer.closed and not ours)
         for one in reader.rest():
             if one is False:
                 if not is_closed:
@@ -118,7 +120,7 @@ class MemberComparison(KeywordComparison):
                     because = "{writer} may write members that match a pattern, and {reader} refuses these"
                     yield self._strictly(path, "content-changed", "patterns of names differ", Answer.YES, because)
                 continue
-            yield from self._free(ours, one, path, is_closed=is_closed)
+            yield from self._free(writer, one, path, is_closed=is_closed)
             for pattern in writer.patterns.keys() - reader.patterns.keys():
                 yield from self._read(writer.patterns[pattern], one, (*path, "*"))
         for pattern, parts in reader.patterns.items():
@@ -127,24 +129,28 @@ class MemberComparison(KeywordComparison):
                 if held is not None:
                     yield from self._read(held, one, (*path, "*"))
                 else:
-                    yield from self._free(ours, one, path, is_closed=is_closed)
+                    yield from self._free(writer, one, path, is_closed=is_closed)
             if writer.patterns and held is None:
                 told = f"members that match {pattern[:80]} differ"
                 yield self._unknown(path, "content-changed", told, "patterns of names are not compared")
-        if reader.closed and not is_closed:
+        if reader.closed and (not is_closed or writer.patterns.keys() - reader.patterns.keys()):
             because = "{writer} may write members that it does not declare, and {reader} refuses these"
             yield self._strictly(path, "content-changed", "`unevaluatedProperties` differs", Answer.YES, because)
 
-    def _free(self, ours: Parts, schema: Any, path: Path, *, is_closed: bool) -> Iterator[Found]:
+    def _free(self, writer: Shape, schema: Any, path: Path, *, is_closed: bool) -> Iterator[Found]:
         """Compare members of any name with the schema that the reader has for them."""
         if is_closed:
             return
         here = (*path, "*")
-        if ours:
-            yield from self._read(ours, schema, here)
-        else:
-            because = "{writer} may write any member, and {reader} takes only some"
-            yield self._strictly(here, "content-changed", "other members are limited", self._worst(_ANY, schema, here), because)
+        if writer.rest():
+            yield from self._read(writer.rest(), schema, here)
+            return
+        because = "{writer} may write any member, and {reader} takes only some"
+        strict = self._worst(_ANY, schema, here)
+        # Conditions declare members, and what is required is written although it is not declared.
+        is_written = bool(writer.opaque or writer.required - writer.properties.keys())
+        lenient = min(strict, Answer.UNKNOWN) if is_written else Answer.NO
+        yield Found(here, "content-changed", "other members are limited", lenient, strict, because)
 
     def _worst(self, parts: Parts, schema: Any, path: Path) -> Answer:
         return Answer.YES if schema is False else max((one.strict for one in self._read(parts, schema, path)), default=Answer.NO)
