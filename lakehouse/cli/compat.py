@@ -42,7 +42,7 @@ class _Side(NamedTuple):
 @with_globals
 @click.pass_obj
 def compat(context: Context, before: str, after: str, format_: str | None, strict: bool, at: str | None) -> int:
-    """Compare two schemas or messages: does B break who uses A, and why?
+    """Check whether a new schema or message breaks who uses it.
 
     A and B are files, XIDs of schemas or messages (their default Version) or of Versions; B may be the id of another Version.
     Exit code 4 if readers or writers that stay with A break.
