@@ -23,6 +23,7 @@ from lakehouse.expectations.suites import Suite
 from lakehouse.faults import crash_point
 from lakehouse.ingest.judged import Uris, is_judged, judgement, remember, uris_in, uris_of
 from lakehouse.ingest.numbering import with_numbers
+from lakehouse.ingest.parse.draft import WITH_FILES
 from lakehouse.ingest.parse.parse import limits_of, parse_documents
 from lakehouse.ingest.parse.shared import stage_large
 from lakehouse.ingest.planner import Planner
@@ -422,7 +423,8 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
             if not plan.is_empty or work.run.label is not None:
                 ended_at = _commit(spark, settings, plan, settled.stage, seen, clock)
                 snapshot_id = ended_at.snapshot_id
-            if request.policy.prune or _is_looked_at_again(plan, strict=request.strict):
+            is_looked_at_again = request.policy.prune or _is_looked_at_again(plan, strict=request.strict)
+            if is_looked_at_again and not _takes_in_files(plan):
                 remember(spark, settings, work.given.call.judgement(settings), ended_at, work.uris)
         summary = summarise(stage, plan, seen.run.documents, dry_run=request.dry_run)
         return replace(summary, snapshot_id=snapshot_id, hidden=work.given.sources.hidden, dialects=work.dialects)
@@ -465,6 +467,13 @@ def _is_looked_at_again(plan: Plan, *, strict: bool) -> bool:
     if plan.decided is not None:
         return any(not needs_no_reading(facts, strict=strict) for facts in plan.decided.facts)
     return not is_empty(plan.facts.filter(~needs_no_look("facts", strict=strict)))
+
+
+def _takes_in_files(plan: Plan) -> bool:
+    """Return whether a document holds more than its text: files next to it, which may be others at the next ingest."""
+    if plan.decided is not None:
+        return any(WITH_FILES in (facts.get("spellings") or {}) for facts in plan.decided.facts)
+    return not is_empty(plan.facts.filter(F.array_contains(F.map_keys("facts.spellings"), WITH_FILES)))
 
 
 def _numbered(spark: SparkSession, head: Head, stage: DataFrame, work: _Work) -> tuple[DataFrame, DataFrame | None]:
