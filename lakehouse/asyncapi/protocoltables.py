@@ -152,8 +152,8 @@ def slug(text: str) -> str:
 
 def id_of_address(address: str) -> str:
     """Make an id of an address: no two addresses have the same; `/` becomes `:` and `{x}` becomes `@x`."""
-    plain = _PLACEHOLDER.sub(lambda found: "\0" + found[1], address)
-    return _OUTSIDE.sub(lambda found: {"/": ":", "\0": "@"}.get(found[0]) or _coded(found[0]), plain)
+    plain = _PLACEHOLDER.sub(lambda found: "\x1f" + found[1], address)
+    return _OUTSIDE.sub(lambda found: {"/": ":", "\x1f": "@"}.get(found[0]) or _coded(found[0]), plain)
 
 
 def id_of_key(key: str) -> str:

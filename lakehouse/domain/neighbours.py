@@ -70,12 +70,14 @@ class Limits(NamedTuple):
         duplicate_messageids: how grave it is that a messageid comes twice.
         with_warnings: look for what is no error, too.
         first_of_type: gives the message that has had a `type` first; None: it is not looked for.
+        with_promises: compare Versions by what `compatibility` promises; an ingest compares those of one document as it reads it.
     """
 
     max_chain_depth: int
     duplicate_messageids: str
     with_warnings: bool = True
     first_of_type: Callable[[str], Xid | None] | None = None
+    with_promises: bool = True
 
 
 def violations_of(entity: EntityState, before: EntityState | None, around: Surroundings, limits: Limits) -> Violations:
@@ -92,10 +94,8 @@ def violations_of(entity: EntityState, before: EntityState | None, around: Surro
         yield from relations.of_variant(kind=entity.kind, other=other)
     if before is not None and entity.dialect and any(asks(entity.dialect, rule_id) for rule_id in ABOUT_CHANGE):
         yield from _of_change(entity, before)
-    if entity.kind in ("version", "schemaversion"):
-        yield from _of_promise(entity, before, around)
-    elif entity.kind in ("message", "schema") and before is not None:
-        yield from _of_new_promise(entity, before, around)
+    if limits.with_promises:
+        yield from _of_promises(entity, before, around)
     if entity.kind == "version":
         yield from _Version(entity, around, limits).violations()
     elif entity.kind in ("message", "schema"):
@@ -116,6 +116,13 @@ def _of_change(entity: EntityState, before: EntityState) -> Violations:
         authority=now.get("authority"),
         old_authority=was.get("authority"),
     )
+
+
+def _of_promises(entity: EntityState, before: EntityState | None, around: Surroundings) -> Violations:
+    if entity.kind in ("version", "schemaversion"):
+        yield from _of_promise(entity, before, around)
+    elif entity.kind in ("message", "schema") and before is not None:
+        yield from _of_new_promise(entity, before, around)
 
 
 def _of_promise(entity: EntityState, before: EntityState | None, around: Surroundings) -> Violations:

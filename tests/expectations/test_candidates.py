@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from planning import plan_of
@@ -147,8 +148,8 @@ def test_a_hole_in_the_gate_stops_the_commit(catalog, spark):
         FINDINGS,
     )
     with pytest.raises(CandidateRefused, match="specification: MSG-999: 1 break it"):
-        validate_candidate(spark, plan, stage, bad, [], [])
-    validate_candidate(spark, plan, stage, bad.limit(0), [], [])
+        validate_candidate(spark, replace(plan, findings=bad), stage, [], [])
+    validate_candidate(spark, replace(plan, findings=bad.limit(0)), stage, [], [])
 
 
 def test_a_suite_that_cannot_be_read_is_told_before_anything_is_read(catalog):

@@ -107,7 +107,6 @@ FETCHES = """
 import sys
 from pathlib import Path
 from replicate.sources import fetch, settings_of
-from lakehouse.replicate import walk
 held = fetch(settings_of(Path(sys.argv[1])), sys.argv[2])
 (text,) = held.documents.values()
 sys.stdout.buffer.write(text)
