@@ -236,7 +236,7 @@ class Planner:
 
 
 def grow_parents(planner: Planner) -> None:
-    """Count the epochs of what holds something that came or went, and was not written itplanner (decision 8)."""
+    """Count the epochs of what holds something that came or went, and was not written itself (decision 8)."""
     moved = {parent_of(key) for key, one in planner.compared.items() if one.op in ("insert", "delete") and not is_root(key)}
     grows = {}
     for key in moved:

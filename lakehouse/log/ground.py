@@ -61,7 +61,6 @@ def read_ground(
     policy: Policy,
     known: DataFrame,
     gone: DataFrame,
-    state: DataFrame | None = None,
 ) -> Ground:
     """Read what a stage is compared with.
 
@@ -72,15 +71,13 @@ def read_ground(
         policy: what the ingest may do.
         known: as from `current_documents` at the head.
         gone: as from `find_gone`.
-        state: as from `read_state` at the head, of all that the documents say or held; None: it is read.
     """
     log = open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id)
     committed_at = head.next_moment()
     said = _said(known, gone)
     held = stage.filter(F.col("row") == "entity").select(*KEY, "document_uri")
-    if state is None:
-        # What is pruned, and how much that is of all, is told of all registries.
-        state = read_state(spark, head, None if policy.prune or not head.tables else concerned_registries(stage, gone))
+    # What is pruned, and how much that is of all, is counted over all registries.
+    state = read_state(spark, head, None if policy.prune or not head.tables else concerned_registries(stage, gone))
     return Ground(head, committed_at, policy, log, known, gone, said, state, held)
 
 
@@ -170,11 +167,10 @@ def read_state(spark: SparkSession, head: Head, registries: list[str] | None = N
     return reduce(DataFrame.unionByName, parts)
 
 
-def optional_columns(table: Table, prefix: str = "") -> list[Column]:
-    """Give the columns `OPTIONAL` of an entity table, NULL where it has none; a prefix goes before their names."""
+def optional_columns(table: Table) -> list[Column]:
+    """Return the columns `OPTIONAL` of an entity table, NULL where it has none."""
     return [
-        (F.col(name) if name in table.columns.names else F.lit(None).cast(kind)).alias(f"{prefix}{name}")
-        for name, kind in OPTIONAL.items()
+        (F.col(name) if name in table.columns.names else F.lit(None).cast(kind)).alias(name) for name, kind in OPTIONAL.items()
     ]
 
 

@@ -29,6 +29,33 @@ class TooManyLookups(Exception):
     """A change has to do with more entities than are looked up one by one."""
 
 
+class Spellings:
+    """XIDs of a snapshot by their letter case; a view of None has none."""
+
+    def __init__(self, view: View | None) -> None:
+        self._view = view
+        self._collections: dict[tuple[RegistryId, str], dict[str, list[Xid]]] = {}
+
+    def alike(self, registryid: RegistryId, xid: Xid) -> list[Xid]:
+        """List the XIDs of the same collection that differ in letter case at most.
+
+        The first time that a collection is looked into, this is looked up; the second time, the whole collection is read.
+        """
+        if self._view is None:
+            return []
+        collection = xid.rpartition("/")[0] + "/"
+        query = f"SELECT xid FROM log WHERE registryid = ? AND xid > ? AND xid < ? AND {self._view.holds()}"
+        within = (registryid, collection, collection[:-1] + "0")
+        known = self._collections.get((registryid, collection))
+        if known is None:
+            self._collections[registryid, collection] = {}
+            return [one for (one,) in self._view.db.execute(f"{query} AND xid = ? COLLATE NOCASE", (*within, xid))]
+        if not known:
+            for (one,) in self._view.db.execute(query, within):
+                known.setdefault(one.lower(), []).append(one)
+        return known.get(xid.lower(), [])
+
+
 class EntityLookups:
     """The newest snapshot, entity by entity; each is read once.
 
@@ -42,6 +69,7 @@ class EntityLookups:
         self._most = most
         self._entities: dict[tuple[RegistryId, Xid], Entity | None] = {}
         self._attributes: dict[tuple[RegistryId, Xid], dict[str, Any]] = {}
+        self._children: dict[tuple[RegistryId, Xid], list[Entity]] = {}
 
     def entity(self, registryid: RegistryId, xid: Xid) -> Entity | None:
         """Look an entity up; None: it is not published."""
@@ -62,10 +90,13 @@ class EntityLookups:
 
     def children(self, registryid: RegistryId, xid: Xid) -> list[Entity]:
         """List what an entity holds itself."""
-        found = [] if self.view is None else self.view.children(registryid, xid)
-        for one in found:
-            self._keep(registryid, one.xid, one)
-        return found
+        if self.view is None:
+            return []
+        if (registryid, xid) not in self._children:
+            self._children[registryid, xid] = self.view.children(registryid, xid)
+            for one in self._children[registryid, xid]:
+                self._keep(registryid, one.xid, one)
+        return self._children[registryid, xid]
 
     def published(self, key: Key) -> Published | None:
         """Return an entity as the comparison needs it; None: it is not published."""
@@ -173,7 +204,7 @@ class Lookups(EntityLookups):
         super().__init__(view, most)
         self._loaded: dict[Uri, int] = {}
         self._documents: dict[Uri, Facts | None] = {}
-        self._collections: dict[tuple[RegistryId, str], dict[str, list[Xid]]] = {}
+        self._spellings = Spellings(view)
 
     # Documents
 
@@ -247,23 +278,8 @@ class Lookups(EntityLookups):
                 yield entity
 
     def alike(self, registryid: RegistryId, xid: Xid) -> list[Xid]:
-        """List the XIDs of the same collection that differ in letter case at most.
-
-        The first time that a collection is looked into, this is looked up; the second time, the whole collection is read.
-        """
-        if self.view is None:
-            return []
-        collection = xid.rpartition("/")[0] + "/"
-        query = f"SELECT xid FROM log WHERE registryid = ? AND xid > ? AND xid < ? AND {self._is_entity()}"
-        within = (registryid, collection, collection[:-1] + "0")
-        known = self._collections.get((registryid, collection))
-        if known is None:
-            self._collections[registryid, collection] = {}
-            return [one for (one,) in self.view.db.execute(f"{query} AND xid = ? COLLATE NOCASE", (*within, xid))]
-        if not known:
-            for (one,) in self.view.db.execute(query, within):
-                known.setdefault(one.lower(), []).append(one)
-        return known.get(xid.lower(), [])
+        """List the XIDs of the same collection that differ in letter case at most."""
+        return self._spellings.alike(registryid, xid)
 
     def recorded(self, ids: Collection[str]) -> set[str]:
         """Return which findings the table `violations` holds."""

@@ -83,8 +83,8 @@ def staged_rows(entities: DataFrame) -> DataFrame:
     return _derived(read)
 
 
-def published_rows(rows: DataFrame, table: Table, *also: str | Column) -> DataFrame:
-    """Give what the rules look at of rows of an entity table, and columns of it beside."""
+def published_rows(rows: DataFrame, table: Table) -> DataFrame:
+    """Give what the rules look at of rows of an entity table."""
     present = set() if table is SCHEMAVERSIONS else set(table.columns.names)
     looked_at = [
         (F.col(field.name) if field.name in present else F.lit(None).cast(field.dataType)).alias(field.name)
@@ -106,7 +106,6 @@ def published_rows(rows: DataFrame, table: Table, *also: str | Column) -> DataFr
         "content_hash",
         F.lit(False).alias("single"),
         F.lit(None).cast("boolean").alias("own_default"),
-        *also,
     )
     return _derived(read)
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from lakehouse.errors import LakehouseError
 from lakehouse.export.view import Stored
 from lakehouse.readmodel import Entity, View
+from lakehouse.readmodel.lookups import Spellings
 from lakehouse.serve.apierrors import ProblemFound
 from lakehouse.store.keys import OVER_HTTP
 from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
@@ -59,9 +60,9 @@ class CatalogOverlay:
         self.now = now
         self._written: dict[Key, OverlayRow | None] = {}
         self._below: defaultdict[Key, set[Xid]] = defaultdict(set)  # XIDs that were written, by what holds them
-        # XIDs by their lower case: those that were written, and those below a collection in the log.
+        # XIDs by their lower case: those that were written, and those of the snapshot.
         self._alike: defaultdict[tuple[RegistryId, str], set[Xid]] = defaultdict(set)
-        self._collections: dict[tuple[RegistryId, str], dict[str, list[Xid]]] = {}
+        self._spellings = Spellings(view)
         self._journal: list[tuple[Key, bool, OverlayRow | None]] = []
 
     def row(self, registryid: RegistryId, xid: Xid) -> OverlayRow | None:
@@ -84,7 +85,7 @@ class CatalogOverlay:
     def child_like(self, registryid: RegistryId, xid: Xid) -> Xid | None:
         """Find another entity of the same collection whose XID differs in letter case only."""
         lower = xid.lower()
-        alike = [*self._alike.get((registryid, lower), ()), *self._stored_like(registryid, xid)]
+        alike = [*self._alike.get((registryid, lower), ()), *self._spellings.alike(registryid, xid)]
         return next((one for one in alike if one != xid and self.row(registryid, one) is not None), None)
 
     def put(self, registryid: RegistryId, row: OverlayRow) -> None:
@@ -151,25 +152,6 @@ class CatalogOverlay:
         self._written[key] = row
         self._below[key[0], holder_of(key[1])].add(key[1])
         self._alike[key[0], key[1].lower()].add(key[1])
-
-    def _stored_like(self, registryid: RegistryId, xid: Xid) -> list[Xid]:
-        """List what the log has of a collection whose XID is the same but for letter case.
-
-        The first time that a batch asks about a collection, this is looked up; the second time, the whole collection is read.
-        """
-        if self.view is None:
-            return []
-        collection = xid.rpartition("/")[0] + "/"
-        query = "SELECT DISTINCT xid FROM log WHERE registryid = ? AND xid > ? AND xid < ?"
-        within = (registryid, collection, collection[:-1] + "0")
-        known = self._collections.get((registryid, collection))
-        if known is None:
-            self._collections[registryid, collection] = {}
-            return [one for (one,) in self.view.db.execute(f"{query} AND xid = ? COLLATE NOCASE", (*within, xid))]
-        if not known:
-            for (one,) in self.view.db.execute(query, within):
-                known.setdefault(one.lower(), []).append(one)
-        return known.get(xid.lower(), [])
 
     def _stored(self, registryid: RegistryId, xid: Xid) -> OverlayRow | None:
         if self.view is None:
