@@ -168,7 +168,7 @@ class Application:
             action = spot.value.get("action")
             if channel is None or action not in ("send", "receive"):
                 told = f"the operation `{key}` names no channel of the document, or no action; it is left out"
-                self.following.tell(spot.at, UNKNOWN_TARGET, told, "Name a channel of the document, and send or receive.")
+                self.following.report(spot.at, UNKNOWN_TARGET, told, "Name a channel of the document, and send or receive.")
                 continue
             operation = self._with_traits(spot)
             keys = self._message_keys(channel, spot) if "messages" in spot.value else list(channel.messages)
@@ -188,7 +188,7 @@ class Application:
             key = key or (targets.get(followed.place) if followed else None)
             if key is None:
                 told = "a message of the operation is none of its channel; it is left out"
-                self.following.tell(at.at, UNKNOWN_TARGET, told, "Refer to a message of the channel.")
+                self.following.report(at.at, UNKNOWN_TARGET, told, "Refer to a message of the channel.")
             elif key not in keys:
                 keys.append(key)
         return keys

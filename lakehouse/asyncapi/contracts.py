@@ -10,7 +10,7 @@ from lakehouse.asyncapi.envelopes import CLOUDEVENTS, STRUCTURED, from_headers
 from lakehouse.asyncapi.headerschemas import HINT, declaration_of, declared_headers, headers_schema
 from lakehouse.asyncapi.payloadschemas import PayloadMaker
 from lakehouse.asyncapi.protocoltables import FAMILY_NAMES, bindings_of, id_of_key
-from lakehouse.asyncapi.servedchannels import Meant, with_attributes
+from lakehouse.asyncapi.servedchannels import Meant, hint_of, with_attributes
 from lakehouse.asyncapi.texts import Texts
 from lakehouse.dialects.draft.notes import Converted
 from lakehouse.dialects.tables import family_of
@@ -51,9 +51,9 @@ class MessageMaker:
 
     def xid_of_part(self, part: MessagePart, meant: Meant) -> Xid:
         """Give the XID of a message at a channel; of two messages of a group with one key the second gets another."""
-        told = part.spot.value.get(HINT)
-        if isinstance(told, dict) and isinstance(told.get("xid"), str) and told["xid"].count("/") == 4:
-            return Xid(told["xid"])
+        xid = hint_of(part.spot).get("xid")
+        if isinstance(xid, str) and xid.count("/") == 4:
+            return Xid(xid)
         key = (part.spot.at, part.key, meant.group)
         if key not in self._ids:
             wanted = id_of_key(part.key)
@@ -67,8 +67,7 @@ class MessageMaker:
 
     def _message(self, part: MessagePart, meant: Meant, here: Pointer) -> dict[str, Any]:
         value, family = part.spot.value, family_of(meant.protocol)
-        told = value.get(HINT)
-        hints: dict[str, Any] = told if isinstance(told, dict) else {}
+        hints = hint_of(part.spot)
         message = self._texts.of(part.spot)
         content_type = value.get("contentType") or self._content_type
         message |= {"datacontenttype": content_type} if isinstance(content_type, str) else {}

@@ -87,7 +87,7 @@ class Following:
             target = self._target(spot, spot.value["$ref"]) if steps <= _MOST_STEPS else "it leads in a circle"
             if isinstance(target, str):
                 told = f"`$ref` {spot.value['$ref']!r} leads nowhere: {target}; it is left out"
-                self.tell(below(start.at, "$ref") if start.file == "" else start.at, DANGLING, told, "Correct the reference.")
+                self.report(below(start.at, "$ref") if start.file == "" else start.at, DANGLING, told, "Correct the reference.")
                 return None
             spot = target
         return spot
@@ -148,9 +148,9 @@ class Following:
 
     def wrong(self, spot: Spot, name: str, wanted: str) -> None:
         """Report a value of the wrong type, which is left out."""
-        self.tell(spot.at, SHAPE, f"`{name}` is not {wanted}; it is left out", f"Write {wanted}.")
+        self.report(spot.at, SHAPE, f"`{name}` is not {wanted}; it is left out", f"Write {wanted}.")
 
-    def tell(self, at: Pointer, rule: str, message: str, hint: str, severity: str = "warning") -> None:
+    def report(self, at: Pointer, rule: str, message: str, hint: str, severity: str = "warning") -> None:
         """Report something once."""
         problem = Problem(at, rule, severity, message, hint)
         if problem not in self.problems:

@@ -127,7 +127,7 @@ class _ApplicationReading:
         if files:
             told = f"it refers to {', '.join(files[:5])}{' ...' if len(files) > 5 else ''}: each ingest reads the document again"
             hint = "Nothing to do; a document without references to other files is read again only when it changed."
-            self.following.tell(Pointer(""), OTHER_FILES, told, hint, "info")
+            self.following.report(Pointer(""), OTHER_FILES, told, hint, "info")
         self.texts.tell_all()
         every: list[Problem] = self.following.problems
         self.made.told = [(NO_XID, problem) for problem in every]

@@ -8,8 +8,8 @@ from lakehouse.asyncapi.application import Application, MessagePart
 from lakehouse.asyncapi.bundling import Bundle
 from lakehouse.asyncapi.envelopes import CLOUDEVENTS, from_payload
 from lakehouse.asyncapi.following import Spot
-from lakehouse.asyncapi.headerschemas import HINT
 from lakehouse.asyncapi.protocoltables import format_of, has_references, id_of_key, is_json_schema
+from lakehouse.asyncapi.servedchannels import hint_of
 from lakehouse.dialects.draft.notes import Converted
 from lakehouse.text.jsontext import below, pointer_of
 from lakehouse.text.names import Pointer
@@ -73,8 +73,7 @@ class PayloadMaker:
             inner = following.member(spot, "schema") if is_wrapped else spot
             if inner is None or inner.place in self._used:
                 continue
-            told = spot.value.get(HINT)
-            hints: dict[str, Any] = told if isinstance(told, dict) else {}
+            hints = hint_of(spot)
             schema_format = hints.get("format") or format_of(spot.value["schemaFormat"] if is_wrapped else None)
             tokens = str(hints.get("xid", f"/schemagroups/{group}/schemas/{id_of_key(name)}")).split("/")
             schema = {"format": schema_format, "schema": self._schema(inner, schema_format)}

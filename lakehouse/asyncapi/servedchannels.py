@@ -75,17 +75,17 @@ class ServedChannels:
             self._told.add(server.name)
             if known is None:
                 message = f"xRegistry does not define the protocol {server.protocol!r}; it is loaded as {wire.normal!r}"
-                self._following.tell(server.spot.at, OTHER_PROTOCOL, message, "Nothing to do.", "info")
+                self._following.report(server.spot.at, OTHER_PROTOCOL, message, "Nothing to do.", "info")
             elif wire.normal == "MQTT" and server.version is None and wire.protocol != "mqtt5":
                 message = f"the server `{server.name}` names no version of MQTT; it is read as {protocol}"
-                self._following.tell(server.spot.at, ASSUMED_VERSION, message, "Write `protocolVersion`.", "info")
+                self._following.report(server.spot.at, ASSUMED_VERSION, message, "Write `protocolVersion`.", "info")
         return wire, protocol
 
 
 def hint_of(spot: Spot) -> dict[str, Any]:
-    """Give what an export added for the way back."""
-    told = spot.value.get(HINT)
-    return told if isinstance(told, dict) else {}
+    """Return what an export added for the way back; empty: nothing."""
+    hints = spot.value.get(HINT)
+    return hints if isinstance(hints, dict) else {}
 
 
 def with_attributes(entity: dict[str, Any], hints: dict[str, Any]) -> dict[str, Any]:

@@ -86,10 +86,10 @@ class Texts:
         """Report what was noted, once for each kind."""
         for what, spot in self._kept.items():
             message = f"xRegistry has no attribute for {what}; it is kept as written"
-            self._following.tell(spot.at, KEPT, message, "Nothing to do: an export to AsyncAPI writes it again.", "info")
+            self._following.report(spot.at, KEPT, message, "Nothing to do: an export to AsyncAPI writes it again.", "info")
         for what, spot in self._lost.items():
             message = f"xRegistry has no attribute for {what}; it is not loaded"
-            self._following.tell(spot.at, LOST, message, "Nothing to do, unless you need it in the catalog.", "info")
+            self._following.report(spot.at, LOST, message, "Nothing to do, unless you need it in the catalog.", "info")
 
 
 def _is_said(how: str | None, value: Any) -> bool:
