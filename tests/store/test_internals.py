@@ -85,7 +85,8 @@ def test_rows_are_kept_and_handed_over(spark, off):
         other = hand_over(kept, spark.newSession())
         other.createOrReplaceTempView("theirs")
         assert [tuple(row) for row in other.sparkSession.sql("SELECT * FROM theirs").collect()] == [(2, "b")]
-    assert spark.catalog.listTables("global_temp") == []
+    # Not `catalog.listTables`: it decodes the session's own views as well, and other tests leave some whose files are gone.
+    assert spark.sql("SHOW TABLES IN global_temp").filter("namespace = 'global_temp'").collect() == []
 
 
 @pytest.mark.parametrize("value", ["on", "off"])
