@@ -25,8 +25,8 @@ from lakehouse.ingest.pipeline import ingest as run_ingest
 from lakehouse.ingest.summary import Summary
 from lakehouse.log.snapshotfacts import HEAD, Snapshot, check_label
 from lakehouse.log.snapshots import label_snapshot, read_snapshots, resolve_snapshot
+from lakehouse.match.catalogrules import check_all
 from lakehouse.match.conformance import all_runs
-from lakehouse.match.definition.definitionchecks import check_all
 from lakehouse.match.definition.scope import Scope
 from lakehouse.match.distributed import match
 from lakehouse.match.matcher import Request as MatchRequest

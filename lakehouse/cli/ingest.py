@@ -149,8 +149,8 @@ def validate(context: Context, suites: tuple[str, ...], at: str | None, exit_zer
     from lakehouse.expectations.run import warm_up
     from lakehouse.expectations.suites import choose_suites, read_suites
     from lakehouse.expectations.validation import validate as run_validate
+    from lakehouse.match.catalogrules import check_all
     from lakehouse.match.conformance import all_runs
-    from lakehouse.match.definition.definitionchecks import check_all
     from lakehouse.rules.declared import RULES
 
     choose_suites(read_suites(context.settings), suites)

@@ -71,6 +71,7 @@ class Limits(NamedTuple):
         with_warnings: look for what is no error, too.
         first_of_type: gives the message that has had a `type` first; None: it is not looked for.
         with_promises: compare Versions by what `compatibility` promises; an ingest compares those of one document as it reads it.
+        with_published: judge definitions with their bases although they were not written (`lakehouse validate`).
     """
 
     max_chain_depth: int
@@ -78,6 +79,7 @@ class Limits(NamedTuple):
     with_warnings: bool = True
     first_of_type: Callable[[str], Xid | None] | None = None
     with_promises: bool = True
+    with_published: bool = False
 
 
 def violations_of(entity: EntityState, before: EntityState | None, around: Surroundings, limits: Limits) -> Violations:
@@ -262,7 +264,7 @@ class _Version:
         holder = self.around.entity(xid_of_group(self.message))
         envelope = holder.known.get("envelope") if holder is not None and holder.kind == "group" else None
         needs_envelope = self.known.get("envelope") is None and envelope is not None
-        is_judged = self.entity.is_written and self.isdefault
+        is_judged = (self.entity.is_written or self.limits.with_published) and self.isdefault
         if is_judged and (needs_envelope or relations.lacks_something(self.known)):
             status, leaves = _flattened(self.entity.xid, find, self.limits)
             if status == "resolved":  # where a base may come later nothing is judged

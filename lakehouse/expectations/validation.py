@@ -31,7 +31,7 @@ from lakehouse.store.tables import attach_tables, check_writers, is_small
 from lakehouse.store.views import views, with_read
 
 EXAMPLES = 3  # told of each rule
-_Check = Callable[[SparkSession], DataFrame]
+_Check = Callable[[SparkSession, int], DataFrame]
 _Table = Callable[[SparkSession], DataFrame | None]
 
 
@@ -116,7 +116,8 @@ def validate(
     Args:
         spark: a session from `open_session`.
         settings: warehouse, folder of suites.
-        check: gives the findings of the rules over the current schema; columns row, document_uri, registryid, kind, xid, finding.
+        check: returns the findings of the rules over the current schema, of this snapshot; columns row, document_uri, registryid,
+            kind, xid, finding.
         rules: the rules by id.
         suites: names of the suites to run; none means all.
         at: a snapshot, as in `resolve_snapshot`, whose findings are told and not recorded; None: the catalog as it is.
@@ -142,7 +143,7 @@ def validate(
     with _names_in(spark, schema), interpreted(spark, is_small(spark, settings)):
         if not names or SPECIFICATION in names:
             with clock("check", f"{len(rules)} rules"):
-                findings = check(spark).localCheckpoint()
+                findings = check(spark, snapshot_id).localCheckpoint()
                 counts = count_findings(findings)
                 results.append(validate_counts(specification(rules.values(), counts), counts))
                 broken = find_broken(findings, counts)

@@ -89,11 +89,17 @@ class PlannedState:
         for said in texts:
             self._saying[said.key].append(said.document_uri)
 
-    def findings(self, limits: Limits) -> list[dict[str, Any]]:
-        """Apply the rules between entities to what the change has to do with.
+    @classmethod
+    def published(cls, lookups: Lookups) -> PlannedState:
+        """Return what is published, with no change to it."""
+        return cls({}, {}, {}, lookups, {})
+
+    def findings(self, limits: Limits, keys: Iterable[Key] | None = None) -> list[dict[str, Any]]:
+        """Apply the rules between entities.
 
         Args:
             limits: the settings; `first_of_type` is set here.
+            keys: to these entities; None: to what the change has to do with.
 
         Returns:
             Findings, columns `rules.findings.FOUND`, each once.
@@ -101,14 +107,17 @@ class PlannedState:
         Raises:
             TooManyLookups: it has to do with too much.
         """
-        found: dict[str, dict[str, Any]] = {}
-        for registryid in dict.fromkeys(key.registryid for key in self.compared):
+        judged: defaultdict[RegistryId, list[Key]] = defaultdict(list)
+        for key in self.compared if keys is None else keys:
+            judged[key.registryid].append(key)
+        result: dict[str, dict[str, Any]] = {}
+        for registryid, named in judged.items():
             registry = _Registry(self, registryid)
             own = limits._replace(first_of_type=registry.first_of_type)
-            for key in registry.judged():
+            for key in registry.judged() if keys is None else named:
                 for finding in registry.findings_of(key, own):
-                    found.setdefault(finding["finding"]["violation_id"], finding)
-        return list(found.values())
+                    result.setdefault(finding["finding"]["violation_id"], finding)
+        return list(result.values())
 
     def attributes(self, key: Key, said: Said | None) -> dict[str, Any]:
         """Return the attributes of an entity as a document says them, or as they are published; `isdefault` as it would be."""

@@ -36,7 +36,7 @@ from lakehouse.text.problems import violation_id
 _JSON_COLUMNS = frozenset(
     ("deprecated", "extensions", "envelopemetadata", "envelopeoptions", "protocoloptions", "dataschema", "schema", "capabilities")
 )
-_ALONE = {
+_TABLES = {
     "registry": REGISTRIES,
     "messagegroup": GROUPS,
     "endpoint": ENDPOINTS,
@@ -44,10 +44,16 @@ _ALONE = {
     "message": VERSIONS,
     "schema": SCHEMAVERSIONS,
 }
+_BESIDE_BODY = ("dataschema", "schema", "grouptype")
+# What is checked of rows by the kind of the log: as which entity, and which attributes.
+_CHECKED = {
+    table.kind: (entity, [name for name in table.columns.names if name in table.body or name in _BESIDE_BODY])
+    for entity, table in _TABLES.items()
+}
 
 
-class _Around(NamedTuple):
-    """What a row of an entity lies in, beside its attributes; the envelope and the protocol of its group or endpoint."""
+class Parents(NamedTuple):
+    """What a published entity is in: registry, document and its dialect; envelope and protocol of its group or endpoint."""
 
     registryid: RegistryId
     kind: str
@@ -104,9 +110,9 @@ def _check_alone(spark: SparkSession, documents: DataFrame) -> DataFrame:
     held_by = holders[0].unionByName(holders[1])
     schema = StructType([STAGE[name] for name in FOUND])
     parts = []
-    for entity, table in _ALONE.items():
+    for table in _TABLES.values():
+        entity, names = _CHECKED[table.kind]
         uri = F.coalesce(F.get("document_uris", F.lit(0)), F.lit("")).alias("document_uri")
-        names = [name for name in table.columns.names if name in table.body or name in ("dataschema", "schema", "grouptype")]
         rows = spark.table(table.name).select("registryid", F.lit(table.kind).alias("kind"), "xid", uri, *names)
         rows = rows.join(F.broadcast(documents), on=["registryid", "document_uri"], how="left")
         if entity == "message":
@@ -115,7 +121,7 @@ def _check_alone(spark: SparkSession, documents: DataFrame) -> DataFrame:
         else:
             nothing = F.lit(None).cast("string")
             rows = rows.withColumns({"holder_envelope": nothing, "holder_protocol": nothing})
-        parts.append(rows.select(*_Around._fields, *names).mapInArrow(_checker(entity, names), schema))
+        parts.append(rows.select(*Parents._fields, *names).mapInArrow(_checker(entity, names), schema))
     return reduce(DataFrame.unionByName, parts)
 
 
@@ -130,17 +136,36 @@ def _checker(entity: str, names: list[str]) -> Callable[[Iterable[pa.RecordBatch
     return check
 
 
-def _rows(names: list[str], batch: pa.RecordBatch) -> Iterator[tuple[_Around, dict[str, Any]]]:
+def check_published_entity(parents: Parents, attributes: dict[str, Any]) -> list[dict[str, Any]]:
+    """Apply the rules about one entity to a published one, as `check_catalog` does to rows of tables.
+
+    Args:
+        parents: what it is in.
+        attributes: in normal form.
+
+    Returns:
+        Findings, columns `FOUND`; none for kinds that have no rules of their own.
+    """
+    if parents.kind not in _CHECKED:
+        return []
+    entity, names = _CHECKED[parents.kind]
+    own = {name: attributes[name] for name in names if attributes.get(name) is not None}
+    if "grouptype" in names and parents.xid.startswith("/schemagroups/"):
+        own["grouptype"] = "schemagroups"
+    return list(_check_row(entity, parents, own))
+
+
+def _rows(names: list[str], batch: pa.RecordBatch) -> Iterator[tuple[Parents, dict[str, Any]]]:
     """Give of each row what it lies in, and the attributes that it has; columns without values are not looked at."""
     held = [name for name in names if batch.column(name).null_count < batch.num_rows]
     reading = [(name, _reader(name)) for name in held]
-    around = map(_Around._make, zip(*(batch.column(name).to_pylist() for name in _Around._fields), strict=True))
+    around = map(Parents._make, zip(*(batch.column(name).to_pylist() for name in Parents._fields), strict=True))
     values = zip(*(batch.column(name).to_pylist() for name in held), strict=True) if held else repeat(())
     for one, row in zip(around, values, strict=False):
         yield one, {name: read(value) for (name, read), value in zip(reading, row, strict=True) if value is not None}
 
 
-def _check_row(entity: str, around: _Around, known: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _check_row(entity: str, around: Parents, known: dict[str, Any]) -> Iterator[dict[str, Any]]:
     registryid, kind, xid, document_uri, dialect, holder_envelope, protocol = around
     if known.pop("grouptype", None) == "schemagroups":
         entity = "schemagroup"

@@ -16,18 +16,22 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from lakehouse.domain.neighbours import Limits
 from lakehouse.export.run import Request, export
 from lakehouse.ingest.parse.parse import limits_of, parse_documents
 from lakehouse.ingest.pipeline import ingest
+from lakehouse.ingest.planned import PlannedState
 from lakehouse.ingest.sources import find_sources, read_documents
 from lakehouse.ingest.unchanged import with_unchanged
 from lakehouse.log.commits import read_head
 from lakehouse.log.facts import current_documents
 from lakehouse.log.projections import roll_forward
 from lakehouse.log.relations import open_relations
+from lakehouse.match.catalogrules import check_all
 from lakehouse.query.sql import run_query
+from lakehouse.readmodel import ReadModel
+from lakehouse.readmodel.lookups import Lookups
 from lakehouse.rules.gate import check_stage
-from lakehouse.rules.published import check_catalog
 from lakehouse.settings import Settings
 from lakehouse.store.schema import STAGE
 from lakehouse.store.sessions import interpreted
@@ -100,7 +104,7 @@ class CatalogBench:
         """Count what the cases read, once, outside of what is measured."""
         for name in ("computed_messages", "flat_messages", "effective_messages", "versions"):
             _expect(f"rows of {name}", self._table(name).count(), self.shape.messages)
-        _expect("findings", check_catalog(self.spark).count(), 0)
+        _expect("findings", check_all(self.spark, read_head(self.spark).snapshot_id, self.settings).count(), 0)
         searched = f"SELECT count_if({_TOPIC} = '{self.topic}') AS n FROM effective_messages"
         if not self._rows(searched)[0]["n"]:
             raise click.ClickException("the search finds nothing")
@@ -125,16 +129,28 @@ class CatalogBench:
         self._stage().write.parquet(str(self.work / "stage"), mode="overwrite")
 
     def _rules_between(self) -> None:
+        """Apply the rules between entities to all messages, as an ingest of so many does: by look-ups, or by joins."""
+        if is_small(self.spark, self.settings):
+            _expect("findings", self._findings_by_lookups(), 0)
+            return
         if not (self.work / "stage").is_dir():
             self._write_stage()
         stage = self.spark.read.schema(STAGE).parquet(str(self.work / "stage"))
-        with interpreted(self.spark, self.shape.messages * 2 <= self.settings.interpreted_rows):
-            checked = check_stage(self.spark, self.settings, stage, (), dialects={"1.0-rc4"})
-            to_nowhere(checked.findings)
+        checked = check_stage(self.spark, self.settings, stage, (), dialects={"1.0-rc4"})
+        to_nowhere(checked.findings)
         _expect("documents refused", checked.rejected, 0)
 
+    def _findings_by_lookups(self) -> int:
+        limits = Limits(self.settings.max_chain_depth, self.settings.duplicate_messageids, with_promises=False)
+        with ReadModel(self.settings) as model:
+            model.refresh()
+            with model.at(read_head(self.spark).snapshot_id) as view:
+                lookups = Lookups(view, len(self.files) + self.shape.messages * 10)
+                return len(PlannedState.published(lookups).findings(limits, list(lookups.all_keys())))
+
     def _rules(self) -> None:
-        to_nowhere(check_catalog(self.spark))
+        """Apply all rules, as `lakehouse validate` does."""
+        to_nowhere(check_all(self.spark, read_head(self.spark).snapshot_id, self.settings))
 
     def _most_extended(self) -> tuple[str, int]:
         """Give the message that most others depend on, and with how many messages it has to be computed again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import NamedTuple
 
 import pytest
@@ -12,6 +13,7 @@ from lakehouse.cli.printing import show_validation
 from lakehouse.errors import SettingsError
 from lakehouse.expectations.suites import read_suites
 from lakehouse.expectations.validation import validate
+from lakehouse.match.catalogrules import check_all
 from lakehouse.rules.declared import RULES as ALL_RULES
 from lakehouse.rules.published import check_catalog
 from lakehouse.settings import read_settings
@@ -35,7 +37,7 @@ class Rule(NamedTuple):
 RULES = {id_: Rule(id_, severity) for id_, severity in [("MSG-001", "error"), ("MSG-002", "warning"), ("MSG-003", "info")]}
 
 
-def check(spark):
+def check(spark, snapshot_id):
     """Find that the name of each Version is missing: reads the current schema by bare names, as rules do."""
     finding = F.struct(
         F.concat("xid", F.lit("!")).alias("violation_id"),
@@ -112,7 +114,9 @@ def test_what_an_ingest_told_is_not_recorded_again(catalog):
     before = catalog.rows(told)
     assert before == ["MSG-208"]
     # When
-    validation = validate(catalog.spark, catalog.settings, check_catalog, ALL_RULES, suites=["specification"])
+    validation = validate(
+        catalog.spark, catalog.settings, partial(check_all, settings=catalog.settings), ALL_RULES, suites=["specification"]
+    )
     # Then it is found, and stands there once
     assert [one.found.rule_id for one in validation.broken] == ["MSG-208"]
     assert validation.recorded == 0

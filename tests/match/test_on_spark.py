@@ -140,12 +140,12 @@ def test_lines_and_kafka_rows_and_tables(shop, tmp_path):
 
     # the suite over the runs of all schemas of results
     others = {"match_runs": partial(all_runs, settings=settings)}
-    validation = validate(spark, settings, lambda _: spark.range(0), {}, suites=["match_runs"], others=others)
+    validation = validate(spark, settings, lambda *_: spark.range(0), {}, suites=["match_runs"], others=others)
     failed = [(one["name"], one["severity"], one["unexpected"], one["error"]) for one in validation.as_json()["failed"]]
     wanted = ("most_events_match", "events_can_be_read", "most_payloads_are_valid")
     assert failed == [(name, "info", 1, None) for name in wanted]
     assert (validation.has_findings, validation.skipped) == (False, [])
-    assert validate(spark, settings, lambda _: spark.range(0), {}, suites=["match_runs"]).skipped == ["match_runs"]
+    assert validate(spark, settings, lambda *_: spark.range(0), {}, suites=["match_runs"]).skipped == ["match_runs"]
 
 
 @pytest.mark.slow

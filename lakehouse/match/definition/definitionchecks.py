@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -22,7 +23,6 @@ from lakehouse.match.definition.scope import MESSAGE_COLUMNS
 from lakehouse.match.definition.templates import Template, has_placeholder
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.findings import FOUND
-from lakehouse.rules.published import check_catalog
 from lakehouse.settings import Settings
 from lakehouse.store.schema import STAGE
 from lakehouse.store.views import read_view
@@ -39,11 +39,6 @@ _CHECKED_SCHEMA = pa.schema(
     ]
 )  # fmt: skip
 _MOST_NAMED = 3
-
-
-def check_all(spark: SparkSession, settings: Settings | None = None) -> DataFrame:
-    """Check everything that is published, definitions as filters too: as `check_catalog`."""
-    return check_catalog(spark, settings).unionByName(check_definitions(spark, settings))
 
 
 def check_definitions(spark: SparkSession, settings: Settings | None = None) -> DataFrame:
@@ -63,6 +58,21 @@ def check_definitions(spark: SparkSession, settings: Settings | None = None) -> 
     return found.select("registryid", "xid", "document_uri", "alike", "flaws").mapInArrow(
         _findings, StructType([STAGE[name] for name in FOUND])
     )
+
+
+def findings_of(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Return what `check_definitions` does, of all effective definitions of a catalog that the driver holds.
+
+    Args:
+        rows: `MESSAGE_COLUMNS` and document_uri; maps as dict.
+    """
+    checked = [_checked(row) for row in rows]
+    alike: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for row in checked:
+        if row["signature"] is not None:
+            alike[row["registryid"], row["signature"]].append(row["xid"])
+    for row in checked:
+        yield from _of_row(row | {"alike": sorted(alike.get((row["registryid"], row["signature"]), ()))})
 
 
 def signature_of(definition: Definition) -> str | None:
@@ -120,16 +130,16 @@ def _shared(definition: Definition) -> list[list[str]]:
 
 def _checked_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        rows = []
-        for row in batch.to_pylist():
-            definition = definition_of(row)
-            told_of = ((HOPELESS, flaws_of(definition)), (UNUSED, unused_of(row, definition)))
-            flaws = [
-                {"rule_id": rule_id, "pointer": pointer, "reason": why} for rule_id, them in told_of for pointer, why in them
-            ]
-            key = {name: row[name] for name in ("registryid", "xid", "document_uri")}
-            rows.append(key | {"signature": signature_of(definition), "flaws": flaws})
-        yield pa.RecordBatch.from_pylist(rows, schema=_CHECKED_SCHEMA)
+        yield pa.RecordBatch.from_pylist([_checked(row) for row in batch.to_pylist()], schema=_CHECKED_SCHEMA)
+
+
+def _checked(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Check one definition: a row of `_CHECKED`."""
+    definition = definition_of(row)
+    by_rule = ((HOPELESS, flaws_of(definition)), (UNUSED, unused_of(row, definition)))
+    flaws = [{"rule_id": rule_id, "pointer": pointer, "reason": why} for rule_id, those in by_rule for pointer, why in those]
+    key = {name: row[name] for name in ("registryid", "xid", "document_uri")}
+    return key | {"signature": signature_of(definition), "flaws": flaws}
 
 
 def _findings(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
