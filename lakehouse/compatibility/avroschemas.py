@@ -117,10 +117,10 @@ class _Reader:
 
     def _by_name(self, name: str, space: str) -> AvroType:
         full = name if "." in name or not space else f"{space}.{name}"
-        found = self._named.get(full) or self._named.get(name)
-        if found is None:
+        named = self._named.get(full) or self._named.get(name)
+        if named is None:
             raise Unreadable(f"the type {name} is not declared")
-        return found
+        return named
 
     def _declared(self, kind: str, part: dict[str, Any], space: str, depth: int) -> AvroType:
         name = part.get("name")
@@ -181,7 +181,7 @@ class AvroComparison:
 
     def __init__(self, *, is_backward: bool, steps: Steps) -> None:
         self._is_backward, self._steps = is_backward, steps
-        self._known: dict[tuple[AvroType, AvroType], bool] = {}
+        self._readable: dict[tuple[AvroType, AvroType], bool] = {}
         self._order: list[tuple[AvroType, AvroType]] = []
         self._seen: set[tuple[AvroType, AvroType]] = set()
 
@@ -252,18 +252,18 @@ class AvroComparison:
     def _fields(self, writer: AvroType, reader: AvroType, path: Path) -> Iterator[Found]:
         taken = set()
         for field in reader.fields.values():
-            held = writer.fields.get(field.name)
-            if held is None:
+            written = writer.fields.get(field.name)
+            if written is None:
                 alias = next((one for one in field.aliases if one in writer.fields), None)
-                held = writer.fields[alias] if alias is not None else None
-            if held is None:
+                written = writer.fields[alias] if alias is not None else None
+            if written is None:
                 yield self._alone(field, path, is_read=True)
                 continue
-            taken.add(held.name)
-            if held.name != field.name:
-                old, new = self._in_time(held.name, field.name)
+            taken.add(written.name)
+            if written.name != field.name:
+                old, new = self._in_time(written.name, field.name)
                 yield self._found((*path, new), "field-renamed", f"was called {old}", Answer.NO)
-            yield from self.compare(held.type, field.type, (*path, self._in_time(held.name, field.name)[1]))
+            yield from self.compare(written.type, field.type, (*path, self._in_time(written.name, field.name)[1]))
         for name, field in writer.fields.items():
             if name not in taken:
                 yield self._alone(field, path, is_read=False)
@@ -279,11 +279,11 @@ class AvroComparison:
         )
 
     def _symbols(self, writer: AvroType, reader: AvroType, path: Path) -> Iterator[Found]:
-        known = set(reader.symbols)
-        missing = [one for one in writer.symbols if one not in known]
+        symbols = set(reader.symbols)
+        missing = [one for one in writer.symbols if one not in symbols]
         kind = "value-removed" if self._is_backward else "value-added"
         word = "went" if self._is_backward else "came"
-        is_lost = reader.default is None or reader.default not in known
+        is_lost = reader.default is None or reader.default not in symbols
         for one in missing:
             because = f"{{writer}} may write {one}, which {{reader}} does not know, and its enum has no default"
             yield self._found(path, kind, f"value {one} {word}", Answer.YES if is_lost else Answer.NO, because)
@@ -298,8 +298,8 @@ class AvroComparison:
     def _other_type(self, writer: AvroType, reader: AvroType, path: Path, because: str = "") -> Found:
         old, new = self._in_time(writer, reader)
         texts = (old.name, new.name) if old.text == new.text else (old.text, new.text)
-        told = because or f"{{writer}} writes {writer.text}, which {{reader}} cannot read as {reader.text}"
-        return self._found(path, "type-changed", _was_is(*texts), Answer.YES, told)
+        why = because or f"{{writer}} writes {writer.text}, which {{reader}} cannot read as {reader.text}"
+        return self._found(path, "type-changed", _was_is(*texts), Answer.YES, why)
 
     def _in_time(self, of_writer: Any, of_reader: Any) -> tuple[Any, Any]:
         return (of_writer, of_reader) if self._is_backward else (of_reader, of_writer)
@@ -311,20 +311,20 @@ class AvroComparison:
         """Return whether one type can be read as the other; what leads back to a pair that is asked for is taken as readable."""
         if writer is reader:
             return True
-        known = self._known.get((writer, reader))
-        if known is not None:
-            return known
+        earlier = self._readable.get((writer, reader))
+        if earlier is not None:
+            return earlier
         self._steps.spend()
-        self._known[writer, reader] = True
+        self._readable[writer, reader] = True
         start = len(self._order)
         self._order.append((writer, reader))
         answer = self._decide(writer, reader)
         if not answer:  # what was taken as readable because of this pair is asked for once more
             for pair in self._order[start:]:
-                if self._known.get(pair):
-                    del self._known[pair]
+                if self._readable.get(pair):
+                    del self._readable[pair]
             del self._order[start:]
-            self._known[writer, reader] = False
+            self._readable[writer, reader] = False
         return answer
 
     def _decide(self, writer: AvroType, reader: AvroType) -> bool:
@@ -337,8 +337,8 @@ class AvroComparison:
         if writer.kind == "record":
             return all(self._reads_field(writer, field) for field in reader.fields.values())
         if writer.kind == "enum":
-            known = set(reader.symbols)
-            return known.issuperset(writer.symbols) or (reader.default is not None and reader.default in known)
+            symbols = set(reader.symbols)
+            return symbols.issuperset(writer.symbols) or (reader.default is not None and reader.default in symbols)
         if writer.kind == "fixed":
             return writer.size == reader.size
         return writer.item is None or reader.item is None or self._reads(writer.item, reader.item)

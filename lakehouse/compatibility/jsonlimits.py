@@ -108,19 +108,19 @@ class KeywordComparison:
         for limit in (ours[1] if ours[1] is not None else most, ours[1]):
             is_long = theirs[1] is not None and (limit is None or limit > theirs[1])
             answers.append(Answer.YES if max(ours[0], least) < theirs[0] or is_long else Answer.NO)
-        told = [_told_size(*one, what) for one in (ours, theirs)]
-        old, new = self._in_time(*told)
-        because = f"{{writer}} may write {told[0]}, and {{reader}} takes {told[1]}"
+        sizes = [_size_text(*one, what) for one in (ours, theirs)]
+        old, new = self._in_time(*sizes)
+        because = f"{{writer}} may write {sizes[0]}, and {{reader}} takes {sizes[1]}"
         yield Found(path, "size-changed", f"was {old}, is {new}", answers[0], answers[1], because)
 
     def _changed(self, path: Path, kind: str, writer: Shape, reader: Shape, answer: Answer, because: str = "") -> Found:
-        old, new = self._in_time(self._told(writer, self._writer), self._told(reader, self._reader))
+        old, new = self._in_time(self._value_text(writer, self._writer), self._value_text(reader, self._reader))
         return Found(path, kind, f"was {old}, is {new}", answer, answer, because)
 
-    def _told(self, shape: Shape, document: JsonDocument) -> str:
+    def _value_text(self, shape: Shape, document: JsonDocument) -> str:
         """Return what a value is, as people read it."""
         if shape.enum is not None:
-            return told_values(shape.enum)
+            return values_text(shape.enum)
         types = shape.types
         for _, branches in shape.unions:
             types &= frozenset().union(*(document.shape((one,), self._steps).types for one in branches))
@@ -148,7 +148,7 @@ def _range(shape: Shape) -> str:
     return " and ".join(one for one in (low, high) if one) or "any number"
 
 
-def _told_size(low: int, high: int | None, what: str) -> str:
+def _size_text(low: int, high: int | None, what: str) -> str:
     if high is None:
         return f"at least {low} {what}" if low else f"any number of {what}"
     return f"{low} to {high} {what}"
@@ -158,7 +158,7 @@ def _divides(one: Any, other: Any) -> bool:
     return isinstance(one, int) and isinstance(other, int) and other % one == 0
 
 
-def told_values(values: Iterable[Any]) -> str:
+def values_text(values: Iterable[Any]) -> str:
     """Return values as people read them, the first six."""
     shown = [orjson.dumps(one).decode() if type_of(one) in ("object", "array") else as_key(one).decode() for one in values]
     return ", ".join(one[:40] for one in shown[:6]) + (f" or one of {len(shown) - 6} more" if len(shown) > 6 else "") or "nothing"

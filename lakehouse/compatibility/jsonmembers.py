@@ -28,9 +28,9 @@ class MemberComparison(KeywordComparison):
             yield self._required(name, writer, reader, path)
         is_simple = not reader.patterns and len(reader.extra) < 2
         is_exact = not self._has_values and not self._has_references  # what is equal to Python means the same
-        held = writer.properties.get
+        properties_of = writer.properties.get
         for name, declared in reader.properties.items():
-            parts = held(name)
+            parts = properties_of(name)
             if is_simple and parts is not None:
                 if is_exact and parts == declared:
                     continue
@@ -57,10 +57,10 @@ class MemberComparison(KeywordComparison):
         """Return kind and text of a member that one side alone declares."""
         document = self._reader if is_reader else self._writer
         parts = side.properties.get(name, _ANY)
-        told = self._told(document.shape(parts, self._steps), document)
+        value = self._value_text(document.shape(parts, self._steps), document)
         came = is_reader == self._is_backward
         needed = "required" if name in side.required else "optional"
-        return ("field-added", f"came: {told}, {needed}") if came else ("field-removed", f"went: {told}, was {needed}")
+        return ("field-added", f"came: {value}, {needed}") if came else ("field-removed", f"went: {value}, was {needed}")
 
     def _declared(self, name: str, writer: Shape, reader: Shape, path: Path) -> Iterator[Found]:
         """Compare a member that the reader declares."""
@@ -124,15 +124,15 @@ class MemberComparison(KeywordComparison):
             for pattern in writer.patterns.keys() - reader.patterns.keys():
                 yield from self._read(writer.patterns[pattern], one, (*path, "*"))
         for pattern, parts in reader.patterns.items():
-            held = writer.patterns.get(pattern)
+            other = writer.patterns.get(pattern)
             for one in parts:
-                if held is not None:
-                    yield from self._read(held, one, (*path, "*"))
+                if other is not None:
+                    yield from self._read(other, one, (*path, "*"))
                 else:
                     yield from self._free(writer, one, path, is_closed=is_closed)
-            if writer.patterns and held is None:
-                told = f"members that match {pattern[:80]} differ"
-                yield self._unknown(path, "content-changed", told, "patterns of names are not compared")
+            if writer.patterns and other is None:
+                what = f"members that match {pattern[:80]} differ"
+                yield self._unknown(path, "content-changed", what, "patterns of names are not compared")
         if reader.closed and (not is_closed or writer.patterns.keys() - reader.patterns.keys()):
             because = "{writer} may write members that it does not declare, and {reader} refuses these"
             yield self._strictly(path, "content-changed", "`unevaluatedProperties` differs", Answer.YES, because)

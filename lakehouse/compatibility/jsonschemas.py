@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any
 
-from lakehouse.compatibility.jsonlimits import told_values
+from lakehouse.compatibility.jsonlimits import values_text
 from lakehouse.compatibility.jsonmembers import MemberComparison
 from lakehouse.compatibility.jsonshapes import DEPENDENT, Parts, Shape, texts
 from lakehouse.compatibility.jsonvalues import satisfies
-from lakehouse.compatibility.judgement import Answer, Found, Path
+from lakehouse.compatibility.judgement import Answer, Found, Path, unread_values
 
 _MOST_ATOMS = 64
 _CONDITIONS = frozenset({"not", "if", "dependentSchemas", "dependencies", "extends", "disallow"})
@@ -38,23 +38,23 @@ class JsonComparison(MemberComparison):
         key = (tuple(map(id, parts)), id(schema))
         if key in self._open:
             return []
-        known = self._done.get(key)
-        if known is not None:
-            start = len(known[0])
-            self._steps.spend(count=len(known[1]))
-            return [one._replace(path=(*path, *one.path[start:])) for one in known[1]]
+        earlier = self._done.get(key)
+        if earlier is not None:
+            start = len(earlier[0])
+            self._steps.spend(count=len(earlier[1]))
+            return [one._replace(path=(*path, *one.path[start:])) for one in earlier[1]]
         self._steps.spend(len(path))
         self._open.add(key)
         at = len(self._order)
-        found = self._decided(parts, schema, path)
+        differences = self._decided(parts, schema, path)
         self._open.discard(key)
-        if any(one.strict for one in found):  # what was found while this pair was taken for granted is looked at once more
+        if any(one.strict for one in differences):  # this pair was taken for granted: it is compared once more
             for other in self._order[at:]:
                 self._done.pop(other, None)
             del self._order[at:]
-        self._done[key] = (path, found)
+        self._done[key] = (path, differences)
         self._order.append(key)
-        return found
+        return differences
 
     def _decided(self, parts: Parts, schema: Any, path: Path) -> list[Found]:
         writer = self._writer.shape(parts, self._steps)
@@ -66,10 +66,10 @@ class JsonComparison(MemberComparison):
         if atoms is None:
             because = "{writer} has more combinations of alternatives than are tried"
             return [self._unknown(path, "alternatives-changed", "alternatives differ", because)]
-        found: list[Found] = []
+        differences: list[Found] = []
         for atom in atoms:
-            found += self._atom(self._writer.shape(atom, self._steps), reader, path, writer)
-        return found
+            differences += self._atom(self._writer.shape(atom, self._steps), reader, path, writer)
+        return differences
 
     def _atoms(self, writer: Shape) -> list[Parts] | None:
         """Return the combinations of alternatives that may be written; None: too many."""
@@ -103,7 +103,7 @@ class JsonComparison(MemberComparison):
             yield from self._values(writer.enum, reader, path, whole)
             return
         if reader.enum is not None:
-            because = f"{{writer}} may write {texts(writer.types)}, and {{reader}} takes {told_values(reader.enum)} only"
+            because = f"{{writer}} may write {texts(writer.types)}, and {{reader}} takes {values_text(reader.enum)} only"
             yield self._changed(path, "values-changed", whole, reader, Answer.YES, because)
             return
         lost = writer.types - reader.types
@@ -127,20 +127,18 @@ class JsonComparison(MemberComparison):
 
     def _values(self, values: list[Any], reader: Shape, path: Path, whole: Shape) -> Iterator[Found]:
         """Compare the only values that are written, one by one."""
-        kind = "value-removed" if self._is_backward else "value-added"
-        word = "went" if self._is_backward else "came"
         for value in values:
             self._steps.spend()
             answers = [satisfies(value, one, self._reader.follow) for one in reader.parts]
             if False in answers:
-                told = told_values([value])
-                because = f"{{writer}} may write {told}, which {{reader}} does not take"
+                text = values_text([value])
                 if reader.enum is not None:
-                    yield Found(path, kind, f"value {told} {word}", Answer.YES, Answer.YES, because)
+                    yield from unread_values(path, [text], is_backward=self._is_backward)
                 else:
+                    because = f"{{writer}} may write {text}, which {{reader}} does not take"
                     yield self._changed(path, "values-changed", whole, reader, Answer.YES, because)
             elif None in answers:
-                yield self._unknown(path, "values-changed", "values differ", f"whether {told_values([value])} is taken")
+                yield self._unknown(path, "values-changed", "values differ", f"whether {values_text([value])} is taken")
         if reader.enum is None:
             yield self._changed(path, "values-changed", whole, reader, Answer.NO)
 
@@ -168,10 +166,11 @@ class JsonComparison(MemberComparison):
                 continue
             near = [one for one in branches if not self._is_disjoint(shape, self._reader.shape((one,), self._steps), 0)]
             if not near:
-                because = f"{{writer}} may write {self._told(shape, self._writer)}, which no alternative of {{reader}} takes"
+                value = self._value_text(shape, self._writer)
+                because = f"{{writer}} may write {value}, which no alternative of {{reader}} takes"
                 kind = "alternative-removed" if self._is_backward else "alternative-added"
                 word = "is no longer an alternative" if self._is_backward else "is an alternative now"
-                yield self._found(path, kind, f"{self._told(shape, self._writer)} {word}", True, because)
+                yield self._found(path, kind, f"{value} {word}", True, because)
             elif len(near) == 1:
                 yield from self._read(atom, near[0], path)
             else:
@@ -180,8 +179,8 @@ class JsonComparison(MemberComparison):
     def _several(self, atom: Parts, name: str, near: list[Any], path: Path) -> Iterator[Found]:
         """Compare with alternatives of which several may take what is written."""
         all_found = [self._read(atom, one, path) for one in near]
-        lenient = min(max((one.lenient for one in found), default=Answer.NO) for found in all_found)
-        strict = min(max((one.strict for one in found), default=Answer.NO) for found in all_found)
+        lenient = min(max((one.lenient for one in branch), default=Answer.NO) for branch in all_found)
+        strict = min(max((one.strict for one in branch), default=Answer.NO) for branch in all_found)
         if name == "oneOf":
             because = "whether exactly one alternative of {reader} takes what {writer} may write"
             yield self._unknown(path, "alternatives-changed", "alternatives differ", because)
@@ -219,8 +218,8 @@ class JsonComparison(MemberComparison):
 
 def _with(parts: Parts, *more: Any) -> Parts:
     """Return schemas that hold together, each once."""
-    held = set(map(id, parts))
-    return (*parts, *(one for one in more if id(one) not in held))
+    ids = set(map(id, parts))
+    return (*parts, *(one for one in more if id(one) not in ids))
 
 
 def _unsure(one: Found) -> Found:

@@ -82,10 +82,10 @@ class JsonDocument:
     def shape(self, parts: Parts, steps: Steps) -> Shape:
         """Lay schemas together that all hold for one value."""
         key = tuple(map(id, parts))
-        found = self.shapes.get(key)
-        if found is None:
-            found = self.shapes[key] = Shape(self, parts, steps)
-        return found
+        shape = self.shapes.get(key)
+        if shape is None:
+            shape = self.shapes[key] = Shape(self, parts, steps)
+        return shape
 
 
 class Shape:
@@ -120,11 +120,11 @@ class Shape:
         for part in parts:
             self._add(part, steps, ())
         if self.enum is not None:
-            held = [
+            values = [
                 one for one in self.enum if type_of(one) in self.types or (type_of(one) == "integer" and "number" in self.types)
             ]
-            self.enum = held
-            self.types = frozenset(map(type_of, held))
+            self.enum = values
+            self.types = frozenset(map(type_of, values))
         self.is_impossible = self.is_impossible or not self.types
 
     def _add(self, part: Any, steps: Steps, over: tuple[str, ...]) -> None:
@@ -209,20 +209,20 @@ class Shape:
             self.formats.add(part["format"])
 
     def _limit(self, is_low: bool, value: float, *, is_excluded: bool) -> None:
-        held = self.low if is_low else self.high
+        limit = self.low if is_low else self.high
         made = (value, is_excluded)
         if is_low:
-            self.low = made if held is None or made > held else held
+            self.low = made if limit is None or made > limit else limit
         else:
-            self.high = made if held is None or (-value, is_excluded) > (-held[0], held[1]) else held
+            self.high = made if limit is None or (-value, is_excluded) > (-limit[0], limit[1]) else limit
 
     def _add_members(self, part: dict[str, Any]) -> None:
-        known = part.get("properties") or {}
+        properties = part.get("properties") or {}
         patterns = part.get("patternProperties") or {}
         if not self.properties:
-            self.properties = {name: (one,) for name, one in known.items()}
+            self.properties = {name: (one,) for name, one in properties.items()}
         else:
-            for name, one in known.items():
+            for name, one in properties.items():
                 self.properties[name] = (*self.properties.get(name, ()), one)
         for name, one in patterns.items():
             self.patterns[name] = (*self.patterns.get(name, ()), one)
@@ -231,7 +231,7 @@ class Shape:
             self.required.update(required)
         extra = part.get("additionalProperties", True)
         if extra is not True and extra != {}:
-            self.extra.append((frozenset(known), frozenset(patterns), extra))
+            self.extra.append((frozenset(properties), frozenset(patterns), extra))
 
     def _add_items(self, part: dict[str, Any]) -> None:
         items = part.get("items", True)
@@ -288,9 +288,9 @@ def matches_simply(pattern: str, name: str) -> bool | None:
 
 def texts(types: Iterable[str]) -> str:
     """Return types as people read them."""
-    held = set(types)
-    if held >= TYPES:
+    names = set(types)
+    if names >= TYPES:
         return "anything"
-    if "number" in held:
-        held.discard("integer")
-    return " or ".join(sorted(held, key=lambda one: (one == "null", one))) or "nothing"
+    if "number" in names:
+        names.discard("integer")
+    return " or ".join(sorted(names, key=lambda one: (one == "null", one))) or "nothing"

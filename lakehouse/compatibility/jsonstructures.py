@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from lakehouse.compatibility.judgement import Answer, Found, Path
+from lakehouse.compatibility.judgement import Answer, Found, Path, unread_values
 from lakehouse.compatibility.limits import Steps, Unreadable
 
 _WIDER = {
@@ -83,30 +83,30 @@ class StructureComparison:
 
     def _members(self, writer: dict[str, Any], reader: dict[str, Any], path: Path) -> Iterator[Found]:
         ours, theirs = writer.get("properties") or {}, reader.get("properties") or {}
-        wanted, given = _required(reader), _required(writer)
-        if wanted is None or given is None:
+        wanted, always = _required(reader), _required(writer)
+        if wanted is None or always is None:
             if writer.get("required") != reader.get("required"):
                 because = "alternative sets of required members are not compared"
                 yield self._found(path, "condition-changed", "`required` differs", Answer.UNKNOWN, because)
-            wanted = given = frozenset()
-        for name in sorted(wanted - given):
+            wanted = always = frozenset()
+        for name in sorted(wanted - always):
             if name in ours and name in theirs:
                 kind = "became-required" if self._is_backward else "became-optional"
                 because = "{writer} may leave it out, and {reader} requires it"
                 yield self._found((*path, name), kind, kind.replace("-", " "), Answer.YES, because)
-        for name, held in theirs.items():
+        for name, member in theirs.items():
             if name in ours:
-                yield from self._read(ours[name], held, (*path, name))
+                yield from self._read(ours[name], member, (*path, name))
             else:
                 because = "{writer} does not know it, and {reader} requires it"
                 answer = Answer.YES if name in wanted else Answer.NO
-                yield self._alone((*path, name), held, answer, answer, because, is_reader=True, is_needed=name in wanted)
+                yield self._alone((*path, name), member, answer, answer, because, is_reader=True, is_needed=name in wanted)
         is_closed = reader.get("additionalProperties") is False
-        for name, held in ours.items():
+        for name, member in ours.items():
             if name not in theirs:
                 because = "{writer} may write it, and {reader} refuses members that it does not know"
                 strict = Answer.YES if is_closed else Answer.NO
-                yield self._alone((*path, name), held, Answer.NO, strict, because, is_reader=False, is_needed=name in given)
+                yield self._alone((*path, name), member, Answer.NO, strict, because, is_reader=False, is_needed=name in always)
         if writer.get("additionalProperties") != reader.get("additionalProperties"):
             answer = Answer.UNKNOWN if isinstance(reader.get("additionalProperties"), dict) else Answer.NO
             strict = Answer.YES if is_closed else answer
@@ -114,12 +114,12 @@ class StructureComparison:
             yield Found(path, "content-changed", "`additionalProperties` differs", answer, strict, because)
 
     def _alone(
-        self, path: Path, held: Any, lenient: Answer, strict: Answer, because: str, *, is_reader: bool, is_needed: bool
+        self, path: Path, member: Any, lenient: Answer, strict: Answer, because: str, *, is_reader: bool, is_needed: bool
     ) -> Found:
         came = is_reader == self._is_backward
-        told = " or ".join(sorted(_types(_followed(held, self._roots[is_reader]))))
+        value = " or ".join(sorted(_types(_followed(member, self._roots[is_reader]))))
         needed = "required" if is_needed else "optional"
-        what = f"came: {told}, {needed}" if came else f"went: {told}, was {needed}"
+        what = f"came: {value}, {needed}" if came else f"went: {value}, was {needed}"
         return Found(path, "field-added" if came else "field-removed", what, lenient, strict, because)
 
     def _values(self, writer: dict[str, Any], reader: dict[str, Any], path: Path) -> Iterator[Found]:
@@ -134,14 +134,9 @@ class StructureComparison:
                 path, "values-changed", "values are limited", Answer.YES, "{writer} may write values that {reader} does not take"
             )
             return
-        known = {orjson.dumps(one, option=orjson.OPT_SORT_KEYS) for one in theirs}
-        kind, word = ("value-removed", "went") if self._is_backward else ("value-added", "came")
-        for one in ours:
-            text = orjson.dumps(one, option=orjson.OPT_SORT_KEYS)
-            if text not in known:
-                told = text.decode()[:40]
-                because = f"{{writer}} may write {told}, which {{reader}} does not take"
-                yield self._found(path, kind, f"value {told} {word}", Answer.YES, because)
+        read = set(map(_value_text, theirs))
+        unread = (text[:40] for text in map(_value_text, ours) if text not in read)
+        yield from unread_values(path, unread, is_backward=self._is_backward)
 
     def _in_time(self, of_writer: Any, of_reader: Any) -> tuple[Any, Any]:
         return (of_writer, of_reader) if self._is_backward else (of_reader, of_writer)
@@ -187,13 +182,17 @@ def _followed(schema: Any, root: dict[str, Any]) -> dict[str, Any]:
     raise Unreadable("references lead round in a circle")
 
 
+def _value_text(value: Any) -> str:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+
+
 def _types(schema: dict[str, Any]) -> frozenset[str]:
     kind = schema.get("type", "any")
-    found = kind if isinstance(kind, list) else [kind]
-    return frozenset(one if isinstance(one, str) else orjson.dumps(one).decode() for one in found)
+    kinds = kind if isinstance(kind, list) else [kind]
+    return frozenset(one if isinstance(one, str) else orjson.dumps(one).decode() for one in kinds)
 
 
 def _required(schema: dict[str, Any]) -> frozenset[str] | None:
     """Return the members that are required; None: there are alternative sets of them."""
-    found = schema.get("required") or []
-    return frozenset(found) if all(isinstance(one, str) for one in found) else None
+    members = schema.get("required") or []
+    return frozenset(members) if all(isinstance(one, str) for one in members) else None

@@ -102,8 +102,8 @@ def _of_parts(value: Any, schema: dict[str, Any], kind: str, follow: Callable[[s
         required = schema.get("required")
         if isinstance(required, list) and not set(required) <= value.keys():
             return False
-        known, extra = schema.get("properties") or {}, schema.get("additionalProperties", True)
-        return _all([satisfies(one, known.get(name, extra), follow, depth + 1) for name, one in value.items()])
+        properties, extra = schema.get("properties") or {}, schema.get("additionalProperties", True)
+        return _all([satisfies(one, properties.get(name, extra), follow, depth + 1) for name, one in value.items()])
     return True
 
 

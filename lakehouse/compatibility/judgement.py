@@ -7,7 +7,7 @@ new one writes? If not, it breaks **readers** that stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -72,9 +72,9 @@ class SchemaDifference(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Return the contract of `lakehouse compat --json`."""
-        told = {"pointer": self.pointer, "kind": self.kind, "what": self.what, "breaks": self.breaks.as_json()}
+        shown = {"pointer": self.pointer, "kind": self.kind, "what": self.what, "breaks": self.breaks.as_json()}
         strictly = {} if self.strictly == self.breaks else {"strictly": self.strictly.as_json()}
-        return told | strictly | {"reason": self.reason}
+        return shown | strictly | {"reason": self.reason}
 
     @property
     def summary(self) -> str:
@@ -138,11 +138,19 @@ def joined(backward: Iterable[Found], forward: Iterable[Found]) -> tuple[SchemaD
     pairs: dict[tuple[Path, str, str], list[Found | None]] = {}
     for at, side in enumerate((backward, forward)):
         for one in side:
-            held = pairs.setdefault((one.path, one.kind, one.what), [None, None])
-            other = held[at]
+            sides = pairs.setdefault((one.path, one.kind, one.what), [None, None])
+            other = sides[at]
             if other is None or (one.lenient, one.strict) > (other.lenient, other.strict):
-                held[at] = one
-    return tuple(_difference(key, *held) for key, held in sorted(pairs.items()))
+                sides[at] = one
+    return tuple(_difference(key, *sides) for key, sides in sorted(pairs.items()))
+
+
+def unread_values(path: Path, values: Iterable[str], *, is_backward: bool) -> Iterator[Found]:
+    """Yield that values, as people read them, may be written and are not read; `is_backward`: the old schema writes."""
+    kind, word = ("value-removed", "went") if is_backward else ("value-added", "came")
+    for value in values:
+        because = f"{{writer}} may write {value}, which {{reader}} does not take"
+        yield Found(path, kind, f"value {value} {word}", Answer.YES, Answer.YES, because)
 
 
 def undecided(why: str) -> tuple[SchemaDifference, ...]:
@@ -155,10 +163,10 @@ def _difference(key: tuple[Path, str, str], backward: Found | None, forward: Fou
     reasons = []
     for one, writer, reader in ((backward, _OLD, _NEW), (forward, _NEW, _OLD)):
         if one is not None and one.strict > Answer.NO and one.because:
-            told = one.because.format(writer=f"a producer with {writer}", reader=f"a consumer with {reader}")
+            why = one.because.replace("{writer}", f"a producer with {writer}").replace("{reader}", f"a consumer with {reader}")
             sure = "" if one.strict == Answer.YES else "cannot be decided: "
             only = "strictly: " if one.lenient < one.strict else ""
-            text = f"{only}{sure}{told}"
+            text = f"{only}{sure}{why}"
             reasons.append(f"{text[:1].upper()}{text[1:]}.")
     lenient = [Answer.NO if one is None else one.lenient for one in (forward, backward)]
     strict = [Answer.NO if one is None else one.strict for one in (forward, backward)]

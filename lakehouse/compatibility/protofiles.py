@@ -89,12 +89,12 @@ class ProtoFile:
 def _tokens(text: str) -> Iterator[str]:
     at = 0
     while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
+        token = _TOKEN.match(text, at)
+        if token is None:
             raise Unreadable(f"no Protobuf: {text[at : at + 20]!r}")
-        at = found.end()
-        if found.lastgroup is not None:
-            yield found.group()
+        at = token.end()
+        if token.lastgroup is not None:
+            yield token.group()
 
 
 class _Parser:
@@ -136,9 +136,9 @@ class _Parser:
         return self._tokens[self._at] if self._at < len(self._tokens) else ""
 
     def _expect(self, sign: str) -> None:
-        found = self._next()
-        if found != sign:
-            raise Unreadable(f"no Protobuf: {sign!r} is expected where {found[:40]!r} is")
+        token = self._next()
+        if token != sign:
+            raise Unreadable(f"no Protobuf: {sign!r} is expected where {token[:40]!r} is")
 
     def _skip_to_end(self) -> None:
         """Skip to the end of a statement, over what is in brackets."""
@@ -217,15 +217,15 @@ class _Parser:
 
     def _options(self) -> str:
         """Skip the options of a field, and return its `json_name`."""
-        found, depth = "", 0
+        value, depth = "", 0
         while True:
             word = self._next()
             depth += (word in ("[", "{")) - (word in ("]", "}"))
             if not depth:
-                return found
+                return value
             if word == "json_name" and self._peek() == "=":
                 self._next()
-                found = self._next().strip("'\"")
+                value = self._next().strip("'\"")
 
     def _number(self) -> int:
         sign = -1 if self._peek() == "-" else 1
@@ -271,4 +271,4 @@ class _Parser:
 
 
 def _camel(name: str) -> str:
-    return re.sub(r"_+(\w?)", lambda found: found.group(1).upper(), name)
+    return re.sub(r"_+(\w?)", lambda match: match.group(1).upper(), name)

@@ -66,10 +66,10 @@ class ProtoComparison:
                 answer = Answer.YES if name == self._writer.first else Answer.NO
                 because = "{writer} writes this message, which {reader} does not know"
                 yield Found(_path_of(name, self._writer.package), kind, what, answer, answer, because)
-        for name, values in self._writer.enums.items():
-            known = self._reader.enums.get(self._moved(name))
-            if known is not None:
-                yield from self._enums(values.values, known.values, known.is_closed, _path_of(name, self._writer.package))
+        for name, enum in self._writer.enums.items():
+            same = self._reader.enums.get(self._moved(name))
+            if same is not None:
+                yield from self._enums(enum.values, same.values, same.is_closed, _path_of(name, self._writer.package))
 
     def _moved(self, name: str) -> str:
         """Return the name that a type of the writer has in the package of the reader."""
@@ -96,7 +96,7 @@ class ProtoComparison:
         """Describe a field that only the writer has: as bytes it is passed over, as JSON it is an error."""
         kind, word = ("field-removed", "went") if self._is_backward else ("field-added", "came")
         because = "{writer} writes it, and as JSON {reader} refuses a name that it does not know"
-        what = f"{word}: {_told(field)}, no. {field.number}"
+        what = f"{word}: {_field_text(field)}, no. {field.number}"
         return Found((*path, field.name), kind, what, Answer.NO, Answer.YES, because)
 
     def _read(self, field: ProtoField, path: Path) -> Found:
@@ -104,7 +104,7 @@ class ProtoComparison:
         kind, word = ("field-added", "came") if self._is_backward else ("field-removed", "went")
         answer = Answer.YES if field.label == "required" else Answer.NO
         because = "{writer} does not write it, and {reader} requires it"
-        return Found((*path, field.name), kind, f"{word}: {_told(field)}, no. {field.number}", answer, answer, because)
+        return Found((*path, field.name), kind, f"{word}: {_field_text(field)}, no. {field.number}", answer, answer, because)
 
     def _fields(
         self, field: ProtoField, other: ProtoField, writer: ProtoMessage, reader: ProtoMessage, path: Path
@@ -115,7 +115,7 @@ class ProtoComparison:
             because = "as JSON {writer} writes another name, which {reader} does not know"
             yield Found(here, "field-renamed", f"no. {field.number} was called {old.name}", Answer.NO, Answer.YES, because)
         if (field.key, field.label == "repeated") != (other.key, other.label == "repeated"):
-            what = f"was {_told(old)}, is {_told(new)}"
+            what = f"was {_field_text(old)}, is {_field_text(new)}"
             answer = Answer.YES if field.label == "repeated" or field.key or other.key else Answer.NO
             because = "{writer} writes several values, or other ones, where {reader} takes one"
             yield Found(here, "type-changed", what, answer, Answer.YES, because)
@@ -163,14 +163,14 @@ class ProtoComparison:
         """Compare numbers: an open enum keeps one that it does not know, a closed one puts it among unknown fields."""
         for number, names in writer.items():
             self._steps.spend()
-            held = reader.get(number)
-            if held is None:
+            others = reader.get(number)
+            if others is None:
                 kind, word = ("value-removed", "went") if self._is_backward else ("value-added", "came")
                 because = f"{{writer}} may write {names[0]}, which {{reader}} does not know"
                 lenient = Answer.YES if is_closed else Answer.NO
                 yield Found(path, kind, f"value {names[0]} = {number} {word}", lenient, Answer.YES, because)
-            elif not set(names) <= set(held):
-                old, new = self._in_time(names[0], held[0])
+            elif not set(names) <= set(others):
+                old, new = self._in_time(names[0], others[0])
                 because = "as JSON {writer} writes the name, which {reader} does not know"
                 yield Found(path, "value-renamed", f"{number} was {old}, is {new}", Answer.NO, Answer.YES, because)
 
@@ -191,7 +191,7 @@ def _wire_answer(writer: str, reader: str) -> tuple[Answer, Answer]:
     return wire, json
 
 
-def _told(field: ProtoField) -> str:
+def _field_text(field: ProtoField) -> str:
     kind = f"map of {field.key} to {field.type}" if field.key else field.type
     return f"{field.label} {kind}" if field.label in ("repeated", "required") else kind
 

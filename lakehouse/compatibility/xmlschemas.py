@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
-from lakehouse.compatibility.judgement import Answer, Found, Path
+from lakehouse.compatibility.judgement import Answer, Found, Path, unread_values
 from lakehouse.compatibility.limits import Steps, Unreadable
 
 _XSD = "{http://www.w3.org/2001/XMLSchema}"
@@ -170,17 +170,17 @@ class XmlComparison:
             because = "{writer} writes the elements in another order than {reader} takes"
             yield self._found(path, "order-changed", "the order of elements differs", Answer.YES, because)
         for name, part in reader.parts.items():
-            held = writer.parts.get(name)
+            other = writer.parts.get(name)
             here = (*path, name)
-            if held is None:
+            if other is None:
                 kind, word = ("field-added", "came") if self._is_backward else ("field-removed", "went")
                 needed = "required" if part.least else "optional"
                 because = "{writer} does not write it, and {reader} requires it"
                 what = f"{word}: {'attribute' if name.startswith('@') else 'element'}, {needed}"
                 yield self._found(here, kind, what, Answer.YES if part.least else Answer.NO, because)
                 continue
-            yield from self._occurrence(held, part, here)
-            yield from self._types(self._writer.declared(held.node), self._reader.declared(part.node), here)
+            yield from self._occurrence(other, part, here)
+            yield from self._types(self._writer.declared(other.node), self._reader.declared(part.node), here)
         for name, part in writer.parts.items():
             if name not in reader.parts:
                 kind, word = ("field-removed", "went") if self._is_backward else ("field-added", "came")
@@ -193,11 +193,11 @@ class XmlComparison:
         if (writer.least, writer.most) == (reader.least, reader.most):
             return
         old, new = self._in_time(writer, reader)
-        told = [f"{one.least} to {one.most if one.most < _MANY else 'any'} times" for one in (old, new)]
+        times = [f"{one.least} to {one.most if one.most < _MANY else 'any'} times" for one in (old, new)]
         kind = "became-required" if new.least > old.least else "became-optional" if new.least < old.least else "size-changed"
         is_lost = writer.least < reader.least or writer.most > reader.most
         because = "{writer} may write it more or less often than {reader} takes"
-        yield self._found(path, kind, f"was there {told[0]}, is there {told[1]}", Answer.YES if is_lost else Answer.NO, because)
+        yield self._found(path, kind, f"was there {times[0]}, is there {times[1]}", Answer.YES if is_lost else Answer.NO, because)
 
     def _simple(self, ours: Any, theirs: Any, path: Path) -> Iterator[Found]:
         """Compare two simple types that are not the same: by the values that they list, else it is unknown."""
@@ -206,10 +206,7 @@ class XmlComparison:
             because = "simple types are compared by the values that they list alone"
             yield self._found(path, "type-changed", "the type differs", Answer.UNKNOWN, because)
             return
-        kind, word = ("value-removed", "went") if self._is_backward else ("value-added", "came")
-        for value in sorted(values[0] - values[1]):
-            because = f"{{writer}} may write {value}, which {{reader}} does not take"
-            yield self._found(path, kind, f"value {value} {word}", Answer.YES, because)
+        yield from unread_values(path, sorted(values[0] - values[1]), is_backward=self._is_backward)
 
     def _in_time(self, of_writer: Any, of_reader: Any) -> tuple[Any, Any]:
         return (of_writer, of_reader) if self._is_backward else (of_reader, of_writer)
@@ -232,8 +229,8 @@ def _content(node: Any, document: XmlDocument) -> _Content:
             rest.append(f"{name} again")
         parts[name] = part
 
-    def walk(held: Any, least: int, most: int) -> None:
-        for one in held:
+    def walk(particles: Any, least: int, most: int) -> None:
+        for one in particles:
             kind = _kind(one)
             low = least * int(one.get("minOccurs", "1"))
             written = one.get("maxOccurs", "1")
@@ -259,10 +256,10 @@ def _content(node: Any, document: XmlDocument) -> _Content:
 
 def _listed(node: Any) -> set[str] | None:
     """Return the values that a simple type lists; None: it limits otherwise, too."""
-    held = [one for one in node if _kind(one) != "annotation"]
-    if len(held) != 1 or _kind(held[0]) != "restriction":
+    children = [one for one in node if _kind(one) != "annotation"]
+    if len(children) != 1 or _kind(children[0]) != "restriction":
         return None
-    facets = [one for one in held[0] if _kind(one) != "annotation"]
+    facets = [one for one in children[0] if _kind(one) != "annotation"]
     return {one.get("value", "") for one in facets} if facets and all(_kind(one) == "enumeration" for one in facets) else None
 
 

@@ -88,6 +88,14 @@ def test_what_is_no_protobuf_is_undecided(text):
     assert (found.kind, found.breaks.worst) == ("undecided", Answer.UNKNOWN)
 
 
+@pytest.mark.parametrize("schema", [("JsonStructure", {"type": "object"}), ("JsonSchema/draft-07", {})])
+def test_a_value_with_braces_is_shown_as_it_is(schema):
+    format, rest = schema
+    (found,) = compare(rest | {"enum": [{"a": 1}, {}]}, rest | {"enum": [{}]}, format)
+    assert (found.kind, found.what) == ("value-removed", 'value {"a":1} went')
+    assert 'may write {"a":1}, which a consumer with the new schema' in found.reason
+
+
 def test_entities_of_xml_are_not_read():
     hostile = '<!DOCTYPE x [<!ENTITY a "b">]>' + XML
     (found,) = compare(XML, hostile, "XSD")
