@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
@@ -168,3 +169,8 @@ def stage(
     for row in sorted(rows, key=str):
         found[row["row"]].append(row)
     return found
+
+
+def seeds(short: int, whole: int) -> list[Any]:
+    """Return seeds for `parametrize`: the first ones for `make test`, all of them for `make test-all`."""
+    return [*range(short), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(short, whole))]

@@ -27,10 +27,18 @@ if not hasattr(sys.modules["__main__"], "__file__"):
 collect_ignore = ["airflow", "asyncapi", "bi", "clients", "cluster", "s3", "ui"]  # in environments of their own: see the Makefile
 
 
+# Half a minute or more each: what is short is left for the end, where the workers wait for each other.
+LONGEST = (
+    "test_export.py", "test_candidates.py", "test_dialects_loaded.py", "test_on_spark.py", "test_catalogrules.py",
+    "test_internals.py", "test_validation.py", "test_machine.py", "test_docs.py", "test_ingest.py", "test_doctor.py",
+)  # fmt: skip
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with tests that use Spark come first: see FromBothEnds."""
+    """Files with tests that use Spark come first, and those that take longest before all others: see FromBothEnds."""
     with_spark = {item.path for item in items if "spark" in getattr(item, "fixturenames", ())}
-    items.sort(key=lambda item: item.path not in with_spark)
+    ranks = {name: rank for rank, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: (item.path not in with_spark, ranks.get(item.path.name, len(ranks))))
 
 
 @pytest.hookimpl(optionalhook=True)
