@@ -6,19 +6,19 @@ it names, what it is merged with, what it carries. Those that name or carry it a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from lakehouse.dialects.tables import asks, family_of
 from lakehouse.domain import relations
 from lakehouse.domain.bases import Attributes, FindAttributes, Leaves, bases_of, chain_of, merged, shown_version, text_at
 from lakehouse.domain.leaves import leaves_of
-from lakehouse.domain.promises import PROMISES, earlier_versions
+from lakehouse.domain.promises import PROMISES, compared_pairs, compared_version
 from lakehouse.domain.references import spelled
 from lakehouse.domain.relations import ABOUT_CHANGE, ONE_TYPE, VARYING, Violations
 from lakehouse.text.jsontext import as_column_text, canonical_text
 from lakehouse.text.names import Pointer, Xid
-from lakehouse.text.xid import split_version, xid_of_group, xid_of_resource, xid_of_version
+from lakehouse.text.xid import last_id, split_version, xid_of_group, xid_of_resource, xid_of_version
 
 _METADATA = ("envelope", "envelopemetadata", "protocol", "protocoloptions")
 _KEY = Pointer("/protocoloptions/key_base64/value")
@@ -70,15 +70,13 @@ class Limits(NamedTuple):
         duplicate_messageids: how grave it is that a messageid comes twice.
         with_warnings: look for what is no error, too.
         first_of_type: gives the message that has had a `type` first; None: it is not looked for.
-        with_promises: compare Versions by what `compatibility` promises; an ingest compares those of one document as it reads it.
-        with_published: judge definitions with their bases although they were not written (`lakehouse validate`).
+        with_published: judge entities that were not written, too, each with its bases or earlier Versions (`lakehouse validate`).
     """
 
     max_chain_depth: int
     duplicate_messageids: str
     with_warnings: bool = True
     first_of_type: Callable[[str], Xid | None] | None = None
-    with_promises: bool = True
     with_published: bool = False
 
 
@@ -96,8 +94,8 @@ def violations_of(entity: EntityState, before: EntityState | None, around: Surro
         yield from relations.of_variant(kind=entity.kind, other=other)
     if before is not None and entity.dialect and any(asks(entity.dialect, rule_id) for rule_id in ABOUT_CHANGE):
         yield from _of_change(entity, before)
-    if limits.with_promises:
-        yield from _of_promises(entity, before, around)
+    if entity.kind in ("version", "schemaversion", "message", "schema"):
+        yield from _of_promises(entity, before, around, limits)
     if entity.kind == "version":
         yield from _Version(entity, around, limits).violations()
     elif entity.kind in ("message", "schema"):
@@ -120,58 +118,35 @@ def _of_change(entity: EntityState, before: EntityState) -> Violations:
     )
 
 
-def _of_promises(entity: EntityState, before: EntityState | None, around: Surroundings) -> Violations:
-    if entity.kind in ("version", "schemaversion"):
-        yield from _of_promise(entity, before, around)
-    elif entity.kind in ("message", "schema") and before is not None:
-        yield from _of_new_promise(entity, before, around)
+def _of_promises(entity: EntityState, before: EntityState | None, around: Surroundings, limits: Limits) -> Violations:
+    """Compare Versions with those before them, by what `compatibility` promises.
 
-
-def _of_promise(entity: EntityState, before: EntityState | None, around: Surroundings) -> Violations:
-    """Compare a Version with those before it and, if it was there, with those that were made from it."""
-    holder = around.entity(xid_of_resource(entity.xid))
-    compatibility = holder.known.get("compatibility") if holder is not None else None
-    if holder is None or compatibility not in PROMISES:
-        return
-    versionid = entity.xid.rsplit("/", 1)[1]
-    yield from _kept(holder.xid, entity.kind, compatibility, around, only={versionid}, with_later=before is not None)
-
-
-def _of_new_promise(entity: EntityState, before: EntityState, around: Surroundings) -> Violations:
-    """Compare all Versions of a message or schema whose `compatibility` is another one now."""
-    compatibility = entity.known.get("compatibility")
-    if compatibility in PROMISES and compatibility != before.known.get("compatibility"):
-        kind = "version" if entity.kind == "message" else "schemaversion"
-        for one in _kept(entity.xid, kind, compatibility, around):
-            yield one._replace(pointer="")
-
-
-def _kept(
-    holder: Xid, kind: str, compatibility: str, around: Surroundings, only: Collection[str] = (), *, with_later: bool = False
-) -> Violations:
-    """Compare Versions with earlier ones.
-
-    Args:
-        holder: the message or schema.
-        kind: of the Versions.
-        compatibility: what is promised.
-        around: what would be there.
-        only: these Versions; empty: all.
-        with_later: also those that are compared with one of these.
+    A finding is about the later Version, if that was written, else about the earlier one; about the message or schema if neither
+    was, and `compatibility` is another one now. Of what is published, it is about the later Version.
     """
-    versions = {one.xid.rsplit("/", 1)[1]: one.known for one in around.held(holder) if one.kind == kind}
-    ancestors = {versionid: str(known.get("ancestor") or versionid) for versionid, known in versions.items()}
-    for versionid, known in versions.items():
-        for earlier in earlier_versions(versionid, ancestors, compatibility=compatibility):
-            if not only or versionid in only or (with_later and earlier in only):
-                yield from relations.of_promise(
-                    kind=kind,
-                    compatibility=compatibility,
-                    version=known,
-                    versionid=versionid,
-                    earlier=versions[earlier],
-                    earlier_id=earlier,
-                )
+    is_holder = entity.kind in ("message", "schema")
+    holder = entity if is_holder else around.entity(xid_of_resource(entity.xid))
+    compatibility = holder.known.get("compatibility") if holder is not None else None
+    is_judged = entity.is_written or limits.with_published
+    if holder is None or not is_judged or compatibility not in PROMISES:
+        return
+    if is_holder and (before is None or before.known.get("compatibility") == compatibility):
+        return
+    versions = {last_id(one.xid): one for one in around.held(holder.xid) if one.kind in ("version", "schemaversion")}
+    ancestors = {versionid: str(one.known.get("ancestor") or versionid) for versionid, one in versions.items()}
+    for later, earlier in compared_pairs(ancestors, compatibility):
+        pair = versions[later], versions[earlier]
+        subject = pair[0] if limits.with_published else next((one for one in pair if one.is_written), holder)
+        if subject.xid == entity.xid:
+            yield from relations.of_promise(
+                kind=pair[0].kind,
+                compatibility=compatibility,
+                version=compared_version(pair[0].kind, pair[0].known),
+                versionid=later,
+                earlier=compared_version(pair[1].kind, pair[1].known),
+                earlier_id=earlier,
+                is_holders=is_holder,
+            )
 
 
 def _of_alias(entity: EntityState, around: Surroundings, limits: Limits) -> Violations:

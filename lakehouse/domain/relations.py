@@ -16,7 +16,7 @@ import orjson
 
 from lakehouse.dialects.tables import FAMILIES, SharedOption, shared_options
 from lakehouse.domain.bases import Attributes, Leaves, has_below
-from lakehouse.domain.promises import broken_promise
+from lakehouse.domain.promises import ComparedVersion, broken_promise
 from lakehouse.domain.protocols import is_as_precise, is_other_protocol
 from lakehouse.domain.references import leads_within
 from lakehouse.text.jsontext import read_canonical
@@ -252,7 +252,14 @@ def of_change(
 
 
 def of_promise(
-    *, kind: str, compatibility: str, version: Attributes, versionid: str, earlier: Attributes, earlier_id: str
+    *,
+    kind: str,
+    compatibility: str,
+    version: ComparedVersion,
+    versionid: str,
+    earlier: ComparedVersion,
+    earlier_id: str,
+    is_holders: bool = False,
 ) -> Violations:
     """A Version keeps what `compatibility` promises over an earlier one (COMP-001).
 
@@ -263,13 +270,14 @@ def of_promise(
         versionid: of it.
         earlier: the earlier Version.
         earlier_id: of it.
+        is_holders: the finding is about their message or schema, whose `compatibility` is another one now.
     """
     reasons = broken_promise(kind, compatibility, earlier, version)
     if reasons:
         message = (
             f"`compatibility` is {compatibility}, and Version {versionid} breaks with Version {earlier_id}: {' '.join(reasons)}"
         )
-        yield RuleViolation("COMP-001", "/schema" if kind == "schemaversion" else "", message)
+        yield RuleViolation("COMP-001", "/schema" if kind == "schemaversion" and not is_holders else "", message)
 
 
 # What an endpoint carries
@@ -361,6 +369,6 @@ JUDGES: dict[str, Callable[..., Violations]] = {
     one.__name__: one
     for one in (
         of_holder, of_absent_target, of_will, of_absent_schema, of_alias, of_cycle, of_flattened, of_variant, of_versions,
-        of_same_type, of_change, of_absent_group, of_listed, of_messageids, of_option,
+        of_same_type, of_change, of_promise, of_absent_group, of_listed, of_messageids, of_option,
     )
 }  # fmt: skip

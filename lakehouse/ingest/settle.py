@@ -141,7 +141,7 @@ def settle_in_driver(
         planner.reject_documents(uncounted)
         uncounted = []
     planner.refuse_contradictions()
-    limits = Limits(settings.max_chain_depth, settings.duplicate_messageids, with_promises=False)
+    limits = Limits(settings.max_chain_depth, settings.duplicate_messageids)
     while True:
         planner.compare()
         if not settings.check_relations or planner.check(limits, strict=asked.strict):

@@ -120,8 +120,8 @@ class CollectedStage:
         """
         refused = {said_of(one) for one in found if one["finding"]["action"] == "quarantined"}
         causes: dict[Said, Xid] = {}
-        for row in self.rows:  # a message shows nothing without its default Version: the one that its own document names
-            if row.row == "entity" and row.kind == "version" and row.isdefault and row.said in refused:
+        for row in self.rows:  # a message or schema shows nothing without its default Version: the one that its document names
+            if row.row == "entity" and row.kind in VERSION_KINDS and row.isdefault and row.said in refused:
                 causes[Said(row.document_uri, resource_of(row.key))] = row.xid
         seeds = {(said.document_uri, said.key.registryid, said.key.xid) for said in (*refused, *causes)}
         hanging = dict(causes)

@@ -71,7 +71,7 @@ def check_lookups(lookups: Lookups, settings: Settings) -> Iterator[dict[str, An
             of_group = (None, None) if group is None else (group.get("envelope"), group.get("protocol"))
             parents = Parents(key.registryid, key.kind, key.xid, held.document, dialect, *of_group)
             yield from check_published_entity(parents, attributes)
-    limits = Limits(settings.max_chain_depth, settings.duplicate_messageids, with_promises=False, with_published=True)
+    limits = Limits(settings.max_chain_depth, settings.duplicate_messageids, with_published=True)
     yield from published.findings(limits, keys)
     yield from findings_of(_definitions(lookups, [(key.registryid, key.xid) for key in keys if key.kind == "message"]))
 

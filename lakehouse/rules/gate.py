@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from lakehouse.dialects.tables import DIALECTS, asks
 from lakehouse.domain.relations import ABOUT_CHANGE
 from lakehouse.rules.between.candidate import candidate
+from lakehouse.rules.between.compatible import check_promises
 from lakehouse.rules.between.flattened import check_flattened, flattened_candidate
 from lakehouse.rules.between.judged import judged
 from lakehouse.rules.between.relations import check_entities
@@ -82,8 +83,9 @@ def check_stage(
     what = what._replace(things=keep(what.things.coalesce(cores)))
     flattened = check_flattened(spark, settings, what, used)
     merged = partial(flattened_candidate, spark, settings, what, used)
-    pairs = check_entities(what.things, settings.duplicate_messageids, merged)
-    found = keep(without_doubles(keep(judged(pairs.unionByName(flattened).coalesce(cores)))))
+    pairs = check_entities(what.things, settings.duplicate_messageids, merged).unionByName(flattened)
+    pairs = pairs.unionByName(check_promises(spark, what, used))
+    found = keep(without_doubles(keep(judged(pairs.coalesce(cores)))))
     if not count_if(found, {"refused": F.col("finding.action") == "quarantined"})["refused"]:
         return Checked(stage, found, 0, True)
     return reject_documents(stage, found, known) if strict else _take_out(stage, found)
@@ -122,10 +124,11 @@ def _take_out(stage: DataFrame, found: DataFrame) -> Checked:
     entities = stage.filter(F.col("row") == "entity")
     keys = ["document_uri", *KEY]
     refused = found.filter(F.col("finding.action") == "quarantined").select(*keys).distinct()
-    # A message shows nothing without its default Version: the one that its own document names, whichever is published.
-    defaults = entities.filter(F.col("isdefault") & (F.col("kind") == "version")).select(*keys)
+    # A message or schema shows nothing without its default Version: the one that its own document names, whichever is published.
+    defaults = entities.filter(F.col("isdefault") & F.col("kind").isin("version", "schemaversion")).select(*keys)
+    shows = F.when(F.col("kind") == "version", "message").otherwise("schema").alias("kind")
     bare = refused.join(defaults, on=keys, how="left_semi").select(
-        "document_uri", "registryid", F.lit("message").alias("kind"), message_of("xid").alias("xid"), F.col("xid").alias("cause")
+        "document_uri", "registryid", shows, message_of("xid").alias("xid"), F.col("xid").alias("cause")
     )
     seeds = refused.select("document_uri", "registryid", "xid").unionByName(bare.select("document_uri", "registryid", "xid"))
     above = F.transform(

@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from lakehouse.dialects.tables import family_of
 from lakehouse.log.facts import current_documents
+from lakehouse.rules.between.compatible import check_published_promises
 from lakehouse.rules.between.flattened import check_published, flattened_published
 from lakehouse.rules.between.judged import judged
 from lakehouse.rules.between.lookedat import COLUMNS, TABLES, published_rows
@@ -84,7 +85,8 @@ def check_catalog(spark: SparkSession, settings: Settings | None = None) -> Data
         things = things.withColumn("staged", F.lit(False)).select(*COLUMNS).localCheckpoint()
         merged = partial(flattened_published, spark, settings)
         between = check_entities(things, settings.duplicate_messageids if settings else None, merged)
-        found = without_doubles(keep(judged(between.unionByName(check_published(spark, settings, things)))))
+        between = between.unionByName(check_published(spark, settings, things))
+        found = without_doubles(keep(judged(between.unionByName(check_published_promises(spark, things)))))
         return found.unionByName(alone.result())
 
 

@@ -141,7 +141,7 @@ class CatalogBench:
         _expect("documents refused", checked.rejected, 0)
 
     def _findings_by_lookups(self) -> int:
-        limits = Limits(self.settings.max_chain_depth, self.settings.duplicate_messageids, with_promises=False)
+        limits = Limits(self.settings.max_chain_depth, self.settings.duplicate_messageids)
         with ReadModel(self.settings) as model:
             model.refresh()
             with model.at(read_head(self.spark).snapshot_id) as view:

@@ -42,6 +42,19 @@ def extending(base: str, **attributes: Any) -> dict[str, Any]:
     return message(basemessage=G + base, **attributes)
 
 
+def schema(compatibility: str | None, **versions: dict[str, Any]) -> dict[str, Any]:
+    """Return a document with a schema of which it has the Versions `v1`, `v2` and so on; the default one is Version 1."""
+    numbered = {versionid[1:]: version for versionid, version in versions.items()}
+    meta = {"defaultversionid": "1"} | ({} if compatibility is None else {"compatibility": compatibility})
+    return {"schemagroups": {"s": {"schemas": {"t": {"meta": meta, "versions": numbered}}}}}
+
+
+def record(*names: str, ancestor: str = "1") -> dict[str, Any]:
+    """Return a Version of a schema whose fields have no default."""
+    fields = [{"name": name, "type": "int"} for name in names]
+    return {"ancestor": ancestor, "format": "Avro/1.11", "schema": {"type": "record", "name": "R", "fields": fields}}
+
+
 # What stands in the document that is edited, before and after; what stands in another one; the rules that then tell something.
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], set[str]]] = {
     "a group of others' messages": (
@@ -114,6 +127,48 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], set[str]]
         groups(g={"m": {"basemessage": G + "b", "protocol": "MQTT/5.0"}}),
         groups(g={"b": extending("c"), "c": message()}),
         {"MSG-166"},
+    ),
+    "a Version that breaks with one of another document": (
+        schema("backward", v1=record("a")),
+        schema("backward", v1=record("a"), v3=record("a", "c", ancestor="2")),
+        schema("backward", v1=record("a"), v2=record("a")),
+        {"COMP-001"},
+    ),
+    "a Version from which one of another document was made": (
+        schema("full_transitive", v1=record("a")),
+        schema("full_transitive", v1=record("b")),
+        schema("full_transitive", v1=record("a"), v2=record("a")),
+        {"COMP-001"},
+    ),
+    "a promise that Versions of two documents do not keep": (
+        schema("none", v1=record("a"), v3=record(ancestor="2")),
+        schema("forward", v1=record("a"), v3=record(ancestor="2")),
+        schema("none", v1=record("a"), v2=record("a")),
+        {"COMP-001"},
+    ),
+    "Versions of a message that break no promise, and one that does": (
+        groups(g={"m": {"meta": {"compatibility": "backward", "defaultversionid": "1"}, "versions": {"1": message()}}}),
+        groups(
+            g={
+                "m": {
+                    "meta": {"compatibility": "backward", "defaultversionid": "1"},
+                    "versions": {
+                        "1": message(),
+                        "3": {"ancestor": "2", "envelope": "CloudEvents/1.0", "envelopemetadata": {"id": {"type": "integer"}}},
+                        "4": message(ancestor="2", description="other words"),
+                    },
+                }
+            }
+        ),
+        groups(
+            g={
+                "m": {
+                    "meta": {"compatibility": "backward", "defaultversionid": "1"},
+                    "versions": {"1": message(), "2": message(ancestor="1")},
+                }
+            }
+        ),
+        {"COMP-001"},
     ),
     "nothing": (
         groups(g={"m": extending("b")}),

@@ -8,7 +8,7 @@ from lakehouse.dialects.entities import read_entity
 from lakehouse.dialects.entity import Entity
 from lakehouse.dialects.protocols import TELLS_FAMILY, FindMessage, family_of_message, key_of_options
 from lakehouse.dialects.versionorder import version_order
-from lakehouse.domain.promises import PROMISES, earlier_versions
+from lakehouse.domain.promises import PROMISES, ComparedVersion, compared_version, earlier_versions
 from lakehouse.domain.relations import of_promise
 from lakehouse.ingest.parse.emission import Emission
 from lakehouse.ingest.parse.identity import dependent, id_problems, id_syntax, split_meta, subject_of
@@ -214,22 +214,22 @@ def _check_promise(kind: str, compatibility: Any, versions: list[Version]) -> No
     """Compare the Versions of a message or schema in a document by what its `compatibility` promises (COMP-001)."""
     if compatibility not in PROMISES:
         return
-    known: dict[str, Any] = {}
+    compared: dict[str, ComparedVersion] = {}
     ancestors: dict[str, str] = {}
     before: str | None = None
     for version in versions:
         if version.read is None or version.broken:
             continue
         versionid = version.versionid
-        known[versionid] = version.read.known | {"extensions": version.read.extensions}
+        compared[versionid] = compared_version(kind, version.read.known | {"extensions": version.read.extensions})
         ancestors[versionid] = str(version.read.known.get("ancestor") or before or versionid)
         for earlier in earlier_versions(versionid, ancestors, compatibility=compatibility):
             for rule_id, pointer, message, _ in of_promise(
                 kind=kind,
                 compatibility=compatibility,
-                version=known[versionid],
+                version=compared[versionid],
                 versionid=versionid,
-                earlier=known[earlier],
+                earlier=compared[earlier],
                 earlier_id=earlier,
             ):
                 place = Pointer(version.pointer + pointer)

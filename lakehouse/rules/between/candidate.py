@@ -9,9 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.log.ground import concerned_registries, of_registries
+from lakehouse.log.projections import project
 from lakehouse.rules.between.lookedat import COLUMNS, TABLES, published_rows, staged_rows
 from lakehouse.store.keys import KEY
-from lakehouse.store.schema import GROUPS, MESSAGES, VERSIONS
+from lakehouse.store.schema import GROUPS, MESSAGES, VERSIONS, Table
 from lakehouse.store.tables import open_table
 
 
@@ -146,6 +147,29 @@ def _with_single(read: DataFrame, entities: DataFrame, *, compare: bool) -> Data
     named = plain.select("registryid", "document_uri", F.col("xid").alias("message_xid"), F.lit(True).alias("single"))
     both = read.join(named, on=["registryid", "document_uri", "message_xid"], how="left")
     return both.withColumn("single", F.coalesce("single", F.lit(False)))
+
+
+def candidate_rows(spark: SparkSession, found: Candidate, table: Table, used: set[str]) -> DataFrame:
+    """Lay rows of a table that would be written over the published ones, as the table has them.
+
+    Args:
+        spark: the session.
+        found: what would be published.
+        table: the table.
+        used: names of the entity tables that hold something.
+
+    Returns:
+        Rows that would be written have 0 as `snapshot_id`, and the document that writes them as the only one.
+    """
+    entities = found.rows.filter(F.col("kind") == table.kind)
+    logged = entities.withColumns({"document_uris": F.array("document_uri"), "snapshot_id": F.lit(0).cast("bigint")})
+    staged = project(logged, table).dropDuplicates(["registryid", "xid"])
+    if table.name not in used:
+        return staged
+    published = open_table(spark, table.name).join(staged, on=["registryid", "xid"], how="left_anti")
+    if found.leaving is not None:
+        published = published.join(found.leaving.filter(F.col("kind") == table.kind), on=["registryid", "xid"], how="left_anti")
+    return staged.unionByName(published.select(*staged.columns))
 
 
 def holders_of(things: DataFrame) -> DataFrame:

@@ -8,13 +8,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.domain.relations import FLATTENED, SECTIONS
-from lakehouse.log.projections import project
-from lakehouse.rules.between.candidate import Candidate, holders_of
+from lakehouse.rules.between.candidate import Candidate, candidate_rows, holders_of
 from lakehouse.rules.between.judged import no_pairs, only_broken, pairs_of
 from lakehouse.settings import Settings
 from lakehouse.store.frames import can_skip, is_empty, keep
-from lakehouse.store.schema import MESSAGES, VERSIONS, Table
-from lakehouse.store.tables import open_table
+from lakehouse.store.schema import MESSAGES, VERSIONS
 from lakehouse.store.views import read_view
 
 
@@ -45,7 +43,7 @@ def flattened_candidate(
         used: names of the entity tables that hold something.
         wanted: the messages: registryid, message_xid.
     """
-    stand_ins = {table.name: _candidate_rows(spark, found, table, used) for table in (MESSAGES, VERSIONS)}
+    stand_ins = {table.name: candidate_rows(spark, found, table, used) for table in (MESSAGES, VERSIONS)}
     stand_ins["scope"] = _only(stand_ins["messages"], wanted)
     return _read_flattened(spark, settings, stand_ins)
 
@@ -103,16 +101,3 @@ def _pairs(lacking: DataFrame, flattened: DataFrame) -> DataFrame:
 
 def _is_below(section: str, pointer: Column) -> Column:
     return pointer.startswith(f"{section}/")
-
-
-def _candidate_rows(spark: SparkSession, found: Candidate, table: Table, used: set[str]) -> DataFrame:
-    """Lay rows of a table that would be written over the published ones, as the table has them."""
-    entities = found.rows.filter(F.col("kind") == table.kind)
-    logged = entities.withColumns({"document_uris": F.array("document_uri"), "snapshot_id": F.lit(0).cast("bigint")})
-    staged = project(logged, table).dropDuplicates(["registryid", "xid"])
-    if table.name not in used:
-        return staged
-    published = open_table(spark, table.name).join(staged, on=["registryid", "xid"], how="left_anti")
-    if found.leaving is not None:
-        published = published.join(found.leaving.filter(F.col("kind") == table.kind), on=["registryid", "xid"], how="left_anti")
-    return staged.unionByName(published.select(*staged.columns))

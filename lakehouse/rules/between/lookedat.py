@@ -27,6 +27,7 @@ _LOOKED_AT = StructType(
         StructField("ancestor", _STRING),
         StructField("isdefault", BooleanType()),
         StructField("xref", _STRING),
+        StructField("compatibility", _STRING),
         StructField("authority", _STRING),
         StructField("messagegroups", ArrayType(_STRING)),
     ]
@@ -45,6 +46,7 @@ COLUMNS = (
     "isdefault",
     "own_default",
     "xref",
+    "compatibility",
     "authority",
     "messagegroups",
     "willmessage",

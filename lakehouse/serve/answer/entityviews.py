@@ -25,7 +25,7 @@ from lakehouse.dialects.layouts import to_dialect
 from lakehouse.dialects.schemabytes import content_of, decoded_base64, document_of, is_shown_as_string
 from lakehouse.dialects.tables import NORMAL, family_of
 from lakehouse.dialects.versionorder import natural_order
-from lakehouse.domain.promises import PROMISES, earlier_versions, why_undecided
+from lakehouse.domain.promises import PROMISES, compared_version, earlier_versions, why_undecided
 from lakehouse.export.view import Stored, Urls, group_view, registry_view, resource_view
 from lakehouse.readmodel import View
 from lakehouse.serve.apierrors import RC4, ProblemFound
@@ -201,14 +201,14 @@ class ResourceView:
         """Add to each Version whether the server has compared it with those before it, and why not (core, Version attributes)."""
         kind = "schemaversion" if "schemaid" in self.ids else "version"
         texts = {versionid: one.value for versionid, one in self.documents.items() if not isinstance(one.value, bytes)}
-        known = {
-            versionid: version | ({"schema": texts[versionid]} if versionid in texts else {})
+        compared = {
+            versionid: compared_version(kind, version | ({"schema": texts[versionid]} if versionid in texts else {}))
             for versionid, version in self.versions.items()
         }
         ancestors = {versionid: str(version.get("ancestorid") or versionid) for versionid, version in self.versions.items()}
         for versionid, version in self.versions.items():
             earlier = earlier_versions(versionid, ancestors, compatibility=compatibility)
-            undecided = ((one, why_undecided(kind, known[one], known[versionid])) for one in earlier)
+            undecided = ((one, why_undecided(kind, compared[one], compared[versionid])) for one in earlier)
             reason = next((f"Version {one}: {why}" for one, why in undecided if why is not None), None)
             version["compatibilityvalidated"] = reason is None
             if reason is not None:

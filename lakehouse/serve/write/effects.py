@@ -7,7 +7,7 @@ rows, and a test compares both. Warnings refuse nothing: `lakehouse validate` re
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -79,14 +79,14 @@ def find_broken(
     """Find what rows that were written break; arguments as for `check_between`."""
     if not settings.check_relations:
         return
-    changes = list(changes)
-    new = {one.after.xid for one in changes if one.after is not None and one.before is None}
-    around = _OverlayNeighbours(overlay, registryid, new)
+    written = {
+        one.after.xid: (one.after, one.before)
+        for one in changes
+        if one.after is not None and (one.before is None or one.before.content_hash != one.after.content_hash)
+    }
+    around = _OverlayNeighbours(overlay, registryid, {xid: before is None for xid, (_, before) in written.items()})
     limits = Limits(settings.max_chain_depth, settings.duplicate_messageids, with_warnings=False)
-    for change in changes:
-        row, before = change.after, change.before
-        if row is None or (before is not None and before.content_hash == row.content_hash):
-            continue
+    for row, before in written.values():
         was = None if before is None else _state_of(before)
         for rule_id, pointer, message, severity in violations_of(_state_of(row), was, around, limits):
             if (severity or RULES[rule_id].severity) == "error":
@@ -94,32 +94,39 @@ def find_broken(
 
 
 class _OverlayNeighbours:
-    """What a request leaves of a registry, as the rules look at it."""
+    """What a request leaves of a registry, as the rules look at it.
 
-    def __init__(self, overlay: CatalogOverlay, registryid: RegistryId, new: Container[Xid]) -> None:
+    Args:
+        overlay: the catalog with what was written.
+        registryid: the registry.
+        written: what is new or was changed, and whether it is new.
+    """
+
+    def __init__(self, overlay: CatalogOverlay, registryid: RegistryId, written: Mapping[Xid, bool]) -> None:
         self._working = overlay
-        self._new = new
+        self._written = written
         self._registryid = registryid
         self._known: dict[Xid, EntityState | None] = {}
 
     def entity(self, xid: Xid) -> EntityState | None:
         if xid not in self._known:
             row = self._working.row(self._registryid, xid)
-            self._known[xid] = None if row is None else _state_of(row)
+            self._known[xid] = None if row is None else _state_of(row, is_written=xid in self._written)
         return self._known[xid]
 
     def held(self, xid: Xid) -> Iterator[EntityState]:
-        return map(_state_of, self._working.children(self._registryid, xid))
+        rows = self._working.children(self._registryid, xid)
+        return (_state_of(row, is_written=row.xid in self._written) for row in rows)
 
     def siblings(self, version: EntityState) -> Iterator[EntityState]:
         return (one for one in self.held(xid_of_resource(version.xid)) if one.kind == "version")
 
     def alike(self, xid: Xid) -> Xid | None:
-        return self._working.child_like(self._registryid, xid) if xid in self._new else None
+        return self._working.child_like(self._registryid, xid) if self._written.get(xid) else None
 
 
-def _state_of(row: OverlayRow) -> EntityState:
-    return EntityState(row.kind, row.xid, read_canonical(row.body))
+def _state_of(row: OverlayRow, *, is_written: bool = True) -> EntityState:
+    return EntityState(row.kind, row.xid, read_canonical(row.body), is_written=is_written)
 
 
 def parse(
