@@ -1,4 +1,6 @@
-"""Writes the pages of docs/, and the views in ddl/, that come from the code: `python tests/docs.py` (make docs). Tests compare.
+"""Writes the pages of docs/, and of ddl/ the tables and views, that come from the code: `python tests/docs.py` (make docs).
+
+Tests compare.
 
 `python tests/docs.py pages` writes all but the dictionaries in `ddl`, and needs no Spark.
 """
@@ -14,6 +16,7 @@ from typing import Any
 
 import click
 from pyspark.sql import SparkSession
+from pyspark.sql.types import DataType
 
 from lakehouse.cli.main import cli
 from lakehouse.dialects.draft.attributes import draft_table
@@ -24,9 +27,9 @@ from lakehouse.match.conformance import VIEWS as MATCH_VIEWS
 from lakehouse.match.conformance import open_conformance
 from lakehouse.rules.declared import RULES, TOLD, Rule, held
 from lakehouse.settings import Settings, data_folder, read_settings
-from lakehouse.store.schema import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, VIOLATIONS
+from lakehouse.store.schema import DECLARATIONS
 from lakehouse.store.session import open_session
-from lakehouse.store.tables import TABLES, create_tables
+from lakehouse.store.tables import SCHEMA_VERSION, TABLES, create_tables
 from lakehouse.store.views import session_with_views, views
 
 if sys.version_info >= (3, 11):
@@ -36,6 +39,7 @@ else:
 
 DOCS = Path(__file__).parents[1] / "docs"
 DICTIONARY = Path(__file__).parents[1] / "ddl" / "views" / "dictionary.sql"
+TABLE_STATEMENTS = Path(__file__).parents[1] / "ddl" / "tables"
 COMPATIBILITY_VIEW = DICTIONARY.with_name("compatibility_rules.sql")
 MATCH_DICTIONARY = Path(__file__).parents[1] / "ddl" / "match" / "views" / "dictionary.sql"
 _COLUMN = re.compile(r"^  `?(\w+)`? (.+?)(?: NOT NULL)? COMMENT '(.*?)',?$", re.MULTILINE)
@@ -126,17 +130,53 @@ Definitions are merged in canonical form, so that the spelling does not influenc
 _ROW = re.compile(r"^  \('(\w+)', '(\w+)', \d+, '(\w+)', '(.+?)', '(.*)'\),?$", re.MULTILINE)
 
 
+def table_statement(name: str) -> str:
+    """Write ddl/tables/NAME.sql, which creates a table as it is declared."""
+    table = DECLARATIONS[name]
+    columns = [
+        f"  {column.name} {_sql_type(column.dataType)}{' NOT NULL' if column.name in table.key else ''}"
+        f" COMMENT {_literal(column.metadata['comment'])}"
+        for column in table.columns
+    ]
+    properties = {
+        "xregistry.schema_version": str(SCHEMA_VERSION),
+        "delta.checkpointPolicy": "classic",
+        "delta.enableDeletionVectors": "false",
+        "delta.deletedFileRetentionDuration": "interval 30 days",
+        "delta.logRetentionDuration": "interval 30 days",
+    }
+    properties |= {"delta.appendOnly": "true"} if table.is_append_only else {}
+    properties |= {f"delta.constraints.{name}": condition for name, condition in table.constraints.items()}
+    parts = [
+        f"-- {name}: {table.comment}",
+        f"-- Grain: one row per {table.row}.  Key: {', '.join(table.key)}.",
+        "-- Retention: Delta's own time travel reaches 30 days back; the log `changes` keeps every past state.",
+        f"CREATE TABLE IF NOT EXISTS {name} (",
+        ",\n".join(columns),
+        ")",
+        "USING DELTA",
+        *([f"CLUSTER BY ({', '.join(table.cluster_by)})"] if table.cluster_by else []),
+        f"COMMENT {_literal(table.comment)}",
+        "TBLPROPERTIES (",
+        ",\n".join(f"  {_literal(property)} = {_literal(value)}" for property, value in properties.items()),
+        ");",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _sql_type(kind: DataType) -> str:
+    return re.sub(r"[a-z]+(?![a-z]*:)", lambda word: word[0].upper(), kind.simpleString()).replace(",", ", ").replace(":", ": ")
+
+
 def dictionary(spark: SparkSession) -> str:
-    """Write ddl/views/dictionary.sql: the tables as the model declares them, the views as Spark understands them."""
-    declared = {one.name: one.columns for one in ENTITY_TABLES}
-    declared |= {"changes": CHANGES, "violations": VIOLATIONS, "effective_messages": EFFECTIVE_MESSAGES}
-    empty = {name: spark.createDataFrame([], columns) for name, columns in declared.items()}
+    """Write ddl/views/dictionary.sql: the tables as they are declared, the views as Spark understands them."""
+    empty = {name: spark.createDataFrame([], table.columns) for name, table in DECLARATIONS.items()}
     others = [name for name in views() if name != "dictionary"]
     session = session_with_views(spark, None, "default", empty, others)
     rows = [
         (name, "table", position, column.name, column.dataType.simpleString(), column.metadata["comment"])
-        for name in TABLES
-        for position, column in enumerate(declared[name], 1)
+        for name, table in DECLARATIONS.items()
+        for position, column in enumerate(table.columns, 1)
     ]
     # Spark understood the views as they were created; reading one would let it analyse all that it reads again.
     rows += [
@@ -508,6 +548,8 @@ PAGES = {
 }
 
 if __name__ == "__main__":
+    for statement in TABLES:
+        (TABLE_STATEMENTS / f"{statement}.sql").write_text(table_statement(statement), encoding="utf-8")
     COMPATIBILITY_VIEW.write_text(compatibility_view(), encoding="utf-8")
     if sys.argv[1:] != ["pages"]:
         with tempfile.TemporaryDirectory() as folder:

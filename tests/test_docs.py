@@ -10,10 +10,13 @@ from docs import (
     DOCS,
     MATCH_DICTIONARY,
     PAGES,
+    TABLE_STATEMENTS,
     compatibility_view,
     dictionary,
     match_dictionary,
+    table_statement,
 )
+from lakehouse.store.tables import TABLES
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -23,6 +26,11 @@ def test_page_is_current(page):
 
 def test_the_view_of_compatibility_rules_is_current():
     assert COMPATIBILITY_VIEW.read_text(encoding="utf-8") == compatibility_view(), "run `make docs`"
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_statement_of_a_table_is_current(name):
+    assert (TABLE_STATEMENTS / f"{name}.sql").read_text(encoding="utf-8") == table_statement(name), "run `make docs`"
 
 
 def test_dictionary_is_current(spark):

@@ -1,7 +1,7 @@
 """The schemas of everything that is stored: declared once, with a comment on each column.
 
-`ddl/tables/*.sql` creates the tables with the same columns and comments; a test compares them. Words of the specification
-are spelled as there (`messageid`, `basemessage`); columns of this store are snake_case (`document_uris`).
+`make docs` writes `ddl/tables/*.sql`, which create the tables, from `DECLARATIONS`. Words of the specification are spelled as
+there (`messageid`, `basemessage`); columns of this store are snake_case (`document_uris`).
 """
 
 from __future__ import annotations
@@ -278,6 +278,108 @@ VIOLATIONS = _columns(
     ("hint", _STRING, "How to fix it"),
     ("raw", _STRING, "JSON of what was refused, as written; the first 4 KiB when a whole document was"),
 )
+
+
+class Declaration(NamedTuple):
+    """A table, as `ddl/tables` creates it.
+
+    Attributes:
+        comment: what it holds, a sentence.
+        columns: with comments.
+        row: what has one row.
+        key: columns that identify a row, never NULL.
+        constraints: conditions that Delta checks, by name.
+        cluster_by: columns that its files are clustered by.
+        is_append_only: rows are added and never changed.
+    """
+
+    comment: str
+    columns: StructType
+    row: str
+    key: tuple[str, ...] = ("registryid", "xid")
+    constraints: dict[str, str] = {}  # noqa: RUF012  # a NamedTuple's default is never changed
+    cluster_by: tuple[str, ...] = ("registryid", "xid")
+    is_append_only: bool = False
+
+
+_HAS_REGISTRY = {"registryid_not_empty": "registryid <> ''"}
+_COUNTED = {"snapshot_counts_from_1": "snapshot_id >= 1"}
+
+
+def _declared(table: Table, row: str, comment: str, xids: str) -> Declaration:
+    hashed = {"epoch_not_negative": "epoch >= 0", "content_hash_is_sha256": "length(content_hash) = 64"}
+    return Declaration(comment, table.columns, row, constraints=_HAS_REGISTRY | {"xid_names_this_kind": xids} | hashed | _COUNTED)
+
+
+DECLARATIONS = {
+    "changes": Declaration(
+        "The log: every change of every entity, document and label, append-only. All other entity tables follow it.",
+        CHANGES,
+        "snapshot and changed entity, document or label, and one per snapshot itself",
+        ("snapshot_id", "registryid", "kind", "xid"),
+        _COUNTED
+        | {
+            "kind_is_known": "kind IN ('registry', 'group', 'endpoint', 'message', 'version', 'schema', "
+            "'schemaversion', 'document', 'label', 'snapshot')",
+            "op_is_known": "op IN ('insert', 'update', 'own', 'delete')",
+        },
+        cluster_by=(),
+        is_append_only=True,
+    ),
+    "violations": Declaration(
+        "Findings: what was refused, warned of or noted while documents were loaded. Append-only.",
+        VIOLATIONS,
+        "finding (violation_id)",
+        ("violation_id",),
+        {
+            "severity_is_known": "severity IN ('error', 'warning', 'info')",
+            "action_is_known": "action IN ('quarantined', 'kept')",
+        },
+        cluster_by=("document_uri",),
+        is_append_only=True,
+    ),
+    "registries": _declared(REGISTRIES, "registry", "Registries: the root attributes of each registry.", "xid = '/'"),
+    "groups": _declared(
+        GROUPS,
+        "group",
+        "Message groups and schema groups.",
+        "xid LIKE '/messagegroups/%' OR xid LIKE '/schemagroups/%'",
+    ),
+    "endpoints": _declared(
+        ENDPOINTS, "endpoint", "Endpoints: where messages are produced, consumed or subscribed to.", "xid LIKE '/endpoints/%'"
+    ),
+    "messages": _declared(
+        MESSAGES,
+        "message",
+        "Messages: what belongs to a message and not to one of its Versions.",
+        "xid LIKE '/messagegroups/%/messages/%' OR xid LIKE '/endpoints/%/messages/%'",
+    ),
+    "versions": _declared(
+        VERSIONS,
+        "Version of a message",
+        "Versions of messages: the message definitions, not yet flattened.",
+        "xid LIKE '%/messages/%/versions/%'",
+    ),
+    "schemas": _declared(
+        SCHEMAS,
+        "schema",
+        "Schemas: what belongs to a schema and not to one of its Versions.",
+        "xid LIKE '/schemagroups/%/schemas/%'",
+    ),
+    "schemaversions": _declared(
+        SCHEMAVERSIONS,
+        "Version of a schema",
+        "Versions of schemas: the schema documents.",
+        "xid LIKE '/schemagroups/%/schemas/%/versions/%'",
+    ),
+    "effective_messages": Declaration(
+        "Effective messages: what computed_messages computes, stored; flat_messages shows it; "
+        "follows the log like the other tables.",
+        EFFECTIVE_MESSAGES,
+        "message",
+        constraints=_HAS_REGISTRY | _COUNTED,
+    ),
+}
 
 FINDING = StructType(
     [

@@ -24,22 +24,11 @@ from lakehouse.store.internals import deltalog
 from lakehouse.store.internals.deltalog import Files
 from lakehouse.store.migrations import check_not_newer, migrate, stored_version
 from lakehouse.store.places import no_catalog
-from lakehouse.store.schema import SCHEMA
+from lakehouse.store.schema import DECLARATIONS, SCHEMA
 from lakehouse.store.session import absolute_location
 from lakehouse.store.sessions import interpreted, is_interpreted, open_sibling
 
-TABLES = (
-    "changes",
-    "violations",
-    "registries",
-    "groups",
-    "endpoints",
-    "messages",
-    "versions",
-    "schemas",
-    "schemaversions",
-    "effective_messages",
-)
+TABLES = tuple(DECLARATIONS)
 SCHEMA_VERSION = 1
 # What Delta says of a folder that has files and no log yet.
 _HALF_CREATED = "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"

@@ -1,4 +1,4 @@
-"""Tables: what the DDL creates is what `model` declares, and other Delta readers can read it."""
+"""Tables: what the DDL creates is what `schema` declares, and other Delta readers can read it."""
 
 from __future__ import annotations
 
@@ -14,27 +14,21 @@ from lakehouse.errors import WarehouseError
 from lakehouse.query.sql import run_query
 from lakehouse.settings import data_folder, read_settings
 from lakehouse.store import tables
-from lakehouse.store.schema import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, VIOLATIONS
+from lakehouse.store.schema import DECLARATIONS
 from lakehouse.store.tables import TABLES, create_tables, tables_named_in
-
-DECLARED = {table.name: table.columns for table in ENTITY_TABLES} | {
-    "changes": CHANGES,
-    "violations": VIOLATIONS,
-    "effective_messages": EFFECTIVE_MESSAGES,
-}
 
 
 def test_there_is_a_ddl_file_for_each_table():
     names = sorted(Path(str(file)).stem for file in (data_folder("ddl") / "tables").iterdir())
-    assert names == sorted(TABLES) == sorted(DECLARED)
+    assert names == sorted(DECLARATIONS)
 
 
-def test_ddl_and_model_declare_the_same_columns_types_and_comments(bare_catalog):
+def test_spark_creates_the_columns_types_and_comments_that_are_declared(bare_catalog):
     create_tables(bare_catalog.spark, bare_catalog.settings)
-    for name, declared in DECLARED.items():
+    for name, declared in DECLARATIONS.items():
         created = bare_catalog.spark.table(name).schema
         assert [(c.name, c.dataType.simpleString(), c.metadata["comment"]) for c in created] == [
-            (c.name, c.dataType.simpleString(), c.metadata["comment"]) for c in declared
+            (c.name, c.dataType.simpleString(), c.metadata["comment"]) for c in declared.columns
         ], name
 
 
@@ -140,7 +134,7 @@ def test_tables_are_attached_by_a_query_each(catalog):
     before = executions(spark)
     tables.attach_tables(spark, catalog.settings)
     assert executions(spark) - before <= len(TABLES) + 1  # and the schema
-    assert spark.table("xregistry.messages").columns == DECLARED["messages"].names
+    assert spark.table("xregistry.messages").columns == DECLARATIONS["messages"].columns.names
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -151,4 +145,4 @@ def test_clients_that_ask_the_catalog_for_columns_are_told_them(catalog, told):
     finally:
         catalog.spark.conf.unset(tables.TELL_CATALOG)
     known = catalog.spark._jsparkSession.sharedState().externalCatalog().getTable("xregistry", "messages").schema()
-    assert list(known.fieldNames()) == (DECLARED["messages"].names if told else [])
+    assert list(known.fieldNames()) == (DECLARATIONS["messages"].columns.names if told else [])
