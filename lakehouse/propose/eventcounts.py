@@ -1,0 +1,179 @@
+"""Events of one kind, counted: each level of their payloads becomes columns, and a column is counted at once.
+
+Objects with the same members are taken apart together, so that what is done for each value is done by functions in C. Keys that
+look like ids are members of a map (`{}`), and so are those of an object that has too many; depth and number of paths have limits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from lakehouse.match.definition.valuetypes import as_text
+from lakehouse.propose.formats import formats_of
+from lakehouse.propose.jsonpaths import DATA, ITEM, MEMBER, child, looks_like_id, name_in, parent, segment
+from lakehouse.propose.pathcounts import MOST_VALUES, PathCounts
+from lakehouse.text.blanking import looks_secret
+
+MOST_KEYS = 200  # of an object; one with more is a map
+MOST_PATHS = 1_000  # of a kind; beyond, the widest object is a map
+MOST_DEPTH = 12
+_MOST_SEGMENTS = 16
+_NAMES = {type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+
+PathType = tuple[str, str]
+Counts = dict[PathType, PathCounts]
+
+
+@dataclass
+class KindCounts:
+    """Counts of the events of one kind and day.
+
+    Attributes:
+        keeps_values: whether values may be kept.
+        counts: by path and JSON type.
+    """
+
+    keeps_values: bool = True
+    counts: Counts = field(default_factory=dict)
+    _keys: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+
+    def count(self, path: str, values: Sequence[Any]) -> None:
+        """Count values at a path; members of objects and items of arrays at the paths below it."""
+        types = set(map(type, values))
+        if len(types) == 1:
+            self._of_type(path, types.pop(), values)
+        else:
+            by_type: dict[type, list[Any]] = {one: [] for one in types}
+            for value in values:
+                by_type[type(value)].append(value)
+            for one, same in by_type.items():
+                self._of_type(path, one, same)
+
+    def count_texts(self, path: str, texts: Mapping[str, int]) -> None:
+        """Count texts at a path, each with how often it was there."""
+        counts = self._at(path, "string")
+        counts.events += sum(texts.values())
+        self._keep(path, counts, texts)
+        _add_lengths(counts, list(map(len, texts)))
+        if counts.formats is None or counts.formats:
+            counts.formats = formats_of(texts, counts.formats)
+
+    def count_segments(self, path: str, texts: Iterable[Any], separator: str) -> None:
+        """Count the segments of texts: those of texts with as many segments together."""
+        by_place: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for text, times in Counter(map(as_text, texts)).items():
+            parts = text.split(separator)
+            if 1 < len(parts) <= _MOST_SEGMENTS:
+                for index, part in enumerate(parts):
+                    by_place[segment(path, len(parts), index)][part] += times
+        for place, parts_of in by_place.items():
+            self.count_texts(place, parts_of)
+
+    def add(self, other: Mapping[PathType, PathCounts]) -> None:
+        """Add counts of other events of the kind."""
+        for (path, kind), counts in other.items():
+            self._at(path, kind).add(counts)
+
+    def _at(self, path: str, kind: str) -> PathCounts:
+        key = (path, kind)
+        if key not in self.counts:
+            self.counts[key] = PathCounts()
+        return self.counts[key]
+
+    def _of_type(self, path: str, kind: type, values: Sequence[Any]) -> None:
+        if kind is str:
+            self.count_texts(path, Counter(values))
+            return
+        counts = self._at(path, _NAMES[kind])
+        counts.events += len(values)
+        if kind is dict:
+            _add_lengths(counts, list(map(len, values)))
+            self._objects(path, values)
+        elif kind is list:
+            _add_lengths(counts, list(map(len, values)))
+            items = list(chain.from_iterable(values))
+            if items and path.count("/") < MOST_DEPTH:
+                self.count(f"{path}/{ITEM}", items)
+        elif kind is bool:
+            self._keep(path, counts, Counter(map(as_text, values)))
+        elif kind is not type(None):
+            self._numbers(path, counts, values)
+
+    def _numbers(self, path: str, counts: PathCounts, values: Sequence[Any]) -> None:
+        numbers = np.array(values, np.float64)
+        counts.add_range(float(numbers.min()), float(numbers.max()))
+        distinct = Counter(values) if counts.values is not None else {}
+        if counts.values is None or len(distinct) > MOST_VALUES:
+            counts.add_numbers(numbers)
+        else:
+            self._keep(path, counts, {as_text(value): times for value, times in distinct.items()})
+
+    def _keep(self, path: str, counts: PathCounts, texts: Mapping[str, int]) -> None:
+        counts.add_values(texts)
+        if not self.keeps_values or looks_secret(name_in(path)):
+            counts.hide_values()
+
+    def _objects(self, path: str, objects: Sequence[dict[str, Any]]) -> None:
+        if path.count("/") >= MOST_DEPTH:
+            return
+        shapes: defaultdict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
+        for one in objects:
+            shapes[tuple(one)].append(one)
+        columns: defaultdict[str, list[Any]] = defaultdict(list)
+        in_payload = path.startswith(DATA)
+        known = self._keys[path]
+        for shape, same in shapes.items():
+            cells = list(chain.from_iterable(map(dict.values, same)))
+            for number, name in enumerate(shape):
+                column = cells[number :: len(shape)]
+                if name not in known and not self._is_named(known, name, in_payload):
+                    columns[MEMBER].extend(column)
+                else:
+                    columns[child("", name)].extend(column)
+        for place, values in columns.items():
+            self.count(f"{path}/{MEMBER}" if place == MEMBER else path + place, values)
+
+    def _is_named(self, known: set[str], name: str, in_payload: bool) -> bool:
+        """Return whether a key names a member, which from now on has its own path; else it is a key of a map."""
+        if (in_payload and looks_like_id(name)) or len(known) > MOST_KEYS:
+            return False
+        known.add(name)
+        return True
+
+
+def settle(counts: Counts) -> Counts:
+    """Fold members of maps: all of an object with more than `MOST_KEYS`, and of the widest ones beyond `MOST_PATHS`."""
+    while True:
+        members: defaultdict[str, set[str]] = defaultdict(set)
+        for path, _ in counts:
+            if path.startswith(f"{DATA}/") and name_in(path) not in (MEMBER, ITEM):
+                members[parent(path)].add(path)
+        wide = [path for path, names in members.items() if len(names) > MOST_KEYS]
+        if not wide and len({path for path, _ in counts}) > MOST_PATHS and members:
+            wide = [max(sorted(members), key=lambda path: len(members[path]))]
+        if not wide:
+            return counts
+        for path in sorted(wide, reverse=True):
+            counts = fold(counts, path)
+
+
+def fold(counts: Counts, path: str) -> Counts:
+    """Return counts in which an object is a map: what its members hold is counted together."""
+    folded = KindCounts()
+    for (place, kind), one in counts.items():
+        _, slash, below = place[len(path) + 1 :].partition("/")
+        is_below = place.startswith(f"{path}/")
+        folded.add({(f"{path}/{MEMBER}{slash}{below}" if is_below else place, kind): one})
+    return folded.counts
+
+
+def _add_lengths(counts: PathCounts, lengths: list[int]) -> None:
+    shortest, longest = min(lengths), max(lengths)
+    counts.shortest = shortest if counts.shortest is None else min(counts.shortest, shortest)
+    counts.longest = longest if counts.longest is None else max(counts.longest, longest)
