@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType
 
 from lakehouse.cli.main import cli
-from lakehouse.dialects.draft.attributes import draft_table
+from lakehouse.dialects.draft.conversions import draft_table
 from lakehouse.dialects.tables import table
 from lakehouse.domain.diff import CompatibilityRule, compatibility_rules
 from lakehouse.match.conformance import TABLES as MATCH_TABLES

@@ -109,7 +109,7 @@ def messages() -> Iterator[Line]:
 
 
 # Packages whose docstrings and comments keep to the words, too. The list grows; a package that is in it stays.
-FINISHED = ("match", "render", "serve", "replicate", "readmodel", "cli")
+FINISHED = ("match", "render", "serve", "replicate", "readmodel", "cli", "dialects")
 MOOD = re.compile(r"\A\W*(Give|Tell|Look whether)\b")
 
 

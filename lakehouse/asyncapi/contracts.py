@@ -12,7 +12,7 @@ from lakehouse.asyncapi.payloadschemas import PayloadMaker
 from lakehouse.asyncapi.protocoltables import FAMILY_NAMES, bindings_of, id_of_key
 from lakehouse.asyncapi.servedchannels import Meant, hint_of, with_attributes
 from lakehouse.asyncapi.texts import Texts
-from lakehouse.dialects.draft.notes import Converted
+from lakehouse.dialects.draft.reader import Converted
 from lakehouse.dialects.tables import family_of
 from lakehouse.text.jsontext import below, pointer_of
 from lakehouse.text.names import Pointer, Xid

@@ -13,7 +13,7 @@ from lakehouse.asyncapi.logins import authorization_of, schemes_of
 from lakehouse.asyncapi.protocoltables import Wire, bindings_of, fitted, id_of_key, with_symbols
 from lakehouse.asyncapi.servedchannels import Meant, ServedChannels, hint_of, with_attributes
 from lakehouse.asyncapi.texts import Texts
-from lakehouse.dialects.draft.notes import Converted
+from lakehouse.dialects.draft.reader import Converted
 from lakehouse.dialects.tables import family_of
 from lakehouse.text.jsontext import pointer_of
 from lakehouse.text.names import Pointer

@@ -19,7 +19,7 @@ from lakehouse.asyncapi.protocoltables import (
 )
 from lakehouse.asyncapi.servedchannels import Meant, ServedChannels, hint_of, with_attributes
 from lakehouse.asyncapi.texts import Texts
-from lakehouse.dialects.draft.notes import Converted
+from lakehouse.dialects.draft.reader import Converted
 from lakehouse.text.jsontext import pointer_of
 from lakehouse.text.names import NO_XID, Pointer
 from lakehouse.text.problems import Problem
@@ -130,4 +130,4 @@ class _ApplicationReading:
             self.following.report(Pointer(""), OTHER_FILES, told, hint, "info")
         self.texts.tell_all()
         every: list[Problem] = self.following.problems
-        self.made.told = [(NO_XID, problem) for problem in every]
+        self.made.reported = [(NO_XID, problem) for problem in every]

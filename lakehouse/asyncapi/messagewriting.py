@@ -10,8 +10,7 @@ from lakehouse.asyncapi.headerschemas import COMPUTED, HINT, headers_schema, pro
 from lakehouse.asyncapi.protocoltables import FAMILY_NAMES, bindings_of, has_references, is_json_schema, media_type_of
 from lakehouse.asyncapi.serverwriting import key_of, unique
 from lakehouse.asyncapi.texts import texts_of
-from lakehouse.dialects.respell import Loss
-from lakehouse.dialects.tables import family_of
+from lakehouse.dialects.tables import Loss, family_of
 from lakehouse.domain.references import schema_places
 from lakehouse.text.jsontext import below, canonical_text, pointer_of
 from lakehouse.text.names import Pointer, Xid

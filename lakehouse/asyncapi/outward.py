@@ -19,8 +19,7 @@ from lakehouse.asyncapi.protocoltables import (
 from lakehouse.asyncapi.readback import add_attributes
 from lakehouse.asyncapi.serverwriting import ServerWriter, key_of, unique
 from lakehouse.asyncapi.texts import texts_of
-from lakehouse.dialects.respell import Loss
-from lakehouse.dialects.tables import family_of
+from lakehouse.dialects.tables import Loss, family_of
 from lakehouse.text.names import WHOLE, Pointer, Xid
 from lakehouse.text.xid import xid_of
 

@@ -10,7 +10,7 @@ from lakehouse.asyncapi.envelopes import CLOUDEVENTS, from_payload
 from lakehouse.asyncapi.following import Spot
 from lakehouse.asyncapi.protocoltables import format_of, has_references, id_of_key, is_json_schema
 from lakehouse.asyncapi.servedchannels import hint_of
-from lakehouse.dialects.draft.notes import Converted
+from lakehouse.dialects.draft.reader import Converted
 from lakehouse.text.jsontext import below, pointer_of
 from lakehouse.text.names import Pointer
 from lakehouse.text.xid import xid_of

@@ -7,7 +7,7 @@ from typing import Any
 from lakehouse.asyncapi.headerschemas import COMPUTED, HINT
 from lakehouse.asyncapi.inward import convert
 from lakehouse.asyncapi.messagewriting import MessageWriter
-from lakehouse.dialects.entities import read_entity
+from lakehouse.dialects.entityreader import read_entity
 from lakehouse.dialects.tables import family_of
 from lakehouse.text.jsontext import same
 from lakehouse.text.names import WHOLE

@@ -113,7 +113,7 @@ def _sides(context: Context, before: str, after: str, at: str | None) -> tuple[_
 
 
 def _of_file(path: Path) -> _Side:
-    from lakehouse.dialects.schemabytes import document_of
+    from lakehouse.dialects.schemadocuments import document_of
 
     try:
         document = document_of(path.read_bytes(), None)

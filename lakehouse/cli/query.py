@@ -229,7 +229,7 @@ def export(context: Context, /, out: str, split: str | None, **flags: Any) -> in
 
 def _check_style(flags: dict[str, Any]) -> None:
     """Check which options of `export` exclude each other."""
-    from lakehouse.dialects.layouts import layout_of
+    from lakehouse.dialects.writing import layout_of
 
     base_url, dialect = flags["base_url"], flags["dialect"]
     if flags["source"] and (flags["flat"] or base_url):

@@ -20,7 +20,7 @@ from lakehouse.compatibility.limits import MOST_FOUND, MOST_STEPS, Steps, TooMuc
 from lakehouse.compatibility.protofiles import ProtoFile
 from lakehouse.compatibility.protomessages import ProtoComparison
 from lakehouse.compatibility.xmlschemas import XmlComparison, XmlDocument
-from lakehouse.dialects.schemaformats import family_of_format
+from lakehouse.dialects.schemadocuments import family_of_format
 
 _MOST_TEXT = 4_000_000  # letters of a schema
 _KEPT = 4_096  # judgements

@@ -12,9 +12,8 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "detection": ["dialect_of"],
-        "entities": ["read_entity"],
-        "entity": ["Entity"],
-        "layouts": ["layout_of", "to_dialect"],
+        "entityreader": ["NormalEntity", "read_entity"],
         "tables": ["DIALECTS", "NORMAL", "WRITABLE", "table"],
+        "writing": ["layout_of", "to_dialect"],
     },
 )

@@ -15,19 +15,19 @@ from lakehouse.text.xid import as_xid
 _DECLARATION = {"type", "value", "required", "description", "specurl"}
 
 
-class Teller(Protocol):
-    """Whoever reads an entity, and is told what was found in it."""
+class ProblemReporter(Protocol):
+    """Receives the findings of the entity that is read."""
 
-    entity: str
+    name: str
 
     def wrong(self, attribute: Attribute, value: Any, where: str, wanted: str) -> None:
-        """Note an error: the value is of another type than the specification's."""
+        """Report an error: the value is of another type than the specification's."""
 
     def leave_out(self, attribute: Attribute, value: Any, where: str, wanted: str) -> None:
-        """Note that a value of another type is left out, and its entity kept."""
+        """Report that a value of another type is left out, and its entity kept."""
 
     def warn(self, where: str, rule: str, message: str, hint: str) -> None:
-        """Note a warning."""
+        """Report a warning."""
 
     def respelled(self, spelled: str, normal: str) -> None:
         """Count a value that was written otherwise."""
@@ -41,7 +41,7 @@ class Renamed(NamedTuple):
 
 
 def is_declaration(value: dict[str, Any]) -> bool:
-    """Tell a declaration from a map of declarations, which may hold one of `type` too (requirements.md 7)."""
+    """Distinguish a declaration from a map of declarations, which may hold one of `type` too (requirements.md 7)."""
     plain = all(not isinstance(member, dict) for key, member in value.items() if key != "value")
     return bool(value) and value.keys() <= _DECLARATION and plain
 
@@ -54,33 +54,33 @@ def kind_of(value: Any) -> str:
     return "null" if value is None else f"a number ({value})"
 
 
-Coercion = Callable[[Teller, Attribute, Any, str, str], Any]
+Coercion = Callable[[ProblemReporter, Attribute, Any, str, str], Any]
 
 
 def _typed(kind: type, wanted: str) -> Coercion:
-    def coerce(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+    def coerce(reporter: ProblemReporter, attribute: Attribute, value: Any, where: str, path: str) -> Any:
         if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
             return value
-        return reading.wrong(attribute, value, where, wanted)
+        return reporter.wrong(attribute, value, where, wanted)
 
     return coerce
 
 
-def _uinteger(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+def _uinteger(reporter: ProblemReporter, attribute: Attribute, value: Any, where: str, path: str) -> Any:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63:
         return value
-    return reading.wrong(attribute, value, where, "an unsigned integer below 2^63")
+    return reporter.wrong(attribute, value, where, "an unsigned integer below 2^63")
 
 
-def _protocol(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+def _protocol(reporter: ProblemReporter, attribute: Attribute, value: Any, where: str, path: str) -> Any:
     """Write a known protocol's name as the specification does; the text "None" is absent (decision 14, MSG-375)."""
     if not isinstance(value, str):
-        return reading.wrong(attribute, value, where, "a string")
+        return reporter.wrong(attribute, value, where, "a string")
     if value.strip().lower() == "none":
-        return reading.respelled('protocol "None"', "absent")
+        return reporter.respelled('protocol "None"', "absent")
     name, slash, version = value.partition("/")
     if name.upper() in FAMILIES and name != name.upper():
-        reading.respelled(f'protocol "{name}"', f'"{name.upper()}"')
+        reporter.respelled(f'protocol "{name}"', f'"{name.upper()}"')
         return name.upper() + slash + version
     return value
 
@@ -88,68 +88,68 @@ def _protocol(reading: Teller, attribute: Attribute, value: Any, where: str, pat
 # Words for people: of another type they are left out, since that is no reason to lose what they describe.
 
 
-def _text(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+def _text(reporter: ProblemReporter, attribute: Attribute, value: Any, where: str, path: str) -> Any:
     if attribute.name == "name" and value == "":  # core, `name` attribute: a description may be empty
-        return reading.leave_out(attribute, value, where, "a string that is not empty")
-    return value if isinstance(value, str) else reading.leave_out(attribute, value, where, "a string")
+        return reporter.leave_out(attribute, value, where, "a string that is not empty")
+    return value if isinstance(value, str) else reporter.leave_out(attribute, value, where, "a string")
 
 
-def _url(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
-    return value if is_uri_reference(value) else reading.leave_out(attribute, value, where, "a URL")
+def _url(reporter: ProblemReporter, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+    return value if is_uri_reference(value) else reporter.leave_out(attribute, value, where, "a URL")
 
 
-def _labels(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+def _labels(reporter: ProblemReporter, attribute: Attribute, value: Any, where: str, path: str) -> Any:
     if not isinstance(value, dict):
-        return reading.leave_out(attribute, value, where, "a map of strings")
+        return reporter.leave_out(attribute, value, where, "a map of strings")
     others = {key: member for key, member in value.items() if not isinstance(member, str)}
     for key, member in others.items():
-        reading.leave_out(attribute._replace(name=f"{attribute.name}.{key}"), member, where + pointer_of(key), "a string")
+        reporter.leave_out(attribute._replace(name=f"{attribute.name}.{key}"), member, where + pointer_of(key), "a string")
     return None if others else value
 
 
-def _strings(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+def _strings(reporter: ProblemReporter, attribute: Attribute, value: Any, where: str, path: str) -> Any:
     """Take an array of strings; one bare string becomes an array (END-057)."""
     if isinstance(value, str):
-        reading.respelled(f"{path} as a string", "an array")
+        reporter.respelled(f"{path} as a string", "an array")
         return [value]
     if isinstance(value, list) and all(isinstance(member, str) for member in value):
         return value
-    return reading.wrong(attribute, value, where, "an array of strings")
+    return reporter.wrong(attribute, value, where, "an array of strings")
 
 
-def _xid(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+def _xid(reporter: ProblemReporter, attribute: Attribute, value: Any, where: str, path: str) -> Any:
     """Turn a reference into an XID; one that leads to another host stays as written (requirements.md 6)."""
     if not isinstance(value, str):
-        return reading.wrong(attribute, value, where, "an XID")
+        return reporter.wrong(attribute, value, where, "an XID")
     xid = as_xid(value)
     if xid is not None and xid != value:
-        reading.respelled(f"{path} #/…", "an XID")
+        reporter.respelled(f"{path} #/…", "an XID")
     return xid or value
 
 
-def _xids(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
-    references = _strings(reading, attribute, value, where, path)
+def _xids(reporter: ProblemReporter, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+    references = _strings(reporter, attribute, value, where, path)
     if references is None:
         return None
-    return [_xid(reading, attribute, reference, where, path) for reference in references]
+    return [_xid(reporter, attribute, reference, where, path) for reference in references]
 
 
-def _addresses(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+def _addresses(reporter: ProblemReporter, attribute: Attribute, value: Any, where: str, path: str) -> Any:
     """Take addresses as objects with `uri`; older spellings are a bare string and `url` (END-047)."""
     if not isinstance(value, list):
-        return reading.wrong(attribute, value, where, "an array of objects")
+        return reporter.wrong(attribute, value, where, "an array of objects")
     addresses = []
     for index, item in enumerate(value):
-        at = f"{where}/{index}"
+        pointer = f"{where}/{index}"
         if isinstance(item, str):
-            reading.respelled(f"{path}/[] as a string", f"{path}/[]/uri")
+            reporter.respelled(f"{path}/[] as a string", f"{path}/[]/uri")
             addresses.append({"uri": item})
         elif not isinstance(item, dict):
-            reading.wrong(attribute, item, at, "an object with `uri`")
+            reporter.wrong(attribute, item, pointer, "an object with `uri`")
         elif "url" in item:
-            reading.respelled(f"{path}/[]/url", f"{path}/[]/uri")
+            reporter.respelled(f"{path}/[]/url", f"{path}/[]/uri")
             if item.get("uri", item["url"]) != item["url"]:
-                reading.warn(at, "END-047", "`uri` and `url` differ; `uri` is taken", "Keep `uri`.")
+                reporter.warn(pointer, "END-047", "`uri` and `url` differ; `uri` is taken", "Keep `uri`.")
             addresses.append(
                 {"uri": item.get("uri", item["url"])} | {key: item[key] for key in item if key not in ("url", "uri")}
             )
@@ -158,16 +158,18 @@ def _addresses(reading: Teller, attribute: Attribute, value: Any, where: str, pa
     return addresses
 
 
-def _declaration(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+def _declaration(reporter: ProblemReporter, attribute: Attribute, value: Any, where: str, path: str) -> Any:
     """Take a declaration; a bare value becomes one (decision 11, requirements.md 15)."""
     declared = value if isinstance(value, dict) else {"value": value}
     if is_normal_declaration(declared):
         return declared
-    return _with_normal_values(reading, {key: member for key, member in declared.items() if member is not None or key == "value"})
+    return _with_normal_values(
+        reporter, {key: member for key, member in declared.items() if member is not None or key == "value"}
+    )
 
 
 def is_normal_declaration(declaration: dict[str, Any]) -> bool:
-    """Tell a declaration without nulls and without older names of values."""
+    """Return whether a declaration is without nulls and without older names of values."""
     return None not in declaration.values() and not _has_old_values(declaration)
 
 
@@ -178,18 +180,18 @@ def _has_old_values(declaration: dict[str, Any]) -> bool:
     return False
 
 
-def _with_normal_values(reading: Teller, declaration: dict[str, Any]) -> dict[str, Any]:
+def _with_normal_values(reporter: ProblemReporter, declaration: dict[str, Any]) -> dict[str, Any]:
     """Replace older names of types, and the older marker of the current time."""
     for (member, text), normal in spelled_values().items():
         if declaration.get(member) == text:
-            reading.respelled(f'{member} "{text}"', f'"{normal}"')
+            reporter.respelled(f'{member} "{text}"', f'"{normal}"')
             declaration[member] = normal
     return declaration
 
 
-def _binary_key(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+def _binary_key(reporter: ProblemReporter, attribute: Attribute, value: Any, where: str, path: str) -> Any:
     """Take a Kafka key that is base64: readable text becomes `key`, other bytes `key_base64` (requirements.md 44)."""
-    declaration = _declaration(reading, attribute, value, where, path)
+    declaration = _declaration(reporter, attribute, value, where, path)
     text = declaration.get("value")
     if not isinstance(text, str) or "{" in text:
         return declaration
@@ -202,63 +204,63 @@ def _binary_key(reading: Teller, attribute: Attribute, value: Any, where: str, p
     except UnicodeDecodeError:
         readable = ""
     if readable and readable.isprintable():
-        reading.respelled(f"{path} as base64", path)
+        reporter.respelled(f"{path} as base64", path)
         return declaration | {"value": readable}
-    reading.respelled(path, f"{path}_base64")
+    reporter.respelled(path, f"{path}_base64")
     return Renamed(f"{attribute.name}_base64", declaration)
 
 
-def _authorization(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+def _authorization(reporter: ProblemReporter, attribute: Attribute, value: Any, where: str, path: str) -> Any:
     """Take an object; a list of one (1.0-rc4) becomes it, a longer one stays, since no object holds it."""
     if isinstance(value, list) and all(isinstance(item, dict) for item in value):
         if len(value) == 1:
-            reading.respelled(f"{path} as a list", "an object")
+            reporter.respelled(f"{path} as a list", "an object")
             return value[0]
-        told = f"`{attribute.name}` is a list of {len(value)} choices, which 1.0-rc2 does not know; it is kept as it is"
-        reading.warn(where, attribute.rule, told, "Keep the one that is used.")
+        message = f"`{attribute.name}` is a list of {len(value)} choices, which 1.0-rc2 does not know; it is kept as it is"
+        reporter.warn(where, attribute.rule, message, "Keep the one that is used.")
         return value
-    return value if isinstance(value, dict) else reading.wrong(attribute, value, where, "an object")
+    return value if isinstance(value, dict) else reporter.wrong(attribute, value, where, "an object")
 
 
-def _attribute(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+def _attribute(reporter: ProblemReporter, attribute: Attribute, value: Any, where: str, path: str) -> Any:
     if not isinstance(value, dict):
-        return reading.wrong(attribute, value, where, 'a declaration such as {"value": …}')
-    return _declaration(reading, attribute, value, where, path)
+        return reporter.wrong(attribute, value, where, 'a declaration such as {"value": …}')
+    return _declaration(reporter, attribute, value, where, path)
 
 
-def _declarations(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
-    """Take a section: a map of declarations; the names of a section with fixed members are spelled as the table tells."""
+def _declarations(reporter: ProblemReporter, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+    """Take a section: a map of declarations; the names of a section with fixed members are spelled as in the table."""
     if not isinstance(value, dict):
-        return reading.wrong(attribute, value, where, "a map of declarations")
-    fixed = places_of(reading.entity, "AMQP").get(path)
+        return reporter.wrong(attribute, value, where, "a map of declarations")
+    fixed = places_of(reporter.name, "AMQP").get(path)
     names = {} if fixed is None else fixed.targets
     section: dict[str, Any] = {}
     for key, member in value.items():
         name = names[key].name if key in names else key
         if name != key:
-            reading.respelled(f"{path}/{key}", f"{path}/{name}")
+            reporter.respelled(f"{path}/{key}", f"{path}/{name}")
         if member is not None:
-            declaration = _declaration(reading, attribute, member, where, path)
+            declaration = _declaration(reporter, attribute, member, where, path)
             if name not in section:
                 section[name] = declaration
             elif not same(section[name], declaration):
-                told = f"`{name}` is written twice with different values; the first is taken"
-                reading.warn(where + pointer_of(key), attribute.rule, told, "Keep one of them.")
+                message = f"`{name}` is written twice with different values; the first is taken"
+                reporter.warn(where + pointer_of(key), attribute.rule, message, "Keep one of them.")
     return section
 
 
-def _named_values(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
-    """Take a map name → declaration; written as a list it becomes one when no name stands twice (requirements.md 14)."""
+def _named_values(reporter: ProblemReporter, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+    """Take a map name → declaration; written as a list it becomes one when no name occurs twice (requirements.md 14)."""
     if isinstance(value, list):
         names = [item.get("name") if isinstance(item, dict) else None for item in value]
         if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
             return value
-        reading.respelled(f"{path} as a list", "a map")
+        reporter.respelled(f"{path} as a list", "a map")
         return {item["name"]: _without_name(item, item["name"]) for item in value}
     if not isinstance(value, dict):
-        return reading.wrong(attribute, value, where, "a map")
+        return reporter.wrong(attribute, value, where, "a map")
     if value.get("type") == "object" and isinstance(value.get("properties"), dict):
-        reading.warn(
+        reporter.warn(
             where,
             attribute.rule,
             f"`{attribute.name}` is shaped like a JSON Schema; its `properties` are taken",
@@ -266,7 +268,7 @@ def _named_values(reading: Teller, attribute: Attribute, value: Any, where: str,
         )
         value = value["properties"]
     return {
-        key: _without_name(_declaration(reading, attribute, member, where, path), key)
+        key: _without_name(_declaration(reporter, attribute, member, where, path), key)
         for key, member in value.items()
         if member is not None
     }
@@ -282,22 +284,22 @@ def _without_name(item: dict[str, Any], name: str) -> dict[str, Any]:
     }
 
 
-def _headers(reading: Teller, attribute: Attribute, value: Any, where: str, path: str) -> Any:
+def _headers(reporter: ProblemReporter, attribute: Attribute, value: Any, where: str, path: str) -> Any:
     """Take a list of named items; a map, or items `{name: declaration}`, become one (WIP-056, decision 13)."""
     if isinstance(value, dict):
-        reading.respelled(f"{path} as a map", "a list")
-        return [{"name": name} | _declaration(reading, attribute, member, where, path) for name, member in value.items()]
+        reporter.respelled(f"{path} as a map", "a list")
+        return [{"name": name} | _declaration(reporter, attribute, member, where, path) for name, member in value.items()]
     if not isinstance(value, list):
-        return reading.wrong(attribute, value, where, "an array of objects with `name` and `value`")
+        return reporter.wrong(attribute, value, where, "an array of objects with `name` and `value`")
     items = []
     for index, written in enumerate(value):
         item = written
         if not isinstance(item, dict):
-            return reading.wrong(attribute, item, f"{where}/{index}", "an object with `name` and `value`")
+            return reporter.wrong(attribute, item, f"{where}/{index}", "an object with `name` and `value`")
         if len(item) == 1 and isinstance(inner := next(iter(item.values())), dict):
-            reading.respelled(f"{path}/[] as {{name: declaration}}", f"{path}/[]/name")
+            reporter.respelled(f"{path}/[] as {{name: declaration}}", f"{path}/[]/name")
             item = {"name": next(iter(item))} | inner
-        items.append(_with_normal_values(reading, dict(item)) if _has_old_values(item) else item)
+        items.append(_with_normal_values(reporter, dict(item)) if _has_old_values(item) else item)
     return items
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Any
 
-from lakehouse.dialects.draft.attributes import rows
+from lakehouse.dialects.draft.conversions import rows
 from lakehouse.dialects.tables import DIALECTS, NORMAL, table
 
 # Collections of the root, in all spellings, and what they are in normal form.
@@ -27,7 +27,7 @@ _CLOUDEVENT = {"specversion", "id", "source", "type"}
 
 
 def not_a_registry(document: Any) -> str | None:
-    """Tell why a JSON document is not a document of messages, endpoints or schemas; None when it is one."""
+    """Return why a JSON document is not a document of messages, endpoints or schemas; None when it is one."""
     if is_draft(document) or asyncapi_of(document):
         return None
     if not isinstance(document, dict):
@@ -44,7 +44,7 @@ def not_a_registry(document: Any) -> str | None:
     if "json-schema.org" in str(document.get("$schema", "")):
         return "a JSON Schema"
     if any(document.get(key) is not None for key in COLLECTIONS):
-        return None  # of a wrong shape, which is told then
+        return None  # of a wrong shape, which is reported then
     foreign = [key for key, value in document.items() if _is_collection(value) and key not in _OWN]
     says_registry = any(isinstance(document.get(key), str) for key in ("specversion", "registryid"))
     if says_registry and not foreign and not document.keys() >= _CLOUDEVENT:
@@ -57,7 +57,7 @@ def not_a_registry(document: Any) -> str | None:
 
 
 def is_draft(value: Any) -> bool:
-    """Tell whether a JSON value is a document of the draft: a group, a definition, a version, or an array of groups."""
+    """Return whether a JSON value is a document of the draft: a group, a definition, a version, or an array of groups."""
     items = value if isinstance(value, list) else [value]
     return bool(items) and all(isinstance(item, dict) and (is_group(item) or is_definition(item)) for item in items)
 
@@ -65,25 +65,25 @@ def is_draft(value: Any) -> bool:
 def asyncapi_of(document: Any) -> str | None:
     """Return the dialect of an AsyncAPI document of a version that is read, `asyncapi-2` or `asyncapi-3`; None: it is none."""
     written = document.get("asyncapi") if isinstance(document, dict) else None
-    found = _ASYNCAPI.fullmatch(written) if isinstance(written, str) else None
-    return f"asyncapi-{found[1] or found[2]}" if found else None
+    version = _ASYNCAPI.fullmatch(written) if isinstance(written, str) else None
+    return f"asyncapi-{version[1] or version[2]}" if version else None
 
 
 def is_group(item: dict[str, Any]) -> bool:
-    """Tell a group of the draft by its members."""
+    """Return whether an object is a group of the draft, by its members."""
     named = {row["path"] for row in rows("group")}
     return "messagedefinitions" in item or ("format" in item and "definition" not in item and item.keys() <= named)
 
 
 def is_definition(item: dict[str, Any]) -> bool:
-    """Tell a definition or a version of the draft by its members."""
+    """Return whether an object is a definition or a version of the draft, by its members."""
     if isinstance(item.get("definition"), dict):
         return "id" in item or "format" in item
     return isinstance(item.get("versions"), dict | list) and isinstance(item.get("id"), str) and "format" in item
 
 
-def told_dialect(document: Any) -> str | None:
-    """Name the dialect that a document tells before it is read: by its collections, its specversion, its $schema."""
+def declared_dialect(document: Any) -> str | None:
+    """Return the dialect that a document declares, before it is read: by its collections, its specversion, its $schema."""
     if is_draft(document):
         return DRAFT
     if dialect := asyncapi_of(document):
@@ -98,20 +98,20 @@ def told_dialect(document: Any) -> str | None:
 
 
 def dialect_of(document: dict[str, Any], spellings: Counter[str], marks: Collection[str] = ()) -> str:
-    """Name the dialect of a document that was read: what it tells, else by the spellings and names in it.
+    """Return the dialect of a document that was read: the declared one, else by the spellings and names in it.
 
     Args:
         document: the document as written; its root, or nothing of it, when it was read part by part.
         spellings: how often each other spelling was met, as 'entity: spelled → normal'.
         marks: as from `marks_of`, of the other parts.
     """
-    told = told_dialect(document)
-    if told:
-        return told
+    declared = declared_dialect(document)
+    if declared:
+        return declared
     met = {spelling.split(": ", 1)[1].split(" → ")[0].rsplit("/", 1)[-1] for spelling in spellings}
     for row in table("detection"):
         if row["what"] == "spelling":
-            if met & {word for one in table() for word in one[row["dialect"]].split()}:
+            if met & {word for item in table() for word in item[row["dialect"]].split()}:
                 return row["dialect"]
         elif row["what"] == "member" and (row["mark"] in marks or _member(document, row)):
             return row["dialect"]
@@ -119,21 +119,21 @@ def dialect_of(document: dict[str, Any], spellings: Counter[str], marks: Collect
 
 
 def has_own_rules(dialect: str) -> bool:
-    """Tell whether a document of a dialect is read otherwise than one of the normal form."""
+    """Return whether a document of a dialect is read otherwise than one of the normal form."""
     return any(row["dialect"] == dialect for name in _READ_BY for row in table(name))
 
 
 def marks_of(document: Any) -> set[str]:
-    """Give the names in a part of a document that tell a dialect."""
+    """Return the names in a part of a document that only one dialect has."""
     return {row["mark"] for row in table("detection") if row["what"] == "member" and _member(document, row)}
 
 
 def _member(document: Any, row: dict[str, str]) -> str | None:
-    """Tell the dialect of a mark when its member is there; `*` stands for any member."""
+    """Return the dialect of a mark when the document has its member; `*` stands for any member."""
     values = [document]
     for token in row["mark"].split("/"):
         objects = [value for value in values if isinstance(value, dict)]
-        values = [one for value in objects for key, one in value.items() if token in ("*", key)]
+        values = [item for value in objects for key, item in value.items() if token in ("*", key)]
     return row["dialect"] if values else None
 
 
@@ -143,7 +143,7 @@ def _specversion(document: Any, row: dict[str, str]) -> str | None:
 
 
 def _schema_uri(document: Any, row: dict[str, str]) -> str | None:
-    """Tell the dialect whose name stands in the URI of the document's JSON Schema."""
+    """Return the dialect whose name is in the URI of the document's JSON Schema."""
     return next((name for name in DIALECTS if name in re.split("[/#]", str(document.get("$schema", "")))), None)
 
 

@@ -9,11 +9,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from lakehouse.dialects.tables import table
+from lakehouse.dialects.tables import spellings_of, table
 from lakehouse.text.jsontext import pointer_of
 from lakehouse.text.names import Pointer
-
-_FORMS = ("entity", "place", "protocol", "name", "type", "rule")
 
 
 def locate(entity: str, path: tuple[str, ...], *written: tuple[Pointer, dict[str, Any]]) -> Pointer:
@@ -28,19 +26,19 @@ def locate(entity: str, path: tuple[str, ...], *written: tuple[Pointer, dict[str
         The JSON Pointer as written, as deep as the place was found.
     """
     best, depth = written[0][0], 0
-    for pointer, holder in written:
-        found, steps = _walk(entity, path, holder)
+    for pointer, parent in written:
+        result, steps = _walk(entity, path, parent)
         if steps > depth:
-            best, depth = Pointer(pointer + found), steps
+            best, depth = Pointer(pointer + result), steps
     return best
 
 
 def _walk(entity: str, path: tuple[str, ...], written: dict[str, Any]) -> tuple[str, int]:
     """Follow a path as far as it leads: the pointer, and how many steps."""
-    pointer, holder = "", written
+    pointer, parent = "", written
     for depth, token in enumerate(path):
         place = "/".join(path[:depth])
-        step = next(_steps(entity, place, token, holder), None)
+        step = next(_steps(entity, place, token, parent), None)
         if step is None and depth == 0:
             step = _moved(entity, path, written)
             if step is not None:
@@ -48,27 +46,27 @@ def _walk(entity: str, path: tuple[str, ...], written: dict[str, Any]) -> tuple[
                 return pointer_of(*keys), 2
         if step is None:
             return pointer, depth
-        keys, holder = step
+        keys, parent = step
         pointer += pointer_of(*keys)
     return pointer, len(path)
 
 
-def _steps(entity: str, place: str, token: str, holder: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _steps(entity: str, place: str, token: str, parent: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Try the spellings of one name in one object, directly and inside the wrappers whose members belong there."""
-    if isinstance(holder, list):
-        index = next((n for n, item in enumerate(holder) if isinstance(item, dict) and item.get("name") == token), None)
+    if isinstance(parent, list):
+        index = next((n for n, item in enumerate(parent) if isinstance(item, dict) and item.get("name") == token), None)
         index = int(token) if index is None and token.isdecimal() else index
-        if index is not None and index < len(holder):
-            yield (str(index),), holder[index]
+        if index is not None and index < len(parent):
+            yield (str(index),), parent[index]
         return
-    if not isinstance(holder, dict):
+    if not isinstance(parent, dict):
         return
     names, wrappers = _spellings(entity, place, token)
     for name in names:
-        if name in holder:
-            yield (name,), holder[name]
+        if name in parent:
+            yield (name,), parent[name]
     for wrapper in wrappers:
-        inner = holder.get(wrapper)
+        inner = parent.get(wrapper)
         if isinstance(inner, dict):
             yield from (((wrapper, name), inner[name]) for name in names if name in inner)
 
@@ -77,11 +75,11 @@ def _moved(entity: str, path: tuple[str, ...], written: dict[str, Any]) -> tuple
     """Try the spellings that start at the entity: `/config/endpoints` for `endpoints` of `protocoloptions`."""
     for word in _roots(entity, *path[:2]) if len(path) > 1 else ():
         keys = tuple(path[1] if key == "*" else key for key in word[1:].split("/"))
-        holder: Any = written
+        parent: Any = written
         for key in keys:
-            holder = holder.get(key) if isinstance(holder, dict) else None
-        if holder is not None:
-            return keys, holder
+            parent = parent.get(key) if isinstance(parent, dict) else None
+        if parent is not None:
+            return keys, parent
     return None
 
 
@@ -91,7 +89,7 @@ def _spellings(entity: str, place: str, name: str) -> tuple[tuple[str, ...], tup
     wrappers: dict[str, None] = {}
     for row in table():
         if row["entity"] == entity and row["place"] == place and row["name"] in (name, "*"):
-            for word in _words(row):
+            for word in spellings_of(row):
                 if word.endswith("/*") and not word.startswith("/"):
                     wrappers[word[:-2]] = None
                 elif not word.startswith("/") and row["name"] == name:
@@ -102,8 +100,4 @@ def _spellings(entity: str, place: str, name: str) -> tuple[tuple[str, ...], tup
 @cache
 def _roots(entity: str, place: str, name: str) -> tuple[str, ...]:
     rows = [row for row in table() if row["entity"] == entity and row["place"] == place and row["name"] in (name, "*")]
-    return tuple(word for row in rows for word in _words(row) if word.startswith("/"))
-
-
-def _words(row: dict[str, str]) -> list[str]:
-    return [word for column, cell in row.items() if column not in _FORMS for word in cell.split()]
+    return tuple(word for row in rows for word in spellings_of(row) if word.startswith("/"))

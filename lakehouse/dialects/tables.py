@@ -3,7 +3,7 @@
 A row of `dialects.csv` is an attribute of the normal form (1.0-rc2): of which entity, in which place, for which protocol
 (family), its name, its type, the rule that asks for the type, and how else it is spelled, a column for each dialect and one
 for what is seen elsewhere. A spelling is relative to its place; one that starts with `/` starts at the entity. `*` stands for
-all members of a place, so `options/*` lifts the members of `options` into it.
+all members of a place, so `options/*` moves the members of `options` into it.
 
 Types: `computed` is dropped (an export computes it); `any` and `plain` are taken as they are; `text`, `url` and `labels` are
 words for people, left out when they are of another type, where an error of any other takes its entity out; a `declaration` is
@@ -11,11 +11,11 @@ an object with `value`, `type`, `required` …, and a bare value becomes one; `a
 as one; `declarations` is a map of them; `namedvalues` a map of them that may be written as a list of named items; `headers`
 the list.
 
-Tables beside it: `protocols.csv` (a protocol a row), `option_defaults.csv` (of endpoints; the default is JSON),
+Other tables: `protocols.csv` (a protocol a row), `option_defaults.csv` (of endpoints; the default is JSON),
 `dialect_values.csv` (values that are written otherwise), `dialect_types.csv` (types in one dialect only), `dialect_rules.csv`
 (what one dialect alone asks for while it is read), `dialect_checks.csv` (rules about the normal form that some dialects alone
 have, or have in a milder form), `dialect_lacks.csv` and `dialect_writes.csv` (what a dialect does not know when it is written,
-and how it writes values), `detection.csv` (how a dialect is told), `draft/data/cncf_catalog.csv` (the draft).
+and how it writes values), `detection.csv` (how a dialect is recognized), `draft/data/cncf_catalog.csv` (the draft).
 Decisions 11 to 19 of docs/decisions.md.
 """
 
@@ -38,8 +38,8 @@ class Protocol(NamedTuple):
         schemes: schemes of addresses of endpoints; `other_schemes`: `any` when others are no fault.
         port: `required` in addresses, or empty.
         path: what the path of an address names, or empty.
-        address: the option of a message that tells where it travels; `needs_address`: `required` when none travels without.
-        content_type: the option of a message that tells the type of its payload.
+        address: the option of a message that holds its address; `needs_address`: `required` when no message is without.
+        content_type: the option of a message that holds the type of its payload.
         ce_attributes: how options that are CloudEvents attributes begin, each behind a space; the first is written.
         ce_encoding: `percent` when their values are percent-encoded.
         landed: options and sections that every message has, so that one that lands without them was not captured whole.
@@ -84,20 +84,28 @@ class Attribute(NamedTuple):
     rule: str
 
 
+class Loss(NamedTuple):
+    """What a dialect cannot express: a pointer into the normal form, the rule, and a text for people."""
+
+    pointer: Pointer
+    rule_id: str
+    message: str
+
+
 def table(name: str = "dialects") -> list[dict[str, str]]:
-    """Give a table of this package, `data/dialects.csv` or one of those beside it: one dict a row."""
+    """Return a table of this package, `data/dialects.csv` or another one: a dict for each row."""
     return read_table("lakehouse.dialects", name)
 
 
 @cache
 def spelled_values() -> dict[tuple[str, str], str]:
-    """Give what a value of a declaration's member is in normal form, where it is written otherwise."""
+    """Return what a value of a declaration's member is in normal form, where it is written otherwise."""
     return {(row["member"], row["written"]): row["normal"] for row in table("dialect_values")}
 
 
 @cache
 def dialect_rules(dialect: str, entity: str) -> list[dict[str, str]]:
-    """Give what a dialect alone asks of an entity."""
+    """Return what a dialect alone asks of an entity."""
     return [row for row in table("dialect_rules") if (row["dialect"], row["entity"]) == (dialect, entity)]
 
 
@@ -106,24 +114,24 @@ def _checks() -> dict[tuple[str, str], str]:
     return {(row["dialect"], row["rule"]): row["severity"] for row in table("dialect_checks")}
 
 
-def asks(dialect: str, rule: str) -> bool:
-    """Tell that a dialect has a rule that not all of them have."""
+def has_rule(dialect: str, rule: str) -> bool:
+    """Return whether a dialect has a rule that not all of them have."""
     return (dialect, rule) in _checks()
 
 
 @cache
-def asks_more(dialect: str) -> bool:
-    """Tell that a dialect has rules that not all of them have."""
+def has_more_rules(dialect: str) -> bool:
+    """Return whether a dialect has rules that not all of them have."""
     return any(name == dialect for name, _ in _checks())
 
 
-def that_ask(rule: str) -> list[str]:
-    """Give the dialects that have a rule that not all of them have, or have it in a milder form."""
+def dialects_with_rule(rule: str) -> list[str]:
+    """Return the dialects that have a rule that not all of them have, or have it in a milder form."""
     return [dialect for dialect, other in _checks() if other == rule]
 
 
 def severity_in(dialect: str, rule: str) -> str | None:
-    """Give the severity of a rule in a dialect where it is another than the rule's own."""
+    """Return the severity of a rule in a dialect where it is another than the rule's own."""
     return _checks().get((dialect, rule)) or None
 
 
@@ -141,18 +149,18 @@ def spelled_in(dialect: str, entity: str, *path: str) -> Pointer:
 
 @cache
 def shorthands() -> dict[str, str]:
-    """Give the version that a protocol stands for when it is written without one, by family (END-088, END-090, END-092)."""
+    """Return the version that a protocol stands for when it is written without one, by family (END-088, END-090, END-092)."""
     return {family: row.shorthand for family, row in PROTOCOLS.items() if row.shorthand}
 
 
 def protocol_version(protocol: str) -> str | None:
-    """Give the version of a protocol: as written, else the one that the shorthand stands for."""
+    """Return the version of a protocol: as written, else the one that the shorthand stands for."""
     name, _, version = protocol.partition("/")
     return version.strip() or shorthands().get(name.strip().upper())
 
 
 def family_of(protocol: Any) -> str | None:
-    """Give the family of a protocol: the part before `/`, in upper case (requirements.md 22)."""
+    """Return the family of a protocol: the part before `/`, in upper case (requirements.md 22)."""
     return _family_of(protocol) if isinstance(protocol, str) else None
 
 
@@ -179,26 +187,26 @@ class SharedOption(NamedTuple):
 
 @cache
 def shared_options(family: str | None) -> tuple[SharedOption, ...]:
-    """Give the options of a protocol's endpoints that its messages may declare too; where they do, theirs is in effect."""
+    """Return the options of a protocol's endpoints that its messages may declare too; where they do, theirs is in effect."""
     protocol = PROTOCOLS.get(family or "")
-    found = []
-    for one in protocol.endpoint_options.split() if protocol else ():
-        written, _, instead = one.partition("|")
+    result = []
+    for word in protocol.endpoint_options.split() if protocol else ():
+        written, _, instead = word.partition("|")
         name, _, path = written.partition(":")
         pointers = [Pointer(f"/protocoloptions/{part}/value") for part in (path or name, instead) if part]
-        found.append(SharedOption(name, pointers[0], pointers[1] if instead else None))
-    return tuple(found)
+        result.append(SharedOption(name, pointers[0], pointers[1] if instead else None))
+    return tuple(result)
 
 
 @cache
 def message_options(family: str, *types: str) -> tuple[str, ...]:
-    """Give the names that `protocoloptions` of a message may have by a protocol, of these types if any are given."""
+    """Return the names that `protocoloptions` of a message may have by a protocol, of these types if any are given."""
     own = (row for row in table() if (row["entity"], row["place"], row["protocol"]) == ("message", "protocoloptions", family))
     return tuple(row["name"] for row in own if row["name"] != "*" and (not types or row["type"] in types))
 
 
 def listed_options(family: str) -> tuple[str, ...]:
-    """Give the names of a message's options by a protocol that are lists of named values, such as headers."""
+    """Return the names of a message's options by a protocol that are lists of named values, such as headers."""
     return message_options(family, "headers", "namedvalues")
 
 
@@ -207,32 +215,38 @@ def family_of_options(options: Any) -> str | None:
     if not isinstance(options, dict) or not options:
         return None
     names = [set(places_of("message", family)["protocoloptions"].targets) for family in FAMILIES]
-    fits = [family for family, known in zip(FAMILIES, names, strict=True) if set(options) <= known]
+    fits = [family for family, declared in zip(FAMILIES, names, strict=True) if set(options) <= declared]
     return fits[0] if len(fits) == 1 else None
 
 
 class Place(NamedTuple):
-    """A place of an entity: by spelling there the attribute that is meant; lifts: objects whose members belong here."""
+    """A place of an entity.
+
+    Attributes:
+        targets: by spelling the attribute that is meant.
+        unwraps: objects whose members belong to the place.
+        everything: the attribute that all other members are; None: they are taken as they are.
+    """
 
     targets: dict[str, Attribute]
-    lifts: tuple[str, ...]
+    unwraps: tuple[str, ...]
     everything: Attribute | None
 
 
 @cache
 def places_of(entity: str, family: str | None, dialect: str = "") -> dict[str, Place]:
-    """Compile the rows of an entity that hold for a family; a dialect may give an attribute a type of its own."""
+    """Compile the rows of an entity that hold for a family; a dialect may give an attribute another type."""
     places: dict[str, Place] = {}
     for row in table():
         if row["entity"] != entity or row["protocol"] not in ("", family):
             continue
         place = places.setdefault(row["place"], Place({}, (), None))
         attribute = Attribute(row["name"], row["type"], row["rule"])
-        spelled = [word for column, cell in row.items() if column not in _FORMS for word in cell.split()]
-        lifts = tuple(word[:-2] for word in spelled if word.endswith("/*") and not word.startswith("/"))
+        spelled = spellings_of(row)
+        unwraps = tuple(word[:-2] for word in spelled if word.endswith("/*") and not word.startswith("/"))
         if row["name"] == "*":
             places[row["place"]] = place._replace(
-                lifts=(*place.lifts, *(word for word in lifts if word not in place.lifts)),
+                unwraps=(*place.unwraps, *(word for word in unwraps if word not in place.unwraps)),
                 everything=attribute if row["type"] != "plain" else place.everything,
             )
             continue
@@ -245,16 +259,29 @@ def places_of(entity: str, family: str | None, dialect: str = "") -> dict[str, P
     return places
 
 
+class Move(NamedTuple):
+    """Where a member belongs that is spelled at the top of an entity: `rest` is its path below the first key."""
+
+    rest: str
+    place: str
+    attribute: Attribute
+
+
 @cache
-def moves_of(entity: str) -> dict[str, list[tuple[str, str, Attribute]]]:
-    """Compile the spellings that start at the entity: first key → (rest of the path, place, attribute)."""
-    moves: dict[str, list[tuple[str, str, Attribute]]] = {}
+def moves_of(entity: str) -> dict[str, list[Move]]:
+    """Return the spellings that start at the entity, by their first key; named members come before `*`."""
+    moves: dict[str, list[Move]] = {}
     for row in table():
-        spelled = {word for column, cell in row.items() if column not in _FORMS for word in cell.split() if word.startswith("/")}
+        spelled = {word for word in spellings_of(row) if word.startswith("/")}
         if row["entity"] == entity:
-            for word in sorted(spelled, reverse=True):  # named members before `*`
+            for word in sorted(spelled, reverse=True):
                 key, _, rest = word[1:].partition("/")
-                moves.setdefault(key, []).append((rest, row["place"], Attribute(row["name"], row["type"], row["rule"])))
+                moves.setdefault(key, []).append(Move(rest, row["place"], Attribute(row["name"], row["type"], row["rule"])))
     for targets in moves.values():
-        targets.sort(key=lambda target: target[0] == "*")
+        targets.sort(key=lambda move: move.rest == "*")
     return moves
+
+
+def spellings_of(row: dict[str, str]) -> list[str]:
+    """Return how else an attribute is spelled, in any dialect."""
+    return [word for column, cell in row.items() if column not in _FORMS for word in cell.split()]

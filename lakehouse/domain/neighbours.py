@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
-from lakehouse.dialects.tables import asks, family_of
+from lakehouse.dialects.tables import family_of, has_rule
 from lakehouse.domain import relations
 from lakehouse.domain.bases import Attributes, FindAttributes, Leaves, bases_of, chain_of, merged, shown_version, text_at
 from lakehouse.domain.leaves import leaves_of
@@ -92,7 +92,7 @@ def violations_of(entity: EntityState, before: EntityState | None, around: Surro
     other = around.alike(entity.xid) if entity.kind in VARYING else None
     if other is not None:
         yield from relations.of_variant(kind=entity.kind, other=other)
-    if before is not None and entity.dialect and any(asks(entity.dialect, rule_id) for rule_id in ABOUT_CHANGE):
+    if before is not None and entity.dialect and any(has_rule(entity.dialect, rule_id) for rule_id in ABOUT_CHANGE):
         yield from _of_change(entity, before)
     if entity.kind in ("version", "schemaversion", "message", "schema"):
         yield from _of_promises(entity, before, around, limits)
@@ -257,7 +257,7 @@ class _Version:
             metadata = {canonical_text([one.get(name) for name in _METADATA]) for one in versions}
             if len(metadata) > 1 and all(one.get("basemessage") is None for one in versions):
                 yield from relations.of_versions()
-        if self.limits.first_of_type is None or self.is_based or not asks(self.entity.dialect or "", ONE_TYPE):
+        if self.limits.first_of_type is None or self.is_based or not has_rule(self.entity.dialect or "", ONE_TYPE):
             return
         ce_type = text_at(_leaves(self.known), "/envelopemetadata/type/value")
         other = None if ce_type is None else self.limits.first_of_type(ce_type)

@@ -12,7 +12,7 @@ from typing import TypedDict
 import orjson
 
 from lakehouse.compatibility import Answer, Judgement, judge
-from lakehouse.dialects.schemaformats import family_of_format
+from lakehouse.dialects.schemadocuments import family_of_format
 from lakehouse.domain.bases import Attributes
 from lakehouse.domain.diff import Leaves, differences_of
 from lakehouse.domain.leaves import leaves_of

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakehouse.dialects.layouts import layout_of, unsaid
+from lakehouse.dialects.writing import layout_of, loss_of_entity
 from lakehouse.export.losses import Losses
 from lakehouse.export.view import Stored
 from lakehouse.export.writers import GroupWriter, Style, group_writer
@@ -177,7 +177,7 @@ def _group_lines(xid: Xid, rows: Iterator[Stored], style: Style, run: Run, losse
 
 def _lose_group(registryid: RegistryId, xid: Xid, rows: Iterator[Stored], style: Style, losses: Losses) -> None:
     """Tell that a dialect knows no such group, and nothing of what that holds."""
-    loss = unsaid(style.dialect, xid.split("/")[1])
+    loss = loss_of_entity(style.dialect, xid.split("/")[1])
     for lost in dict.fromkeys(xid_of_resource(row.xid) for row in rows):
         losses.add(registryid, lost, [loss])
 

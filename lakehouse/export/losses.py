@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakehouse.dialects.respell import Loss
+from lakehouse.dialects.tables import Loss
 from lakehouse.text.names import RegistryId, Xid
 
 EXAMPLES = 5

@@ -21,9 +21,8 @@ from pyspark.sql.window import Window
 
 from lakehouse.asyncapi.messagewriting import OF_VERSIONS
 from lakehouse.asyncapi.outward import Perspective, write_asyncapi
-from lakehouse.dialects.layouts import layout_of, to_dialect
-from lakehouse.dialects.respell import Loss
-from lakehouse.dialects.tables import NORMAL, WHOLE_DIALECTS
+from lakehouse.dialects.tables import NORMAL, WHOLE_DIALECTS, Loss
+from lakehouse.dialects.writing import layout_of, to_dialect
 from lakehouse.errors import LossyExport
 from lakehouse.export.asked import Chosen, choose_registry
 from lakehouse.export.lines import LINES, TRAILER_DIGITS, Run, Trailer, writer

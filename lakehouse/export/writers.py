@@ -11,11 +11,9 @@ from typing import Any
 
 import orjson
 
-from lakehouse.dialects.draft.write import DraftGroup
-from lakehouse.dialects.layouts import layout_of, to_dialect
-from lakehouse.dialects.respell import COLLECTIONS as ENTITIES
-from lakehouse.dialects.respell import Loss
-from lakehouse.dialects.tables import NORMAL, family_of
+from lakehouse.dialects.draft.writer import DraftGroup
+from lakehouse.dialects.tables import NORMAL, Loss, family_of
+from lakehouse.dialects.writing import ENTITIES_OF, layout_of, to_dialect
 from lakehouse.export.losses import EXAMPLES, Losses
 from lakehouse.export.view import (
     MEMBERS,
@@ -111,7 +109,7 @@ class _Respelled(GroupWriter):
     def member(self, xid: Xid, own: Stored | None, versions: list[Stored]) -> bytes | None:
         view = resource_view(xid, own, versions, None, self.urls, bare=False)
         family = family_of(self.view.get("protocol"))
-        written, losses = to_dialect(view, self.style.dialect, ENTITIES[self.members], family)
+        written, losses = to_dialect(view, self.style.dialect, ENTITIES_OF[self.members], family)
         # A message shows what its default Version says: what is lost of that is told once.
         default = f"/versions/{view.get('versionid')}"
         told = {loss.pointer for loss in losses}
@@ -119,7 +117,7 @@ class _Respelled(GroupWriter):
         return orjson.dumps(last_id(xid)) + b":" + as_bytes(written)
 
     def _attributes(self) -> dict[str, Any]:
-        written, losses = to_dialect(self.view, self.style.dialect, ENTITIES[self.collection])
+        written, losses = to_dialect(self.view, self.style.dialect, ENTITIES_OF[self.collection])
         self._lose(self.xid, losses)
         return dict(written)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
-from lakehouse.dialects.tables import asks
+from lakehouse.dialects.tables import has_rule
 from lakehouse.domain.bases import text_at
 from lakehouse.domain.documents import Facts, Key, Said, Uri
 from lakehouse.domain.leaves import leaves_of
@@ -283,7 +283,7 @@ class _Registry:
 
     def _of_same_type(self) -> Iterable[Xid]:
         """Return the messages that have the `type` of a staged one, where a dialect wants a type to be one message's."""
-        wanting = {uri for uri, facts in self.planned.documents.items() if asks(facts.get("dialect") or "", ONE_TYPE)}
+        wanting = {uri for uri, facts in self.planned.documents.items() if has_rule(facts.get("dialect") or "", ONE_TYPE)}
         said = [one for one in self.planned.texts if Uri(one.key.registryid, one.document_uri) in wanting]
         types = {_type_of(self.planned.attributes(one.key, one)) for one in said if one.key.kind == "version"}
         return {xid for one in types if one is not None for xid in self._of_types.get(one, ())}
@@ -299,7 +299,7 @@ class _Registry:
             for held in self.planned.holdings(key):
                 known = self.planned.attributes(key, held.text)
                 is_one = known.get("isdefault") is True and known.get("basemessage") is None
-                if is_one and asks(self.planned.dialect_of(self.registryid, held.document) or "", ONE_TYPE):
+                if is_one and has_rule(self.planned.dialect_of(self.registryid, held.document) or "", ONE_TYPE):
                     ce_type = _type_of(known)
                     if ce_type is not None:
                         message = xid_of_resource(xid)

@@ -13,9 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from lakehouse.dialects.layouts import to_dialect
-from lakehouse.dialects.respell import COLLECTIONS as SINGULAR
 from lakehouse.dialects.tables import family_of
+from lakehouse.dialects.writing import ENTITIES_OF, to_dialect
 from lakehouse.export.view import Urls, group_view, resource_view
 from lakehouse.readmodel import View
 from lakehouse.readmodel.detail import stored
@@ -39,14 +38,14 @@ def body_of(view: View, registryid: RegistryId, xid: Xid, dialect: str) -> Json:
     collection = xid.split("/")[1]
     row = view.entity(registryid, xid)
     if xid.count("/") == 2:
-        written, _ = to_dialect(group_view(xid, None if row is None else stored(row), Urls()), dialect, SINGULAR[collection])
+        written, _ = to_dialect(group_view(xid, None if row is None else stored(row), Urls()), dialect, ENTITIES_OF[collection])
         return {name: value for name, value in bare_group(written).items() if name not in _NOT_SENT}
     group = view.entity(registryid, xid_of_group(xid))
     protocol = group.attributes.get("protocol") if group is not None and group.kind == "group" else None
     versions = [stored(one) for one in view.versions(registryid, xid)]
     found = resource_view(xid, None if row is None else stored(row), versions, None, Urls(), bare=False)
     slim = {name: value for name, value in found.items() if name in ("protocol", "meta", "versions")}
-    written, _ = to_dialect(slim, dialect, SINGULAR[xid.split("/")[3]], family_of(protocol))
+    written, _ = to_dialect(slim, dialect, ENTITIES_OF[xid.split("/")[3]], family_of(protocol))
     bare = bare_resource(written)
     bare["meta"] = {name: value for name, value in bare.get("meta", {}).items() if name not in _NOT_SENT}
     bare["versions"] = {key: _version_of(one) for key, one in bare.get("versions", {}).items()}

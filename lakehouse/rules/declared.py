@@ -12,7 +12,7 @@ import json
 from functools import cache
 from typing import Any, NamedTuple
 
-from lakehouse.dialects.draft.attributes import draft_table
+from lakehouse.dialects.draft.conversions import draft_table
 from lakehouse.dialects.tables import table
 from lakehouse.errors import UnknownRule
 from lakehouse.rules.places import places_of

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.dialects.tables import DIALECTS, asks
+from lakehouse.dialects.tables import DIALECTS, has_rule
 from lakehouse.domain.relations import ABOUT_CHANGE
 from lakehouse.rules.between.candidate import candidate
 from lakehouse.rules.between.compatible import check_promises
@@ -78,7 +78,7 @@ def check_stage(
     # Checkpoints, not caches: what follows is planned over rows, and not over all that they were made from.
     # A union of a dozen frames has a dozen times their partitions, each of which costs every later step a task.
     cores = spark.sparkContext.defaultParallelism
-    compare = any(asks(dialect, rule) for dialect in dialects for rule in ABOUT_CHANGE)
+    compare = any(has_rule(dialect, rule) for dialect in dialects for rule in ABOUT_CHANGE)
     what = candidate(spark, stage, used, compared, compare=compare, known=known)
     what = what._replace(things=keep(what.things.coalesce(cores)))
     flattened = check_flattened(spark, settings, what, used)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from lakehouse.dialects.schemaformats import family_of_format
+from lakehouse.dialects.schemadocuments import family_of_format
 from lakehouse.match.payload.validators import Unsupported
 from lakehouse.site.fields.avronodes import avro_fields
 from lakehouse.site.fields.jsonnodes import json_fields

@@ -30,7 +30,7 @@ import orjson
 import pyarrow as pa
 import yaml
 
-from lakehouse.dialects.layouts import to_dialect
+from lakehouse.dialects.writing import to_dialect
 from lakehouse.ingest.parse.limits import Limits
 from lakehouse.ingest.parse.parse import DOCUMENTS, Source, parser
 from tests.bench.generator import Shape, make_documents

@@ -16,7 +16,7 @@ from lakehouse.asyncapi.following import Following, NoSuchFile, patched
 from lakehouse.asyncapi.headerschemas import declaration_of, property_of
 from lakehouse.asyncapi.inward import convert
 from lakehouse.asyncapi.protocoltables import WIRES, format_of, id_of_address, media_type_of, normal_protocol, wire_of
-from lakehouse.dialects.detection import not_a_registry, told_dialect
+from lakehouse.dialects.detection import declared_dialect, not_a_registry
 from lakehouse.ingest.parse.beside import FilesBeside
 from lakehouse.ingest.parse.limits import Limits
 from lakehouse.ingest.parse.parse import read_as
@@ -68,7 +68,7 @@ def message(reading: Reading, xid: str) -> dict[str, Any]:
     ],
 )
 def test_a_document_is_recognised_by_its_version(written, dialect):
-    assert told_dialect({"asyncapi": written}) == dialect
+    assert declared_dialect({"asyncapi": written}) == dialect
     assert version_of({"asyncapi": written}) == written[:3]
 
 

@@ -10,11 +10,10 @@ from builders import errors, json_values, law, rows, warnings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.dialects.detection import DRAFT, is_draft, not_a_registry, told_dialect
-from lakehouse.dialects.draft.attributes import formats, sections_of
-from lakehouse.dialects.draft.attributes import rows as table_rows
-from lakehouse.dialects.draft.definitions import version_id, version_uri
-from lakehouse.dialects.draft.sections import translated
+from lakehouse.dialects.detection import DRAFT, declared_dialect, is_draft, not_a_registry
+from lakehouse.dialects.draft.conversions import formats, sections_of, translated
+from lakehouse.dialects.draft.conversions import rows as table_rows
+from lakehouse.dialects.draft.reader import version_id, version_uri
 from lakehouse.ingest.parse.draft import read_draft
 from lakehouse.ingest.parse.parse import read_as
 from lakehouse.ingest.parse.readings import Reading
@@ -76,7 +75,7 @@ def rules(reading: Reading) -> set[str]:
 def test_each_file_of_the_draft_is_recognised_and_read(written):
     assert is_draft(written)
     assert not_a_registry(written) is None
-    assert told_dialect(written) == DRAFT
+    assert declared_dialect(written) == DRAFT
     reading = read(written)
     assert errors(reading) == []
     if "AMQP" not in str(written):

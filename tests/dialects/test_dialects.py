@@ -22,7 +22,7 @@ from builders import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.dialects.entities import read_entity
+from lakehouse.dialects.entityreader import read_entity
 from lakehouse.dialects.tables import FAMILIES, family_of, family_of_options, table
 
 SPELLING_COLUMNS = ("1.0-rc1", "1.0-rc4", "0.5-wip", "cereg", "also")

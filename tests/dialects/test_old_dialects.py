@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from builders import errors, group, message, rows, warnings
 
-from lakehouse.dialects.tables import FAMILIES, asks, protocol_version, severity_in, spelled_in, table, that_ask
+from lakehouse.dialects.tables import FAMILIES, dialects_with_rule, has_rule, protocol_version, severity_in, spelled_in, table
 from lakehouse.ingest.parse.parse import read_as
 from lakehouse.ingest.parse.readings import Reading
 from lakehouse.text.jsontext import read_json
@@ -277,8 +277,8 @@ def test_a_spelling_that_starts_at_the_entity_is_one_in_pointers_too():
 
 
 def test_rules_of_some_dialects_stand_in_a_table():
-    assert that_ask("CAT-007") == ["cereg"]
-    assert asks("cereg", "CAT-007")
-    assert not asks("1.0-rc2", "CAT-007")
+    assert dialects_with_rule("CAT-007") == ["cereg"]
+    assert has_rule("cereg", "CAT-007")
+    assert not has_rule("1.0-rc2", "CAT-007")
     assert [severity_in(dialect, "MSG-161") for dialect in ("1.0-rc2", "0.5-wip", "cereg")] == [None, "warning", "warning"]
     assert severity_in("cereg", "CAT-007") is None  # the rule's own

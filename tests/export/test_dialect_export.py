@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from said import TYPE, messages
 
 from lakehouse.dialects.detection import DRAFT, not_a_registry
-from lakehouse.dialects.layouts import to_dialect
 from lakehouse.dialects.tables import NORMAL, WRITABLE
+from lakehouse.dialects.writing import to_dialect
 from lakehouse.export.lines import Trailer, write_lines
 from lakehouse.export.losses import Losses, told_losses
 from lakehouse.export.view import Stored, Urls, registry_view

@@ -79,7 +79,7 @@ STAGES = {
     "decode": ((parse, parts), "read_text", holds_bad),
     "detect": ((parse,), "not_a_registry", holds_bad),
     "redact": ((parse, parts), "redact", holds_bad),
-    "dialect": ((parse, parts), "told_dialect", holds_bad),
+    "dialect": ((parse, parts), "declared_dialect", holds_bad),
     "entities": ((parse, parts), "read_document", holds_bad),
     "rows": ((StageBatches,), "add_entities", holds_bad),
     "finding": ((StageBatches,), "add_facts", lambda _, uri, *given: "bad" in uri and given[1]["status"] == "loaded"),

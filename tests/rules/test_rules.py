@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from exampled import BY_ONE_ENTITY, WITHOUT_EXAMPLE
 
 from lakehouse.cli.main import cli
-from lakehouse.dialects.draft.attributes import draft_table
+from lakehouse.dialects.draft.conversions import draft_table
 from lakehouse.dialects.tables import table
 from lakehouse.errors import UnknownRule
 from lakehouse.rules.declared import HOWS, RULES, TOLD, examples, held, registry_of

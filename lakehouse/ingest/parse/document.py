@@ -10,9 +10,8 @@ from collections import Counter
 from typing import Any
 
 from lakehouse.dialects.detection import COLLECTIONS, dialect_of
-from lakehouse.dialects.entities import read_entity
-from lakehouse.dialects.entity import Entity
-from lakehouse.dialects.protocols import Messages
+from lakehouse.dialects.entityreader import NormalEntity, read_entity
+from lakehouse.dialects.messagefamilies import Messages
 from lakehouse.dialects.tables import DIALECTS, NORMAL
 from lakehouse.ingest.parse.emission import Emission
 from lakehouse.ingest.parse.identity import id_problems
@@ -91,7 +90,7 @@ class _Document:
                 self._read_groups(key, value, COLLECTIONS[key])
         return self.reading
 
-    def _read_specversion(self, root: Entity) -> None:
+    def _read_specversion(self, root: NormalEntity) -> None:
         """Give the root the specversion of the normal form (WIP-001); one of an unknown specification stays."""
         declared = root.known.get("specversion", NORMAL)
         if declared in _OTHER_SPECVERSIONS:
@@ -124,7 +123,7 @@ class _Document:
                 self.refusals.refuse_shape(shape.kind, xid, at, written, shape.map_rule)
 
     def _read_group(
-        self, shape: Collection, xid: Xid, here: Pointer, written: dict[str, Any], read: Entity, ids: list[Problem]
+        self, shape: Collection, xid: Xid, here: Pointer, written: dict[str, Any], read: NormalEntity, ids: list[Problem]
     ) -> None:
         key, members = read.children.get(shape.members, (shape.members, None))
         own = {name: value for name, value in written.items() if name != key}

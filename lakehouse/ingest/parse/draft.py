@@ -9,8 +9,8 @@ from lakehouse.asyncapi.following import OpenFile, no_file
 from lakehouse.asyncapi.inward import OTHER_FILES
 from lakehouse.asyncapi.inward import convert as convert_asyncapi
 from lakehouse.dialects.detection import DRAFT, asyncapi_of
-from lakehouse.dialects.draft.groups import Converted, convert
-from lakehouse.dialects.draft.sections import translated
+from lakehouse.dialects.draft.conversions import translated
+from lakehouse.dialects.draft.reader import Converted, convert
 from lakehouse.ingest.parse.document import read_document
 from lakehouse.ingest.parse.readings import Reading
 from lakehouse.text.jsontext import as_written
@@ -44,7 +44,7 @@ def read_asyncapi(value: Any, problems: list[Problem], *, rules: bool = True, op
     converted = convert_asyncapi(value if isinstance(value, dict) else {}, open_file)
     reading = _read(converted, problems, asyncapi_of(value) or "asyncapi-3", rules=rules)
     reading.findings = [finding._replace(pointer=_deepest(finding.pointer, value)) for finding in reading.findings]
-    if any(problem.rule_id == OTHER_FILES for _, problem in converted.told):
+    if any(problem.rule_id == OTHER_FILES for _, problem in converted.reported):
         reading.spellings[WITH_FILES] += 1
     return reading
 
@@ -69,7 +69,7 @@ def _read(converted: Converted, problems: list[Problem], dialect: str, *, rules:
     reading = read_document(converted.document, converted.errors + text_errors, dialect, rules=rules)
     reading.findings = [_as_written(finding, converted) for finding in reading.findings]
     reading.findings.extend(_kept("", NO_XID, problem) for problem in kept)
-    for xid, problem in converted.told:
+    for xid, problem in converted.reported:
         pointer = translated(problem.pointer, converted.pointers)
         kind = {0: "", 2: "group", 4: "message", 6: "version"}[xid.count("/")]
         reading.findings.append(_kept(kind, xid, problem._replace(pointer=pointer)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Any
 
-from lakehouse.dialects.entity import Entity
+from lakehouse.dialects.entityreader import NormalEntity
 from lakehouse.dialects.locate import locate
 from lakehouse.ingest.parse.readings import TABLE_NAMES, Reading
 from lakehouse.ingest.parse.refusals import Refusals
@@ -46,7 +46,7 @@ class Emission:
         xid: Xid,
         here: Pointer,
         written: dict[str, Any],
-        read: Entity,
+        read: NormalEntity,
         problems: list[Problem],
         *,
         keep_raw: bool = True,
@@ -72,7 +72,7 @@ class Emission:
         self.reading.entities[TABLE_NAMES[kind]] += 1
         return True
 
-    def broken(self, subject: Subject, read: Entity, *written: tuple[Pointer, dict[str, Any]]) -> list[Problem]:
+    def broken(self, subject: Subject, read: NormalEntity, *written: tuple[Pointer, dict[str, Any]]) -> list[Problem]:
         """Apply the rules about one entity, and tell where they are broken in the document as written."""
         problems = []
         for path, rule_id, message, severity in check_entity(subject) if self.rules else ():

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakehouse.dialects.entities import read_entity
-from lakehouse.dialects.entity import Entity
+from lakehouse.dialects.entityreader import NormalEntity, read_entity
 from lakehouse.dialects.tables import family_of
 from lakehouse.rules.one.table import Subject
 from lakehouse.store.keys import LIFE
@@ -21,7 +20,7 @@ def dependent(here: Pointer, cause: str) -> Problem:
     return Problem(here, "MSG-115", "error", f"it cannot be loaded: {cause}", "Fix the cause, which has its own finding.")
 
 
-def subject_of(entity: str, read: Entity, name: str, group: Entity, family: str | None, dialect: str) -> Subject:
+def subject_of(entity: str, read: NormalEntity, name: str, group: NormalEntity, family: str | None, dialect: str) -> Subject:
     """Give what the rules about one entity look at, with what its group supplies."""
     own = family or family_of(group.known.get("protocol"))
     return Subject(entity, read.known, name, own, group.known.get("envelope"), dialect, read.extensions)
@@ -33,16 +32,16 @@ def meta_of(entity: str, written: dict[str, Any]) -> dict[str, Any]:
     return meta
 
 
-def split_meta(meta: dict[str, Any] | None, entity: str) -> Entity:
+def split_meta(meta: dict[str, Any] | None, entity: str) -> NormalEntity:
     """Divide `meta` into attributes that are known there and extensions.
 
     `readonly: false` says what its absence says (core/spec.md, "`readonly` Attribute"), so the normal form leaves it out.
     """
     if not meta:
-        return Entity()
+        return NormalEntity()
     known = {key: meta[key] for key in _META if key in meta and (key, meta[key]) != ("readonly", False)}
     rest = {key: value for key, value in meta.items() if key not in _META and key != f"{entity}id"}
-    return Entity(known=known, extensions=rest)
+    return NormalEntity(known=known, extensions=rest)
 
 
 def id_syntax(text: str, rule: str, here: Pointer) -> list[Problem]:
@@ -51,7 +50,7 @@ def id_syntax(text: str, rule: str, here: Pointer) -> list[Problem]:
     return [Problem(here, rule, "error", problem, "Rename it.")] if problem else []
 
 
-def id_problems(key: str, read: Entity, attribute: str, rule: str, here: Pointer, seen: dict[str, str]) -> list[Problem]:
+def id_problems(key: str, read: NormalEntity, attribute: str, rule: str, here: Pointer, seen: dict[str, str]) -> list[Problem]:
     """Check an id: its syntax, that the attribute equals the key, that no neighbour differs in letter case only (decision 1)."""
     problems = id_syntax(key, rule, here)
     declared = read.known.get(attribute, key)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from lakehouse.asyncapi.following import OpenFile, no_file
-from lakehouse.dialects.detection import DRAFT, dialect_of, has_own_rules, is_draft, not_a_registry, told_dialect
+from lakehouse.dialects.detection import DRAFT, declared_dialect, dialect_of, has_own_rules, is_draft, not_a_registry
 from lakehouse.ingest.parse.batches import NotWritable, StageBatches
 from lakehouse.ingest.parse.beside import FilesBeside
 from lakehouse.ingest.parse.document import read_document, wrong_collection
@@ -396,7 +396,7 @@ def read_as(
     Returns:
         The dialect, and what came out.
     """
-    told = dialect or told_dialect(document)
+    told = dialect or declared_dialect(document)
     if told in READERS:
         return told, READERS[told](document, problems, uri, open_file, rules)
     reading = read_document(document, problems, told or "", rules=rules)

@@ -12,8 +12,8 @@ from contextlib import closing
 from itertools import chain
 from typing import Any, BinaryIO
 
-from lakehouse.dialects.detection import COLLECTIONS, dialect_of, marks_of, told_dialect
-from lakehouse.dialects.protocols import Messages
+from lakehouse.dialects.detection import COLLECTIONS, declared_dialect, dialect_of, marks_of
+from lakehouse.dialects.messagefamilies import Messages
 from lakehouse.dialects.tables import NORMAL
 from lakehouse.ingest.parse.document import read_document
 from lakehouse.ingest.parse.limits import Limits
@@ -78,7 +78,7 @@ class Parts:
 
     def dialect(self) -> str:
         """Name the dialect of all parts: what only one of them tells holds for the others too."""
-        told = told_dialect(self.root)
+        told = declared_dialect(self.root)
         if told:
             return told
         total = Reading()

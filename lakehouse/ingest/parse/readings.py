@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from lakehouse.dialects.protocols import FindMessage
+from lakehouse.dialects.messagefamilies import FindMessage
 from lakehouse.ingest.parse.rows import Row
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.problems import Finding

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from lakehouse.dialects.entities import read_entity
-from lakehouse.dialects.entity import Entity
-from lakehouse.dialects.protocols import TELLS_FAMILY, FindMessage, family_of_message, key_of_options
+from lakehouse.dialects.entityreader import NormalEntity, read_entity
+from lakehouse.dialects.messagefamilies import FAMILY_MEMBERS, FindMessage, family_of_message, key_of_options
 from lakehouse.dialects.versionorder import version_order
 from lakehouse.domain.promises import PROMISES, ComparedVersion, compared_version, earlier_versions
 from lakehouse.domain.relations import of_promise
@@ -31,7 +30,7 @@ class Resource(NamedTuple):
     xid: Xid
     here: Pointer
     written: dict[str, Any]
-    group: Entity
+    group: NormalEntity
 
 
 class Resources:
@@ -82,7 +81,7 @@ class Resources:
             found += emission.broken(subject_of(entity, read, name, group, family, self.dialect), read, (here, written))
             self._emit_single(one, meta, Version(declared, here, written, read, found), problems)
 
-    def _read_alias(self, one: Resource, read: Entity, meta: Entity, problems: list[Problem]) -> None:
+    def _read_alias(self, one: Resource, read: NormalEntity, meta: NormalEntity, problems: list[Problem]) -> None:
         """An entity with `xref` stands for another one and has no Versions (decision 20)."""
         own = sorted(set(read.known) - {"versionid", *LIFE}) + sorted(read.extensions)
         if own or read.children:
@@ -94,8 +93,8 @@ class Resources:
     def _read_versioned(
         self,
         one: Resource,
-        read: Entity,
-        meta: Entity,
+        read: NormalEntity,
+        meta: NormalEntity,
         children: tuple[str, dict[str, Any]],
         family: str | None,
         problems: list[Problem],
@@ -103,7 +102,7 @@ class Resources:
         entity, name, _, here, written, group = one
         key, members = children
         problems += self.emission.text_errors(here, (key,))
-        outer = {name: written[name] for name in TELLS_FAMILY if name in written}
+        outer = {name: written[name] for name in FAMILY_MEMBERS if name in written}
         versions = self._read_versions(entity, below(here, key), members, group, outer)
         rest = {member: value for member, value in written.items() if member != key}
         default = default_version(entity, read, meta, versions, here, problems)
@@ -117,7 +116,7 @@ class Resources:
         self._emit_versioned(one._replace(written=rest), read, meta, versions, default, problems)
 
     def _read_versions(
-        self, entity: str, here: Pointer, members: dict[str, Any], group: Entity, outer: dict[str, Any]
+        self, entity: str, here: Pointer, members: dict[str, Any], group: NormalEntity, outer: dict[str, Any]
     ) -> list[Version]:
         versions = []
         seen: dict[str, str] = {}
@@ -141,7 +140,7 @@ class Resources:
                 versions.append(Version(versionid, at, written, None, []))
         return sorted(versions, key=lambda version: version_order(version.versionid, version.read and version.read.known))
 
-    def _emit_single(self, one: Resource, meta: Entity, version: Version, problems: list[Problem]) -> None:
+    def _emit_single(self, one: Resource, meta: NormalEntity, version: Version, problems: list[Problem]) -> None:
         """Emit a message without `versions`: what it says of itself belongs to its only Version, and `raw` stands there."""
         entity, _, xid, here, written, _ = one
         emit, read = self.emission.emit, version.read
@@ -164,8 +163,8 @@ class Resources:
     def _emit_versioned(
         self,
         one: Resource,
-        read: Entity,
-        meta: Entity,
+        read: NormalEntity,
+        meta: NormalEntity,
         versions: list[Version],
         default: Version,
         problems: list[Problem],
@@ -199,7 +198,7 @@ class Resources:
                 if self.emission.emit(kind, version_xid, version.pointer, version.written, version.read, version.problems):
                     before = version.versionid
 
-    def _family(self, written: dict[str, Any], here: Pointer, group: Entity, warned: list[Problem]) -> str | None:
+    def _family(self, written: dict[str, Any], here: Pointer, group: NormalEntity, warned: list[Problem]) -> str | None:
         """Find the protocol family of a message, and warn of options that nothing tells it for."""
         family = family_of_message(written, group.known.get("protocol"), self.find_message)
         if family is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any, NamedTuple
 
-from lakehouse.dialects.entity import Entity
+from lakehouse.dialects.entityreader import NormalEntity
 from lakehouse.domain.defaults import with_isdefault
 from lakehouse.domain.leaves import Leaf, leaves_of
 from lakehouse.store.keys import VERSION_KIND
@@ -67,7 +67,7 @@ def take_life(known: dict[str, Any], here: Pointer) -> tuple[Life, list[Problem]
     return (known.pop("epoch", None), moments[0], moments[1]), problems
 
 
-def make_row(kind: str, xid: Xid, life: Life, read: Entity, written: dict[str, Any] | None) -> Row:
+def make_row(kind: str, xid: Xid, life: Life, read: NormalEntity, written: dict[str, Any] | None) -> Row:
     """Make the row of an entity.
 
     Args:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.dialects.detection import dialect_of, has_own_rules, marks_of, not_a_registry, told_dialect
+from lakehouse.dialects.detection import declared_dialect, dialect_of, has_own_rules, marks_of, not_a_registry
 from lakehouse.dialects.tables import NORMAL
 from lakehouse.ingest.parse.batches import StageBatches
 from lakehouse.ingest.parse.document import wrong_collection
@@ -180,7 +180,7 @@ def _outline(source: Source, limits: Limits) -> tuple[str | None, bool, Outline 
             return sha256, False, None, None
         parts = Parts.cut(lambda: open_document(location, None, limits.unpacked), limits)
         root = parts.root
-        dialect = limits.dialect or told_dialect(root)
+        dialect = limits.dialect or declared_dialect(root)
         is_odd = not parts.ranges or dialect in READERS or not_a_registry(root) is not None or wrong_collection(root) is not None
         if is_odd or len(parts.root_text) > _LARGEST_ROOT:
             return sha256, False, None, None

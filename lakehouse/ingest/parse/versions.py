@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from lakehouse.dialects.entity import Entity
+from lakehouse.dialects.entityreader import NormalEntity
 from lakehouse.domain.defaults import choose_default
 from lakehouse.ingest.parse.rows import take_life
 from lakehouse.store.keys import LIFE
@@ -19,7 +19,7 @@ class Version(NamedTuple):
     versionid: str
     pointer: Pointer
     written: Any
-    read: Entity | None
+    read: NormalEntity | None
     problems: list[Problem]
 
     @property
@@ -38,7 +38,7 @@ class Version(NamedTuple):
 
 
 def default_version(
-    entity: str, read: Entity, meta: Entity, versions: list[Version], here: Pointer, problems: list[Problem]
+    entity: str, read: NormalEntity, meta: NormalEntity, versions: list[Version], here: Pointer, problems: list[Problem]
 ) -> Version:
     """Choose the default Version: the declared one, else the newest (decision 7)."""
     by_id = {version.versionid: version for version in versions}
@@ -51,7 +51,7 @@ def default_version(
     return by_id[chosen.versionid or ""]
 
 
-def fill_default(entity: str, read: Entity, default: Version, problems: list[Problem]) -> None:
+def fill_default(entity: str, read: NormalEntity, default: Version, problems: list[Problem]) -> None:
     """Give the default Version the attributes that stand at the message only; where both have one, the Version's wins."""
     if default.read is None:
         return
@@ -65,7 +65,7 @@ def fill_default(entity: str, read: Entity, default: Version, problems: list[Pro
             problems.append(Problem(default.pointer, "MSG-038", "warning", told, "Write it in the Version only."))
 
 
-def own_extensions(read: Entity, default: Version) -> dict[str, Any]:
+def own_extensions(read: NormalEntity, default: Version) -> dict[str, Any]:
     """Give the unknown attributes of a message that do not show those of its default Version (MSG-070)."""
     shown = default.read.extensions if default.read else {}
     return {key: value for key, value in read.extensions.items() if key not in shown or not same(value, shown[key])}

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import jiter
 import orjson
 
-from lakehouse.dialects.schemaformats import family_of_format
+from lakehouse.dialects.schemadocuments import family_of_format
 from lakehouse.match.definition.valuetypes import media_type
 from lakehouse.match.payload.costlimit import Effort
 from lakehouse.match.payload.schemas import Resolved

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from lakehouse.dialects.schemaformats import family_of_format
+from lakehouse.dialects.schemadocuments import family_of_format
 from lakehouse.match.definition.compiled import ENVELOPE, DeclaredAttribute, Definition
 from lakehouse.match.definition.valuetypes import TEMPLATED_THEN_TYPED, as_text, is_of_type, is_uri_reference, media_type
 from lakehouse.match.event.canonical import Event

@@ -13,7 +13,7 @@ from functools import partial, reduce
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from lakehouse.dialects.tables import that_ask
+from lakehouse.dialects.tables import dialects_with_rule
 from lakehouse.domain.relations import ABOUT_CHANGE, ONE_TYPE, VARYING
 from lakehouse.rules.between.candidate import holders_of
 from lakehouse.rules.between.cycles import check_cycles
@@ -170,7 +170,7 @@ def check_versions(things: DataFrame, present: Present) -> DataFrame:
     )
     differing = differing.filter((F.col("least") != F.col("most")) & (F.col("based") == 0)).select("place")
     several = _with_one_of(differing, versions.filter("isdefault").withColumn("place", place))
-    is_asked = F.col("dialect").isin(that_ask(ONE_TYPE))
+    is_asked = F.col("dialect").isin(dialects_with_rule(ONE_TYPE))
     old = versions.filter(is_asked & F.col("isdefault") & F.col("ce_type").isNotNull() & F.col("basemessage").isNull())
     same = Window.partitionBy("registryid", "ce_type")
     published = F.min(F.when(~F.col("staged"), F.col("message_xid"))).over(same)
@@ -246,7 +246,7 @@ def check_changes(things: DataFrame, present: Present) -> DataFrame:
         "xid",
         *(F.col(name).alias(f"old_{name}") for name in ("content_hash", "envelope", "protocol", "authority")),
     )
-    is_asked = F.col("dialect").isin([dialect for rule_id in ABOUT_CHANGE for dialect in that_ask(rule_id)])
+    is_asked = F.col("dialect").isin([dialect for rule_id in ABOUT_CHANGE for dialect in dialects_with_rule(rule_id)])
     old = things.filter(F.col("staged") & is_asked & F.col("kind").isin("group", "message", "version"))
     both = old.join(earlier, on=KEY, how="inner")
     return pairs_of(

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from lakehouse.dialects.tables import FAMILIES, asks, asks_more, family_of, family_of_options, severity_in, table
+from lakehouse.dialects.tables import FAMILIES, family_of, family_of_options, has_more_rules, has_rule, severity_in, table
 from lakehouse.domain.references import is_self_url, leads_within
 from lakehouse.rules.one.endpoints import check_endpoint
 from lakehouse.rules.one.misspelled import check_members, check_names
@@ -77,9 +77,9 @@ def check_entity(subject: Subject) -> list[Broken]:
 
 def _check_group(subject: Subject) -> Iterator[Broken]:
     known, dialect = subject.known, subject.dialect
-    if asks(dialect, "CAT-021") and not _is_segment(subject.ident):
+    if has_rule(dialect, "CAT-021") and not _is_segment(subject.ident):
         yield Broken((), "CAT-021", f"the id {subject.ident!r} is not a segment of a URI without a colon")
-    if asks(dialect, "CAT-024") and subject.entity == "messagegroup" and not (known.get("envelope") or known.get("protocol")):
+    if has_rule(dialect, "CAT-024") and subject.entity == "messagegroup" and not (known.get("envelope") or known.get("protocol")):
         yield Broken((), "CAT-024", "`format` is missing", "warning")  # as in the published documents of this dialect
 
 
@@ -87,7 +87,7 @@ def _check_schema_text(subject: Subject) -> Iterator[Broken]:
     form, schema = subject.known.get("format"), subject.known.get("schema")
     is_text = isinstance(form, str) and form.lower().startswith(_TEXT_FORMATS)
     if is_text and isinstance(schema, dict | list):
-        severity = None if asks(subject.dialect, "CAT-098") else "warning"
+        severity = None if has_rule(subject.dialect, "CAT-098") else "warning"
         yield Broken(("schema",), "CAT-098", f"a schema of the format {shown(form)} is a string, and this is JSON", severity)
 
 
@@ -108,9 +108,9 @@ def _check_message(subject: Subject) -> list[Broken]:
         found.extend(check_presence(known))
     if isinstance(metadata, dict):
         found.extend(_check_identity(subject, metadata))
-    if asks_more(subject.dialect):
-        found.extend(one for one in _check_definition(subject) if asks(subject.dialect, one.rule_id))
-    if asks(subject.dialect, "CAT-061") and not _is_segment(subject.ident):
+    if has_more_rules(subject.dialect):
+        found.extend(one for one in _check_definition(subject) if has_rule(subject.dialect, one.rule_id))
+    if has_rule(subject.dialect, "CAT-061") and not _is_segment(subject.ident):
         found.append(Broken((), "CAT-061", f"the id {subject.ident!r} is not a segment of a URI without a colon"))
     return found
 
@@ -336,10 +336,10 @@ def _check_identity(subject: Subject, metadata: dict[str, Any]) -> Iterator[Brok
     known = subject.known
     declared = dict(_text_value(metadata.get("type"), ("envelopemetadata", "type"))).get(("envelopemetadata", "type"))
     if declared is not None and subject.ident and declared != subject.ident:
-        rule_id = "CAT-103" if asks(subject.dialect, "CAT-103") else "MSG-141"
+        rule_id = "CAT-103" if has_rule(subject.dialect, "CAT-103") else "MSG-141"
         told = f"the message is called {subject.ident}, and the CloudEvents `type` is {shown(declared)}"
         yield Broken(("envelopemetadata", "type"), rule_id, told)
-    if asks(subject.dialect, "CAT-102") and declared is None and "basemessage" not in known:
+    if has_rule(subject.dialect, "CAT-102") and declared is None and "basemessage" not in known:
         yield Broken(("envelopemetadata",), "CAT-102", "no `type` is declared with a value")
     uri = known.get("dataschemauri")
     for path, text in _text_value(metadata.get("dataschema"), ("envelopemetadata", "dataschema")):

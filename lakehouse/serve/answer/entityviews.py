@@ -1,6 +1,6 @@
 """The entities of one snapshot in a dialect, as the API shows them: Groups, and Resources with their meta and their Versions.
 
-They are made of rows of the log by `lakehouse.export.view` and `lakehouse.dialects.layouts`, as an export makes them. URLs begin
+They are made of rows of the log by `lakehouse.export.view` and `lakehouse.dialects.writing`, as an export makes them. URLs begin
 with ABSOLUTE or RELATIVE, which are placeholders for the base of the registry and for the response as a document until the answer
 is written: so what is made once serves every client. The API distinguishes the document of a schema (`Document`), which is not
 among its attributes unless it is inlined. Entities are loaded on demand and kept for the next request: a row of the log never
@@ -21,10 +21,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
-from lakehouse.dialects.layouts import to_dialect
-from lakehouse.dialects.schemabytes import content_of, decoded_base64, document_of, is_shown_as_string
+from lakehouse.dialects.schemadocuments import content_of, decoded_base64, document_of, is_shown_as_string
 from lakehouse.dialects.tables import NORMAL, family_of
 from lakehouse.dialects.versionorder import natural_order
+from lakehouse.dialects.writing import to_dialect
 from lakehouse.domain.promises import PROMISES, compared_version, earlier_versions, why_undecided
 from lakehouse.export.view import Stored, Urls, group_view, registry_view, resource_view
 from lakehouse.readmodel import View

@@ -14,7 +14,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
 
-from lakehouse.dialects.draft.write import DraftGroup
+from lakehouse.dialects.draft.writer import DraftGroup
 from lakehouse.export.view import Urls, group_view, resource_view
 from lakehouse.readmodel import Entity
 from lakehouse.readmodel.detail import show_messages, stored

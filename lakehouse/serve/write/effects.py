@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from lakehouse.dialects.detection import DRAFT
-from lakehouse.dialects.protocols import FindMessage, tell_protocols
+from lakehouse.dialects.messagefamilies import FindMessage, protocol_members
 from lakehouse.dialects.tables import NORMAL
 from lakehouse.domain.defaults import with_isdefault
 from lakehouse.domain.neighbours import EntityState, Limits, violations_of
@@ -226,7 +226,7 @@ def registry_attributes(overlay: CatalogOverlay, registryid: RegistryId, xid: Xi
 
 def _finder(overlay: CatalogOverlay, registryid: RegistryId, document: Json) -> FindMessage:
     """Find the messages of the catalog that name a protocol, those of the request before the stored ones."""
-    own = tell_protocols(document)
+    own = protocol_members(document)
 
     def find(xid: Xid) -> dict[str, Any] | None:
         if xid in own:

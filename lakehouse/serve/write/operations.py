@@ -14,9 +14,9 @@ import re
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from lakehouse.dialects.draft.attributes import formats
-from lakehouse.dialects.draft.groups import Converted, convert
-from lakehouse.dialects.schemabytes import document_of, member_of
+from lakehouse.dialects.draft.conversions import formats
+from lakehouse.dialects.draft.reader import Converted, convert
+from lakehouse.dialects.schemadocuments import document_of, member_of
 from lakehouse.serve.apierrors import ProblemFound, raise_problems
 from lakehouse.serve.targets import MEMBERS, SINGULAR
 from lakehouse.serve.write.context import WriteContext
@@ -577,7 +577,7 @@ def _version(groupid: str, form: str | None, name: str, given: Json) -> Json:
 
 
 def _check(converted: Converted) -> None:
-    problems = [*converted.errors, *(problem for _, problem in converted.told if problem.severity == "error")]
+    problems = [*converted.errors, *(problem for _, problem in converted.reported if problem.severity == "error")]
     raise_problems(
         ProblemFound(
             "invalid_attribute",

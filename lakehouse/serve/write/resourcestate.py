@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lakehouse.dialects.schemabytes import member_of
+from lakehouse.dialects.schemadocuments import member_of
 from lakehouse.domain.defaults import choose_default
 from lakehouse.domain.lineage import find_circle, newest_of, with_ancestors
 from lakehouse.serve.answer.entityviews import ResourceView, make_resource

@@ -1,7 +1,7 @@
-"""The document of a schema as bytes, which `schemabase64` holds: what of it is a JSON value, what is text, and what is neither.
+"""The document of a schema: which family its `format` names, and its bytes, which `schemabase64` holds.
 
 A document has one normal form, however it is written: an object or array as the value of `schema`, other text as its string. Only
-bytes that are no text stay in `schemabase64`. How the document was spelled stands in `raw`, out of which its bytes are served.
+bytes that are not text stay in `schemabase64`. How the document was spelled is in `raw`, from which its bytes are served.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def document_of(content: bytes, contenttype: str | None) -> Any:
     if contenttype is None or not _PLAIN.fullmatch(contenttype):
         try:
             value, problems = read_json(content, _MAX_DEPTH)
-            if isinstance(value, (dict, list)) and not any(one.severity == "error" for one in problems):
+            if isinstance(value, (dict, list)) and not any(problem.severity == "error" for problem in problems):
                 return value
         except NotJson:
             pass  # it is kept as the text that it is
@@ -69,3 +69,24 @@ def is_shown_as_string(contenttype: str | None) -> bool:
 
 def _bytes_of(value: Any) -> bytes:
     return value.encode() if isinstance(value, str) else as_written(value).encode()
+
+
+def family_of_format(written: str, document: Any) -> str:
+    """Return the family of a schema format: `jsonschema`, `avro`, `protobuf`, `jsonstructure`, `xsd`, or the name as written."""
+    name = written.partition("/")[0].strip().lower().replace("-", "").replace("_", "").replace(" ", "")
+    families = {"jsonschema": "jsonschema", "draft": "jsonschema", "avro": "avro", "protobuf": "protobuf", "proto": "protobuf",
+             "protocolbuffers": "protobuf", "jsonstructure": "jsonstructure", "xsd": "xsd", "xmlschema": "xsd"}  # fmt: skip
+    if name in families:
+        return families[name]
+    if name in ("", "unknown") and isinstance(document, dict):
+        return _guess(document)
+    return name or "unknown"
+
+
+def _guess(document: dict[str, Any]) -> str:
+    named = str(document.get("$schema", ""))
+    if "json-structure" in named:
+        return "jsonstructure"
+    if "json-schema" in named:
+        return "jsonschema"
+    return "avro" if document.get("type") == "record" and "fields" in document else "unknown"

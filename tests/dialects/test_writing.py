@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from said import BASE, FORMATS, KINDS, TYPE, document_in, messages
 
-from lakehouse.dialects.draft.write import write_draft, write_drafts
-from lakehouse.dialects.layouts import to_dialect
-from lakehouse.dialects.respell import Loss, respell
-from lakehouse.dialects.tables import WRITABLE
+from lakehouse.dialects.draft.writer import write_draft, write_drafts
+from lakehouse.dialects.tables import WRITABLE, Loss
+from lakehouse.dialects.writing import respell, to_dialect
 from lakehouse.ingest.parse.draft import read_draft
 from lakehouse.ingest.parse.parse import read_as
 from lakehouse.ingest.parse.readings import Reading
