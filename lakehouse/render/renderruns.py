@@ -2,7 +2,8 @@
 
 Messages are written as JSON, as lines that `match` reads, or as lines for a shell: `curl`, `kcat`, `mosquitto_pub`. These are
 written, and never run; every value is quoted for a POSIX shell, and a payload that is not text is decoded from base64 there.
-`examples_of` makes the examples of `lakehouse show`: one over each protocol, made for each call and stored nowhere.
+`examples_of` makes the examples of `lakehouse show`: one over each protocol, made for each call and stored nowhere; `commands_of`
+the lines that would send one to each endpoint.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import base64
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 import orjson
@@ -21,7 +22,7 @@ from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.payload.schemas import Schemas
 from lakehouse.readmodel.snapshotview import View
 from lakehouse.render.filling import PAYLOAD, RenderInput, check_names, given_of
-from lakehouse.render.protocolbinding import ALL, CLOUDEVENTS, FAMILIES, ProtocolBinding, bindings_of
+from lakehouse.render.protocolbinding import ALL, CLOUDEVENTS, FAMILIES, Endpoint, ProtocolBinding, bindings_of
 from lakehouse.render.rendering import Rendered, Renderer, Style, batched
 from lakehouse.render.selected import Selected, selected_at
 from lakehouse.render.unrenderable import MissingValues, Need, Refusal, RenderRefused
@@ -164,6 +165,39 @@ def _refused(message: Rendered, pointer: str, reason: str) -> RenderRefused:
 
 
 FORMATS = ("json", "captured", *CLIENTS)
+
+
+class Sample(NamedTuple):
+    """A message that was made up.
+
+    Attributes:
+        registryid, xid: its definition.
+        over: the protocol in lower case, or `cloudevents`; None: the definition goes over none.
+        message: the message; None: it could not be made.
+        error: why not.
+    """
+
+    registryid: RegistryId
+    xid: Xid
+    over: str | None
+    message: Rendered | None = None
+    error: str = ""
+
+
+class Command(NamedTuple):
+    """A line for a shell that would send a message.
+
+    Attributes:
+        client: one of `CLIENTS`.
+        endpoint: XID of the endpoint that it sends to; None: to this machine.
+        text: the line; empty: there is none.
+        error: why there is none.
+    """
+
+    client: str
+    endpoint: str | None
+    text: str = ""
+    error: str = ""
 
 
 @dataclass(frozen=True)
@@ -331,32 +365,78 @@ def lines_of_failures(failures: Sequence[Failure]) -> list[str]:
     return lines
 
 
-def examples_of(selected: Selected, renderer: Renderer | None = None) -> list[dict[str, Any]]:
-    """Make up examples.
+def samples_of(selected: Selected, renderer: Renderer) -> list[Sample]:
+    """Make up a message of each definition over each protocol that it goes over.
 
     Args:
-        selected: the definitions.
-        renderer: of `renderer_of`, for many messages with the same schemas; None: one is made.
-
-    Returns:
-        For each definition and each protocol `registryid`, `xid`, `as`, and `example`, as `render` writes it, or `error`.
+        selected: the definitions, with endpoints and schemas.
+        renderer: of `renderer_of`.
     """
-    renderer = renderer or renderer_of(selected)
-    found: list[dict[str, Any]] = []
+    samples: list[Sample] = []
     for row in selected.messages:
-        whose = {"registryid": row["registryid"], "xid": row["xid"]}
         try:
             bindings = bindings_of(row, selected.endpoints, (ALL,))
         except RenderRefused as error:
-            found.append(whose | {"as": None, "error": str(error)})
+            samples.append(Sample(row["registryid"], row["xid"], None, error=str(error)))
             continue
-        for binding in bindings:
-            fields: dict[str, Any] = whose | {"as": CLOUDEVENTS.lower() if binding.protocol is None else binding.family.lower()}
-            try:
-                found.append(fields | {"example": orjson.loads(renderer.render(binding).as_json())})
-            except RenderRefused as error:
-                found.append(fields | {"error": str(error)})
-    return found
+        samples += [_sample(renderer, binding) for binding in bindings]
+    return samples
+
+
+def _sample(renderer: Renderer, binding: ProtocolBinding) -> Sample:
+    over = CLOUDEVENTS.lower() if binding.protocol is None else binding.family.lower()
+    registryid, xid = binding.definition.registryid, binding.definition.xid
+    try:
+        return Sample(registryid, xid, over, renderer.render(binding))
+    except RenderRefused as error:
+        return Sample(registryid, xid, over, error=str(error))
+
+
+def examples_of(samples: Iterable[Sample]) -> list[dict[str, Any]]:
+    """Return samples as JSON values: `registryid`, `xid`, `as`, and `example`, as `render` writes it, or `error`."""
+    examples: list[dict[str, Any]] = []
+    for one in samples:
+        made = {"error": one.error} if one.message is None else {"example": orjson.loads(one.message.as_json())}
+        examples.append({"registryid": one.registryid, "xid": one.xid, "as": one.over, **made})
+    return examples
+
+
+def commands_of(samples: Sequence[Sample], selected: Selected, renderer: Renderer) -> list[Command]:
+    """Return the lines that would send samples: to each endpoint that carries the definition, else to this machine.
+
+    Endpoints that nothing is sent to (their `usage` lacks `producer`) count where there is no other.
+
+    Args:
+        samples: of `samples_of`: one for each protocol, to one of its endpoints.
+        selected: what they were made from.
+        renderer: likewise.
+    """
+    used = {one.message.endpoint for one in samples if one.message is not None}
+    if not used:
+        return []
+    others = [
+        _sample(renderer, binding)
+        for row in selected.messages
+        for endpoint in _sending(row, selected.endpoints)
+        if endpoint.xid not in used
+        for binding in bindings_of(row, [endpoint])
+        if binding.endpoint is not None
+    ]
+    messages = [one.message for one in (*samples, *others) if one.message is not None]
+    sent = [one for one in messages if one.endpoint is not None] or messages
+    return [_command(client, line, one) for one in sent for client, (family, line) in CLIENTS.items() if family == one.family]
+
+
+def _sending(row: Mapping[str, Any], endpoints: Iterable[Endpoint]) -> list[Endpoint]:
+    carrying = [one for one in endpoints if one.carries(row["registryid"], row["group_xid"])]
+    return [one for one in carrying if not one.usage or "producer" in one.usage]
+
+
+def _command(client: str, line: Callable[[Rendered], str], message: Rendered) -> Command:
+    try:
+        return Command(client, message.endpoint, line(message))
+    except RenderRefused as error:
+        return Command(client, message.endpoint, error=str(error))
 
 
 def renderer_of(selected: Selected, now: str | None = None) -> Renderer:
@@ -372,6 +452,6 @@ def examples_in(view: View, registryid: RegistryId, xid: Xid) -> list[dict[str, 
             return []
         selected = selected_at(view, definition)
         now = view.committed_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        return examples_of(selected, renderer_of(selected, now))
+        return examples_of(samples_of(selected, renderer_of(selected, now)))
     except LakehouseError as error:
         return [{"registryid": registryid, "xid": xid, "as": None, "error": str(error)}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from contextvars import ContextVar
 from datetime import datetime, timezone
@@ -55,7 +56,7 @@ def environment() -> Environment:
     made.filters |= {
         "moment": moment, "day": day, "shown": shown, "folded": folded, "grouped": grouped, "plural": plural, "cut": cut,
         "apart": apart,
-        "some": some,
+        "some": some, "quoted": shlex.quote,
     }  # fmt: skip
     made.globals |= {"policy": POLICY}
     return made

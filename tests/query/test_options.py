@@ -13,7 +13,7 @@ from lakehouse.log.relations import open_relations
 from lakehouse.readmodel import open_model
 from lakehouse.readmodel.detail import show_messages
 from lakehouse.readmodel.flattened import attributes_of, endpoints_of
-from lakehouse.render.renderruns import examples_of
+from lakehouse.render.renderruns import examples_of, renderer_of, samples_of
 from lakehouse.render.selected import read_selected
 from lakehouse.rules.published import check_catalog
 from lakehouse.site import write_site
@@ -119,7 +119,8 @@ def test_what_a_message_declares_is_in_effect_for_all_that_read_it(both, carried
         told = [row for row in endpoints_of(view, definition) if row["endpoint_xid"] == f"/endpoints/{family}"]
         attributes = {row["pointer"]: row["value"] for row in attributes_of(view, definition) if row["origin"] == "declared"}
         (effective,) = [one.as_json() for one in show_messages(view, xid)]  # of the HTTP API, and of `lakehouse show`
-        example = examples_of(read_selected(view, [xid], endpoint=f"/endpoints/{family}"))
+        selected = read_selected(view, [xid], endpoint=f"/endpoints/{family}")
+        example = examples_of(samples_of(selected, renderer_of(selected)))
     ((row,), declared) = told, set(attributes.values())
     shown = {one["endpoint_xid"]: one["options"] for one in effective["endpoints"]}
     assert {row["pointer"]: row["value"] for row in effective["attributes"]}.items() >= attributes.items()

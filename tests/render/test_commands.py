@@ -22,7 +22,7 @@ from lakehouse.match.definition.compiled import definition_of
 from lakehouse.match.evaluation import Tolerance, evaluate
 from lakehouse.match.event.canonical import events_of
 from lakehouse.match.event.captured import landed_of_http
-from lakehouse.render.renderruns import examples_of
+from lakehouse.render.renderruns import commands_of, examples_of, renderer_of, samples_of
 from lakehouse.render.selected import read_selected
 
 ORDER = {
@@ -56,7 +56,8 @@ def warehouse(tmp_path_factory: Any) -> str:
 def told_of(warehouse: str, *xids: str) -> list[dict[str, Any]]:
     """Make up examples."""
     with model_of(warehouse) as model:
-        return examples_of(model.answer(lambda view: read_selected(view, xids)))
+        selected = model.answer(lambda view: read_selected(view, xids))
+        return examples_of(samples_of(selected, renderer_of(selected)))
 
 
 def run(warehouse: str, *arguments: str, fed: str | None = None) -> tuple[int, str, str]:
@@ -77,6 +78,28 @@ def test_a_message_by_its_id_goes_where_its_endpoints_carry_it(warehouse):
     assert (told[0]["captured"]["topic"], told[0]["captured"]["key"], told[1]["captured"]["subject"]) == ("orders", "7", "o.7")
     [only] = run(warehouse, "--endpoint", "/endpoints/f", *GIVEN, *FIXED)[1].splitlines()
     assert json.loads(only)["protocol"] == "NATS"
+
+
+def test_an_example_has_a_command_for_each_endpoint_that_it_is_sent_to(tmp_path):
+    endpoints = ENDPOINTS | {
+        "e2": ENDPOINTS["e"] | {"protocoloptions": {"topic": "others"}},
+        "read": ENDPOINTS["e"] | {"usage": ["consumer"]},
+    }
+    document = {"default": DOCUMENT | {"endpoints": endpoints}}
+
+    def commands(xid: str) -> list[tuple[str, str | None, str]]:
+        with model_of(write_catalog(tmp_path / xid.rpartition("/")[2], document)) as model:
+            selected = model.answer(lambda view: read_selected(view, [xid]))
+        renderer = renderer_of(selected, "2026-01-01T00:00:00Z")
+        return [(one.client, one.endpoint, one.text) for one in commands_of(samples_of(selected, renderer), selected, renderer)]
+
+    sent = commands("/messagegroups/g/messages/Order")
+    assert [one[:2] for one in sent] == [("kcat", "/endpoints/e"), ("kcat", "/endpoints/e2")]
+    assert ["-t orders" in sent[0][2], "-t others" in sent[1][2]] == [True, True]
+    [(client, endpoint, line)] = commands("/messagegroups/h/messages/Alarm")
+    assert (client, endpoint) == ("mosquitto_pub", None)
+    assert line.startswith("mosquitto_pub -V 5 -h localhost -p 1883 -t t/")
+    assert commands("/messagegroups/h/messages/Broken") == []
 
 
 def test_the_captured_line_is_what_match_reads(warehouse):

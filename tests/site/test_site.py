@@ -90,6 +90,13 @@ def test_the_page_of_a_variant_answers_what_is_required_from_where_and_what_chan
     assert '"isbn":' in text  # an example of the payload
 
 
+def test_a_message_has_a_command_that_sends_an_example(demo):
+    text = demo.text(f"{KAFKA}.html")
+    assert "to shop.orders.kafka.producer" in text
+    assert "kcat -P -b kafka-1.example.com:9093 -X security.protocol=ssl -t harbour.orders" in text
+    assert "lakehouse render /messagegroups/shop.orders.kafka/messages/shop.orders.OrderPlaced --example" in text
+
+
 def test_attributes_tell_their_origin(demo):
     page = (demo.folder / f"{KAFKA}.html").read_text()
     every = page.split("<tr ")[1:]

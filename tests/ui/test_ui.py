@@ -163,6 +163,17 @@ def test_an_xid_is_copied_where_scripts_have_no_clipboard(site, look):
     assert page.locator("#find").input_value() == "/messagegroups/shop.orders.kafka/messages/shop.orders.OrderPlaced"
 
 
+def test_a_command_that_sends_an_example_is_two_clicks_away(site, look):
+    looked = look(permissions=["clipboard-read", "clipboard-write"])
+    page = looked.page
+    page.goto(site)
+    page.keyboard.type("orderplaced ka", delay=20)
+    page.locator(".suggest .hits a").first.click()
+    page.get_by_role("button", name="Copy kcat").click()
+    expect(page.get_by_role("button", name="Copied kcat")).to_be_visible()
+    assert " | kcat -P -b kafka-1.example.com:9093 " in page.evaluate("navigator.clipboard.readText()")
+
+
 def test_the_form_of_compare_leads_to_a_styled_page_whose_links_lead_on(server, look):
     page = look().page
     page.goto(server + "/ui/compare.html")

@@ -153,7 +153,8 @@
     button.hidden = false;
     button.addEventListener("click", async () => {
       const label = button.firstChild;
-      label.data = await copy(button.dataset.copy, button.parentElement.querySelector("code"));
+      const shown = button.parentElement.querySelector("code");
+      label.data = await copy(shown.textContent, shown);
       setTimeout(() => { label.data = "Copy"; }, 1500);
     });
   }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -31,6 +32,8 @@ from lakehouse.text.xid import xid_of_group, xid_of_resource, xid_of_version
 _MOST_RELATED = 40
 _MOST_EXAMPLE = 3_000
 _MOST_EXAMPLES = 6
+_MOST_ENDPOINTS = 4  # to which the page writes a command
+_MOST_COMMAND = 6_000
 
 
 def message_page(book: Book, entity: Entity) -> Page:
@@ -69,7 +72,7 @@ def message_page(book: Book, entity: Entity) -> Page:
         changes=len(history),
         pairs=pairs_of(states),
         states=states,
-        examples=_examples(book, entity, definition),
+        **_examples(book, entity, definition),
         curl=_curl(book, registryid, xid, path),
         **told,
     )
@@ -189,30 +192,47 @@ def _version_of(book: Book, registryid: RegistryId, schema_xid: Xid | None, uri:
     return None
 
 
-def _examples(book: Book, entity: Entity, definition: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """Make up a message for each protocol that it goes over; or tell why there is none."""
+def _examples(book: Book, entity: Entity, definition: dict[str, Any] | None) -> dict[str, list[Any]]:
+    """Make up a message for each protocol that it goes over, and commands that send it; or say why there is none."""
     if definition is None:
-        return []
+        return {"examples": [], "commands": []}
     try:
-        from lakehouse.render.renderruns import examples_of, renderer_of  # noqa: PLC0415 - needs libraries of the extra `match`
-
-        changed = rfc3339(microseconds(str(book.commit_of(entity.snapshot_id)["committed_at"]))[0])
-        selected = _selected(book, definition)
-        # A fixed time, so that the page stays the same.
-        key = ("renderer", definition["registryid"], definition["schema_xid"], changed)
-        found = examples_of(selected, book.remember(key, lambda: renderer_of(selected, changed), 50))
+        examples, commands = _made_up(book, entity, definition)
     except ModuleNotFoundError as error:
-        return [{"as": None, "error": f"Examples need {error.name}: pip install 'xregistry-lakehouse[match]'."}]
+        examples, commands = [{"as": None, "error": f"Examples need {error.name}: pip install 'xregistry-lakehouse[match]'."}], []
     except LakehouseError as error:
-        return [{"as": None, "error": str(error)}]
+        examples, commands = [{"as": None, "error": str(error)}], []
     shown = []
-    for one in found[:_MOST_EXAMPLES]:
+    for one in examples[:_MOST_EXAMPLES]:
         text = orjson.dumps(one["example"], option=orjson.OPT_INDENT_2).decode() if "example" in one else None
         is_cut = text is not None and len(text) > _MOST_EXAMPLE
         shown.append(
             {"as": one["as"], "text": text and text[:_MOST_EXAMPLE] + ("\n…" if is_cut else ""), "error": one.get("error")}
         )
-    return shown
+    return {"examples": shown, "commands": [one for one in commands if len(one.text) <= _MOST_COMMAND]}
+
+
+def _made_up(book: Book, entity: Entity, definition: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Any]]:
+    """Return examples and commands of a message, which are rendered once for each that is looked at often.
+
+    Raises:
+        ModuleNotFoundError: the extra `match` is not installed.
+        LakehouseError: the definition cannot be rendered.
+    """
+    from lakehouse.render.renderruns import commands_of, examples_of, renderer_of, samples_of  # noqa: PLC0415 - extra `match`
+
+    changed = rfc3339(microseconds(str(book.commit_of(entity.snapshot_id)["committed_at"]))[0])
+
+    def made() -> tuple[list[dict[str, Any]], list[Any]]:
+        selected = _selected(book, definition)
+        # A fixed time, so that the page stays the same.
+        key = ("renderer", definition["registryid"], definition["schema_xid"], changed)
+        renderer = book.remember(key, lambda: renderer_of(selected, changed), 50)
+        samples = samples_of(selected, renderer)
+        few = replace(selected, endpoints=selected.endpoints[:_MOST_ENDPOINTS])
+        return examples_of(samples), commands_of(samples, few, renderer)
+
+    return book.remember(("examples", entity.registryid, entity.xid), made, 200)
 
 
 def _selected(book: Book, definition: dict[str, Any]) -> Selected:
