@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ from lakehouse.match.conformance import VIEWS as MATCH_VIEWS
 from lakehouse.match.conformance import open_conformance
 from lakehouse.rules.declared import RULES, TOLD, Rule, held
 from lakehouse.settings import Settings, data_folder, read_settings
-from lakehouse.store.schema import DECLARATIONS
+from lakehouse.store.basepaths import base_paths
+from lakehouse.store.schema import DECLARATIONS, EFFECTIVE_MESSAGES
 from lakehouse.store.session import open_session
 from lakehouse.store.tables import SCHEMA_VERSION, TABLES, create_tables
 from lakehouse.store.views import session_with_views, views
@@ -38,10 +40,10 @@ else:
     import tomli as tomllib
 
 DOCS = Path(__file__).parents[1] / "docs"
-DICTIONARY = Path(__file__).parents[1] / "ddl" / "views" / "dictionary.sql"
-TABLE_STATEMENTS = Path(__file__).parents[1] / "ddl" / "tables"
+DDL = Path(__file__).parents[1] / "ddl"
+DICTIONARY = DDL / "views" / "dictionary.sql"
 COMPATIBILITY_VIEW = DICTIONARY.with_name("compatibility_rules.sql")
-MATCH_DICTIONARY = Path(__file__).parents[1] / "ddl" / "match" / "views" / "dictionary.sql"
+MATCH_DICTIONARY = DDL / "match" / "views" / "dictionary.sql"
 _COLUMN = re.compile(r"^  `?(\w+)`? (.+?)(?: NOT NULL)? COMMENT '(.*?)',?$", re.MULTILINE)
 
 
@@ -166,6 +168,19 @@ def table_statement(name: str) -> str:
 
 def _sql_type(kind: DataType) -> str:
     return re.sub(r"[a-z]+(?![a-z]*:)", lambda word: word[0].upper(), kind.simpleString()).replace(",", ", ").replace(":", ": ")
+
+
+def effective_view(name: str) -> str:
+    """Write ddl/views/NAME.sql of `flat_messages` or `computed_messages`: its columns are those of `effective_messages`."""
+    text = (DDL / "views" / f"{name}.sql").read_text(encoding="utf-8")
+    columns = [column for column in EFFECTIVE_MESSAGES if column.name != "snapshot_id"]
+    declared = ",\n".join(f"  {column.name} COMMENT {_literal(column.metadata['comment'])}" for column in columns)
+    before, _, rest = text.partition(f" VIEW {name} (\n")
+    after = rest[rest.index("\n)\nCOMMENT ") :]
+    if name == "flat_messages":
+        selected = ",\n".join(f"  {column.name}" for column in columns)
+        after = f"{after[: after.index('SELECT')]}SELECT\n{selected}\nFROM effective_messages;\n"
+    return f"{before} VIEW {name} (\n{declared}{after}"
 
 
 def dictionary(spark: SparkSession) -> str:
@@ -547,10 +562,17 @@ PAGES = {
     "compatibility.md": compatibility_page,
 }
 
+# Below ddl/, but for the dictionaries.
+STATEMENTS: dict[str, Callable[[], str]] = {
+    **{f"tables/{name}.sql": partial(table_statement, name) for name in TABLES},
+    **{f"views/{name}.sql": partial(effective_view, name) for name in ("flat_messages", "computed_messages")},
+    "views/base_paths.sql": base_paths,
+    "views/compatibility_rules.sql": compatibility_view,
+}
+
 if __name__ == "__main__":
-    for statement in TABLES:
-        (TABLE_STATEMENTS / f"{statement}.sql").write_text(table_statement(statement), encoding="utf-8")
-    COMPATIBILITY_VIEW.write_text(compatibility_view(), encoding="utf-8")
+    for statement, write in STATEMENTS.items():
+        (DDL / statement).write_text(write(), encoding="utf-8")
     if sys.argv[1:] != ["pages"]:
         with tempfile.TemporaryDirectory() as folder:
             settings = read_settings(warehouse=f"{folder}/warehouse")

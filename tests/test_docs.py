@@ -4,19 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from docs import (
-    COMPATIBILITY_VIEW,
-    DICTIONARY,
-    DOCS,
-    MATCH_DICTIONARY,
-    PAGES,
-    TABLE_STATEMENTS,
-    compatibility_view,
-    dictionary,
-    match_dictionary,
-    table_statement,
-)
-from lakehouse.store.tables import TABLES
+from docs import DDL, DICTIONARY, DOCS, MATCH_DICTIONARY, PAGES, STATEMENTS, dictionary, match_dictionary
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -24,13 +12,9 @@ def test_page_is_current(page):
     assert (DOCS / page).read_text(encoding="utf-8") == PAGES[page](), "run `make docs`"
 
 
-def test_the_view_of_compatibility_rules_is_current():
-    assert COMPATIBILITY_VIEW.read_text(encoding="utf-8") == compatibility_view(), "run `make docs`"
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_the_statement_of_a_table_is_current(name):
-    assert (TABLE_STATEMENTS / f"{name}.sql").read_text(encoding="utf-8") == table_statement(name), "run `make docs`"
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_statement_is_current(statement):
+    assert (DDL / statement).read_text(encoding="utf-8") == STATEMENTS[statement](), "run `make docs`"
 
 
 def test_dictionary_is_current(spark):

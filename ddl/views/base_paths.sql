@@ -7,7 +7,7 @@
 CREATE OR REPLACE VIEW base_paths (
   registryid COMMENT 'Registry that the Version belongs to',
   version_xid COMMENT 'XID of the Version',
-  path COMMENT 'XIDs of the Versions that it extends, nearest first; the last may be missing in the catalog; in a cycle each once',
+  path COMMENT 'XIDs of the Versions that it extends, nearest first; the last may be missing; in a cycle each once',
   is_open COMMENT 'true: the last Version of path may have a base too, which was not followed (setting max_chain_depth)',
   is_cycle COMMENT 'true: following the bases leads into a cycle; path then holds its members'
 )

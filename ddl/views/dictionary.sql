@@ -235,7 +235,7 @@ FROM VALUES
   ('base_links', 'view', 3, 'base_version_xid', 'string', 'XID of the Version that it extends, which may be missing; NULL: the base is on another host, or no message of the catalog'),
   ('base_paths', 'view', 1, 'registryid', 'string', 'Registry that the Version belongs to'),
   ('base_paths', 'view', 2, 'version_xid', 'string', 'XID of the Version'),
-  ('base_paths', 'view', 3, 'path', 'array<string>', 'XIDs of the Versions that it extends, nearest first; the last may be missing in the catalog; in a cycle each once'),
+  ('base_paths', 'view', 3, 'path', 'array<string>', 'XIDs of the Versions that it extends, nearest first; the last may be missing; in a cycle each once'),
   ('base_paths', 'view', 4, 'is_open', 'boolean', 'true: the last Version of path may have a base too, which was not followed (setting max_chain_depth)'),
   ('base_paths', 'view', 5, 'is_cycle', 'boolean', 'true: following the bases leads into a cycle; path then holds its members'),
   ('comparable_definitions', 'view', 1, 'registryid', 'string', 'Registry that the entity belongs to'),

@@ -20,9 +20,9 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.settings import Settings, data_folder
+from lakehouse.store.basepaths import MOST_BASES, base_paths, sees
 from lakehouse.store.frames import hand_over
 from lakehouse.store.internals.plans import view_made_by
-from lakehouse.store.rounds import with_depth, with_rounds
 from lakehouse.store.sessions import open_sibling
 
 _READS = re.compile(r"^-- .*\bReads: ([\w, ]+)\.", re.MULTILINE)
@@ -32,8 +32,8 @@ _COLUMN = re.compile(r"^  (\w+) COMMENT '", re.MULTILINE)
 _STATEMENT = "xregistry.statement"  # property of a view: digest of what created it
 # Spark resolves a step or less of a query in one; its default is 100. A view keeps this for who reads it.
 _ALL_STEPS = ("spark.sql.analyzer.maxIterations", "300")
-# What reads the stored result of flattening, and what computes it.
-_FLAT, _STORED, _COMPUTED = "flat_messages", "effective_messages", "computed_messages"
+# What reads the stored result of flattening, what computes it, and how far that follows bases.
+_FLAT, _COMPUTED, _PATHS = "flat_messages", "computed_messages", "base_paths"
 
 
 class View(NamedTuple):
@@ -45,23 +45,31 @@ class View(NamedTuple):
 
 
 @cache
-def views(stored: bool = True) -> dict[str, View]:
+def views(stored: bool = True, max_depth: int = MOST_BASES, seen: int = MOST_BASES) -> dict[str, View]:
     """Read the views by name, each after those that it reads.
 
     Args:
         stored: `flat_messages` reads `effective_messages`; otherwise `computed_messages`.
+        max_depth: how far chains are followed.
+        seen: how far the rounds of `base_paths` see.
     """
-    found = {}
-    for file in (file for file in (data_folder("ddl") / "views").iterdir() if file.name.endswith(".sql")):
-        name, text = Path(file.name).stem, file.read_text(encoding="utf-8")
+    texts = {
+        Path(file.name).stem: file.read_text(encoding="utf-8")
+        for file in (data_folder("ddl") / "views").iterdir()
+        if file.name.endswith(".sql")
+    }
+    texts[_PATHS] = base_paths(max_depth, seen)
+    result = {}
+    for name, text in texts.items():
         reads = _READS.search(text)
         names = tuple(word.strip() for word in reads.group(1).split(",")) if reads and reads.group(1) != "nothing" else ()
-        found[name] = View(name, names, text.rstrip().removesuffix(";"))
+        result[name] = View(name, names, text.rstrip().removesuffix(";"))
     if not stored:
-        flat = found[_FLAT]
-        found[_FLAT] = View(_FLAT, (_COMPUTED,), re.sub(rf"\bFROM {_STORED}\Z", f"FROM {_COMPUTED}", flat.statement))
-    order = TopologicalSorter({view.name: sorted(set(view.reads) & set(found)) for view in found.values()})
-    return {name: found[name] for name in order.static_order()}
+        head, _ = _BODY.split(result[_FLAT].statement, 1)
+        columns = ", ".join(_COLUMN.findall(head))
+        result[_FLAT] = View(_FLAT, (_COMPUTED,), f"{head}AS\nSELECT {columns} FROM {_COMPUTED}")
+    order = TopologicalSorter({view.name: sorted(set(view.reads) & set(result)) for view in result.values()})
+    return {name: result[name] for name in order.static_order()}
 
 
 def views_named_in(query: str) -> list[str]:
@@ -98,8 +106,9 @@ def create_views(
     """
     session = open_sibling(spark, schema)
     session.conf.set(*_ALL_STEPS)
-    for name in with_read(views() if names is None else names, stored=stored):
-        create_view(session, schema, name, _with_depth(_as_created(stored)[name].statement, settings))
+    known = _as_created(stored, max_depth=settings.max_chain_depth)
+    for name in _with_read(known if names is None else names, known, ()):
+        create_view(session, schema, name, known[name].statement)
 
 
 def create_view(session: SparkSession, schema: str, name: str, statement: str) -> None:
@@ -139,9 +148,9 @@ def session_with_views(
     session.conf.set(*_ALL_STEPS)
     for name, rows in stand_ins.items():
         hand_over(rows, session).createOrReplaceTempView(name)
-    known = _as_created(False, frozenset(stand_ins))  # nothing of what stands in is stored
+    known = _as_created(False, frozenset(stand_ins), _depth_of(settings))  # nothing of what stands in is stored
     for name in _with_read(set(names) - set(stand_ins), known, stand_ins):
-        session.sql(_CREATES.sub("CREATE OR REPLACE TEMPORARY VIEW", _with_depth(known[name].statement, settings)))
+        session.sql(_CREATES.sub("CREATE OR REPLACE TEMPORARY VIEW", known[name].statement))
     return session
 
 
@@ -160,14 +169,14 @@ def read_view(
         they were not counted.
     """
     session = session_with_views(spark, settings, schema, stand_ins, [])
-    statement = _with_depth(_in_one(name, views(stored=False), stand_ins), settings)
-    return session.sql(statement if based is None else with_rounds(statement, based))
+    known = views(False, _depth_of(settings), MOST_BASES if based is None else sees(based))
+    return session.sql(_in_one(name, known, stand_ins))
 
 
 @cache
-def _as_created(stored: bool, stand_ins: frozenset[str] = frozenset()) -> dict[str, View]:
+def _as_created(stored: bool, stand_ins: frozenset[str] = frozenset(), max_depth: int = MOST_BASES) -> dict[str, View]:
     """Give `views` as they are created: what computes flattening holds all views that it reads, but those with a stand-in."""
-    known = views(stored)
+    known = views(stored, max_depth)
     head, _ = _BODY.split(known[_COMPUTED].statement, 1)
     statement = f"{head}AS\n{_in_one(_COMPUTED, known, stand_ins)}"
     steps = _with_read([_COMPUTED], known, stand_ins)
@@ -193,5 +202,5 @@ def _with_read(names: Iterable[str], known: dict[str, View], stand_ins: Iterable
     return [name for name in known if name in wanted]
 
 
-def _with_depth(statement: str, settings: Settings | None) -> str:
-    return with_depth(statement, settings.max_chain_depth) if settings else statement
+def _depth_of(settings: Settings | None) -> int:
+    return MOST_BASES if settings is None else settings.max_chain_depth
