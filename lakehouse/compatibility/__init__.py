@@ -5,6 +5,7 @@
 | `comparison` | which format two schemas have, and their judgement, kept by the hashes of both |
 | `judgement` | whom a difference breaks, in which words |
 | `limits` | when comparing takes too much work: then the answer is `unknown` |
+| `formatchecks`, `avrorules`, `jsonkeywords` | whether a schema keeps the rules of its format |
 | `avroschemas` | schema resolution of Avro |
 | `jsonschemas`, `jsonmembers`, `jsonlimits`, `jsonshapes`, `jsonvalues` | whether JSON Schemas take the same values |
 | `protofiles`, `protomessages` | Protobuf by field number, as bytes and as JSON |
@@ -15,6 +16,7 @@ What cannot be decided is `unknown` and never guessed.
 """
 
 from lakehouse.compatibility.comparison import compare, judge
+from lakehouse.compatibility.formatchecks import FormatCheck, check_format
 from lakehouse.compatibility.judgement import Answer, Breaks, Judgement, SchemaDifference
 
-__all__ = ["Answer", "Breaks", "Judgement", "SchemaDifference", "compare", "judge"]
+__all__ = ["Answer", "Breaks", "FormatCheck", "Judgement", "SchemaDifference", "check_format", "compare", "judge"]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from lakehouse.compatibility.judgement import Answer, Found, Path
-from lakehouse.compatibility.limits import Steps, Unreadable
+from lakehouse.compatibility.limits import Malformed, Steps, Unreadable
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _READ_AS = {
@@ -62,13 +62,14 @@ def read_avro(document: Any) -> AvroType:
     """Read a schema: JSON, or its text; of a list of types all, as a union.
 
     Raises:
-        Unreadable: it is no Avro schema.
+        Malformed: it is no Avro schema.
+        Unreadable: it names types that it does not declare, or is too deep.
     """
     if isinstance(document, str) and document not in PRIMITIVES:
         try:
             document = orjson.loads(document)
         except orjson.JSONDecodeError as error:
-            raise Unreadable(f"the schema is not JSON: {error}") from error
+            raise Malformed(f"the schema is not JSON: {error}") from error
     return _Reader().read(document, "", 0)
 
 
@@ -87,7 +88,7 @@ class _Reader:
             made.text = " or ".join(one.text for one in made.branches) or "nothing"
             return made if made.branches and any(one.kind not in PRIMITIVES for one in made.branches) else self._interned(made)
         if not isinstance(part, dict):
-            raise Unreadable(f"no Avro type: {str(part)[:60]}")
+            raise Malformed(f"no Avro type: {str(part)[:60]}")
         kind = part.get("type")
         if kind == "error":
             kind = "record"
@@ -102,7 +103,7 @@ class _Reader:
             return self.read(kind, space, depth + 1)
         logical = _logical(part)
         if not isinstance(kind, str):
-            raise Unreadable("a type without `type`")
+            raise Malformed("a type without `type`")
         if not logical:
             return _SIMPLE[kind]
         made = AvroType(kind)
@@ -125,7 +126,7 @@ class _Reader:
     def _declared(self, kind: str, part: dict[str, Any], space: str, depth: int) -> AvroType:
         name = part.get("name")
         if not isinstance(name, str):
-            raise Unreadable(f"a {kind} without a name")
+            raise Malformed(f"a {kind} without a name")
         own = part.get("namespace") if "." not in name else name.rpartition(".")[0]
         space = own if isinstance(own, str) else space
         made = AvroType(kind, name if "." in name or not space else f"{space}.{name}")
@@ -133,7 +134,7 @@ class _Reader:
             one if "." in one or not space else f"{space}.{one}" for one in part.get("aliases") or () if isinstance(one, str)
         )
         if made.name in self._named:
-            raise Unreadable(f"the type {made.name} is declared twice")
+            raise Malformed(f"the type {made.name} is declared twice")
         self._named[made.name] = made
         made.logical = _logical(part)
         if kind == "record":
@@ -148,7 +149,7 @@ class _Reader:
 
     def _add_field(self, record: AvroType, field: Any, space: str, depth: int) -> None:
         if not isinstance(field, dict) or not isinstance(field.get("name"), str) or "type" not in field:
-            raise Unreadable(f"a field of {record.name} without a name or type")
+            raise Malformed(f"a field of {record.name} without a name or type")
         aliases = tuple(one for one in field.get("aliases") or () if isinstance(one, str))
         type_ = self.read(field["type"], space, depth + 1)
         record.fields[field["name"]] = AvroField(field["name"], type_, aliases, "default" in field)
@@ -160,7 +161,7 @@ _UNIONS: dict[tuple[str, ...], AvroType] = {}  # of at most three plain types, s
 def _list_of(part: dict[str, Any], name: str) -> list[Any]:
     value = part.get(name)
     if not isinstance(value, list):
-        raise Unreadable(f"{part.get('name')} without `{name}`")
+        raise Malformed(f"{part.get('name')} without `{name}`")
     return value
 
 

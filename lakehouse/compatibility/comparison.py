@@ -16,13 +16,12 @@ from lakehouse.compatibility.jsonschemas import JsonComparison
 from lakehouse.compatibility.jsonshapes import JsonDocument
 from lakehouse.compatibility.jsonstructures import StructureComparison, read_structure
 from lakehouse.compatibility.judgement import Found, Judgement, SchemaDifference, joined, undecided
-from lakehouse.compatibility.limits import MOST_FOUND, MOST_STEPS, Steps, TooMuchWork, Unreadable
+from lakehouse.compatibility.limits import MOST_FOUND, MOST_STEPS, MOST_TEXT, Steps, TooMuchWork, Unreadable, text_of
 from lakehouse.compatibility.protofiles import ProtoFile
 from lakehouse.compatibility.protomessages import ProtoComparison
 from lakehouse.compatibility.xmlschemas import XmlComparison, XmlDocument
 from lakehouse.dialects.schemadocuments import family_of_format
 
-_MOST_TEXT = 4_000_000  # letters of a schema
 _KEPT = 4_096  # judgements
 Ways = tuple[list[Found], list[Found]]
 
@@ -58,9 +57,9 @@ def compare(before: Any, after: Any, format: str, *, most: int = MOST_STEPS) -> 
 
 def judge(before: Any, after: Any, format: str) -> Judgement:
     """Compare two schemas, once for each pair: judgements are kept by the texts."""
-    texts = [one if isinstance(one, str) else orjson.dumps(one, option=orjson.OPT_SORT_KEYS).decode() for one in (before, after)]
-    if max(map(len, texts)) > _MOST_TEXT:
-        return Judgement(undecided(f"a schema is longer than {_MOST_TEXT} letters"))
+    texts = [text_of(one) for one in (before, after)]
+    if max(map(len, texts)) > MOST_TEXT:
+        return Judgement(undecided(f"a schema is longer than {MOST_TEXT} letters"))
     return _judged(texts[0], texts[1], isinstance(before, str), isinstance(after, str), format)
 
 
@@ -88,7 +87,7 @@ def _json(before: Any, after: Any, format: str, most: int) -> Ways:
 
 def _proto(before: Any, after: Any, format: str, most: int) -> Ways:
     if not isinstance(before, str) or not isinstance(after, str):
-        raise Unreadable("a Protobuf schema is text")
+        raise Unreadable("a Protobuf schema that is not text is not read")
     old, new = ProtoFile(before), ProtoFile(after)
     return (
         list(ProtoComparison(old, new, is_backward=True, steps=Steps(most)).compare()),

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import orjson
 
 from lakehouse.compatibility.jsonvalues import as_key, type_of
-from lakehouse.compatibility.limits import Steps, Unreadable
+from lakehouse.compatibility.limits import Malformed, Steps
 
 TYPES = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
 # What is compared as a whole: the same, or not decided.
@@ -35,7 +35,7 @@ class JsonDocument:
         format: as the catalog has it, which names the draft where `$schema` does not.
 
     Raises:
-        Unreadable: it is no JSON Schema.
+        Malformed: it is no JSON Schema.
     """
 
     def __init__(self, document: Any, format: str = "") -> None:
@@ -43,9 +43,9 @@ class JsonDocument:
             try:
                 document = orjson.loads(document)
             except orjson.JSONDecodeError as error:
-                raise Unreadable(f"the schema is not JSON: {error}") from error
+                raise Malformed(f"the schema is not JSON: {error}") from error
         if not isinstance(document, dict | bool):
-            raise Unreadable("a JSON Schema is an object or a boolean")
+            raise Malformed("a JSON Schema is an object or a boolean")
         self.root = document
         self.text = orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
         self.has_references = b'ef":' in self.text  # $ref, $dynamicRef, $recursiveRef

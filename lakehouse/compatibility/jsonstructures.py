@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from lakehouse.compatibility.judgement import Answer, Found, Path, unread_values
-from lakehouse.compatibility.limits import Steps, Unreadable
+from lakehouse.compatibility.limits import Malformed, Steps
 
 _WIDER = {
     "int8": ("int16", "int32", "int64", "int128", "integer", "float", "double", "decimal", "number"),
@@ -30,6 +30,10 @@ _WIDER = {
 }  # fmt: skip
 _TEXTS = frozenset({"name", "description", "title", "examples", "default", "altnames", "$id", "$schema", "$comment", "deprecated",
                     "unit", "symbol", "currency"})  # fmt: skip
+_TYPES = frozenset(
+    {*_WIDER, "any", "array", "boolean", "choice", "decimal", "float8", "int128", "map", "null", "number", "object", "set",
+     "string", "tuple", "uint128"}
+)  # fmt: skip
 _READ = frozenset({"type", "properties", "required", "items", "values", "enum", "const", "additionalProperties", "definitions"})
 
 
@@ -149,16 +153,63 @@ def read_structure(document: Any) -> dict[str, Any]:
     """Read a schema: JSON, or its text.
 
     Raises:
-        Unreadable: it is no JSON object.
+        Malformed: it is no JSON object.
     """
     if isinstance(document, str):
         try:
             document = orjson.loads(document)
         except orjson.JSONDecodeError as error:
-            raise Unreadable(f"the schema is not JSON: {error}") from error
+            raise Malformed(f"the schema is not JSON: {error}") from error
     if not isinstance(document, dict):
-        raise Unreadable("a JSON Structure document is an object")
+        raise Malformed("a JSON Structure document is an object")
     return document
+
+
+def check_structure(document: dict[str, Any]) -> None:
+    """Check a schema: types, what refers to them, members.
+
+    Raises:
+        Malformed: a part of it is not of JSON Structure.
+    """
+    left: list[tuple[str, Any]] = [("", document)]
+    while left:
+        pointer, schema = left.pop()
+        if not isinstance(schema, dict):
+            raise Malformed(f"{pointer or '/'}: {str(schema)[:40]} is no type")
+        left += _types_within(pointer, schema, document)
+    if isinstance(document.get("$root"), str):
+        _followed({"$ref": document["$root"]}, document)
+
+
+def _types_within(pointer: str, schema: dict[str, Any], root: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    kinds = schema.get("type", [])
+    for kind in kinds if isinstance(kinds, list) else [kinds]:
+        if isinstance(kind, dict) and "$ref" in kind:
+            _followed(kind, root)
+        elif isinstance(kind, dict):
+            yield f"{pointer}/type", kind
+        elif kind not in _TYPES:
+            raise Malformed(f"{pointer}/type: {str(kind)[:40]} is no type")
+    for name in ("properties", "choices"):
+        members = schema.get(name, {})
+        if not isinstance(members, dict):
+            raise Malformed(f"{pointer}/{name} is no object")
+        yield from ((f"{pointer}/{name}/{member}", one) for member, one in members.items())
+    yield from ((f"{pointer}/{name}", schema[name]) for name in ("items", "values") if name in schema)
+    if "enum" in schema and not (isinstance(schema["enum"], list) and schema["enum"]):
+        raise Malformed(f"{pointer}/enum: values of an enumeration are a list")
+    yield from _definitions(f"{pointer}/definitions", schema.get("definitions", {}))
+
+
+def _definitions(pointer: str, namespace: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the types of a namespace, which may hold other namespaces."""
+    if not isinstance(namespace, dict):
+        raise Malformed(f"{pointer} is no object")
+    for name, one in namespace.items():
+        if isinstance(one, dict) and not {"type", "$ref", "enum", "const", "$extends"} & one.keys():
+            yield from _definitions(f"{pointer}/{name}", one)
+        else:
+            yield f"{pointer}/{name}", one
 
 
 def _root_of(document: dict[str, Any]) -> Any:
@@ -170,7 +221,7 @@ def _followed(schema: Any, root: dict[str, Any]) -> dict[str, Any]:
     """Return the type that a schema refers to, with what stands next to the reference left out."""
     for _ in range(20):
         if not isinstance(schema, dict):
-            raise Unreadable("a type that is no object")
+            raise Malformed("a type that is no object, or a reference that leads to none")
         kind = schema.get("type")
         reference = kind.get("$ref") if isinstance(kind, dict) else schema.get("$ref")
         if reference is None:
@@ -179,7 +230,7 @@ def _followed(schema: Any, root: dict[str, Any]) -> dict[str, Any]:
         for token in str(reference).removeprefix("#").strip("/").split("/"):
             here = here.get(token) if isinstance(here, dict) else None
         schema = here
-    raise Unreadable("references lead round in a circle")
+    raise Malformed("references lead round in a circle")
 
 
 def _value_text(value: Any) -> str:

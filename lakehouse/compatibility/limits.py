@@ -1,10 +1,20 @@
-"""How much work a comparison may take: counted in steps, so that the answer is the same on every machine."""
+"""Schemas that cannot be compared, and how much work comparing may take: counted in steps, the same on every machine."""
 
 from __future__ import annotations
+
+from typing import Any
+
+import orjson
 
 MOST_STEPS = 200_000  # about half a second
 MOST_DEPTH = 100  # levels of a schema
 MOST_FOUND = 1_000  # differences
+MOST_TEXT = 4_000_000  # letters of a schema
+
+
+def text_of(document: Any) -> str:
+    """Return a schema as text; of a JSON value always the same."""
+    return document if isinstance(document, str) else orjson.dumps(document, option=orjson.OPT_SORT_KEYS).decode()
 
 
 class TooMuchWork(Exception):
@@ -12,7 +22,11 @@ class TooMuchWork(Exception):
 
 
 class Unreadable(Exception):
-    """A schema is not of its format, or uses what is not read."""
+    """A schema cannot be read: it breaks a rule of its format, or uses what is not read here."""
+
+
+class Malformed(Unreadable):
+    """A schema breaks a rule of its format."""
 
 
 class Steps:

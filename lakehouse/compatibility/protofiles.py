@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from lakehouse.compatibility.limits import MOST_DEPTH, Unreadable
+from lakehouse.compatibility.limits import MOST_DEPTH, Malformed, Unreadable
 
 SCALARS = frozenset(
     {"double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64",
@@ -61,7 +61,8 @@ class ProtoFile:
         text: of the file.
 
     Raises:
-        Unreadable: it is no Protobuf that is read.
+        Malformed: it is no Protobuf.
+        Unreadable: it has editions or groups.
     """
 
     def __init__(self, text: str) -> None:
@@ -91,7 +92,7 @@ def _tokens(text: str) -> Iterator[str]:
     while at < len(text):
         token = _TOKEN.match(text, at)
         if token is None:
-            raise Unreadable(f"no Protobuf: {text[at : at + 20]!r}")
+            raise Malformed(f"no Protobuf: {text[at : at + 20]!r}")
         at = token.end()
         if token.lastgroup is not None:
             yield token.group()
@@ -124,11 +125,11 @@ class _Parser:
             elif word in ("import", "option"):
                 self._skip_to_end()
             elif word != ";":
-                raise Unreadable(f"no Protobuf: {word[:40]!r} is not expected")
+                raise Malformed(f"no Protobuf: {word[:40]!r} is not expected")
 
     def _next(self) -> str:
         if self._at >= len(self._tokens):
-            raise Unreadable("no Protobuf: the text ends too early")
+            raise Malformed("no Protobuf: the text ends too early")
         self._at += 1
         return self._tokens[self._at - 1]
 
@@ -138,7 +139,7 @@ class _Parser:
     def _expect(self, sign: str) -> None:
         token = self._next()
         if token != sign:
-            raise Unreadable(f"no Protobuf: {sign!r} is expected where {token[:40]!r} is")
+            raise Malformed(f"no Protobuf: {sign!r} is expected where {token[:40]!r} is")
 
     def _skip_to_end(self) -> None:
         """Skip to the end of a statement, over what is in brackets."""
@@ -211,7 +212,7 @@ class _Parser:
         json_name = self._options() if self._peek() == "[" else ""
         self._expect(";")
         if number in message.fields:
-            raise Unreadable(f"{message.name} has the number {number} twice")
+            raise Malformed(f"{message.name} has the number {number} twice")
         made = ProtoField(number, name, word, label, oneof, key, json_name or _camel(name))
         message.fields[number] = made
 
@@ -237,7 +238,7 @@ class _Parser:
         try:
             return sign * (int(word, 8) if re.fullmatch("0[0-7]+", word) else int(word, 0))
         except ValueError as error:
-            raise Unreadable(f"no Protobuf: {word[:40]!r} is no number") from error
+            raise Malformed(f"no Protobuf: {word[:40]!r} is no number") from error
 
     def _reserved(self, message: ProtoMessage) -> None:
         while True:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from lakehouse.compatibility.judgement import Answer, Found, Path, unread_values
-from lakehouse.compatibility.limits import Steps, Unreadable
+from lakehouse.compatibility.limits import Malformed, Steps, Unreadable
 
 _XSD = "{http://www.w3.org/2001/XMLSchema}"
 _PASSED_OVER = frozenset({"annotation", "import", "include", "notation"})
@@ -27,6 +27,17 @@ _WIDER = {
 _SEPARATE = frozenset(
     {*_WIDER, "boolean", "decimal", "date", "dateTime", "time", "float", "double", "duration", "base64Binary", "hexBinary"}
 )
+
+_ELEMENTS = frozenset(
+    {"all", "alternative", "annotation", "any", "anyAttribute", "appinfo", "assert", "assertion", "attribute", "attributeGroup",
+     "choice", "complexContent", "complexType", "defaultOpenContent", "documentation", "element", "enumeration",
+     "explicitTimezone", "extension", "field", "fractionDigits", "group", "import", "include", "key", "keyref", "length", "list",
+     "maxExclusive", "maxInclusive", "maxLength", "minExclusive", "minInclusive", "minLength", "notation", "openContent",
+     "override", "pattern", "redefine", "restriction", "schema", "selector", "sequence", "simpleContent", "simpleType",
+     "totalDigits", "union", "unique", "whiteSpace"}
+)  # fmt: skip
+_GLOBAL = frozenset({"attribute", "attributeGroup", "complexType", "element", "group", "notation", "simpleType"})
+_SAID = frozenset({"appinfo", "documentation"})  # may hold anything
 
 
 class _Part(NamedTuple):
@@ -49,20 +60,21 @@ class XmlDocument:
     """A schema: its global elements and types.
 
     Raises:
-        Unreadable: it is no XML Schema that is read.
+        Malformed: it is no XML Schema.
+        Unreadable: it is no text, or has a DOCTYPE.
     """
 
     def __init__(self, text: Any) -> None:
         if not isinstance(text, str):
-            raise Unreadable("an XML Schema is text")
+            raise Unreadable("an XML Schema that is not text is not read")
         if "<!DOCTYPE" in text or "<!ENTITY" in text:
             raise Unreadable("the schema has a DOCTYPE, which is not read")
         try:
             self.root = ElementTree.fromstring(text)  # noqa: S314 - no entities, see above
         except ElementTree.ParseError as error:
-            raise Unreadable(f"the schema is not XML: {error}") from error
+            raise Malformed(f"the schema is not XML: {error}") from error
         if self.root.tag != f"{_XSD}schema":
-            raise Unreadable("the root is no schema of XML Schema")
+            raise Malformed("the root is no schema of XML Schema")
         self.elements: dict[str, Any] = {}
         self.types: dict[str, Any] = {}
         self.groups: dict[str, Any] = {}
@@ -78,6 +90,24 @@ class XmlDocument:
             elif kind not in ("annotation",):
                 rest.append(_text(one))
         self.rest = " ".join(sorted(rest))
+
+    def check_names(self) -> None:
+        """Check that elements are those of XML Schema, and that what is declared at the top has a name.
+
+        Raises:
+            Malformed: one is not.
+        """
+        for one in self.root:
+            if _kind(one) in _GLOBAL and not one.get("name"):
+                raise Malformed(f"a global `{_kind(one)}` without a name")
+        left = [self.root]
+        while left:
+            node = left.pop()
+            if _kind(node) not in _ELEMENTS:
+                raise Malformed(f"`{_kind(node)}` is no element of XML Schema")
+            if _kind(node) == "attribute" and not (node.get("name") or node.get("ref")):
+                raise Malformed("an attribute without a name")
+            left.extend(() if _kind(node) in _SAID else node)
 
     def type_of(self, node: Any) -> Any:
         """Return the declaration of an element's type; its name, where that is of the specification; None: any."""

@@ -20,6 +20,7 @@ from lakehouse.text.jsontext import canonical_text
 from lakehouse.text.names import JsonText, RegistryId, Xid
 
 PROMISES = ("backward", "backward_transitive", "forward", "forward_transitive", "full", "full_transitive")
+NO_TEXT = "the registry does not hold the document as text"
 _MOST_SHOWN = 3
 
 
@@ -98,7 +99,7 @@ def why_undecided(kind: str, before: ComparedVersion, after: ComparedVersion) ->
         is_based = "basemessage" in before or "basemessage" in after
         return "a Version with a `basemessage` is not compared" if is_based else None
     if "schema" not in before or "schema" not in after:
-        return "the registry does not hold both documents as text"
+        return NO_TEXT
     judgement = _judgement(before, after)
     if judgement is None:
         return f"formats differ: {before.get('format', '')} and {after.get('format', '')}"

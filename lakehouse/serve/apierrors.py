@@ -50,6 +50,11 @@ KINDS = {
         'Retrieving the document view of a Version for "<subject>" is not allowed because it uses "xref".',
         "cannot_doc_xref",
     ),
+    "compatibility_violation": Kind(
+        400,
+        'The request would cause one or more Versions of "<subject>" to violate its compatibility rule (<compat>).',
+        "invalid_data",
+    ),
     "data_retrieval_error": Kind(
         500, "The server was unable to retrieve all of the requested data.", "data_retrieval_error"
     ),
@@ -72,6 +77,9 @@ KINDS = {
         'xRegistry HTTP header "<name>" is not allowed on this request: <error_detail>.',
         "extra_xregistry_headers",
         of_http=True,
+    ),
+    "format_violation": Kind(
+        400, 'The request would cause Version "<subject>" to be non-compliant with its "format" (<format>).', "invalid_data"
     ),
     "groups_only": Kind(
         400,

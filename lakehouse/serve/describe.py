@@ -57,7 +57,8 @@ _MORE: dict[str, dict[str, Any]] = {  # what rules say of an attribute, and its 
 # core/spec.md, "`deprecated` Attribute"
 _DEPRECATED = {"effective": "timestamp", "removal": "timestamp", "alternative": "url", "documentation": "url"}
 # core/spec.md, "`compatibility` Attribute"
-_ENFORCED = {f"{name}/*": list(PROMISES) for name in ("Avro", "JsonSchema", "JsonStructure", "Protobuf", "XSD")}
+_FORMATS = ("Avro/*", "JsonSchema/*", "JsonStructure/*", "Protobuf/*", "XSD/*")
+_ENFORCED = {name: list(PROMISES) for name in _FORMATS}
 Document = dict[str, Any]
 _TIMESTAMP: Document = {"type": "string"}
 _FLAGS = {
@@ -112,7 +113,7 @@ def capabilities(dialect: str, specifications: tuple[str, ...], writable: bool =
             "available": {name: {"mutable": writable and name == "entities"} for name in AVAILABLE},
             "compatibilities": _ENFORCED,
             "flags": sorted(flags),
-            "formats": [],
+            "formats": list(_FORMATS),
             "ignores": list(IGNORABLE) if writable else [],
         }
         | common
@@ -258,10 +259,8 @@ def _resource(members: str, dialect: str) -> dict[str, Any]:
     version["isdefault"] = {"type": "boolean", "readonly": True, "required": True, "default": False}
     version["ancestorid" if dialect == RC4 else "ancestor"] = {"type": "string", "required": True}
     if dialect == RC4:
-        version |= {
-            "compatibilityvalidated": {"type": "boolean", "readonly": True},
-            "compatibilityvalidatedreason": {"type": "string", "readonly": True},
-        }
+        for name in ("formatvalidated", "compatibilityvalidated"):
+            version |= {name: {"type": "boolean", "readonly": True}, f"{name}reason": {"type": "string", "readonly": True}}
     if has_document:
         version |= {"schema": {"type": "any"}, "schemaurl": {"type": "url"}, "schemabase64": {"type": "string"}}
     resource = ids | {"metaurl": {"type": "url"} | _GIVEN, "meta": _OBJECT} | _collection("versions")
@@ -279,7 +278,7 @@ def _resource(members: str, dialect: str) -> dict[str, Any]:
         "singular": singular,
         "maxversions": 0,
         "setversionid": True,
-        **({} if dialect == RC4 else {"setdefaultversionsticky": True}),
+        **(_validation(has_document=has_document) if dialect == RC4 else {"setdefaultversionsticky": True}),
         "hasdocument": has_document,
         "versionmode": "manual",
         "singleversionroot": False,
@@ -287,6 +286,11 @@ def _resource(members: str, dialect: str) -> dict[str, Any]:
         "resourceattributes": _named(resource),
         "metaattributes": _named(meta) | _ANYTHING,
     }
+
+
+def _validation(*, has_document: bool) -> dict[str, bool]:
+    """Return which aspects of Versions are checked; what cannot be checked is kept, and says so (core/model.md)."""
+    return {"validateformat": has_document, "validatecompatibility": True, "strictvalidation": False}
 
 
 def openapi(

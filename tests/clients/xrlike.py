@@ -18,7 +18,7 @@ MODEL = {"attributes", "description", "documentation", "groups", "labels"}
 GROUP = {"attributes", "constraints", "plural", "resources", "singular", "ximportresources"}
 RESOURCE = {
     *("attributes", "hasdocument", "maxversions", "metaattributes", "plural", "resourceattributes", "setversionid"),
-    *("singleversionroot", "singular", "versionmode"),
+    *("singleversionroot", "singular", "strictvalidation", "validatecompatibility", "validateformat", "versionmode"),
 }
 ATTRIBUTE = {
     *("attributes", "default", "enum", "immutable", "item", "name", "namecharset", "readonly", "required", "strict", "type"),

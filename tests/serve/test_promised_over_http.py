@@ -47,7 +47,9 @@ def test_a_version_that_keeps_the_promise_says_that_it_was_compared(served):
     assert made["compatibilityvalidated"] is True
     assert "compatibilityvalidatedreason" not in made
     in_document = served.get(f"{path}$details?doc&inline=versions")
-    assert "compatibilityvalidated" not in in_document["versions"]["2"]
+    assert in_document["versions"]["2"]["compatibilityvalidated"] is True
+    assert served.get("/export")["schemagroups"]["g"]["schemas"]["optional"]["versions"]["2"]["formatvalidated"] is True
+    assert "formatvalidated" not in served.get(f"{path}/versions/2$details?specversion=1.0-rc2")
 
 
 def test_what_cannot_be_decided_is_kept_and_says_why(served):
@@ -61,7 +63,50 @@ def test_what_cannot_be_decided_is_kept_and_says_why(served):
 def test_a_promise_that_the_versions_do_not_keep_is_rejected(served):
     path = promised(served, "later", "none")
     served.done("PUT", f"{path}/versions/2$details", version({"name": "n", "type": "int"}, ancestorid="1"))
-    assert "compatibilityvalidated" not in served.get(f"{path}/versions/2$details")
+    version_2 = served.get(f"{path}/versions/2$details")
+    assert version_2["compatibilityvalidated"] is False
+    assert version_2["compatibilityvalidatedreason"] == "the server does not compare Versions by `compatibility` none"
     answer = served.send("PATCH", f"{path}/meta", {"compatibility": "full"})
     assert answer.status == 400
-    assert "COMP-001" in answer.body.decode()
+    error = answer.json
+    assert error["type"].endswith("#compatibility_violation")
+    assert (error["subject"], error["args"]) == (path, {"compat": "full"})
+    assert "Version 2 breaks with Version 1" in error["detail"]
+
+
+def test_a_schema_that_breaks_the_rules_of_its_format_is_rejected(served):
+    body = {"format": "Avro/1.11", "schema": {"type": "record", "name": "R"}}
+    answer = served.send("PUT", f"{GROUP}/broken/versions/1$details", body)
+    assert answer.status == 400
+    error = answer.json
+    assert error["type"].endswith("#format_violation")
+    assert (error["subject"], error["args"]) == (f"{GROUP}/broken/versions/1", {"format": "Avro/1.11"})
+    assert "R without `fields`" in error["detail"]
+
+
+def test_what_the_server_does_not_check_says_why(served):
+    path = f"{GROUP}/unchecked"
+    for versionid, more in {
+        "1": {"format": "GraphQL", "contenttype": "text/plain", "schema": "type A"},
+        "2": {"format": "Avro/1.11", "schemaurl": "https://example.com/order.avsc"},
+        "3": {"schema": {"type": "record", "name": "R"}},
+    }.items():
+        served.done("PUT", f"{path}/versions/{versionid}$details", {"ancestorid": "1", **more})
+    versions = served.get(f"{path}/versions")
+    assert versions["1"]["formatvalidated"] is False
+    assert versions["1"]["formatvalidatedreason"] == "schemas of format GraphQL are not checked"
+    assert versions["2"]["formatvalidatedreason"] == "the registry does not hold the document as text"
+    assert "compatibilityvalidated" not in versions["2"]  # nothing is promised
+    assert "formatvalidated" not in versions["3"]  # it has no format
+    served.done("PATCH", f"{path}/meta", {"compatibility": "backward"})
+    versions = served.get(f"{path}/versions")
+    assert versions["1"]["compatibilityvalidatedreason"] == "schemas of format GraphQL are not checked"
+    assert "compatibilityvalidated" not in versions["3"]
+
+
+def test_what_is_checked_is_in_the_model_and_the_capabilities(served):
+    capabilities, model = served.get("/capabilities"), served.get("/model")
+    assert capabilities["formats"] == list(capabilities["compatibilities"])
+    schemas = model["groups"]["schemagroups"]["resources"]["schemas"]
+    assert (schemas["validateformat"], schemas["validatecompatibility"], schemas["strictvalidation"]) == (True, True, False)
+    assert schemas["attributes"]["formatvalidated"]["readonly"] is True

@@ -17,6 +17,7 @@ from warehouses import CHANGES, START, Written
 from serve.served import serving
 
 DIALECTS = ("1.0-rc4", "1.0-rc2")
+XML_SCHEMA = '<s:schema xmlns:s="http://www.w3.org/2001/XMLSchema"><s:element name="ä"/></s:schema>'
 EVENT = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "shop.placed"}}}
 SHOP: dict[str, Any] = {
     "specversion": "1.0-rc2",
@@ -73,7 +74,7 @@ SHOP: dict[str, Any] = {
                     "schema": {"z": 1e2, "a": [1.5, {"y": 1, "b": 123456789012345678901}]},
                 },
                 "coded": {"schemabase64": "77u/eyAieiI6IDFlMiwgImEiOiBbXSB9Cg=="},
-                "xml": {"format": "XSD/1.1", "contenttype": "application/xml", "schema": "<x>ä</x>"},
+                "xml": {"format": "XSD/1.1", "contenttype": "application/xml", "schema": XML_SCHEMA},
                 "coded-xml": {"contenttype": "application/xml", "schemabase64": "PHgvPg=="},
                 "string": {"contenttype": "application/json", "schema": "{}"},
                 "number": {"contenttype": "application/json", "schema": 5},

@@ -13,6 +13,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+import orjson
+
+from lakehouse.compatibility import check_format
 from lakehouse.dialects.tables import FAMILIES, family_of, family_of_options, has_more_rules, has_rule, severity_in, table
 from lakehouse.domain.references import is_self_url, leads_within
 from lakehouse.rules.one.endpoints import check_endpoint
@@ -21,6 +24,7 @@ from lakehouse.rules.one.sound import Sound
 from lakehouse.rules.one.table import CLOUDEVENTS, ENVELOPE_NAMES, Broken, Subject, by_table
 from lakehouse.rules.one.tests import shown
 from lakehouse.text import values
+from lakehouse.text.jsontext import canonical_text
 from lakehouse.text.names import Xid
 
 _ENVELOPE_NAMES = frozenset(ENVELOPE_NAMES)
@@ -89,6 +93,10 @@ def _check_schema_text(subject: Subject) -> Iterator[Broken]:
     if is_text and isinstance(schema, dict | list):
         severity = None if has_rule(subject.dialect, "CAT-098") else "warning"
         yield Broken(("schema",), "CAT-098", f"a schema of the format {shown(form)} is a string, and this is JSON", severity)
+    if isinstance(form, str) and schema is not None:
+        check = check_format(schema if isinstance(schema, str) else orjson.loads(canonical_text(schema)), form)
+        if check.is_valid is False:
+            yield Broken(("schema",), "COMP-003", f"`schema` is no valid `{form[:80]}`: {check.reason}")
 
 
 # Messages.

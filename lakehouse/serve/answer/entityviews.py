@@ -25,9 +25,9 @@ from lakehouse.dialects.schemadocuments import content_of, decoded_base64, docum
 from lakehouse.dialects.tables import NORMAL, family_of
 from lakehouse.dialects.versionorder import natural_order
 from lakehouse.dialects.writing import to_dialect
-from lakehouse.domain.promises import PROMISES, compared_version, earlier_versions, why_undecided
 from lakehouse.export.view import Stored, Urls, group_view, registry_view, resource_view
 from lakehouse.readmodel import View
+from lakehouse.serve.answer.validated import add_validation
 from lakehouse.serve.apierrors import RC4, ProblemFound
 from lakehouse.serve.targets import DETAILS, MEMBERS, SINGULAR, quoted
 from lakehouse.store.keys import OVER_HTTP
@@ -177,8 +177,10 @@ class ResourceView:
         self.meta_in_document = _named_meta(own.get("meta", {}), here, suffix, self.default if self.xref is None else None)
         if is_held and "readonly" in self.meta:
             self.meta["readonly"] = True
-        if dialect == RC4 and self.meta.get("compatibility") in PROMISES:
-            self._add_validation(self.meta["compatibility"])
+        if dialect == RC4:
+            texts = {versionid: one.value for versionid, one in self.documents.items() if not isinstance(one.value, bytes)}
+            kind = "schemaversion" if collection == "schemas" else "version"
+            add_validation(kind, self.meta.get("compatibility"), self.versions, texts)
         self.attributes = self._attributes(here)
         self.shown = self.attributes | {"meta": self.meta}
 
@@ -196,23 +198,6 @@ class ResourceView:
             declared = contenttype if isinstance(contenttype, str) else None
             self.documents[versionid] = Document(value, declared, self._contents.get(versionid))
         return with_life(shown)
-
-    def _add_validation(self, compatibility: str) -> None:
-        """Add to each Version whether the server has compared it with those before it, and why not (core, Version attributes)."""
-        kind = "schemaversion" if "schemaid" in self.ids else "version"
-        texts = {versionid: one.value for versionid, one in self.documents.items() if not isinstance(one.value, bytes)}
-        compared = {
-            versionid: compared_version(kind, version | ({"schema": texts[versionid]} if versionid in texts else {}))
-            for versionid, version in self.versions.items()
-        }
-        ancestors = {versionid: str(version.get("ancestorid") or versionid) for versionid, version in self.versions.items()}
-        for versionid, version in self.versions.items():
-            earlier = earlier_versions(versionid, ancestors, compatibility=compatibility)
-            undecided = ((one, why_undecided(kind, compared[one], compared[versionid])) for one in earlier)
-            reason = next((f"Version {one}: {why}" for one, why in undecided if why is not None), None)
-            version["compatibilityvalidated"] = reason is None
-            if reason is not None:
-                version["compatibilityvalidatedreason"] = reason
 
     def _attributes(self, here: str) -> dict[str, Any]:
         shown: dict[str, Any] = dict(self.ids)

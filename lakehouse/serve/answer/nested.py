@@ -291,8 +291,7 @@ class Answers:
     def _version(self, resource: ResourceView, version: dict[str, Any], has_schema: bool) -> bytes:
         shown = version
         if self.flags.doc:
-            kept = {name: value for name, value in shown.items() if not name.startswith("compatibilityvalidated")}
-            shown = kept | {"self": relative(version["xid"])}
+            shown = shown | {"self": relative(version["xid"])}
         if has_schema:
             shown = shown | document_member(resource, version["versionid"], self.flags, self.catalog.dialect)
         return in_order(shown)

@@ -36,6 +36,7 @@ from lakehouse.text.xid import holder_of, last_id, xid_of_resource, xid_of_versi
 
 _SYNTAX_OF_IDS = frozenset(("MSG-002", "MSG-020", "MSG-037", "MSG-038", "END-033"))
 _DEPENDENT = "MSG-115"
+_PROMISE, _FORMAT = "COMP-001", "COMP-003"
 _SERVER = ("self", "xid", "epoch", "createdat", "modifiedat")
 _OWNER = (OVER_HTTP,)
 
@@ -62,7 +63,8 @@ def check_between(overlay: CatalogOverlay, registryid: RegistryId, changes: Iter
         ProblemFound: some are broken.
     """
     raise_problems(
-        ProblemFound(
+        _violation(broken.rule_id, broken.xid, broken.message, f"{broken.rule_id}: {RULES[broken.rule_id].hint}")
+        or ProblemFound(
             "invalid_attribute",
             broken.xid,
             f"{broken.rule_id}: {RULES[broken.rule_id].hint}",
@@ -158,7 +160,7 @@ def parse(
     if wrong is not None:
         raise ProblemFound("bad_request", "/", error_detail=wrong.message)
     reading = read_document(document, [], dialect, whole=Whole(_finder(overlay, registryid, document)))
-    errors = [finding for finding in reading.findings if finding.severity == "error"]
+    errors = [one for one in reading.findings if one.severity == "error" or one.rule_id == _FORMAT]
     causes = [one for one in errors if one.rule_id != _DEPENDENT]  # and not what cannot be loaded without them
     raise_problems(map(refused, causes or errors))
     return {row.xid: row for row in reading.rows}
@@ -170,11 +172,25 @@ def refused(finding: Finding) -> ProblemFound:
     hint = f"{finding.rule_id}: {finding.hint}"
     message = finding.message.rstrip(".")
     xid = finding.xid or "/"
+    violation = _violation(finding.rule_id, Xid(xid), finding.message, hint)
+    if violation is not None:
+        return violation
     if finding.rule_id in _SYNTAX_OF_IDS and "is not an id" in message:
         return ProblemFound("malformed_id", xid, hint, id=last_id(xid)[:128], error_detail=message)
     if finding.rule_id in PRESENCE and "missing" in message:
         return ProblemFound("required_attribute_missing", xid, f"{message}. {hint}", list=_quoted(message) or name)
     return ProblemFound("invalid_attribute", xid, f"{hint} (at {finding.pointer or '/'})", name=name, error_detail=message)
+
+
+def _violation(rule_id: str, xid: Xid, message: str, hint: str) -> ProblemFound | None:
+    """Return the error that the specification has for a broken promise or format; None: it is about something else."""
+    detail = f"{message.rstrip('.')}. {hint}"
+    if rule_id == _PROMISE:  # `compatibility` is full, and ...
+        compat = message.partition(" is ")[2].partition(",")[0]
+        return ProblemFound("compatibility_violation", xid_of_resource(xid), detail, compat=compat)
+    if rule_id == _FORMAT:
+        return ProblemFound("format_violation", xid, detail, format=message.split("`")[3])
+    return None
 
 
 def _quoted(message: str) -> str:
