@@ -1,6 +1,7 @@
 """Definitions proposed from messages that were sent: what a person reviews, as an ordinary document.
 
-Events of one kind → counts for each JSON path and type (`eventcounts`, `pathcounts`), which add up over days, streams and
-repeated runs → the schema that they decide (`payloadschema`). All of this needs no Spark and gives the same bytes for the same
-counts.
+Events of one kind (`kinds`) → counts for each JSON path and type (`eventcounts`, `pathcounts`), which add up over days, streams
+and repeated runs → what they decide: a schema (`payloadschema`), values and templates (`templating`) → a document of the
+specification for each group (`proposals`) and a page of evidence (`evidence`). All of this needs no Spark and gives the same bytes
+for the same counts.
 """

@@ -21,7 +21,8 @@ class Thresholds:
         format_values: distinct texts that all have a format.
         outlier_share: a JSON type with a smaller share is reported and not declared,
         outlier_events: if there were at least so many values.
-        constant_events: events that all held one value.
+        constant_events: events that all held one value, unless it looks like an id or is in the payload, too,
+        sure_events: or that is of no account.
         enums: whether few values become an enumeration.
         enum_values: at most so many,
         enum_events: of at least so many events.
@@ -34,6 +35,7 @@ class Thresholds:
     outlier_share: float = 0.001
     outlier_events: int = 1_000
     constant_events: int = 2
+    sure_events: int = 20
     enums: bool = False
     enum_values: int = 16
     enum_events: int = 1_000

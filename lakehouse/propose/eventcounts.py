@@ -16,14 +16,13 @@ import numpy as np
 
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.propose.formats import formats_of
-from lakehouse.propose.jsonpaths import DATA, ITEM, MEMBER, child, looks_like_id, name_in, parent, segment
+from lakehouse.propose.jsonpaths import DATA, ITEM, MEMBER, OPTIONS, child, looks_like_id, name_in, parent
 from lakehouse.propose.pathcounts import MOST_VALUES, PathCounts
 from lakehouse.text.blanking import looks_secret
 
 MOST_KEYS = 200  # of an object; one with more is a map
 MOST_PATHS = 1_000  # of a kind; beyond, the widest object is a map
 MOST_DEPTH = 12
-_MOST_SEGMENTS = 16
 _NAMES = {type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
 
 PathType = tuple[str, str]
@@ -37,10 +36,12 @@ class KindCounts:
     Attributes:
         keeps_values: whether values may be kept.
         counts: by path and JSON type.
+        compared: events whose texts were compared.
     """
 
     keeps_values: bool = True
     counts: Counts = field(default_factory=dict)
+    compared: int = 0
     _keys: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def count(self, path: str, values: Sequence[Any]) -> None:
@@ -64,16 +65,16 @@ class KindCounts:
         if counts.formats is None or counts.formats:
             counts.formats = formats_of(texts, counts.formats)
 
-    def count_segments(self, path: str, texts: Iterable[Any], separator: str) -> None:
-        """Count the segments of texts: those of texts with as many segments together."""
-        by_place: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for text, times in Counter(map(as_text, texts)).items():
-            parts = text.split(separator)
-            if 1 < len(parts) <= _MOST_SEGMENTS:
-                for index, part in enumerate(parts):
-                    by_place[segment(path, len(parts), index)][part] += times
-        for place, parts_of in by_place.items():
-            self.count_texts(place, parts_of)
+    def add_events(self, path: str, kind: str, events: int) -> None:
+        """Count values of which nothing else is known."""
+        self._at(path, kind).events += events
+
+    def add_equals(self, path: str, others: Iterable[str]) -> None:
+        """Count one text of the sample, and the paths that held the same text."""
+        counts = self._at(path, "string")
+        counts.compared += 1
+        for other in others:
+            counts.equals[other] = counts.equals.get(other, 0) + 1
 
     def add(self, other: Mapping[PathType, PathCounts]) -> None:
         """Add counts of other events of the kind."""
@@ -116,7 +117,7 @@ class KindCounts:
 
     def _keep(self, path: str, counts: PathCounts, texts: Mapping[str, int]) -> None:
         counts.add_values(texts)
-        if not self.keeps_values or looks_secret(name_in(path)):
+        if not self.keeps_values or is_secret(path):
             counts.hide_values()
 
     def _objects(self, path: str, objects: Sequence[dict[str, Any]]) -> None:
@@ -145,6 +146,11 @@ class KindCounts:
             return False
         known.add(name)
         return True
+
+
+def is_secret(path: str) -> bool:
+    """Return whether what a member holds may be a secret, by its name; a Kafka key is none."""
+    return looks_secret(name_in(path)) and not (path.startswith(OPTIONS) and "~1" not in path)
 
 
 def settle(counts: Counts) -> Counts:

@@ -1,0 +1,89 @@
+"""A page of evidence for the proposals of one group, in Markdown: for each attribute how often it was there, and why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from lakehouse.propose.decided import Observed, Thresholds
+from lakehouse.propose.jsonpaths import DATA, ENVELOPE, ITEM, MEMBER, OPTIONS, SEGMENT, name_in
+from lakehouse.propose.payloadschema import examples_of
+from lakehouse.propose.proposals import ProposedKind
+
+_LONGEST = 80
+_MARKS = re.compile(r"[\\`*_{}\[\]<>()#+!|~]")
+_BLANKS = re.compile(r"\s+")
+
+
+def evidence_page(group: str, kinds: Iterable[ProposedKind], thresholds: Thresholds) -> str:
+    """Return the page of a group."""
+    lines = [
+        f"# Proposed: {_plain(group)}",
+        "",
+        "Proposed from events; review before you publish. An attribute is required if all of at least "
+        f"{thresholds.required_events:,} objects on at least {thresholds.required_days} days had it.",
+    ]
+    for kind in kinds:
+        lines += ["", f"## {_plain(kind.observed.kind)}", "", _summary(kind), ""]
+        lines += ["| attribute | type | seen | required | value or examples |", "|---|---|---|---|---|"]
+        lines += _rows(kind, thresholds)
+        lines += [f"\nNot declared, too rare: {_plain(path)} ({times:,})." for path, times in kind.payload.outliers.items()]
+    return "\n".join(lines) + "\n"
+
+
+def share(part: int, whole: int) -> str:
+    """Return a share in percent; 100% is written for all alone."""
+    percent = 100 * part / whole if whole else 0.0
+    return "100%" if part == whole else f"{min(percent, 99.99):.2f}%"
+
+
+def _summary(kind: ProposedKind) -> str:
+    days = kind.observed.seen_on("")
+    when = f" on {len(days)} days, {days[0]} to {days[-1]}" if len(days) > 1 else f" on {days[0]}" if days else ""
+    sources = kind.observed.types(f"{ENVELOPE}/source").get("string")
+    producers = f", of {sources.distinct:,} sources" if sources else ""
+    return f"{kind.events:,} events{when}{producers}."
+
+
+def _rows(kind: ProposedKind, thresholds: Thresholds) -> Iterator[str]:
+    observed = kind.observed
+    paths = sorted({path for path, _ in observed.counts if path.startswith((ENVELOPE, OPTIONS, DATA)) and SEGMENT not in path})
+    for path in paths:
+        if name_in(path) in (MEMBER, ITEM) or path in (ENVELOPE, DATA) or (path.startswith(OPTIONS) and path.count("/") < 3):
+            continue
+        seen = observed.presence(path)
+        types = observed.types(path)
+        cells = (
+            _plain(path), ", ".join(f"{kind} {share(one.events, seen.events)}" if len(types) > 1 else kind
+                                    for kind, one in types.items()),
+            f"{share(seen.events, seen.parents)} of {seen.parents:,}", _required(observed, path, thresholds),
+            _values(kind, path, thresholds),
+        )  # fmt: skip
+        yield f"| {' | '.join(cells)} |"
+
+
+def _required(observed: Observed, path: str, thresholds: Thresholds) -> str:
+    if observed.is_required(path, thresholds):
+        return "yes"
+    seen = observed.presence(path)
+    if seen.events < seen.parents:
+        return f"no: absent from {seen.parents - seen.events:,}"
+    if seen.parents < thresholds.required_events:
+        return f"no: only {seen.parents:,} objects"
+    return f"no: only {seen.days} days"
+
+
+def _values(kind: ProposedKind, path: str, thresholds: Thresholds) -> str:
+    text = kind.texts.get(path)
+    if text is not None:
+        return _plain(text)
+    values = [text for counts in kind.observed.types(path).values() for text in examples_of(counts, thresholds)]
+    distinct = sum(counts.distinct for kind_of, counts in kind.observed.types(path).items() if kind_of not in ("object", "array"))
+    return ", ".join(map(_plain, values)) if values else f"{distinct:,} distinct" if distinct else ""
+
+
+def _plain(text: str) -> str:
+    """Return a text of events as Markdown that shows it, and is nothing else: one line, cut, marks escaped."""
+    short = _BLANKS.sub(" ", text)
+    short = short if len(short) <= _LONGEST else f"{short[: _LONGEST - 1]}…"
+    return _MARKS.sub(lambda found: f"\\{found[0]}", short).replace("&", "&amp;").replace("\\<", "&lt;")

@@ -1,0 +1,222 @@
+"""Which kind an event is of, and the counts of many events by kind and day.
+
+A CloudEvent is of the kind that its `type` names. Another event is of the kind of its address, with ids cut out, and, where
+records of several shapes share the address, of the value of the header or member that distinguishes them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from lakehouse.dialects.tables import PROTOCOLS
+from lakehouse.match.definition.valuetypes import as_text
+from lakehouse.match.event.canonical import ELSEWHERE, PLACES, Event, unpacked
+from lakehouse.propose.eventcounts import Counts, KindCounts, is_secret
+from lakehouse.propose.jsonpaths import CONTENT_TYPE, DATA, ENVELOPE, OPTIONS, child, looks_like_id, segment
+
+MODE, PROTOCOL = "/mode", "/protocol"
+_SAMPLE = 200  # events of a kind whose texts are compared, in each part of the input
+_MOST_SEGMENTS = 16
+_NOT_COMPARED = ("id", "time", "type", "specversion")
+
+Discriminators = Mapping[str, str]  # address without ids → path of the header or member that distinguishes its kinds
+
+
+@dataclass
+class EventCounter:
+    """Counts of events, by kind and day.
+
+    Attributes:
+        keeps_values: whether values may be kept.
+        discriminators: for addresses that several kinds share.
+        kinds: the counts; the day is empty where nobody knows it.
+    """
+
+    keeps_values: bool = True
+    discriminators: Discriminators = field(default_factory=dict)
+    kinds: dict[tuple[str, str], KindCounts] = field(default_factory=dict)
+
+    def add(self, events: Iterable[tuple[Event, str]]) -> None:
+        """Count events, each with its day; one without a day has that of its `time`."""
+        by_kind: defaultdict[tuple[str, str], list[tuple[Event, Any]]] = defaultdict(list)
+        for event, day in events:
+            payload = payload_of(event)
+            by_kind[kind_of(event, payload, self.discriminators), day or as_text(event.ce.get("time", ""))[:10]].append(
+                (event, payload)
+            )
+        for key, same in by_kind.items():
+            _count(self.kinds.setdefault(key, KindCounts(self.keeps_values)), same)
+
+    @property
+    def by_kind(self) -> dict[str, dict[str, Counts]]:
+        """Return the counts of each kind, by day."""
+        found: dict[str, dict[str, Counts]] = {}
+        for kind, day in sorted(self.kinds):
+            found.setdefault(kind, {})[day] = self.kinds[kind, day].counts
+        return found
+
+
+def kind_of(event: Event, payload: Any, discriminators: Discriminators) -> str:
+    """Return the kind of an event: its CloudEvents type, else its address without ids, and what distinguishes kinds there."""
+    kind = event.ce.get("type")
+    if isinstance(kind, str) and kind:
+        return kind
+    address = address_of(event)
+    path = discriminators.get(address)
+    if path is None:
+        return address
+    value = distinguishing(event, payload).get(path)
+    return address if value is None else f"{address}?{path}={value}"
+
+
+def address_of(event: Event) -> str:
+    """Return the protocol and address of an event; a segment that looks like an id is `{}`."""
+    separator = separator_of(event.family)
+    cut = ("{}" if looks_like_id(part) else part for part in (event.address or "").split(separator))
+    return f"{event.family or 'unknown'} {separator.join(cut)}"
+
+
+def distinguishing(event: Event, payload: Any) -> dict[str, str]:
+    """Return the texts that may distinguish kinds, by path: headers, and members of the payload."""
+    found = {child(OPTIONS, name): as_text(text) for name, text in event.options.items() if "/" in name}
+    members = payload.items() if isinstance(payload, dict) else ()
+    return found | {child(DATA, name): text for name, text in members if isinstance(text, str)}
+
+
+def separator_of(family: str | None) -> str:
+    """Return what separates the segments of a protocol's addresses."""
+    return "." if family == "NATS" else "/"
+
+
+def payload_of(event: Event) -> Any:
+    """Return the payload as a JSON value; bytes where it is no JSON, None where there is none."""
+    if event.has_data:
+        is_text = isinstance(event.data, str) and event.data[:1] in ("{", "[")
+        return _json(event.data.encode()) if is_text else event.data
+    if not event.body:
+        return None
+    encoding = event.options.get(PLACES.get(event.family or "", ELSEWHERE))
+    try:
+        return _json(event.body if encoding is None else unpacked(event.body, as_text(encoding)))
+    except ValueError:  # bytes of an unknown encoding
+        return event.body
+
+
+def options_of(event: Event) -> dict[str, Any]:
+    """Return the protocol options of an event that do not carry its CloudEvents attributes."""
+    starts = PROTOCOLS[event.family].ce_attributes.split() if event.family in PROTOCOLS else []
+    content = PROTOCOLS[event.family].content_type if event.family in PROTOCOLS else ""
+    return {
+        name: value
+        for name, value in event.options.items()
+        if name != content
+        and not any(name.lower().startswith(start.lower()) and _is_bound(event, name, start) for start in starts)
+    }
+
+
+def _is_bound(event: Event, name: str, start: str) -> bool:
+    return not start.endswith("/") or name[len(start) :] in event.ce  # MQTT has no prefix for attributes
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return body
+
+
+def _count(counts: KindCounts, same: list[tuple[Event, Any]]) -> None:
+    """Count events of one kind and day."""
+    counts.count("", [{}] * len(same))
+    envelopes = [event.ce for event, _ in same if event.ce]
+    if envelopes:
+        counts.count(ENVELOPE, envelopes)
+    by_family: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    for event, _ in same:
+        if event.family:
+            by_family[event.family].append(options_of(event))
+    for family, options in by_family.items():
+        counts.count(child(OPTIONS, family), options)
+    _count_whole(counts, same)
+    payloads = [payload for _, payload in same if payload is not None]
+    texts = [payload for payload in payloads if not isinstance(payload, bytes)]
+    if texts:
+        counts.count(DATA, texts)
+    if len(texts) < len(payloads):
+        counts.add_events(DATA, "binary", len(payloads) - len(texts))
+    columns: defaultdict[str, list[str]] = defaultdict(list)
+    separators: dict[str, str] = {}
+    for event, _ in same:
+        for path, text in _texts(event):
+            columns[path].append(text)
+            separators[path] = separator_of(event.family)
+    for path, column in columns.items():
+        for place, parts in _segments(Counter(column), path, separators[path]):
+            counts.count_texts(place, parts)
+    for event, payload in same[: max(0, _SAMPLE - counts.compared)]:
+        _compare(counts, event, payload)
+
+
+def _count_whole(counts: KindCounts, same: list[tuple[Event, Any]]) -> None:
+    """Count what an event has as a whole: content type, mode, protocol with its version."""
+    for path, texts in (
+        (CONTENT_TYPE, [event.data_content_type() for event, _ in same]),
+        (MODE, [event.mode for event, _ in same]),
+        (PROTOCOL, [f"{event.family}/{event.version}" if event.version else event.family for event, _ in same]),
+    ):
+        present = Counter(text for text in texts if text)
+        if present:
+            counts.count_texts(path, present)
+
+
+def _texts(event: Event) -> Iterator[tuple[str, str]]:
+    """Yield the attributes of the envelope and the options that may be templates, by path."""
+    for name, text in event.ce.items():
+        path = child(ENVELOPE, name)
+        if isinstance(text, str) and text and name not in _NOT_COMPARED and not is_secret(path):
+            yield path, text
+    if event.family:
+        for name, text in options_of(event).items():
+            path = child(child(OPTIONS, event.family), name)
+            if isinstance(text, str) and text and name != "key_base64" and not is_secret(path):
+                yield path, text
+
+
+def _segments(texts: Mapping[str, int], path: str, separator: str) -> Iterator[tuple[str, Counter[str]]]:
+    """Yield the segments of texts, by path: those of texts with as many segments together."""
+    by_place: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for text, times in texts.items():
+        parts = text.split(separator)
+        if 1 < len(parts) <= _MOST_SEGMENTS:
+            for index, part in enumerate(parts):
+                by_place[segment(path, len(parts), index)][part] += times
+    yield from by_place.items()
+
+
+def _compare(counts: KindCounts, event: Event, payload: Any) -> None:
+    """Count which attributes, segments and members of the payload hold the same text."""
+    counts.compared += 1
+    separator = separator_of(event.family)
+    texts = list(_texts(event))
+    texts += [(place, part) for path, text in texts for place, parts in _segments({text: 1}, path, separator) for part in parts]
+    holders: defaultdict[str, list[str]] = defaultdict(list)
+    for path, text in texts:
+        holders[text].append(path)
+    for path, text in _scalars(payload, DATA):
+        holders[text].append(path)
+    for path, text in texts:
+        if text:
+            counts.add_equals(path, [other for other in holders[text] if other != path])
+
+
+def _scalars(value: Any, path: str, depth: int = 3) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict) and depth:
+        for name, member in value.items():
+            yield from _scalars(member, child(path, name), depth - 1)
+    elif isinstance(value, str | int | float) and not isinstance(value, bool):
+        yield path, as_text(value)

@@ -1,0 +1,257 @@
+"""Documents of proposed definitions: for each group of kinds its messages, their schemas, and an endpoint for each protocol.
+
+A CloudEvent becomes a message without protocol, and a variant for each protocol that carried it, which inherits it by
+`basemessage`. Other events become messages of their protocol. Labels say that they are proposed, and from how many events.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from lakehouse.dialects.tables import PROTOCOLS
+from lakehouse.match.definition.compiled import ADDRESSES
+from lakehouse.match.definition.templates import has_placeholder
+from lakehouse.propose.decided import Observed, Thresholds, names_below
+from lakehouse.propose.jsonpaths import CONTENT_TYPE, ENVELOPE, OPTIONS, child, name_in
+from lakehouse.propose.kinds import MODE, PROTOCOL, separator_of
+from lakehouse.propose.payloadschema import FORMAT, PayloadSchema, payload_schema
+from lakehouse.propose.templating import AlignedText, aligned, written
+
+SPECVERSION = "1.0-rc2"
+CLOUDEVENTS = "CloudEvents/1.0"
+_NO_ID = re.compile(r"[^A-Za-z0-9_.~:@-]+")
+_BOUND = frozenset({"specversion", "id", "type", "datacontenttype"})  # every CloudEvent has them, or the message says it
+_TYPES = {"time": "timestamp", "source": "uritemplate", "dataschema": "uritemplate"}
+# Options that differ from message to message, or that connections and clients add.
+_INCIDENTAL = re.compile(
+    r"\A(?:partition|key_base64|correlation_data|message_expiry_interval|response_topic|footer/.*|delivery-annotations/.*|header/.*"
+    r"|message-annotations/x-opt-(?!partition-key\Z).*|properties/(?:message-id|correlation-id|creation-time|absolute-expiry-time|user-id|reply-to)"
+    r"|headers/(?:host|user-agent|content-length|date|accept.*|connection|via|forwarded|x-forwarded-.*|traceparent|tracestate"
+    r"|x-request-id|content-encoding|transfer-encoding))\Z",
+    re.IGNORECASE,
+)
+
+Json = dict[str, Any]
+
+
+@dataclass
+class ProposedKind:
+    """What is proposed for a kind.
+
+    Attributes:
+        observed: its counts.
+        group: id of its group.
+        messageid: id of its message.
+        message: the definition that does not depend on a protocol; None: there is no envelope.
+        variants: the definition for each protocol, by family.
+        payload: the schema, and what it leaves out.
+        texts: values and templates of attributes, by path.
+    """
+
+    observed: Observed
+    group: str
+    messageid: str
+    message: Json | None
+    variants: dict[str, Json] = field(default_factory=dict)
+    payload: PayloadSchema = field(default_factory=lambda: PayloadSchema(None))
+    texts: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def events(self) -> int:
+        """Return how many events of the kind there were."""
+        return self.observed.events("")
+
+
+def propose_kinds(observed: Iterable[Observed], thresholds: Thresholds) -> list[ProposedKind]:
+    """Decide what is proposed for each kind, sorted by group and id."""
+    proposed = [_ProposedParts(one, thresholds).proposal() for one in observed]
+    return sorted(proposed, key=lambda one: (one.group, one.messageid, one.observed.kind))
+
+
+def documents_of(proposed: Iterable[ProposedKind]) -> dict[str, Json]:
+    """Return a document for each group, by the group's id."""
+    groups: defaultdict[str, list[ProposedKind]] = defaultdict(list)
+    for one in proposed:
+        groups[one.group].append(one)
+    return {group: _document(group, kinds) for group, kinds in sorted(groups.items())}
+
+
+def as_bytes(document: Json) -> bytes:
+    """Write a document, the same bytes for the same content."""
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def _document(group: str, kinds: list[ProposedKind]) -> Json:
+    messagegroups: dict[str, Json] = {}
+    schemas: dict[str, Json] = {}
+    modes: defaultdict[str, set[str]] = defaultdict(set)
+    for kind in kinds:
+        if kind.message is not None:
+            base = messagegroups.setdefault(group, {"messagegroupid": group, "envelope": CLOUDEVENTS, "messages": {}})
+            base["messages"][kind.messageid] = kind.message
+        for family, variant in kind.variants.items():
+            within = f"{group}.{family.lower()}"
+            of_family = messagegroups.setdefault(
+                within, {"messagegroupid": within, "protocol": variant["protocol"], "messages": {}}
+            )
+            of_family["messages"][kind.messageid] = variant
+            modes[within] |= set(kind.observed.counts[MODE, "string"].values or ()) if kind.message is not None else set()
+        if kind.payload.schema is not None:
+            version = {"schemaid": kind.messageid, "versionid": "1", "format": FORMAT, "schema": kind.payload.schema}
+            schemas[kind.messageid] = {"schemaid": kind.messageid, "format": FORMAT, "versions": {"1": version}}
+    document: Json = {"specversion": SPECVERSION}
+    endpoints = {within: _endpoint(within, of, modes[within]) for within, of in messagegroups.items() if "protocol" in of}
+    if endpoints:
+        document["endpoints"] = endpoints
+    document["messagegroups"] = messagegroups
+    if schemas:
+        document["schemagroups"] = {group: {"schemagroupid": group, "schemas": schemas}}
+    return document
+
+
+def _endpoint(within: str, group: Json, modes: set[str]) -> Json:
+    """Return the endpoint of a group of variants: the options that all its messages have alike."""
+    options = [message.get("protocoloptions", {}) for message in group["messages"].values()]
+    family = group["protocol"].partition("/")[0]
+    address = ADDRESSES.get(family, "")
+    of_endpoint = PROTOCOLS[family].endpoint_options.split() if family in PROTOCOLS else []
+    shared = {
+        name: options[0][name]
+        for name in of_endpoint
+        if name in (address, "key") and name in options[0] and all(one.get(name) == options[0][name] for one in options)
+    }
+    envelope: Json = {"envelope": CLOUDEVENTS} if modes else {}
+    if len(modes) == 1:
+        envelope["envelopeoptions"] = {"mode": next(iter(modes))}
+    return {
+        "endpointid": within, "usage": ["producer"], "labels": {"proposed": "true"}, **envelope, "protocol": group["protocol"],
+        "protocoloptions": {"deployed": False, **shared}, "messagegroups": [f"/messagegroups/{within}"],
+    }  # fmt: skip
+
+
+class _ProposedParts:
+    """The parts of what is proposed for one kind."""
+
+    def __init__(self, observed: Observed, thresholds: Thresholds) -> None:
+        self.observed, self.thresholds = observed, thresholds
+        self.members = observed.members
+        self.families = names_below(observed, OPTIONS, self.members)
+
+    def proposal(self) -> ProposedKind:
+        """Return the proposal."""
+        has_envelope = bool(self.observed.types(ENVELOPE))
+        kind = self.observed.kind
+        group, messageid = _place_of(kind, has_envelope)
+        payload = payload_schema(self.observed, self.thresholds)
+        texts = written(self._texts(), self.observed, self.thresholds)
+        message = self._message(group, messageid, payload) | self._envelope(texts) if has_envelope else None
+        variants = {}
+        for family in self.families:
+            options = self._options(family, texts)
+            if message is None:
+                variants[family] = self._message(group, messageid, payload) | {"protocol": self._protocol(family)} | options
+            else:
+                base = {"basemessage": f"/messagegroups/{group}/messages/{messageid}", "protocol": self._protocol(family)}
+                variants[family] = {"messageid": messageid, "labels": {"proposed": "true"}, **base, **options}
+        return ProposedKind(self.observed, group, messageid, message, variants, payload, texts)
+
+    def _texts(self) -> dict[str, AlignedText]:
+        """Return the attributes that always were there, and held texts alone."""
+        places = {path: "/" for path in self.members.get(ENVELOPE, ()) if name_in(path) not in (*_BOUND, "time")}
+        for family in self.families:
+            for path in self.members.get(child(OPTIONS, family), ()):
+                if not _INCIDENTAL.match(name_in(path)):
+                    places[path] = separator_of(family)
+        found = {}
+        for path, separator in places.items():
+            seen = self.observed.presence(path)
+            one = aligned(self.observed, path, separator, self.thresholds) if seen.events == seen.parents else None
+            if one is not None:
+                found[path] = one
+        return found
+
+    def _message(self, group: str, messageid: str, payload: PayloadSchema) -> Json:
+        days = self.observed.seen_on("")
+        labels = {"proposed": "true", "observed.events": str(self.observed.events(""))}
+        if days:
+            labels |= {"observed.from": days[0], "observed.until": days[-1]}
+        message: Json = {"messageid": messageid, "labels": labels}
+        content = self.observed.counts.get((CONTENT_TYPE, "string"))
+        if content is not None and content.constant is not None and content.events == self.observed.events(""):
+            message["datacontenttype"] = content.constant
+        if payload.schema is not None:
+            message["dataschemaformat"] = FORMAT
+            message["dataschemauri"] = f"#/schemagroups/{group}/schemas/{messageid}"
+        return message
+
+    def _envelope(self, texts: dict[str, str]) -> Json:
+        attributes: dict[str, Json] = {"type": {"value": self.observed.kind}}
+        for path in self.members.get(ENVELOPE, ()):
+            name = name_in(path)
+            if name not in _BOUND:
+                attributes[name] = self._declared(path, _TYPES.get(name, "string"), texts.get(path))
+        return {"envelope": CLOUDEVENTS, "envelopemetadata": attributes}
+
+    def _options(self, family: str, texts: dict[str, str]) -> Json:
+        options: Json = {}
+        for path in self.members.get(child(OPTIONS, family), ()):
+            name = name_in(path)
+            if _INCIDENTAL.match(name):
+                continue
+            section, slash, inner = name.partition("/")
+            if slash:
+                declared = self._declared(path, "string", texts.get(path))
+                if section != "properties" or "value" in declared:
+                    options.setdefault(section, {})[inner] = declared
+            elif path in texts:
+                options[name] = texts[path]
+            elif (value := self._constant(path)) is not None:
+                options[name] = value
+        return {"protocoloptions": options} if options else {}
+
+    def _constant(self, path: str) -> Any:
+        """Return the number or boolean that an option always was; None: it was not."""
+        types = self.observed.types(path)
+        seen = self.observed.presence(path)
+        if len(types) != 1 or seen.events != seen.parents or seen.events < self.thresholds.constant_events:
+            return None
+        kind, counts = next(iter(types.items()))
+        text = counts.constant
+        return orjson.loads(text) if text is not None and kind in ("integer", "boolean") else None
+
+    def _declared(self, path: str, kind: str, text: str | None) -> Json:
+        is_template = text is not None and has_placeholder(text)
+        declared: Json = {"type": "string" if kind == "uritemplate" and not is_template else kind}
+        if text is not None:
+            declared["value"] = text
+        if self.observed.is_required(path, self.thresholds):
+            declared["required"] = True
+        return declared
+
+    def _protocol(self, family: str) -> str:
+        """Return the protocol with its version, if all events had one."""
+        counts = self.observed.counts.get((PROTOCOL, "string"))
+        seen = sorted(text for text in (counts.values or () if counts else ()) if text.partition("/")[0] == family)
+        usual = PROTOCOLS[family].shorthand if family in PROTOCOLS else ""
+        return seen[0] if len(seen) == 1 and (seen[0] != family or not usual) else f"{family}/{usual}" if usual else family
+
+
+def _place_of(kind: str, has_envelope: bool) -> tuple[str, str]:
+    """Return the ids of group and message: the group is what the type begins with, or the protocol and its address."""
+    if has_envelope:
+        prefix = re.split(r"[./][^./]*\Z", kind, maxsplit=1)[0]
+        return (_id(prefix) if prefix != kind else "proposed"), _id(kind)
+    family, _, address = kind.partition(" ")
+    prefix = re.split(r"[./][^./]*\Z", address.partition("?")[0], maxsplit=1)[0]
+    return _id(prefix) or family.lower(), _id(address) or family.lower()
+
+
+def _id(text: str) -> str:
+    """Return a text as an id; what may not be in one is `_`."""
+    return _NO_ID.sub("_", text.strip("/")).strip("_")[:128]

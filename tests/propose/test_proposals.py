@@ -1,0 +1,136 @@
+"""Documents of proposals: values, templates and their names, variants by protocol; they are read without findings and match."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from builders import read
+from match.catalogs import load
+
+from lakehouse.match import Index, Matcher, Payloads, Request, Schemas
+from lakehouse.match.event.canonical import events_of
+from lakehouse.match.event.captured import landed_of_text
+from lakehouse.propose.decided import Observed, Thresholds
+from lakehouse.propose.evidence import evidence_page
+from lakehouse.propose.kinds import EventCounter
+from lakehouse.propose.proposals import as_bytes, documents_of, propose_kinds
+
+FEW = Thresholds(required_events=20, required_days=2)
+
+
+def kafka(number, kind="shop.orders.OrderPlaced", **headers):
+    """Return a captured record of Kafka, a binary CloudEvent."""
+    region, order = ["eu", "us"][number % 2], f"2026-{number:04}"
+    attributes = {"specversion": "1.0", "id": f"e{number}", "type": kind, "source": f"https://shop.example.com/{region}/orders",
+                  "subject": order, "time": f"2026-03-{1 + number % 2:02}T10:00:00Z"}  # fmt: skip
+    named = {f"ce_{name}": text for name, text in attributes.items()} | {"content-type": "application/json", "region": region}
+    return {
+        "protocol": "KAFKA", "payload": {"orderid": order, "total": number + 0.5} | ({"note": "x"} if number % 3 else {}),
+        "captured": {"topic": "harbour.orders", "key": order,
+                     "headers": [{"name": name, "value": text} for name, text in (named | headers).items()]},
+    }  # fmt: skip
+
+
+def observed(messages, keeps_values=True):
+    counter = EventCounter(keeps_values)
+    for message in messages:
+        counter.add([(event, "") for landed in landed_of_text(json.dumps(message).encode()) for event in events_of(landed)])
+    return [Observed.of(kind, days) for kind, days in counter.by_kind.items()]
+
+
+def proposed(messages, keeps_values=True):
+    return propose_kinds(observed(messages, keeps_values), FEW)
+
+
+def test_constants_are_values_and_segments_that_vary_are_placeholders():
+    (document,) = documents_of(proposed(map(kafka, range(40)))).values()
+    base = document["messagegroups"]["shop.orders"]["messages"]["shop.orders.OrderPlaced"]
+    variant = document["messagegroups"]["shop.orders.kafka"]["messages"]["shop.orders.OrderPlaced"]
+    assert base["envelopemetadata"] == {
+        "type": {"value": "shop.orders.OrderPlaced"},
+        "source": {"type": "uritemplate", "value": "https://shop.example.com/{region}/orders", "required": True},
+        "subject": {"type": "string", "value": "{orderid}", "required": True},
+        "time": {"type": "timestamp", "required": True},
+    }
+    assert variant["protocoloptions"] == {
+        "topic": "harbour.orders", "key": "{orderid}",
+        "headers": {"region": {"type": "string", "value": "{region}", "required": True}},
+    }  # fmt: skip
+    assert base["labels"] == {"proposed": "true", "observed.events": "40", "observed.from": "2026-03-01",
+                              "observed.until": "2026-03-02"}  # fmt: skip
+    schema = document["schemagroups"]["shop.orders"]["schemas"]["shop.orders.OrderPlaced"]["versions"]["1"]["schema"]
+    assert schema["required"] == ["orderid", "total"]
+    assert document["endpoints"]["shop.orders.kafka"]["protocoloptions"]["topic"] == "harbour.orders"
+
+
+def test_a_document_is_read_without_findings_and_its_definitions_match_what_they_were_made_of():
+    messages = list(map(kafka, range(40)))
+    (document,) = documents_of(proposed(messages)).values()
+    reading = read(as_bytes(document))
+    assert (reading.findings, reading.quarantined.total()) == ([], 0)
+    rows, schemas = load({"proposed": as_bytes(document)})
+    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), Request())
+    for message in map(kafka, range(40, 60)):
+        (result,) = [row for landed in landed_of_text(json.dumps(message).encode()) for row in matcher.rows(landed)]
+        assert result["best"][0]["xid"] == "/messagegroups/shop.orders.kafka/messages/shop.orders.OrderPlaced"
+        assert result["variables"] == {
+            "orderid": message["payload"]["orderid"],
+            "region": message["captured"]["headers"][-1]["value"],
+        }
+        assert result["payload_status"] == "valid"
+
+
+def test_the_same_counts_give_the_same_bytes_in_any_order():
+    messages = list(map(kafka, range(40)))
+    one, other = (documents_of(proposed(some)) for some in (messages, messages[::-1]))
+    assert {group: as_bytes(document) for group, document in one.items()} == {
+        group: as_bytes(document) for group, document in other.items()
+    }
+
+
+def test_two_placeholders_have_one_name_only_if_they_always_held_the_same_text():
+    messages = [kafka(number, region="de" if number == 7 else ["eu", "us"][number % 2]) for number in range(40)]
+    (document,) = documents_of(proposed(messages)).values()
+    source = document["messagegroups"]["shop.orders"]["messages"]["shop.orders.OrderPlaced"]["envelopemetadata"]["source"][
+        "value"
+    ]
+    variant = document["messagegroups"]["shop.orders.kafka"]["messages"]["shop.orders.OrderPlaced"]
+    header = variant["protocoloptions"]["headers"]["region"]["value"]
+    assert source.startswith("https://shop.example.com/{")
+    assert header not in source
+
+
+def test_an_event_without_envelope_is_of_the_kind_of_its_address():
+    def reading(number):
+        return {"protocol": "MQTT/5.0", "payload": {"celsius": number}, "captured": {"topic_name": f"site/{number}/temperature"}}
+
+    (kind,) = proposed(map(reading, range(30)))
+    assert kind.observed.kind == "MQTT site/{}/temperature"
+    assert kind.variants["MQTT"]["protocoloptions"]["topic_name"].startswith("site/{")
+    assert kind.variants["MQTT"]["protocoloptions"]["topic_name"].endswith("}/temperature")
+    assert read(as_bytes(documents_of([kind]).popitem()[1])).rows
+
+
+def test_without_values_nothing_of_an_event_is_written():
+    (kind,) = proposed(map(kafka, range(40)), keeps_values=False)
+    text = json.dumps(documents_of([kind])) + evidence_page("g", [kind], FEW)
+    assert not [value for value in ("harbour", "2026-00", "/eu/", "example.com") if value in text]
+
+
+def test_the_page_says_how_often_and_why():
+    kinds = proposed(map(kafka, range(40)))
+    page = evidence_page("shop.orders", kinds, FEW)
+    assert "40 events on 2 days, 2026-03-01 to 2026-03-02, of 2 sources." in page
+    assert r"| /data/note | string | 65.00% of 40 | no: absent from 14 | x |" in page
+    assert r"| /data/orderid | string | 100% of 40 | yes | 40 distinct |" in page
+
+
+@pytest.mark.parametrize("text", ["<script>alert(1)</script>", "a|b", "![x](y)", "line\nbreak"])
+def test_texts_of_events_are_shown_and_never_markup(text):
+    kinds = proposed(kafka(number, note=text) for number in range(40))
+    page = evidence_page("g", kinds, FEW)
+    assert "<script" not in page
+    assert "![x]" not in page
+    rows = [line for line in page.splitlines() if line.startswith("|")]
+    assert {line.replace(r"\|", "").count("|") for line in rows} == {6}
