@@ -57,6 +57,7 @@ FROM VALUES
   (63, 'value-fixed', 'message', 'added', 'declaration', r'/value$', '', 'breaking', 'compatible', 'Producers could choose the value, and it is fixed now'),
   (64, 'value-freed', 'message', 'removed', 'declaration', r'/value$', '', 'compatible', 'breaking', 'The value was fixed, and may be any now'),
   (65, 'value', 'message', 'changed', 'declaration', r'/value$', '', 'breaking', 'breaking', 'Another value is sent, which consumers that select by it no longer find'),
+  (68, 'other-schema', 'message', 'changed', '', r'^/dataschema(uri|xid)$', '', 'unknown', 'unknown', 'The payload follows another schema; `lakehouse diff` compares what is in both'),
   (69, 'inline-schema', 'message', 'changed', '', r'^/dataschema$', '', 'unknown', 'unknown', 'The schema of the payload changed; `lakehouse diff` compares what is in it'),
   (70, 'schema-declared', 'message', 'added', '', r'^/(dataschema(format|uri|xid)?|datacontenttype)$', '', 'breaking', 'compatible', 'The payload was free, and must follow a schema or media type now'),
   (71, 'schema-reference', 'message', '', '', r'^/(dataschema(format|uri|xid)?|datacontenttype)$', '', 'breaking', 'breaking', 'The payload follows another schema, format or media type'),
@@ -67,7 +68,7 @@ FROM VALUES
   (92, 'endpoint-options-added', 'endpoint', 'added', '', r'^/protocoloptions/(?!endpoints$)', '', 'compatible', 'compatible', 'An option is said that was not'),
   (93, 'endpoint-options', 'endpoint', '', '', r'^/(protocoloptions|channel)', '', 'breaking', 'breaking', 'Clients connect otherwise: another address, option or channel'),
   (94, 'schema-document', 'schemaversion', 'changed', '', r'^/schema$', '', 'unknown', 'unknown', 'The document of a schema changed; `lakehouse diff` and `lakehouse compat` compare what is in it'),
-  (95, 'default-schema', 'schema', '', '', r'^/defaultversionid$', '', 'compatible', 'compatible', 'Whoever asks for the schema without naming a Version gets another one'),
+  (95, 'default-schema', 'schema', 'changed', '', r'^/defaultversionid$', '', 'unknown', 'unknown', 'Whoever asks for the schema without naming a Version gets another one; `lakehouse diff` compares what is in both'),
   (96, 'schema-source', 'schemaversion', '', '', r'^/(format|schema|schemauri|contenttype)$', '', 'breaking', 'breaking', 'The document, format, address or media type of a schema changed'),
   (99, 'other', '', '', '', '', '', 'compatible', 'compatible', 'An attribute that the specification gives no meaning')
 AS rules (ordinal, rule, kind, change, place, pointer, value, for_producers, for_consumers, told);

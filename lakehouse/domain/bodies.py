@@ -7,7 +7,16 @@ from functools import lru_cache, partial
 from typing import Any
 
 from lakehouse.domain.bases import Chain, chain_of, merged, shown_version
-from lakehouse.domain.diff import Difference, Key, Leaves, differences_of, in_order, leaves_of_entity, leaves_of_message
+from lakehouse.domain.diff import (
+    Difference,
+    Key,
+    Leaves,
+    differences_of,
+    in_order,
+    leaves_of_entity,
+    leaves_of_message,
+    with_other_schema,
+)
 from lakehouse.domain.effective import columns_of, xid_parts
 from lakehouse.domain.inferred import inferred_leaves
 from lakehouse.domain.leaves import leaves_of_body
@@ -86,7 +95,8 @@ def compared_bodies(before: EntityBodies, after: EntityBodies, keys: Iterable[Ke
     for key in keys:
         one, other = before.bodies_of(key), after.bodies_of(key)
         if one != other:
-            found += differences_of(key, _leaves_of(key[1], one), _leaves_of(key[1], other))
+            differing = differences_of(key, _leaves_of(key[1], one), _leaves_of(key[1], other))
+            found += (with_other_schema(each, before.leaves_of, after.leaves_of) for each in differing)
     return in_order(found)
 
 

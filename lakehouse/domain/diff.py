@@ -10,27 +10,31 @@ which SQL calls `unknown`: tests compare them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import orjson
 
 from lakehouse.compatibility import Answer, judge
+from lakehouse.domain.references import schema_places
 from lakehouse.text.csvtables import read_rows
 from lakehouse.text.jsontext import as_column_text, canonical_text, pointer_of, read_canonical
 from lakehouse.text.names import WHOLE, JsonText, Pointer, RegistryId, Xid
+from lakehouse.text.xid import xid_of_version
 
 CLASSES = ("breaking", "unknown", "compatible", "cosmetic")  # the gravest first
 COMPARED_KINDS = ("message", "group", "endpoint", "schema", "schemaversion")
 Key = tuple[RegistryId, str, Xid]  # registryid, kind, xid
 Leaves = dict[Pointer, str]
 Definitions = dict[Key, Leaves]
+FindLeaves = Callable[[Key], Leaves | None]  # of an entity of a state; None: it is not there
 # Where the format of a document is said, by the rule of its change and its place.
 _FORMATS = {
     ("schema-document", Pointer("/schema")): Pointer("/format"),
     ("inline-schema", Pointer("/dataschema")): Pointer("/dataschemaformat"),
 }
+OF_OTHER_SCHEMA = ("other-schema", "default-schema")
 _CLASS_OF = {Answer.NO: "compatible", Answer.UNKNOWN: "unknown", Answer.YES: "breaking"}
 _MOST_TOLD = 5  # differences within a schema
 _TEXTS = ("name", "description", "documentation")
@@ -72,7 +76,7 @@ class Difference:
     @property
     def is_about_schema(self) -> bool:
         """Return whether it is about the document of a schema, so that `told` says what is in it."""
-        return (self.rule, self.pointer) in _FORMATS
+        return self.rule in OF_OTHER_SCHEMA or (self.rule, self.pointer) in _FORMATS
 
     def as_json(self) -> dict[str, str | None]:
         """Give the contract of `lakehouse diff --json`."""
@@ -86,7 +90,8 @@ def compatibility_rules() -> list[CompatibilityRule]:
 
 def differences(before: Definitions, after: Definitions) -> list[Difference]:
     """Compare definitions, in order."""
-    return in_order(one for key in before.keys() | after.keys() for one in differences_of(key, before.get(key), after.get(key)))
+    found = (one for key in before.keys() | after.keys() for one in differences_of(key, before.get(key), after.get(key)))
+    return in_order(with_other_schema(one, before.get, after.get) for one in found)
 
 
 def in_order(found: Iterable[Difference]) -> list[Difference]:
@@ -112,7 +117,50 @@ def differences_of(key: Key, before: Leaves | None, after: Leaves | None) -> Ite
             change = "added" if was is None else "removed" if now is None else "changed"
             found = _ruled(key, change, _place(pointer, before, after), pointer, was, now)
             format_ = _FORMATS.get((found.rule, pointer))
-            yield found if format_ is None else _judged(found, before.get(format_), after.get(format_))
+            if format_ is None or was is None or now is None:
+                yield found
+            else:
+                yield _judged(found, (was, before.get(format_)), (now, after.get(format_)))
+
+
+def with_other_schema(one: Difference, before: FindLeaves, after: FindLeaves) -> Difference:
+    """Judge a message or schema that leads to another schema or Version by what is in both; others are returned as they are.
+
+    Args:
+        one: the difference.
+        before: finds entities of the state before.
+        after: finds those of the state after.
+    """
+    if one.rule not in OF_OTHER_SCHEMA or one.before is None or one.after is None:
+        return one
+    sides = [_schema_at(one, value, find) for value, find in ((one.before, before), (one.after, after))]
+    return one if sides[0] is None or sides[1] is None else _judged(one, sides[0], sides[1])
+
+
+def schemas_named(one: Difference) -> set[Xid]:
+    """Return the schemas that `with_other_schema` looks at, with their Versions."""
+    return {schema for value in (one.before, one.after) if value is not None for schema, _ in _places(one, value)}
+
+
+def _places(one: Difference, value: str) -> list[tuple[Xid, Xid | None]]:
+    """Return where a reference, as JSON text, may lead: schemas, and Versions of them; None: the default one."""
+    reference = orjson.loads(value)
+    if not isinstance(reference, str):
+        return []
+    if one.kind == "schema":
+        return [(one.xid, xid_of_version(one.xid, reference))]
+    return [(place.schema, place.version) for place in schema_places(reference) if place.type_name is None]
+
+
+def _schema_at(one: Difference, value: str, find: FindLeaves) -> tuple[str, str | None] | None:
+    """Return the document that a reference leads to, and its format, both as JSON text; None: none is found."""
+    for schema, version in _places(one, value):
+        default = (find((one.registryid, "schema", schema)) or {}).get(Pointer("/defaultversionid"))
+        shown = version or (xid_of_version(schema, orjson.loads(default)) if default else None)
+        leaves = find((one.registryid, "schemaversion", shown)) if shown is not None else None
+        if leaves is not None and Pointer("/schema") in leaves:
+            return leaves[Pointer("/schema")], leaves.get(Pointer("/format"))
+    return None
 
 
 def leaves_of_message(inferred: dict[Pointer, JsonText], attributes: dict[Pointer, JsonText], deprecated: Any) -> Leaves:
@@ -186,17 +234,17 @@ def _ruled(key: Key, change: str, place: str, pointer: Pointer, was: str | None,
     return Difference(*key, change, pointer, was, now, class_, *effects, rule.rule, rule.told)
 
 
-def _judged(one: Difference, was: str | None, now: str | None) -> Difference:
+def _judged(one: Difference, was: tuple[str, str | None], now: tuple[str, str | None]) -> Difference:
     """Return the difference of a schema's document with what is in it: which fields differ, whom that breaks, and why.
 
     Args:
-        one: the difference, whose sides are the documents as JSON text.
-        was: the format before, as JSON text.
-        now: the format after.
+        one: the difference.
+        was: the document before and its format, as JSON text.
+        now: those after.
     """
-    if was != now or one.before is None or one.after is None:
+    if was[1] != now[1]:
         return one
-    judgement = judge(orjson.loads(one.before), orjson.loads(one.after), orjson.loads(now) if now else "")
+    judgement = judge(orjson.loads(was[0]), orjson.loads(now[0]), orjson.loads(now[1]) if now[1] else "")
     if not judgement.differences:
         text = "The document is written differently, and means the same"
         return replace(one, class_="cosmetic", for_producers="cosmetic", for_consumers="cosmetic", told=text)

@@ -15,12 +15,22 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.domain.diff import CLASSES, Difference, Leaves, differences_of
+from lakehouse.domain.diff import (
+    CLASSES,
+    OF_OTHER_SCHEMA,
+    Definitions,
+    Difference,
+    Leaves,
+    differences_of,
+    schemas_named,
+    with_other_schema,
+)
 from lakehouse.log.snapshots import create_view_schema, open_snapshot
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.sessions import open_sibling
 from lakehouse.store.views import create_views
+from lakehouse.store.xids import message_of
 
 COMPARED = "comparable_definitions"
 DIFF = "snapshot_diff"
@@ -28,6 +38,7 @@ _SIDES = ("before_definitions", "after_definitions")
 _SIDE = Template("CREATE OR REPLACE VIEW $schema.$name AS SELECT registryid, kind, xid, leaves FROM $source")
 _KEY = ["registryid", "kind", "xid"]
 COLUMNS = [name.rstrip("_") for name in Difference.__dataclass_fields__]
+_TYPES = ", ".join(f"{name} string" for name in COLUMNS)
 
 
 def open_diff(spark: SparkSession, settings: Settings, before: int, after: int) -> str:
@@ -72,13 +83,31 @@ def compare(before: DataFrame, after: DataFrame) -> DataFrame:
     one, other = (side.select(*_KEY, leaves.alias(name)) for side, name in zip(sides, ("before", "after"), strict=True))
     changed = one.join(other, on=_KEY, how="full_outer").filter(~F.col("before").eqNullSafe(F.col("after")))
     rank = F.array_position(F.array(*map(F.lit, CLASSES)), F.col("class"))
-    found: DataFrame = changed.mapInArrow(_compared, ", ".join(f"{name} string" for name in COLUMNS))
+    found: DataFrame = changed.mapInArrow(_compared, _TYPES).localCheckpoint()
+    is_other = F.col("rule").isin(*OF_OTHER_SCHEMA)
+    judged = _with_other_schemas(read_differences(found.filter(is_other)), sides)
+    if judged:
+        rows = [tuple(one.as_json().values()) for one in judged]
+        found = found.filter(~is_other).unionByName(before.sparkSession.createDataFrame(rows, _TYPES))
     return found.orderBy(rank, "registryid", "xid", "pointer")
 
 
 def read_differences(rows: DataFrame) -> list[Difference]:
     """Fetch the differences."""
     return [Difference(*row) for row in rows.select(*COLUMNS).collect()]
+
+
+def _with_other_schemas(found: list[Difference], sides: list[DataFrame]) -> list[Difference]:
+    """Judge differences that lead to other schemas; the documents are few, and looked up at once."""
+    named = sorted({xid for one in found for xid in schemas_named(one)})
+    if not named:
+        return found
+    of_schema = F.col("kind").isin("schema", "schemaversion") & message_of("xid").isin(*named)
+    states: list[Definitions] = [
+        {(row["registryid"], row["kind"], row["xid"]): row["leaves"] for row in side.filter(of_schema).collect()}
+        for side in sides
+    ]
+    return [with_other_schema(one, states[0].get, states[1].get) for one in found]
 
 
 def _compared(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

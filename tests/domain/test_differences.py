@@ -36,6 +36,7 @@ CASES = [
     ("message", {MQTT + "topic/value": '"a"'}, {MQTT + "topic/value": '"b"'}, "address", "breaking", "breaking"),
     ("message", {}, {"/dataschemauri": '"#/x"'}, "schema-declared", "breaking", "compatible"),
     ("message", {"/dataschemaformat": '"a"'}, {"/dataschemaformat": '"b"'}, "schema-reference", "breaking", "breaking"),
+    ("message", {"/dataschemauri": '"#/x"'}, {"/dataschemauri": '"#/y"'}, "other-schema", "unknown", "unknown"),
     ("message", {"/dataschema": "{}"}, {"/dataschema": "[]"}, "inline-schema", "unknown", "unknown"),
     ("message", {MQTT + "user_properties": "[]"}, {MQTT + "user_properties": "[1]"}, "protocol-options", "breaking", "breaking"),
     ("message", {}, {"/house": "1"}, "other", "compatible", "compatible"),
@@ -46,7 +47,7 @@ CASES = [
     ("schemaversion", {"/schema": '"a"'}, {"/schema": '"b"'}, "schema-document", "unknown", "unknown"),
     ("schemaversion", {"/format": '"Avro"'}, {"/format": '"XSD"'}, "schema-source", "breaking", "breaking"),
     ("schemaversion", None, {}, "schemaversion-added", "compatible", "compatible"),
-    ("schema", {"/defaultversionid": '"1"'}, {"/defaultversionid": '"2"'}, "default-schema", "compatible", "compatible"),
+    ("schema", {"/defaultversionid": '"1"'}, {"/defaultversionid": '"2"'}, "default-schema", "unknown", "unknown"),
     ("group", {"/protocol": '"KAFKA"'}, {"/protocol": '"NATS"'}, "protocol", "breaking", "breaking"),
 ]
 
@@ -69,11 +70,13 @@ def test_each_difference_is_what_the_rules_say():
 
 def test_spark_and_the_view_find_the_same(spark):
     schema = "registryid string, kind string, xid string, leaves map<string,string>"
-    sides = [spark.createDataFrame([(*key, leaves) for key, leaves in definitions(side).items()], schema) for side in (1, 2)]
-    expected = differences(definitions(1), definitions(2))
+    states = [definitions(1) | other_schema("1"), definitions(2) | other_schema("2")]
+    sides = [spark.createDataFrame([(*key, leaves) for key, leaves in state.items()], schema) for state in states]
+    expected = differences(*states)
     assert read_differences(compare(*sides)) == expected
     ruled = {rule.rule: rule.told for rule in reversed(compatibility_rules())}  # SQL does not look into schemas
-    expected = [replace(one, told=ruled[one.rule]) if one.is_about_schema else one for one in expected]
+    unknown = dict.fromkeys(("class_", "for_producers", "for_consumers"), "unknown")
+    expected = [replace(one, told=ruled[one.rule], **unknown) if one.is_about_schema else one for one in expected]
     named = dict(zip(("before_definitions", "after_definitions"), sides, strict=True))
     session = session_with_views(spark, None, "default", named, ["compatibility_rules"])
     text = (data_folder("ddl") / "diffs" / "snapshot_diff.sql").read_text(encoding="utf-8").rstrip().removesuffix(";")
@@ -90,6 +93,38 @@ def test_rules_have_an_order_and_the_last_fits_everything():
 
 
 AVRO = '{"type":"record","name":"O","fields":[{"name":"a","type":"int"}%s]}'
+
+
+def other_schema(versionid: str) -> dict:
+    """Return a state in which a schema shows one of its two Versions, one message names it, and one a Version."""
+    path = "/schemagroups/g/schemas/s"
+    schemas = [AVRO % "", AVRO % ',{"name":"b","type":"int"}']
+    versions = {
+        ("r", "schemaversion", f"{path}/versions/{at}"): {"/format": '"Avro/1.11"', "/schema": schema}
+        for at, schema in enumerate(schemas, 1)
+    }
+    return versions | {
+        ("r", "schema", path): {"/defaultversionid": f'"{versionid}"'},
+        ("r", "message", "/messagegroups/g/messages/named"): {"/dataschemauri": f'"{path}"'},
+        ("r", "message", "/messagegroups/g/messages/version"): {"/dataschemauri": f'"#{path}/versions/{versionid}"'},
+    }
+
+
+def test_another_schema_is_looked_into():
+    found = differences(other_schema("1"), other_schema("2"))
+    assert [(one.rule, one.class_, one.for_producers, one.for_consumers) for one in found] == [
+        ("other-schema", "breaking", "breaking", "compatible"),
+        ("default-schema", "breaking", "breaking", "compatible"),
+    ]
+    assert all(one.told.startswith("/b: came: int without a default. A producer with the old schema") for one in found)
+    back = differences(other_schema("2"), other_schema("1"))
+    assert [(one.class_, one.for_consumers) for one in back] == [("breaking", "breaking")] * 2
+
+
+def test_another_schema_that_the_registry_does_not_have_is_unknown():
+    state = {("r", "message", "/m"): {"/dataschemauri": '"https://example.com/order"'}}
+    (found,) = differences(state, {("r", "message", "/m"): {"/dataschemauri": '"https://example.com/other"'}})
+    assert (found.rule, found.class_) == ("other-schema", "unknown")
 
 
 def changed(before: str, after: str, format_: str = "Avro/1.11") -> Difference:
